@@ -1,0 +1,60 @@
+# All targets work from a fresh clone; what they install goes to a virtual environment per Python version.
+#   make test PYTHON=python3.13 ARGS='-k sandbox'
+
+PYTHON ?= python3
+ARGS ?=
+
+VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+ifeq ($(VERSION),)
+$(error $(PYTHON) does not run: set PYTHON to an interpreter of version 3.11 or newer)
+endif
+
+VENV := .venv-$(VERSION)
+BIN := $(VENV)/bin
+
+KUBECTL_VERSION := 1.35.4
+KUBECTL_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kopf-tests
+KUBECTL_BUILD := $(KUBECTL_CACHE)/kubectl-$(KUBECTL_VERSION)
+KUBECTL_SOURCE := tests/tools/kubectl
+
+.PHONY: help run test lint kubectl clean
+
+help: ## show these targets
+	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+run: $(VENV)/.for-run ## try the minimal example on the sandbox: no cluster is needed
+	@$(BIN)/python examples/01-minimal/watch_sandbox.py $(ARGS)
+
+test: $(VENV)/.for-test ## run the tests; ARGS goes to pytest
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/.for-lint ## check the style, the types, and the layers
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+kubectl: $(KUBECTL_BUILD) ## build the kubectl that the tests use, once, and show where it is
+	@echo $<
+
+clean: ## remove all that was built or installed here
+	rm -rf .venv-* build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find kopf tests examples benchmarks -name __pycache__ -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+
+$(VENV)/.for-run: EXTRAS := dev
+$(VENV)/.for-test: EXTRAS := dev,speed,test
+$(VENV)/.for-lint: EXTRAS := dev,speed,test,lint
+$(VENV)/.for-%: $(BIN)/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
+	@touch $@
+
+$(KUBECTL_BUILD):
+	@mkdir -p $(KUBECTL_CACHE)
+	cd $(KUBECTL_SOURCE) && CGO_ENABLED=0 go build -trimpath -buildvcs=false -o $@.new -ldflags "-s -w \
+	    -X k8s.io/component-base/version.gitVersion=v$(KUBECTL_VERSION) \
+	    -X k8s.io/component-base/version.gitMajor=$(word 1,$(subst ., ,$(KUBECTL_VERSION))) \
+	    -X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(KUBECTL_VERSION)))"
+	@mv $@.new $@

@@ -1,0 +1,6 @@
+"""
+Cogs: parts with no idea of operators.
+
+The layers, from the top: ``clients``, ``configs``, ``structs``, ``aiokits``, ``helpers``.
+Higher imports lower, never back.
+"""

@@ -1,0 +1,3 @@
+"""
+Asyncio kits: tasks, time, values, toggles and limits that the standard library lacks.
+"""

@@ -1,0 +1,3 @@
+"""
+Clients: the only code that talks to the Kubernetes API.
+"""

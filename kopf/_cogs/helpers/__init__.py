@@ -1,0 +1,3 @@
+"""
+Helpers: small answers to technical questions, with no idea of Kubernetes.
+"""

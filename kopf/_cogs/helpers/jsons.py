@@ -1,0 +1,92 @@
+"""
+JSON, as fast as this installation can.
+
+With ``orjson`` installed, it does the work, and the standard library does what ``orjson`` refuses though JSON allows:
+integers beyond 64 bits, lone surrogates, keys that are not strings. Without it, the standard library does everything.
+The values and the errors are the same either way; only the notation of some floats differs (``1e-7``, ``1e-07``).
+
+As in Kubernetes, an integer beyond 64 bits is read as a float. NaN and infinities, which JSON does not have,
+are written as nulls and never read.
+"""
+import json
+import math
+from typing import Any, NoReturn
+
+try:
+    import orjson
+except ImportError:
+    orjson = None  # type: ignore[assignment]
+
+JSONDecodeError = json.JSONDecodeError
+
+_PLAIN_ONLY = 0 if orjson is None else orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS
+_INTEGERS = range(-2**63, 2**64)
+
+
+def dumps(value: Any) -> bytes:
+    """
+    Write a plain value (dicts, lists, strings, numbers, booleans, nulls) compactly, in UTF-8, with minimal escaping.
+
+    Raises `TypeError` for objects of other types, `ValueError` for circular or too deep structures.
+    """
+    if orjson is not None:
+        try:
+            return orjson.dumps(value, option=_PLAIN_ONLY)
+        except TypeError:
+            pass
+    return _dumps_portably(value)
+
+
+def loads(raw: bytes | str) -> Any:
+    """Read one JSON document; raise `JSONDecodeError`, which is a `ValueError`, if it is anything else."""
+    if orjson is not None:
+        try:
+            return orjson.loads(raw)
+        except ValueError:
+            pass
+    return _loads_portably(raw)
+
+
+def _dumps_portably(value: Any) -> bytes:
+    try:
+        try:
+            text = json.dumps(value, ensure_ascii=False, separators=(',', ':'), allow_nan=False)
+        except ValueError:
+            text = json.dumps(_without_nans(value), ensure_ascii=False, separators=(',', ':'), allow_nan=False)
+    except RecursionError as e:
+        raise ValueError("The value is circular or nested too deeply for JSON.") from e
+    return text.encode('utf-8', errors='backslashreplace')  # "\udXXX" is both Python's and JSON's escape
+
+
+def _without_nans(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nans(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nans(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _loads_portably(raw: bytes | str) -> Any:
+    try:
+        text = raw if isinstance(raw, str) else raw.decode('utf-8')
+        return json.loads(text, parse_int=_parse_int, parse_float=_parse_float, parse_constant=_refuse)
+    except UnicodeDecodeError as e:
+        raise JSONDecodeError(f"Invalid UTF-8: {e.reason}", doc=repr(raw), pos=e.start) from e
+    except RecursionError as e:
+        raise JSONDecodeError("Nested too deeply", doc=text, pos=0) from e
+
+
+def _parse_int(text: str) -> int | float:
+    if len(text) > 20:
+        return _parse_float(text)
+    number = int(text)
+    return number if number in _INTEGERS else float(text)
+
+
+def _parse_float(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refuse(text)
+
+
+def _refuse(text: str) -> NoReturn:
+    raise JSONDecodeError("Number out of range", doc=text, pos=0)

@@ -1,0 +1,5 @@
+"""
+Intents: what the operator's author declared, and why it is due now.
+
+Registries of handlers with their filters, the causes that are matched against them, and the signs to stop.
+"""

@@ -1,0 +1,218 @@
+"""
+Answers: in which form a client wants its objects, and the objects in that form.
+
+JSON and YAML are written; tables and mere metadata are made where asked for. Protobuf is understood in requests
+to the built-in resources, but never written: clients that prefer it take JSON instead.
+"""
+import dataclasses
+import datetime
+import json
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from typing import Any
+
+from kopf._cogs.helpers import jsons
+from kopf._kits.sandbox import conversions, errors, kinds, manifests, protobufs, reading, storage, tables, watching
+
+JSON = 'application/json'
+YAML = 'application/yaml'
+PROTOBUF = 'application/vnd.kubernetes.protobuf'
+
+Headers = Sequence[tuple[str, str]]
+Clock = Callable[[], datetime.datetime]
+
+
+@dataclasses.dataclass(frozen=True)
+class Form:
+    """A form of answers: the media type and, for objects, the shape."""
+    media_type: str = JSON
+    shape: str = ''  # Table, PartialObjectMetadata, PartialObjectMetadataList, or '' for objects as they are
+    group: str = ''
+    version: str = ''
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """An answer in full, or a stream of lines of a watch."""
+    code: int = 200
+    body: bytes = b''
+    media_type: str = JSON
+    headers: Headers = ()
+    lines: AsyncGenerator[bytes] | None = None
+
+
+def choose_form(accept: str, *, shapes: bool, custom: bool = False) -> Form:
+    """Choose the first acceptable form of the header; refuse if there is none."""
+    for media_type, parameters in parse_accept(accept or '*/*'):
+        shape = parameters.get('as', '')
+        known = not shape or (shapes and shape in ('Table', 'PartialObjectMetadata', 'PartialObjectMetadataList')
+                              and parameters.get('g') == 'meta.k8s.io' and parameters.get('v') in ('v1', 'v1beta1'))
+        if known and media_type in (JSON, 'application/*', '*/*'):
+            return Form(JSON, shape, parameters.get('g', ''), parameters.get('v', ''))
+        if known and not shape and media_type in (YAML, 'application/x-yaml'):
+            return Form(YAML)
+    streams = () if custom or not shapes else (f'{JSON};stream=watch', f'{PROTOBUF};stream=watch')
+    raise errors.not_acceptable((JSON, YAML, PROTOBUF, *streams), custom=custom)
+
+
+def parse_accept(header: str) -> list[tuple[str, dict[str, str]]]:
+    """Read the media types with their parameters, in the order of preference."""
+    options = []
+    for part in header.split(','):
+        media_type, *pairs = (piece.strip() for piece in part.split(';'))
+        parameters = dict(pair.split('=', 1) for pair in pairs if '=' in pair)
+        options.append((media_type.lower(), parameters))
+    return sorted(options, key=lambda option: -_parse_quality(option[1].get('q', '1')))
+
+
+def decode_body(raw: bytes, content_type: str, kind: str, api_version: str = '') -> Any:
+    """
+    Decode a body by its media type; the kind is that which is expected.
+
+    If it is a built-in one, its version is also given, and the body may be in protobuf.
+    """
+    media_type = content_type.split(';')[0].strip().lower() or JSON
+    if media_type in (YAML, 'application/x-yaml'):
+        return decode_yaml(raw)
+    if media_type == PROTOBUF and api_version:
+        return protobufs.decode_object(raw, kind, api_version)
+    if media_type != JSON:
+        raise errors.unsupported_media_type((JSON, YAML, PROTOBUF))
+    try:
+        return jsons.loads(raw)
+    except ValueError as e:
+        why = 'unexpected end of JSON input' if _is_truncated(raw) else str(e)
+        raise errors.bad_request(f"the object provided is unrecognized (must be of type {kind}): couldn't get "
+                                 f"version/kind; json parse error: {why} ({protobufs.summarize(raw)})") from e
+
+
+def decode_patch(raw: bytes) -> Any:
+    """Decode the body of a patch, which is always JSON."""
+    try:
+        return jsons.loads(raw)
+    except ValueError as e:
+        raise errors.bad_request(f'error decoding patch: {e}') from e
+
+
+def decode_yaml(raw: bytes) -> Any:
+    """Decode the only document of a body."""
+    try:
+        documents = manifests.parse_yaml(raw, source='the body')
+    except manifests.ManifestError as e:
+        raise errors.bad_request(f'error decoding YAML: {e}') from e
+    return documents[0] if documents else None
+
+
+def encode_value(value: Any, form: Form, *, pretty: bool = False) -> bytes:
+    """Encode anything that is not an object of a resource: statuses, discovery, …"""
+    if form.media_type == YAML:
+        import yaml
+        return yaml.safe_dump(value, sort_keys=False, allow_unicode=True).encode()
+    if pretty:
+        return json.dumps(value, indent=2, ensure_ascii=False).encode() + b'\n'
+    return jsons.dumps(value) + b'\n'
+
+
+@dataclasses.dataclass(frozen=True)
+class Renderer:
+    """Writes the objects of one resource for one client."""
+    resource: kinds.Resource
+    form: Form
+    clock: Clock
+    include: str = 'Metadata'  # what of the object goes with the rows of tables
+    pretty: bool = False
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the objects can be written as they are stored."""
+        return self.form == Form() and not self.pretty
+
+    def render_object(self, stored: storage.Stored) -> bytes:
+        if self.is_plain:
+            return conversions.read_raw(self.resource, stored) + b'\n'
+        return self.render_body(conversions.read(self.resource, stored))
+
+    def render_body(self, body: dict[str, Any]) -> bytes:
+        """An object that is not stored as such but only shown."""
+        return self._encode(self._shape(body))
+
+    def render_list(self, listing: reading.Listing) -> bytes:
+        meta: dict[str, Any] = {'resourceVersion': str(listing.version)}
+        if listing.token:
+            meta['continue'] = listing.token
+        if listing.remaining is not None:
+            meta['remainingItemCount'] = listing.remaining
+        if self.is_plain:
+            return self._join_list(meta, listing.items)
+        return self._encode(self._shape_list(meta, listing.items))
+
+    def render_line(self, type: str, stored: storage.Stored) -> bytes:
+        """One event of a watch. Tables repeat their headers in every event, which is redundant but harmless."""
+        if self.form == Form():
+            return watching.encode_line(type, conversions.read_raw(self.resource, stored))
+        return watching.encode_line(type, jsons.dumps(self._shape(conversions.read(self.resource, stored))))
+
+    def render_bookmark(self, version: int, annotations: Mapping[str, str]) -> bytes:
+        meta: dict[str, Any] = {'resourceVersion': str(version)}
+        if annotations:
+            meta['annotations'] = dict(annotations)
+        body = {'kind': self.resource.kind, 'apiVersion': self.resource.api_version, 'metadata': meta}
+        if self.form.shape == 'Table':
+            body = tables.build_table(self.resource, [], now=self.clock(), include=self.include, list_metadata=meta)
+        elif self.form.shape:
+            body = {'kind': 'PartialObjectMetadata', 'apiVersion': 'meta.k8s.io/v1', 'metadata': meta}
+        return watching.encode_line('BOOKMARK', jsons.dumps(body))
+
+    def _join_list(self, meta: Mapping[str, Any], items: Sequence[storage.Stored]) -> bytes:
+        """The built-in objects have no kinds and versions in lists, the custom ones do."""
+        read, custom = conversions.read_raw, self.resource.custom
+        kind, api_version = jsons.dumps(self.resource.kind), jsons.dumps(self.resource.api_version)
+        prefix = b'{"kind":%b,"apiVersion":%b,' % (kind, api_version)
+        raws = [read(self.resource, stored) for stored in items]
+        if not custom:
+            raws = [b'{' + raw.removeprefix(prefix) if raw.startswith(prefix) else raw for raw in raws]
+        return b'{"kind":%b,"apiVersion":%b,"metadata":%b,"items":[%b]}\n' % (
+            jsons.dumps(self.resource.list_kind), api_version, jsons.dumps(meta), b','.join(raws))
+
+    def _shape(self, body: dict[str, Any]) -> dict[str, Any]:
+        match self.form.shape:
+            case 'Table':
+                return tables.build_table(self.resource, [body], now=self.clock(), include=self.include)
+            case 'PartialObjectMetadata' | 'PartialObjectMetadataList':
+                return tables.build_partial(self.resource, body)
+            case _:
+                return body
+
+    def _shape_list(self, meta: dict[str, Any], items: Sequence[storage.Stored]) -> dict[str, Any]:
+        bodies = [conversions.read(self.resource, stored) for stored in items]
+        match self.form.shape:
+            case 'Table':
+                return tables.build_table(self.resource, bodies, now=self.clock(), include=self.include,
+                                          list_metadata=meta)
+            case 'PartialObjectMetadata' | 'PartialObjectMetadataList':
+                return tables.build_partial_list(self.resource, bodies, list_metadata=meta)
+            case _:
+                for body in bodies if not self.resource.custom else ():
+                    del body['kind'], body['apiVersion']
+                return {'kind': self.resource.list_kind, 'apiVersion': self.resource.api_version,
+                        'metadata': meta, 'items': bodies}
+
+    def _encode(self, value: Any) -> bytes:
+        return encode_value(value, self.form, pretty=self.pretty)
+
+
+def _parse_quality(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
+
+
+def _is_truncated(raw: bytes) -> bool:
+    try:
+        json.loads(raw or b'')
+    except json.JSONDecodeError as e:
+        return e.pos >= len(raw.rstrip())
+    except ValueError:
+        return False
+    return False
+

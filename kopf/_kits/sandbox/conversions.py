@@ -1,0 +1,44 @@
+"""
+Conversions: the same object in another version of its resource.
+
+Custom resources are converted as with the strategy ``None``: only the ``apiVersion`` changes, and the fields
+unknown in that version are not shown. Of the built-in ones, only the two shapes of events differ.
+"""
+from typing import Any
+
+from kopf._cogs.helpers import jsons
+from kopf._kits.sandbox import builtins, kinds, pruning, storage
+
+EVENTS = kinds.Home('', 'events')
+
+
+def read_raw(resource: kinds.Resource, stored: storage.Stored) -> bytes:
+    """Encode a stored object in the version of this resource."""
+    return stored.raw if _is_native(resource) else jsons.dumps(read(resource, stored))
+
+
+def read(resource: kinds.Resource, stored: storage.Stored) -> dict[str, Any]:
+    """Decode a stored object in the version of this resource."""
+    body = stored.load()
+    if _is_native(resource):
+        return body
+    if resource.home == EVENTS:
+        return builtins.convert_event(body, resource.api_version)
+    body['apiVersion'] = resource.api_version
+    schema = resource.schema
+    if schema is not None:
+        pruning.prune(body, schema)
+    return body
+
+
+def make_storable(resource: kinds.Resource, body: dict[str, Any]) -> dict[str, Any]:
+    """Turn an object of this resource's version into the stored one. May modify and return the same object."""
+    if _is_native(resource):
+        return body
+    if resource.home == EVENTS:
+        return builtins.convert_event(body, 'v1')
+    return {**body, 'apiVersion': resource.stored_api_version}
+
+
+def _is_native(resource: kinds.Resource) -> bool:
+    return resource.version == resource.storage_version and resource.group == resource.home.group

@@ -1,0 +1,89 @@
+"""
+Documents: what is served besides resources: discovery, OpenAPI, the version, and the health.
+"""
+from typing import Any
+
+from kopf._kits.sandbox import answers, clusters, discovery, swaggers
+
+HEALTH = ('/healthz', '/livez', '/readyz')
+SWAGGER_JSON = ('', '*/*', 'application/*', 'application/json')
+
+
+def is_public(path: str) -> bool:
+    """Tell if a document is for everyone, whoever they are."""
+    return path.rstrip('/') in HEALTH
+
+
+class Library:
+    """All documents of a cluster; they change only with its catalog."""
+
+    def __init__(self, cluster: clusters.Cluster) -> None:
+        self._cluster = cluster
+
+    def find(self, path: str, accept: str, *, address: str, pretty: bool) -> answers.Answer | None:
+        """Find the document at a path, if there is one. Raises `ApiError` if it cannot be had in an accepted form."""
+        path = path.rstrip('/') or '/'
+        if path in HEALTH or path.startswith(tuple(f'{root}/' for root in HEALTH)):
+            return answers.Answer(200, b'ok', 'text/plain; charset=utf-8')
+        if path == '/openapi/v2':
+            return self._find_swagger(accept)
+        if path.startswith('/openapi/v3/'):
+            return self._find_openapi(path.removeprefix('/openapi/v3/'))
+        aggregated = path in ('/api', '/apis') and self._find_aggregated(path, accept)
+        if aggregated:
+            return aggregated
+        value = self._find_value(path, address)
+        if value is None:
+            return None
+        form = answers.choose_form(accept, shapes=False)
+        body = answers.encode_value(value, form, pretty=pretty or path == '/version')
+        return answers.Answer(200, body, form.media_type)
+
+    def _find_value(self, path: str, address: str) -> dict[str, Any] | None:
+        catalog = self._cluster.catalog
+        match path.strip('/').split('/'):
+            case ['']:
+                return {'paths': ['/api', '/api/v1', '/apis', *HEALTH, '/openapi/v2', '/openapi/v3', '/version']}
+            case ['version']:
+                return {**discovery.build_version()}
+            case ['openapi', 'v3']:
+                return self._cluster.publisher.build_index()
+            case ['api']:
+                return discovery.build_core_versions(address)
+            case ['apis']:
+                return discovery.build_groups(catalog)
+            case ['api', version]:
+                return discovery.build_resources(catalog, '', version)
+            case ['apis', group]:
+                return discovery.build_group(catalog, group)
+            case ['apis', group, version]:
+                return discovery.build_resources(catalog, group, version)
+            case _:
+                return None
+
+    def _find_aggregated(self, path: str, accept: str) -> answers.Answer | None:
+        """The aggregated discovery, if it is what the client prefers."""
+        for media_type, parameters in answers.parse_accept(accept):
+            asked = media_type, parameters.get('g'), parameters.get('v')
+            if asked == (answers.JSON, 'apidiscovery.k8s.io', 'v2'):
+                value = discovery.build_aggregated(self._cluster.catalog, core=path == '/api')
+                return answers.Answer(200, answers.encode_value(value, answers.Form()), discovery.AGGREGATED_MEDIA_TYPE)
+            if media_type == answers.JSON and not parameters.get('g'):
+                return None
+        return None
+
+    def _find_openapi(self, path: str) -> answers.Answer | None:
+        found = self._cluster.publisher.find_document(path)
+        return None if found is None else answers.Answer(200, found.body, headers=[('ETag', f'"{found.etag}"')])
+
+    def _find_swagger(self, accept: str) -> answers.Answer:
+        """The definitions of all resources, in JSON unless protobuf is preferred."""
+        known = (*SWAGGER_JSON, *swaggers.MEDIA_TYPES)
+        preferred = next((media_type for media_type, _ in answers.parse_accept(accept) if media_type in known), None)
+        if preferred is None:
+            answers.choose_form(accept, shapes=False)
+        is_packed = preferred in swaggers.MEDIA_TYPES
+        publisher = self._cluster.publisher
+        found = publisher.load_packed_swagger() if is_packed else publisher.load_swagger()
+        media_type = swaggers.MEDIA_TYPE if is_packed else answers.JSON
+        return answers.Answer(200, found.body, media_type, headers=[('ETag', f'"{found.etag}"')])

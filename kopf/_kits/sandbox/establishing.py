@@ -1,0 +1,72 @@
+"""
+Establishing: from the CRDs that are stored to the resources that are served.
+
+A CRD is served as soon as it is stored, in the same step. When its schema changes, the stored objects are read
+by the new schema from then on, with no new versions of them.
+"""
+from collections.abc import Callable
+from typing import Any
+
+from kopf._kits.sandbox import controllers, conversions, crds, kinds, pruning, storage
+
+
+class Establisher:
+    """Keeps the catalog in line with the CRDs. Notices changes synchronously."""
+
+    def __init__(self, store: storage.Storage, catalog: kinds.Catalog, format_now: Callable[[], str]) -> None:
+        self._store, self._catalog, self._format_now = store, catalog, format_now
+
+    def notice(self, change: storage.Change) -> None:
+        if change.home != controllers.CRDS:
+            return
+        home = get_home(change.new.name)
+        if change.type == 'DELETED':
+            self._catalog.discard(home)
+            self._store.drop(home)
+            self._reconsider(home.group)
+        elif change.old is None or change.old.load().get('spec') != change.new.load().get('spec'):
+            self._establish(home, change.new)
+
+    def _establish(self, home: kinds.Home, stored: storage.Stored) -> None:
+        body = stored.load()
+        others = [other.load() for other in self._store.shelf(controllers.CRDS).select('') if other.name != stored.name]
+        status = crds.build_status(body, others, self._format_now())
+        if crds.is_established({'status': status}):
+            self._serve(home, body)
+        if status != body.get('status'):
+            self._store.put(controllers.CRDS, {**body, 'status': status}, fields=stored.fields)
+
+    def _reconsider(self, group: str) -> None:
+        """Names are free again: somebody could have waited for them."""
+        for stored in self._store.shelf(controllers.CRDS).select(''):
+            home = get_home(stored.name)
+            if home.group == group and not self._catalog.find_versions(home):
+                self._establish(home, stored)
+
+    def _serve(self, home: kinds.Home, body: dict[str, Any]) -> None:
+        self._catalog.discard(home)
+        for resource in crds.build_resources(body):
+            self._catalog.add(resource)
+        for resource in self._catalog.find_versions(home).values():
+            if resource.version == resource.storage_version:
+                self._restate(resource)
+
+    def _restate(self, resource: kinds.Resource) -> None:
+        for stored in self._store.shelf(resource.home).select('') if resource.schema is not None else ():
+            self._store.restate(resource.home, stored, reread(resource, conversions.read(resource, stored)))
+
+
+def reread(resource: kinds.Resource, obj: dict[str, Any]) -> dict[str, Any]:
+    """Bring a custom object, which is modified, to what the current schema makes of it."""
+    schema = resource.schema
+    if schema is not None:
+        pruning.prune(obj, schema)
+        pruning.apply_defaults(obj, schema)
+    return {**obj, 'apiVersion': resource.stored_api_version}
+
+
+def get_home(name: str) -> kinds.Home:
+    """The home of the objects of a CRD by the CRD's name."""
+    plural, _, group = name.partition('.')
+    return kinds.Home(group, plural)
+

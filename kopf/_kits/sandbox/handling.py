@@ -1,0 +1,262 @@
+"""
+Handling: requests to resources, from what was asked to what is answered. No HTTP here: bytes in, bytes out.
+"""
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from kopf._kits.sandbox import (
+    answers,
+    clusters,
+    conversions,
+    deletion,
+    duplicates,
+    errors,
+    patches,
+    preparing,
+    reading,
+    requests,
+    scaling,
+    selectors,
+    storage,
+    strategic,
+    tables,
+    watching,
+)
+
+JSON_PATCH = 'application/json-patch+json'
+MERGE_PATCH = 'application/merge-patch+json'
+STRATEGIC_PATCH = 'application/strategic-merge-patch+json'
+APPLY_PATCH = 'application/apply-patch+yaml'
+
+JOBS_WARNING = ('child pods are preserved by default when jobs are deleted; set propagationPolicy=Background '
+                'to remove them or set propagationPolicy=Orphan to suppress this warning')
+BODY_KINDS = {  # of the subresources whose objects are of other kinds than the resource
+    'token': ('TokenRequest', 'authentication.k8s.io/v1'), 'eviction': ('Eviction', 'policy/v1'),
+    'binding': ('Binding', 'v1'), 'scale': ('Scale', 'autoscaling/v1')}
+SUCCESS = {'kind': 'Status', 'apiVersion': 'v1', 'metadata': {}, 'status': 'Success'}
+
+
+@dataclasses.dataclass(frozen=True)
+class Asking:
+    """How the request came: what it carries, and what it wants back."""
+    body: bytes = b''
+    content_type: str = ''
+    accept: str = ''
+    pretty: bool = False
+
+
+class Handler:
+    """Answers the requests to the resources of one cluster. Any number of requests may be in progress at once."""
+
+    def __init__(self, cluster: clusters.Cluster) -> None:
+        self._cluster = cluster
+
+    async def handle(self, request: requests.Request, asking: Asking) -> answers.Answer:
+        """Fulfil a request that is allowed already, or raise `ApiError`."""
+        _check_options(request)
+        if request.resource.warning:
+            request.warnings.append(request.resource.warning)
+        match request.verb:
+            case 'get':
+                return self._get(request, asking)
+            case 'list':
+                return self._list(request, asking)
+            case 'watch':
+                return self._watch(request, asking)
+            case 'create':
+                return await self._create(request, asking)
+            case 'update':
+                return await self._update(request, asking)
+            case 'patch':
+                return await self._patch(request, asking)
+            case 'delete':
+                return await self._delete(request, asking)
+            case _:
+                return await self._delete_collection(request, asking)
+
+    def _get(self, request: requests.Request, asking: Asking) -> answers.Answer:
+        stored = reading.get_object(self._cluster.store, request.resource, request.namespace, request.name,
+                                    request.options)
+        return self._answer(request, asking, stored)
+
+    def _list(self, request: requests.Request, asking: Asking) -> answers.Answer:
+        renderer = self._choose_renderer(request, asking)
+        interest = _parse_interest(request)
+        listing = reading.list_objects(self._cluster.store, request.resource, interest, request.options)
+        return answers.Answer(body=renderer.render_list(listing), media_type=renderer.form.media_type)
+
+    def _watch(self, request: requests.Request, asking: Asking) -> answers.Answer:
+        renderer = dataclasses.replace(self._choose_renderer(request, asking), pretty=False)
+        interest = _parse_interest(request)
+        watch = watching.parse_watch(request.options, interest, version=self._cluster.store.version)
+        form = watching.Format(renderer.render_line, renderer.render_bookmark)
+        return answers.Answer(lines=watching.stream(self._cluster.store, request.resource.home, watch, form))
+
+    async def _create(self, request: requests.Request, asking: Asking) -> answers.Answer:
+        body, request = _decode_body(request, asking), _find_duplicates(request, asking)
+        reviewer = self._cluster.reviewer
+        if request.subresource == 'token' or reviewer.answers(request):
+            if not isinstance(body, dict):
+                preparing.decode_object(request, body)
+            now = self._cluster.sources.now().timestamp()
+            return self._answer_value(reviewer.answer(request, body, now), asking, 201)
+        if request.subresource:
+            return await self._act_on_pod(request, body, asking)
+        return self._answer(request, asking, (await self._cluster.writer.create(request, body)).stored, 201)
+
+    async def _act_on_pod(self, request: requests.Request, body: Any, asking: Asking) -> answers.Answer:
+        """Evictions and bindings are orders to do something to a pod."""
+        if not isinstance(body, dict):
+            preparing.decode_object(request, body)
+        if request.subresource == 'eviction':
+            options = deletion.parse_options(body.get('deleteOptions') or {}, {})
+            await self._cluster.writer.delete(dataclasses.replace(request, verb='delete', subresource=''), options)
+        else:
+            node = (body.get('target') or {}).get('name') or ''
+            binding = dataclasses.replace(request, verb='patch')
+            await self._cluster.writer.patch(binding, lambda old: _bind(binding, old, node))
+        return self._answer_value({**SUCCESS, 'code': 201}, asking, 201)
+
+    async def _update(self, request: requests.Request, asking: Asking) -> answers.Answer:
+        body, request = _decode_body(request, asking), _find_duplicates(request, asking)
+        if request.subresource == 'scale':
+            outcome = await self._cluster.writer.patch(
+                request, lambda old: scaling.scale_object(request.resource, old, body))
+        else:
+            outcome = await self._cluster.writer.update(request, body)
+        return self._answer(request, asking, outcome.stored)
+
+    async def _patch(self, request: requests.Request, asking: Asking) -> answers.Answer:
+        media_type = asking.content_type.split(';')[0].strip().lower()
+        _check_patch_type(request, media_type)
+        if media_type == APPLY_PATCH:
+            config = answers.decode_body(asking.body, answers.YAML, request.resource.kind)
+            force = request.options.get('force') in ('true', '1')
+            outcome = await self._cluster.writer.apply(request, config, force=force)
+            return self._answer(request, asking, outcome.stored, 201 if outcome.is_created else 200)
+        patch, request = answers.decode_patch(asking.body), _find_duplicates(request, asking)
+        outcome = await self._cluster.writer.patch(
+            request, lambda old: _apply_patch(request, media_type, old, patch))
+        return self._answer(request, asking, outcome.stored)
+
+    async def _delete(self, request: requests.Request, asking: Asking) -> answers.Answer:
+        options = self._parse_delete_options(request, asking)
+        request = dataclasses.replace(request, dry_run=request.dry_run or options.dry_run)
+        outcome = await self._cluster.writer.delete(request, options)
+        if outcome.is_removed and (request.resource.group, request.resource.plural) not in deletion.RETURNED:
+            return self._answer_value(deletion.build_answer(request.resource, outcome.stored), asking)
+        return self._answer(request, asking, outcome.stored)
+
+    async def _delete_collection(self, request: requests.Request, asking: Asking) -> answers.Answer:
+        options = self._parse_delete_options(request, asking)
+        request = dataclasses.replace(request, dry_run=request.dry_run or options.dry_run)
+        interest = _parse_interest(request)
+        items = await self._cluster.writer.delete_collection(request, interest, options)
+        renderer = self._choose_renderer(request, asking)
+        listing = reading.Listing(items, self._cluster.store.version)
+        return answers.Answer(body=renderer.render_list(listing), media_type=renderer.form.media_type)
+
+    def _parse_delete_options(self, request: requests.Request, asking: Asking) -> deletion.Options:
+        is_empty = not asking.body.strip()
+        body = {} if is_empty else answers.decode_body(asking.body, asking.content_type, 'DeleteOptions', 'v1')
+        if not isinstance(body, dict):
+            raise errors.bad_request('the body of a deletion must be DeleteOptions')
+        kind, api_version = body.get('kind') or 'DeleteOptions', body.get('apiVersion') or 'v1'
+        if kind != 'DeleteOptions':
+            raise errors.bad_request(errors.describe_unknown_kind(kind, api_version))
+        options = deletion.parse_options(body, request.options)
+        if options.propagation or (request.resource.group, request.resource.plural) not in deletion.ORPHANING:
+            return options
+        if request.resource.plural == 'jobs':
+            request.warnings.append(JOBS_WARNING)
+        return dataclasses.replace(options, propagation='Orphan')
+
+    def _answer(self, request: requests.Request, asking: Asking, stored: storage.Stored,
+                code: int = 200) -> answers.Answer:
+        renderer = self._choose_renderer(request, asking)
+        if request.subresource == 'scale':
+            scale = scaling.build_scale(request.resource, conversions.read(request.resource, stored))
+            renderer = dataclasses.replace(renderer, resource=scaling.SCALES)
+            return answers.Answer(code, renderer.render_body(scale), renderer.form.media_type)
+        return answers.Answer(code, renderer.render_object(stored), renderer.form.media_type)
+
+    def _answer_value(self, value: Mapping[str, Any], asking: Asking, code: int = 200) -> answers.Answer:
+        form = answers.choose_form(asking.accept, shapes=True)
+        return answers.Answer(code, answers.encode_value(value, form, pretty=asking.pretty), form.media_type)
+
+    def _choose_renderer(self, request: requests.Request, asking: Asking) -> answers.Renderer:
+        form = answers.choose_form(asking.accept, shapes=True, custom=request.resource.custom)
+        include = tables.parse_include(request.options.get('includeObject', ''))
+        return answers.Renderer(request.resource, form, self._cluster.sources.now, include, asking.pretty)
+
+
+def _decode_body(request: requests.Request, asking: Asking) -> Any:
+    """Decode the object of a request; only the custom objects are never in protobuf."""
+    own = (request.resource.kind, '' if request.resource.custom else request.resource.api_version)
+    kind, api_version = BODY_KINDS.get(request.subresource, own)
+    return answers.decode_body(asking.body, asking.content_type, kind, api_version)
+
+
+def _parse_interest(request: requests.Request) -> selectors.Interest:
+    resource = request.resource
+    return selectors.parse_interest(request.options, request.namespace, resource.selectable, custom=resource.custom)
+
+
+def _find_duplicates(request: requests.Request, asking: Asking) -> requests.Request:
+    """Note the repeated fields of the body, which cannot be seen once it is decoded."""
+    found = duplicates.find_duplicates(asking.body)
+    return dataclasses.replace(request, duplicates=tuple(found)) if found else request
+
+
+def _apply_patch(request: requests.Request, media_type: str, old: dict[str, Any], patch: Any) -> dict[str, Any]:
+    """Make the new state of an object by a patch of the object, or of its scale."""
+    resource = request.resource
+    target = scaling.build_patchable(resource, old) if request.subresource == 'scale' else old
+    if media_type == JSON_PATCH:
+        patched = patches.apply_json_patch(target, patch)
+    elif media_type == MERGE_PATCH:
+        patched = patches.merge(target, patch)
+    else:
+        patched = strategic.strategic_merge(target, patch, None if request.subresource == 'scale' else resource.schema)
+    return scaling.scale_object(resource, old, patched) if request.subresource == 'scale' else patched
+
+
+def _bind(request: requests.Request, old: dict[str, Any], node: str) -> dict[str, Any]:
+    current, why = (old.get('spec') or {}).get('nodeName'), ''
+    if old['metadata'].get('deletionTimestamp'):
+        why = f'pod {request.name} is being deleted, cannot be assigned to a host'
+    elif current:
+        why = f'pod {request.name} is already assigned to node {errors.render(current)}'
+    if why:
+        raise errors.conflict('', 'pods/binding', request.name, why)
+    return {**old, 'spec': {**(old.get('spec') or {}), 'nodeName': node}}
+
+
+def _check_patch_type(request: requests.Request, media_type: str) -> None:
+    accepted = [JSON_PATCH, MERGE_PATCH, *(() if request.resource.custom else [STRATEGIC_PATCH]), APPLY_PATCH]
+    if media_type not in accepted:
+        raise errors.unsupported_media_type(accepted if request.resource.custom else ())
+    problem: errors.FieldError | None = None
+    if media_type == APPLY_PATCH and not request.options.get('fieldManager'):
+        problem = errors.required('fieldManager', 'is required for apply patch')
+    elif media_type != APPLY_PATCH and 'force' in request.options:
+        problem = errors.forbidden_field('force', 'may not be specified for non-apply patch')
+    if problem is not None:
+        raise errors.invalid('meta.k8s.io', 'PatchOptions', '', [problem])
+
+
+_OPTION_KINDS = {'create': 'CreateOptions', 'update': 'UpdateOptions', 'patch': 'PatchOptions'}
+
+
+def _check_options(request: requests.Request) -> None:
+    kind = _OPTION_KINDS.get(request.verb, 'DeleteOptions')
+    problems = []
+    dry_run = request.options.get('dryRun')
+    if dry_run and dry_run != 'All':
+        problems.append(errors.unknown_dry_run([dry_run]))
+    mode = request.options.get('fieldValidation')
+    if mode and mode not in ('Strict', 'Warn', 'Ignore'):
+        problems.append(errors.not_supported('fieldValidation', mode, ['', 'Ignore', 'Strict', 'Warn']))
+    if problems:
+        raise errors.invalid('meta.k8s.io', kind, '', problems)

@@ -1,0 +1,38 @@
+"""
+Housekeeping: the writes that the cluster makes by itself, with no requests behind them.
+"""
+from typing import Any
+
+from kopf._kits.sandbox import deletion, kinds, preparing, storage
+
+
+class Housekeeper:
+    """The hands of the controllers."""
+
+    def __init__(self, store: storage.Storage, catalog: kinds.Catalog, sources: preparing.Sources) -> None:
+        self._store, self._catalog, self._sources = store, catalog, sources
+
+    def update(self, home: kinds.Home, stored: storage.Stored, body: dict[str, Any]) -> None:
+        """Store another state of an object, or let it go if nothing holds it any more."""
+        resource = self._find(home)
+        if resource is not None and deletion.is_released(resource, body):
+            self._store.remove(home, stored)
+        elif body != stored.load():
+            self._store.put(home, body, fields=stored.fields)
+
+    def delete(self, home: kinds.Home, stored: storage.Stored, propagation: str) -> None:
+        """Remove an object, or mark it as being deleted."""
+        resource, body = self._find(home), stored.load()
+        if resource is None:
+            self._store.remove(home, stored)
+            return
+        verdict = deletion.mark(resource, body, deletion.Options(propagation=propagation), self._sources.now())
+        if verdict is deletion.Verdict.REMOVE:
+            self._store.remove(home, stored)
+        elif verdict is not deletion.Verdict.WAIT:
+            marked = self._store.put(home, body, fields=stored.fields)
+            if verdict is deletion.Verdict.DISMISS:
+                self._store.remove(home, marked)
+
+    def _find(self, home: kinds.Home) -> kinds.Resource | None:
+        return next(iter(self._catalog.find_versions(home).values()), None)

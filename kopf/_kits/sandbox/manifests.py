@@ -1,0 +1,107 @@
+"""
+Manifests: objects written by people, in files of YAML or JSON.
+
+YAML is read as kubectl reads it: nothing but JSON's types comes out, so dates stay strings.
+Whatever is wrong with a file is said in one line that names the file.
+"""
+import json
+import os
+import pathlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from kopf._kits.sandbox import options
+
+SUFFIXES: Final = ('.yaml', '.yml', '.json')
+
+
+class ManifestError(Exception):
+    """A manifest cannot be read, or it is not of an object."""
+
+
+def load_manifests(text: str | bytes, *, source: str = 'the manifest') -> list[dict[str, Any]]:
+    """Read all objects of a text with one or many documents; lists of objects are taken apart."""
+    return list(_flatten(parse_yaml(text, source=source), source))
+
+
+def read_manifests(paths: Iterable[str | pathlib.Path]) -> list[dict[str, Any]]:
+    """Read all objects of files and directories (of their files with known suffixes, sorted by name)."""
+    return [body for path in paths for file in _find_files(pathlib.Path(path))
+            for body in load_manifests(_read_file(file), source=str(file))]
+
+
+def load_sources(sources: Iterable[options.Source]) -> list[dict[str, Any]]:
+    """Read all objects from wherever they are: see `options.Source`."""
+    return [body for source in sources for body in _load_source(source)]
+
+
+def _load_source(source: options.Source) -> list[dict[str, Any]]:
+    match source:
+        case str() if '\n' in source:
+            return load_manifests(source)
+        case str() | os.PathLike():
+            return read_manifests([pathlib.Path(source)])
+        case Mapping():
+            return list(_flatten([_simplify(source, 'the manifest')], 'the manifest'))
+        case Sequence() if not isinstance(source, bytes | bytearray):
+            return list(_flatten(_simplify(source, 'the manifest'), 'the manifest'))
+        case _:
+            raise TypeError(f'Manifests are paths, texts, objects or lists of objects, not {type(source).__name__}.')
+
+
+def parse_yaml(text: str | bytes, *, source: str) -> list[Any]:
+    """Read all documents, whatever is in them; the empty ones are skipped."""
+    import yaml
+    try:
+        documents = list(yaml.load_all(text, Loader=_make_loader()))
+    except (yaml.YAMLError, ValueError, RecursionError) as e:
+        raise ManifestError(f'{source} is not valid YAML or JSON: {" ".join(str(e).split())}') from e
+    return [_simplify(document, source) for document in documents if document is not None]
+
+
+def _find_files(path: pathlib.Path) -> list[pathlib.Path]:
+    if path.is_dir():
+        return sorted(file for file in path.iterdir() if file.suffix in SUFFIXES and file.is_file())
+    return [path]
+
+
+def _read_file(file: pathlib.Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as e:
+        raise ManifestError(f'Cannot read {file}: {e.strerror or e}') from e
+
+
+def _flatten(documents: Iterable[Any], source: str) -> Iterator[dict[str, Any]]:
+    for body in documents:
+        if not isinstance(body, dict):
+            raise ManifestError(f'{source} must contain objects with apiVersion, kind and metadata, '
+                                f'not {type(body).__name__}.')
+        if str(body.get('kind') or '').endswith('List') and isinstance(body.get('items'), list):
+            yield from _flatten(body['items'], source)
+            continue
+        missing = [name for name in ('apiVersion', 'kind') if not isinstance(body.get(name), str) or not body[name]]
+        if missing:
+            raise ManifestError(f'An object in {source} has no {" and no ".join(missing)}.')
+        if not isinstance(body.get('metadata'), dict):
+            raise ManifestError(f'{body["kind"]} in {source} has no metadata.')
+        yield body
+
+
+def _simplify(document: Any, source: str) -> Any:
+    """Leave only JSON's types, e.g. with keys as strings."""
+    try:
+        return json.loads(json.dumps(document, allow_nan=False))
+    except (TypeError, ValueError) as e:
+        raise ManifestError(f'{source} has a value that JSON cannot express: {e}') from e
+
+
+def _make_loader() -> Any:
+    import yaml
+    base = getattr(yaml, 'CSafeLoader', yaml.SafeLoader)
+    loader: Any = type('ManifestLoader', (base,), {})
+    loader.yaml_implicit_resolvers = {
+        char: [(tag, regexp) for tag, regexp in resolvers if tag != 'tag:yaml.org,2002:timestamp']
+        for char, resolvers in base.yaml_implicit_resolvers.items()
+    }
+    return loader

@@ -1,0 +1,54 @@
+"""
+Paths: what the URL and the method of a request refer to.
+"""
+import dataclasses
+from collections.abc import Mapping
+from urllib.parse import unquote
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """A resource, or an object of it, or a subresource of the object, as named in a URL."""
+    group: str
+    version: str
+    plural: str
+    namespace: str = ''
+    name: str = ''
+    subresource: str = ''
+
+
+def parse_path(path: str) -> Target | None:
+    """Read the path of a resource; ``None`` if it is of anything else (discovery, health, …)."""
+    parts = [unquote(part) for part in path.strip('/').split('/')]
+    if parts[0] == 'api' and len(parts) >= 3:
+        group, version, rest = '', parts[1], parts[2:]
+    elif parts[0] == 'apis' and len(parts) >= 4:
+        group, version, rest = parts[1], parts[2], parts[3:]
+    else:
+        return None
+    namespace = ''
+    if rest[0] == 'namespaces' and len(rest) >= 3 and (group or rest[2] not in ('status', 'finalize')):
+        namespace, rest = rest[1], rest[2:]
+    if len(rest) > 3 or not all(rest):
+        return None
+    name, subresource = [*rest[1:], '', ''][:2]
+    return Target(group, version, rest[0], namespace, name, subresource)
+
+
+def detect_verb(method: str, target: Target, options: Mapping[str, str]) -> str | None:
+    """Tell what is asked for; ``None`` if the method has no meaning there."""
+    match method, bool(target.name):
+        case ('GET' | 'HEAD'), True:
+            return 'get'
+        case ('GET' | 'HEAD'), False:
+            return 'watch' if options.get('watch') in ('1', 'true', 'True') else 'list'
+        case 'POST', named:
+            return 'create' if not named or target.subresource else None
+        case 'PUT', True:
+            return 'update'
+        case 'PATCH', True:
+            return 'patch'
+        case 'DELETE', named:
+            return 'delete' if named else 'deletecollection'
+        case _:
+            return None

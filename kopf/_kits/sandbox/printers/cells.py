@@ -1,0 +1,207 @@
+"""
+Cells: the bricks of which all printers are made.
+
+Objects are read as leniently as possible: a missing field and a field of a wrong type both read as empty.
+Nothing here raises on any JSON object, and nothing modifies it.
+"""
+import dataclasses
+import datetime
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+Object = Mapping[str, Any]
+
+NONE: Final = '<none>'
+UNSET: Final = '<unset>'
+UNKNOWN: Final = '<unknown>'
+INVALID: Final = '<invalid>'
+
+_SECOND: Final = datetime.timedelta(seconds=1)
+_LONGEST: Final = datetime.timedelta(microseconds=(1 << 63) // 1000)  # durations of the API do not go beyond
+_ZERO_TIME: Final = datetime.datetime.min.replace(tzinfo=datetime.UTC)
+_TIMESTAMP: Final = re.compile(r'\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d([.,]\d+)?(Z|[+-]\d\d:\d\d)', re.ASCII)
+_SIGNS: Final = {'In': 'in', 'NotIn': 'notin'}
+_FORMS: Final = {'Exists': '{}', 'DoesNotExist': '!{}'}
+
+
+@dataclasses.dataclass(frozen=True)
+class Header:
+    """A definition of a column; those of priority above zero are shown only in wide tables."""
+    name: str
+    type: str = 'string'
+    description: str = ''
+    format: str = ''
+    priority: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Printer:
+    """How the objects of one kind are shown: the headers, and a cell for each of them."""
+    headers: Sequence[Header]
+    print: Callable[[Object, datetime.datetime], Sequence[Any]]  # all cells of one object, at a moment
+    conditions: Callable[[Object], Sequence[Object]] = lambda obj: ()  # of the whole row, if it is special
+    null_if_empty: bool = False  # whether a table with no objects has null instead of the rows: a quirk of the API
+
+
+NAME: Final = Header('Name', format='name', description='The name of the object.')
+AGE: Final = Header('Age', description='The time since the object was created.')
+CONTAINERS: Final = (
+    Header('Containers', priority=1, description='The names of the containers in the pod template.'),
+    Header('Images', priority=1, description='The images of the containers in the pod template.'),
+)
+SELECTOR: Final = Header('Selector', priority=1, description='The labels by which the pods are selected.')
+
+
+def column(name: str, description: str, type: str = 'string') -> Header:
+    """Define a column that is always shown."""
+    return Header(name, type, description)
+
+
+def wide(name: str, description: str) -> Header:
+    """Define a column that is shown only in wide tables."""
+    return Header(name, description=description, priority=1)
+
+
+def dig(obj: Any, *keys: str) -> Any:
+    """Get a nested value, or none if it is not there."""
+    for key in keys:
+        if not isinstance(obj, Mapping):
+            return None
+        obj = obj.get(key)
+    return obj
+
+
+def text(obj: Any, *keys: str, default: str = '') -> str:
+    """Get a nested string; empty and missing ones are replaced by the default."""
+    value = dig(obj, *keys)
+    return value if isinstance(value, str) and value else default
+
+
+def number(obj: Any, *keys: str) -> int:
+    value = dig(obj, *keys)
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def flag(obj: Any, *keys: str, default: bool = False) -> bool:
+    value = dig(obj, *keys)
+    return value if isinstance(value, bool) else default
+
+
+def mapping(obj: Any, *keys: str) -> Object:
+    value = dig(obj, *keys)
+    return value if isinstance(value, Mapping) else {}
+
+
+def items(obj: Any, *keys: str) -> list[Object]:
+    """Get the objects of a nested list."""
+    value = dig(obj, *keys)
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
+
+
+def texts(obj: Any, *keys: str) -> list[str]:
+    """Get the strings of a nested list."""
+    value = dig(obj, *keys)
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+
+
+def quantity(obj: Any, *keys: str) -> str:
+    """Show an amount as it is stored; no amount is zero."""
+    value = dig(obj, *keys)
+    return str(value) if isinstance(value, str | int | float) and value != '' else '0'
+
+
+def name(obj: Object) -> str:
+    return text(obj, 'metadata', 'name')
+
+
+def is_deleting(obj: Object) -> bool:
+    return dig(obj, 'metadata', 'deletionTimestamp') is not None
+
+
+def has_condition(obj: Object, condition_type: str) -> bool:
+    """Tell if the first condition of this type is true."""
+    found = find_condition(items(obj, 'status', 'conditions'), condition_type)
+    return text(found, 'status') == 'True'
+
+
+def find_condition(conditions: Iterable[Object], condition_type: str) -> Object | None:
+    return next((condition for condition in conditions if condition.get('type') == condition_type), None)
+
+
+def age(obj: Object, now: datetime.datetime) -> str:
+    """Show how long ago the object was created."""
+    return since(dig(obj, 'metadata', 'creationTimestamp'), now)
+
+
+def since(timestamp: Any, now: datetime.datetime) -> str:
+    """Show how long ago the moment was."""
+    moment = parse_time(timestamp)
+    return UNKNOWN if moment is None or moment == _ZERO_TIME else human(now - moment)
+
+
+def parse_time(timestamp: Any) -> datetime.datetime | None:
+    """Parse RFC 3339; none if it is anything else."""
+    if not isinstance(timestamp, str) or not _TIMESTAMP.fullmatch(timestamp):
+        return None
+    try:
+        return datetime.datetime.fromisoformat(timestamp).astimezone(datetime.UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def human(duration: datetime.timedelta) -> str:
+    """Show a duration as the API does: two units at most, and the rougher, the longer it is."""
+    duration = min(max(duration, -_LONGEST), _LONGEST)
+    seconds = abs(duration) // _SECOND * (1 if duration >= datetime.timedelta() else -1)
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
+    if seconds < -1:
+        return INVALID
+    if seconds < 2 * 60:
+        return f'{max(seconds, 0)}s'
+    if minutes < 3 * 60:
+        return _join(minutes, 'm', seconds % 60 if minutes < 10 else 0, 's')
+    if hours < 48:
+        return _join(hours, 'h', minutes % 60 if hours < 8 else 0, 'm')
+    if days < 2 * 365:
+        return _join(days, 'd', hours % 24 if days < 8 else 0, 'h')
+    years = days // 365
+    return _join(years, 'y', days % 365 if years < 8 else 0, 'd')
+
+
+def _join(major: int, major_unit: str, minor: int, minor_unit: str) -> str:
+    return f'{major}{major_unit}' + (f'{minor}{minor_unit}' if minor else '')
+
+
+def labels(obj: Any, *keys: str) -> str:
+    """Show a map of labels, sorted."""
+    pairs = sorted((str(key), str(value)) for key, value in mapping(obj, *keys).items())
+    return ','.join(f'{key}={value}' for key, value in pairs) or NONE
+
+
+def selector(obj: Any, *keys: str, nothing: str = NONE) -> str:
+    """Show a label selector object in the textual form of selectors."""
+    source = mapping(obj, *keys)
+    requirements = [(key, f'{key}={value}') for key, value in mapping(source, 'matchLabels').items()]
+    for expression in items(source, 'matchExpressions'):
+        requirements.append((text(expression, 'key'), _show_expression(expression)))
+    return ','.join(shown for _, shown in sorted(requirements)) or nothing
+
+
+def _show_expression(expression: Object) -> str:
+    key, sign = text(expression, 'key'), text(expression, 'operator')
+    if sign in _FORMS:
+        return _FORMS[sign].format(key)
+    return f'{key} {_SIGNS.get(sign, sign)} ({",".join(sorted(texts(expression, "values")))})'
+
+
+def containers(template: Any) -> tuple[str, str]:
+    """Show the names and the images of the containers of a pod template."""
+    found = items(template, 'spec', 'containers')
+    return ','.join(text(item, 'name') for item in found), ','.join(text(item, 'image') for item in found)
+
+
+def shorten(shown: Sequence[str], limit: int = 3, separator: str = ',') -> str:
+    """Show the first few of the texts, and how many more there are."""
+    joined = separator.join(shown[:limit])
+    return f'{joined} + {len(shown) - limit} more...' if len(shown) > limit else joined

@@ -1,0 +1,115 @@
+"""
+Reading: one object, or a list of them, now or as of a past version, in pages.
+
+The pages of a list are consistent: all of them are of the version of the first one, as long as it is in the history.
+"""
+import base64
+import binascii
+import dataclasses
+import json
+import re
+from collections.abc import Mapping
+
+from kopf._kits.sandbox import errors, kinds, selectors, storage, watching
+
+_NOT_BASE64 = re.compile('[^A-Za-z0-9_-]')
+
+_TOKEN_EXPIRED = (
+    'The provided continue parameter is too old to display a consistent list result. You can start a new list without '
+    'the continue parameter, or use the continue token in this response to retrieve the remainder of the results. '
+    'Continuing with the provided token results in an inconsistent list - objects that were created, modified, '
+    'or deleted between the time the first chunk was returned and now may show up in the list.')
+
+
+@dataclasses.dataclass(frozen=True)
+class Listing:
+    """A list, or a page of it."""
+    items: list[storage.Stored]
+    version: int
+    token: str = ''  # to continue from; empty if this is all
+    remaining: int | None = None  # how many are left after this page, where it is known
+
+
+@dataclasses.dataclass(frozen=True)
+class Position:
+    """Where the next page begins, and as of which version."""
+    version: int
+    key: str
+
+    def encode(self) -> str:
+        record = {'v': 'meta.k8s.io/v1', 'rv': self.version, 'start': self.key}
+        return base64.urlsafe_b64encode(json.dumps(record, separators=(',', ':')).encode()).decode().rstrip('=')
+
+
+def get_object(store: storage.Storage, resource: kinds.Resource, namespace: str, name: str,
+               options: Mapping[str, str]) -> storage.Stored:
+    """Find an object or refuse; a version not yet reached is refused too."""
+    _check_reached(store, watching.parse_version(options.get('resourceVersion', '')))
+    stored = store.get(resource.home, namespace, name)
+    if stored is None:
+        raise errors.not_found(resource.group, resource.plural, name)
+    return stored
+
+
+def list_objects(store: storage.Storage, resource: kinds.Resource, interest: selectors.Interest,
+                 options: Mapping[str, str]) -> Listing:
+    """List the wanted objects as the query asks for them."""
+    watching.check_version_options(options, watch=False)
+    version = _parse_version(options.get('resourceVersion', ''))
+    limit = watching.parse_number(options, 'limit') or 0
+    position = _decode_token(options.get('continue', ''))
+    shelf = store.shelf(resource.home)
+    if position is not None:
+        if version:
+            raise errors.bad_request('specifying resource version is not allowed when using continue')
+        if position.version < shelf.compacted:
+            raise errors.expired(_TOKEN_EXPIRED)
+        items = _recall(shelf, position.version, interest.namespace)
+        rest = [stored for stored in items if stored.key >= position.key]
+        return _cut(rest, interest, limit, position.version)
+    _check_reached(store, version)
+    if version and options.get('resourceVersionMatch') == 'Exact':
+        if version < shelf.compacted:
+            raise errors.expired('The resourceVersion for the provided list is too old.')
+        return _cut(_recall(shelf, version, interest.namespace), interest, limit, version)
+    return _cut(shelf.select(interest.namespace), interest, limit, store.version)
+
+
+def _cut(items: list[storage.Stored], interest: selectors.Interest, limit: int, version: int) -> Listing:
+    if interest.is_selective:
+        items = [stored for stored in items if interest.wants(stored)]
+    if not limit or len(items) <= limit:
+        return Listing(items, version)
+    remaining = None if interest.is_selective else len(items) - limit
+    return Listing(items[:limit], version, Position(version, items[limit].key).encode(), remaining)
+
+
+def _recall(shelf: storage.Shelf, version: int, namespace: str) -> list[storage.Stored]:
+    objects = shelf.rewind(version)
+    return [objects[key] for key in sorted(objects) if not namespace or objects[key].namespace == namespace]
+
+
+def _check_reached(store: storage.Storage, version: int | None) -> None:
+    if version is not None and version > store.version:
+        raise errors.timed_out(f'Timeout: Too large resource version: {version}, current: {store.version}',
+                               causes=[{'reason': 'ResourceVersionTooLarge', 'message': 'Too large resource version'}])
+
+
+def _decode_token(token: str) -> Position | None:
+    if not token:
+        return None
+    try:
+        if stray := _NOT_BASE64.search(token):  # decoders would skip it
+            raise ValueError(f'illegal base64 data at input byte {stray.start()}')
+        record = json.loads(base64.urlsafe_b64decode(token + '=' * (-len(token) % 4)))
+        return Position(version=int(record['rv']), key=str(record['start']))
+    except (ValueError, KeyError, TypeError, binascii.Error) as e:
+        raise errors.bad_request(f'invalid continue token: continue key is not valid: {e}') from e
+
+
+def _parse_version(text: str) -> int | None:
+    """The same version is a worse error in a single object or a watch than in a list."""
+    try:
+        return watching.parse_version(text)
+    except errors.ApiError as e:
+        raise errors.bad_request(f'invalid resource version: {e.message}') from e

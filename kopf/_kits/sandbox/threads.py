@@ -1,0 +1,79 @@
+"""
+Threads: an event loop beside synchronous code.
+"""
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar('T')
+
+
+def choose_loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    """The fastest event loop that is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop
+    return uvloop.new_event_loop
+
+
+class LoopThread:
+    """
+    A daemon thread with an event loop in it. Started and stopped once, by the same thread.
+
+    Anything left running in the loop is cancelled and awaited when it is stopped.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._started: concurrent.futures.Future[asyncio.AbstractEventLoop] = concurrent.futures.Future()
+        self._stopping = asyncio.Event()
+
+    @property
+    def is_running(self) -> bool:
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        """Start the thread, and wait until its loop is running."""
+        self._thread.start()
+        self._started.result()
+
+    def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """
+        Run a coroutine in the loop to its end; return its result or raise its error.
+
+        Any number of threads may call at once. The coroutine is cancelled if the calling thread is interrupted.
+        """
+        if threading.current_thread() is self._thread:
+            coroutine.close()
+            raise RuntimeError('The synchronous sandbox cannot be used from its own event loop.')
+        if not self.is_running:
+            coroutine.close()
+            raise RuntimeError('The sandbox is not running.')
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._started.result())
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def stop(self) -> None:
+        """End the loop and the thread, and wait until they are ended. Does nothing if they are already."""
+        if self.is_running:
+            self._started.result().call_soon_threadsafe(self._stopping.set)
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=choose_loop_factory()) as runner:
+                runner.run(self._live())
+        except BaseException as e:  # e.g. when there are no more file descriptors for a loop
+            if self._started.done():
+                raise
+            self._started.set_exception(e)
+
+    async def _live(self) -> None:
+        self._started.set_result(asyncio.get_running_loop())
+        await self._stopping.wait()

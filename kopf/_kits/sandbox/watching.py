@@ -1,0 +1,170 @@
+"""
+Watching: the changes of a resource as a stream of events, from now on or from a past version.
+
+A watcher keeps only its position in the history, so a slow one costs no memory; if it falls so far behind
+that the history is compacted, it gets the ERROR event with the code 410 and has to list again.
+"""
+import asyncio
+import dataclasses
+import functools
+import random
+from collections.abc import AsyncGenerator, Callable, Mapping
+
+from kopf._cogs.helpers import jsons
+from kopf._kits.sandbox import errors, kinds, selectors, storage
+
+BATCH = 500
+"""How many events are encoded and sent at once, so that nobody else is kept waiting."""
+
+BOOKMARK_INTERVAL = 60.0
+"""Seconds between bookmarks in a stream that asked for them."""
+
+Encoder = Callable[[str, storage.Stored], bytes]
+"""Makes a line of the stream of an event's type and object."""
+
+Bookmarker = Callable[[int, Mapping[str, str]], bytes]
+"""Makes a line of a bookmark of the version and annotations."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Watch:
+    """What a client asked to watch."""
+    interest: selectors.Interest
+    since: int | None  # the version to continue from; None for the objects as they are now, and then the changes
+    timeout: float
+    bookmarks: bool = False
+    initial_end: bool = False  # tell by a bookmark when all current objects were sent
+
+
+@dataclasses.dataclass(frozen=True)
+class Format:
+    """How the events are written for this client."""
+    encode: Encoder
+    bookmark: Bookmarker
+
+
+def parse_watch(options: Mapping[str, str], interest: selectors.Interest, *, version: int) -> Watch:
+    """Read the query of a watch; ``version`` is the current version of the storage."""
+    initial = options.get('sendInitialEvents')
+    check_version_options(options, watch=True)
+    since = parse_version(options.get('resourceVersion', ''))
+    if initial == 'false':
+        since = version if since is None else since
+    elif initial == 'true' or not since:
+        since = None
+    timeout = parse_number(options, 'timeoutSeconds')
+    bookmarks = options.get('allowWatchBookmarks') in ('true', '1')
+    return Watch(interest, since, timeout=float(timeout or random.randint(1800, 3600)),
+                 bookmarks=bookmarks, initial_end=bookmarks and initial == 'true')
+
+
+def check_version_options(options: Mapping[str, str], *, watch: bool) -> None:
+    """Refuse the combinations of options that the API refuses."""
+    match, initial = options.get('resourceVersionMatch', ''), options.get('sendInitialEvents')
+    forbid = functools.partial(errors.forbidden_field, 'resourceVersionMatch')
+    problem: errors.FieldError | None = None
+    if initial is not None and not watch:
+        problem = errors.forbidden_field('sendInitialEvents', 'sendInitialEvents is forbidden for list')
+    elif initial is not None and match != 'NotOlderThan':
+        problem = forbid('sendInitialEvents requires setting resourceVersionMatch to NotOlderThan')
+    elif match and initial is None and watch:
+        problem = forbid('resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided')
+    elif match and match not in ('Exact', 'NotOlderThan'):
+        problem = errors.not_supported('resourceVersionMatch', match, ['Exact', 'NotOlderThan', ''])
+    elif match and not watch and not options.get('resourceVersion'):
+        problem = forbid('resourceVersionMatch is forbidden unless resourceVersion is provided')
+    elif match == 'Exact' and options.get('resourceVersion') == '0':
+        problem = forbid('resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
+    if problem is not None:
+        raise errors.invalid('meta.k8s.io', 'ListOptions', '', [problem])
+
+
+def parse_version(text: str) -> int | None:
+    """Read a ``resourceVersion`` of a query; ``None`` if it is not given."""
+    if not text:
+        return None
+    if not text.isascii() or not text.isdigit():
+        why = f'strconv.ParseUint: parsing {errors.render(text)}: invalid syntax'
+        problem = errors.invalid_value('resourceVersion', text, why)
+        raise errors.ApiError(500, '', str(problem))
+    return int(text)
+
+
+def parse_number(options: Mapping[str, str], name: str) -> int | None:
+    """Read a numeric option of a query."""
+    text = options.get(name)
+    if not text:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise errors.bad_request(f'strconv.ParseInt: parsing {errors.render(text)}: invalid syntax') from None
+
+
+def see(change: storage.Change, interest: selectors.Interest) -> tuple[str, storage.Stored] | None:
+    """
+    Tell how a change looks to a watcher: which event with which object, or nothing at all.
+
+    With selectors, an object that stops matching is DELETED for the watcher, one that starts matching is ADDED.
+    """
+    is_wanted = change.type != 'DELETED' and interest.wants(change.new)
+    was_wanted = change.old is not None and interest.wants(change.old)
+    if is_wanted:
+        return ('MODIFIED' if was_wanted else 'ADDED'), change.new
+    if not was_wanted or change.old is None:
+        return None
+    return 'DELETED', change.new if change.type == 'DELETED' else _restamp(change.old, change.version)
+
+
+async def stream(store: storage.Storage, home: kinds.Home, watch: Watch, form: Format) -> AsyncGenerator[bytes]:
+    """
+    Yield the lines of the stream in batches until the timeout, or until the resource is not served any more.
+
+    An empty batch is yielded first, when the watch is accepted. Cancellation leaves nothing behind.
+    """
+    clock = asyncio.get_running_loop().time
+    deadline, reminder = clock() + watch.timeout, clock() + BOOKMARK_INTERVAL
+    shelf = store.shelf(home)
+    since = store.version if watch.since is None else watch.since
+    initial = shelf.select(watch.interest.namespace) if watch.since is None else []
+    yield b''
+    for first in range(0, len(initial), BATCH):
+        batch = initial[first:first + BATCH]
+        yield b''.join(form.encode('ADDED', stored) for stored in batch if watch.interest.wants(stored))
+    if watch.initial_end:
+        yield form.bookmark(since, {'k8s.io/initial-events-end': 'true'})
+    while True:
+        if since < shelf.compacted:
+            yield encode_error(errors.expired(f'too old resource version: {since} ({shelf.compacted})'))
+            return
+        first = shelf.find_since(since)
+        changes = shelf.changes[first:first + BATCH]
+        if changes:
+            since = changes[-1].version
+            yield b''.join(form.encode(*seen) for change in changes if (seen := see(change, watch.interest)))
+        elif shelf.is_closed:
+            return
+        else:
+            since = max(since, store.version)
+            if clock() + storage.TICK >= min(reminder, deadline):
+                reminder = clock() + BOOKMARK_INTERVAL
+                yield form.bookmark(since, {}) if watch.bookmarks else b''
+            if clock() + storage.TICK >= deadline:
+                return
+            await shelf.wait(until=min(reminder, deadline))
+
+
+def encode_error(error: errors.ApiError) -> bytes:
+    """The last line of a stream that cannot go on."""
+    return encode_line('ERROR', jsons.dumps(error.status))
+
+
+def encode_line(type: str, raw: bytes) -> bytes:
+    return b'{"type":"%b","object":%b}\n' % (type.encode(), raw)
+
+
+def _restamp(stored: storage.Stored, version: int) -> storage.Stored:
+    """The same state as if it were of another version."""
+    body = stored.load()
+    body['metadata']['resourceVersion'] = str(version)
+    return dataclasses.replace(stored, version=version, raw=jsons.dumps(body))
