@@ -58,10 +58,13 @@ def test_propagation_policies_are_finalizers(propagation, before, after):
 
 @pytest.mark.parametrize('spec, status, options, verdict, grace', [
     pytest.param({}, {}, {}, deletion.Verdict.DISMISS, 0, id='unassigned'),
-    pytest.param({'nodeName': 'n', 'terminationGracePeriodSeconds': 30}, {}, {}, deletion.Verdict.MARK, 30, id='running'),
+    pytest.param({'nodeName': 'n', 'terminationGracePeriodSeconds': 30}, {}, {}, deletion.Verdict.MARK, 30,
+                 id='running'),
     pytest.param({'nodeName': 'n'}, {'phase': 'Succeeded'}, {}, deletion.Verdict.DISMISS, 0, id='over'),
-    pytest.param({'nodeName': 'n', 'terminationGracePeriodSeconds': 30}, {}, {'grace_period': 5}, deletion.Verdict.MARK, 5, id='hasty'),
-    pytest.param({'nodeName': 'n', 'terminationGracePeriodSeconds': 30}, {}, {'grace_period': 0}, deletion.Verdict.DISMISS, 0, id='forced'),
+    pytest.param({'nodeName': 'n', 'terminationGracePeriodSeconds': 30}, {}, {'grace_period': 5}, deletion.Verdict.MARK,
+                 5, id='hasty'),
+    pytest.param({'nodeName': 'n', 'terminationGracePeriodSeconds': 30}, {}, {'grace_period': 0},
+                 deletion.Verdict.DISMISS, 0, id='forced'),
 ])
 def test_pods_on_nodes_have_time_to_finish(spec, status, options, verdict, grace):
     obj = make(spec=spec, status=status)
@@ -95,15 +98,19 @@ def test_objects_are_released_by_the_last_finalizer(meta, expected):
 
 @pytest.mark.parametrize('body, query, expected', [
     pytest.param({}, {}, deletion.Options(), id='nothing'),
-    pytest.param({'propagationPolicy': 'Orphan'}, {'propagationPolicy': 'Foreground'}, deletion.Options(propagation='Orphan'), id='body-wins'),
-    pytest.param({}, {'propagationPolicy': 'Foreground'}, deletion.Options(propagation='Foreground'), id='query'),
+    pytest.param({'propagationPolicy': 'Orphan'}, {'propagationPolicy': 'Foreground'},
+                 deletion.Options(propagation='Orphan'), id='body-wins'),
+    pytest.param(None, {'propagationPolicy': 'Foreground'}, deletion.Options(propagation='Foreground'), id='query'),
+    pytest.param({}, {'propagationPolicy': 'Foreground'}, deletion.Options(), id='query-with-body'),
+    pytest.param(None, {'dryRun': 'All'}, deletion.Options(dry_run=True), id='dry-run'),
     pytest.param({'orphanDependents': True}, {}, deletion.Options(propagation='Orphan'), id='legacy-orphans'),
-    pytest.param({}, {'orphanDependents': 'false'}, deletion.Options(propagation='Background'), id='legacy-no-orphans'),
+    pytest.param(None, {'orphanDependents': 'false'}, deletion.Options(propagation='Background'), id='legacy-no-orphans'),
     pytest.param({'gracePeriodSeconds': 0}, {}, deletion.Options(grace_period=0), id='grace'),
-    pytest.param({'preconditions': {'uid': 'u', 'resourceVersion': '5'}}, {}, deletion.Options(uid='u', version='5'), id='preconditions'),
+    pytest.param({'preconditions': {'uid': 'u', 'resourceVersion': '5'}}, {}, deletion.Options(uid='u', version='5'),
+                 id='preconditions'),
 ])
-def test_options_come_from_the_body_and_the_query(body, query, expected):
-    assert deletion.parse_options(body, query) == dataclasses.replace(expected, body=body)
+def test_options_come_from_the_body_or_else_from_the_query(body, query, expected):
+    assert deletion.parse_options(body, query) == dataclasses.replace(expected, body=body or {})
 
 
 @pytest.mark.parametrize('body', [
@@ -118,8 +125,11 @@ def test_contradicting_options_are_invalid(body):
 
 
 @pytest.mark.parametrize('options, message', [
-    pytest.param(deletion.Options(uid='other'), 'the UID in the precondition (other) does not match the UID in record (u)', id='uid'),
-    pytest.param(deletion.Options(version='1'), 'the ResourceVersion in the precondition (1) does not match the ResourceVersion in record (5)', id='version'),
+    pytest.param(deletion.Options(uid='other'),
+                 'the UID in the precondition (other) does not match the UID in record (u)', id='uid'),
+    pytest.param(deletion.Options(version='1'),
+                 'the ResourceVersion in the precondition (1) does not match the ResourceVersion in record (5)',
+                 id='version'),
 ])
 def test_failed_preconditions_are_conflicts(options, message):
     stored = storage.build_stored({'metadata': {'name': 'a', 'uid': 'u'}}, 5, {})

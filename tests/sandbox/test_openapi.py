@@ -210,6 +210,18 @@ def test_unknown_documents_are_absent(publisher, path):
     assert publisher.find_document(path) is None
 
 
+def test_swagger_in_protobuf_is_the_same_and_follows_the_catalog(catalog, publisher):
+    before = publisher.load_packed_swagger()
+    catalog.add(build_resource({'type': 'object'}))
+    after = publisher.load_packed_swagger()
+
+    assert before.etag != after.etag
+    assert after.etag == publisher.load_swagger().etag
+    assert after is publisher.load_packed_swagger()
+    assert b'dev.kopf.v1.KopfExample' in after.body
+    assert b'dev.kopf.v1.KopfExample' not in before.body
+
+
 def test_swagger_refers_only_to_its_own_definitions(publisher):
     swagger = json.loads(publisher.load_swagger().body)
 

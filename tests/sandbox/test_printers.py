@@ -125,6 +125,8 @@ CONTAINER = {'type': 'ContainerResource', 'containerResource': {
     'name': 'cpu', 'container': 'c', 'target': {'type': 'Utilization', 'averageUtilization': 60}}}
 
 AUTOSCALERS = [
+    case('autoscaling/v1', 'Scale', ['x', 3, 2, '60m'], id='scale', spec={'replicas': 3}, status={'replicas': 2}),
+    case('autoscaling/v1', 'Scale', ['x', 0, 0, '60m'], id='scale-of-nothing'),
     autoscaler('cpu: <unknown>/80%', [CPU], id='fresh'),
     autoscaler('cpu: 42%/80%, memory: 500Mi/1Gi', [CPU, MEMORY], [CPU_NOW, MEMORY_NOW], id='measured'),
     autoscaler('<unknown>/10, 3/5', [PODS, EXTERNAL], [{'type': 'Pods'}, EXTERNAL_NOW], id='partly-measured'),

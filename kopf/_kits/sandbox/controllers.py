@@ -205,17 +205,22 @@ class DefinitionController:
             return False
         self._is_pending = False
         for name, home in list(self._leaving.items()):
-            shelf = self._store.shelf(home)
-            for stored in shelf.select(''):
+            for stored in self._store.shelf(home).select(''):
                 if b'"deletionTimestamp"' not in stored.raw:
                     self._hands.delete(home, stored, 'Background')
             stored_crd = self._store.get(CRDS, '', name)
-            if stored_crd is not None and not shelf.objects:
-                body = stored_crd.load()
-                finalizers = body['metadata'].get('finalizers') or []
-                body['metadata']['finalizers'] = [other for other in finalizers if other != crds.CLEANUP_FINALIZER]
-                self._hands.update(CRDS, stored_crd, body)
+            if stored_crd is not None:
+                self._release(stored_crd, is_empty=not self._store.shelf(home).objects)
         return True
+
+    def _release(self, stored: storage.Stored, *, is_empty: bool) -> None:
+        body = stored.load()
+        if is_empty:
+            finalizers = body['metadata'].get('finalizers') or []
+            body['metadata']['finalizers'] = [other for other in finalizers if other != crds.CLEANUP_FINALIZER]
+        else:
+            crds.note_deletion(body, has_begun=True)
+        self._hands.update(CRDS, stored, body)
 
 
 def _get_owner_uids(stored: storage.Stored) -> tuple[str, ...]:

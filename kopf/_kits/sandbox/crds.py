@@ -140,6 +140,17 @@ def build_status(body: Mapping[str, Any], others: Iterable[Mapping[str, Any]],
             'storedVersions': find_stored_versions(body, {'status': status})}
 
 
+def note_deletion(body: dict[str, Any], *, has_begun: bool) -> None:
+    """Tell in the status of a definition how far its deletion has gone. Modifies the definition."""
+    status = body.setdefault('status', {})
+    conditions = {condition['type']: condition for condition in status.get('conditions') or ()}
+    progress = (True, 'InstanceDeletionInProgress', 'CustomResource deletion is in progress') if has_begun else (
+        True, 'InstanceDeletionPending',
+        'CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon')
+    _note(conditions, 'Terminating', progress, body['metadata'].get('deletionTimestamp'))
+    status['conditions'] = list(conditions.values())
+
+
 def _note(conditions: dict[str, Any], kind: str, verdict: tuple[bool, str, str], now: str | None) -> None:
     value, reason, message = verdict
     old, status = conditions.get(kind), 'True' if value else 'False'

@@ -30,6 +30,7 @@ ORPHANING = frozenset({('', 'replicationcontrollers'), ('batch', 'jobs')})
 
 
 CRD = ('apiextensions.k8s.io', 'CustomResourceDefinition')
+NAMESPACE = ('', 'Namespace')
 POD = ('', 'Pod')
 
 
@@ -51,13 +52,12 @@ class Options:
     body: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # as they were sent, for webhooks
 
 
-def parse_options(body: Mapping[str, Any], query: Mapping[str, str]) -> Options:
-    """Read ``DeleteOptions`` of the body and of the query; the body has precedence."""
-    preconditions = body.get('preconditions') or {}
-    propagation = body.get('propagationPolicy') or query.get('propagationPolicy') or ''
-    orphan = body.get('orphanDependents', {'true': True, 'false': False}.get(query.get('orphanDependents', '')))
-    grace = body.get('gracePeriodSeconds', query.get('gracePeriodSeconds'))
-    dry_run = body.get('dryRun') or []
+def parse_options(body: Mapping[str, Any] | None, query: Mapping[str, str]) -> Options:
+    """Read ``DeleteOptions``, decoded already, of the body; or of the query, but only if there is no body."""
+    given = _read_query(query) if body is None else body
+    preconditions = given.get('preconditions') or {}
+    propagation, orphan = given.get('propagationPolicy') or '', given.get('orphanDependents')
+    grace, dry_run = given.get('gracePeriodSeconds'), given.get('dryRun') or []
     problems = []
     if dry_run and dry_run != ['All']:
         problems.append(errors.unknown_dry_run(dry_run))
@@ -73,7 +73,7 @@ def parse_options(body: Mapping[str, Any], query: Mapping[str, str]) -> Options:
         propagation = 'Orphan' if orphan else 'Background'
     return Options(grace_period=_parse_grace(grace), propagation=propagation,
                    uid=preconditions.get('uid') or '', version=preconditions.get('resourceVersion') or '',
-                   dry_run=bool(dry_run), body=body)
+                   dry_run=bool(dry_run), body=body or {})
 
 
 def check_preconditions(resource: kinds.Resource, stored: storage.Stored, options: Options) -> None:
@@ -107,12 +107,21 @@ def mark(resource: kinds.Resource, obj: dict[str, Any], options: Options, now: d
     if not marked or is_sooner:
         meta['deletionTimestamp'] = format_time(now + datetime.timedelta(seconds=grace))
         meta['deletionGracePeriodSeconds'] = grace
-    if not marked and meta.get('generation'):
+    if not marked and meta.get('generation') and (resource.group, resource.kind) != CRD:
         meta['generation'] += 1
-    if (resource.group, resource.kind) == ('', 'Namespace'):
-        meta.pop('deletionGracePeriodSeconds', None)
-        obj.setdefault('status', {})['phase'] = 'Terminating'
+    _note_termination(resource, obj)
     return Verdict.DISMISS if is_free else Verdict.MARK
+
+
+def _note_termination(resource: kinds.Resource, obj: dict[str, Any]) -> None:
+    """The objects that contain other objects tell in their status that they are being deleted."""
+    if (resource.group, resource.kind) == NAMESPACE:
+        obj.setdefault('status', {})['phase'] = 'Terminating'
+    elif (resource.group, resource.kind) == CRD:
+        crds.note_deletion(obj, has_begun=False)
+    else:
+        return
+    obj['metadata'].pop('deletionGracePeriodSeconds', None)
 
 
 def choose_finalizers(finalizers: list[str], propagation: str) -> list[str]:
@@ -132,7 +141,7 @@ def is_released(resource: kinds.Resource, obj: Mapping[str, Any]) -> bool:
 
 def has_spec_finalizers(resource: kinds.Resource, obj: Mapping[str, Any]) -> bool:
     """Namespaces have finalizers of a second kind."""
-    return (resource.group, resource.kind) == ('', 'Namespace') and bool((obj.get('spec') or {}).get('finalizers'))
+    return (resource.group, resource.kind) == NAMESPACE and bool((obj.get('spec') or {}).get('finalizers'))
 
 
 def build_answer(resource: kinds.Resource, stored: storage.Stored) -> dict[str, Any]:
@@ -155,6 +164,13 @@ def _choose_grace(resource: kinds.Resource, obj: Mapping[str, Any], options: Opt
         return options.grace_period
     known = obj['metadata'].get('deletionGracePeriodSeconds')
     return int(known if known is not None else spec.get('terminationGracePeriodSeconds') or 0)
+
+
+def _read_query(query: Mapping[str, str]) -> dict[str, Any]:
+    flags = {'true': True, '1': True, 'false': False, '0': False}
+    return {'propagationPolicy': query.get('propagationPolicy'), 'gracePeriodSeconds': query.get('gracePeriodSeconds'),
+            'orphanDependents': flags.get(query.get('orphanDependents', '')),
+            'dryRun': [query['dryRun']] if query.get('dryRun') else []}
 
 
 def _parse_grace(value: Any) -> int | None:

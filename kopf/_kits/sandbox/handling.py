@@ -7,8 +7,10 @@ from typing import Any
 
 from kopf._kits.sandbox import (
     answers,
+    builtins,
     clusters,
     conversions,
+    decoding,
     deletion,
     duplicates,
     errors,
@@ -29,6 +31,7 @@ MERGE_PATCH = 'application/merge-patch+json'
 STRATEGIC_PATCH = 'application/strategic-merge-patch+json'
 APPLY_PATCH = 'application/apply-patch+yaml'
 
+DELETE_OPTIONS = 'io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions'
 JOBS_WARNING = ('child pods are preserved by default when jobs are deleted; set propagationPolicy=Background '
                 'to remove them or set propagationPolicy=Orphan to suppress this warning')
 BODY_KINDS = {  # of the subresources whose objects are of other kinds than the resource
@@ -142,7 +145,7 @@ class Handler:
 
     async def _delete(self, request: requests.Request, asking: Asking) -> answers.Answer:
         options = self._parse_delete_options(request, asking)
-        request = dataclasses.replace(request, dry_run=request.dry_run or options.dry_run)
+        request = dataclasses.replace(request, dry_run=options.dry_run)
         outcome = await self._cluster.writer.delete(request, options)
         if outcome.is_removed and (request.resource.group, request.resource.plural) not in deletion.RETURNED:
             return self._answer_value(deletion.build_answer(request.resource, outcome.stored), asking)
@@ -150,7 +153,7 @@ class Handler:
 
     async def _delete_collection(self, request: requests.Request, asking: Asking) -> answers.Answer:
         options = self._parse_delete_options(request, asking)
-        request = dataclasses.replace(request, dry_run=request.dry_run or options.dry_run)
+        request = dataclasses.replace(request, dry_run=options.dry_run)
         interest = _parse_interest(request)
         items = await self._cluster.writer.delete_collection(request, interest, options)
         renderer = self._choose_renderer(request, asking)
@@ -158,13 +161,7 @@ class Handler:
         return answers.Answer(body=renderer.render_list(listing), media_type=renderer.form.media_type)
 
     def _parse_delete_options(self, request: requests.Request, asking: Asking) -> deletion.Options:
-        is_empty = not asking.body.strip()
-        body = {} if is_empty else answers.decode_body(asking.body, asking.content_type, 'DeleteOptions', 'v1')
-        if not isinstance(body, dict):
-            raise errors.bad_request('the body of a deletion must be DeleteOptions')
-        kind, api_version = body.get('kind') or 'DeleteOptions', body.get('apiVersion') or 'v1'
-        if kind != 'DeleteOptions':
-            raise errors.bad_request(errors.describe_unknown_kind(kind, api_version))
+        body = _decode_delete_options(asking) if asking.body.strip() else None
         options = deletion.parse_options(body, request.options)
         if options.propagation or (request.resource.group, request.resource.plural) not in deletion.ORPHANING:
             return options
@@ -207,6 +204,20 @@ def _find_duplicates(request: requests.Request, asking: Asking) -> requests.Requ
     """Note the repeated fields of the body, which cannot be seen once it is decoded."""
     found = duplicates.find_duplicates(asking.body)
     return dataclasses.replace(request, duplicates=tuple(found)) if found else request
+
+
+def _decode_delete_options(asking: Asking) -> dict[str, Any]:
+    body = answers.decode_body(asking.body, asking.content_type, 'DeleteOptions', 'v1')
+    if not isinstance(body, dict):
+        raise errors.bad_request('the body of a deletion must be DeleteOptions')
+    kind, api_version = body.get('kind') or 'DeleteOptions', body.get('apiVersion') or 'v1'
+    if kind != 'DeleteOptions':
+        raise errors.bad_request(errors.describe_unknown_kind(kind, api_version))
+    try:
+        decoding.decode_object(body, builtins.load_schema(DELETE_OPTIONS), kind=kind, version='v1')
+    except errors.ApiError as e:
+        raise errors.bad_request(e.message.partition(f'as a {kind}: ')[2]) from e
+    return body
 
 
 def _apply_patch(request: requests.Request, media_type: str, old: dict[str, Any], patch: Any) -> dict[str, Any]:

@@ -221,7 +221,8 @@ def _check_builtin_kind(resource: kinds.Resource, api_version: str, kind: str) -
     package = resource.group.partition('.')[0] or 'core'
     why = (f'converting ({version}.{kind}) to ({package}.{resource.kind}): unknown conversion' if is_known else
            errors.describe_unknown_kind(kind, api_version))
-    raise errors.bad_request(f'{kind} in version {errors.render(version)} cannot be handled as a {resource.kind}: {why}')
+    text = f'{kind} in version {errors.render(version)} cannot be handled as a {resource.kind}: {why}'
+    raise errors.bad_request(text)
 
 
 def _check_identity(request: requests.Request, meta: dict[str, Any]) -> None:

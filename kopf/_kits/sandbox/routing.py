@@ -137,7 +137,7 @@ def is_reachable(resource: kinds.Resource, target: paths.Target, verb: str | Non
     """Tell if the path has a namespace where there are namespaces, and only there."""
     if not resource.namespaced or target.namespace:
         return resource.namespaced or not target.namespace
-    return not target.name and not (resource.custom and verb == 'create')
+    return not target.name and not (resource.custom and verb in ('create', 'deletecollection'))
 
 
 def is_served(resource: kinds.Resource, target: paths.Target, verb: str) -> bool:

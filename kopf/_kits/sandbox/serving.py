@@ -60,7 +60,12 @@ class Server:
             self._listener.close()
         self.cluster.faults.cut_streams()
         if self._web_server is not None:
+            transports = [handler.transport for handler in self._web_server.connections]
             await self._web_server.shutdown(timeout=0.1)
+            for transport in transports:
+                if transport is not None:
+                    transport.abort()  # the clients can be not there any more to end the TLS politely
+            await asyncio.sleep(0)  # let the aborted ones be closed
         self._listener = self._web_server = None
 
     def _make_request(self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:

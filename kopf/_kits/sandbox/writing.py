@@ -120,6 +120,7 @@ class Writer:
 
     async def _create(self, request: requests.Request, obj: dict[str, Any]) -> Outcome:
         """Bring a new object through all checks to the storage."""
+        self._check_definition(request, obj)
         obj = await self._admit(request, 'CREATE', obj, None)
         preparing.prepare_create(request, obj, self._sources)
         preparing.validate(request, obj)
@@ -251,6 +252,15 @@ class Writer:
             self._find(request)
             problem = errors.invalid_value('metadata.resourceVersion', 0, 'must be specified for an update')
             raise errors.invalid(resource.group, resource.plural, request.name, [problem])
+
+    def _check_definition(self, request: requests.Request, obj: Mapping[str, Any]) -> None:
+        """Nothing is created of the kinds that are going away."""
+        resource = request.resource
+        definition = f'{resource.plural}.{resource.group}'
+        stored = self._store.get(controllers.CRDS, '', definition) if resource.custom else None
+        if stored is not None and b'"deletionTimestamp"' in stored.raw:
+            raise errors.forbidden(resource.group, resource.plural, obj['metadata'].get('name') or '',
+                                   'create not allowed while custom resource definition is terminating')
 
     def _check_namespace(self, request: requests.Request, obj: Mapping[str, Any]) -> None:
         """Nothing is created in namespaces that do not exist or are going away."""
