@@ -104,7 +104,7 @@ def test_objects_are_released_by_the_last_finalizer(meta, expected):
     pytest.param({}, {'propagationPolicy': 'Foreground'}, deletion.Options(), id='query-with-body'),
     pytest.param(None, {'dryRun': 'All'}, deletion.Options(dry_run=True), id='dry-run'),
     pytest.param({'orphanDependents': True}, {}, deletion.Options(propagation='Orphan'), id='legacy-orphans'),
-    pytest.param(None, {'orphanDependents': 'false'}, deletion.Options(propagation='Background'), id='legacy-no-orphans'),
+    pytest.param(None, {'orphanDependents': 'false'}, deletion.Options(propagation='Background'), id='legacy-not'),
     pytest.param({'gracePeriodSeconds': 0}, {}, deletion.Options(grace_period=0), id='grace'),
     pytest.param({'preconditions': {'uid': 'u', 'resourceVersion': '5'}}, {}, deletion.Options(uid='u', version='5'),
                  id='preconditions'),
