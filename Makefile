@@ -14,7 +14,7 @@ BIN := $(VENV)/bin
 
 KUBECTL_VERSION := 1.35.4
 KUBECTL_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kopf-tests
-KUBECTL_BUILD := $(KUBECTL_CACHE)/kubectl-$(KUBECTL_VERSION)
+KUBECTL_BUILD := $(KUBECTL_CACHE)/kubectl-$(KUBECTL_VERSION)/kubectl
 KUBECTL_SOURCE := tests/tools/kubectl
 
 .PHONY: help run test lint kubectl clean
@@ -52,7 +52,8 @@ $(VENV)/.for-%: $(BIN)/python pyproject.toml
 	@touch $@
 
 $(KUBECTL_BUILD):
-	@mkdir -p $(KUBECTL_CACHE)
+	@test ! -f $(@D) || rm $(@D)
+	@mkdir -p $(@D)
 	cd $(KUBECTL_SOURCE) && CGO_ENABLED=0 go build -trimpath -buildvcs=false -o $@.new -ldflags "-s -w \
 	    -X k8s.io/component-base/version.gitVersion=v$(KUBECTL_VERSION) \
 	    -X k8s.io/component-base/version.gitMajor=$(word 1,$(subst ., ,$(KUBECTL_VERSION))) \

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 import looptime
 import pytest
 
-KUBECTL_BUILD = 'kopf-tests/kubectl-1.35.4'  # in the user's cache; made by `make kubectl`
+KUBECTL_BUILD = 'kopf-tests/kubectl-1.35.4/kubectl'  # in the user's cache; made by `make kubectl`
 
 
 @dataclasses.dataclass(frozen=True)
