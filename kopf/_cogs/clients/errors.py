@@ -1,0 +1,212 @@
+"""
+Errors: what can go wrong with a request to the API.
+
+    RequestError                     a request has failed
+    ├── APIConnectionError           there is no answer, or not the whole of it
+    │   ├── APIUnreachableError      the request was not sent: a refused connection, DNS, TLS, a lack of time for these
+    │   ├── APIDisconnectedError     the connection was lost; the request was possibly executed
+    │   ├── APITimeoutError          no (whole) answer in time; the request was possibly executed
+    │   │   └── APISilenceError      nothing came in an open stream for too long
+    │   ├── APISessionClosedError    the session was closed by us in the middle, as its credentials were discarded
+    │   └── APIGarbledError          the answer is there, but it makes no sense: not JSON, or no body
+    └── APIError                     the server has refused
+        ├── APIClientError           4xx: the request is wrong
+        │   ├── APIUnauthorizedError     401
+        │   ├── APIForbiddenError        403
+        │   ├── APINotFoundError         404
+        │   ├── APIConflictError         409
+        │   ├── APIGoneError             410
+        │   ├── APIInvalidError          422
+        │   └── APITooManyRequestsError  429
+        └── APIServerError           5xx: the server is wrong
+            └── APIUnavailableError      503
+
+The texts are made of what the server says, but neither of the whole bodies, nor of anything like credentials.
+"""
+import dataclasses
+import datetime
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from kopf._cogs.helpers import jsons
+
+TEXT_LIMIT = 256
+"""How many characters are shown of the answers that are not of the API: of proxies, load balancers, etc."""
+
+_AUTHORIZATION = re.compile(r'\b(bearer|basic|digest|negotiate)\s+[^\s"\'<,]+', re.IGNORECASE)
+
+
+class RequestError(Exception):
+    """A request to the API has failed."""
+
+
+class APIConnectionError(RequestError):
+    """There is no answer from the API, or it is not whole; the request was possibly executed."""
+
+
+class APIUnreachableError(APIConnectionError):
+    """There is no connection to the API: the request was not even sent."""
+
+
+class APIDisconnectedError(APIConnectionError):
+    """The connection was lost after the request was sent."""
+
+
+class APITimeoutError(APIConnectionError):
+    """The request was sent, but the whole answer has not come in time."""
+
+
+class APISilenceError(APITimeoutError):
+    """The stream is open, but nothing has come for too long; its connection is probably dead."""
+
+
+class APISessionClosedError(APIConnectionError):
+    """The session was closed in the middle of the request, as its credentials were discarded. See ``is_sent``."""
+
+    def __init__(self, message: str, *, is_sent: bool) -> None:
+        super().__init__(message)
+        self.is_sent = is_sent
+
+
+class APIGarbledError(APIConnectionError):
+    """The answer is a success, but it is not what the API sends: not JSON, cut in the middle, or empty."""
+
+
+class APIError(RequestError):
+    """The API has refused a request. What it says of the reasons is in the attributes."""
+
+    def __init__(self, refusal: 'Refusal') -> None:
+        super().__init__(str(refusal))
+        self.code = refusal.code
+        self.reason = refusal.reason
+        self.message = refusal.message
+        self.details = refusal.details
+        self.retry_after = refusal.retry_after
+
+
+class APIClientError(APIError):
+    """The request is wrong, or not permitted, or not in time (HTTP 4xx)."""
+
+
+class APIUnauthorizedError(APIClientError):
+    """The credentials are not accepted (HTTP 401)."""
+
+
+class APIForbiddenError(APIClientError):
+    """The credentials do not permit this (HTTP 403)."""
+
+
+class APINotFoundError(APIClientError):
+    """There is no such object or resource (HTTP 404)."""
+
+
+class APIConflictError(APIClientError):
+    """The object is there already, or was changed meanwhile (HTTP 409)."""
+
+
+class APIGoneError(APIClientError):
+    """The asked version of resources is too old (HTTP 410)."""
+
+
+class APIInvalidError(APIClientError):
+    """The object or the patch is not acceptable (HTTP 422)."""
+
+
+class APITooManyRequestsError(APIClientError):
+    """The server asks to come later (HTTP 429)."""
+
+
+class APIServerError(APIError):
+    """The server cannot do this (HTTP 5xx)."""
+
+
+class APIUnavailableError(APIServerError):
+    """The server cannot do anything now (HTTP 503)."""
+
+
+CLASSES: Mapping[int, type[APIError]] = {
+    401: APIUnauthorizedError,
+    403: APIForbiddenError,
+    404: APINotFoundError,
+    409: APIConflictError,
+    410: APIGoneError,
+    422: APIInvalidError,
+    429: APITooManyRequestsError,
+    503: APIUnavailableError,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Refusal:
+    """What the server says when it refuses, in its answer to a request or in a watch-stream."""
+    code: int
+    reason: str = ''  # a word for programs, e.g. "NotFound"
+    message: str = ''  # a text for people
+    details: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    retry_after: float | None = None  # seconds
+
+    def __str__(self) -> str:
+        words = ' '.join(word for word in (f'HTTP {self.code}', self.reason) if word)
+        return f'{words}: {self.message}' if self.message else words
+
+
+def build_error(refusal: Refusal) -> APIError:
+    """Build the error of the most specific class for the code."""
+    fallback = APIServerError if refusal.code >= 500 else APIClientError if refusal.code >= 400 else APIError
+    return CLASSES.get(refusal.code, fallback)(refusal)
+
+
+def parse_status(status: Mapping[str, Any], *, code: int = 0) -> Refusal:
+    """Read the API's ``Status``, as in ERROR events of watch-streams; fields of wrong types are as if absent."""
+    reason, message, details = status.get('reason'), status.get('message'), status.get('details')
+    own_code = status.get('code')
+    details = details if isinstance(details, Mapping) else {}
+    delay = details.get('retryAfterSeconds')
+    return Refusal(
+        code=code or (own_code if isinstance(own_code, int) else 0),
+        reason=reason if isinstance(reason, str) else '',
+        message=_hide_credentials(message) if isinstance(message, str) else '',
+        details=details,
+        retry_after=float(delay) if isinstance(delay, int | float) and delay > 0 and math.isfinite(delay) else None,
+    )
+
+
+def parse_answer(code: int, headers: Mapping[str, str], raw: bytes, *, now: datetime.datetime) -> Refusal:
+    """
+    Read a refusal, whoever has sent it: the API itself, or something on the way to it.
+
+    Bodies of JSON are shown only if they are of the API's ``Status``; of other bodies, only the beginning is shown.
+    The header has precedence over the body in when to come again; ``now`` is for the dates there.
+    """
+    try:
+        body = jsons.loads(raw)
+    except ValueError:
+        text = raw[:TEXT_LIMIT * 4].decode('utf-8', errors='replace')  # up to 4 bytes per character
+        refusal = Refusal(code, message=_hide_credentials(text[:TEXT_LIMIT].strip()))
+    else:
+        is_status = isinstance(body, dict) and body.get('kind') == 'Status'
+        refusal = parse_status(body, code=code) if is_status else Refusal(code)
+    delay = parse_retry_after(headers.get('Retry-After', ''), now=now)
+    return refusal if delay is None else dataclasses.replace(refusal, retry_after=delay)
+
+
+def parse_retry_after(text: str, *, now: datetime.datetime) -> float | None:
+    """Read the header: either seconds or a date; ``None`` if it is neither, or absent, or asks for nothing."""
+    import email.utils  # it loads much more than what is needed, and is needed rarely
+    text = text.strip()
+    if text.isascii() and text.isdigit() and len(text) < 10:
+        return float(text) or None
+    try:
+        moment = email.utils.parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=datetime.UTC)
+    delay = (moment - now).total_seconds()
+    return delay if delay > 0 else None
+
+
+def _hide_credentials(text: str) -> str:
+    return _AUTHORIZATION.sub(r'\1 ***', text)

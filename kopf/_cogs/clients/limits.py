@@ -1,0 +1,168 @@
+"""
+Limits: when the next request to a server may be made.
+
+All requests of an event loop pass here, whichever operators make them. They wait while there are too many of them in
+flight, while they would be too frequent, and while the server asks to come later. When that time is over, one request
+goes ahead, and the others follow when the server is seen to answer it. They go in the order of their coming.
+
+Watch-streams do not count as requests in flight: they last for minutes, and servers count them apart, too.
+The arithmetic is pure; the times are of the clock of the loop.
+"""
+import asyncio
+import contextlib
+import dataclasses
+import math
+from collections.abc import AsyncIterator
+
+PATIENCE = 5.0
+"""Seconds for which the others wait for the answer to the request that goes ahead, before one more goes ahead."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Bounds:
+    """How many requests are permitted; see the settings of networking for the meaning."""
+    inflight_limit: int | None = None
+    rate_limit: float | None = None
+    rate_burst: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Traffic:
+    """The state of the requests to one server."""
+    in_flight: int = 0
+    spent_until: float = -math.inf  # the permitted rate is used up to this moment
+    closed_until: float = -math.inf  # the server asked not to come before this moment
+    probed_until: float = -math.inf  # a request went ahead, and the others wait for it up to this moment
+    is_doubtful: bool = False  # the server asked to come later, and has not answered anything good since then
+    refusals: int = 0  # how many times it asked
+
+
+def has_room(traffic: Traffic, bounds: Bounds) -> bool:
+    """Tell if one more request can be in flight."""
+    return bounds.inflight_limit is None or traffic.in_flight < bounds.inflight_limit
+
+
+def board(traffic: Traffic) -> Traffic:
+    """Take a place in flight, as there is one."""
+    return dataclasses.replace(traffic, in_flight=traffic.in_flight + 1)
+
+
+def measure_wait(traffic: Traffic, bounds: Bounds, now: float) -> float:
+    """Tell in how many seconds the next request may be made, if nothing changes till then; 0 for now."""
+    moments = [now, traffic.closed_until]
+    if traffic.is_doubtful:
+        moments.append(traffic.probed_until)
+    if bounds.rate_limit is not None:
+        moments.append(traffic.spent_until - (bounds.rate_burst - 1) / bounds.rate_limit)
+    return max(moments) - now
+
+
+def depart(traffic: Traffic, bounds: Bounds, now: float) -> Traffic:
+    """Make a request, as it is the time."""
+    spent_until = traffic.spent_until
+    if bounds.rate_limit is not None:
+        spent_until = max(spent_until, now) + 1 / bounds.rate_limit
+    probed_until = now + PATIENCE if traffic.is_doubtful else traffic.probed_until
+    return dataclasses.replace(traffic, spent_until=spent_until, probed_until=probed_until)
+
+
+def land(traffic: Traffic) -> Traffic:
+    """Free the place in flight."""
+    return dataclasses.replace(traffic, in_flight=traffic.in_flight - 1)
+
+
+def refuse(traffic: Traffic, delay: float, now: float) -> Traffic:
+    """Obey the server that asked to come later."""
+    return dataclasses.replace(
+        traffic, closed_until=max(traffic.closed_until, now + delay), probed_until=-math.inf,
+        is_doubtful=True, refusals=traffic.refusals + 1)
+
+
+def accept(traffic: Traffic, refusals: int) -> Traffic:
+    """Trust the server again after an answer, unless it asked to come later after the request was made."""
+    return dataclasses.replace(traffic, is_doubtful=False) if traffic.refusals == refusals else traffic
+
+
+class Pass:
+    """The permission for one request: tell by it how the request went."""
+
+    def __init__(self, gate: 'Gate') -> None:
+        self._gate, self._refusals = gate, gate.traffic.refusals
+
+    def accept(self) -> None:
+        """The server has answered, and did not ask to come later."""
+        self._gate.switch(accept(self._gate.traffic, self._refusals))
+
+    def refuse(self, delay: float) -> None:
+        """The server asked to come not sooner than in so many seconds."""
+        self._gate.switch(refuse(self._gate.traffic, delay, asyncio.get_running_loop().time()))
+
+
+class Gate:
+    """The way to one server; used by any number of tasks of one event loop."""
+
+    def __init__(self) -> None:
+        self.traffic = Traffic()
+        self._boarding = asyncio.Lock()  # locks are fair: only the first in the queue looks at the traffic
+        self._departing = asyncio.Lock()
+        self._changed = asyncio.Event()
+
+    @contextlib.asynccontextmanager
+    async def passing(self, bounds: Bounds, *, is_counted: bool = True) -> AsyncIterator[Pass]:
+        """
+        Wait for the turn of a request, for as long as it takes, and hold its place in flight for the block.
+
+        Watch-streams are not counted in flight, so the others cannot hold them back. A cancelled wait takes nothing.
+        """
+        if is_counted:
+            await self._wait_for_room(bounds)
+        try:
+            await self._wait_for_turn(bounds)
+            yield Pass(self)
+        finally:
+            if is_counted:
+                self.switch(land(self.traffic))
+
+    def switch(self, traffic: Traffic) -> None:
+        """Take the new state into account."""
+        self.traffic = traffic
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def _wait_for_room(self, bounds: Bounds) -> None:
+        async with self._boarding:
+            while not has_room(self.traffic, bounds):
+                await self._changed.wait()
+            self.switch(board(self.traffic))  # No await since the check: nobody else can take the place.
+
+    async def _wait_for_turn(self, bounds: Bounds) -> None:
+        clock = asyncio.get_running_loop().time
+        async with self._departing:
+            while (delay := measure_wait(self.traffic, bounds, clock())) > 0:
+                try:
+                    async with asyncio.timeout(delay):
+                        await self._changed.wait()
+                except TimeoutError:
+                    pass
+            self.switch(depart(self.traffic, bounds, clock()))  # No await since the check: nobody else can go.
+
+
+class Gates:
+    """The ways to all servers."""
+
+    def __init__(self) -> None:
+        self._gates: dict[str, Gate] = {}
+
+    def __getitem__(self, server: str) -> Gate:
+        return self._gates.setdefault(server.rstrip('/'), Gate())
+
+
+_gates: dict[asyncio.AbstractEventLoop, Gates] = {}
+
+
+def get_common_gates() -> Gates:
+    """Get the gates of the running event loop: those that all operators in it share."""
+    for loop in list(_gates):  # weak references would not do: the locks of the gates refer to their loops
+        if loop.is_closed():
+            _gates.pop(loop, None)
+    return _gates.setdefault(asyncio.get_running_loop(), Gates())

@@ -1,0 +1,260 @@
+"""
+Requests: the API as functions, for all who talk to it.
+
+Payloads and results are JSON values; urls are from the root of the API, e.g. as `Resource.get_url` makes them.
+Requests wait for credentials while there are none, and for their turn as the limits say. The temporary failures are
+retried as the settings say; all others, and the last ones, are raised as `RequestError`; `LoginError` if there are
+no credentials and there will be none. Every wait can be cancelled.
+"""
+import asyncio
+import contextlib
+import dataclasses
+import datetime
+import itertools
+import logging
+import math
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping
+from typing import Any, TypeVar
+
+from kopf._cogs.clients import errors, limits, lines, retries, sessions
+from kopf._cogs.configs import connecting, settings
+from kopf._cogs.helpers import jsons
+from kopf._cogs.structs import vaults
+
+T = TypeVar('T')
+
+Act = Callable[[sessions.Session, contextlib.AsyncExitStack], Awaitable[T]]
+"""Makes a request in this session, once; what should be closed later, goes to the stack."""
+
+
+def _read_clock() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
+
+
+@dataclasses.dataclass(frozen=True)
+class Context:
+    """Whose requests these are: the same for all requests of an operator."""
+    vault: vaults.Vault
+    settings: settings.OperatorSettings
+    logger: logging.Logger | logging.LoggerAdapter[Any]
+    gates: limits.Gates
+    chance: Callable[[], float] = random.random  # from 0 to 1
+    now: Callable[[], datetime.datetime] = _read_clock  # with a timezone
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """How one request differs from the usual ones."""
+    headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    answers: Collection[int] = ()  # codes that are good to know, e.g. 403 or 404: raised at once, never retried
+    backoffs: connecting.Backoffs | None = None  # instead of ``networking.error_backoffs``
+    is_repeatable: bool | None = None  # is it harmless to execute it twice? None if it is up to the method and payload
+
+
+USUAL = Options()
+
+
+@dataclasses.dataclass(frozen=True)
+class StreamTimeouts:
+    """How long a stream can live, and be silent, in seconds; ``None`` means no limit."""
+    connect: float | None = None  # the establishing of the connection
+    idle: float | None = None  # with no bytes, also before the headers: raised as `APISilenceError`
+    total: float | None = None  # the whole stream, since the start of connecting: ends as if the server has ended it
+
+
+async def get(url: str, *, context: Context, options: Options = USUAL) -> Any:
+    """Read an object, a list, or anything else."""
+    return await _exchange(_build_call('GET', url, options), context, options)
+
+
+async def post(url: str, *, context: Context, payload: Any, options: Options = USUAL) -> Any:
+    """
+    Create an object.
+
+    It is not repeated if it can be executed already: after lost connections and alike. With ``is_repeatable``, it is:
+    for objects with names, the repeated creation is answered with 409.
+    """
+    return await _exchange(_build_call('POST', url, options, payload, 'application/json'), context, options)
+
+
+async def patch(url: str, *, context: Context, payload: Any, media_type: str = retries.MERGE_PATCH,
+                options: Options = USUAL) -> Any:
+    """
+    Change an object, and return the changed one.
+
+    JSON patches are repeated after lost connections only if they have a test for the version of the object;
+    if they were executed, the repeated ones are answered with 422.
+    """
+    return await _exchange(_build_call('PATCH', url, options, payload, media_type), context, options)
+
+
+async def delete(url: str, *, context: Context, payload: Any = None, options: Options = USUAL) -> Any:
+    """Delete an object, or mark it as being deleted; the payload can have the API's ``DeleteOptions``."""
+    return await _exchange(_build_call('DELETE', url, options, payload, 'application/json'), context, options)
+
+
+@contextlib.asynccontextmanager
+async def stream(url: str, *, context: Context, timeouts: StreamTimeouts,
+                 options: Options = USUAL) -> AsyncIterator[AsyncGenerator[bytes]]:
+    """
+    Open a watch-stream, and iterate over its lines as they come, of any length and not parsed.
+
+    Retries and re-logins are as for any request, but only until the stream is open: whatever happens later ends it,
+    either silently or with an error, and it is up to the caller to open a new one.
+    Leaving the block closes the stream, at any moment; so does the rejection of its credentials by the server.
+    A cancelled wait for a line ends the iteration.
+    """
+    call = _build_call('GET', url, options)
+
+    async def act(session: sessions.Session, stack: contextlib.AsyncExitStack) -> tuple[sessions.Chunks, float]:
+        return await _open_stream(session, stack, call, context, timeouts)
+
+    async def attempt() -> tuple[tuple[sessions.Chunks, float], contextlib.AsyncExitStack]:
+        return await _act(act, call, context)
+
+    (chunks, deadline), opened = await _retry(attempt, call, context, options)
+    async with opened, contextlib.aclosing(_iterate_lines(chunks, timeouts.idle, deadline)) as iterator:
+        yield iterator
+
+
+def choose_stream_timeouts(chosen: settings.OperatorSettings) -> StreamTimeouts:
+    """Choose the limits of watch-streams as the settings say."""
+    watching, networking = chosen.watching, chosen.networking
+    candidates = [watching.connect_timeout, networking.connect_timeout, networking.request_timeout]
+    return StreamTimeouts(
+        connect=next((timeout for timeout in candidates if timeout is not None), None),
+        idle=watching.inactivity_timeout,
+        total=watching.client_timeout,
+    )
+
+
+def _build_call(method: str, url: str, options: Options, payload: Any = None, media_type: str = '') -> sessions.Call:
+    headers = {'Accept': 'application/json'} | ({} if payload is None else {'Content-Type': media_type})
+    is_repeatable = options.is_repeatable
+    if is_repeatable is None:
+        is_repeatable = retries.is_repeatable(method, media_type=media_type, payload=payload)
+    body = None if payload is None else jsons.dumps(payload)
+    return sessions.Call(method, url, {**headers, **options.headers}, body, is_repeatable)
+
+
+async def _exchange(call: sessions.Call, context: Context, options: Options) -> Any:
+    """Make a regular request with all its retries; return what the server has answered in the end."""
+    async def act(session: sessions.Session, stack: contextlib.AsyncExitStack) -> Any:
+        return await _fetch(session, call, context)
+
+    async def attempt() -> Any:
+        result, opened = await _act(act, call, context)
+        await opened.aclose()
+        return result
+
+    return await _retry(attempt, call, context, options)
+
+
+async def _retry(attempt: Callable[[], Awaitable[T]], call: sessions.Call, context: Context, options: Options) -> T:
+    """Repeat the attempts for as long as they fail temporarily and the backoffs last; raise the last error."""
+    networking = context.settings.networking
+    policy = retries.Policy(call.is_repeatable, options.answers, networking.enforce_retry_after)
+    delays = retries.iter_delays(networking.error_backoffs if options.backoffs is None else options.backoffs)
+    for number in itertools.count(1):
+        try:
+            return await attempt()
+        except errors.RequestError as error:
+            delay = retries.decide_retry(error, delays, policy, context.chance())
+            if delay is None:
+                raise
+            context.logger.warning("Attempt #%d of %s has failed, and will be repeated in %.1f s: %s",
+                                   number, call, delay, error)
+        await asyncio.sleep(delay)
+    raise AssertionError('the attempts are not limited')
+
+
+async def _act(act: Act[T], call: sessions.Call, context: Context) -> tuple[T, contextlib.AsyncExitStack]:
+    """
+    Make one attempt, with as many credentials as it takes; return also what to close when the result is not needed.
+
+    Credentials that are not accepted, or whose session is closed by somebody else, are reported as unusable.
+    """
+    while True:
+        async with contextlib.AsyncExitStack() as stack:
+            lease = await stack.enter_async_context(context.vault.extended(sessions.open_session))
+            try:
+                result = await act(lease.item, stack)
+            except (errors.APIUnauthorizedError, errors.APISessionClosedError) as error:
+                if isinstance(error, errors.APISessionClosedError) and error.is_sent and not call.is_repeatable:
+                    raise
+                await context.vault.invalidate(lease.key, lease.info, exc=error)
+            else:
+                return result, stack.pop_all()
+
+
+async def _fetch(session: sessions.Session, call: sessions.Call, context: Context) -> Any:
+    """Make a regular request once."""
+    networking = context.settings.networking
+    timeouts = sessions.Timeouts(networking.request_timeout, networking.connect_timeout)
+    async with context.gates[session.server].passing(_build_bounds(networking)) as passing:
+        answer = await session.fetch(call, timeouts)
+        _check_answer(answer, passing, context)
+    try:
+        return None if answer.code == 204 else jsons.loads(answer.raw)
+    except ValueError as error:
+        raise errors.APIGarbledError(f"{call}: HTTP {answer.code}, but the body is not JSON.") from error
+
+
+async def _open_stream(session: sessions.Session, stack: contextlib.AsyncExitStack, call: sessions.Call,
+                       context: Context, timeouts: StreamTimeouts) -> tuple[sessions.Chunks, float]:
+    """Open a stream once; tell also when it should be ended."""
+    bounds = _build_bounds(context.settings.networking)
+    async with context.gates[session.server].passing(bounds, is_counted=False) as passing:
+        since = asyncio.get_running_loop().time()
+        opening = sessions.Timeouts(_limit_opening(timeouts), timeouts.connect)
+        chunks = await stack.enter_async_context(session.stream(call, opening))
+        raw = b'' if chunks.code < 300 else await chunks.read_all(timeouts.idle)
+        _check_answer(sessions.Answer(chunks.code, chunks.headers, raw), passing, context)
+    return chunks, math.inf if timeouts.total is None else since + timeouts.total
+
+
+def _check_answer(answer: sessions.Answer, passing: limits.Pass, context: Context) -> None:
+    """Raise the refusals as errors, and let all requests know what the server thinks of their number."""
+    if 200 <= answer.code < 300:
+        passing.accept()
+        return
+    error = errors.build_error(errors.parse_answer(answer.code, answer.headers, answer.raw, now=context.now()))
+    closure = retries.measure_closure(error, context.chance())
+    if closure:
+        passing.refuse(closure)
+    elif not isinstance(error, errors.APITooManyRequestsError | errors.APIUnavailableError):
+        passing.accept()
+    raise error
+
+
+async def _iterate_lines(chunks: sessions.Chunks, idle: float | None, deadline: float) -> AsyncGenerator[bytes]:
+    splitter = lines.Splitter()
+    while (chunk := await _read_chunk(chunks, idle, deadline)) is not None:
+        for line in splitter.feed(chunk) if chunk else splitter.finish():
+            yield line
+        if not chunk:
+            break
+
+
+async def _read_chunk(chunks: sessions.Chunks, idle: float | None, deadline: float) -> bytes | None:
+    """Wait for more bytes: none for the end of the stream, ``None`` for the deadline."""
+    remaining = deadline - asyncio.get_running_loop().time()
+    timeout = min(remaining, math.inf if idle is None else idle)
+    try:
+        async with asyncio.timeout(None if math.isinf(timeout) else timeout):
+            return await chunks.read_chunk()
+    except TimeoutError:
+        if timeout == remaining:
+            return None
+        raise errors.APISilenceError(f"The stream was silent for {idle} s.") from None
+
+
+def _limit_opening(timeouts: StreamTimeouts) -> float | None:
+    """Limit the time until the headers: a connected but silent server is as dead as a silent stream."""
+    candidates = [timeouts.total, None if timeouts.idle is None else (timeouts.connect or 0.0) + timeouts.idle]
+    return min((limit for limit in candidates if limit is not None), default=None)
+
+
+def _build_bounds(networking: connecting.NetworkingSettings) -> limits.Bounds:
+    return limits.Bounds(networking.inflight_limit, networking.rate_limit, networking.rate_burst)

@@ -1,0 +1,100 @@
+"""
+Retries: whether and when to repeat a failed request.
+
+Decisions only: callers do the waiting. Delays are in seconds; ``None`` means "never again".
+"""
+import dataclasses
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from kopf._cogs.clients import errors
+from kopf._cogs.configs import connecting
+
+JITTER = 0.1
+"""By which part the delays are prolonged at most, for the clients of one server not to come all at once."""
+
+MERGE_PATCH = 'application/merge-patch+json'
+JSON_PATCH = 'application/json-patch+json'
+
+
+@dataclasses.dataclass(frozen=True)
+class Policy:
+    """What is up to the caller in the retries of one request."""
+    is_repeatable: bool  # is it harmless to execute the request twice?
+    answers: Collection[int] = ()  # codes that the caller expects: they are never retried
+    enforce_retry_after: bool = False
+
+
+def iter_delays(backoffs: connecting.Backoffs) -> Iterator[float]:
+    """Begin a new cycle of retries: one number is one delay; of anything else, only the iterator is taken."""
+    return iter((backoffs,)) if isinstance(backoffs, int | float) else iter(backoffs)
+
+
+def decide_retry(error: errors.RequestError, delays: Iterator[float], policy: Policy, chance: float) -> float | None:
+    """
+    Decide on the retry after an error, and take the next delay if it is possible at all.
+
+    The result is never shorter than what the server asked for; ``chance`` is a random number from 0 to 1.
+    """
+    if not is_retriable(error, policy):
+        return None
+    backoff = next(delays, None)
+    if backoff is None:
+        return None
+    asked = error.retry_after if isinstance(error, errors.APIError) else None
+    if asked is None:
+        return spread(backoff, chance)
+    return spread(asked if policy.enforce_retry_after else max(asked, backoff), chance)
+
+
+def is_retriable(error: errors.RequestError, policy: Policy) -> bool:
+    """
+    Tell if the failure can be temporary, and the request can be made once more with no harm.
+
+    API servers that are being upgraded can forbid what is permitted. Those that answer 429, 500 or 503, tell that
+    they did not execute the request; with 502 and 504, as with lost connections, nobody knows.
+    """
+    match error:
+        case errors.APIUnreachableError() | errors.APISessionClosedError(is_sent=False):
+            return True
+        case errors.APIConnectionError():
+            return policy.is_repeatable
+        case errors.APIError(code=code) if code in policy.answers:
+            return False
+        case errors.APIError(code=403 | 429):
+            return True
+        case errors.APIError(code=502 | 504):
+            return policy.is_repeatable
+        case errors.APIServerError():
+            return True
+    return False
+
+
+def measure_closure(error: errors.APIError, chance: float) -> float:
+    """Tell for how many seconds no request should be made to the server that has answered so; 0 if any can be."""
+    if error.code not in (429, 503) or error.retry_after is None:
+        return 0.0
+    return spread(error.retry_after, chance)
+
+
+def spread(delay: float, chance: float) -> float:
+    """Prolong a delay at random."""
+    return max(0.0, delay) * (1 + JITTER * chance)
+
+
+def is_repeatable(method: str, *, media_type: str = '', payload: Any = None) -> bool:
+    """
+    Tell if it is harmless to execute the request twice.
+
+    JSON patches are, if they have a test for the version of the object: the second one will be refused.
+    """
+    if method == 'POST':
+        return False
+    if method == 'PATCH' and media_type == JSON_PATCH:
+        return _is_versioned(payload)
+    return True
+
+
+def _is_versioned(operations: Any) -> bool:
+    return any(isinstance(operation, Mapping) and operation.get('op') == 'test'
+               and operation.get('path') == '/metadata/resourceVersion' for operation in operations or ())

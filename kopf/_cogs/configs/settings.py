@@ -1,0 +1,265 @@
+"""
+Settings: all that can be tuned in an operator, by sections. The defaults are fit for production.
+
+Every operator has its own settings, and looks into them whenever it needs a value: what startup handlers change
+is in force from then on.
+"""
+import concurrent.futures
+import dataclasses
+import logging
+import warnings
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from kopf._cogs.configs import connecting
+
+WebhookServer = Callable[[Any], AsyncIterator[Any]]
+"""Serves the function given to it, and yields the configurations for the cluster to reach it."""
+
+
+@dataclasses.dataclass
+class ProcessSettings:
+    """How the process of the operator is treated."""
+
+    ultimate_exiting_timeout: float | None = 600
+    """
+    Seconds for the exit, usually by a signal, after which the operator is killed. More lets slow handlers and daemons
+    finish, but must fit in the pod's termination grace period; ``None`` means to never kill.
+    """
+
+
+@dataclasses.dataclass
+class PostingSettings:
+    """How k8s-events are posted about the objects."""
+
+    enabled: bool = True
+    """Whether k8s-events are posted at all, explicitly or from log messages."""
+
+    loggers: bool = False
+    """Whether the messages of the objects' loggers are posted as k8s-events too; it can be a lot of writing."""
+
+    level: int = logging.INFO
+    """The level from which messages are posted: ``logging.WARNING`` posts less, ``logging.DEBUG`` more."""
+
+    default_backoffs: connecting.Backoffs = (1, 1, 2, 3, 5, 8, 13, 21)
+    """
+    Seconds between the attempts to post one explicit k8s-event; it is dropped after the last one. More delays
+    survive longer outages, but hold back the later k8s-events of the same object; none means one attempt.
+    """
+
+    logging_backoffs: connecting.Backoffs = (1, 1, 2, 3, 5)
+    """The same for k8s-events made of log messages, which are usually of less value."""
+
+    worker_limit: int | None = None
+    """
+    How many objects can have their k8s-events posted at once. Less is gentler to the API, more is faster;
+    ``None`` means no limit of its own.
+    """
+
+    idle_timeout: float = 1.0
+    """
+    Seconds for which an idle posting worker of an object waits for more. Less frees memory sooner,
+    more spares the restarts of workers.
+    """
+
+    reporting_component: str = 'kopf'
+    """Who reports: ``reportingComponent`` and ``source.component`` of the k8s-events."""
+
+    reporting_instance: str = 'dev'
+    """Which instance of it reports: ``reportingInstance`` of the k8s-events."""
+
+    event_name_prefix: str = 'kopf-event-'
+    """How the names of the k8s-events begin."""
+
+
+@dataclasses.dataclass
+class PeeringSettings:
+    """How operators of the same purpose see each other, so that only one of them is active."""
+
+    name: str = 'default'
+    """The name of the peering object: operators with different names do not see each other."""
+
+    stealth: bool = False
+    """Whether to be silent about the existence of other operators: nothing is logged of their coming and going."""
+
+    priority: int = 0
+    """The priority of this operator: it pauses while there are others of a higher one."""
+
+    lifetime: int = 60
+    """
+    Seconds after which this operator is believed dead if it does not report. Less lets others take over sooner
+    after a crash, more makes fewer writes.
+    """
+
+    mandatory: bool = False
+    """Whether the absence of the peering object is an error; otherwise, the operator goes on alone."""
+
+    standalone: bool = False
+    """Whether to ignore all other operators, and to be unseen by them."""
+
+    clusterwide: bool = False
+    """Whether the peering is of the whole cluster, not of namespaces. Set from the scope of the operator."""
+
+    @property
+    def namespaced(self) -> bool:
+        """The inverse of ``clusterwide``."""
+        return not self.clusterwide
+
+    @namespaced.setter
+    def namespaced(self, value: bool) -> None:
+        self.clusterwide = not value
+
+
+@dataclasses.dataclass
+class QueueingSettings:
+    """How the events of objects are queued and handled."""
+
+    worker_limit: int | None = None
+    """
+    How many objects can be handled at once. Less is gentler to all involved, more is faster; ``None`` means no limit.
+    """
+
+    idle_timeout: float = 5.0
+    """
+    Seconds for which an idle worker of an object waits for more events. Less frees memory sooner,
+    more spares the restarts of workers.
+    """
+
+    exit_timeout: float = 2.0
+    """
+    Seconds for the workers to finish when the operator exits or stops to watch, before they are cancelled.
+    More is gentler to slow handlers, but makes the exit longer.
+    """
+
+    error_delays: connecting.Backoffs = (1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610)
+    """
+    Seconds for which an object is left alone after each next error outside of its handlers, the last one repeated.
+    Longer delays spare the API, shorter ones recover sooner; an empty sequence means no delays.
+    """
+
+    _batch_window: float = dataclasses.field(default=0.1, init=False, repr=False, compare=False)
+
+    @property
+    def batch_window(self) -> float:
+        """Deprecated: has no effect, as there is no batching by time any more."""
+        _deprecate("settings.queueing.batch_window is deprecated: it has no effect.")
+        return self._batch_window
+
+    @batch_window.setter
+    def batch_window(self, value: float) -> None:
+        _deprecate("settings.queueing.batch_window is deprecated: it has no effect.")
+        self._batch_window = value
+
+
+@dataclasses.dataclass
+class AdmissionSettings:
+    """How admission webhooks are served and configured."""
+
+    server: WebhookServer | None = None
+    """The server or the tunnel for webhooks, e.g. ``kopf.WebhookServer()``. ``None`` means that nothing is served."""
+
+    managed: str | None = None
+    """
+    The name of the webhook configurations that the operator creates and updates itself: a domain name of 3+ parts.
+    ``None`` means that they are managed by somebody else.
+    """
+
+
+@dataclasses.dataclass
+class ExecutionSettings:
+    """How handlers are executed."""
+
+    default_backoff: float = 60
+    """
+    Seconds before the retry of a handler after an arbitrary error, if it has no ``backoff=`` of its own. Less recovers
+    sooner, more is gentler to whatever has failed.
+    """
+
+    executor: concurrent.futures.Executor = dataclasses.field(default_factory=concurrent.futures.ThreadPoolExecutor)
+    """Where synchronous handlers are executed. Those already running stay where they were when it is replaced."""
+
+    _max_workers: int | None = dataclasses.field(default=None, init=False, repr=False, compare=False)
+
+    @property
+    def max_workers(self) -> int | None:
+        """
+        How many synchronous handlers can be executed at once; set it after the executor if both are changed.
+
+        More threads use more memory; fewer keep handlers waiting. ``None`` means as many as the interpreter finds fit.
+        Raises `ValueError` if set below 1, and `TypeError` if the executor has no such limit.
+        """
+        return self._max_workers
+
+    @max_workers.setter
+    def max_workers(self, value: int | None) -> None:
+        if value is not None and value < 1:
+            raise ValueError(f"settings.execution.max_workers must be 1 or more, not {value!r}.")
+        if not hasattr(self.executor, '_max_workers'):  # the pools of the standard library consult it for every task
+            raise TypeError(f"settings.execution.max_workers needs an executor with such a limit; "
+                            f"{type(self.executor).__name__} has none.")
+        default = concurrent.futures.ThreadPoolExecutor()
+        self.executor._max_workers = vars(default)['_max_workers'] if value is None else value
+        self._max_workers = value
+
+
+@dataclasses.dataclass
+class BackgroundSettings:
+    """How daemons and timers are stopped."""
+
+    cancellation_polling: float = 60
+    """
+    Seconds between the reminders of a daemon that does not exit when asked, if it has no ``cancellation_polling=``
+    of its own. Its exit is noticed at once in any case.
+    """
+
+    instant_exit_timeout: float | None = None
+    """
+    Seconds to wait for an instant exit of a daemon before the gradual stopping begins. More blocks the handling
+    of the object for longer; ``None`` means that ``instant_exit_zero_time_cycles`` decides.
+    """
+
+    instant_exit_zero_time_cycles: int | None = 10
+    """
+    How many turns of the event loop, taking no time, to wait for an instant exit of a daemon before the gradual
+    stopping begins. More suits daemons with many awaits at their end; ``None`` means none.
+    """
+
+
+@dataclasses.dataclass
+class PersistenceSettings:
+    """How the state of handling is kept on the objects."""
+
+    finalizer: str = 'kopf.zalando.org/KopfFinalizerMarker'
+    """The finalizer that keeps the objects from deletion until they are handled; unique for each operator."""
+
+    consistency_timeout: float = 5.0
+    """
+    Seconds to wait for our own changes of an object to come back before it is handled further. Less can cause
+    repeated handling when the API is slow, more can delay it when the changes never come back.
+    """
+
+
+@dataclasses.dataclass
+class OperatorSettings:
+    """All settings of one operator, by sections."""
+    process: ProcessSettings = dataclasses.field(default_factory=ProcessSettings)
+    posting: PostingSettings = dataclasses.field(default_factory=PostingSettings)
+    peering: PeeringSettings = dataclasses.field(default_factory=PeeringSettings)
+    watching: connecting.WatchingSettings = dataclasses.field(default_factory=connecting.WatchingSettings)
+    queueing: QueueingSettings = dataclasses.field(default_factory=QueueingSettings)
+    scanning: connecting.ScanningSettings = dataclasses.field(default_factory=connecting.ScanningSettings)
+    admission: AdmissionSettings = dataclasses.field(default_factory=AdmissionSettings)
+    execution: ExecutionSettings = dataclasses.field(default_factory=ExecutionSettings)
+    background: BackgroundSettings = dataclasses.field(default_factory=BackgroundSettings)
+    networking: connecting.NetworkingSettings = dataclasses.field(default_factory=connecting.NetworkingSettings)
+    persistence: PersistenceSettings = dataclasses.field(default_factory=PersistenceSettings)
+
+    @property
+    def batching(self) -> QueueingSettings:
+        """Deprecated: the former name of ``queueing``."""
+        _deprecate("settings.batching is deprecated: use settings.queueing.")
+        return self.queueing
+
+
+def _deprecate(message: str) -> None:
+    warnings.warn(message, DeprecationWarning, stacklevel=3)

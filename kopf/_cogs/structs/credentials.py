@@ -1,0 +1,248 @@
+"""
+Credentials: how to reach the API of a cluster, and how to prove who we are there.
+
+Values only: where they come from is up to the login handlers, and who keeps them is up to the vaults.
+Secrets are shown nowhere: neither in the representations of the values, nor in the errors.
+Importing it is cheap: TLS is loaded when its context is built.
+"""
+import base64
+import binascii
+import contextlib
+import dataclasses
+import datetime
+import os
+import pathlib
+import re
+import tempfile
+import warnings
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
+
+if TYPE_CHECKING:
+    import ssl
+
+    import aiohttp
+
+FilePath: TypeAlias = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+
+_PEM_MARK = b'-----BEGIN '
+_SECRETS = frozenset({'username', 'password', 'scheme', 'token', 'private_key_data'})
+_BULKY = frozenset({'ca_data', 'certificate_data'})
+_URLS = frozenset({'server', 'proxy_url'})
+
+
+class LoginError(Exception):
+    """The operator cannot log in to the cluster: there are no credentials, or they are not accepted or not usable."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class ConnectionInfo:
+    """
+    One set of credentials: everything that is needed for connecting to the API, and not the ways of getting it.
+
+    Of the CA, of the certificate and of the private key, either the path or the data can be given: PEM or base64 of it.
+    An expiration with no timezone is in UTC. Of several valid credentials, those of the highest priority are used.
+    """
+    server: str
+    priority: int = 0
+    default_namespace: str | None = None
+    expiration: datetime.datetime | None = None
+    ca_path: FilePath | None = None
+    ca_data: str | bytes | None = None
+    insecure: bool | None = None
+    username: str | None = None
+    password: str | None = None
+    scheme: str | None = None
+    token: str | None = None
+    certificate_path: FilePath | None = None
+    certificate_data: str | bytes | None = None
+    private_key_path: FilePath | None = None
+    private_key_data: str | bytes | None = None
+    proxy_url: str | None = None
+    trust_env: bool = False
+    tls_server_name: str | None = None  # the name to expect in the server's certificate, if not the one in the URL
+
+    def __post_init__(self) -> None:
+        for name in ('ca', 'certificate', 'private_key'):
+            if getattr(self, f'{name}_path') and getattr(self, f'{name}_data'):
+                raise ValueError(f"Both {name}_path and {name}_data are given: leave only one of them.")
+
+    def __repr__(self) -> str:
+        return _represent(self)
+
+    def as_http_headers(self) -> dict[str, str]:
+        """Build the headers that authenticate each request; none if it is done by certificates, or not at all."""
+        if self.username is not None and self.password is not None:
+            pair = f'{self.username}:{self.password}'.encode()
+            return {'Authorization': f'Basic {base64.b64encode(pair).decode()}'}
+        if self.token:
+            return {'Authorization': f'{self.scheme or "Bearer"} {self.token}'}
+        return {'Authorization': self.scheme} if self.scheme else {}
+
+    def as_ssl_context(self) -> 'ssl.SSLContext':
+        """
+        Build the TLS context: whom to trust, and which certificate to present.
+
+        It reads files, and takes tens of milliseconds: call it in a thread, once per set of credentials.
+        Raises `LoginError` if some of the certificates or keys cannot be used.
+        """
+        import ssl
+        with _explained(_name_source('certificate authority', self.ca_path)):
+            authority = _read_pem(self.ca_path, self.ca_data)
+            context = ssl.create_default_context(cadata=authority)
+        if authority is not None:
+            # As Go does: clusters' own authorities often lack what strict verifiers demand, or are intermediate ones.
+            context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        if self.insecure:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        self._load_identity(context)
+        return context
+
+    def as_aiohttp_basic_auth(self) -> None:
+        """Return nothing: the header is made by `as_http_headers`. Deprecated."""
+        warnings.warn("as_aiohttp_basic_auth() is deprecated; use as_http_headers().", DeprecationWarning, stacklevel=2)
+
+    def _load_identity(self, context: 'ssl.SSLContext') -> None:
+        has_certificate = bool(self.certificate_path or self.certificate_data)
+        has_private_key = bool(self.private_key_path or self.private_key_data)
+        if has_private_key and not has_certificate:
+            raise LoginError("Cannot use the private key: it is given without its client certificate.")
+        if not has_certificate:
+            return
+        source = _name_source('client certificate', self.certificate_path)
+        if has_private_key:
+            source = f'{source} with {_name_source("private key", self.private_key_path)}'
+        with (_explained(source),
+              _materialized(self.certificate_path, self.certificate_data) as certificate,
+              _materialized(self.private_key_path, self.private_key_data) as private_key):
+            context.load_cert_chain(certificate, private_key or None, password=_refuse_password)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class AiohttpSession:
+    """
+    A ready-made session as the credentials: its authentication, TLS, proxies and limits are up to its maker.
+
+    The framework owns the session from now on, and closes it when the credentials are not needed any more.
+    """
+    server: str
+    priority: int = 0
+    default_namespace: str | None = None
+    expiration: datetime.datetime | None = None
+    aiohttp_session: 'aiohttp.ClientSession'
+
+    def __repr__(self) -> str:
+        return _represent(self)
+
+
+Credentials: TypeAlias = ConnectionInfo | AiohttpSession
+
+
+def are_same(one: Credentials, two: Credentials) -> bool:
+    """
+    Tell if the credentials prove the same in the same way, whenever they expire.
+
+    Some sources extend the expiration on each login; that alone does not make rejected credentials acceptable.
+    """
+    return dataclasses.replace(one, expiration=None) == dataclasses.replace(two, expiration=None)
+
+
+def is_expired(credentials: Credentials, now: datetime.datetime) -> bool:
+    """Tell if the credentials are not valid any more at the moment, which has a timezone."""
+    expiration = credentials.expiration
+    if expiration is None:
+        return False
+    if expiration.tzinfo is None:
+        expiration = expiration.replace(tzinfo=datetime.UTC)
+    return expiration <= now
+
+
+def hide_userinfo(url: str) -> str:
+    """Show a URL without the names and passwords that it may have."""
+    return re.sub(r'(?<=//)[^/?#]*@', '***@', url)
+
+
+def _represent(credentials: Credentials) -> str:
+    shown: list[str] = []
+    for field in dataclasses.fields(credentials):
+        value = getattr(credentials, field.name)
+        if field.default is not dataclasses.MISSING and value == field.default:
+            continue
+        shown.append(f'{field.name}={_represent_value(field.name, value)}')
+    return f'{type(credentials).__name__}({", ".join(shown)})'
+
+
+def _represent_value(name: str, value: object) -> str:
+    if name in _SECRETS:
+        return '<hidden>'
+    if name in _BULKY:
+        return '<set>'
+    return repr(hide_userinfo(value) if name in _URLS and isinstance(value, str) else value)
+
+
+def _name_source(what: str, path: FilePath | None) -> str:
+    return f'the {what} of {_expand(path)}' if path else f'the inline {what}'
+
+
+@contextlib.contextmanager
+def _explained(source: str) -> Iterator[None]:
+    """Turn the errors of files and of OpenSSL, which name neither the file nor the purpose, into those that do."""
+    import ssl
+    try:
+        yield
+    except ssl.SSLError as error:
+        reason = error.reason.replace('_', ' ').lower() if error.reason else 'malformed PEM'
+        raise LoginError(f"Cannot load {source}: {reason}.") from error
+    except OSError as error:
+        raise LoginError(f"Cannot load {source}: {error.strerror or error}.") from error
+    except ValueError as error:
+        raise LoginError(f"Cannot load {source}: {error}.") from None
+
+
+def _read_pem(path: FilePath | None, raw: str | bytes | None) -> str | None:
+    if not path and not raw:
+        return None
+    content = pathlib.Path(_expand(path)).read_bytes() if path else _decode(raw or b'')
+    if _PEM_MARK not in content:
+        raise ValueError("it is not PEM")
+    return content.decode('ascii', 'replace').replace('\N{REPLACEMENT CHARACTER}', '?')  # comments are in any encoding
+
+
+def _decode(raw: str | bytes) -> bytes:
+    encoded = raw.encode() if isinstance(raw, str) else raw
+    if _PEM_MARK in encoded:
+        return encoded
+    try:
+        decoded = base64.b64decode(b''.join(encoded.split()), validate=True)
+    except binascii.Error:
+        decoded = b''
+    if _PEM_MARK not in decoded:
+        raise ValueError("it is neither PEM nor base64 of PEM")
+    return decoded
+
+
+def _expand(path: FilePath) -> str:
+    return os.path.expanduser(os.fsdecode(path))
+
+
+@contextlib.contextmanager
+def _materialized(path: FilePath | None, raw: str | bytes | None) -> Iterator[str]:
+    """Give a path to what OpenSSL takes only from files: the private temporary ones are gone afterwards."""
+    if path or not raw:
+        yield _expand(path) if path else ''
+        return
+    content = _decode(raw)
+    descriptor, temporary = tempfile.mkstemp(prefix='kopf-', suffix='.pem')  # with mode 0600
+    try:
+        with os.fdopen(descriptor, 'wb') as file:
+            file.write(content)
+        yield temporary
+    finally:
+        os.unlink(temporary)
+
+
+def _refuse_password() -> NoReturn:
+    # Otherwise, OpenSSL would ask for it in the terminal, and wait.
+    raise ValueError("the private key is encrypted, which is not supported")

@@ -1,0 +1,112 @@
+"""
+References: resources as the cluster serves them, and namespaces as people name them.
+
+A resource is a kind of objects, never one object. It is known by its group, version and plural name; all the rest is
+what the discovery tells about it.
+"""
+import dataclasses
+import enum
+import re
+import urllib.parse
+from collections.abc import Iterator, Mapping
+from typing import Final, NewType
+
+NamespaceName = NewType('NamespaceName', str)
+"""The name of one namespace."""
+
+Namespace = NamespaceName | None
+"""Where requests go: to one namespace, or, with ``None``, to the whole cluster."""
+
+NamespacePattern = str | re.Pattern[str]
+"""Which namespaces are served: an exact name, comma-separated globs with negations, or a regular expression."""
+
+
+class Marker(enum.Enum):
+    """Stands in place of a resource's name where no name would do."""
+    EVERYTHING = enum.auto()
+
+    def __repr__(self) -> str:
+        return f'kopf.{self.name}'
+
+
+EVERYTHING: Final = Marker.EVERYTHING
+"""All resources: of the cluster, of a group, or of a version."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Resource:
+    """
+    A resource of the cluster: ``Resource('kopf.dev', 'v1', 'kopfexamples')``; the group of the core API is empty.
+
+    Equal resources have the same group, version and plural name, whatever else is known of them. These three are
+    also what the iteration gives.
+    """
+    group: str
+    version: str
+    plural: str
+    kind: str | None = None
+    singular: str | None = None
+    shortcuts: frozenset[str] = frozenset()
+    categories: frozenset[str] = frozenset()
+    subresources: frozenset[str] = frozenset()
+    namespaced: bool | None = None  # None if it is not known yet
+    preferred: bool = True  # is this version the preferred one of its group?
+    verbs: frozenset[str] = frozenset()
+
+    def __eq__(self, other: object) -> bool:
+        return tuple(self) == tuple(other) if isinstance(other, Resource) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((self.group, self.version, self.plural))
+
+    def __repr__(self) -> str:
+        return f'{self.plural}.{self.version}.{self.group}'.rstrip('.')
+
+    @property
+    def name(self) -> str:
+        """The name of the resource in the cluster, without the version: ``kopfexamples.kopf.dev``, ``pods``."""
+        return f'{self.plural}.{self.group}' if self.group else self.plural
+
+    @property
+    def api_version(self) -> str:
+        """The same as ``apiVersion`` of the objects: ``kopf.dev/v1``, ``v1``."""
+        return f'{self.group}/{self.version}' if self.group else self.version
+
+    def get_url(
+            self,
+            *,
+            server: str | None = None,
+            namespace: str | None = None,
+            name: str | None = None,
+            subresource: str | None = None,
+            params: Mapping[str, str] | None = None,
+    ) -> str:
+        """
+        Build the URL of all objects, of those of a namespace, of one object, or of its subresource.
+
+        With no server, it is a path from the root of the API. A subresource can be unknown to the discovery.
+        Raises `ValueError` for what no server would serve: a subresource of no object, a namespace of a cluster-scoped
+        resource, an object of no namespace of a namespaced resource.
+        """
+        self._refuse_unservable(namespace, name, subresource)
+        root = ['apis', self.group] if self.group else ['api']
+        scope = [] if namespace is None else ['namespaces', _quote(namespace)]
+        target = [_quote(part) for part in (name, subresource) if part is not None]
+        path = '/'.join(['', *root, self.version, *scope, self.plural, *target])
+        query = f'?{urllib.parse.urlencode(params)}' if params else ''
+        return f'{(server or "").rstrip("/")}{path}{query}'
+
+    def _refuse_unservable(self, namespace: str | None, name: str | None, subresource: str | None) -> None:
+        if subresource is not None and name is None:
+            raise ValueError(f"Subresources need the name of an object: {subresource!r} of {self!r}.")
+        if namespace is not None and self.namespaced is False:
+            raise ValueError(f"Cluster-scoped resources have no namespaces: {namespace!r} for {self!r}.")
+        if namespace is None and name is not None and self.namespaced:
+            raise ValueError(f"Objects of namespaced resources need the namespace: {name!r} of {self!r}.")
+
+
+def _quote(part: str) -> str:
+    return urllib.parse.quote(part, safe=':')

@@ -1,0 +1,370 @@
+"""
+Piggybacking: the built-in ways of logging in, for login handlers and in place of them.
+
+Those with the names ``login_via_...`` ask other Kubernetes libraries for what these would use themselves, and work only
+if the libraries are installed. Those with the names ``login_with_...`` read the usual places directly.
+Each returns `None` where it is not applicable, and raises `LoginError` where it is, but has failed.
+
+The texts of foreign errors are shown only in part: they may quote whole entries of kubeconfigs, with the secrets.
+"""
+import datetime
+import importlib
+import importlib.util
+import logging
+import os
+import pathlib
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeAlias
+
+from kopf._cogs.helpers import execs, kubeconfigs
+from kopf._cogs.structs import credentials
+
+SERVICE_ACCOUNT = '/var/run/secrets/kubernetes.io/serviceaccount'
+"""Where pods have the token of their service account, the cluster's authority, and their own namespace."""
+
+REREADING = 60.0
+"""Seconds for which a token from a file is used; files are rewritten well before their tokens expire."""
+
+PRIORITY_OF_KUBECONFIG = 10
+PRIORITY_OF_CLIENT = 10
+PRIORITY_OF_ASYNC_CLIENT = 15
+PRIORITY_OF_PYKUBE = 20
+PRIORITY_OF_SERVICE_ACCOUNT = 20
+
+_DEFAULT_SERVER = 'https://kubernetes.default.svc'
+_QUOTED = 200
+
+LoginFn: TypeAlias = Callable[..., Any]
+Logger: TypeAlias = 'logging.Logger | logging.LoggerAdapter[Any]'
+
+
+class NetworkingSettings(Protocol):
+    @property
+    def trust_env(self) -> bool: ...
+
+
+class Settings(Protocol):
+    """What the logins need of the operator's settings."""
+
+    @property
+    def networking(self) -> NetworkingSettings: ...
+
+
+def list_default_logins() -> tuple[LoginFn, ...]:
+    """
+    Tell which functions to log in with when no login handlers are declared.
+
+    These are all installed libraries (the asynchronous one only in the absence of its synchronous twin),
+    and if there are none, the usual places.
+    """
+    logins: list[LoginFn] = []
+    if _is_installed('pykube'):
+        logins.append(login_via_pykube)
+    if _is_installed('kubernetes'):
+        logins.append(login_via_client)
+    elif _is_installed('kubernetes_asyncio'):
+        logins.append(login_via_async_client)
+    return tuple(logins) or (login_with_service_account, login_with_kubeconfig)
+
+
+def build_login_error(attempts: Mapping[str, BaseException | None]) -> credentials.LoginError:
+    """Explain that all the attempts, by the ids of handlers, have either failed or returned nothing (`None`)."""
+    lines = [f"  {name}: {'not applicable here' if error is None else str(error) or type(error).__name__}"
+             for name, error in attempts.items()]
+    return credentials.LoginError('\n'.join([
+        "Cannot log in to the cluster. Tried:" if lines else "Cannot log in to the cluster: nothing to try.", *lines,
+        "Set KUBECONFIG to a kubeconfig, or put it to ~/.kube/config, or run in a pod with a service account, "
+        "or declare a handler with @kopf.on.login()."]))
+
+
+def login_with_service_account(*, settings: Settings | None = None, **_: Any) -> credentials.ConnectionInfo | None:
+    """
+    Log in as the service account of the pod; outside of pods, return nothing.
+
+    The credentials expire soon, so that the token is read again, and its rotation goes unnoticed.
+    """
+    directory = pathlib.Path(SERVICE_ACCOUNT)
+    token = _read_text(directory / 'token')
+    if token is None:
+        return None
+    if not token:
+        raise credentials.LoginError(f"The token of the service account is empty: see {directory / 'token'}.")
+    authority = directory / 'ca.crt'
+    return credentials.ConnectionInfo(
+        server=_build_server(os.environ),
+        ca_path=str(authority) if authority.exists() else None,
+        token=token,
+        default_namespace=_read_text(directory / 'namespace') or None,
+        priority=PRIORITY_OF_SERVICE_ACCOUNT,
+        expiration=_read_clock() + datetime.timedelta(seconds=REREADING),
+        trust_env=_get_trust_env(settings))
+
+
+def login_with_kubeconfig(*, settings: Settings | None = None, **_: Any) -> credentials.ConnectionInfo | None:
+    """
+    Log in by the current context of the kubeconfig: of ``$KUBECONFIG``, or of ``~/.kube/config``.
+
+    Exec plugins are run each time, for up to a minute. If none of the files exist, return nothing.
+    """
+    try:
+        kubeconfig = kubeconfigs.read_kubeconfig(kubeconfigs.list_paths(os.environ))
+        if kubeconfig is None:
+            return None
+        return _build_info(kubeconfigs.select_access(kubeconfig), trust_env=_get_trust_env(settings))
+    except (kubeconfigs.KubeconfigError, execs.PluginError, ValueError) as error:
+        raise credentials.LoginError(str(error)) from None
+
+
+def login_via_client(*, logger: Logger, settings: Settings | None = None,
+                     **_: Any) -> credentials.ConnectionInfo | None:
+    """
+    Log in as the official client ``kubernetes`` does, and leave it configured, so that it can be used in handlers.
+
+    Proxies are left to the client itself.
+    """
+    config, client = _import('kubernetes.config'), _import('kubernetes.client')
+    if config is None or client is None:
+        return None
+    try:
+        config.load_incluster_config()
+        is_inside = True
+    except Exception as inner:
+        try:
+            config.load_kube_config(config_file=_get_kubeconfig())
+            is_inside = False
+        except Exception as outer:
+            raise _build_library_error('kubernetes', inner, outer) from None
+    logger.debug("The client library is configured %s.", 'in the cluster' if is_inside else 'by the kubeconfig')
+    return _extract(client.Configuration.get_default_copy(), PRIORITY_OF_CLIENT, _get_trust_env(settings),
+                    namespace=_get_namespace(config, is_inside))
+
+
+async def login_via_async_client(*, logger: Logger, settings: Settings | None = None,
+                                 **_: Any) -> credentials.ConnectionInfo | None:
+    """Log in as ``kubernetes_asyncio`` does, and leave it configured, so that it can be used in handlers."""
+    config, client = _import('kubernetes_asyncio.config'), _import('kubernetes_asyncio.client')
+    if config is None or client is None:
+        return None
+    try:
+        config.load_incluster_config()
+        is_inside = True
+    except Exception as inner:
+        try:
+            await config.load_kube_config(config_file=_get_kubeconfig())
+            is_inside = False
+        except Exception as outer:
+            raise _build_library_error('kubernetes_asyncio', inner, outer) from None
+    logger.debug("The async client is configured %s.", 'in the cluster' if is_inside else 'by the kubeconfig')
+    loaded = client.Configuration.get_default_copy()
+    return _extract(loaded, PRIORITY_OF_ASYNC_CLIENT, _get_trust_env(settings), proxy_url=loaded.proxy,
+                    namespace=_get_namespace(config, is_inside))
+
+
+def login_via_pykube(*, logger: Logger, settings: Settings | None = None,
+                     **_: Any) -> credentials.ConnectionInfo | None:
+    """Log in as ``pykube-ng`` does, with its authentication providers and plugins."""
+    pykube, http = _import('pykube'), _import('pykube.http')
+    if pykube is None or http is None:
+        return None
+    try:
+        config = pykube.KubeConfig.from_service_account()
+        logger.debug("Pykube is configured in the cluster.")
+    except Exception as inner:
+        try:
+            config = pykube.KubeConfig.from_file()
+            logger.debug("Pykube is configured by the kubeconfig.")
+        except Exception as outer:
+            raise _build_library_error('pykube', inner, outer) from None
+    try:
+        return _extract_pykube(http, config, _get_trust_env(settings))
+    except Exception as error:
+        raise credentials.LoginError(f"The library 'pykube' has failed to log in: {_quote(error)}") from None
+
+
+def _build_info(access: kubeconfigs.Access, *, trust_env: bool) -> credentials.ConnectionInfo:
+    cluster, user = access.cluster, access.user
+    token, expiration = _read_token(user)
+    issued = execs.Issued()
+    if access.plugin is not None and not token and not user.get_text('username'):
+        info = kubeconfigs.build_cluster_info(cluster, access.server)
+        issued = execs.run_plugin(access.plugin, info, environ=os.environ)
+    certificate_data = issued.certificate or user.get_text('client-certificate-data') or None
+    private_key_data = issued.private_key or user.get_text('client-key-data') or None
+    ca_data = cluster.get_text('certificate-authority-data') or None
+    return credentials.ConnectionInfo(
+        server=access.server,
+        ca_data=ca_data,
+        ca_path=None if ca_data else cluster.get_path('certificate-authority') or None,
+        insecure=cluster.get_flag('insecure-skip-tls-verify') or None,
+        username=user.get_text('username') or None,
+        password=user.get_text('password') or None,
+        token=token or issued.token or None,
+        certificate_data=certificate_data,
+        certificate_path=None if certificate_data else user.get_path('client-certificate') or None,
+        private_key_data=private_key_data,
+        private_key_path=None if private_key_data else user.get_path('client-key') or None,
+        default_namespace=access.context.get_text('namespace') or None,
+        proxy_url=cluster.get_text('proxy-url') or None,
+        tls_server_name=cluster.get_text('tls-server-name') or None,
+        priority=PRIORITY_OF_KUBECONFIG,
+        expiration=issued.expiration or expiration,
+        trust_env=trust_env)
+
+
+def _read_token(user: kubeconfigs.Section) -> tuple[str, datetime.datetime | None]:
+    """Take the token of the user: from the file first, to be read again soon."""
+    token = user.get_text('token')
+    if user.get_text('tokenFile'):
+        try:
+            content = kubeconfigs.read_bytes(user, 'tokenFile').decode('utf-8', 'replace').strip()
+        except kubeconfigs.KubeconfigError:
+            if not token:
+                raise
+        else:
+            return content or token, _read_clock() + datetime.timedelta(seconds=REREADING)
+    has_other_ways = user.get_text('username') or user.get_mapping('exec')
+    return token or ('' if has_other_ways else _read_provided_token(user)), None
+
+
+def _read_provided_token(user: kubeconfigs.Section) -> str:
+    """Take the token that was once got from a provider; the protocols of the providers are not spoken here."""
+    if not user.get_mapping('auth-provider'):
+        return ''
+    config = user.get_mapping('auth-provider').get('config')
+    token = (config.get('id-token') or config.get('access-token')) if isinstance(config, dict) else None
+    if not isinstance(token, str):
+        raise kubeconfigs.KubeconfigError(
+            f"The auth-provider in the {user} has no token yet, and cannot be asked for it: "
+            f"replace it by an exec plugin, or install pykube-ng or kubernetes.")
+    return token
+
+
+def _extract(config: Any, priority: int, trust_env: bool, *, namespace: str | None,
+             proxy_url: str | None = None) -> credentials.ConnectionInfo:
+    """Take what is needed for API calls from the configuration of one of the official clients."""
+    key = 'BearerToken' if config.api_key.get('BearerToken') else 'authorization'
+    header = f"{config.api_key_prefix.get(key) or ''} {config.api_key.get(key) or ''}"
+    scheme, token = _split_header(header)
+    return credentials.ConnectionInfo(
+        server=config.host,
+        ca_path=config.ssl_ca_cert or None,
+        insecure=not config.verify_ssl or None,
+        username=config.username or None,
+        password=config.password or None,
+        scheme=scheme,
+        token=token,
+        certificate_path=config.cert_file or None,
+        private_key_path=config.key_file or None,
+        default_namespace=namespace,
+        proxy_url=proxy_url,
+        tls_server_name=getattr(config, 'tls_server_name', None) or None,
+        priority=priority,
+        trust_env=trust_env)
+
+
+def _extract_pykube(http: Any, config: Any, trust_env: bool) -> credentials.ConnectionInfo:
+    """Let the library authenticate a request that is never sent, and take what it has put there."""
+    server = config.cluster['server']
+    request = http.requests.Request('GET', server).prepare()
+    adapter = http.KubernetesHTTPAdapter(config)
+    adapter._setup_request_auth(config, request, {})
+    scheme, token = _split_header(request.headers.get('Authorization') or '')
+    issued = [pathlib.Path(file.name).read_bytes() if file else None for file in (adapter.cert, adapter.key)]
+    own = [_get_bytes(config.user, 'client-certificate'), _get_bytes(config.user, 'client-key')]
+    certificate, private_key = issued if issued[0] and not own[0] else own
+    ca_path = os.environ.get('PYKUBE_SSL_CERTIFICATE_AUTHORITY')
+    ca_data = _get_bytes(config.cluster, 'certificate-authority')
+    return credentials.ConnectionInfo(
+        server=server,
+        ca_path=ca_path,
+        ca_data=None if ca_path else ca_data,
+        insecure=config.cluster.get('insecure-skip-tls-verify') or None,
+        scheme=scheme,
+        token=token,
+        certificate_data=certificate,
+        private_key_data=private_key,
+        default_namespace=config.namespace,
+        proxy_url=config.cluster.get('proxy-url') or None,
+        tls_server_name=config.cluster.get('tls-server-name') or None,
+        priority=PRIORITY_OF_PYKUBE,
+        trust_env=trust_env)
+
+
+def _get_bytes(values: Mapping[str, Any], key: str) -> bytes | None:
+    found = values.get(key)
+    raw: bytes | None = found.bytes() if found is not None else None
+    return raw
+
+
+def _split_header(header: str) -> tuple[str | None, str | None]:
+    """Split the value of ``Authorization`` to the scheme and the token; a lone word is a token."""
+    words = header.split(maxsplit=1)
+    if len(words) < 2:
+        return None, words[0] if words else None
+    return 'Bearer' if words[0].lower() == 'bearer' else words[0], words[1].strip()
+
+
+def _get_namespace(config: Any, is_inside: bool) -> str | None:
+    if is_inside:
+        return _read_text(pathlib.Path(SERVICE_ACCOUNT, 'namespace')) or None
+    _, active = config.list_kube_config_contexts(config_file=_get_kubeconfig())
+    namespace: str | None = active['context'].get('namespace') or None
+    return namespace
+
+
+def _get_kubeconfig() -> str:
+    """Where the libraries should look: they remember ``$KUBECONFIG`` since they were imported, we do not."""
+    return os.environ.get('KUBECONFIG') or kubeconfigs.DEFAULT_PATH
+
+
+def _build_server(environ: Mapping[str, str]) -> str:
+    host, port = environ.get('KUBERNETES_SERVICE_HOST'), environ.get('KUBERNETES_SERVICE_PORT')
+    if not host or not port:
+        return _DEFAULT_SERVER
+    return f'https://[{host}]:{port}' if ':' in host else f'https://{host}:{port}'
+
+
+def _read_text(path: pathlib.Path) -> str | None:
+    try:
+        return path.read_text().strip()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise credentials.LoginError(f"Cannot read {path} of the service account: {error}.") from None
+
+
+def _get_trust_env(settings: Settings | None) -> bool:
+    return settings is not None and settings.networking.trust_env
+
+
+def _is_installed(library: str) -> bool:
+    if library in sys.modules:
+        return sys.modules[library] is not None
+    spec = importlib.util.find_spec(library)
+    return spec is not None and spec.origin is not None  # a directory with manifests can have the same name
+
+
+def _import(module: str) -> Any:
+    try:
+        importlib.import_module(module.partition('.')[0])
+        return importlib.import_module(module)
+    except ImportError:
+        return None
+
+
+def _build_library_error(library: str, inside: Exception, outside: Exception) -> credentials.LoginError:
+    return credentials.LoginError(
+        f"The library {library!r} finds neither a service account ({_quote(inside)}) "
+        f"nor a kubeconfig in {_get_kubeconfig()} ({_quote(outside)}).")
+
+
+def _quote(error: Exception) -> str:
+    text = str(error)
+    for bracket in '{[\n':
+        text = text.partition(bracket)[0]
+    return f'{type(error).__name__}: {text[:_QUOTED].strip()}' if text.strip() else type(error).__name__
+
+
+def _read_clock() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
