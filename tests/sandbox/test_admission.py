@@ -356,13 +356,15 @@ async def test_cancelled_request_cancels_the_calls(gate, store, method):
     assert ended == ['/v']
 
 
-async def test_configurations_are_never_shown_to_webhooks(gate, store):
-    configure(store, admission.VALIDATING, make_hook('a.b.c', '/v'))
+async def test_configurations_are_never_shown_to_webhooks(gate, store, server):
+    configure(store, admission.VALIDATING, make_hook('a.b.c', '/v', server))
     resource = kinds.Resource(hooks.GROUP, 'v1', 'validatingwebhookconfigurations', '',
                               'ValidatingWebhookConfiguration', False, (), home=admission.VALIDATING)
     request = requests.Request('create', resource, requests.User('jane'))
 
     await gate.validate(request, 'CREATE', make_object(resource), None)
+
+    assert server.paths == []
 
 
 async def test_changed_configuration_applies_at_once(gate, store, server):

@@ -226,9 +226,22 @@ async def test_service_is_served_by_a_function_on_its_port(caller, services):
     assert raw == b'{"path":"/v","a":"b"}'
 
 
+async def test_function_gets_a_review_of_its_own(caller, services):
+    async def serve(path, review):
+        review['request']['object']['changed'] = True
+        return review
+
+    services.register('ns', 'hook', serve)
+    review = {'request': {'object': {}}}
+
+    raw = await caller.ask(make_hook(service=SERVICE), review)
+
+    assert raw == b'{"request":{"object":{"changed":true}}}'
+    assert review == {'request': {'object': {}}}
+
+
 async def test_unknown_service_is_not_found(caller, services):
-    services.register('ns', 'hook', 'https://127.0.0.1:1')
-    services.unregister('ns', 'hook')
+    services.register('ns', 'other', 'https://127.0.0.1:1')
 
     error = await fail(caller, make_hook(service=SERVICE))
 

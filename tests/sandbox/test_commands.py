@@ -13,7 +13,6 @@ import ssl
 import stat
 import subprocess
 import sys
-import time
 import urllib.request
 
 import pytest
@@ -22,7 +21,7 @@ from click.testing import CliRunner
 
 import kopf
 from kopf import cli
-from kopf._kits.sandbox import certificates, commands, kubeconfigs
+from kopf._kits.sandbox import certificates, commands, hosting, kubeconfigs, manifests
 
 ROOT = pathlib.Path(kopf.__file__).parent.parent
 CONFIG = {'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': 'cm'}, 'data': {'a': '1'}}
@@ -59,6 +58,12 @@ class Running:
         with urllib.request.urlopen(request, context=context, timeout=10) as response:
             return json.load(response)
 
+    def has_ended(self):
+        """Tell if the process has ended, or does so in a moment."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout=0.02)
+        return self.process.returncode is not None
+
     def end(self, number=signal.SIGTERM):
         self.process.send_signal(number)
         output, problems = self.process.communicate(timeout=10)
@@ -94,7 +99,15 @@ def refuse():
     return refuse
 
 
-@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
+@pytest.fixture(autouse=True)
+def default_hangups():
+    """These tests may be run by ``nohup``, but the commands in them are not."""
+    previous = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, previous)
+
+
+@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_command_serves_until_a_signal_and_cleans_up(start, tmp_path, number):
     running = start().wait_until_served()
     kubeconfig = running.kubeconfig
@@ -148,8 +161,7 @@ def test_quiet_command_shows_nothing(start, tmp_path):
     kubeconfig = tmp_path / 'kubeconfig'
     running = start('-q', '--no-tls', '--kubeconfig', kubeconfig)
     while not kubeconfig.exists():
-        assert running.process.poll() is None
-        time.sleep(0.01)
+        assert not running.has_ended()
 
     assert running.end() == (0, '', '')
 
@@ -197,11 +209,57 @@ def test_second_signal_ends_at_once(start, tmp_path):
         connection, _ = webhook.accept()
 
         with connection:
-            while running.process.poll() is None:
+            while not running.has_ended():
                 running.process.send_signal(signal.SIGINT)
-                time.sleep(0.01)  # signals that come too fast are one signal
 
     assert running.process.returncode == 128 + signal.SIGINT
+    assert list((tmp_path / 'temporary').iterdir()) == []
+
+
+def test_signals_at_the_same_time_are_one_signal(start, tmp_path):
+    running = start('--no-tls').wait_until_served()
+    running.process.send_signal(signal.SIGTERM)
+
+    assert running.end(signal.SIGINT) == (0, CLOSING, '')
+    assert list((tmp_path / 'temporary').iterdir()) == []
+
+
+def test_command_survives_hanging_up_if_it_is_told_to(start):
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as ``nohup`` does
+    running = start('--no-tls').wait_until_served()
+    running.process.send_signal(signal.SIGHUP)
+
+    assert running.ask('/version')
+    assert running.end() == (0, CLOSING, '')
+
+
+@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_command_is_stopped_also_before_it_serves(monkeypatch, number):
+    previous = signal.getsignal(number)
+    monkeypatch.setattr(manifests, 'read_manifests', lambda paths: signal.raise_signal(number))
+
+    result = CliRunner().invoke(cli.main, ['sandbox', '--apply', 'x.yaml'])
+
+    assert (result.exit_code, result.stdout, result.stderr) == (0, CLOSING, '')
+    assert signal.getsignal(number) == previous
+
+
+def test_command_is_stopped_also_while_it_starts(monkeypatch, tmp_path):
+    monkeypatch.setattr(hosting.Host, '_write_files', lambda host: signal.raise_signal(signal.SIGINT))
+
+    result = CliRunner().invoke(cli.main, ['sandbox', '--no-tls', '--save', str(tmp_path / 'saved')])
+
+    assert (result.exit_code, result.stdout, result.stderr) == (
+        0, f'The sandbox is saved to {tmp_path / "saved"}.\n', '')
+
+
+def test_nothing_heavy_is_loaded_before_the_signals_are_caught():
+    program = 'import kopf._kits.sandbox.commands; import sys; print(*sys.modules)'
+
+    done = subprocess.run([sys.executable, '-c', program], capture_output=True, text=True, check=True, cwd=ROOT)
+
+    heavy = {'asyncio', 'aiohttp', 'yaml', 'cryptography', 'kopf._kits.sandbox.hosting'}
+    assert heavy & set(done.stdout.split()) == set()
 
 
 def test_busy_port_is_refused(refuse):
@@ -215,14 +273,25 @@ def test_unknown_host_is_refused(refuse):
     assert refuse('--host', 'no.such.host.invalid').startswith('Error: Cannot listen on no.such.host.invalid:0: ')
 
 
+def test_host_of_others_is_refused(refuse):
+    line = refuse('--host', '203.0.113.1')
+
+    assert line.startswith('Error: Cannot listen on 203.0.113.1:0: ')
+    assert 'Errno' not in line
+
+
 @pytest.mark.parametrize('text, message', [
     pytest.param('a: [', 'Error: {path} is not valid YAML or JSON: ', id='syntax'),
     pytest.param('[1]', 'Error: {path} must contain objects', id='not-objects'),
     pytest.param('kind: ConfigMap', 'Error: An object in {path} has no apiVersion.', id='incomplete'),
     pytest.param('{"apiVersion": "v1", "kind": "Unknown", "metadata": {"name": "x"}}',
-                 'Error: There is no kind Unknown', id='kind'),
+                 "Error: There is no kind Unknown in version v1, as of 'x' in {path}.", id='kind'),
+    pytest.param('{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}}',
+                 'Error: ConfigMap in {path} has no name: it cannot be applied.', id='no-name'),
     pytest.param('{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "Wrong"}}',
-                 'Error: ConfigMap "Wrong" is invalid: metadata.name: Invalid value: "Wrong": ', id='invalid'),
+                 'Error: {path}: ConfigMap "Wrong" is invalid: metadata.name: Invalid value: "Wrong": ', id='invalid'),
+    pytest.param('{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "namespace": "nons"}}',
+                 'Error: {path}: ConfigMap "x": namespaces "nons" not found', id='refused'),
 ])
 def test_bad_manifests_are_refused_with_nothing_done(refuse, tmp_path, text, message):
     path = tmp_path / 'x.yaml'
@@ -261,6 +330,17 @@ def test_unwritable_kubeconfig_is_refused_with_nothing_done(refuse, tmp_path):
 
     assert line == f'Error: Cannot write the kubeconfig to {path}: there is no directory {path.parent}.\n'
     assert list(tmp_path.iterdir()) == []
+
+
+def test_kubeconfig_where_no_files_can_be_made_is_refused(refuse):
+    line = refuse('--kubeconfig', '/proc/kubeconfig')
+
+    assert line == 'Error: Cannot write the kubeconfig to /proc/kubeconfig: files cannot be made in /proc.\n'
+
+
+@pytest.mark.parametrize('option', ['--save', '--apply', '--kubeconfig'])
+def test_empty_path_is_refused(refuse, option):
+    assert refuse(option, '') == f'Error: The path in {option} is empty.\n'
 
 
 def test_damaged_save_is_refused(refuse, tmp_path):

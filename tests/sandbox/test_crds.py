@@ -171,9 +171,20 @@ def test_served_versions_become_resources():
     assert newest.scale == kinds.Scale('.spec.n', '.status.n')
     assert newest.selectable == ('.spec.a',)
     assert (newest.has_status, older.has_status, older.scale) == (True, False, None)
-    assert (newest.warning, older.warning, oldest.warning) == ('', 'example.com/v1 Thing is deprecated', 'use v2')
+    assert (newest.warning, older.warning, oldest.warning) == (
+        '', 'example.com/v1 Thing is deprecated; use example.com/v2 Thing', 'use v2')
     assert newest.schema.properties['spec'].properties['a'].type == 'string'
     assert newest.schema is newest.schema
+
+
+def test_only_later_versions_are_advised_instead_of_deprecated_ones():
+    versions = [make_version('v1'), make_version('v2', deprecated=True), make_version('v2beta1', served=False),
+                make_version('v1beta1', deprecated=True), make_version('v1alpha1', deprecated=True)]
+
+    _, newest, *older = crds.build_resources(establish(make_crd(versions=versions)))
+
+    assert newest.warning == 'example.com/v2 Thing is deprecated'
+    assert {each.warning.partition('; ')[2] for each in older} == {'use example.com/v1 Thing'}
 
 
 def test_conversion_changes_only_the_version():

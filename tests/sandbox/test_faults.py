@@ -70,10 +70,28 @@ def test_faults_are_for_the_matching_requests(scope, affected):
     pytest.param({}, 'needs an effect', id='nothing'),
     pytest.param({'verb': 'list', 'times': 1}, 'needs an effect', id='only-scope'),
     pytest.param({'code': 200}, '400 to 599, not 200', id='success'),
+    pytest.param({'latency': -1}, 'cannot be negative: -1', id='negative-latency'),
+    pytest.param({'code': 500, 'times': 0}, 'positive number, or None for no limit, not 0', id='no-times'),
+    pytest.param({'code': 500, 'times': -1}, 'positive number, or None for no limit, not -1', id='negative-times'),
+    pytest.param({'code': 500, 'verb': 'LIST'},
+                 "one of get, list, .*, deletecollection, GET, .*, OPTIONS, not 'LIST'", id='verb'),
 ])
 async def test_meaningless_faults_are_refused(sandbox, trouble, message):
     with pytest.raises(ValueError, match=message):
         sandbox.faults.inject(**trouble)
+
+    assert list(sandbox.faults) == []
+
+
+@pytest.mark.parametrize('act', [
+    pytest.param(lambda sandbox: sandbox.faults.inject(code=500, resourse='pods', tims=1), id='inject'),
+    pytest.param(lambda sandbox: sandbox.faults.cut_streams(resourse='pods', tims=1), id='cut'),
+    pytest.param(lambda sandbox: sandbox.faults.end_streams(410, resourse='pods', tims=1), id='end'),
+    pytest.param(lambda sandbox: sandbox.requests.select(resourse='pods', tims=1), id='select'),
+])
+async def test_misspelt_keywords_are_refused_with_the_known_ones(sandbox, act):
+    with pytest.raises(TypeError, match=r'^Unknown keywords: resourse, tims; the known ones are verb, resource, '):
+        act(sandbox)
 
     assert list(sandbox.faults) == []
 

@@ -114,6 +114,15 @@ def prepare(meta):
     return obj['metadata']
 
 
+def test_times_are_written_in_utc():
+    there = NOW.astimezone(datetime.timezone(datetime.timedelta(hours=2)))
+    obj = {'metadata': {'name': 'x'}}
+
+    metadata.prepare_create(obj, now=there, make_uid=lambda: 'uid', make_suffix=lambda: 'bcd24')
+
+    assert obj['metadata']['creationTimestamp'] == '2020-12-31T23:59:59Z'
+
+
 def test_new_objects_get_what_only_the_server_sets():
     meta = prepare({'name': 'x', 'uid': 'mine', 'creationTimestamp': '1999-01-01T00:00:00Z', 'selfLink': '/x',
                     'deletionTimestamp': '1999-01-01T00:00:00Z', 'deletionGracePeriodSeconds': 5})

@@ -1,7 +1,7 @@
 """Roles and bindings decide what users may do, and the refusals are worded as the API's."""
 import pytest
 
-from kopf._kits.sandbox import errors, escalations, kinds, rbac, requests, roles
+from kopf._kits.sandbox import errors, escalations, kinds, paths, rbac, requests, roles
 
 GROUP = rbac.GROUP
 JANE = requests.User('jane', ('devs', 'system:authenticated'))
@@ -209,11 +209,25 @@ def make_request(plural, *, user=JANE, verb='create', namespace='', name=''):
 
 
 def test_namespace_itself_is_asked_for_in_itself():
-    resource = kinds.Resource('', 'v1', 'namespaces', 'namespace', 'Namespace', False, ())
-
-    attributes = rbac.attributes_of(requests.Request('get', resource, JANE, name='foo'))
+    attributes = rbac.attributes_of('GET', paths.Target('', 'v1', 'namespaces', name='foo'), {})
 
     assert attributes == rbac.Attributes('get', '', 'namespaces', '', 'foo', 'foo')
+
+
+@pytest.mark.parametrize('method, options, name', [
+    pytest.param('GET', {'fieldSelector': 'metadata.name=x'}, 'x', id='list'),
+    pytest.param('GET', {'fieldSelector': 'metadata.name==x', 'watch': 'true'}, 'x', id='watch'),
+    pytest.param('GET', {'fieldSelector': 'metadata.namespace=ns,metadata.name=x'}, 'x', id='among-others'),
+    pytest.param('GET', {'fieldSelector': 'metadata.name!=x'}, '', id='all-but-one'),
+    pytest.param('GET', {'fieldSelector': 'metadata.name=x/y'}, '', id='not-a-name'),
+    pytest.param('GET', {'fieldSelector': 'metadata.name'}, '', id='malformed'),
+    pytest.param('GET', {'fieldSelector': 'spec.nodeName=x'}, '', id='other-field'),
+    pytest.param('DELETE', {'fieldSelector': 'metadata.name=x'}, '', id='delete'),
+])
+def test_selected_name_is_the_name_that_is_asked_for(method, options, name):
+    attributes = rbac.attributes_of(method, paths.Target('', 'v1', 'pods', 'ns'), options)
+
+    assert (attributes.name, attributes.namespace) == (name, 'ns')
 
 
 def make_default_authorizer(*bodies):
@@ -259,6 +273,15 @@ def check(plural, body, *others, user=JANE, old=None, namespace='ns'):
     escalations.check_escalation(request, body, old, rbac.RoleAuthorizer(Policies(*GRANTER, *others)))
 
 
+def refuse(plural, body, *others, **kwargs):
+    """Check, and get the message of the refusal, if any."""
+    try:
+        check(plural, body, *others, **kwargs)
+    except errors.ApiError as e:
+        return e.message
+    return ''
+
+
 @pytest.mark.parametrize('given', [
     pytest.param(rule([''], ['pods'], ['get']), id='same'),
     pytest.param(rule([''], ['pods'], ['get'], resourceNames=['a']), id='narrower'),
@@ -266,7 +289,7 @@ def check(plural, body, *others, user=JANE, old=None, namespace='ns'):
     pytest.param(rule([], [], []), id='nothing'),
 ])
 def test_role_within_own_rights_can_be_granted(given):
-    check('roles', role('mine', given, namespace='ns'))
+    assert refuse('roles', role('mine', given, namespace='ns')) == ''
 
 
 def test_role_beyond_own_rights_is_refused_with_all_that_is_missing():
@@ -297,7 +320,7 @@ def test_role_beyond_own_rights_is_refused_with_all_that_is_missing():
     pytest.param(JANE, [role('e', rule([GROUP], ['roles'], ['escalate'])), binding('e', 'e', AS_JANE)], id='escalate'),
 ])
 def test_role_beyond_own_rights_is_granted_by_those_who_may(user, others):
-    check('roles', role('more', rule(['*'], ['*'], ['*']), namespace='ns'), *others, user=user)
+    assert refuse('roles', role('more', rule(['*'], ['*'], ['*']), namespace='ns'), *others, user=user) == ''
 
 
 def test_role_beyond_own_rights_can_lose_finalizers():
@@ -305,11 +328,11 @@ def test_role_beyond_own_rights_can_lose_finalizers():
     old['metadata']['finalizers'] = ['a/b']
     new = role('more', rule(['*'], ['*'], ['*']), namespace='ns')
 
-    check('roles', new, old=old)
+    assert refuse('roles', new, old=old) == ''
 
 
 def test_binding_to_role_within_own_rights_can_be_made():
-    check('rolebindings', binding('mine', 'granter', AS_JANE, namespace='ns'))
+    assert refuse('rolebindings', binding('mine', 'granter', AS_JANE, namespace='ns')) == ''
 
 
 def test_binding_to_role_beyond_own_rights_is_refused():
@@ -319,10 +342,12 @@ def test_binding_to_role_beyond_own_rights_is_refused():
 
 
 def test_binding_to_role_beyond_own_rights_is_made_by_those_who_may_bind_it():
-    check('rolebindings', binding('b', 'big', AS_JANE, namespace='ns', kind='ClusterRole'),
-          role('big', rule(['*'], ['*'], ['*'])),
-          role('binder', rule([GROUP], ['clusterroles'], ['bind'], resourceNames=['big'])),
-          binding('binder', 'binder', AS_JANE))
+    refusal = refuse('rolebindings', binding('b', 'big', AS_JANE, namespace='ns', kind='ClusterRole'),
+                     role('big', rule(['*'], ['*'], ['*'])),
+                     role('binder', rule([GROUP], ['clusterroles'], ['bind'], resourceNames=['big'])),
+                     binding('binder', 'binder', AS_JANE))
+
+    assert refusal == ''
 
 
 def test_binding_to_missing_role_is_not_found():
@@ -351,7 +376,7 @@ def test_failures_of_own_roles_are_told_in_the_refusal():
 
 
 def test_other_resources_are_not_checked():
-    check('pods', {'metadata': {}})
+    assert refuse('pods', {'metadata': {}}) == ''
 
 
 def test_aggregated_role_follows_the_changes_of_others():

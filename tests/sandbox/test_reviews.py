@@ -235,3 +235,18 @@ def test_bad_demands_are_refused(kwargs, code, message):
         demand(**kwargs)
 
     assert (info.value.code, info.value.message) == (code, message)
+
+
+@pytest.mark.parametrize('kind, group, spec', [
+    pytest.param('TokenReview', reviews.AUTHENTICATION, {'token': 'sesame'}, id='token'),
+    pytest.param('SelfSubjectReview', reviews.AUTHENTICATION, {}, id='self'),
+    pytest.param('SelfSubjectRulesReview', reviews.AUTHORIZATION, {'namespace': 'ns'}, id='rules'),
+    pytest.param('SelfSubjectAccessReview', reviews.AUTHORIZATION, {'resourceAttributes': PODS}, id='own-access'),
+    pytest.param('SubjectAccessReview', reviews.AUTHORIZATION, {'user': 'x', 'resourceAttributes': PODS}, id='access'),
+    pytest.param('LocalSubjectAccessReview', reviews.AUTHORIZATION, {'user': 'x', 'resourceAttributes': PODS},
+                 id='local-access'),
+])
+def test_answer_has_a_kind_even_if_the_question_has_none(kind, group, spec):
+    answer = make_reviewer().answer(make_request(kind, group=group, namespace='ns'), {'spec': spec}, NOW)
+
+    assert (answer['kind'], answer['apiVersion']) == (kind, f'{group}/v1')

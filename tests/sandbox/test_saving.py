@@ -138,6 +138,8 @@ def test_restored_owners_still_own(directory):
         sandbox.delete('cm', 'owner')
         sandbox.wait('cm', 'owned', lambda body: body is None)
 
+        assert sandbox.list('cm', namespace='default') == []
+
 
 def test_deletion_of_a_definition_takes_its_objects_away_for_good(directory, crash):
     with kopf.testing.Sandbox(tls=False, save=directory, apply=[CRD, EXAMPLE]) as sandbox:

@@ -34,8 +34,19 @@ def test_label_selectors_match_labels(text, labels, expected):
 @pytest.mark.parametrize('text, message', [
     pytest.param('a===b', "unable to parse requirement: found '=', expected: identifier", id='operator-as-value'),
     pytest.param('a in b', "unable to parse requirement: found 'b' expected: '('", id='no-parenthesis'),
-    pytest.param('a in (b', "unable to parse requirement: found '', expected: ')'", id='unclosed'),
-    pytest.param('a,', "unable to parse requirement: found '', expected: identifier after ','", id='trailing-comma'),
+    pytest.param('a in (b', "unable to parse requirement: found '', expected: ',' or ')'", id='unclosed'),
+    pytest.param('a in (b,', "unable to parse requirement: found '', expected: ',', or identifier", id='unfinished'),
+    pytest.param('a in (b c)', "unable to parse requirement: found 'c', expected: ',' or ')'", id='no-comma'),
+    pytest.param('a in (=)', "unable to parse requirement: found '=', expected: ',', ')' or identifier",
+                 id='operator-in-values'),
+    pytest.param('!', "unable to parse requirement: found '', expected: identifier", id='no-key'),
+    pytest.param('a>>1', "unable to parse requirement: found '>', expected: identifier", id='operator-as-number'),
+    pytest.param('a>x', 'unable to parse requirement: values[0]: Invalid value: "x": '
+                 "for 'Gt', 'Lt' operators, the value must be an integer", id='no-number'),
+    pytest.param('a=b,', "found '', expected: identifier after ','", id='trailing-comma'),
+    pytest.param('a=b,,c=d', "found ',', expected: identifier after ','", id='repeated-comma'),
+    pytest.param(',a=b', "found ',', expected: !, identifier, or 'end of string'", id='leading-comma'),
+    pytest.param('a=b=c', "found '=', expected: ',' or 'end of string'", id='extra-operator'),
     pytest.param('a b', "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt",
                  id='no-operator'),
 ])
@@ -49,10 +60,10 @@ def test_malformed_label_selectors_are_bad_requests(text, message):
 
 def test_malformed_label_values_are_bad_requests():
     with pytest.raises(errors.ApiError) as e:
-        selectors.parse_labels('a=_b')
+        selectors.parse_labels('a in (b, -c)')
 
     assert e.value.code == 400
-    assert 'Invalid value: "_b"' in e.value.message
+    assert e.value.message.startswith('unable to parse requirement: values[0][a]: Invalid value: "-c": a valid label ')
 
 
 @pytest.mark.parametrize('text, expected', [

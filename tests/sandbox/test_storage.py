@@ -1,4 +1,5 @@
 import asyncio
+import base64
 import json
 
 import pytest
@@ -82,6 +83,8 @@ def test_past_states_are_recalled_until_compacted(store):
     pytest.param({'labelSelector': 'color=red'}, ['a', 'c'], id='by-labels'),
     pytest.param({'fieldSelector': 'metadata.name=b'}, ['b'], id='by-name'),
     pytest.param({'resourceVersion': '0'}, ['a', 'b', 'c'], id='any-version'),
+    pytest.param({'resourceVersion': '0', 'limit': '1'}, ['a', 'b', 'c'], id='any-version-has-no-pages'),
+    pytest.param({'limit': '-1'}, ['a', 'b', 'c'], id='no-limit'),
 ])
 def test_lists_contain_the_wanted_objects(store, kwargs, expected):
     put(store, 'a', color='red')
@@ -124,6 +127,8 @@ def test_remaining_count_is_unknown_with_selectors(store):
     pytest.param({'resourceVersion': 'abc'}, 400, 'BadRequest', id='malformed-version'),
     pytest.param({'resourceVersionMatch': 'Exact'}, 422, 'Invalid', id='match-without-version'),
     pytest.param({'resourceVersionMatch': 'Near', 'resourceVersion': '1'}, 422, 'Invalid', id='unknown-match'),
+    pytest.param({'resourceVersionMatch': 'NotOlderThan', 'resourceVersion': '1', 'continue': 'x'}, 422, 'Invalid',
+                 id='match-of-page'),
     pytest.param({'limit': 'x'}, 400, 'BadRequest', id='malformed-limit'),
     pytest.param({'sendInitialEvents': 'true'}, 422, 'Invalid', id='initial-events'),
 ])
@@ -145,6 +150,60 @@ def test_pages_and_exact_versions_expire_with_compaction(store):
         with pytest.raises(errors.ApiError) as e:
             reading.list_objects(store, RESOURCE, EVERYTHING, options)
         assert (e.value.code, e.value.reason) == (410, 'Expired')
+
+
+def test_expired_pages_go_on_as_of_now(store):
+    for name in 'abc':
+        put(store, name)
+    page = reading.list_objects(store, RESOURCE, EVERYTHING, {'limit': '1'})
+    put(store, 'd')
+    store.compact()
+
+    with pytest.raises(errors.ApiError) as e:
+        reading.list_objects(store, RESOURCE, EVERYTHING, {'continue': page.token})
+    token = e.value.status['metadata']['continue']
+    resumed = reading.list_objects(store, RESOURCE, EVERYTHING, {'continue': token, 'limit': '2'})
+
+    assert names(resumed.items) == ['b', 'c']
+    assert (resumed.version, resumed.remaining) == (store.version, 1)
+
+
+def test_pages_of_any_version_have_no_limit(store):
+    for name in 'abc':
+        put(store, name)
+    page = reading.list_objects(store, RESOURCE, EVERYTHING, {'limit': '1'})
+
+    options = {'continue': page.token, 'limit': '1', 'resourceVersion': '0'}
+    rest = reading.list_objects(store, RESOURCE, EVERYTHING, options)
+
+    assert names(rest.items) == ['b', 'c']
+
+
+@pytest.mark.parametrize('record, message', [
+    pytest.param({'v': 'x', 'rv': 1, 'start': 'a'}, 'server does not recognize this encoded version x', id='version'),
+    pytest.param({'v': 'meta.k8s.io/v1', 'rv': 0, 'start': 'a'},
+                 'incorrect encoded start resourceVersion (version meta.k8s.io/v1)', id='resource-version'),
+    pytest.param({'v': 'meta.k8s.io/v1', 'rv': 1}, 'encoded start key empty (version meta.k8s.io/v1)', id='key'),
+])
+def test_forged_tokens_are_refused(store, record, message):
+    token = base64.urlsafe_b64encode(json.dumps(record).encode()).decode().rstrip('=')
+
+    with pytest.raises(errors.ApiError) as e:
+        reading.list_objects(store, RESOURCE, EVERYTHING, {'continue': token})
+
+    assert e.value.message == f'invalid continue token: continue key is not valid: {message}'
+
+
+def test_first_page_of_a_version_is_as_it_was(store):
+    past = put(store, 'a').version
+    store.remove(HOME, store.get(HOME, 'ns', 'a'))
+    put(store, 'b')
+
+    page = reading.list_objects(store, RESOURCE, EVERYTHING, {'resourceVersion': str(past), 'limit': '1'})
+    whole = reading.list_objects(store, RESOURCE, EVERYTHING, {'resourceVersion': str(past)})
+
+    assert (names(page.items), page.version) == (['a'], past)
+    assert (names(whole.items), whole.version) == (['b'], store.version)
 
 
 def test_exact_versions_are_listed_as_they_were(store):
@@ -231,6 +290,17 @@ async def test_watchers_get_bookmarks_each_minute_and_in_the_end(store, virtual_
 
     assert batches == [[('BOOKMARK', f'{version} ')], [('BOOKMARK', f'{version} ')]]
     assert virtual_time.elapsed == pytest.approx(100)
+
+
+async def test_changes_during_the_sending_of_a_bookmark_are_not_delayed(store, virtual_time):
+    lines = watch(store, since=store.version, bookmarks=True)
+    bookmark = await anext(lines)
+    put(store, 'a')
+
+    assert bookmark[0][0] == 'BOOKMARK'
+    assert await anext(lines) == [('ADDED', 'a')]
+    assert virtual_time.elapsed == pytest.approx(60)
+    await lines.aclose()
 
 
 async def test_watchers_without_bookmarks_end_with_the_timeout(store, virtual_time):

@@ -2,7 +2,9 @@
 The sandbox as synchronous tests of operators use it: `kopf.testing.Sandbox`.
 """
 import base64
+import concurrent.futures
 import datetime
+import gc
 import json
 import pathlib
 import socket
@@ -263,6 +265,17 @@ def test_nothing_is_applied_if_any_manifest_is_wrong(sandbox, wrong, message):
     assert sandbox.list('cm', namespace='default') == []
 
 
+def test_refused_object_is_named_with_its_file(sandbox, tmp_path):
+    path = tmp_path / 'cm.yaml'
+    path.write_text(json.dumps({**CONFIG, 'metadata': {'name': 'cm', 'namespace': 'nons'}}))
+
+    with pytest.raises(kopf.testing.ApiError) as caught:
+        sandbox.apply(path)
+
+    assert caught.value.message == 'namespaces "nons" not found'
+    assert caught.value.__notes__ == [f'{path}: ConfigMap "cm"']
+
+
 def test_source_of_another_type_is_a_mistake(sandbox):
     with pytest.raises(TypeError, match='not bytes'):
         sandbox.apply(b'kind: x\n')
@@ -317,6 +330,53 @@ def test_events_are_iterated(sandbox):
 
     assert [(event['type'], event['object']['metadata']['name']) for event in events] == [('DELETED', 'cm')]
     assert replayed == []
+
+
+def test_events_are_of_what_exists_when_called_and_of_what_happens_since_then(sandbox):
+    sandbox.create(CONFIG)
+    events = sandbox.watch('cm', 'default', timeout=0)
+    later = sandbox.watch('cm', 'default', since=sandbox.list('cm')[0]['metadata']['resourceVersion'], timeout=0)
+    sandbox.patch('cm', 'cm', {'data': {'a': '2'}})
+    sandbox.delete('cm', 'cm')
+
+    assert [(event['type'], event['object']['data']) for event in events] == [
+        ('ADDED', {'a': '1'}), ('MODIFIED', {'a': '2'}), ('DELETED', {'a': '2'})]
+    assert [event['type'] for event in later] == ['MODIFIED', 'DELETED']
+
+
+def test_states_are_followed_from_the_one_when_called(sandbox):
+    states = sandbox.follow('cm', 'cm')
+    sandbox.create(CONFIG)
+
+    assert next(states) is None
+    assert next(states)['data'] == {'a': '1'}
+
+
+def test_iterators_that_are_held_for_longer_than_the_sandbox_just_end():
+    with kopf.testing.Sandbox(tls=False) as sandbox:
+        states, events, unused = sandbox.follow('cm', 'cm'), sandbox.watch('ns'), sandbox.watch('ns')
+        assert next(states) is None
+        assert next(events)['type'] == 'ADDED'
+    held, dropped = states, [sandbox, events, unused]
+
+    del states, events, unused
+    dropped.clear()
+    gc.collect()
+
+    assert list(held) == []
+
+
+def test_iterators_end_when_the_sandbox_is_left():
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        with kopf.testing.Sandbox(tls=False) as sandbox:
+            states, events = sandbox.follow('cm', 'cm'), sandbox.watch('cm')
+            next(states)
+            following, watching = pool.submit(list, states), pool.submit(list, events)
+            waiting = pool.submit(sandbox.wait, 'cm', 'cm', lambda body: body is not None)
+
+        assert following.result(timeout=10) == watching.result(timeout=10) == []
+        with pytest.raises(RuntimeError, match='not running'):
+            waiting.result(timeout=10)
 
 
 def test_watch_from_a_compacted_version_gets_410(sandbox):
@@ -433,6 +493,16 @@ def test_busy_port_is_an_error_that_says_so():
 
         with pytest.raises(OSError, match=f'Cannot listen on 127.0.0.1:{port}: the port is busy'):
             kopf.testing.Sandbox(port=port).__enter__()
+
+
+def test_address_that_cannot_be_had_is_an_error_that_says_so(monkeypatch):
+    async def fail(server):
+        raise OSError('could not bind on any address')  # with no number, as in newer versions of Python
+
+    monkeypatch.setattr('kopf._kits.sandbox.serving.Server.start', fail)
+
+    with pytest.raises(OSError, match=r'^Cannot listen on 127.0.0.1:0: could not bind on any address\.$'):
+        kopf.testing.Sandbox().__enter__()
 
 
 def test_start_that_fails_half_way_can_be_repeated(tmp_path):

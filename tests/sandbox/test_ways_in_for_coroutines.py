@@ -88,6 +88,36 @@ async def test_coroutines_follow_an_object_through_its_absence():
         await states.aclose()
 
 
+async def test_coroutines_get_events_from_the_moment_of_the_call():
+    async with kopf.testing.Sandbox(tls=False) as sandbox:
+        await sandbox.create(CONFIG)
+        events = sandbox.watch('cm', 'default', timeout=0)
+        states = sandbox.follow('cm', 'cm', timeout=0)
+        await sandbox.patch('cm', 'cm', {'data': {'a': '2'}})
+        await sandbox.delete('cm', 'cm')
+
+        assert [(event['type'], event['object']['data']) async for event in events] == [
+            ('ADDED', {'a': '1'}), ('MODIFIED', {'a': '2'}), ('DELETED', {'a': '2'})]
+        assert [body and body['data'] async for body in states] == [{'a': '1'}, {'a': '2'}, None]
+
+
+async def test_iterators_of_coroutines_end_when_the_sandbox_is_left():
+    async def collect(items):
+        return [item async for item in items]
+
+    async with kopf.testing.Sandbox(tls=False) as sandbox:
+        following = asyncio.create_task(collect(sandbox.follow('cm', 'cm')))
+        watching = asyncio.create_task(collect(sandbox.watch('cm')))
+        waiting = asyncio.create_task(sandbox.wait('cm', 'cm', lambda body: body is not None))
+        unused = sandbox.watch('cm')
+        await asyncio.sleep(0)
+
+    async with asyncio.timeout(10):
+        assert (await following, await watching, await collect(unused)) == ([None], [], [])
+        with pytest.raises(RuntimeError, match='not running'):
+            await waiting
+
+
 async def test_waiting_survives_the_removal_of_the_resource():
     async with kopf.testing.Sandbox(tls=False, apply=[CRD, EXAMPLE]) as sandbox:
         waiting = asyncio.create_task(sandbox.wait('kex', 'ex', lambda body: body is None))

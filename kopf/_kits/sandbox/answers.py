@@ -11,7 +11,18 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any
 
 from kopf._cogs.helpers import jsons
-from kopf._kits.sandbox import conversions, errors, kinds, manifests, protobufs, reading, storage, tables, watching
+from kopf._kits.sandbox import (
+    conversions,
+    errors,
+    kinds,
+    manifests,
+    parsing,
+    protobufs,
+    reading,
+    storage,
+    tables,
+    watching,
+)
 
 JSON = 'application/json'
 YAML = 'application/yaml'
@@ -68,7 +79,8 @@ def decode_body(raw: bytes, content_type: str, kind: str, api_version: str = '')
     """
     Decode a body by its media type; the kind is that which is expected.
 
-    If it is a built-in one, its version is also given, and the body may be in protobuf.
+    If it is a built-in one, its version is also given, and the body may be in protobuf. The numbers of custom ones
+    are normalized, and of the built-in ones in JSON are not: ``1.0`` is no integer for them.
     """
     media_type = content_type.split(';')[0].strip().lower() or JSON
     if media_type in (YAML, 'application/x-yaml'):
@@ -78,19 +90,20 @@ def decode_body(raw: bytes, content_type: str, kind: str, api_version: str = '')
     if media_type != JSON:
         raise errors.unsupported_media_type((JSON, YAML, PROTOBUF))
     try:
-        return jsons.loads(raw)
+        value = parsing.parse_json(raw)
     except ValueError as e:
-        why = 'unexpected end of JSON input' if _is_truncated(raw) else str(e)
         raise errors.bad_request(f"the object provided is unrecognized (must be of type {kind}): couldn't get "
-                                 f"version/kind; json parse error: {why} ({protobufs.summarize(raw)})") from e
+                                 f"version/kind; json parse error: {e} ({protobufs.summarize(raw)})") from e
+    return value if api_version else parsing.normalize_numbers(value, raw)
 
 
-def decode_patch(raw: bytes) -> Any:
-    """Decode the body of a patch, which is always JSON."""
+def decode_patch(raw: bytes, *, custom: bool = False) -> Any:
+    """Decode the body of a patch, which is always JSON; in those of custom objects, the numbers are normalized."""
     try:
-        return jsons.loads(raw)
+        value = parsing.parse_json(raw)
     except ValueError as e:
         raise errors.bad_request(f'error decoding patch: {e}') from e
+    return parsing.normalize_numbers(value, raw) if custom else value
 
 
 def decode_yaml(raw: bytes) -> Any:
@@ -98,8 +111,9 @@ def decode_yaml(raw: bytes) -> Any:
     try:
         documents = manifests.parse_yaml(raw, source='the body')
     except manifests.ManifestError as e:
-        raise errors.bad_request(f'error decoding YAML: {e}') from e
-    return documents[0] if documents else None
+        why = parsing.explain_yaml(e.__cause__)
+        raise errors.bad_request(f'error decoding YAML: error converting YAML to JSON: yaml: {why}') from e
+    return parsing.normalize_numbers(documents[0], raw) if documents else None
 
 
 def encode_value(value: Any, form: Form, *, pretty: bool = False) -> bytes:
@@ -120,6 +134,7 @@ class Renderer:
     clock: Clock
     include: str = 'Metadata'  # what of the object goes with the rows of tables
     pretty: bool = False
+    shown: set[str] = dataclasses.field(default_factory=set)  # which shapes have had their headers in this stream
 
     @property
     def is_plain(self) -> bool:
@@ -136,7 +151,8 @@ class Renderer:
         return self._encode(self._shape(body))
 
     def render_list(self, listing: reading.Listing) -> bytes:
-        meta: dict[str, Any] = {'resourceVersion': str(listing.version)}
+        meta: dict[str, Any] = {'continue': ''} if self.resource.custom else {}
+        meta['resourceVersion'] = str(listing.version)
         if listing.token:
             meta['continue'] = listing.token
         if listing.remaining is not None:
@@ -146,10 +162,11 @@ class Renderer:
         return self._encode(self._shape_list(meta, listing.items))
 
     def render_line(self, type: str, stored: storage.Stored) -> bytes:
-        """One event of a watch. Tables repeat their headers in every event, which is redundant but harmless."""
+        """One event of a watch. Of the tables, only the first one has the headers."""
         if self.form == Form():
             return watching.encode_line(type, conversions.read_raw(self.resource, stored))
-        return watching.encode_line(type, jsons.dumps(self._shape(conversions.read(self.resource, stored))))
+        body = self._shape(conversions.read(self.resource, stored))
+        return watching.encode_line(type, jsons.dumps(self._drop_headers(body)))
 
     def render_bookmark(self, version: int, annotations: Mapping[str, str]) -> bytes:
         meta: dict[str, Any] = {'resourceVersion': str(version)}
@@ -158,6 +175,7 @@ class Renderer:
         body = {'kind': self.resource.kind, 'apiVersion': self.resource.api_version, 'metadata': meta}
         if self.form.shape == 'Table':
             body = tables.build_table(self.resource, [], now=self.clock(), include=self.include, list_metadata=meta)
+            body = self._drop_headers(body)
         elif self.form.shape:
             body = {'kind': 'PartialObjectMetadata', 'apiVersion': 'meta.k8s.io/v1', 'metadata': meta}
         return watching.encode_line('BOOKMARK', jsons.dumps(body))
@@ -182,6 +200,11 @@ class Renderer:
             case _:
                 return body
 
+    def _drop_headers(self, body: dict[str, Any]) -> dict[str, Any]:
+        is_repeated = self.form.shape in self.shown
+        self.shown.add(self.form.shape)
+        return {**body, 'columnDefinitions': None} if is_repeated and self.form.shape == 'Table' else body
+
     def _shape_list(self, meta: dict[str, Any], items: Sequence[storage.Stored]) -> dict[str, Any]:
         bodies = [conversions.read(self.resource, stored) for stored in items]
         match self.form.shape:
@@ -205,14 +228,3 @@ def _parse_quality(text: str) -> float:
         return float(text)
     except ValueError:
         return 0.0
-
-
-def _is_truncated(raw: bytes) -> bool:
-    try:
-        json.loads(raw or b'')
-    except json.JSONDecodeError as e:
-        return e.pos >= len(raw.rstrip())
-    except ValueError:
-        return False
-    return False
-

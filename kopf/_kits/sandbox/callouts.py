@@ -54,10 +54,6 @@ class Services:
         """Let a service be served at this address (``https://127.0.0.1:9443``, or ``http://``), or by this function."""
         self._endpoints[namespace, name, port] = endpoint
 
-    def unregister(self, namespace: str, name: str, *, port: int = 443) -> None:
-        """Forget a service, if it is known."""
-        self._endpoints.pop((namespace, name, port), None)
-
     def find(self, service: hooks.Service) -> str | Handler | None:
         return self._endpoints.get((service.namespace, service.name, service.port))
 
@@ -103,7 +99,8 @@ class Caller:
             query = urllib.parse.urlsplit(url).query
             return await self._post(hook, url, f'{endpoint.rstrip("/")}{hook.service.path}?{query}', review)
         try:
-            return jsons.dumps(await endpoint(hook.service.path, review))
+            shown = jsons.loads(jsons.dumps(review))  # its own to change, as if it came by the network
+            return jsons.dumps(await endpoint(hook.service.path, shown))
         except Exception as error:  # foreign code: whatever it raises, the webhook has failed
             raise _failed(url, f'{type(error).__name__}: {error}') from error
 

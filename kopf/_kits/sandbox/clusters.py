@@ -14,6 +14,7 @@ from kopf._kits.sandbox import (
     allocations,
     builtins,
     controllers,
+    conversions,
     escalations,
     establishing,
     faults,
@@ -87,7 +88,7 @@ class Cluster:
         self.store.resume(version)
         for home, body in sorted(objects, key=lambda item: item[0] != controllers.CRDS):
             resource = lookups.find_stored_resource(self.catalog, home)
-            obj = establishing.reread(resource, body) if resource is not None and resource.custom else body
+            obj = conversions.reread(resource, body) if resource is not None and resource.custom else body
             self.store.restore(home, obj, preparing.extract_fields(resource, obj) if resource is not None else {})
 
     async def close(self) -> None:

@@ -9,7 +9,7 @@ There are no other controllers here: no deployments roll out and no pods run.
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from kopf._kits.sandbox import crds, deletion, kinds, storage
+from kopf._kits.sandbox import crds, deletion, evacuations, kinds, storage
 
 NAMESPACES = kinds.Home('', 'namespaces')
 CRDS = kinds.Home('apiextensions.k8s.io', 'customresourcedefinitions')
@@ -41,7 +41,7 @@ class GarbageCollector:
 
     def notice(self, change: storage.Change) -> None:
         place = (change.home, change.new.key)
-        owners = _get_owner_uids(change.new)
+        owners, before = _get_owner_uids(change.new), self._owners.get((change.home, change.new.key), ())
         self._reindex(place, () if change.type == 'DELETED' else owners)
         if change.type == 'DELETED':
             self._alive.pop(change.new.uid, None)
@@ -51,6 +51,8 @@ class GarbageCollector:
             self._alive[change.new.uid] = place
             if owners or b'"deletionTimestamp"' in change.new.raw:
                 self._suspects[place] = None
+            released = [self._alive[uid] for uid in before if uid in self._alive]  # perhaps, they are not blocked now
+            self._suspects.update(dict.fromkeys(owner for owner in released if self._is_waiting(owner)))
 
     def settle(self) -> bool:
         """Look at everything suspicious; tell if there was anything."""
@@ -77,23 +79,38 @@ class GarbageCollector:
     def _check_owners(self, home: kinds.Home, stored: storage.Stored, body: dict[str, Any]) -> None:
         references = body['metadata']['ownerReferences']
         solid = [reference for reference in references if self._is_alive(reference, stored.namespace)]
-        waiting = [reference for reference in solid if self._is_waiting(reference)]
+        waiting = [reference for reference in solid if self._is_waiting(self._alive[reference['uid']])]
         if not solid:
             self._hands.delete(home, stored, 'Background')
+        elif len(waiting) == len(solid) and self._dependents.get(stored.uid):
+            self._hands.delete(home, self._break_circle(home, stored, body), 'Foreground')
         elif len(waiting) == len(solid):
-            self._hands.delete(home, stored, 'Foreground' if self._dependents.get(stored.uid) else 'Background')
+            self._hands.delete(home, stored, 'Background')
         elif len(solid) < len(references):
             body['metadata']['ownerReferences'] = solid
             self._hands.update(home, stored, body)
 
+    def _break_circle(self, home: kinds.Home, stored: storage.Stored, body: dict[str, Any]) -> storage.Stored:
+        """Let the owners go before this object if its own dependents wait too, or all would wait for each other."""
+        if not any(self._is_waiting(place) for place in self._dependents[stored.uid]):
+            return stored
+        for reference in body['metadata']['ownerReferences']:
+            reference.update({'blockOwnerDeletion': False} if reference.get('blockOwnerDeletion') else {})
+        self._hands.update(home, stored, body)
+        return self._store.shelf(home).objects[stored.key]
+
     def _is_alive(self, reference: Mapping[str, Any], namespace: str) -> bool:
-        """Owners are in the same namespace or cluster-scoped; those elsewhere count as absent."""
+        """Owners are in the same namespace or cluster-scoped; those elsewhere or of other kinds count as absent."""
         place = self._alive.get(reference.get('uid') or '')
         owner = None if place is None else self._store.shelf(place[0]).objects.get(place[1])
-        return owner is not None and owner.namespace in ('', namespace) and owner.name == reference.get('name')
+        if place is None or owner is None or owner.namespace not in ('', namespace):
+            return False
+        group, _ = kinds.split_api_version(reference.get('apiVersion'))
+        identity = reference.get('name'), group, reference.get('kind')
+        return identity == (owner.name, place[0].group, owner.load()['kind'])
 
-    def _is_waiting(self, reference: Mapping[str, Any]) -> bool:
-        home, key = self._alive[reference['uid']]
+    def _is_waiting(self, place: Place) -> bool:
+        home, key = place
         raw = self._store.shelf(home).objects[key].raw
         return b'"foregroundDeletion"' in raw and b'"deletionTimestamp"' in raw
 
@@ -102,13 +119,13 @@ class GarbageCollector:
         blocking = False
         for home, key in sorted(self._dependents.get(uid, ())):
             stored = self._store.shelf(home).objects[key]
-            meta = stored.load()['metadata']
-            reference = next(ref for ref in meta['ownerReferences'] if ref.get('uid') == uid)
-            if not meta.get('deletionTimestamp'):
-                self._check_owners(home, stored, stored.load())
+            body = stored.load()
+            if not body['metadata'].get('deletionTimestamp'):
+                self._check_owners(home, stored, body)
             still = self._store.shelf(home).objects.get(key)
-            blocking = blocking or (still is not None and uid in self._owners.get((home, key), ())
-                                    and bool(reference.get('blockOwnerDeletion')))
+            references = () if still is None else still.load()['metadata'].get('ownerReferences') or ()
+            blocking = blocking or any(reference.get('uid') == uid and bool(reference.get('blockOwnerDeletion'))
+                                       for reference in references)
         return blocking
 
     def _orphan_dependents(self, uid: str) -> None:
@@ -169,12 +186,21 @@ class NamespaceController:
         for home, stored in self._find_content(namespace):
             if b'"deletionTimestamp"' not in stored.raw:
                 self._hands.delete(home, stored, 'Background')
+        left = self._find_content(namespace)
+        self._note_contents(namespace, left)
         emptied = self._store.get(NAMESPACES, '', namespace)
-        if emptied is not None and not self._find_content(namespace):
+        if emptied is not None and not left:
             body = emptied.load()
             finalizers = [name for name in body.get('spec', {}).get('finalizers') or [] if name != 'kubernetes']
             body['spec'] = {'finalizers': finalizers} if finalizers else {}
             self._hands.update(NAMESPACES, emptied, body)
+
+    def _note_contents(self, namespace: str, left: list[tuple[kinds.Home, storage.Stored]]) -> None:
+        stored = self._store.get(NAMESPACES, '', namespace)
+        if stored is not None and b'"deletionTimestamp"' in stored.raw:
+            body = stored.load()
+            evacuations.note_contents(body, [(home, item.load()) for home, item in left])
+            self._hands.update(NAMESPACES, stored, body)
 
     def _find_content(self, namespace: str) -> list[tuple[kinds.Home, storage.Stored]]:
         return [(home, stored) for home, shelf in self._store for stored in shelf.select(namespace) if stored.namespace]

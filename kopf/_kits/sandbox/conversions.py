@@ -2,7 +2,9 @@
 Conversions: the same object in another version of its resource.
 
 Custom resources are converted as with the strategy ``None``: only the ``apiVersion`` changes, and the fields
-unknown in that version are not shown. Of the built-in ones, only the two shapes of events differ.
+unknown in that version are not shown. They are stored as the schema of the stored version reads them,
+with its defaults, so that nothing is left to do for reading them. Of the built-in ones, only the two shapes
+of events differ.
 """
 from typing import Any
 
@@ -37,6 +39,15 @@ def make_storable(resource: kinds.Resource, body: dict[str, Any]) -> dict[str, A
         return body
     if resource.home == EVENTS:
         return builtins.convert_event(body, 'v1')
+    return reread(resource, body)
+
+
+def reread(resource: kinds.Resource, body: dict[str, Any]) -> dict[str, Any]:
+    """Bring a custom object, which is modified, to what the schema of the stored version makes of it."""
+    schema = resource.stored_schema
+    if schema is not None:
+        pruning.prune(body, schema)
+        pruning.apply_defaults(body, schema)
     return {**body, 'apiVersion': resource.stored_api_version}
 
 

@@ -102,17 +102,22 @@ class AsyncSandbox:
             async for last in states:
                 if condition(last):
                     return last
+        if self._operator.is_closed:
+            raise RuntimeError('The sandbox is not running any more.')
         raise TimeoutError(describe_timeout(resource, name, timeout, last))
 
     def follow(self, resource: str, name: str, namespace: str = operating.DEFAULT_NAMESPACE, *,
                timeout: float = options.DAY) -> AsyncGenerator[operating.Body | None]:
-        """Iterate over the states of one object, from the current one on; ``None`` is for the absence of it."""
+        """Iterate over the states of one object, from the current one as of the call; ``None`` is for its absence."""
         return self._operator.follow(operating.Target(resource, name, namespace), timeout)
 
     def watch(self, resource: str, namespace: str | None = None, *, labels: operating.Selection = None,
               fields: operating.Selection = None, since: str | None = None,
               timeout: float = options.DAY) -> AsyncGenerator[operating.Body]:
-        """Iterate over the raw events of a resource (``type``, ``object``), from a version or from now on."""
+        """
+        Iterate over the raw events of a resource (``type``, ``object``): of the changes after a version;
+        or of all objects that exist at the time of the call, as of added ones, and of the changes since then.
+        """
         return self._operator.watch(operating.Query(resource, namespace, labels, fields), since=since, timeout=timeout)
 
     async def compact(self) -> None:

@@ -8,7 +8,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from kopf._kits.sandbox import crd_rules, errors, formats, kinds, schemas
+from kopf._kits.sandbox import crd_rules, discovery, errors, formats, kinds, schemas
 
 CLEANUP_FINALIZER: Final = 'customresourcecleanup.apiextensions.k8s.io'
 """Put on CRDs when they are being deleted, until all of their objects are gone."""
@@ -198,12 +198,15 @@ def _iterate_resource_names(names: Mapping[str, Any]) -> Iterator[Any]:
 def build_resources(body: Mapping[str, Any]) -> list[kinds.Resource]:
     """Build the resources that an established definition makes: one per each served version."""
     spec = body['spec']
-    storage_version = next(version['name'] for version in spec['versions'] if version.get('storage'))
-    return [_build_resource(body, version, storage_version) for version in spec['versions'] if version.get('served')]
+    loaders = {version['name']: _make_loader(_dig(version, 'schema', 'openAPIV3Schema'))
+               for version in spec['versions']}
+    return [_build_resource(body, version, loaders) for version in spec['versions'] if version.get('served')]
 
 
-def _build_resource(body: Mapping[str, Any], version: Mapping[str, Any], storage_version: str) -> kinds.Resource:
+def _build_resource(body: Mapping[str, Any], version: Mapping[str, Any],
+                    loaders: Mapping[str, Callable[[], schemas.Schema | None]]) -> kinds.Resource:
     spec = body['spec']
+    storage_version = next(version['name'] for version in spec['versions'] if version.get('storage'))
     group, names = spec['group'], {**spec['names'], **(_dig(body, 'status', 'acceptedNames') or {})}
     names = {**names, **{key: spec['names'][key] for key in ('plural', 'kind') if not names.get(key)}}
     subresources = version.get('subresources') or {}
@@ -217,8 +220,8 @@ def _build_resource(body: Mapping[str, Any], version: Mapping[str, Any], storage
         storage_version=storage_version, home=kinds.Home(group, names['plural']), custom=True,
         columns=tuple(_build_column(column) for column in version.get('additionalPrinterColumns') or ()),
         selectable=tuple(field['jsonPath'] for field in version.get('selectableFields') or ()),
-        warning=_build_warning(group, version, names['kind']),
-        load_schema=_make_loader((version.get('schema') or {}).get('openAPIV3Schema')),
+        warning=_build_warning(spec, version, names['kind']),
+        load_schema=loaders[version['name']], load_stored_schema=loaders[storage_version],
     )
 
 
@@ -238,10 +241,15 @@ def _build_column(column: Mapping[str, Any]) -> kinds.Column:
                         priority=column.get('priority') or 0)
 
 
-def _build_warning(group: str, version: Mapping[str, Any], kind: str) -> str:
+def _build_warning(spec: Mapping[str, Any], version: Mapping[str, Any], kind: str) -> str:
+    """Warn of a deprecated version; unless the author says what to do, the best of the later versions is advised."""
     if not version.get('deprecated'):
         return ''
-    return version.get('deprecationWarning') or f'{group}/{version["name"]} {kind} is deprecated'
+    group, rank = spec['group'], discovery.rank_version(version['name'])
+    better = sorted((other['name'] for other in spec['versions'] if other.get('served') and not other.get('deprecated')
+                     and discovery.rank_version(other['name']) < rank), key=discovery.rank_version)
+    advice = f'; use {group}/{better[0]} {kind}' if better else ''
+    return version.get('deprecationWarning') or f'{group}/{version["name"]} {kind} is deprecated{advice}'
 
 
 def convert(obj: dict[str, Any], resource: kinds.Resource) -> dict[str, Any]:

@@ -3,7 +3,7 @@ Documents: what is served besides resources: discovery, OpenAPI, the version, an
 """
 from typing import Any
 
-from kopf._kits.sandbox import answers, clusters, discovery, swaggers
+from kopf._kits.sandbox import answers, clusters, discovery, errors, swaggers
 
 HEALTH = ('/healthz', '/livez', '/readyz')
 SWAGGER_JSON = ('', '*/*', 'application/*', 'application/json')
@@ -53,13 +53,21 @@ class Library:
             case ['apis']:
                 return discovery.build_groups(catalog)
             case ['api', version]:
-                return discovery.build_resources(catalog, '', version)
+                return self._find_resources('', version)
             case ['apis', group]:
                 return discovery.build_group(catalog, group)
             case ['apis', group, version]:
-                return discovery.build_resources(catalog, group, version)
+                return self._find_resources(group, version)
             case _:
                 return None
+
+    def _find_resources(self, group: str, version: str) -> dict[str, Any] | None:
+        """The API has its own way to say that there are no such versions of its own groups."""
+        catalog = self._cluster.catalog
+        found = discovery.build_resources(catalog, group, version)
+        if found is None and any(resource.group == group and not resource.custom for resource in catalog):
+            raise errors.no_such_resource()
+        return found
 
     def _find_aggregated(self, path: str, accept: str) -> answers.Answer | None:
         """The aggregated discovery, if it is what the client prefers."""

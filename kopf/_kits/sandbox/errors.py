@@ -189,17 +189,9 @@ def invalid(group: str, kind: str, name: str, problems: Sequence[FieldError]) ->
                     details={**_named(group, kind, name), 'causes': causes})
 
 
-def too_many_requests(message: str, retry_after: int = 1) -> ApiError:
-    return ApiError(429, 'TooManyRequests', message, retry_after=retry_after)
-
-
 def internal(message: str) -> ApiError:
     return ApiError(500, 'InternalError', f'Internal error occurred: {message}',
                     details={'causes': [{'message': message}]})
-
-
-def service_unavailable(message: str) -> ApiError:
-    return ApiError(503, 'ServiceUnavailable', message)
 
 
 def timed_out(message: str, *, retry_after: int = 1, causes: Sequence[Mapping[str, str]] = ()) -> ApiError:

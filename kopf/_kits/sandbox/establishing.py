@@ -7,7 +7,7 @@ by the new schema from then on, with no new versions of them.
 from collections.abc import Callable
 from typing import Any
 
-from kopf._kits.sandbox import controllers, conversions, crds, kinds, pruning, storage
+from kopf._kits.sandbox import controllers, conversions, crds, kinds, storage
 
 
 class Establisher:
@@ -47,22 +47,12 @@ class Establisher:
         self._catalog.discard(home)
         for resource in crds.build_resources(body):
             self._catalog.add(resource)
-        for resource in self._catalog.find_versions(home).values():
-            if resource.version == resource.storage_version:
-                self._restate(resource)
+        for resource in list(self._catalog.find_versions(home).values())[:1]:  # all are stored in the same version
+            self._restate(resource)
 
     def _restate(self, resource: kinds.Resource) -> None:
-        for stored in self._store.shelf(resource.home).select('') if resource.schema is not None else ():
-            self._store.restate(resource.home, stored, reread(resource, conversions.read(resource, stored)))
-
-
-def reread(resource: kinds.Resource, obj: dict[str, Any]) -> dict[str, Any]:
-    """Bring a custom object, which is modified, to what the current schema makes of it."""
-    schema = resource.schema
-    if schema is not None:
-        pruning.prune(obj, schema)
-        pruning.apply_defaults(obj, schema)
-    return {**obj, 'apiVersion': resource.stored_api_version}
+        for stored in self._store.shelf(resource.home).select(''):
+            self._store.restate(resource.home, stored, conversions.reread(resource, stored.load()))
 
 
 def get_home(name: str) -> kinds.Home:

@@ -8,19 +8,26 @@ also affect the streams that are open already; they can be also ended with an er
 import asyncio
 import dataclasses
 import fnmatch
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypedDict, Unpack
 
 from kopf._kits.sandbox import errors
+
+VERBS = ('get', 'list', 'watch', 'create', 'update', 'patch', 'delete', 'deletecollection')
+METHODS = ('GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS')
 
 
 @dataclasses.dataclass(frozen=True)
 class Scope:
     """Which requests a fault is for; empty fields mean any."""
-    verb: str = ''  # get, list, watch, create, update, patch, delete, deletecollection; or HTTP methods
+    verb: str = ''  # of the API or of HTTP
     resource: str = ''  # the plural name, with or without the group: kopfexamples, kopfexamples.kopf.dev
     path: str = ''  # a glob over the whole path
     user_agent: str = ''  # a glob
+
+    def __post_init__(self) -> None:
+        if self.verb not in ('', *VERBS, *METHODS):
+            raise ValueError(f'The verb must be one of {", ".join((*VERBS, *METHODS))}, not {self.verb!r}.')
 
     def covers(self, asked: 'Asked') -> bool:
         return (self.verb in ('', asked.verb, asked.method)
@@ -57,6 +64,12 @@ class Where(TypedDict, total=False):
     resource: str
     path: str
     user_agent: str
+
+
+def build_scope(where: Where) -> Scope:
+    """Choose some requests. Raises `TypeError` on unknown keywords, and `ValueError` on unknown verbs."""
+    _check_keywords(where, Where)
+    return Scope(**where)
 
 
 class Trouble(Where, total=False):
@@ -149,7 +162,11 @@ class Faults:
         return iter(list(self._faults))
 
     def inject(self, **trouble: Unpack[Trouble]) -> Fault:
-        """Make the matching requests go wrong until the fault is lifted. Raises `ValueError` if it makes no sense."""
+        """
+        Make the matching requests go wrong until the fault is lifted.
+
+        Raises `ValueError` if it makes no sense, and `TypeError` if some of the keywords are unknown.
+        """
         fault = build_fault(trouble, self._discard)
         self._faults.append(fault)
         if fault.cuts:
@@ -219,16 +236,26 @@ class Faults:
 
 def build_fault(trouble: Trouble, detach: Callable[[Fault], None]) -> Fault:
     """Build a fault with at least one effect."""
+    _check_keywords(trouble, Trouble)
     scope = Scope(trouble.get('verb', ''), trouble.get('resource', ''), trouble.get('path', ''),
                   trouble.get('user_agent', ''))
-    code = trouble.get('code')
+    code, latency, times = trouble.get('code'), trouble.get('latency', 0.0), trouble.get('times')
+    if latency < 0:
+        raise ValueError(f'The latency of a fault cannot be negative: {latency}.')
+    if times is not None and times <= 0:
+        raise ValueError(f'The times of a fault must be a positive number, or None for no limit, not {times}.')
     error = None if code is None else build_error(
         code, trouble.get('reason', ''), trouble.get('message', ''), trouble.get('retry_after'))
-    fault = Fault(scope, error, trouble.get('latency', 0.0), trouble.get('cut', False), trouble.get('stall', False),
-                  trouble.get('times'), _detach=detach)
+    fault = Fault(scope, error, latency, trouble.get('cut', False), trouble.get('stall', False), times, _detach=detach)
     if fault.error is None and not fault.latency and not fault.cuts and not fault.stalls:
         raise ValueError('A fault needs an effect: code=, latency=, cut= or stall=.')
     return fault
+
+
+def _check_keywords(given: Mapping[str, Any], known: type[Where]) -> None:
+    wrong = [name for name in given if name not in known.__annotations__]
+    if wrong:
+        raise TypeError(f'Unknown keywords: {", ".join(wrong)}; the known ones are {", ".join(known.__annotations__)}.')
 
 
 _REASONS = {

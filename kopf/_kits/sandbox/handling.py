@@ -138,7 +138,8 @@ class Handler:
             force = request.options.get('force') in ('true', '1')
             outcome = await self._cluster.writer.apply(request, config, force=force)
             return self._answer(request, asking, outcome.stored, 201 if outcome.is_created else 200)
-        patch, request = answers.decode_patch(asking.body), _find_duplicates(request, asking)
+        is_free = request.resource.custom or media_type == STRATEGIC_PATCH
+        patch, request = answers.decode_patch(asking.body, custom=is_free), _find_duplicates(request, asking)
         outcome = await self._cluster.writer.patch(
             request, lambda old: _apply_patch(request, media_type, old, patch))
         return self._answer(request, asking, outcome.stored)

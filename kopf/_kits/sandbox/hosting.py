@@ -43,12 +43,17 @@ class Host:
         self._ca: certificates.Authority | None = None
         self._saver: saving.Saver | None = None
         self._stack = contextlib.AsyncExitStack()
-        self._directory = pathlib.Path()
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self.cluster = clusters.Cluster(with_rbac=chosen.rbac, now=chosen.now or clusters.utc_now)
         self.operator = operating.Operator(self.cluster)
         self.server = serving.Server(self.cluster, host=chosen.host, port=chosen.port)
         self.kubeconfig = pathlib.Path()
         self.ca_path = pathlib.Path()
+
+    @property
+    def _directory(self) -> pathlib.Path:
+        assert self._temporary is not None, 'the sandbox is not started'
+        return pathlib.Path(self._temporary.name)
 
     @property
     def ca_pem(self) -> bytes:
@@ -65,9 +70,11 @@ class Host:
         if self._options.kubeconfig is not None:
             kubeconfigs.check_replaceable(self._options.kubeconfig)
         async with contextlib.AsyncExitStack() as stack:
-            self._directory = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix='kopf-sandbox-')))
+            self._temporary = tempfile.TemporaryDirectory(prefix='kopf-sandbox-')
+            stack.enter_context(self._temporary)
             self._restore(stack)
             stack.push_async_callback(self.cluster.close)
+            stack.callback(self.operator.close)
             await self.cluster.start()
             self.cluster.settle()
             await self.operator.apply(bodies)
@@ -81,6 +88,11 @@ class Host:
     async def stop(self) -> None:
         """Stop serving, and clean up: everything is tried even if something fails."""
         await self._stack.aclose()
+
+    def abandon(self) -> None:
+        """Remove the temporary files, as they have secrets, before the process is ended with nothing else done."""
+        if self._temporary is not None:
+            self._temporary.cleanup()
 
     async def restart(self, downtime: float, *, compact: bool) -> None:
         """Stop listening, and listen again on the same port after a while. Raises `OSError` if the port is taken."""
@@ -146,7 +158,8 @@ class Host:
             await self.server.start()
         except OSError as e:
             why = 'the port is busy' if e.errno == errno.EADDRINUSE else e.strerror or e
-            raise OSError(e.errno, f'Cannot listen on {self._options.host}:{self._options.port}: {why}.') from e
+            text = f'Cannot listen on {self._options.host}:{self._options.port}: {why}.'
+            raise (OSError(text) if e.errno is None else OSError(e.errno, text)) from e
 
     def _write_files(self) -> None:
         self.ca_path = self._directory / 'ca.crt'

@@ -62,6 +62,7 @@ class Resource:
     selectable: tuple[str, ...] = ()  # .spec.color: fields for selectors besides name and namespace
     warning: str = ''  # the warning header for deprecated versions
     load_schema: Callable[[], schemas.Schema | None] = lambda: None  # compiled when first needed
+    load_stored_schema: Callable[[], schemas.Schema | None] = lambda: None  # of the version in which they are stored
 
     @property
     def api_version(self) -> str:
@@ -74,6 +75,11 @@ class Resource:
     @property
     def schema(self) -> schemas.Schema | None:
         return self.load_schema()
+
+    @property
+    def stored_schema(self) -> schemas.Schema | None:
+        """Of the custom resources only."""
+        return self.load_stored_schema()
 
     def __str__(self) -> str:
         return f'{self.plural}.{self.version}.{self.group}'.rstrip('.')
@@ -116,9 +122,6 @@ class Catalog:
     def find_versions(self, home: Home) -> dict[str, Resource]:
         """All versions of the resource by their names; empty if it is not served."""
         return dict(self._by_home.get(home, {}))
-
-    def has_group(self, group: str, version: str | None = None) -> bool:
-        return any(resource.group == group and version in (None, resource.version) for resource in self)
 
 
 def split_api_version(api_version: Any) -> tuple[str, str]:

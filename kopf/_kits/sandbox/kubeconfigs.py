@@ -56,7 +56,8 @@ def write_kubeconfig(path: pathlib.Path, kubeconfig: Mapping[str, Any]) -> None:
     try:
         _replace_file(target, text.encode())
     except FileNotFoundError as error:
-        raise OSError(f"Cannot write the kubeconfig to {path}: there is no directory {target.parent}.") from error
+        what = "files cannot be made in" if target.parent.is_dir() else "there is no directory"
+        raise OSError(f"Cannot write the kubeconfig to {path}: {what} {target.parent}.") from error
     except OSError as error:
         raise OSError(f"Cannot write the kubeconfig to {path}: {error.strerror or error}.") from error
 

@@ -13,13 +13,27 @@ from typing import Any, Final
 from kopf._kits.sandbox import options
 
 SUFFIXES: Final = ('.yaml', '.yml', '.json')
+UNKNOWN: Final = 'the manifest'
 
 
 class ManifestError(Exception):
     """A manifest cannot be read, or it is not of an object."""
 
 
-def load_manifests(text: str | bytes, *, source: str = 'the manifest') -> list[dict[str, Any]]:
+class Manifest(dict[str, Any]):
+    """An object that knows where it was written."""
+
+    def __init__(self, body: Mapping[str, Any], source: str) -> None:
+        super().__init__(body)
+        self.source = source
+
+
+def get_source(body: Mapping[str, Any]) -> str:
+    """Tell where an object was written, in words for the user."""
+    return body.source if isinstance(body, Manifest) else UNKNOWN
+
+
+def load_manifests(text: str | bytes, *, source: str = UNKNOWN) -> list[dict[str, Any]]:
     """Read all objects of a text with one or many documents; lists of objects are taken apart."""
     return list(_flatten(parse_yaml(text, source=source), source))
 
@@ -41,10 +55,12 @@ def _load_source(source: options.Source) -> list[dict[str, Any]]:
             return load_manifests(source)
         case str() | os.PathLike():
             return read_manifests([pathlib.Path(source)])
+        case Manifest():
+            return [source]
         case Mapping():
-            return list(_flatten([_simplify(source, 'the manifest')], 'the manifest'))
+            return list(_flatten([_simplify(source, UNKNOWN)], UNKNOWN))
         case Sequence() if not isinstance(source, bytes | bytearray):
-            return list(_flatten(_simplify(source, 'the manifest'), 'the manifest'))
+            return list(_flatten(_simplify(source, UNKNOWN), UNKNOWN))
         case _:
             raise TypeError(f'Manifests are paths, texts, objects or lists of objects, not {type(source).__name__}.')
 
@@ -85,7 +101,7 @@ def _flatten(documents: Iterable[Any], source: str) -> Iterator[dict[str, Any]]:
             raise ManifestError(f'An object in {source} has no {" and no ".join(missing)}.')
         if not isinstance(body.get('metadata'), dict):
             raise ManifestError(f'{body["kind"]} in {source} has no metadata.')
-        yield body
+        yield Manifest(body, source)
 
 
 def _simplify(document: Any, source: str) -> Any:

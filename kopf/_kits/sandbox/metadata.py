@@ -174,7 +174,7 @@ def prepare_create(obj: dict[str, Any], *, now: datetime.datetime, make_uid: Cal
     wipe(obj)
     meta = obj['metadata']
     meta['uid'] = make_uid()
-    meta['creationTimestamp'] = now.strftime('%Y-%m-%dT%H:%M:%SZ')
+    meta['creationTimestamp'] = now.astimezone(datetime.UTC).strftime('%Y-%m-%dT%H:%M:%SZ')
     if meta.get('generateName') and not meta.get('name'):
         meta['name'] = meta['generateName'][:_PREFIX_LENGTH] + make_suffix()
 

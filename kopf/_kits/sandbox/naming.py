@@ -25,7 +25,6 @@ _port_regex = re.compile('[-a-z0-9]+')
 _percent_regex = re.compile('[0-9]+%')
 _wildcard_regex = re.compile(rf'\*\.{_SUBDOMAIN}')
 _env_regex = re.compile(r'[ -<>-~]*')
-_path_regex = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
 
 
 def _explain(text: str, pattern: str, *examples: str) -> str:
@@ -160,10 +159,6 @@ def check_port_name(value: str) -> list[str]:
 
 def check_percent(value: str) -> list[str]:
     return [] if _percent_regex.fullmatch(value) else [_PERCENT_HINT]
-
-
-def is_http_path(value: str) -> bool:
-    return bool(_path_regex.fullmatch(value))
 
 
 def check_prefix(check: Check, prefix: str) -> list[str]:

@@ -6,8 +6,8 @@ The requests are the same as those of clients, made by the administrator, and so
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 from kopf._cogs.helpers import jsons
 from kopf._kits.sandbox import (
@@ -71,6 +71,14 @@ class Operator:
     def __init__(self, cluster: clusters.Cluster) -> None:
         self._cluster = cluster
         self._handler = handling.Handler(cluster)
+        self.is_closed = False
+
+    def close(self) -> None:
+        """Let go all who watch and follow: nothing is going to happen any more."""
+        self.is_closed = True
+        for _, shelf in self._cluster.store:
+            shelf.is_closed = True
+            shelf.notify()
 
     def get(self, target: Target) -> Body:
         """Get an object. Raises `ApiError` if there is none."""
@@ -116,46 +124,70 @@ class Operator:
         Create or change the objects to be as the manifests say; return them in the same order.
 
         Definitions of resources and namespaces go first. All kinds are checked before anything is done:
-        raises `ManifestError` if some are not served. If the API refuses an object, those before it stay applied.
+        raises `ManifestError` if some are not served. If the API refuses an object, those before it stay applied,
+        and the error has a note of which object it is, and where it is from.
         """
         self._check(bodies)
         applied: dict[int, Body] = {}
         for index, body in sorted(enumerate(bodies), key=lambda item: item[1]['kind'] not in _FIRST):
             resource = self._find_kind(body)
-            applied[index] = await self._ask('patch', resource, _locate(body), body,
-                                             content_type=handling.APPLY_PATCH, query={'force': 'true'})
+            with _explain(body):
+                applied[index] = await self._ask('patch', resource, _locate(body), body,
+                                                 content_type=handling.APPLY_PATCH, query={'force': 'true'})
         return [applied[index] for index in range(len(bodies))]
 
-    async def watch(self, query: Query, *, since: str | None, timeout: float) -> AsyncGenerator[Body]:
-        """Yield the events of the objects from a version on, or of all that exist now and then of the changes."""
+    def watch(self, query: Query, *, since: str | None, timeout: float) -> AsyncGenerator[Body]:
+        """
+        Yield the events of the objects from a version on, or of all that exist now and then of the changes.
+
+        It is "now" when this is called, not when the first event is taken. Ends with the sandbox, or by the timeout.
+        """
         resource = lookups.find_resource(self._cluster.catalog, query.resource)
-        watch = watching.Watch(_build_interest(resource, query), watching.parse_version(since or ''), timeout)
+        interest, version = _build_interest(resource, query), watching.parse_version(since or '') or None
+        current = [] if version is not None else self._cluster.store.shelf(resource.home).select(interest.namespace)
+        initial = [stored for stored in current if interest.wants(stored)]
+        watch = watching.Watch(interest, self._cluster.store.version if version is None else version, timeout)
+        return self._stream(resource, initial, watch)
+
+    async def _stream(self, resource: kinds.Resource, initial: Iterable[storage.Stored],
+                      watch: watching.Watch) -> AsyncGenerator[Body]:
         renderer = answers.Renderer(resource, answers.Form(), self._cluster.sources.now)
         form = watching.Format(renderer.render_line, renderer.render_bookmark)
+        for stored in initial:
+            yield jsons.loads(renderer.render_line('ADDED', stored))
+        if self.is_closed:
+            return
         async with contextlib.aclosing(watching.stream(self._cluster.store, resource.home, watch, form)) as batches:
             async for batch in batches:
                 for line in batch.splitlines():
                     yield jsons.loads(line)
 
-    async def follow(self, target: Target, timeout: float) -> AsyncGenerator[Body | None]:
+    def follow(self, target: Target, timeout: float) -> AsyncGenerator[Body | None]:
         """
         Yield all states of one object from the current one on, ``None`` when there is none.
 
-        Ends after ``timeout`` seconds by the clock of the loop. Abandoning or cancelling it leaves nothing behind.
+        It is current when this is called, not when the first state is taken. Ends with the sandbox, or after
+        ``timeout`` seconds by the clock of the loop. Abandoning or cancelling it leaves nothing behind.
         """
         resource = lookups.find_resource(self._cluster.catalog, target.resource)
         key = storage.make_key(target.namespace if resource.namespaced else '', target.name)
+        return self._follow(resource, key, self._look(resource, key), asyncio.get_running_loop().time() + timeout)
+
+    async def _follow(self, resource: kinds.Resource, key: str, sight: '_Sight',
+                      deadline: float) -> AsyncGenerator[Body | None]:
         clock = asyncio.get_running_loop().time
-        deadline = clock() + timeout
         while True:
-            shelf, since = self._cluster.store.shelf(resource.home), self._cluster.store.version
-            stored = shelf.objects.get(key)
-            yield None if stored is None else conversions.read(resource, stored)
-            async for change in _follow_changes(shelf, since, deadline):
+            yield None if sight.stored is None else conversions.read(resource, sight.stored)
+            async for change in _follow_changes(sight.shelf, sight.version, deadline):
                 if change.new.key == key:
                     yield None if change.type == 'DELETED' else conversions.read(resource, change.new)
-            if clock() + storage.TICK >= deadline:
+            if self.is_closed or clock() + storage.TICK >= deadline:
                 return
+            sight = self._look(resource, key)
+
+    def _look(self, resource: kinds.Resource, key: str) -> '_Sight':
+        shelf = self._cluster.store.shelf(resource.home)
+        return _Sight(shelf, self._cluster.store.version, shelf.objects.get(key))
 
     async def _ask(self, verb: str, resource: kinds.Resource, target: Target, body: Any, *,
                    content_type: str = answers.JSON, query: Mapping[str, str] = NO_QUERY) -> Body:
@@ -181,12 +213,31 @@ class Operator:
     def _check(self, bodies: Sequence[Mapping[str, Any]]) -> None:
         defined = {kind for body in bodies for kind in _list_defined_kinds(body)}
         for body in bodies:
-            name = body['metadata'].get('name')
+            name, source = body['metadata'].get('name'), manifests.get_source(body)
             if not isinstance(name, str) or not name:
-                raise manifests.ManifestError(f'An object of kind {body["kind"]} has no name: it cannot be applied.')
+                raise manifests.ManifestError(f'{body["kind"]} in {source} has no name: it cannot be applied.')
             kind = body['apiVersion'], body['kind']
             if kind not in defined and self._cluster.find(*kind) is None:
-                raise manifests.ManifestError(f'There is no kind {kind[1]} in version {kind[0]}, as of {name!r}.')
+                raise manifests.ManifestError(
+                    f'There is no kind {kind[1]} in version {kind[0]}, as of {name!r} in {source}.')
+
+
+class _Sight(NamedTuple):
+    """An object as it was at a moment."""
+    shelf: storage.Shelf
+    version: int
+    stored: storage.Stored | None
+
+
+@contextlib.contextmanager
+def _explain(body: Mapping[str, Any]) -> Iterator[None]:
+    """Note in the refusals which object is refused. The message stays as it is, as of the API."""
+    try:
+        yield
+    except errors.ApiError as e:
+        source, name = manifests.get_source(body), f'{body["kind"]} {errors.render(body["metadata"]["name"])}'
+        e.add_note(source if e.message.startswith(name) else f'{source}: {name}')
+        raise
 
 
 async def _follow_changes(shelf: storage.Shelf, since: int, deadline: float) -> AsyncGenerator[storage.Change]:

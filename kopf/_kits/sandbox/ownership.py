@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from kopf._kits.sandbox import fieldsets, schemas
+from kopf._kits.sandbox import fieldsets, sameness, schemas
 
 NEVER_OWNED: Final = frozenset((
     'name', 'namespace', 'creationTimestamp', 'selfLink', 'uid', 'clusterName', 'generation', 'managedFields',
@@ -209,7 +209,7 @@ def _compare_maps(
         changed: fieldsets.FieldSet, removed: fieldsets.FieldSet) -> None:
     for name, value in new.items():
         known = old.get(name, _ABSENT)
-        if known is value or known == value:
+        if sameness.is_same(known, value):
             continue
         if known is _ABSENT:
             changed[fieldsets.build_field_step(name)] = _collect(value, find_child(schema, name))
@@ -249,7 +249,7 @@ def _compare_lists(
     before, after = group_items(old, schema), group_items(new, schema)
     for step, items in after.items():
         known = before.get(step, [])
-        if known == items:
+        if sameness.is_same(known, items):
             continue
         if len(known) == 1 and len(items) == 1:
             _compare_values(step, known[0], items[0], schema.items, Comparison(changed, removed))

@@ -130,6 +130,8 @@ def prepare_update(request: requests.Request, obj: dict[str, Any], old: Mapping[
                 'spec': obj.get('spec') or {}}
     if resource.has_status or (resource.group, resource.kind) == CRD:
         _copy_field(obj, old, 'status')
+    if (resource.group, resource.kind) == CRD:
+        obj['status'] = {**(obj.get('status') or {}), 'storedVersions': crds.find_stored_versions(obj, old)}
     counts_status = resource.custom and not resource.has_status
     strategies.prepare_update(resource.group, resource.kind, obj, old, sources.make_site(), counts_status=counts_status)
     return obj

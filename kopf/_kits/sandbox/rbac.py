@@ -11,12 +11,13 @@ import operator
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from kopf._kits.sandbox import errors, requests, selectors
+from kopf._kits.sandbox import errors, naming, paths, requests, selectors
 
 GROUP = 'rbac.authorization.k8s.io'
 MASTERS = 'system:masters'
 """The group whose members may do everything, whatever the roles say."""
 
+_MEANINGS = {'POST': 'create', 'PUT': 'update', 'PATCH': 'patch'}  # also where there is nothing to be done so
 _Body = Mapping[str, Any]
 
 
@@ -134,12 +135,24 @@ class RoleAuthorizer:
                 yield binding, subject
 
 
-def attributes_of(request: requests.Request) -> Attributes:
-    """Tell what a request to a resource is asking for."""
-    resource = request.resource
-    is_namespace = not resource.group and resource.plural == 'namespaces'
-    return Attributes(request.verb, resource.group, resource.plural, request.subresource, request.name,
-                      request.name if is_namespace else request.namespace)
+def attributes_of(method: str, target: paths.Target, options: Mapping[str, str]) -> Attributes:
+    """Tell what a request is asking for, be there such a resource and such a verb or not."""
+    verb = paths.detect_verb(method, target, options) or _MEANINGS.get(method, '')
+    is_namespace = not target.group and target.plural == 'namespaces'
+    return Attributes(verb, target.group, target.plural, target.subresource,
+                      target.name or (_find_selected_name(options) if verb in ('list', 'watch') else ''),
+                      target.name if is_namespace else target.namespace)
+
+
+def _find_selected_name(options: Mapping[str, str]) -> str:
+    """Those who select by a name ask for that one object."""
+    try:
+        requirements = selectors.parse_fields(options.get('fieldSelector', '')).requirements
+    except errors.ApiError:  # it is refused later, to those who may list
+        return ''
+    name = next((''.join(requirement.values) for requirement in requirements
+                 if requirement.key == 'metadata.name' and requirement.operator == 'in'), '')
+    return '' if naming.check_path_segment(name) else name
 
 
 def forbidden_error(user: requests.User, attributes: Attributes, reason: str = '') -> errors.ApiError:

@@ -2,6 +2,7 @@
 Reading: one object, or a list of them, now or as of a past version, in pages.
 
 The pages of a list are consistent: all of them are of the version of the first one, as long as it is in the history.
+After that, the refusal has the token with which the pages go on as of now.
 """
 import base64
 import binascii
@@ -9,6 +10,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from kopf._kits.sandbox import errors, kinds, selectors, storage, watching
 
@@ -19,6 +21,22 @@ _TOKEN_EXPIRED = (
     'the continue parameter, or use the continue token in this response to retrieve the remainder of the results. '
     'Continuing with the provided token results in an inconsistent list - objects that were created, modified, '
     'or deleted between the time the first chunk was returned and now may show up in the list.')
+
+
+_LATEST = -1  # the version in the tokens for those who agree to go on with the current state
+_TOKEN_VERSION = 'meta.k8s.io/v1'
+
+
+class ExpiredTokenError(errors.ApiError):
+    """The version of a list is forgotten, and its next pages with it; there is a token to go on with other pages."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(410, 'Expired', _TOKEN_EXPIRED)
+        self.token = Position(_LATEST, key).encode()
+
+    @property
+    def status(self) -> dict[str, Any]:
+        return {**super().status, 'metadata': {'continue': self.token}}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +55,7 @@ class Position:
     key: str
 
     def encode(self) -> str:
-        record = {'v': 'meta.k8s.io/v1', 'rv': self.version, 'start': self.key}
+        record = {'v': _TOKEN_VERSION, 'rv': self.version, 'start': self.key}
         return base64.urlsafe_b64encode(json.dumps(record, separators=(',', ':')).encode()).decode().rstrip('=')
 
 
@@ -56,23 +74,29 @@ def list_objects(store: storage.Storage, resource: kinds.Resource, interest: sel
     """List the wanted objects as the query asks for them."""
     watching.check_version_options(options, watch=False)
     version = _parse_version(options.get('resourceVersion', ''))
-    limit = watching.parse_number(options, 'limit') or 0
+    limit = max(0, watching.parse_number(options, 'limit') or 0) if version != 0 else 0  # caches have no pages
     position = _decode_token(options.get('continue', ''))
-    shelf = store.shelf(resource.home)
     if position is not None:
         if version:
             raise errors.bad_request('specifying resource version is not allowed when using continue')
-        if position.version < shelf.compacted:
-            raise errors.expired(_TOKEN_EXPIRED)
-        items = _recall(shelf, position.version, interest.namespace)
-        rest = [stored for stored in items if stored.key >= position.key]
-        return _cut(rest, interest, limit, position.version)
+        return _continue(store, resource, interest, position, limit)
     _check_reached(store, version)
-    if version and options.get('resourceVersionMatch') == 'Exact':
+    shelf, match = store.shelf(resource.home), options.get('resourceVersionMatch')
+    if version and (match == 'Exact' or (not match and limit)):
         if version < shelf.compacted:
             raise errors.expired('The resourceVersion for the provided list is too old.')
         return _cut(_recall(shelf, version, interest.namespace), interest, limit, version)
     return _cut(shelf.select(interest.namespace), interest, limit, store.version)
+
+
+def _continue(store: storage.Storage, resource: kinds.Resource, interest: selectors.Interest,
+              position: Position, limit: int) -> Listing:
+    shelf = store.shelf(resource.home)
+    version = store.version if position.version == _LATEST else position.version
+    if version < shelf.compacted:
+        raise ExpiredTokenError(position.key)
+    items = _recall(shelf, version, interest.namespace)
+    return _cut([stored for stored in items if stored.key >= position.key], interest, limit, version)
 
 
 def _cut(items: list[storage.Stored], interest: selectors.Interest, limit: int, version: int) -> Listing:
@@ -102,9 +126,19 @@ def _decode_token(token: str) -> Position | None:
         if stray := _NOT_BASE64.search(token):  # decoders would skip it
             raise ValueError(f'illegal base64 data at input byte {stray.start()}')
         record = json.loads(base64.urlsafe_b64decode(token + '=' * (-len(token) % 4)))
-        return Position(version=int(record['rv']), key=str(record['start']))
-    except (ValueError, KeyError, TypeError, binascii.Error) as e:
+        return _check_position(record.get('v'), record.get('rv') or 0, record.get('start') or '')
+    except (ValueError, AttributeError, binascii.Error) as e:
         raise errors.bad_request(f'invalid continue token: continue key is not valid: {e}') from e
+
+
+def _check_position(token_version: Any, version: Any, key: Any) -> Position:
+    if token_version != _TOKEN_VERSION:
+        raise ValueError(f'server does not recognize this encoded version {token_version}')
+    if not isinstance(version, int) or version == 0:
+        raise ValueError(f'incorrect encoded start resourceVersion (version {_TOKEN_VERSION})')
+    if not isinstance(key, str) or not key:
+        raise ValueError(f'encoded start key empty (version {_TOKEN_VERSION})')
+    return Position(version, key)
 
 
 def _parse_version(text: str) -> int | None:

@@ -40,19 +40,21 @@ class Reviewer:
         """Answer a creation of any of the reviews. Raises the API's errors on bad questions."""
         if request.subresource == 'token':
             return self._issue_token(request, body, now)
-        match request.resource.kind:
+        resource = request.resource
+        asked = {**body, 'kind': resource.kind, 'apiVersion': resource.api_version}  # these can be omitted
+        match resource.kind:
             case 'TokenReview':
-                return review_token(body, self.authenticator, now)
+                return review_token(asked, self.authenticator, now)
             case 'SelfSubjectReview':
                 return review_self(request.user, now)
             case 'SelfSubjectRulesReview':
-                return review_rules(body, request.user, self.authorizer)
+                return review_rules(asked, request.user, self.authorizer)
             case 'SelfSubjectAccessReview':
-                return review_access(body, request.user, self.authorizer)
+                return review_access(asked, request.user, self.authorizer)
             case 'LocalSubjectAccessReview':
-                return review_local_access(body, request.namespace, self.authorizer)
+                return review_local_access(asked, request.namespace, self.authorizer)
             case _:
-                return review_subject_access(body, self.authorizer)
+                return review_subject_access(asked, self.authorizer)
 
     def _issue_token(self, request: requests.Request, body: _Body, now: float) -> dict[str, Any]:
         account = find_account(request, body, self.lookup)
@@ -204,7 +206,7 @@ def _decide(body: _Body, user: requests.User, authorizer: rbac.Authorizer,
 
 
 def _complete(body: _Body, status: dict[str, Any]) -> dict[str, Any]:
-    return {'kind': body.get('kind'), 'apiVersion': body.get('apiVersion'), 'metadata': body.get('metadata') or {},
+    return {'kind': body['kind'], 'apiVersion': body['apiVersion'], 'metadata': body.get('metadata') or {},
             'spec': body.get('spec') or {}, 'status': status}
 
 

@@ -89,15 +89,15 @@ class Router:
         asked.user = user.name
         if target is None:
             return self._answer_with_document(call, user)
+        self._authorize(user, rbac.attributes_of(call.method, target, call.options))
         resource = self._cluster.catalog.find(target.group, target.version, target.plural)
         if resource is None or not is_reachable(resource, target, verb):
-            return self._answer_unknown(call, target, user)
+            return self._answer_unknown(target)
         if verb is None or not is_served(resource, target, verb):
             raise errors.method_not_allowed()
         request = requests.Request(
             verb, resource, user, target.namespace, target.name, target.subresource, call.options,
             dry_run=bool(call.options.get('dryRun')), field_manager=choose_manager(call), warnings=warnings)
-        self._authorize(user, rbac.attributes_of(request))
         asking = handling.Asking(await call.read_body(), call.headers.get('Content-Type', ''),
                                  call.headers.get('Accept', ''), call.is_pretty)
         return await self._handler.handle(request, asking)
@@ -111,9 +111,8 @@ class Router:
             found = self._library.find(call.path, accept, address=call.address, pretty=call.is_pretty)
         return NOT_FOUND if found is None else found
 
-    def _answer_unknown(self, call: Call, target: paths.Target, user: requests.User) -> answers.Answer:
+    def _answer_unknown(self, target: paths.Target) -> answers.Answer:
         """The API has two ways to say that there is no such resource: for its own groups, and for all others."""
-        self._authorize(user, rbac.Attributes(call.method.lower(), path=call.path))
         if any(resource.group == target.group and not resource.custom for resource in self._cluster.catalog):
             raise errors.no_such_resource()
         return NOT_FOUND

@@ -165,18 +165,23 @@ class Sandbox:
         for last in self.follow(resource, name, namespace, timeout=timeout):
             if condition(last):
                 return last
+        if self._host is None:
+            raise _not_running()
         raise TimeoutError(coroutines.describe_timeout(resource, name, timeout, last))
 
     def follow(self, resource: str, name: str, namespace: str = 'default', *,
                timeout: float = options.DAY) -> 'Iterator[operating.Body | None]':
-        """Iterate over the states of one object, from the current one on; ``None`` is for the absence of it."""
-        return self._iterate(self._running.follow(resource, name, namespace, timeout=timeout))
+        """Iterate over the states of one object, from the current one as of the call; ``None`` is for its absence."""
+        return self._iterate(lambda: self._running.follow(resource, name, namespace, timeout=timeout))
 
     def watch(self, resource: str, namespace: str | None = None, *, labels: 'operating.Selection' = None,
               fields: 'operating.Selection' = None, since: str | None = None,
               timeout: float = options.DAY) -> 'Iterator[operating.Body]':
-        """Iterate over the raw events of a resource (``type``, ``object``), from a version or from now on."""
-        return self._iterate(self._running.watch(
+        """
+        Iterate over the raw events of a resource (``type``, ``object``): of the changes after a version;
+        or of all objects that exist at the time of the call, as of added ones, and of the changes since then.
+        """
+        return self._iterate(lambda: self._running.watch(
             resource, namespace, labels=labels, fields=fields, since=since, timeout=timeout))
 
     def compact(self) -> None:
@@ -218,20 +223,24 @@ class Sandbox:
     def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return self._running_thread.call(coroutine)
 
-    def _iterate(self, generator: AsyncGenerator[T]) -> Iterator[T]:
-        try:
-            while True:
-                items = self._call(_take_next(generator))
-                if not items:
-                    return
-                yield items[0]
-        finally:
-            self._call(generator.aclose())
+    def _iterate(self, begin: Callable[[], AsyncGenerator[T]]) -> Iterator[T]:
+        """Begin at once, and go on while the sandbox lives."""
+        return _iterate(self._running_thread, self._call(_begin(begin)))
 
     def _stop_thread(self) -> None:
         thread, self._thread, self._inner = self._thread, None, None
         if thread is not None:
             thread.stop()
+
+
+async def _begin(fn: Callable[[], AsyncGenerator[T]]) -> AsyncGenerator[T]:
+    return fn()
+
+
+def _iterate(thread: 'threads.LoopThread', generator: AsyncGenerator[T]) -> Iterator[T]:
+    """Take the items one by one. If it is abandoned, in any thread, the generator is closed by its event loop."""
+    while thread.is_running and (items := thread.call(_take_next(generator))):
+        yield items[0]
 
 
 async def _take_next(generator: AsyncGenerator[T]) -> Sequence[T]:

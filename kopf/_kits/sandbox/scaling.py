@@ -37,6 +37,7 @@ def build_patchable(resource: kinds.Resource, obj: Mapping[str, Any]) -> dict[st
 
 def scale_object(resource: kinds.Resource, obj: dict[str, Any], scale: Any) -> dict[str, Any]:
     """Put the number of replicas of a scale into the object, which is modified and returned."""
+    _check_identity(obj['metadata'], scale)
     spec = scale.get('spec') if isinstance(scale, Mapping) else None
     replicas = (spec or {}).get('replicas', 0) if isinstance(spec, Mapping | None) else None
     if not isinstance(replicas, int) or isinstance(replicas, bool):
@@ -54,6 +55,22 @@ def scale_object(resource: kinds.Resource, obj: dict[str, Any], scale: Any) -> d
         obj['metadata']['resourceVersion'] = version
     jsonpaths.compile_path(_get_scale(resource).spec_path).set(obj, replicas)
     return obj
+
+
+def _check_identity(meta: Mapping[str, Any], scale: Any) -> None:
+    """Refuse the scales of other objects."""
+    given = (scale.get('metadata') or {}) if isinstance(scale, Mapping) else {}
+    if not isinstance(given, Mapping):
+        raise errors.bad_request('metadata of the scale must be an object')
+    if (given.get('namespace') or meta.get('namespace')) != meta.get('namespace'):
+        raise errors.bad_request('the namespace of the provided object does not match '
+                                 'the namespace sent on the request')
+    if not given.get('name'):
+        raise errors.bad_request(f'the name of the object ({meta["name"]} based on URL) was undeterminable: '
+                                 f'name must be provided')
+    if given['name'] != meta['name']:
+        raise errors.bad_request(f'the name of the object ({given["name"]}) does not match '
+                                 f'the name on the URL ({meta["name"]})')
 
 
 def is_owned(resource: kinds.Resource, obj: Mapping[str, Any]) -> bool:

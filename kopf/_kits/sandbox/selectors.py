@@ -13,6 +13,7 @@ from kopf._kits.sandbox import errors, naming
 
 _TOKEN = re.compile(r'\s*(?:(?P<op>!=|==|=|>|<|!|\(|\)|,)|(?P<word>[^\s,!=<>()]+))')
 _TOKEN_OPERATOR = re.compile(r'[!=<>()]+')
+_NO_BEGINNINGS = ('=', '==', '!=', '(', ')', ',', '>', '<')
 _OBJECT_OPERATORS = {'In': 'in', 'NotIn': 'notin', 'Exists': 'exists', 'DoesNotExist': '!'}
 
 
@@ -115,7 +116,7 @@ def parse_labels(text: str) -> Selector:
     try:
         return Selector(tuple(_Parser(text).parse()))
     except ValueError as e:
-        raise errors.bad_request(f'unable to parse requirement: {e}') from e
+        raise errors.bad_request(str(e)) from e
 
 
 def parse_fields(text: str) -> Selector:
@@ -178,12 +179,17 @@ class _Parser:
     def parse(self) -> list[Requirement]:
         requirements: list[Requirement] = []
         while self._peek() is not None:
-            requirements.append(self._parse_requirement())
+            if self._peek() in _NO_BEGINNINGS:
+                raise ValueError(f"found '{self._peek()}', expected: !, identifier, or 'end of string'")
+            try:
+                requirements.append(self._parse_requirement())
+            except ValueError as e:
+                raise ValueError(f'unable to parse requirement: {e}') from e
             token = self._take()
             if token not in (None, ','):
                 raise ValueError(f"found '{token}', expected: ',' or 'end of string'")
-            if token == ',' and self._peek() is None:
-                raise ValueError("found '', expected: identifier after ','")
+            if token == ',' and (self._peek() is None or self._peek() in _NO_BEGINNINGS):
+                raise ValueError(f"found '{self._peek() or ''}', expected: identifier after ','")
         return requirements
 
     def _parse_requirement(self) -> Requirement:
@@ -196,16 +202,16 @@ class _Parser:
                 return Requirement(key, 'exists')
             case '=' | '==':
                 self._take()
-                return Requirement(key, 'in', frozenset([self._take_value()]))
+                return Requirement(key, 'in', frozenset([self._take_value(key)]))
             case '!=':
                 self._take()
-                return Requirement(key, 'notin', frozenset([self._take_value()]))
+                return Requirement(key, 'notin', frozenset([self._take_value(key)]))
             case 'in' | 'notin' as operator:
                 self._take()
-                return Requirement(key, operator, self._take_values())
+                return Requirement(key, operator, self._take_values(key))
             case '>' | '<' as operator:
                 self._take()
-                return Requirement(key, operator, frozenset([self._take_number(key)]))
+                return Requirement(key, operator, frozenset([self._take_number()]))
             case found:
                 raise ValueError(f"found '{found}', expected: in, notin, =, ==, !=, gt, lt")
 
@@ -219,43 +225,50 @@ class _Parser:
 
     def _take_key(self) -> str:
         token = self._take()
-        if token is None or token in ('=', '==', '!=', '(', ')', ',', '>', '<', '!'):
-            raise ValueError(f"found '{token or ''}', expected: !, identifier, or 'end of string'")
+        if token is None or token == '!' or token in _NO_BEGINNINGS:
+            raise ValueError(f"found '{token or ''}', expected: identifier")
         for problem in naming.check_key(token):
             raise ValueError(f'<nil>: Invalid value: {errors.render(token)}: {problem}')
         return token
 
-    def _take_value(self) -> str:
+    def _take_value(self, key: str) -> str:
         if self._peek() in (None, ','):
             return ''
         token = str(self._take())
         if _TOKEN_OPERATOR.fullmatch(token):
             raise ValueError(f"found '{token}', expected: identifier")
-        return _check_value(token)
+        return _check_value(token, key)
 
-    def _take_number(self, key: str) -> str:
-        token = str(self._take())
+    def _take_number(self) -> str:
+        token = self._take() or ''
+        if _TOKEN_OPERATOR.fullmatch(token):
+            raise ValueError(f"found '{token}', expected: identifier")
         if not re.fullmatch(r'-?\d+', token):
-            raise ValueError(f'values[0][{key}]: Invalid value: {errors.render(token)}: for \'Gt\', \'Lt\' operators, '
+            raise ValueError(f'values[0]: Invalid value: {errors.render(token)}: for \'Gt\', \'Lt\' operators, '
                              f'the value must be an integer')
         return token
 
-    def _take_values(self) -> frozenset[str]:
+    def _take_values(self, key: str) -> frozenset[str]:
         if (token := self._take()) != '(':
             raise ValueError(f"found '{token or ''}' expected: '('")
         values = []
         while self._peek() not in (None, ')'):
-            values.append('' if self._peek() == ',' else _check_value(str(self._take())))
-            if self._peek() == ',':
+            if _TOKEN_OPERATOR.fullmatch(self._peek() or ''):
+                raise ValueError(f"found '{self._peek()}', expected: ',', ')' or identifier")
+            values.append('' if self._peek() == ',' else str(self._take()))
+            token = self._peek()
+            if token == ',':
                 self._take()
+            elif token != ')':
+                raise ValueError(f"found '{token or ''}', expected: ',' or ')'")
         if self._take() != ')':
-            raise ValueError("found '', expected: ')'")
-        return frozenset(values or [''])
+            raise ValueError("found '', expected: ',', or identifier")
+        return frozenset(_check_value(value, key, index) for index, value in enumerate(sorted({*values} or {''})))
 
 
-def _check_value(value: str) -> str:
+def _check_value(value: str, key: str, index: int = 0) -> str:
     for problem in naming.check_label_value(value):
-        raise ValueError(f'values[0]: Invalid value: {errors.render(value)}: {problem}')
+        raise ValueError(f'values[{index}][{key}]: Invalid value: {errors.render(value)}: {problem}')
     return value
 
 

@@ -8,7 +8,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from kopf._kits.sandbox import decoding, errors, metadata, naming, rules, schemas
+from kopf._kits.sandbox import decoding, errors, metadata, naming, rules, sameness, schemas
 from kopf._kits.sandbox.rules import registry
 
 
@@ -51,7 +51,7 @@ def is_generation_bumped(group: str, kind: str, new: Mapping[str, Any], old: Map
 
     Changes of the status count only for custom resources without the status subresource.
     """
-    if counts_status and new.get('status') != old.get('status'):
+    if counts_status and not sameness.is_same(new.get('status'), old.get('status')):
         return True
     return rules.find_rules(group, kind).is_bumped(new, old)
 

@@ -29,6 +29,7 @@ class LoopThread:
     def __init__(self, name: str) -> None:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._started: concurrent.futures.Future[asyncio.AbstractEventLoop] = concurrent.futures.Future()
+        self._ended: concurrent.futures.Future[None] = concurrent.futures.Future()
         self._stopping = asyncio.Event()
 
     @property
@@ -52,12 +53,24 @@ class LoopThread:
         if not self.is_running:
             coroutine.close()
             raise RuntimeError('The sandbox is not running.')
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._started.result())
         try:
-            return future.result()
+            future = asyncio.run_coroutine_threadsafe(coroutine, self._started.result())
+        except RuntimeError as e:  # it is just being closed
+            coroutine.close()
+            raise RuntimeError('The sandbox is not running any more.') from e
+        return self._wait_for(future, coroutine)
+
+    def _wait_for(self, future: concurrent.futures.Future[T], coroutine: Coroutine[Any, Any, T]) -> T:
+        either: list[concurrent.futures.Future[Any]] = [future, self._ended]
+        try:
+            concurrent.futures.wait(either, return_when=concurrent.futures.FIRST_COMPLETED)
         except BaseException:
             future.cancel()
             raise
+        if not future.done():  # the loop has ended before it could begin
+            coroutine.close()
+            raise RuntimeError('The sandbox is not running any more.')
+        return future.result()
 
     def stop(self) -> None:
         """End the loop and the thread, and wait until they are ended. Does nothing if they are already."""
@@ -73,6 +86,8 @@ class LoopThread:
             if self._started.done():
                 raise
             self._started.set_exception(e)
+        finally:
+            self._ended.set_result(None)
 
     async def _live(self) -> None:
         self._started.set_result(asyncio.get_running_loop())

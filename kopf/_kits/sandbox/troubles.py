@@ -42,12 +42,12 @@ class AsyncFaults:
 
     def cut_streams(self, **scope: Unpack[faults.Where]) -> int:
         """Disconnect those who watch, all or some, once; return how many there were."""
-        return self._injected.cut_streams(faults.Scope(**scope))
+        return self._injected.cut_streams(faults.build_scope(scope))
 
     def end_streams(self, code: int = 410, *, reason: str = '', message: str = '',
                     **scope: Unpack[faults.Where]) -> int:
         """End the watch-streams, all or some, with an ERROR event, once; return how many there were."""
-        return self._injected.end_streams(faults.build_error(code, reason, message), faults.Scope(**scope))
+        return self._injected.end_streams(faults.build_error(code, reason, message), faults.build_scope(scope))
 
     async def restart(self, downtime: float = 0.0, *, compact: bool = False) -> None:
         """
@@ -143,7 +143,7 @@ class Requests(Sequence[faults.Asked]):
 
     def select(self, **scope: Unpack[faults.Where]) -> list[faults.Asked]:
         """Select some of the requests, in the same terms as for the faults."""
-        wanted = faults.Scope(**scope)
+        wanted = faults.build_scope(scope)
         return [asked for asked in self._snapshot() if wanted.covers(asked)]
 
     def clear(self) -> None:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from kopf._kits.sandbox import constraints, errors, invariants, schemas, validators
+from kopf._kits.sandbox import constraints, errors, invariants, sameness, schemas, validators
 
 _BLOCKING: Final = frozenset((
     'FieldValueNotSupported', 'FieldValueRequired', 'FieldValueTooLong', 'FieldValueTooMany', 'FieldValueTypeInvalid'))
@@ -87,7 +87,7 @@ class _Examination:
     def examine_changed(self, validator: validators.Validator, value: Any, name: str, old: Any) -> _Report:
         """Examine a value, and forgive all if it is as it was."""
         report = self._examine(validator, value, name, old)
-        if report.problems and old is not schemas.UNSET and old == value:
+        if report.problems and old is not schemas.UNSET and sameness.is_same(old, value):
             report.problems = {}
         return report
 

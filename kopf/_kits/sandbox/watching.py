@@ -73,6 +73,8 @@ def check_version_options(options: Mapping[str, str], *, watch: bool) -> None:
         problem = errors.not_supported('resourceVersionMatch', match, ['Exact', 'NotOlderThan', ''])
     elif match and not watch and not options.get('resourceVersion'):
         problem = forbid('resourceVersionMatch is forbidden unless resourceVersion is provided')
+    elif match and options.get('continue'):
+        problem = forbid('resourceVersionMatch is forbidden when continue is provided')
     elif match == 'Exact' and options.get('resourceVersion') == '0':
         problem = forbid('resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
     if problem is not None:
@@ -146,12 +148,14 @@ async def stream(store: storage.Storage, home: kinds.Home, watch: Watch, form: F
             return
         else:
             since = max(since, store.version)
-            if clock() + storage.TICK >= min(reminder, deadline):
-                reminder = clock() + BOOKMARK_INTERVAL
-                yield form.bookmark(since, {}) if watch.bookmarks else b''
-            if clock() + storage.TICK >= deadline:
+            moment = clock() + storage.TICK
+            if moment < min(reminder, deadline):
+                await shelf.wait(until=min(reminder, deadline))  # no await or yield since the look for changes
+                continue
+            reminder = moment + BOOKMARK_INTERVAL
+            yield form.bookmark(since, {}) if watch.bookmarks else b''
+            if moment >= deadline:
                 return
-            await shelf.wait(until=min(reminder, deadline))
 
 
 def encode_error(error: errors.ApiError) -> bytes:

@@ -22,6 +22,7 @@ from kopf._kits.sandbox import (
     preparing,
     pruning,
     requests,
+    sameness,
     scaling,
     selectors,
     storage,
@@ -84,13 +85,17 @@ class Writer:
     async def apply(self, request: requests.Request, config: Any, *, force: bool) -> Outcome:
         """Apply a configuration on behalf of its manager: create the object, or merge into it."""
         preparing.check_applied(request, config)
-        if not self._is_absent(request):
-            return await self._modify(request, lambda old: self._merge(request, old, config, force), is_recorded=True)
-        creation = dataclasses.replace(request, verb='create')
-        obj = self._merge(creation, None, config, force)
-        self._check_namespace(creation, obj)
-        preparing.set_defaults(creation, obj)
-        return await self._create(creation, obj)
+        if not request.subresource and self._is_absent(request):
+            creation = dataclasses.replace(request, verb='create')
+            obj = self._merge(creation, None, config, force)
+            self._check_namespace(creation, obj)
+            preparing.set_defaults(creation, obj)
+            try:
+                return await self._create(creation, obj)
+            except errors.ApiError as e:
+                if e.reason != 'AlreadyExists':  # somebody was faster while the webhooks were asked
+                    raise
+        return await self._modify(request, lambda old: self._merge(request, old, config, force), is_recorded=True)
 
     async def delete(self, request: requests.Request, options: deletion.Options) -> Outcome:
         """Remove an object, or mark it as being deleted."""
@@ -103,6 +108,7 @@ class Writer:
         current = self._store.get(resource.home, stored.namespace, stored.name)
         if current is None or current.uid != stored.uid:
             raise errors.not_found(resource.group, resource.plural, stored.name)
+        deletion.check_preconditions(resource, current, options)
         return self._delete(resource, current, options, dry_run=request.dry_run)
 
     async def delete_collection(self, request: requests.Request, interest: selectors.Interest,
@@ -126,6 +132,8 @@ class Writer:
         preparing.validate(request, obj)
         self._guard(request, obj, None)
         await self._gate.validate(request, 'CREATE', obj, None)
+        self._check_definition(request, obj)  # these could have changed while the webhooks were asked
+        self._check_namespace(request, obj)
         self._check_absent(request, obj)
         return Outcome(self._put(request, obj), is_created=True)
 
@@ -163,7 +171,7 @@ class Writer:
             if not request.dry_run:
                 self._store.remove(resource.home, stored)
             return Outcome(self._show(request, obj, stored.version), is_removed=True)
-        return Outcome(stored if obj == old else self._put(request, obj))
+        return Outcome(stored if sameness.is_same(obj, old) else self._put(request, obj))
 
     def _delete(self, resource: kinds.Resource, stored: storage.Stored, options: deletion.Options, *,
                 dry_run: bool) -> Outcome:
@@ -254,10 +262,12 @@ class Writer:
             raise errors.invalid(resource.group, resource.plural, request.name, [problem])
 
     def _check_definition(self, request: requests.Request, obj: Mapping[str, Any]) -> None:
-        """Nothing is created of the kinds that are going away."""
+        """Nothing is created of the kinds that are going away, or are gone since the request has come."""
         resource = request.resource
         definition = f'{resource.plural}.{resource.group}'
         stored = self._store.get(controllers.CRDS, '', definition) if resource.custom else None
+        if resource.custom and stored is None:
+            raise errors.no_such_resource()
         if stored is not None and b'"deletionTimestamp"' in stored.raw:
             raise errors.forbidden(resource.group, resource.plural, obj['metadata'].get('name') or '',
                                    'create not allowed while custom resource definition is terminating')

@@ -118,9 +118,10 @@ class Api:
                 pass
 
     @contextlib.asynccontextmanager
-    async def watch(self, path: str, **query: Any) -> AsyncIterator[Stream]:
+    async def watch(self, path: str, *, headers: Mapping[str, str] | None = None,
+                    **query: Any) -> AsyncIterator[Stream]:
         params = {key: str(value) for key, value in {'watch': 'true', **query}.items()}
-        async with self._session.get(path, params=params) as response:
+        async with self._session.get(path, params=params, headers=headers) as response:
             assert response.status == 200, await response.text()
             try:
                 yield Stream(response)

@@ -139,6 +139,9 @@ async def test_objects_of_another_kind_are_refused(api, configmaps, things):
     pytest.param('configmaps', b'',
                  'the object provided is unrecognized (must be of type ConfigMap): couldn\'t get version/kind; '
                  'json parse error: unexpected end of JSON input (<empty>)', id='empty'),
+    pytest.param('things', b'{"a":NaN}',
+                 'the object provided is unrecognized (must be of type Thing): couldn\'t get version/kind; '
+                 'json parse error: invalid character \'N\' looking for beginning of value ({"a":NaN})', id='no-json'),
     pytest.param('configmaps', b'[]',
                  'the object provided is unrecognized (must be of type ConfigMap): couldn\'t get version/kind; '
                  'json parse error: json: cannot unmarshal array into Go value of type struct '
@@ -159,6 +162,32 @@ async def test_malformed_bodies_are_refused(api, paths, resource, body, message)
 
     assert reply.code == 400
     assert reply.body == failure(400, 'BadRequest', message)
+
+
+async def test_malformed_patches_and_yaml_are_refused(api, things):
+    await api.make(things, {**THING, 'metadata': {'name': 'a'}})
+
+    patch = await api.merge(f'{things}/a', b'{"spec": x}')
+    applied = await api.apply(f'{things}/a', b'spec: size: 1', fieldManager='me')
+
+    assert patch.body == failure(
+        400, 'BadRequest', "error decoding patch: invalid character 'x' looking for beginning of value")
+    assert applied.body == failure(400, 'BadRequest', 'error decoding YAML: error converting YAML to JSON: yaml: '
+                                   'mapping values are not allowed in this context')
+
+
+async def test_whole_numbers_are_integers_in_custom_objects_only(api, things, deployments):
+    raw = b'{"apiVersion":"%b/v1","kind":"Thing","metadata":{"name":"a"},"spec":{"size":1e3,"replicas":2.0}}'
+    custom = await api.post(things, raw % GROUP.encode())
+    config = f'{{apiVersion: {GROUP}/v1, kind: Thing, metadata: {{name: b}}, spec: {{size: 5.0}}}}'
+    applied = await api.apply(f'{things}/b', config.encode(), fieldManager='me')
+    built_in = await api.post(deployments, b'{"metadata":{"name":"a"},"spec":{"replicas":1.0}}')
+
+    shown = (await api.ask('GET', f'{things}/a', headers={'Accept': 'application/yaml'})).body
+    assert custom.body['spec'] == {'size': 1000, 'replicas': 2, 'color': 'grey'}
+    assert b'replicas: 2\n' in shown and b'size: 1000\n' in shown
+    assert isinstance(applied.body['spec']['size'], int)
+    assert (built_in.code, 'cannot unmarshal number 1' in built_in.body['message']) == (400, True)
 
 
 async def test_mistyped_patches_are_refused_with_their_results(api, configmaps):
@@ -224,6 +253,11 @@ async def test_object_without_a_name_is_invalid(api, configmaps):
 @pytest.mark.parametrize('method, path, code, message', [
     pytest.param('GET', '/api/v1/unknowns', 404, 'the server could not find the requested resource',
                  id='unknown-resource'),
+    pytest.param('GET', '/apis/apps/v2', 404, 'the server could not find the requested resource',
+                 id='unknown-version'),
+    pytest.param('GET', '/api/v2', 404, 'the server could not find the requested resource', id='unknown-core-version'),
+    pytest.param('POST', '/api/v1/watch/namespaces/default/configmaps', 405,
+                 'the server does not allow this method on the requested resource', id='post-to-watch'),
     pytest.param('GET', '/api/v1/namespaces/default/namespaces', 404,
                  'the server could not find the requested resource', id='no-namespaces'),
     pytest.param('GET', '/api/v1/namespaces/default/configmaps/a/status', 404,
@@ -348,6 +382,23 @@ async def test_scale_is_replaced(api, deployments):
     assert wrong.code == 422
     assert wrong.body['message'] == (
         'Scale.autoscaling "a" is invalid: spec.replicas: Invalid value: -1: must be greater than or equal to 0')
+
+
+@pytest.mark.parametrize('wrong, message', [
+    pytest.param({'name': 'b'}, 'the name of the object (b) does not match the name on the URL (a)', id='name'),
+    pytest.param({'name': 'a', 'namespace': 'elsewhere'},
+                 'the namespace of the provided object does not match the namespace sent on the request',
+                 id='namespace'),
+    pytest.param({}, 'the name of the object (a based on URL) was undeterminable: name must be provided', id='nothing'),
+])
+async def test_scale_of_another_object_is_refused(api, things, wrong, message):
+    await api.make(things, {**THING, 'metadata': {'name': 'a'}, 'spec': {'replicas': 2}})
+
+    reply = await api.put(f'{things}/a/scale', {'apiVersion': 'autoscaling/v1', 'kind': 'Scale', 'metadata': wrong,
+                                                'spec': {'replicas': 3}})
+
+    assert reply.body == failure(400, 'BadRequest', message)
+    assert (await api.get(f'{things}/a')).body['spec']['replicas'] == 2
 
 
 async def test_negative_scale_is_refused(api, things):

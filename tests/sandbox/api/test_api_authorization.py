@@ -76,6 +76,50 @@ async def test_other_requests_are_forbidden(alice, method, path, message):
     assert reply.body['message'] == message
 
 
+@pytest.mark.parametrize('method, path, message', [
+    pytest.param('GET', '/apis/nope.example/v1/namespaces/x/foos',
+                 'foos.nope.example is forbidden: User "alice" cannot list resource "foos" '
+                 'in API group "nope.example" in the namespace "x"', id='group'),
+    pytest.param('GET', '/api/v1/nopes/a', 'nopes "a" is forbidden: User "alice" cannot get resource "nopes" '
+                                           'in API group "" at the cluster scope', id='resource'),
+    pytest.param('GET', '/api/v1/namespaces/x/pods/x/log',
+                 'pods "x" is forbidden: User "alice" cannot get resource "pods/log" '
+                 'in API group "" in the namespace "x"', id='subresource'),
+    pytest.param('GET', '/api/v1/pods/x', 'pods "x" is forbidden: User "alice" cannot get resource "pods" '
+                                          'in API group "" at the cluster scope', id='no-namespace'),
+    pytest.param('PUT', '/api/v1/namespaces/x/pods', 'pods is forbidden: User "alice" cannot update resource "pods" '
+                                                     'in API group "" in the namespace "x"', id='verb'),
+    pytest.param('OPTIONS', '/api/v1/namespaces/x/pods/y',
+                 'pods "y" is forbidden: User "alice" cannot  resource "pods" '
+                 'in API group "" in the namespace "x"', id='method'),
+    pytest.param('GET', '/api/v1/pods?fieldSelector=metadata.name%3Dx',
+                 'pods "x" is forbidden: User "alice" cannot list resource "pods" '
+                 'in API group "" at the cluster scope', id='by-name'),
+])
+async def test_what_does_not_exist_is_forbidden_too(alice, method, path, message):
+    reply = await alice.ask(method, path)
+
+    assert (reply.code, reply.body['message']) == (403, message)
+
+
+async def test_list_and_watch_of_one_object_are_granted_by_its_name(admin, alice):
+    roles = '/apis/rbac.authorization.k8s.io/v1/namespaces/kube-public'
+    rule = {'apiGroups': [''], 'resources': ['secrets'], 'verbs': ['list', 'watch'], 'resourceNames': ['x']}
+    await admin.make(f'{roles}/roles', {'metadata': {'name': 'one'}, 'rules': [rule]})
+    await admin.make(f'{roles}/rolebindings', {
+        'metadata': {'name': 'one'}, 'roleRef': {**BINDING['roleRef'], 'name': 'one'},
+        'subjects': BINDING['subjects']})
+    secrets = '/api/v1/namespaces/kube-public/secrets'
+
+    listed = [(await alice.get(secrets, fieldSelector=f'metadata.name={name}')).code for name in 'xy']
+    everything = await alice.get(secrets)
+    async with alice.watch(secrets, fieldSelector='metadata.name=x'):
+        pass
+
+    assert listed == [200, 403]
+    assert everything.code == 403
+
+
 async def test_refusal_is_a_status_with_details(alice):
     reply = await alice.ask('DELETE', f'{CONFIGMAPS}/a')
 

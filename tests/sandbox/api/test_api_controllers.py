@@ -134,6 +134,50 @@ async def test_namesake_of_the_owner_is_not_the_owner(api, configmaps, owner):
     await api.wait_until_gone(f'{configmaps}/child')
 
 
+@pytest.mark.parametrize('wrong', [
+    pytest.param({'kind': 'Plain'}, id='kind'),
+    pytest.param({'apiVersion': 'apps/v1'}, id='group'),
+])
+async def test_owner_of_another_kind_is_not_the_owner(api, configmaps, owner, wrong):
+    await api.make(configmaps, {'metadata': {'name': 'child', 'ownerReferences': [refer(owner, **wrong)]}})
+
+    await api.wait_until_gone(f'{configmaps}/child')
+
+
+async def test_owner_may_be_of_another_version(api, configmaps, owner):
+    reference = refer(owner, apiVersion=f'{GROUP}/v9')
+    await api.make(configmaps, {'metadata': {'name': 'child', 'ownerReferences': [reference]}})
+    await api.make(configmaps, {'metadata': {'name': 'orphan', 'ownerReferences': [refer(owner, name='other')]}})
+
+    await api.wait_until_gone(f'{configmaps}/orphan')
+
+    assert await api.names(configmaps) == ['child']
+
+
+async def test_owners_of_each_other_do_not_wait_for_each_other(api, things, configmaps, owner):
+    child = await api.make(configmaps, {'metadata': {
+        'name': 'child', 'ownerReferences': [refer(owner, blockOwnerDeletion=True)]}})
+    references = [refer({**child, 'apiVersion': 'v1', 'kind': 'ConfigMap'}, blockOwnerDeletion=True)]
+    await api.merge(f'{things}/owner', {'metadata': {'ownerReferences': references}})
+
+    await api.delete(f'{things}/owner', propagationPolicy='Foreground')
+
+    await api.wait_until_gone(f'{things}/owner')
+    await api.wait_until_gone(f'{configmaps}/child')
+
+
+async def test_owner_in_foreground_goes_when_its_dependents_are_let_go(api, things, configmaps, owner):
+    await api.make(configmaps, {'metadata': {'name': 'child', 'finalizers': FINALIZERS,
+                                             'ownerReferences': [refer(owner, blockOwnerDeletion=True)]}})
+    await api.delete(f'{things}/owner', propagationPolicy='Foreground')
+    assert (await api.get(f'{things}/owner')).code == 200
+
+    await api.merge(f'{configmaps}/child', {'metadata': {'ownerReferences': None}})
+
+    await api.wait_until_gone(f'{things}/owner')
+    assert await api.names(configmaps) == ['child']
+
+
 async def test_objects_without_namespaces_can_own_those_in_namespaces(api, configmaps, namespace):
     cluster_owner = (await api.get(f'/api/v1/namespaces/{namespace}')).body
     await api.make(configmaps, {'metadata': {'name': 'child', 'ownerReferences': [refer(cluster_owner)]}})
@@ -179,6 +223,32 @@ async def test_namespace_waits_for_its_contents(api, namespace, configmaps):
             'reason': 'NamespaceTerminating', 'message': f'namespace {namespace} is being terminated',
             'field': 'metadata.namespace'}]},
     }
+
+
+async def test_namespace_tells_what_it_waits_for(api, namespace, configmaps, things):
+    for name in 'ab':
+        await api.make(configmaps, {'metadata': {'name': name, 'finalizers': FINALIZERS}})
+    await api.make(things, {**THING, 'metadata': {'name': 'c', 'finalizers': FINALIZERS}})
+    await api.make(things, {**THING, 'metadata': {'name': 'd'}})
+
+    async with api.watch(configmaps) as stream:
+        await stream.take(2)
+        await api.delete(f'/api/v1/namespaces/{namespace}')
+        await stream.take(2)
+    body = (await api.get(f'/api/v1/namespaces/{namespace}')).body
+
+    conditions = {condition['type']: condition for condition in body['status']['conditions']}
+    assert {kind: (condition['status'], condition['reason']) for kind, condition in conditions.items()} == {
+        'NamespaceDeletionDiscoveryFailure': ('False', 'ResourcesDiscovered'),
+        'NamespaceDeletionGroupVersionParsingFailure': ('False', 'ParsedGroupVersions'),
+        'NamespaceDeletionContentFailure': ('False', 'ContentDeleted'),
+        'NamespaceContentRemaining': ('True', 'SomeResourcesRemain'),
+        'NamespaceFinalizersRemaining': ('True', 'SomeFinalizersRemain'),
+    }
+    assert conditions['NamespaceContentRemaining']['message'] == (
+        f'Some resources are remaining: configmaps. has 2 resource instances, things.{GROUP} has 1 resource instances')
+    assert conditions['NamespaceFinalizersRemaining']['message'] == (
+        'Some content in the namespace has finalizers remaining: example.com/hold in 3 resource instances')
 
 
 async def test_namespace_is_labelled_with_its_name_and_active(api, namespace):

@@ -26,6 +26,13 @@ def build(plural, name, version='v1', **fields):
     return {'apiVersion': f'{GROUP}/{version}', 'kind': kind, 'metadata': {'name': name}, **fields}
 
 
+def build_defaulting_version(name, *, storage=True, served=True, **defaults):
+    """A version with these fields in the spec, with or without the defaults."""
+    fields = {key: {'type': 'string'} | ({'default': value} if value else {}) for key, value in defaults.items()}
+    schema = {'type': 'object', 'properties': {'spec': {'type': 'object', 'properties': fields}}}
+    return build_version(name, storage=storage, served=served, schema={'openAPIV3Schema': schema})
+
+
 def conditions_of(crd):
     return {condition['type']: (condition['status'], condition['reason']) for condition in crd['status']['conditions']}
 
@@ -102,6 +109,36 @@ async def test_objects_are_served_in_all_versions(api, plural, path):
     assert (await api.get(path.replace('/v1/', '/v3/'))).code == 404
     stored = (await api.get(f'{CRDS}/{plural}.{GROUP}')).body
     assert stored['status']['storedVersions'] == ['v2']
+
+
+async def test_defaults_are_those_of_the_stored_version(api, plural, path):
+    versions = [build_defaulting_version('v1', storage=False, a='a1', c='c1'), build_defaulting_version('v2', b='b2',
+                a=None, c='c2'), build_defaulting_version('v3', storage=False, a=None, b=None, c=None, e='e3')]
+    await api.make(CRDS, build_crd(plural, *versions))
+    seconds, thirds = path.replace('/v1/', '/v2/'), path.replace('/v1/', '/v3/')
+
+    by_first = await api.make(path, build(plural, 'x', spec={}))
+    by_third = await api.make(thirds, build(plural, 'y', 'v3', spec={}))
+    read = [(await api.get(f'{place}/{name}')).body['spec'] for name in 'xy' for place in (path, seconds, thirds)]
+
+    assert by_first['spec'] == {'a': 'a1', 'c': 'c1'}
+    assert by_third['spec'] == {'b': 'b2', 'c': 'c2'}
+    assert read[:3] == [{'a': 'a1', 'c': 'c1'}, *[{'a': 'a1', 'b': 'b2', 'c': 'c1'}] * 2]
+    assert read[3:] == [{'c': 'c2'}, *[{'b': 'b2', 'c': 'c2'}] * 2]
+
+
+async def test_defaults_of_a_stored_version_apply_though_it_is_not_served(api, plural, path):
+    hidden = build_defaulting_version('v2', served=False, a=None)
+    await api.make(CRDS, build_crd(plural, build_defaulting_version('v1', storage=False, a=None, b=None), hidden))
+    await api.make(path, build(plural, 'x', spec={'a': '1', 'b': '2'}))
+    hidden = build_defaulting_version('v2', served=False, a=None, b='b2')
+
+    before = (await api.get(f'{path}/x')).body['spec']
+    versions = [build_defaulting_version('v1', storage=False, a=None, b=None), hidden]
+    await api.merge(f'{CRDS}/{plural}.{GROUP}', {'spec': {'versions': versions}})
+    after = (await api.get(f'{path}/x')).body['spec']
+
+    assert (before, after) == ({'a': '1'}, {'a': '1', 'b': 'b2'})
 
 
 async def test_new_version_is_served_after_an_update(api, plural, path):
@@ -210,3 +247,22 @@ async def test_names_of_others_are_not_taken(api, plural, path):
     assert conditions_of(stored)['NamesAccepted'][0] == 'False'
     assert conditions_of(stored)['Established'] == ('False', 'NotAccepted')
     assert (await api.get(path.replace(plural, f'twin{plural}'))).code == 404
+
+
+async def test_switch_of_the_storage_version_is_seen_in_its_answer(api, sandbox):
+    versions = [{'name': name, 'served': True, 'storage': name == 'v1',
+                 'schema': {'openAPIV3Schema': {'type': 'object'}}} for name in ('v1', 'v2')]
+    body = {'apiVersion': 'apiextensions.k8s.io/v1', 'kind': 'CustomResourceDefinition',
+            'metadata': {'name': 'switches.tests.kopf.dev'},
+            'spec': {'group': 'tests.kopf.dev', 'scope': 'Namespaced', 'versions': versions,
+                     'names': {'plural': 'switches', 'kind': 'Switch'}}}
+    path = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions'
+    await api.make(path, body)
+    stored = (await api.get(f'{path}/switches.tests.kopf.dev')).body
+    for version in stored['spec']['versions']:
+        version['storage'] = version['name'] == 'v2'
+
+    reply = await api.put(f'{path}/switches.tests.kopf.dev', stored)
+    await api.delete(f'{path}/switches.tests.kopf.dev')
+
+    assert reply.body['status']['storedVersions'] == ['v1', 'v2']

@@ -247,6 +247,40 @@ async def test_past_version_is_listed_exactly(api, configmaps):
     assert [item['metadata']['name'] for item in fresh.body['items']] == ['b']
 
 
+async def test_tokens_are_shown_in_lists_of_custom_objects_though_empty(api, configmaps, things):
+    built_in, custom = (await api.get(configmaps)).body, (await api.get(things)).body
+
+    assert set(built_in['metadata']) == {'resourceVersion'}
+    assert set(custom['metadata']) == {'continue', 'resourceVersion'}
+    assert custom['metadata']['continue'] == ''
+
+
+async def test_old_paths_are_for_watching(api, namespace, configmaps, things):
+    await api.make(configmaps, {'metadata': {'name': 'a'}})
+    await api.make(things, {**THING, 'metadata': {'name': 'b'}})
+
+    built_in = configmaps.replace('/v1/', '/v1/watch/')
+    for path, name in [(built_in, 'a'), (things.replace('/v1/', '/v1/watch/'), 'b')]:
+        async with api.watch(path, watch='false') as stream:
+            assert await stream.take(1) == [('ADDED', name)]
+    everywhere = {'watch': 'false', 'fieldSelector': f'metadata.namespace={namespace}'}
+    async with api.watch('/api/v1/watch/configmaps', **everywhere) as stream:
+        assert await stream.take(1) == [('ADDED', 'a')]
+
+
+async def test_tables_have_headers_once_in_a_stream(api, configmaps):
+    for name in 'ab':
+        await api.make(configmaps, {'metadata': {'name': name}})
+
+    accept = {'Accept': 'application/json;as=Table;v=v1;g=meta.k8s.io'}
+    async with api.watch(configmaps, headers=accept) as stream:
+        [(_, first), (_, second)] = [await stream.next() for _ in 'ab']
+
+    assert [column['name'] for column in first['columnDefinitions']] == ['Name', 'Data', 'Age']
+    assert second['columnDefinitions'] is None
+    assert [row['cells'][0] for table in (first, second) for row in table['rows']] == ['a', 'b']
+
+
 async def test_items_of_lists_have_kinds_only_if_custom(api, configmaps, things):
     await api.make(configmaps, {'metadata': {'name': 'a'}})
     await api.make(things, {**THING, 'metadata': {'name': 'a'}})
@@ -284,7 +318,10 @@ async def test_forgotten_versions_are_expired(sandbox, api, configmaps):
     async with api.watch(configmaps, resourceVersion=page['resourceVersion']) as stream:
         [(type, status)] = await stream.rest()
 
+    resumed = await api.names(configmaps, **{'continue': continued.body['metadata']['continue']})
+
     assert (continued.code, continued.body['reason']) == (410, 'Expired')
+    assert resumed == ['b']
     assert (exact.code, exact.body['reason']) == (410, 'Expired')
     assert exact.body['message'] == 'The resourceVersion for the provided list is too old.'
     assert (type, status['kind'], status['code'], status['reason']) == ('ERROR', 'Status', 410, 'Expired')

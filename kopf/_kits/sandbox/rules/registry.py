@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from kopf._kits.sandbox import errors, metadata, naming
+from kopf._kits.sandbox import errors, metadata, naming, sameness
 
 Object = Mapping[str, Any]
 Problems = list[errors.FieldError]
@@ -53,13 +53,13 @@ def never_bumped(new: Object, old: Object) -> bool:
 
 
 def bumped_by_spec(new: Object, old: Object) -> bool:
-    return new.get('spec') != old.get('spec')
+    return not sameness.is_same(new.get('spec'), old.get('spec'))
 
 
 def bumped_by_content(new: Object, old: Object) -> bool:
     """Tell if anything besides the metadata has changed."""
     names = {*new, *old} - {'metadata', 'apiVersion', 'kind', 'status'}
-    return any(new.get(name) != old.get(name) for name in names)
+    return not all(sameness.is_same(new.get(name), old.get(name)) for name in names)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,136 @@
+"""
+Parsing: JSON as the API server reads it, with its numbers and with its wording of what is wrong; also in YAML.
+"""
+import json
+import re
+from typing import Any, Final
+
+from kopf._cogs.helpers import jsons
+
+_LITERALS: Final = ('null', 'true', 'false')
+_TRUNCATED: Final = 'unexpected end of JSON input'
+_UNUSUAL_NUMBER: Final = re.compile(rb'[0-9]\.|[0-9][eE]|[0-9]{19}')
+_CONTAINERS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
+_UNFINISHED_NUMBER: Final = re.compile(r'(?<=[0-9])(?:(\.)|[eE][+-]?)')
+_MAX_EXACT: Final = 2**53 - 1  # the larger floats are not taken for integers even if they are whole
+_INTEGERS: Final = range(-2**63, 2**63)
+
+
+def parse_json(raw: bytes) -> Any:
+    """
+    Read one JSON document; raise `ValueError` with the API's words if it is anything else.
+
+    What is not UTF-8 in the strings becomes the characters of replacement.
+    """
+    try:
+        return jsons.loads(raw)
+    except ValueError:
+        pass
+    try:
+        return jsons.loads(raw.decode('utf-8', 'replace'))
+    except ValueError as e:
+        raise ValueError(_explain(raw)) from e
+
+
+def normalize_numbers(value: Any, raw: bytes) -> Any:
+    """Turn whole floats into integers, and integers beyond 64 bits into floats, if there can be any in the raw text."""
+    return _normalize(value) if _UNUSUAL_NUMBER.search(raw) else value
+
+
+def explain_yaml(error: BaseException | None) -> str:
+    """Tell what is wrong with a text of YAML, by the error of its parser."""
+    mark = getattr(error, 'problem_mark', None)
+    line = 0 if mark is None else mark.line + (type(error).__name__ == 'ScannerError' and mark.line > 0)
+    why = getattr(error, 'problem', None) or getattr(error, 'reason', None) or 'the document is malformed'
+    return f'line {line}: {why}' if line else str(why)
+
+
+def _normalize(value: Any) -> Any:
+    match value:
+        case dict():
+            return {key: _normalize(item) for key, item in value.items()}
+        case list():
+            return [_normalize(item) for item in value]
+        case float() if value.is_integer() and abs(value) <= _MAX_EXACT:
+            return int(value)
+        case int() if value not in _INTEGERS:
+            return float(value)
+        case _:
+            return value
+
+
+def _explain(raw: bytes) -> str:
+    """Tell what is wrong with a text; bytes are shown as characters, whatever the encoding is."""
+    text = raw.decode('latin-1')
+    try:
+        json.loads(text, parse_constant=_refuse_constant)
+    except json.JSONDecodeError as e:
+        return _word(e.msg, text, e.pos)
+    except (ValueError, RecursionError) as e:
+        return str(e)
+    return 'there is a number out of range'
+
+
+def _refuse_constant(name: str) -> None:
+    """What Python takes for numbers, JSON does not know."""
+    raise ValueError(_show(name[1], 'in numeric literal') if name[0] == '-' else
+                     _show(name[0], 'looking for beginning of value'))
+
+
+def _word(why: str, text: str, position: int) -> str:
+    """Put an error into other words by the sort of it and the place of it."""
+    if why.startswith('Invalid \\u'):
+        stray = re.compile('[^0-9a-fA-F]').search(text, position + 2 if text[position] == '\\' else position + 1)
+        return _show(stray[0], 'in \\u hexadecimal character escape') if stray else _TRUNCATED
+    if why.startswith('Invalid \\'):
+        return _show(text[position + 1:position + 2], 'in string escape code')
+    if why.startswith('Invalid control'):
+        return _show(text[position], 'in string literal')
+    if why.startswith('Illegal trailing comma'):
+        position = len(text) - len(text[position + 1:].lstrip())
+        why = 'Expecting property' if text[position] == '}' else 'Expecting value'
+    if why.startswith('Unterminated') or not text[position:].strip():
+        return _TRUNCATED
+    if why.startswith('Expecting value'):
+        return _word_value(text, position)
+    return _word_number(text, position) or _show(text[position], _find_expectation(why, text[:position]))
+
+
+def _word_value(text: str, position: int) -> str:
+    """A value is either unknown from its beginning, or it begins as if it were a known one. Texts end with a space."""
+    rest = text[position:] + ' '
+    literal = next((literal for literal in _LITERALS if literal[0] == rest[0]), '')
+    for expected, found in zip(literal, rest, strict=False):
+        if expected != found:
+            return _show(found, f"in literal {literal} (expecting '{expected}')")
+    return _show(rest[1], 'in numeric literal') if rest[0] == '-' else _show(rest[0], 'looking for beginning of value')
+
+
+def _word_number(text: str, position: int) -> str:
+    """Where a number is left unfinished, Python finds it finished a bit earlier."""
+    found = _UNFINISHED_NUMBER.match(text, position)
+    if found is None:
+        return ''
+    context = 'after decimal point in numeric literal' if found[1] else 'in exponent of numeric literal'
+    return _show((text + ' ')[found.end()], context)
+
+
+def _find_expectation(why: str, before: str) -> str:
+    if why.startswith('Expecting property'):
+        return 'looking for beginning of object key string'
+    if why.startswith("Expecting ':'"):
+        return 'after object key'
+    if why.startswith('Extra data'):
+        return 'after top-level value'
+    opened: list[str] = []
+    for found in _CONTAINERS.finditer(before):
+        if found[0] in '{[':
+            opened.append(found[0])
+        elif found[0] in '}]':
+            opened.pop()
+    return 'after object key:value pair' if opened[-1:] == ['{'] else 'after array element'
+
+
+def _show(char: str, context: str) -> str:
+    shown = char if char == '"' else "\\'" if char == "'" else json.dumps(char, ensure_ascii=False)[1:-1]
+    return f"invalid character '{shown}' {context}" if char else _TRUNCATED
