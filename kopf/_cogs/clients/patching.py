@@ -1,0 +1,128 @@
+"""
+Patching: changes of objects, sent only if there is something to change.
+
+A change has two parts. One is merged into the object, whatever its version. The other, the amendment, is made for one
+version of the object, and is refused if there is a newer one. If the status is a subresource, it goes separately.
+"""
+import dataclasses
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from kopf._cogs.clients import errors, requests, retries
+from kopf._cogs.structs import references
+
+RawBody = Mapping[str, Any]
+Operation = Mapping[str, Any]  # of JSON patches, with ``op``, ``path``, ``value``
+
+_OPTIONS = requests.Options(answers=(404, 409, 422))
+
+
+class Step(enum.Enum):
+    """The requests of one patching, in the order of sending."""
+    MERGE_BODY = enum.auto()
+    MERGE_STATUS = enum.auto()
+    AMEND_BODY = enum.auto()
+    AMEND_STATUS = enum.auto()
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """Which object is to be changed."""
+    resource: references.Resource
+    namespace: references.Namespace
+    name: str
+
+    @property
+    def has_status(self) -> bool:
+        return 'status' in self.resource.subresources
+
+
+@dataclasses.dataclass(frozen=True)
+class Amendment:
+    """What depends on the exact state of the object."""
+    body: RawBody  # the latest known one; a newer one is used if something is merged
+    build: Callable[[RawBody], Sequence[Operation]]  # no operations if nothing differs
+
+
+@dataclasses.dataclass(frozen=True)
+class Patched:
+    """What became of a change. The steps before the refused one have been done; it and those after it have not."""
+    body: RawBody | None = None  # as it is after the last accepted request; None if there was none
+    refused: Step | None = None
+    refusal: errors.APIConflictError | errors.APIInvalidError | None = None
+
+
+async def patch_object(
+        target: Target,
+        *,
+        merge: Mapping[str, Any] | None = None,
+        amendment: Amendment | None = None,
+        context: requests.Context,
+) -> Patched | None:
+    """
+    Change an object in up to 4 requests: none for what is empty. ``None`` is for an object that does not exist.
+
+    The first refusal (409 or 422) ends the patching and is returned. Other errors are raised as from any request. After
+    them, or if cancelled, nobody knows which steps are done; it is harmless to repeat them all.
+    """
+    body: RawBody | None = None
+    try:
+        for step, payload in split_merge(merge or {}, has_status=target.has_status).items():
+            body = await _send(target, step, payload, context)
+        if amendment is not None:
+            reference = amendment.body if body is None else body
+            operations = amendment.build(reference)
+            for step, part in split_operations(operations, has_status=target.has_status).items():
+                body = reference = await _send(target, step, guard(part, reference), context)
+    except errors.APINotFoundError:
+        return None
+    except _Refused as refused:
+        return Patched(body, refused.step, refused.error)
+    return Patched(body)
+
+
+def split_merge(merge: Mapping[str, Any], *, has_status: bool) -> dict[Step, Mapping[str, Any]]:
+    """Choose what to merge and where. Empty sections change nothing, so they are not sent."""
+    merge = {key: value for key, value in merge.items() if not isinstance(value, Mapping) or value}
+    parts = {
+        Step.MERGE_BODY: {key: value for key, value in merge.items() if key != 'status' or not has_status},
+        Step.MERGE_STATUS: {key: value for key, value in merge.items() if key == 'status' and has_status},
+    }
+    return {step: part for step, part in parts.items() if part}
+
+
+def split_operations(operations: Sequence[Operation], *, has_status: bool) -> dict[Step, list[Operation]]:
+    """Choose which operations to send and where; their order stays."""
+    parts: dict[Step, list[Operation]] = {Step.AMEND_BODY: [], Step.AMEND_STATUS: []}
+    for operation in operations:
+        is_status = has_status and f'{operation["path"]}/'.startswith('/status/')
+        parts[Step.AMEND_STATUS if is_status else Step.AMEND_BODY].append(operation)
+    return {step: part for step, part in parts.items() if part}
+
+
+def guard(operations: Sequence[Operation], body: RawBody) -> list[Operation]:
+    """Let the operations be executed only on this version of the object."""
+    version = body['metadata']['resourceVersion']
+    return [{'op': 'test', 'path': '/metadata/resourceVersion', 'value': version}, *operations]
+
+
+class _Refused(Exception):
+    """The server does not accept a step."""
+
+    def __init__(self, step: Step, error: errors.APIConflictError | errors.APIInvalidError) -> None:
+        super().__init__(str(error))
+        self.step, self.error = step, error
+
+
+async def _send(target: Target, step: Step, payload: Any, context: requests.Context) -> RawBody:
+    subresource = 'status' if step in (Step.MERGE_STATUS, Step.AMEND_STATUS) else None
+    media_type = retries.MERGE_PATCH if step in (Step.MERGE_BODY, Step.MERGE_STATUS) else retries.JSON_PATCH
+    url = target.resource.get_url(namespace=target.namespace, name=target.name, subresource=subresource)
+    try:
+        body = await requests.patch(url, context=context, payload=payload, media_type=media_type, options=_OPTIONS)
+    except (errors.APIConflictError, errors.APIInvalidError) as error:
+        raise _Refused(step, error) from error
+    if not isinstance(body, Mapping) or 'metadata' not in body:
+        raise errors.APIGarbledError(f"PATCH {url}: the answer is JSON, but not an object of the API.")
+    return body

@@ -1,0 +1,269 @@
+"""
+Patching: what is sent and where, what is told of the answers, and that nothing is sent in vain.
+"""
+import asyncio
+
+import pytest
+
+from kopf._cogs.clients import errors, patching
+from kopf._cogs.structs import references
+
+CRD = """
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {{name: {plural}.kopf.dev}}
+spec:
+  group: kopf.dev
+  scope: Namespaced
+  names: {{kind: {kind}, plural: {plural}}}
+  versions:
+    - name: v1
+      served: true
+      storage: true
+      subresources: {subresources}
+      schema:
+        openAPIV3Schema:
+          type: object
+          properties:
+            spec: {{type: object, x-kubernetes-preserve-unknown-fields: true,
+                    properties: {{size: {{type: integer}}}}}}
+            status: {{type: object, x-kubernetes-preserve-unknown-fields: true}}
+"""
+
+WITH_STATUS = references.Resource('kopf.dev', 'v1', 'withs', namespaced=True, subresources=frozenset({'status'}))
+WITHOUT_STATUS = references.Resource('kopf.dev', 'v1', 'withouts', namespaced=True)
+
+MERGE, JSON = 'application/merge-patch+json', 'application/json-patch+json'
+Step = patching.Step
+
+
+@pytest.fixture
+async def kinds(sandbox):
+    await sandbox.apply(CRD.format(kind='With', plural='withs', subresources='{status: {}}'))
+    await sandbox.apply(CRD.format(kind='Without', plural='withouts', subresources='{}'))
+
+
+@pytest.fixture
+async def body(sandbox, kinds):
+    spec = {'a': 1, 'nested': {'b': 2, 'c': 3}, 'list': [1, 2]}
+    metadata = {'name': 'obj'}
+    return await sandbox.create({'apiVersion': 'kopf.dev/v1', 'kind': 'With', 'metadata': metadata, 'spec': spec})
+
+
+@pytest.fixture
+async def stateless_body(sandbox, kinds):
+    return await sandbox.create({'apiVersion': 'kopf.dev/v1', 'kind': 'Without', 'metadata': {'name': 'obj'}})
+
+
+def aim(resource, name='obj'):
+    return patching.Target(resource, references.NamespaceName('default'), name)
+
+
+def amend(body, *operations):
+    return patching.Amendment(body, lambda _: operations)
+
+
+def add(path, value):
+    return {'op': 'add', 'path': path, 'value': value}
+
+
+def list_asked(sandbox):
+    return [(asked.subresource, asked.content_type) for asked in sandbox.requests]
+
+
+@pytest.mark.parametrize('merge, has_status, expected', [
+    pytest.param({}, True, {}, id='empty'),
+    pytest.param({'metadata': {}, 'spec': {}, 'status': {}}, True, {}, id='empty-sections'),
+    pytest.param({'metadata': {}, 'spec': {}, 'status': {}}, False, {}, id='empty-sections-without-status'),
+    pytest.param({'spec': {'x': None}}, True, {Step.MERGE_BODY: {'spec': {'x': None}}}, id='body'),
+    pytest.param({'spec': {'x': {}}}, True, {Step.MERGE_BODY: {'spec': {'x': {}}}}, id='empty-value'),
+    pytest.param({'spec': None}, True, {Step.MERGE_BODY: {'spec': None}}, id='removed-section'),
+    pytest.param({'status': {'x': 1}}, True, {Step.MERGE_STATUS: {'status': {'x': 1}}}, id='status'),
+    pytest.param({'status': None}, True, {Step.MERGE_STATUS: {'status': None}}, id='removed-status'),
+    pytest.param({'status': {'x': 1}}, False, {Step.MERGE_BODY: {'status': {'x': 1}}}, id='status-in-body'),
+    pytest.param({'spec': {'x': 1}, 'status': {'y': 2}}, True,
+                 {Step.MERGE_BODY: {'spec': {'x': 1}}, Step.MERGE_STATUS: {'status': {'y': 2}}}, id='both'),
+    pytest.param({'spec': {'x': 1}, 'status': {'y': 2}}, False,
+                 {Step.MERGE_BODY: {'spec': {'x': 1}, 'status': {'y': 2}}}, id='both-in-body'),
+])
+def test_merged_parts_go_where_they_are_served(merge, has_status, expected):
+    assert patching.split_merge(merge, has_status=has_status) == expected
+
+
+@pytest.mark.parametrize('paths, has_status, expected', [
+    pytest.param([], True, {}, id='empty'),
+    pytest.param(['/spec/x'], True, {Step.AMEND_BODY: ['/spec/x']}, id='body'),
+    pytest.param(['/status'], True, {Step.AMEND_STATUS: ['/status']}, id='whole-status'),
+    pytest.param(['/status/x'], True, {Step.AMEND_STATUS: ['/status/x']}, id='status'),
+    pytest.param(['/status/x'], False, {Step.AMEND_BODY: ['/status/x']}, id='status-in-body'),
+    pytest.param(['/statuses/x'], True, {Step.AMEND_BODY: ['/statuses/x']}, id='alike'),
+    pytest.param(['/b', '/status/y', '/a', '/status/x'], True,
+                 {Step.AMEND_BODY: ['/b', '/a'], Step.AMEND_STATUS: ['/status/y', '/status/x']}, id='both-in-order'),
+])
+def test_operations_go_where_they_are_served(paths, has_status, expected):
+    parts = patching.split_operations([add(path, 1) for path in paths], has_status=has_status)
+
+    assert {step: [operation['path'] for operation in part] for step, part in parts.items()} == expected
+
+
+def test_operations_begin_with_a_test_of_the_version():
+    operations = patching.guard([add('/spec/x', 1)], {'metadata': {'resourceVersion': '123'}})
+
+    assert operations == [{'op': 'test', 'path': '/metadata/resourceVersion', 'value': '123'}, add('/spec/x', 1)]
+
+
+@pytest.mark.parametrize('merge', [None, {}, {'metadata': {}, 'status': {}}], ids=str)
+async def test_nothing_is_sent_for_nothing(sandbox, context, body, merge):
+    patched = await patching.patch_object(aim(WITH_STATUS), merge=merge, amendment=amend(body), context=context)
+
+    assert patched == patching.Patched()
+    assert not list(sandbox.requests)
+
+
+@pytest.mark.guarantee('NEW-059')
+async def test_patch_is_merged_into_the_object(sandbox, context, body):
+    merge = {'spec': {'a': None, 'nested': {'b': 4}, 'list': [5], 'new': {'x': 'y'}}}
+
+    patched = await patching.patch_object(aim(WITH_STATUS), merge=merge, context=context)
+
+    assert patched.body['spec'] == {'nested': {'b': 4, 'c': 3}, 'list': [5], 'new': {'x': 'y'}}
+    assert patched.body == await sandbox.get('withs', 'obj')
+    assert list_asked(sandbox) == [('', MERGE)]
+
+
+@pytest.mark.guarantee('NEW-060')
+async def test_all_requests_are_sent_in_their_order(sandbox, context, body):
+    merge = {'spec': {'x': 1}, 'status': {'x': 2}}
+    operations = [add('/status/y', 3), add('/spec/y', 4)]
+
+    patched = await patching.patch_object(
+        aim(WITH_STATUS), merge=merge, amendment=amend(body, *operations), context=context)
+
+    assert patched.refused is None
+    assert patched.body['status'] == {'x': 2, 'y': 3}
+    assert patched.body['spec'] == {**body['spec'], 'x': 1, 'y': 4}
+    assert list_asked(sandbox) == [('', MERGE), ('status', MERGE), ('', JSON), ('status', JSON)]
+
+
+@pytest.mark.guarantee('NEW-061')
+async def test_status_is_a_part_of_the_object_if_it_is_not_a_subresource(sandbox, context, stateless_body):
+    merge = {'spec': {'x': 1}, 'status': {'x': 2}}
+    operations = [add('/status/y', 3), add('/spec/y', 4)]
+
+    patched = await patching.patch_object(
+        aim(WITHOUT_STATUS), merge=merge, amendment=amend(stateless_body, *operations), context=context)
+
+    assert (patched.body['spec'], patched.body['status']) == ({'x': 1, 'y': 4}, {'x': 2, 'y': 3})
+    assert list_asked(sandbox) == [('', MERGE), ('', JSON)]
+
+
+@pytest.mark.guarantee('NEW-062')
+async def test_amendment_of_the_status_follows_the_amendment_of_the_body(sandbox, context, body):
+    operations = [add('/status', {'x': 1}), add('/spec/x', 2)]
+
+    patched = await patching.patch_object(aim(WITH_STATUS), amendment=amend(body, *operations), context=context)
+
+    assert patched.refused is None
+    assert (patched.body['spec']['x'], patched.body['status']) == (2, {'x': 1})
+    assert list_asked(sandbox) == [('', JSON), ('status', JSON)]
+
+
+async def test_amendment_is_made_for_the_freshest_body(sandbox, context, body):
+    await sandbox.patch('withs', 'obj', {'spec': {'foreign': 1}})
+    seen = []
+    amendment = patching.Amendment(body, lambda body: seen.append(body) or ())
+
+    await patching.patch_object(aim(WITH_STATUS), merge={'spec': {'x': 1}}, amendment=amendment, context=context)
+
+    assert seen == [await sandbox.get('withs', 'obj')]
+
+
+async def test_amendment_of_an_old_body_is_refused_and_changes_nothing(sandbox, context, body):
+    changed = await sandbox.patch('withs', 'obj', {'spec': {'foreign': 1}})
+
+    patched = await patching.patch_object(
+        aim(WITH_STATUS), amendment=amend(body, add('/spec/x', 1), add('/status', {})), context=context)
+
+    assert (patched.body, patched.refused) == (None, Step.AMEND_BODY)
+    assert patched.refusal.code == 422
+    assert await sandbox.get('withs', 'obj') == changed
+    assert len(sandbox.requests) == 1
+
+
+async def test_merged_part_stays_when_the_amendment_is_refused(sandbox, context, body):
+    patched = await patching.patch_object(
+        aim(WITH_STATUS), merge={'spec': {'x': 1}}, amendment=amend(body, add('/spec/no/such', 1)), context=context)
+
+    assert patched.refused is Step.AMEND_BODY
+    assert isinstance(patched.refusal, errors.APIInvalidError)
+    assert patched.body == await sandbox.get('withs', 'obj')
+    assert patched.body['spec']['x'] == 1
+
+
+async def test_invalid_changes_are_refused_and_nothing_follows(sandbox, context, body):
+    patched = await patching.patch_object(
+        aim(WITH_STATUS), merge={'spec': {'size': 'big'}, 'status': {'x': 1}}, context=context)
+
+    assert (patched.body, patched.refused) == (None, Step.MERGE_BODY)
+    assert 'spec.size' in patched.refusal.message
+    assert len(sandbox.requests) == 1
+
+
+async def test_conflicts_are_answers(sandbox, context, body):
+    merge = {'metadata': {'resourceVersion': '1'}, 'spec': {'x': 1}}
+
+    patched = await patching.patch_object(aim(WITH_STATUS), merge=merge, context=context)
+
+    assert patched.refused is Step.MERGE_BODY
+    assert isinstance(patched.refusal, errors.APIConflictError)
+    assert len(sandbox.requests) == 1
+
+
+@pytest.mark.guarantee('NEW-067')
+@pytest.mark.parametrize('done', [0, 1, 2, 3])
+async def test_objects_can_be_gone_at_any_request(sandbox, context, body, done):
+    def vanish(reference):
+        sandbox.faults.inject(path='*/withs/obj/status' if done % 2 else '*/withs/obj', code=404)
+        return [add('/spec/y', 1), add('/status/y', 1)]
+
+    if done < 2:
+        vanish(body)
+    patched = await patching.patch_object(
+        aim(WITH_STATUS), merge={'spec': {'x': 1}, 'status': {'x': 1}}, amendment=patching.Amendment(body, vanish),
+        context=context)
+
+    assert patched is None
+    assert len(sandbox.requests) == done + 1
+
+
+async def test_absent_objects_are_gone(context, kinds):
+    assert await patching.patch_object(aim(WITH_STATUS, 'absent'), merge={'spec': {'x': 1}}, context=context) is None
+
+
+async def test_other_refusals_are_raised(sandbox, context, body):
+    sandbox.faults.inject(verb='patch', code=400)
+
+    with pytest.raises(errors.APIClientError):
+        await patching.patch_object(aim(WITH_STATUS), merge={'spec': {'x': 1}}, context=context)
+
+
+async def test_temporary_failures_are_waited_for(sandbox, context, body, virtual_time):
+    sandbox.faults.inject(verb='patch', code=503, times=2)
+
+    patched = await patching.patch_object(aim(WITH_STATUS), merge={'spec': {'x': 1}}, context=context)
+
+    assert patched.body['spec']['x'] == 1
+    assert virtual_time.elapsed == pytest.approx(2, abs=0.5)
+
+
+@pytest.mark.parametrize('path', ['*/withs/obj', '*/withs/obj/status'])
+async def test_patching_can_be_cancelled_at_any_request(sandbox, context, body, path):
+    fault = sandbox.faults.inject(path=path, stall=True)
+    merge = {'spec': {'x': 1}, 'status': {'x': 1}}
+    task = asyncio.create_task(patching.patch_object(aim(WITH_STATUS), merge=merge, context=context))
+    await fault.wait_until_hit()
+
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
