@@ -1,0 +1,163 @@
+"""
+Signals: what the lines and errors of watch-streams mean, and how listings differ from what is known.
+
+Decisions only: nothing is requested here, and nothing is remembered.
+"""
+import dataclasses
+import enum
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, Literal, NamedTuple, TypedDict
+
+from kopf._cogs.clients import errors, listing
+from kopf._cogs.helpers import jsons
+from kopf._cogs.structs import references
+
+FIRST_BACKOFF, LONGEST_BACKOFF = 0.8, 30.0
+"""Seconds before the first and the further retries of a failed stream; each next delay is twice as long."""
+
+JITTER = 0.5
+"""By which part the delays are prolonged at most, for many streams of a failed server not to come all at once."""
+
+EventType = Literal[None, 'ADDED', 'MODIFIED', 'DELETED']
+"""``None`` is for objects that existed before the stream began."""
+
+
+class RawEvent(TypedDict):
+    """One change of an object, or its existence."""
+    type: EventType
+    object: dict[str, Any]
+
+
+class Key(NamedTuple):
+    """What identifies an object of a resource at a moment."""
+    namespace: str
+    name: str
+
+
+class Seen(NamedTuple):
+    """All that is remembered of an object that was handed over."""
+    uid: str
+    version: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """A raw event, and what to remember when it is handed over."""
+    event: RawEvent
+    key: Key
+    seen: Seen | None  # None if the object is gone
+    version: str = ''  # to continue from; empty if unknown
+
+
+@dataclasses.dataclass(frozen=True)
+class Bookmark:
+    """Nothing has changed up to this version."""
+    version: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Oddity:
+    """A line with an event of an unknown type: to be skipped, not to be hidden."""
+    type: str
+
+
+class Trouble(enum.Enum):
+    """What a failed stream needs."""
+    EXPIRED = enum.auto()  # the version is not good any more: everything is to be listed anew
+    FAILURE = enum.auto()  # anything else: the stream is to be continued from the same version
+
+
+Signal = Change | Bookmark | Oddity | errors.RequestError
+
+
+def classify_line(line: bytes) -> Signal:
+    """Tell what a line of a watch-stream means, whatever it is; the errors are returned, not raised."""
+    try:
+        parsed = jsons.loads(line)
+    except ValueError:
+        return errors.APIGarbledError(f"A line of the stream is not JSON ({len(line)} bytes).")
+    type_, body = (parsed.get('type'), parsed.get('object')) if isinstance(parsed, dict) else (None, None)
+    if not isinstance(type_, str) or not isinstance(body, dict):
+        return errors.APIGarbledError("A line of the stream is not an event.")
+    match type_:
+        case 'ERROR':
+            return errors.build_error(errors.parse_status(body))
+        case 'BOOKMARK':
+            metadata = body.get('metadata')
+            return Bookmark(str(metadata.get('resourceVersion') or '') if isinstance(metadata, dict) else '')
+        case 'ADDED' | 'MODIFIED' | 'DELETED':
+            if not listing.is_object(body):
+                return errors.APIGarbledError("A line of the stream has an event of no object.")
+            return build_change(type_, listing.clean_object(body))
+    return Oddity(type_)
+
+
+def classify_error(error: Exception) -> Trouble:
+    """
+    Tell what to do about a failed stream or listing.
+
+    Besides those too old, there are versions too new: after the cluster is restored from a backup.
+    The versions that are called bad are of no use either.
+    """
+    match error:
+        case errors.APIGoneError() | errors.APIInvalidError() | errors.APIClientError(code=400):
+            return Trouble.EXPIRED
+        case errors.APIError(details={'causes': [*causes]}) if any(map(_is_of_future, causes)):
+            return Trouble.EXPIRED
+    return Trouble.FAILURE
+
+
+def choose_backoff(failures: int, chance: float) -> float:
+    """Choose a delay after so many failures in a row, the last one included; ``chance`` is from 0 to 1."""
+    doublings = max(0, min(failures, 16) - 1)
+    return min(LONGEST_BACKOFF, math.ldexp(FIRST_BACKOFF, doublings)) * (1 + JITTER * chance)
+
+
+def build_change(type: EventType, body: dict[str, Any]) -> Change:
+    """Build the change of a cleaned object."""
+    key, seen = identify(body)
+    return Change({'type': type, 'object': body}, key, None if type == 'DELETED' else seen, seen.version)
+
+
+def identify(body: Mapping[str, Any]) -> tuple[Key, Seen]:
+    """Tell which object it is, and in which state."""
+    metadata = body['metadata']
+    key = Key(str(metadata.get('namespace') or ''), metadata['name'])
+    return key, Seen(str(metadata.get('uid') or ''), str(metadata.get('resourceVersion') or ''))
+
+
+def compare_listing(known: Mapping[Key, Seen], items: Iterable[dict[str, Any]], *, is_initial: bool,
+                    resource: references.Resource) -> Iterator[Change]:
+    """
+    Compare the listed objects, all or some, with what is known; unchanged ones are not there.
+
+    Objects that were deleted and created again are deleted first. While the objects are listed for the first time,
+    they are of the type ``None``, not added or modified. For those not listed at all, see `detect_vanished`.
+    """
+    for item in items:
+        key, seen = identify(item)
+        before = known.get(key)
+        if before is not None and before.uid != seen.uid:
+            yield _build_vanished(key, before, resource)
+            before = None
+        if before != seen or not seen.version:
+            yield build_change(None if is_initial else 'ADDED' if before is None else 'MODIFIED', item)
+
+
+def detect_vanished(known: Mapping[Key, Seen], listed: Collection[Key],
+                    resource: references.Resource) -> list[Change]:
+    """Find the known objects that are absent in a complete listing; only the minimum of their bodies is left."""
+    return [_build_vanished(key, seen, resource) for key, seen in known.items() if key not in listed]
+
+
+def _build_vanished(key: Key, seen: Seen, resource: references.Resource) -> Change:
+    kind = {'kind': resource.kind} if resource.kind else {}
+    namespace = {'namespace': key.namespace} if key.namespace else {}
+    metadata = {'name': key.name, **namespace, 'uid': seen.uid}
+    body = {'apiVersion': resource.api_version, **kind, 'metadata': metadata}
+    return Change({'type': 'DELETED', 'object': body}, key, None)
+
+
+def _is_of_future(cause: Any) -> bool:
+    return isinstance(cause, Mapping) and cause.get('reason') == 'ResourceVersionTooLarge'

@@ -1,0 +1,316 @@
+"""
+Watching: all objects of a resource, and then all their changes, for as long as it is needed.
+
+A stream never dies in silence. Whatever happens to its connections, to the server, or to the history of the resource,
+it is continued with nothing lost: from the last version, or by a listing compared with what was handed over.
+"""
+import asyncio
+import contextlib
+import dataclasses
+import enum
+import math
+from collections.abc import AsyncGenerator
+
+from kopf._cogs.clients import errors, listing, requests, signals
+from kopf._cogs.configs import connecting
+from kopf._cogs.structs import references
+
+HEALTHY_PERIOD = 10.0
+"""Seconds of an open stream after which its next failure is not related to the previous ones."""
+
+SUSPICIOUS_PERIOD = 1.0
+"""Seconds of an open stream within which its end is a failure if nothing has come."""
+
+SHORTEST_TIMEOUT, LONGEST_TIMEOUT = 300, 600
+"""Seconds between which the server is asked to end a stream by default, at random."""
+
+
+class Phase(enum.Enum):
+    """What the stream is doing."""
+    IDLE = enum.auto()        # not begun yet
+    LISTING = enum.auto()     # getting the objects as they are, by pages or in the stream
+    CONNECTING = enum.auto()  # opening the connection for the changes to come
+    CONNECTED = enum.auto()   # getting the changes
+    PAUSING = enum.auto()     # between two connections, with nothing wrong
+    WAITING = enum.auto()     # between two attempts, after a failure
+    ENDED = enum.auto()       # not needed any more, or given up for good
+
+
+class Marker(enum.Enum):
+    """Stands among the events."""
+    LISTED = enum.auto()  # all objects that exist were handed over, and those that do not exist are reported as such
+
+
+Item = signals.RawEvent | Marker
+
+
+@dataclasses.dataclass
+class StreamState:
+    """
+    How the stream does, for probes and metrics; and what it has handed over.
+
+    Changed only by the task that iterates over `stream_events`; others can read it from the same event loop.
+    All moments are of the loop's clock. Given to the next stream of the same objects (e.g. after a pause), it lets it
+    report what has happened meanwhile; by one stream at a time.
+    """
+    phase: Phase = Phase.IDLE
+    since: float | None = None  # when the phase began
+    fed: float | None = None  # when the last page or line came, be it a bookmark
+    failing_since: float | None = None  # the first failure since the last time when it was fed
+    failures: int = 0  # in a row
+    reconnects: int = 0  # of all kinds
+    relists: int = 0  # all listings but the first
+    error: Exception | None = None  # the last one ever
+    is_listed: bool = False  # at least once
+    known: dict[signals.Key, signals.Seen] = dataclasses.field(default_factory=dict)
+
+    def enter(self, phase: Phase, now: float) -> None:
+        self.phase, self.since = phase, now
+
+    def feed(self, now: float) -> None:
+        self.fed, self.failing_since = now, None
+
+    def fail(self, error: Exception, now: float) -> None:
+        self.error, self.failures = error, self.failures + 1
+        self.failing_since = now if self.failing_since is None else self.failing_since
+
+    def remember(self, change: signals.Change) -> None:
+        if change.seen is None:
+            self.known.pop(change.key, None)
+        else:
+            self.known[change.key] = change.seen
+
+
+@dataclasses.dataclass
+class _Position:
+    """Where the stream is now. Changed by the same task as its state."""
+    resource: references.Resource
+    namespace: references.Namespace
+    context: requests.Context
+    state: StreamState
+    version: str | None = None  # to watch from; None if unknown, so that a listing is needed
+    opened: float | None = None  # when the current connection was accepted
+    is_fruitful: bool = False  # has anything come in the current connection?
+    is_streaming_refused: bool = False  # does the server not send the initial objects in the stream?
+
+    def __str__(self) -> str:
+        where = 'the cluster' if self.namespace is None else f'the namespace {self.namespace!r}'
+        return f'{self.resource!r} in {where}'
+
+    @property
+    def is_streaming(self) -> bool:
+        """Are the objects got in the stream itself, now or next?"""
+        is_wanted = self.context.settings.watching.initial_streaming
+        return self.version is None and is_wanted and not self.is_streaming_refused
+
+    def enter(self, phase: Phase) -> None:
+        self.state.enter(phase, _read_clock())
+
+    def feed(self) -> None:
+        self.is_fruitful = True
+        self.state.feed(_read_clock())
+
+
+async def stream_events(resource: references.Resource, namespace: references.Namespace, *,
+                        context: requests.Context, state: StreamState) -> AsyncGenerator[Item]:
+    """
+    Iterate over the objects that exist (of the type ``None``), then over all changes since, and never end.
+
+    `Marker.LISTED` comes after each listing, the first and the repeated ones. The latter are compared with what was
+    handed over: only the differences come, with minimal bodies for objects that vanished. An event counts as handed
+    over when the next one is asked for.
+
+    Close the generator to stop, or cancel its task; it leaves nothing open. It does not know if the resource is
+    served at all: closing it then is up to the caller. Raises `LoginError` if there will be no credentials.
+    """
+    position = _Position(resource, namespace, context, state)
+    try:
+        while True:
+            failure: Exception | None = None
+            try:
+                async with contextlib.aclosing(_attempt(position)) as items:
+                    async for item in items:
+                        yield item
+            except (errors.RequestError, OSError) as error:  # the files of certificates can be absent for a moment
+                failure = error
+            delay = _conclude(position, failure)
+            await asyncio.sleep(delay)
+            state.reconnects += 1
+    finally:
+        position.enter(Phase.ENDED)
+
+
+async def _attempt(position: _Position) -> AsyncGenerator[Item]:
+    """List if it is needed, and watch; once, until the connection ends in any way."""
+    position.opened, position.is_fruitful = None, False
+    is_streaming = position.is_streaming
+    if position.version is None:
+        position.enter(Phase.LISTING)
+        position.state.relists += 1 if position.state.is_listed else 0
+    if position.version is None and not is_streaming:
+        async with contextlib.aclosing(_list(position)) as items:
+            async for item in items:
+                yield item
+    if not is_streaming:
+        position.enter(Phase.CONNECTING)
+    position.is_fruitful = False
+    async with contextlib.aclosing(_watch(position, is_streaming=is_streaming)) as items:
+        async for item in items:
+            yield item
+
+
+async def _list(position: _Position) -> AsyncGenerator[Item]:
+    resource, state = position.resource, position.state
+    listed: set[signals.Key] = set()
+    async with contextlib.aclosing(
+            listing.list_pages(resource, position.namespace, context=position.context)) as pages:
+        async for page in pages:
+            position.feed()
+            if page.is_first:
+                listed.clear()
+            listed.update(signals.identify(item)[0] for item in page.items)
+            for change in signals.compare_listing(state.known, page.items, is_initial=not state.is_listed,
+                                                  resource=resource):
+                yield change.event
+                state.remember(change)
+            version = page.version
+    for change in signals.detect_vanished(state.known, listed, resource):
+        yield change.event
+        state.remember(change)
+    position.version, state.is_listed = version, True
+    yield Marker.LISTED
+
+
+async def _watch(position: _Position, *, is_streaming: bool) -> AsyncGenerator[Item]:
+    context = position.context
+    params = build_watch_params(context.settings.watching, position.resource, position.version,
+                                is_streaming=is_streaming, chance=context.chance())
+    url = position.resource.get_url(namespace=position.namespace, params=params)
+    timeouts = requests.choose_stream_timeouts(context.settings)
+    async with requests.stream(url, context=context, timeouts=timeouts, options=listing.AT_ONCE) as lines:
+        position.opened = _read_clock()
+        if is_streaming:
+            async with contextlib.aclosing(_take_initial(position, lines)) as items:
+                async for item in items:
+                    yield item
+        if position.version is not None:
+            position.enter(Phase.CONNECTED)
+            async with contextlib.aclosing(_take_changes(position, lines)) as items:
+                async for item in items:
+                    yield item
+
+
+async def _take_initial(position: _Position, lines: AsyncGenerator[bytes]) -> AsyncGenerator[Item]:
+    """Take the objects that exist, until the first bookmark: only then the version is known to continue from."""
+    state, resource = position.state, position.resource
+    listed: set[signals.Key] = set()
+    async for line in lines:
+        signal = _read_signal(position, line)
+        if isinstance(signal, signals.Bookmark):
+            for change in signals.detect_vanished(state.known, listed, resource):
+                yield change.event
+                state.remember(change)
+            position.version, state.is_listed = signal.version, True
+            yield Marker.LISTED
+            return
+        if signal is None:
+            continue
+        listed.add(signal.key)
+        changes = [signal]
+        if signal.event['type'] == 'ADDED':
+            changes = list(signals.compare_listing(state.known, [signal.event['object']], resource=resource,
+                                                   is_initial=not state.is_listed))
+        for change in changes:
+            yield change.event
+            state.remember(change)
+
+
+async def _take_changes(position: _Position, lines: AsyncGenerator[bytes]) -> AsyncGenerator[Item]:
+    state = position.state
+    async for line in lines:
+        signal = _read_signal(position, line)
+        if isinstance(signal, signals.Change):
+            yield signal.event
+            state.remember(signal)
+        if signal is not None and signal.version:
+            position.version = signal.version
+
+
+def _read_signal(position: _Position, line: bytes) -> signals.Change | signals.Bookmark | None:
+    """Read a line; raise the errors, complain of the unknown."""
+    signal = signals.classify_line(line)
+    if isinstance(signal, errors.RequestError):
+        raise signal
+    position.feed()
+    if isinstance(signal, signals.Oddity):
+        position.context.logger.warning("An event of the unknown type %r is skipped in the stream of %s.",
+                                        signal.type, position)
+        return None
+    return signal
+
+
+def build_watch_params(watching: connecting.WatchingSettings, resource: references.Resource, version: str | None, *,
+                       is_streaming: bool, chance: float) -> dict[str, str]:
+    """Build the query of a watch; ``chance`` is a random number from 0 to 1."""
+    timeout = watching.server_timeout
+    if timeout is None:
+        timeout = SHORTEST_TIMEOUT + (LONGEST_TIMEOUT - SHORTEST_TIMEOUT) * chance
+    initial = {'sendInitialEvents': 'true', 'resourceVersionMatch': 'NotOlderThan'} if is_streaming else {}
+    return {
+        'watch': 'true',
+        'allowWatchBookmarks': 'true',
+        'timeoutSeconds': str(math.ceil(timeout)),
+        **listing.build_selection(watching, resource),
+        **({'resourceVersion': version} if version else {}),
+        **initial,
+    }
+
+
+def _conclude(position: _Position, failure: Exception | None) -> float:
+    """Tell everyone how the attempt has ended, prepare for the next one, and choose when to make it."""
+    state, logger, now = position.state, position.context.logger, _read_clock()
+    lifetime = 0.0 if position.opened is None else now - position.opened
+    if position.is_streaming and _is_streaming_impossible(position, failure):
+        position.is_streaming_refused = True
+        logger.warning("The server does not stream the existing objects of %s; they will be listed instead.", position)
+    if failure is None and not position.is_fruitful and lifetime < SUSPICIOUS_PERIOD:
+        failure = errors.APIDisconnectedError("The stream has ended at once, with nothing in it.")
+    if failure is None or lifetime >= HEALTHY_PERIOD:
+        state.failures = 0
+    if failure is None:
+        logger.debug("The stream of %s has ended, and will be continued.", position)
+        position.version = position.version or None
+        position.enter(Phase.PAUSING)
+        return position.context.settings.watching.reconnect_backoff
+    state.fail(failure, now)
+    position.enter(Phase.WAITING)
+    return _prepare_retry(position, failure)
+
+
+def _prepare_retry(position: _Position, failure: Exception) -> float:
+    state, context = position.state, position.context
+    is_expired = signals.classify_error(failure) is signals.Trouble.EXPIRED
+    position.version = None if is_expired else position.version or None
+    asked = failure.retry_after if isinstance(failure, errors.APIError) else None
+    delay = max(asked or 0.0, signals.choose_backoff(state.failures, context.chance()))
+    if is_expired and state.failures == 1:
+        delay = max(asked or 0.0, context.settings.watching.reconnect_backoff)
+        context.logger.info("The stream of %s cannot be continued, and begins anew: %s", position, failure)
+    else:
+        context.logger.warning("The stream of %s has failed (%d in a row), and will be continued in %.1f s: %s",
+                               position, state.failures, delay, failure)
+    return delay
+
+
+def _is_streaming_impossible(position: _Position, failure: Exception | None) -> bool:
+    """Tell if the server refuses to send the objects in the stream, or never tells that all of them are sent."""
+    match failure:
+        case errors.APIInvalidError() | errors.APIClientError(code=400):
+            return True
+        case None | errors.APISilenceError():
+            return position.opened is not None
+    return False
+
+
+def _read_clock() -> float:
+    return asyncio.get_running_loop().time()
