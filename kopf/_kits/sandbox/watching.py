@@ -124,8 +124,8 @@ async def stream(store: storage.Storage, home: kinds.Home, watch: Watch, form: F
 
     An empty batch is yielded first, when the watch is accepted. Cancellation leaves nothing behind.
     """
-    clock = asyncio.get_running_loop().time
-    deadline, reminder = clock() + watch.timeout, clock() + BOOKMARK_INTERVAL
+    loop = asyncio.get_running_loop()
+    deadline, reminder = loop.time() + watch.timeout, loop.time() + BOOKMARK_INTERVAL
     shelf = store.shelf(home)
     since = store.version if watch.since is None else watch.since
     initial = shelf.select(watch.interest.namespace) if watch.since is None else []
@@ -148,7 +148,7 @@ async def stream(store: storage.Storage, home: kinds.Home, watch: Watch, form: F
             return
         else:
             since = max(since, store.version)
-            moment = clock() + storage.TICK
+            moment = loop.time() + storage.TICK
             if moment < min(reminder, deadline):
                 await shelf.wait(until=min(reminder, deadline))  # no await or yield since the look for changes
                 continue
