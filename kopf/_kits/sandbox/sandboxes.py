@@ -239,7 +239,14 @@ async def _begin(fn: Callable[[], AsyncGenerator[T]]) -> AsyncGenerator[T]:
 
 def _iterate(thread: 'threads.LoopThread', generator: AsyncGenerator[T]) -> Iterator[T]:
     """Take the items one by one. If it is abandoned, in any thread, the generator is closed by its event loop."""
-    while thread.is_running and (items := thread.call(_take_next(generator))):
+    from kopf._kits.sandbox import threads
+    while thread.is_running:
+        try:
+            items = thread.call(_take_next(generator))
+        except threads.EndedError:
+            return
+        if not items:
+            return
         yield items[0]
 
 

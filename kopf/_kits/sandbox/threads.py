@@ -19,6 +19,13 @@ def choose_loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     return uvloop.new_event_loop
 
 
+class EndedError(RuntimeError):
+    """The loop has ended while something was being done, or was about to be done, in it."""
+
+    def __init__(self) -> None:
+        super().__init__('The sandbox is not running any more.')
+
+
 class LoopThread:
     """
     A daemon thread with an event loop in it. Started and stopped once, by the same thread.
@@ -57,7 +64,7 @@ class LoopThread:
             future = asyncio.run_coroutine_threadsafe(coroutine, self._started.result())
         except RuntimeError as e:  # it is just being closed
             coroutine.close()
-            raise RuntimeError('The sandbox is not running any more.') from e
+            raise EndedError from e
         return self._wait_for(future, coroutine)
 
     def _wait_for(self, future: concurrent.futures.Future[T], coroutine: Coroutine[Any, Any, T]) -> T:
@@ -69,7 +76,9 @@ class LoopThread:
             raise
         if not future.done():  # the loop has ended before it could begin
             coroutine.close()
-            raise RuntimeError('The sandbox is not running any more.')
+            raise EndedError
+        if future.cancelled():  # only the end of the loop cancels what is running in it
+            raise EndedError
         return future.result()
 
     def stop(self) -> None:
