@@ -7,11 +7,11 @@ import dataclasses
 import enum
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, Literal, NamedTuple, TypedDict
+from typing import Any, Literal, NamedTuple, cast
 
 from kopf._cogs.clients import errors, listing
 from kopf._cogs.helpers import jsons
-from kopf._cogs.structs import references
+from kopf._cogs.structs import bodies, references
 
 FIRST_BACKOFF, LONGEST_BACKOFF = 0.8, 30.0
 """Seconds before the first and the further retries of a failed stream; each next delay is twice as long."""
@@ -22,11 +22,7 @@ JITTER = 0.5
 EventType = Literal[None, 'ADDED', 'MODIFIED', 'DELETED']
 """``None`` is for objects that existed before the stream began."""
 
-
-class RawEvent(TypedDict):
-    """One change of an object, or its existence."""
-    type: EventType
-    object: dict[str, Any]
+RawEvent = bodies.RawEvent
 
 
 class Key(NamedTuple):
@@ -114,10 +110,11 @@ def choose_backoff(failures: int, chance: float) -> float:
     return min(LONGEST_BACKOFF, math.ldexp(FIRST_BACKOFF, doublings)) * (1 + JITTER * chance)
 
 
-def build_change(type: EventType, body: dict[str, Any]) -> Change:
+def build_change(type: EventType, body: Mapping[str, Any]) -> Change:
     """Build the change of a cleaned object."""
     key, seen = identify(body)
-    return Change({'type': type, 'object': body}, key, None if type == 'DELETED' else seen, seen.version)
+    event: RawEvent = {'type': type, 'object': cast(bodies.RawBody, body)}
+    return Change(event, key, None if type == 'DELETED' else seen, seen.version)
 
 
 def identify(body: Mapping[str, Any]) -> tuple[Key, Seen]:
@@ -127,7 +124,7 @@ def identify(body: Mapping[str, Any]) -> tuple[Key, Seen]:
     return key, Seen(str(metadata.get('uid') or ''), str(metadata.get('resourceVersion') or ''))
 
 
-def compare_listing(known: Mapping[Key, Seen], items: Iterable[dict[str, Any]], *, is_initial: bool,
+def compare_listing(known: Mapping[Key, Seen], items: Iterable[Mapping[str, Any]], *, is_initial: bool,
                     resource: references.Resource) -> Iterator[Change]:
     """
     Compare the listed objects, all or some, with what is known; unchanged ones are not there.
@@ -152,10 +149,12 @@ def detect_vanished(known: Mapping[Key, Seen], listed: Collection[Key],
 
 
 def _build_vanished(key: Key, seen: Seen, resource: references.Resource) -> Change:
-    kind = {'kind': resource.kind} if resource.kind else {}
-    namespace = {'namespace': key.namespace} if key.namespace else {}
-    metadata = {'name': key.name, **namespace, 'uid': seen.uid}
-    body = {'apiVersion': resource.api_version, **kind, 'metadata': metadata}
+    body: bodies.RawBody = {'apiVersion': resource.api_version}
+    if resource.kind:
+        body['kind'] = resource.kind
+    body['metadata'] = {'name': key.name, 'uid': seen.uid}
+    if key.namespace:
+        body['metadata']['namespace'] = key.namespace
     return Change({'type': 'DELETED', 'object': body}, key, None)
 
 

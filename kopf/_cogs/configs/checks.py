@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from kopf._cogs.configs import selections, settings
+from kopf._cogs.configs import diffbase, progress, selections, settings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +53,8 @@ SELECTIONS = Rule(lambda value: isinstance(value, selections.Selections) and all
                   'the mapping that was there, with strings as its values')
 SERVER = Rule(callable, 'a webhook server: a function that takes a function and yields configurations')
 EXECUTOR = Rule(lambda value: isinstance(value, concurrent.futures.Executor), 'a concurrent.futures.Executor')
+PROGRESS_STORAGE = Rule(lambda value: isinstance(value, progress.ProgressStorage), 'a kopf.ProgressStorage')
+DIFFBASE_STORAGE = Rule(lambda value: isinstance(value, diffbase.DiffBaseStorage), 'a kopf.DiffBaseStorage')
 
 RULES: dict[str, dict[str, Rule]] = {
     'process': {
@@ -62,6 +64,7 @@ RULES: dict[str, dict[str, Rule]] = {
         'enabled': FLAG, 'loggers': FLAG, 'level': ANY_INTEGER, 'default_backoffs': BACKOFFS,
         'logging_backoffs': BACKOFFS, 'worker_limit': LIMIT.or_none(), 'idle_timeout': SECONDS,
         'reporting_component': STRING, 'reporting_instance': STRING, 'event_name_prefix': TEXT,
+        'burst_limit': LIMIT.or_none(), 'burst_interval': TIMEOUT, 'queue_limit': LIMIT, 'exit_timeout': SECONDS,
     },
     'peering': {
         'name': TEXT, 'stealth': FLAG, 'priority': ANY_INTEGER, 'lifetime': LIMIT, 'mandatory': FLAG,
@@ -95,7 +98,8 @@ RULES: dict[str, dict[str, Rule]] = {
         'rate_limit': RATE.or_none(), 'rate_burst': LIMIT,
     },
     'persistence': {
-        'finalizer': TEXT, 'consistency_timeout': SECONDS,
+        'finalizer': TEXT, 'progress_storage': PROGRESS_STORAGE, 'diffbase_storage': DIFFBASE_STORAGE,
+        'consistency_timeout': SECONDS,
     },
 }
 

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from kopf._cogs.configs import connecting
+from kopf._cogs.configs import connecting, diffbase, progress
 
 WebhookServer = Callable[[Any], AsyncIterator[Any]]
 """Serves the function given to it, and yields the configurations for the cluster to reach it."""
@@ -36,7 +36,10 @@ class PostingSettings:
     """Whether k8s-events are posted at all, explicitly or from log messages."""
 
     loggers: bool = False
-    """Whether the messages of the objects' loggers are posted as k8s-events too; it can be a lot of writing."""
+    """
+    Whether the messages of the objects' loggers are posted as k8s-events too; it can be a lot of writing.
+    It is looked at once, when the operator starts.
+    """
 
     level: int = logging.INFO
     """The level from which messages are posted: ``logging.WARNING`` posts less, ``logging.DEBUG`` more."""
@@ -70,6 +73,27 @@ class PostingSettings:
 
     event_name_prefix: str = 'kopf-event-'
     """How the names of the k8s-events begin."""
+
+    burst_limit: int | None = 25
+    """
+    How many k8s-events of one object are posted as they come, repeated ones included; after that, one in every
+    ``burst_interval``. Those beyond that are dropped, but still counted if they repeat. ``None`` means no limit.
+    """
+
+    burst_interval: float = 300.0
+    """Seconds in which one more k8s-event of the same object can be posted, when its burst is over."""
+
+    queue_limit: int = 1000
+    """
+    How many k8s-events can wait to be posted, of all objects together; the oldest ones are dropped when there are
+    more. More survives longer outages of the API, less saves memory.
+    """
+
+    exit_timeout: float = 2.0
+    """
+    Seconds to post what is left when the operator exits, both before and after its cleanup handlers; the rest
+    is dropped. More loses less when the API is slow, but makes the exit longer.
+    """
 
 
 @dataclasses.dataclass
@@ -231,6 +255,18 @@ class PersistenceSettings:
 
     finalizer: str = 'kopf.zalando.org/KopfFinalizerMarker'
     """The finalizer that keeps the objects from deletion until they are handled; unique for each operator."""
+
+    progress_storage: progress.ProgressStorage = dataclasses.field(default_factory=progress.SmartProgressStorage)
+    """
+    Where the progress of unfinished handlers is kept. Operators that handle the same objects need different places,
+    e.g. ``kopf.AnnotationsProgressStorage(prefix='my-op.example.com')``.
+    """
+
+    diffbase_storage: diffbase.DiffBaseStorage = dataclasses.field(default_factory=diffbase.AnnotationsDiffBaseStorage)
+    """
+    Where the last handled state of objects is kept. Operators that handle the same objects need different places.
+    If it is replaced with no transition by ``kopf.MultiDiffBaseStorage``, all objects are as never handled before.
+    """
 
     consistency_timeout: float = 5.0
     """

@@ -138,6 +138,7 @@ class AiohttpSession:
 
 
 Credentials: TypeAlias = ConnectionInfo | AiohttpSession
+Footprints: TypeAlias = tuple[tuple[int, int, int] | None, ...]
 
 
 def are_same(one: Credentials, two: Credentials) -> bool:
@@ -147,6 +148,18 @@ def are_same(one: Credentials, two: Credentials) -> bool:
     Some sources extend the expiration on each login; that alone does not make rejected credentials acceptable.
     """
     return dataclasses.replace(one, expiration=None) == dataclasses.replace(two, expiration=None)
+
+
+def read_footprints(credentials: Credentials) -> Footprints:
+    """
+    Tell the files of the credentials apart from other files at the same paths; ``None`` is for those that are absent.
+
+    Files are replaced when their certificates are rotated, with the credentials looking the same.
+    """
+    if isinstance(credentials, AiohttpSession):
+        return ()
+    paths = (credentials.ca_path, credentials.certificate_path, credentials.private_key_path)
+    return tuple(_read_footprint(path) for path in paths if path)
 
 
 def is_expired(credentials: Credentials, now: datetime.datetime) -> bool:
@@ -184,6 +197,14 @@ def _represent_value(name: str, value: object) -> str:
 
 def _name_source(what: str, path: FilePath | None) -> str:
     return f'the {what} of {_expand(path)}' if path else f'the inline {what}'
+
+
+def _read_footprint(path: FilePath) -> tuple[int, int, int] | None:
+    try:
+        status = os.stat(_expand(path))
+    except (OSError, ValueError):
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 @contextlib.contextmanager

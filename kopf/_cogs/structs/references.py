@@ -8,7 +8,7 @@ import dataclasses
 import enum
 import re
 import urllib.parse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NewType
 
 NamespaceName = NewType('NamespaceName', str)
@@ -19,6 +19,9 @@ Namespace = NamespaceName | None
 
 NamespacePattern = str | re.Pattern[str]
 """Which namespaces are served: an exact name, comma-separated globs with negations, or a regular expression."""
+
+
+_SPECIALS = frozenset(',*?!')
 
 
 class Marker(enum.Enum):
@@ -106,6 +109,40 @@ class Resource:
             raise ValueError(f"Cluster-scoped resources have no namespaces: {namespace!r} for {self!r}.")
         if namespace is None and name is not None and self.namespaced:
             raise ValueError(f"Objects of namespaced resources need the namespace: {name!r} of {self!r}.")
+
+
+def match_namespace(name: str, pattern: NamespacePattern) -> bool:
+    """
+    Tell if the namespace is meant by the pattern.
+
+    Regular expressions must match the whole name. Of the globs, the first one is decisive: what it does not match is
+    not meant. Of all that match, the last one tells: either it is meant or, with ``!``, it is not. If the first one has
+    ``!`` itself, all namespaces are meant before it.
+    """
+    if isinstance(pattern, re.Pattern):
+        return pattern.fullmatch(name) is not None
+    globs = [glob for glob in (text.strip() for text in pattern.split(',')) if glob]
+    if globs and globs[0].startswith('!'):
+        globs = ['*', *globs]
+    if not globs or not _match_glob(name, globs[0]):
+        return False
+    return next(not glob.startswith('!') for glob in reversed(globs)
+                if _match_glob(name, glob.removeprefix('!').strip()))
+
+
+def is_exact(pattern: NamespacePattern) -> bool:
+    """Tell if the pattern is a name, so that it is known which namespace is meant even if namespaces are not listed."""
+    return isinstance(pattern, str) and bool(pattern.strip()) and not _SPECIALS & set(pattern)
+
+
+def select_exact(patterns: Iterable[NamespacePattern]) -> frozenset[NamespaceName]:
+    """Select the namespaces that are named exactly."""
+    return frozenset(NamespaceName(str(pattern).strip()) for pattern in patterns if is_exact(pattern))
+
+
+def _match_glob(name: str, glob: str) -> bool:
+    expression = re.escape(glob).replace(r'\*', '.*').replace(r'\?', '.')
+    return re.fullmatch(expression, name) is not None
 
 
 def _quote(part: str) -> str:

@@ -2,7 +2,8 @@
 Selectors: which resources are meant, before it is known which resources exist.
 
 The notations are those of the decorators' positional arguments; each is read the same way wherever it is accepted.
-Reading them needs no cluster; matching needs only a resource.
+The decorators also have keywords, for when the kind of the name matters. Reading all these needs no cluster;
+matching needs only a resource.
 """
 import dataclasses
 import re
@@ -18,19 +19,41 @@ Notation = (str | references.Marker | tuple[str, str | references.Marker] | tupl
             | ResourceCheck)
 """All that can stand for a selector: ``'pods'``, ``('apps', 'v1', 'deployments')``, ``kopf.EVERYTHING``, a function."""
 
+KEYWORDS = ('kind', 'plural', 'singular', 'shortcut', 'category')
+"""The parts of selectors that stand in place of the name, and of which only one can be used at once."""
+
 _VERSION = re.compile(r'v\d+((alpha|beta)\d+)?')
 
 
 @dataclasses.dataclass(frozen=True)
 class Selector:
-    """What is expected of a resource. Parts that are ``None`` do not matter."""
-    group: str | None
-    version: str | None
-    name: str | references.Marker | ResourceCheck  # any of the resource's names, or all resources, or those accepted
+    """
+    What is expected of a resource. Parts that are ``None`` do not matter.
+
+    Besides the group and the version, exactly one part is set: either ``name`` or one of the keywords after it.
+    """
+    group: str | None = None
+    version: str | None = None
+    name: str | references.Marker | ResourceCheck | None = None  # any of its names, or all resources, or those accepted
+    kind: str | None = None
+    plural: str | None = None
+    singular: str | None = None
+    shortcut: str | None = None
+    category: str | None = None
 
     def __repr__(self) -> str:
-        name = self.name if isinstance(self.name, str) else repr(self.name)
-        return '.'.join([name, *(part for part in (self.version, self.group) if part)])
+        keywords = [f'{keyword}={value}' for keyword, value in self._keywords.items() if value is not None]
+        name = [] if self.name is None else [self.name if isinstance(self.name, str) else repr(self.name)]
+        return '.'.join([*name, *keywords, *(part for part in (self.version, self.group) if part)])
+
+    @property
+    def is_multiple(self) -> bool:
+        """Can it mean several resources on purpose? Otherwise, it names one, whichever group that one is in."""
+        return self.category is not None or not (self.name is None or isinstance(self.name, str))
+
+    @property
+    def _keywords(self) -> dict[str, str | None]:
+        return {keyword: getattr(self, keyword) for keyword in KEYWORDS}
 
     def matches(self, resource: references.Resource) -> bool:
         """
@@ -41,13 +64,21 @@ class Selector:
         """
         if self.group not in (None, resource.group) or self.version not in (None, resource.version):
             return False
-        if isinstance(self.name, str):
-            return (self.version is not None or resource.preferred) and self.name in _list_names(resource)
-        if _is_k8s_event(resource):
+        if callable(self.name):
+            return not _is_k8s_event(resource) and bool(self.name(resource))
+        if self.version is None and not resource.preferred:
             return False
         if isinstance(self.name, references.Marker):
-            return self.version is not None or resource.preferred
-        return bool(self.name(resource))
+            return not _is_k8s_event(resource)
+        return self._names(resource)
+
+    def _names(self, resource: references.Resource) -> bool:
+        return (self.name in (None, *_list_names(resource)) and
+                self.kind in (None, resource.kind) and
+                self.plural in (None, resource.plural) and
+                self.singular in (None, resource.singular) and
+                self.shortcut in (None, *resource.shortcuts) and
+                self.category in (None, *resource.categories))
 
 
 def parse_selector(notation: Notation | Selector) -> Selector:
@@ -61,6 +92,64 @@ def parse_selector(notation: Notation | Selector) -> Selector:
         raise TypeError(f"Resources are selected by names, kopf.EVERYTHING, tuples of 2 or 3 strings with either "
                         f"at the end, or functions of kopf.Resource; got {notation!r}.")
     return selector
+
+
+def build_selector(*args: object, group: str | None = None, version: str | None = None, **keywords: Any) -> Selector:
+    """
+    Read what a decorator was given: up to 3 positional arguments, of which the last ones can be ``None``, and keywords.
+
+    Raises `TypeError` if nothing is named, or too much is, or what is named is not a name.
+    """
+    given = {keyword: value for keyword, value in keywords.items() if value is not None}
+    notations = _drop_absent(args)
+    _refuse_keywords(notations, group=group, version=version, **given)
+    base = _parse_arguments(notations)
+    return dataclasses.replace(
+        base,
+        group=_unite('group', base.group, group),
+        version=_unite('version', base.version, version),
+        **given)
+
+
+def _drop_absent(args: tuple[object, ...]) -> tuple[object, ...]:
+    while args and args[-1] is None:
+        args = args[:-1]
+    return args
+
+
+def _refuse_keywords(notations: tuple[object, ...], **given: object) -> None:
+    """Refuse the keywords that are not texts, contradict each other, or leave the resource unnamed."""
+    for keyword, value in given.items():
+        if not (value is None or isinstance(value, str)) or (value == '' and keyword != 'group'):
+            raise TypeError(f"{keyword}= of a resource is a non-empty string; got {value!r}.")
+    names = [f'{keyword}=' for keyword in KEYWORDS if given.get(keyword) is not None]
+    if notations and names:
+        raise TypeError(f"A resource is named once: either by the positional arguments or by {names[0]}; "
+                        f"got {', '.join(map(repr, notations))} and {', '.join(names)}.")
+    if len(names) > 1:
+        raise TypeError(f"A resource is named by one of its names; got {' and '.join(names)} at once. "
+                        f"Keep one of them; use several decorators to serve several resources.")
+    if not notations and not names:
+        raise TypeError("No resource is specified. Name it, e.g. 'pods' or kind='Pod', or use kopf.EVERYTHING.")
+
+
+def _parse_arguments(notations: tuple[object, ...]) -> Selector:
+    match notations:
+        case ():
+            return Selector()
+        case (str() | references.Marker() as notation,):
+            return parse_selector(notation)
+        case (notation,) if callable(notation):
+            return Selector(name=notation)
+        case (notation, _, *_) if callable(notation):
+            raise TypeError(f"A function that selects resources is the only positional argument; got {notations!r}.")
+    return parse_selector(notations)  # type: ignore[arg-type]  # it refuses the wrong ones
+
+
+def _unite(part: str, parsed: str | None, given: str | None) -> str | None:
+    if parsed is not None and given not in (None, parsed):
+        raise TypeError(f"Two different values of the resource's {part}: {parsed!r} and {given!r}. Keep one of them.")
+    return parsed if given is None else given
 
 
 def _parse(notation: object) -> Selector | None:

@@ -69,6 +69,7 @@ class _Entry:
     """One set of credentials with everything made of it. Mutated by its vault only."""
     key: Key
     info: credentials.Credentials
+    footprints: credentials.Footprints = ()  # of the files at the time of the login
     phase: _Phase = _Phase.VALID
     leases: int = 0
     items: dict[Hashable, Closable] = dataclasses.field(default_factory=dict)
@@ -81,6 +82,10 @@ class _Entry:
     @property
     def is_disposable(self) -> bool:
         return self.is_rejected or (self.phase is _Phase.RETIRED and not self.leases)
+
+    def is_same(self, info: credentials.Credentials) -> bool:
+        """Tell if these are the same credentials, of the same files."""
+        return credentials.are_same(self.info, info) and self.footprints == credentials.read_footprints(info)
 
 
 class Vault:
@@ -98,7 +103,7 @@ class Vault:
         self._choose = choose
         self._entries: dict[Key, _Entry] = {}  # valid, or expired and waiting for the next login
         self._discarded: list[_Entry] = []  # retired or rejected, not closed yet
-        self._rejected: dict[Key, collections.deque[credentials.Credentials]] = {}
+        self._rejected: dict[Key, collections.deque[_Entry]] = {}
         self._supply, self._need = bells.Bell(), bells.Bell()
         self._demand = 0  # how many requests are waiting for credentials
         self._populated_at = self._now()
@@ -150,9 +155,11 @@ class Vault:
         Exactly these are excluded: newer ones under the same key stay valid, and any number of tasks may report
         the same ones. ``exc`` tells why. If cancelled, they stay excluded; what is not closed yet will be closed later.
         """
-        for entry in [*self._entries.values(), *self._discarded]:
-            if entry.key == key and credentials.are_same(entry.info, info):
-                self._reject(entry, exc)
+        entries = [entry for entry in [*self._entries.values(), *self._discarded]
+                   if entry.key == key and credentials.are_same(entry.info, info)]
+        exact = [entry for entry in entries if entry.info is info]  # the others can be of newer files
+        for entry in exact or entries:
+            self._reject(entry, exc)
         await self._dispose()
 
     async def populate(self, infos: Mapping[Key, credentials.Credentials | None]) -> None:
@@ -247,6 +254,7 @@ class Vault:
             try:
                 item = await self._obtain(entry, factory)
             except credentials.LoginError as error:
+                logger.warning("Credentials of %r cannot be used: %s", entry.key, error)
                 self._reject(entry, error)
             finally:
                 entry.leases -= 1 if item is None else 0
@@ -269,7 +277,7 @@ class Vault:
     def _get_delay(self) -> float:
         if self._fruitless > len(DELAYS):
             error = credentials.LoginError(
-                f"Cannot log in: the cluster has rejected all new credentials {self._fruitless} times in a row"
+                f"Cannot log in: all new credentials were rejected {self._fruitless} times in a row"
                 f"{_describe_rejection(self._last_rejection)}. Check that the credentials are of this cluster.")
             self.fail(error)
             raise error
@@ -308,7 +316,7 @@ class Vault:
                 continue
             if credentials.is_expired(info, now):
                 ignored[key] = 'expired'
-            elif any(credentials.are_same(info, other) for other in self._rejected.get(key, ())):
+            elif any(entry.is_same(info) for entry in self._rejected.get(key, ())):
                 ignored[key] = 'were rejected by the cluster before'
             else:
                 self._accept(key, info)
@@ -316,17 +324,18 @@ class Vault:
 
     def _accept(self, key: Key, info: credentials.Credentials) -> None:
         known = self._entries.get(key)
-        if known is not None and credentials.are_same(known.info, info):
+        if known is not None and known.is_same(info):
             known.info, known.phase = info, _Phase.VALID
             return
         if known is not None:
             self._discard(known, _Phase.RETIRED)
-        self._entries[key] = _Entry(key, info)
+        self._entries[key] = _Entry(key, info, credentials.read_footprints(info))
 
     def _reject(self, entry: _Entry, exc: Exception | None) -> None:
         if entry.is_rejected:
             return
-        self._rejected.setdefault(entry.key, collections.deque(maxlen=MEMORY)).append(entry.info)
+        if None not in entry.footprints:  # files that are absent for a moment are not the reason to give up
+            self._rejected.setdefault(entry.key, collections.deque(maxlen=MEMORY)).append(entry)
         self._last_rejection = exc
         self._discard(entry, _Phase.REJECTED)
         if self.is_empty:

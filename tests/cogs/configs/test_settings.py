@@ -8,7 +8,7 @@ import logging
 
 import pytest
 
-from kopf._cogs.configs import checks, connecting, settings
+from kopf._cogs.configs import checks, connecting, diffbase, progress, settings
 
 SECTIONS = ['process', 'posting', 'peering', 'watching', 'queueing', 'scanning', 'admission', 'execution', 'background',
             'networking', 'persistence']
@@ -19,7 +19,8 @@ DEFAULTS = {
     'posting': {
         'enabled': True, 'loggers': False, 'level': logging.INFO, 'default_backoffs': (1, 1, 2, 3, 5, 8, 13, 21),
         'logging_backoffs': (1, 1, 2, 3, 5), 'worker_limit': None, 'idle_timeout': 1.0, 'reporting_component': 'kopf',
-        'reporting_instance': 'dev', 'event_name_prefix': 'kopf-event-'},
+        'reporting_instance': 'dev', 'event_name_prefix': 'kopf-event-', 'burst_limit': 25, 'burst_interval': 300.0,
+        'queue_limit': 1000, 'exit_timeout': 2.0},
     'peering': {
         'name': 'default', 'stealth': False, 'priority': 0, 'lifetime': 60, 'mandatory': False, 'standalone': False,
         'clusterwide': False},
@@ -50,12 +51,14 @@ def list_fields(section):
             for field in dataclasses.fields(section) if not field.name.startswith('_')}
 
 
-@pytest.mark.guarantee('NEW-008', 'CFG-043', 'CFG-053')
+@pytest.mark.guarantee('NEW-008', 'CFG-043', 'CFG-053', 'CFG-054')
 def test_sections_and_their_defaults(operator_settings):
     found = {field.name: list_fields(getattr(operator_settings, field.name))
              for field in dataclasses.fields(operator_settings)}
 
     assert isinstance(found['execution'].pop('executor'), concurrent.futures.ThreadPoolExecutor)
+    assert isinstance(found['persistence'].pop('progress_storage'), progress.SmartProgressStorage)
+    assert isinstance(found['persistence'].pop('diffbase_storage'), diffbase.AnnotationsDiffBaseStorage)
     assert list(found) == SECTIONS
     assert found == DEFAULTS
 
@@ -75,6 +78,8 @@ def test_operators_share_nothing():
     assert two.watching.label_selectors == {}
     assert two.networking.request_timeout == 300
     assert two.execution.executor is not one.execution.executor
+    assert two.persistence.progress_storage is not one.persistence.progress_storage
+    assert two.persistence.diffbase_storage is not one.persistence.diffbase_storage
 
 
 @pytest.mark.parametrize('section', [
@@ -197,6 +202,9 @@ def test_special_values_are_correct(operator_settings, path, value):
     pytest.param('posting.level', 'INFO', "'INFO'; accepted is an integer", id='level-by-name'),
     pytest.param('watching.label_selectors', {'pods': 'a=b'}, 'of type dict; accepted is the mapping', id='replaced'),
     pytest.param('persistence.finalizer', '', "''; accepted is a non-empty string", id='empty'),
+    pytest.param('persistence.progress_storage', None, 'None; accepted is a kopf.ProgressStorage', id='no-progress'),
+    pytest.param('persistence.diffbase_storage', progress.SmartProgressStorage(),
+                 'of type SmartProgressStorage; accepted is a kopf.DiffBaseStorage', id='wrong-storage'),
     pytest.param('execution.executor', None, 'None; accepted is a concurrent.futures.Executor', id='no-executor'),
 ])
 def test_wrong_values_are_explained(operator_settings, path, value, message):

@@ -72,3 +72,26 @@ def test_resources_are_matched(notation, expected):
     selector = selectors.parse_selector(notation)
 
     assert [resource for resource in ALL if selector.matches(resource)] == expected
+
+
+@pytest.mark.parametrize('selector, expected', [
+    pytest.param(selectors.Selector(None, None, 'pods'), 'pods', id='name'),
+    pytest.param(selectors.Selector('kopf.dev', 'v1', 'kopfexamples'), 'kopfexamples.v1.kopf.dev', id='all'),
+    pytest.param(selectors.Selector('', 'v1', 'pods'), 'pods.v1', id='core'),
+    pytest.param(selectors.Selector('kopf.dev', None, EVERYTHING), 'kopf.EVERYTHING.kopf.dev', id='everything'),
+    pytest.param(selectors.Selector(kind='Pod'), 'kind=Pod', id='keyword'),
+    pytest.param(selectors.Selector('kopf.dev', 'v1', category='all'), 'category=all.v1.kopf.dev', id='category'),
+])
+def test_selectors_are_shown_as_they_are_written(selector, expected):
+    assert repr(selector) == expected
+
+
+@pytest.mark.parametrize('selector, expected', [
+    pytest.param(selectors.Selector(name='pods'), False, id='name'),
+    pytest.param(selectors.Selector(kind='Pod'), False, id='kind'),
+    pytest.param(selectors.Selector(category='all'), True, id='category'),
+    pytest.param(selectors.Selector(name=EVERYTHING), True, id='everything'),
+    pytest.param(selectors.Selector(name=is_of_kopf), True, id='function'),
+])
+def test_selectors_tell_if_they_can_mean_several_resources(selector, expected):
+    assert selector.is_multiple is expected

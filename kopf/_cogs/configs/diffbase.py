@@ -1,0 +1,197 @@
+"""
+Diff-bases: where the storages keep the last handled state of an object, to know what has changed since then.
+
+The state is an essence: the part of the object whose changes matter. The storages only read from the body
+and write to the patch, and only what differs. What cannot be read is as if the object was never handled.
+"""
+import abc
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from kopf._cogs.configs import conventions
+from kopf._cogs.helpers import jsons
+from kopf._cogs.structs import bodies, dicts, patches
+
+_SYSTEM = frozenset({'apiVersion', 'kind', 'metadata', 'status'})
+_VOLATILE = frozenset({'resourceVersion', 'managedFields'})  # they change with anything else
+
+
+class DiffBaseStorage(conventions.StanzaCleaning, abc.ABC):
+    """How the last handled state is made and kept."""
+
+    def __init__(self, ignored_fields: Iterable[dicts.FieldSpec] | None = None) -> None:
+        super().__init__()
+        if isinstance(ignored_fields, str):
+            raise TypeError(f"The ignored fields are a list of fields, not one field: {ignored_fields!r}.")
+        self.ignored_fields: list[dicts.FieldSpec] = list(ignored_fields or ())
+
+    def build(
+            self,
+            *,
+            body: bodies.Body,
+            extra_fields: Iterable[dicts.FieldSpec] | None = None,
+    ) -> bodies.BodyEssence:
+        """
+        Take the essence of the body, with some extra fields even if they are not essential.
+
+        It shares its nested values with the body, so they are for reading only. In users' own classes, it is a copy.
+        """
+        paths = sorted(map(dicts.parse_field, extra_fields or ()), key=len)
+        essence = _take_essence(body, paths)
+        self.remove_annotations(cast(bodies.BodyEssence, essence), _choose_annotations(essence, paths))
+        ignored_fields = getattr(self, 'ignored_fields', ())  # absent if users' classes do not call the constructor
+        for path in map(dicts.parse_field, ignored_fields):
+            essence = dict(dicts.cut(essence, path))
+        cleaned = cast(bodies.BodyEssence, dicts.plain(essence) if conventions.is_custom(self) else essence)
+        self.remove_empty_stanzas(cleaned)
+        return cleaned
+
+    @abc.abstractmethod
+    def fetch(self, *, body: bodies.Body) -> bodies.BodyEssence | None:
+        """Get the last handled state, if there is one."""
+
+    @abc.abstractmethod
+    def store(self, *, body: bodies.Body, patch: patches.Patch, essence: bodies.BodyEssence) -> None:
+        """Keep the state as the last handled one."""
+
+
+class AnnotationsDiffBaseStorage(conventions.AnnotationStoring, DiffBaseStorage):
+    """The last handled state as JSON in an annotation."""
+
+    def __init__(
+            self,
+            *,
+            prefix: str = 'kopf.zalando.org',
+            key: str = 'last-handled-configuration',
+            ignored_fields: Iterable[dicts.FieldSpec] | None = None,
+            v1: bool = True,
+    ) -> None:
+        super().__init__(prefix=prefix, v1=v1)
+        DiffBaseStorage.__init__(self, ignored_fields)
+        self.key = key
+
+    def build(
+            self,
+            *,
+            body: bodies.Body,
+            extra_fields: Iterable[dicts.FieldSpec] | None = None,
+    ) -> bodies.BodyEssence:
+        essence = super().build(body=body, extra_fields=extra_fields)
+        self._remove_own_annotations(essence)
+        self.remove_empty_stanzas(essence)
+        return essence
+
+    def fetch(self, *, body: bodies.Body) -> bodies.BodyEssence | None:
+        return next(map(_modernise, self._fetch_values(body, self.key)), None)
+
+    def store(self, *, body: bodies.Body, patch: patches.Patch, essence: bodies.BodyEssence) -> None:
+        self._store_value(body, patch, self.key, f'{_encode(essence)}\n')
+
+
+class StatusDiffBaseStorage(DiffBaseStorage):
+    """The last handled state as JSON in a field of the status."""
+
+    def __init__(
+            self,
+            *,
+            name: str = 'kopf',
+            field: dicts.FieldSpec = 'status.{name}.last-handled-configuration',
+            ignored_fields: Iterable[dicts.FieldSpec] | None = None,
+    ) -> None:
+        super().__init__(ignored_fields)
+        self.name = name
+        self._field = conventions.parse_location(field, name=name)
+
+    @property
+    def field(self) -> dicts.FieldPath:
+        return self._field
+
+    @field.setter
+    def field(self, value: dicts.FieldSpec) -> None:
+        self._field = conventions.parse_location(value, name=self.name)
+
+    def build(
+            self,
+            *,
+            body: bodies.Body,
+            extra_fields: Iterable[dicts.FieldSpec] | None = None,
+    ) -> bodies.BodyEssence:
+        essence = super().build(body=body, extra_fields=extra_fields)
+        return cast(bodies.BodyEssence, dicts.cut(cast(Mapping[str, Any], essence), self.field))
+
+    def fetch(self, *, body: bodies.Body) -> bodies.BodyEssence | None:
+        decoded = conventions.decode(dicts.resolve(body, self.field))
+        return None if decoded is None else _modernise(decoded)
+
+    def store(self, *, body: bodies.Body, patch: patches.Patch, essence: bodies.BodyEssence) -> None:
+        conventions.put(body, patch, self.field, _encode(essence))
+
+
+class MultiDiffBaseStorage(DiffBaseStorage):
+    """Several storages at once: to write to all of them, to read from the first one that has the state."""
+
+    def __init__(self, storages: Iterable[DiffBaseStorage]) -> None:
+        super().__init__()
+        self.storages = list(storages)
+
+    def build(
+            self,
+            *,
+            body: bodies.Body,
+            extra_fields: Iterable[dicts.FieldSpec] | None = None,
+    ) -> bodies.BodyEssence:
+        """Take the essence so that none of the storages is seen in it: by taking the essence of the essence."""
+        paths = list(extra_fields or ())
+        essence = super().build(body=body, extra_fields=paths)
+        for storage in self.storages:
+            essence = storage.build(body=_build_body(essence, body), extra_fields=paths)
+        return conventions.copy_essence(essence, fully=True) if conventions.is_custom(self) else essence
+
+    def fetch(self, *, body: bodies.Body) -> bodies.BodyEssence | None:
+        fetched = (storage.fetch(body=body) for storage in self.storages)
+        return next((essence for essence in fetched if essence is not None), None)
+
+    def store(self, *, body: bodies.Body, patch: patches.Patch, essence: bodies.BodyEssence) -> None:
+        for storage in self.storages:
+            storage.store(body=body, patch=patch, essence=essence)
+
+
+def _build_body(essence: bodies.BodyEssence, origin: Mapping[str, Any]) -> bodies.Body:
+    """Make a body of an essence: with the identity of the object, as users' storages can depend on it."""
+    kind = {key: origin[key] for key in ('apiVersion', 'kind') if key in origin}
+    metadata = dicts.resolve_mapping(origin, ('metadata',))
+    identity = {key: metadata[key] for key in ('name', 'namespace', 'uid') if key in metadata}
+    return bodies.Body({**kind, **essence, 'metadata': {**identity, **essence.get('metadata', {})}})
+
+
+def _take_essence(body: Mapping[str, Any], extra_paths: Iterable[dicts.FieldPath]) -> dict[str, Any]:
+    """Take what is essential by its place; shorter paths come first, so that only new dicts are written to."""
+    metadata = dicts.resolve_mapping(body, ('metadata',))
+    essence = {key: value for key, value in body.items() if key not in _SYSTEM}
+    essence['metadata'] = {key: dict(dicts.resolve_mapping(metadata, (key,))) for key in ('labels', 'annotations')}
+    for path in extra_paths:
+        if path == ('metadata',):
+            others = {key: value for key, value in metadata.items() if key not in _VOLATILE}
+            essence['metadata'] = {**others, **essence['metadata']}
+        elif path and dicts.has(body, path) and not dicts.has(essence, path):
+            dicts.ensure(essence, path, dicts.resolve(body, path))
+    return essence
+
+
+def _choose_annotations(essence: Mapping[str, Any], extra_paths: Iterable[dicts.FieldPath]) -> set[str]:
+    """Choose what to remove: all garbage, except for what is named as an extra field, if it is not of operators."""
+    garbage = conventions.select_garbage(essence['metadata']['annotations'])
+    named = {path[2] for path in extra_paths if len(path) == 3 and path[:2] == ('metadata', 'annotations')}
+    return garbage - (named & conventions.GARBAGE)
+
+
+def _encode(essence: bodies.BodyEssence) -> str:
+    return jsons.dumps(essence).decode()
+
+
+def _modernise(essence: dict[str, Any]) -> bodies.BodyEssence:
+    """Have the old essence as it would be now: years ago, it had the names of the object and of its kind."""
+    if 'apiVersion' in essence or 'kind' in essence:
+        for path in (('apiVersion',), ('kind',), ('metadata', 'name'), ('metadata', 'namespace')):
+            dicts.remove(essence, path)
+    return cast(bodies.BodyEssence, essence)

@@ -1,0 +1,249 @@
+"""
+Progress: where the storages keep what is known of unfinished handlers, so that it survives restarts.
+
+Each handler has a record of its own. The storages only read from the body and write to the patch, and only
+what differs. What cannot be read is as if it is not there.
+"""
+import abc
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, TypedDict, cast
+
+from kopf._cogs.configs import conventions
+from kopf._cogs.helpers import jsons
+from kopf._cogs.structs import bodies, dicts, ids, patches
+
+
+class ProgressRecord(TypedDict, total=False):
+    """What is kept of one handler; the moments are in ISO 8601."""
+    started: str | None
+    stopped: str | None
+    delayed: str | None
+    purpose: str | None
+    retries: int | None
+    success: bool | None
+    failure: bool | None
+    message: str | None
+    subrefs: Collection[ids.HandlerId] | None
+    essence: str | None  # a digest of the state that a finished handler saw
+
+
+_TYPES: Mapping[str, type] = {
+    'started': str, 'stopped': str, 'delayed': str, 'purpose': str, 'retries': int, 'success': bool, 'failure': bool,
+    'message': str, 'subrefs': list, 'essence': str,
+}
+
+
+class ProgressStorage(conventions.StanzaCleaning, abc.ABC):
+    """
+    How records are kept. All places of a storage are unessential for the object.
+
+    The bodies and essences are for reading, and the patch is for writing.
+    """
+
+    @abc.abstractmethod
+    def fetch(self, *, key: ids.HandlerId, body: bodies.Body) -> ProgressRecord | None:
+        """Get the record of the handler, if there is one."""
+
+    @abc.abstractmethod
+    def store(self, *, key: ids.HandlerId, record: ProgressRecord, body: bodies.Body, patch: patches.Patch) -> None:
+        """Keep the record of the handler instead of the previous one."""
+
+    @abc.abstractmethod
+    def purge(self, *, key: ids.HandlerId, body: bodies.Body, patch: patches.Patch) -> None:
+        """Forget the record of the handler."""
+
+    @abc.abstractmethod
+    def touch(self, *, body: bodies.Body, patch: patches.Patch, value: str | None) -> None:
+        """Change the object with no meaning, only to be changed; or remove this change if the value is ``None``."""
+
+    @abc.abstractmethod
+    def clear(self, *, essence: bodies.BodyEssence) -> bodies.BodyEssence:
+        """Get a copy of the essence with nothing of this storage in it; if not overridden, a copy of everything."""
+        return conventions.copy_essence(cast(Mapping[str, Any], essence), fully=conventions.is_custom(self))
+
+    def flush(self) -> None:
+        """Write what is kept in memory, if it is; called when there is nothing more to keep for now."""
+        return
+
+
+class AnnotationsProgressStorage(conventions.AnnotationStoring, ProgressStorage):
+    """Records as JSON in the annotations, one for each handler; with empty fields too if it is verbose."""
+
+    def __init__(
+            self,
+            *,
+            prefix: str = 'kopf.zalando.org',
+            verbose: bool = False,
+            touch_key: str = 'touch-dummy',
+            v1: bool = True,
+    ) -> None:
+        super().__init__(prefix=prefix, v1=v1)
+        self.verbose = verbose
+        self.touch_key = touch_key
+
+    def fetch(self, *, key: ids.HandlerId, body: bodies.Body) -> ProgressRecord | None:
+        return next(map(_parse_record, self._fetch_values(body, key)), None)
+
+    def store(self, *, key: ids.HandlerId, record: ProgressRecord, body: bodies.Body, patch: patches.Patch) -> None:
+        kept = _build_record(record, verbose=self.verbose)
+        self._store_value(body, patch, key, jsons.dumps(kept).decode())
+
+    def purge(self, *, key: ids.HandlerId, body: bodies.Body, patch: patches.Patch) -> None:
+        self._remove_value(body, patch, key)
+
+    def touch(self, *, body: bodies.Body, patch: patches.Patch, value: str | None) -> None:
+        if value is None:
+            self._remove_value(body, patch, self.touch_key)
+        else:
+            self._store_value(body, patch, self.touch_key, value)
+
+    def clear(self, *, essence: bodies.BodyEssence) -> bodies.BodyEssence:
+        cleared = super().clear(essence=essence)
+        self._remove_own_annotations(cleared)
+        self.remove_empty_stanzas(cleared)
+        return cleared
+
+
+class StatusProgressStorage(ProgressStorage):
+    """Records as they are in a field of the status, by the ids of handlers."""
+
+    def __init__(
+            self,
+            *,
+            name: str = 'kopf',
+            field: dicts.FieldSpec = 'status.{name}.progress',
+            touch_field: dicts.FieldSpec = 'status.{name}.dummy',
+    ) -> None:
+        super().__init__()
+        self.name = name
+        self._field = conventions.parse_location(field, name=name)
+        self._touch_field = conventions.parse_location(touch_field, name=name)
+
+    @property
+    def field(self) -> dicts.FieldPath:
+        return self._field
+
+    @field.setter
+    def field(self, value: dicts.FieldSpec) -> None:
+        self._field = conventions.parse_location(value, name=self.name)
+
+    @property
+    def touch_field(self) -> dicts.FieldPath:
+        return self._touch_field
+
+    @touch_field.setter
+    def touch_field(self, value: dicts.FieldSpec) -> None:
+        self._touch_field = conventions.parse_location(value, name=self.name)
+
+    def fetch(self, *, key: ids.HandlerId, body: bodies.Body) -> ProgressRecord | None:
+        record = dicts.resolve(body, (*self.field, key))
+        return _parse_record(record) if isinstance(record, Mapping) else None
+
+    def store(self, *, key: ids.HandlerId, record: ProgressRecord, body: bodies.Body, patch: patches.Patch) -> None:
+        path = (*self.field, key)
+        kept = _build_record(record, verbose=False)
+        present = dicts.resolve_mapping(body, path)
+        meaning = {name: value for name, value in present.items() if value is not None}
+        if dicts.has(body, path) and dicts.is_same(meaning, kept):
+            dicts.remove(patch, path)
+        else:
+            dicts.ensure(patch, path, {**dict.fromkeys(present), **kept})
+
+    def purge(self, *, key: ids.HandlerId, body: bodies.Body, patch: patches.Patch) -> None:
+        conventions.put(body, patch, (*self.field, key), None)
+
+    def touch(self, *, body: bodies.Body, patch: patches.Patch, value: str | None) -> None:
+        conventions.put(body, patch, self.touch_field, value)
+
+    def clear(self, *, essence: bodies.BodyEssence) -> bodies.BodyEssence:
+        cleared: Mapping[str, Any] = cast(Mapping[str, Any], super().clear(essence=essence))
+        for path in (self.field, self.touch_field):
+            cleared = dicts.cut(cleared, path)
+        return cast(bodies.BodyEssence, cleared)
+
+
+class MultiProgressStorage(ProgressStorage):
+    """Several storages at once: to write to all of them, to read from the first one that has a record."""
+
+    def __init__(self, storages: Iterable[ProgressStorage]) -> None:
+        super().__init__()
+        self.storages = list(storages)
+
+    def fetch(self, *, key: ids.HandlerId, body: bodies.Body) -> ProgressRecord | None:
+        fetched = (storage.fetch(key=key, body=body) for storage in self.storages)
+        return next((record for record in fetched if record is not None), None)
+
+    def store(self, *, key: ids.HandlerId, record: ProgressRecord, body: bodies.Body, patch: patches.Patch) -> None:
+        for storage in self.storages:
+            storage.store(key=key, record=record, body=body, patch=patch)
+
+    def purge(self, *, key: ids.HandlerId, body: bodies.Body, patch: patches.Patch) -> None:
+        for storage in self.storages:
+            storage.purge(key=key, body=body, patch=patch)
+
+    def touch(self, *, body: bodies.Body, patch: patches.Patch, value: str | None) -> None:
+        for storage in self.storages:
+            storage.touch(body=body, patch=patch, value=value)
+
+    def clear(self, *, essence: bodies.BodyEssence) -> bodies.BodyEssence:
+        is_custom = any(map(conventions.is_custom, [self, *self.storages]))
+        cleared = conventions.copy_essence(cast(Mapping[str, Any], essence), fully=is_custom)
+        for storage in self.storages:
+            cleared = storage.clear(essence=cleared)
+        return cleared
+
+    def flush(self) -> None:
+        for storage in self.storages:
+            storage.flush()
+
+
+class SmartProgressStorage(MultiProgressStorage):
+    """Records in the annotations; those that older versions have left in the status are continued and cleaned."""
+
+    def __init__(
+            self,
+            *,
+            name: str = 'kopf',
+            field: dicts.FieldSpec = 'status.{name}.progress',
+            touch_key: str = 'touch-dummy',
+            touch_field: dicts.FieldSpec = 'status.{name}.dummy',
+            prefix: str = 'kopf.zalando.org',
+            v1: bool = True,
+            verbose: bool = False,
+    ) -> None:
+        super().__init__([
+            AnnotationsProgressStorage(prefix=prefix, verbose=verbose, touch_key=touch_key, v1=v1),
+            _LeftoverProgressStorage(name=name, field=field, touch_field=touch_field),
+        ])
+
+
+class _LeftoverProgressStorage(StatusProgressStorage):
+    """Reads and cleans, and never writes."""
+
+    def store(self, *, key: ids.HandlerId, record: ProgressRecord, body: bodies.Body, patch: patches.Patch) -> None:
+        return
+
+    def touch(self, *, body: bodies.Body, patch: patches.Patch, value: str | None) -> None:
+        if value is None:
+            super().touch(body=body, patch=patch, value=None)
+
+
+def _build_record(record: ProgressRecord, *, verbose: bool) -> dict[str, Any]:
+    """Make what is to be kept, in JSON terms and in a stable order."""
+    subrefs = record.get('subrefs')
+    ordered = sorted(subrefs) if isinstance(subrefs, set | frozenset) else subrefs
+    kept = {**record, **({} if subrefs is None else {'subrefs': list(ordered or ())})}
+    return {name: value for name, value in kept.items() if verbose or value is not None}
+
+
+def _parse_record(raw: Mapping[str, Any]) -> ProgressRecord:
+    """Take what can be used. There can be fields that we do not know, but those that we know are of their types."""
+    return cast(ProgressRecord, {name: value for name, value in raw.items() if _is_usable(name, value)})
+
+
+def _is_usable(name: str, value: Any) -> bool:
+    if value is None or name not in _TYPES:
+        return True
+    if isinstance(value, list):
+        return name == 'subrefs' and all(isinstance(item, str) for item in value)
+    return isinstance(value, _TYPES[name]) and (_TYPES[name] is bool or not isinstance(value, bool))

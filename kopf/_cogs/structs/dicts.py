@@ -1,0 +1,164 @@
+"""
+Dicts: nested mappings, as in JSON, addressed by the paths of their keys.
+
+Wherever a path leads through something that is not a mapping, there is nothing at its end. ``None`` is the same
+as absence, as it is in Kubernetes. Lists are values: there are no paths into them.
+"""
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import Any, TypeVar
+
+FieldPath = tuple[str, ...]
+FieldSpec = str | FieldPath | list[str] | None
+
+V = TypeVar('V')
+
+
+def parse_field(spec: FieldSpec) -> FieldPath:
+    """Get the path from any of its notations; the path is empty, which is everything, if there is no notation."""
+    match spec:
+        case None | '':
+            return ()
+        case str():
+            return tuple(spec.split('.'))
+        case list() | tuple() if all(isinstance(key, str) for key in spec):
+            return tuple(spec)
+    raise ValueError(f"A field is a dotted string, or a tuple or a list of strings, not {spec!r}.")
+
+
+def resolve(d: object, path: FieldPath, default: Any = None) -> Any:
+    """Get the value at the path, or the default if there is none."""
+    for key in path:
+        if not isinstance(d, Mapping):
+            return default
+        d = d.get(key)
+    return default if d is None else d
+
+
+def resolve_mapping(d: object, path: FieldPath) -> Mapping[str, Any]:
+    """Get the mapping at the path; it is an empty one if there is none, or if it is not a mapping."""
+    value = resolve(d, path)
+    return value if isinstance(value, Mapping) else {}
+
+
+def has(d: object, path: FieldPath) -> bool:
+    """Tell if there is a value at the path."""
+    return resolve(d, path) is not None
+
+
+def ensure(d: MutableMapping[str, Any], path: FieldPath, value: Any) -> None:
+    """
+    Put the value at the path, in place.
+
+    Parents that are absent are created. Parents that are not mappings give way; read-only ones are copied first.
+    """
+    *parents, last = path
+    for key in parents:
+        child = d.get(key)
+        if not isinstance(child, MutableMapping):
+            child = d[key] = dict(child) if isinstance(child, Mapping) else {}
+        d = child
+    d[last] = value
+
+
+def remove(d: MutableMapping[str, Any], path: FieldPath) -> None:
+    """Remove what is at the path, in place, with the parents that are empty after that. Absence is not an error."""
+    parents = [d]
+    for key in path[:-1]:
+        child = parents[-1].get(key)
+        if not isinstance(child, MutableMapping):
+            return
+        parents.append(child)
+    if not path or path[-1] not in parents[-1]:
+        return
+    for parent, key in zip(reversed(parents), reversed(path), strict=True):
+        del parent[key]
+        if parent:
+            return
+
+
+def cut(d: Mapping[str, Any], path: FieldPath) -> Mapping[str, Any]:
+    """
+    Get the same mapping as if nobody has ever put anything at the path.
+
+    So it is also without the parents that are empty then, even if they were empty before: nobody knows for whom.
+    Nothing is changed in place: the mappings on the way are copied, and all others are shared.
+    """
+    if not path or path[0] not in d:
+        return d
+    key, rest = path[0], path[1:]
+    old = d[key]
+    new = {} if not rest else cut(old, rest) if isinstance(old, Mapping) else old
+    if isinstance(new, Mapping) and not new:
+        return {k: v for k, v in d.items() if k != key}
+    return d if new is old else {**d, key: new}
+
+
+def plain(value: Any) -> Any:
+    """Make a deep copy of mappings and sequences of any kind as dicts and lists; other values are taken as they are."""
+    match value:
+        case str() | None:
+            return value
+        case Mapping():
+            return {key: plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [plain(item) for item in value]
+    return value
+
+
+def is_same(a: Any, b: Any) -> bool:
+    """Tell if the values are the same in JSON: unlike in Python, true is not 1; and tuples are lists."""
+    if a is b:
+        return True
+    if isinstance(a, Mapping):
+        return isinstance(b, Mapping) and a.keys() == b.keys() and all(is_same(a[key], b[key]) for key in a)
+    if isinstance(a, list | tuple):
+        return isinstance(b, list | tuple) and len(a) == len(b) and all(map(is_same, a, b))
+    return bool(a == b) and isinstance(a, bool) is isinstance(b, bool)
+
+
+class Holder:
+    """A place for a mapping, so that it can be replaced for all its views at once."""
+    __slots__ = ('content',)
+
+    def __init__(self, content: Mapping[str, Any]) -> None:
+        self.content = content
+
+
+class MappingView(Mapping[str, V]):
+    """
+    A read-only live view of a mapping inside of another mapping; it is empty if that one is absent.
+
+    Nothing is copied: nested values are given as they are. A view of a view follows the same origin.
+    Copies of views, shallow and deep, are plain dicts, free to be changed.
+    """
+    __slots__ = ('_holder', '_path')
+
+    def __init__(self, src: Mapping[str, Any], path: FieldPath = (), /) -> None:
+        self._holder: Holder = src._holder if isinstance(src, MappingView) else Holder(src)
+        self._path: FieldPath = (*src._path, *path) if isinstance(src, MappingView) else path
+
+    @property
+    def _content(self) -> Mapping[str, V]:
+        return resolve_mapping(self._holder.content, self._path)
+
+    def __getitem__(self, key: str) -> V:
+        return self._content[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._content)
+
+    def __len__(self) -> int:
+        return len(self._content)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._content
+
+    def __repr__(self) -> str:
+        return repr(dict(self._content))
+
+    def __copy__(self) -> dict[str, V]:
+        return dict(self._content)
+
+    def __deepcopy__(self, memo: object) -> dict[str, V]:
+        copied: dict[str, V] = plain(self._content)
+        return copied

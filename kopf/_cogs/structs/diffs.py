@@ -1,0 +1,136 @@
+"""
+Diffs: what has changed between two states of an object, or of a field of it.
+
+Mappings are compared by their keys, everything else as a whole, lists included. ``None`` is the same as absence.
+The items are ordered by their fields, whatever the order of the keys is.
+"""
+import enum
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, overload
+
+from kopf._cogs.structs import dicts
+
+
+class DiffOperation(enum.StrEnum):
+    """What happened to a field."""
+    ADD = 'add'
+    CHANGE = 'change'
+    REMOVE = 'remove'
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+class DiffItem(NamedTuple):
+    """One changed field; with the field ``()``, it is the whole that has changed."""
+    operation: DiffOperation
+    field: dicts.FieldPath
+    old: Any
+    new: Any
+
+    @property
+    def op(self) -> DiffOperation:
+        return self.operation
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+
+class Diff(Sequence[DiffItem]):
+    """An immutable sequence of changes; equal to any other sequence of the same changes, plain tuples included."""
+    __slots__ = ('_items',)
+
+    def __init__(self, items: Iterable[tuple[DiffOperation | str, dicts.FieldPath, Any, Any]] = (), /) -> None:
+        self._items = tuple(
+            item if isinstance(item, DiffItem) else DiffItem(DiffOperation(item[0]), tuple(item[1]), *item[2:])
+            for item in items)
+
+    @overload
+    def __getitem__(self, i: int, /) -> DiffItem: ...
+
+    @overload
+    def __getitem__(self, i: slice, /) -> 'Diff': ...
+
+    def __getitem__(self, i: int | slice, /) -> 'DiffItem | Diff':
+        return Diff(self._items[i]) if isinstance(i, slice) else self._items[i]
+
+    def __iter__(self) -> Iterator[DiffItem]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Diff):
+            return self._items == other._items
+        return self._items == tuple(other) if isinstance(other, list | tuple) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._items)
+
+    def __repr__(self) -> str:
+        return repr(self._items)
+
+
+EMPTY = Diff()
+
+_MAPPINGS = (dict, Mapping)  # dicts are recognised much faster than mappings in general
+
+
+def diff(a: Any, b: Any) -> Diff:
+    """List what has to be done with the first value to get the second one."""
+    items = _compare(a, b, ())
+    return Diff(items) if items else EMPTY
+
+
+def reduce(diff: Diff, path: dicts.FieldPath) -> Diff:
+    """Take only what concerns one field, with the fields of the items being relative to it."""
+    if not path:
+        return diff
+    return Diff(reduced for item in diff for reduced in _reduce_item(item, path))
+
+
+def _reduce_item(item: DiffItem, path: dicts.FieldPath) -> list[DiffItem]:
+    depth = len(item.field)
+    if item.field[:len(path)] == path:
+        return [item._replace(field=item.field[len(path):])]
+    if item.field == path[:depth]:
+        inner = path[depth:]
+        return _compare(dicts.resolve(item.old, inner), dicts.resolve(item.new, inner), ())
+    return []
+
+
+def _compare(a: Any, b: Any, path: dicts.FieldPath) -> list[DiffItem]:
+    if a is b:
+        return []
+    if isinstance(a, _MAPPINGS) and isinstance(b, _MAPPINGS):
+        return _compare_mappings(a, b, path)
+    if a is None:
+        return [DiffItem(DiffOperation.ADD, path, None, b)]
+    if b is None:
+        return [DiffItem(DiffOperation.REMOVE, path, a, None)]
+    return [] if _is_equal(a, b) else [DiffItem(DiffOperation.CHANGE, path, a, b)]
+
+
+def _compare_mappings(a: Mapping[str, Any], b: Mapping[str, Any], path: dicts.FieldPath) -> list[DiffItem]:
+    """Find the keys that differ, then sort them: unchanged mappings, which most are, must be quick."""
+    found: dict[str, list[DiffItem]] = {}
+    for key, old in a.items():
+        new = b.get(key)
+        if old is not new and (type(old) is not str or old != new):
+            items = _compare(old, new, (*path, key))
+            if items:
+                found[key] = items
+    for key, new in b.items():
+        if key not in a and new is not None:
+            found[key] = _compare(None, new, (*path, key))
+    return [item for key in sorted(found) for item in found[key]] if found else []
+
+
+def _is_equal(a: Any, b: Any) -> bool:
+    """Compare what is not two mappings. Unlike in Python, true is not 1, and tuples are lists."""
+    if isinstance(a, list | tuple):
+        return isinstance(b, list | tuple) and len(a) == len(b) and not any(
+            map(_compare, a, b, itertools.repeat(())))
+    return bool(a == b) and isinstance(a, bool) is isinstance(b, bool)

@@ -1,0 +1,189 @@
+"""
+Patches: what is to be changed in an object.
+
+A patch is collected in two parts: a mapping, which is merged into the object whatever its state is, and functions,
+which change a copy of the object depending on its state. What they make of an object can be put as a JSON patch.
+"""
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from typing import Any, Literal, TypedDict, cast
+
+from kopf._cogs.structs import bodies, dicts
+
+PatchFn = Callable[[bodies.RawBody], None]
+"""Changes the given body in place; can be called many times, for different states of the object."""
+
+
+class JSONPatchItem(TypedDict, total=False):
+    """One operation of a JSON patch; removals have no value."""
+    op: Literal['add', 'replace', 'remove']
+    path: str
+    value: Any
+
+
+JSONPatch = list[JSONPatchItem]
+
+
+class PatchView(MutableMapping[str, Any]):
+    """
+    One stanza of a patch, as a live view of it.
+
+    The stanza is created when something is put there, and goes when nothing is left in it.
+    """
+    __slots__ = ('_patch', '_path')
+
+    def __init__(self, patch: 'Patch', path: dicts.FieldPath, /) -> None:
+        self._patch = patch
+        self._path = path
+
+    @property
+    def _content(self) -> Mapping[str, Any]:
+        return dicts.resolve_mapping(self._patch, self._path)
+
+    def __getitem__(self, key: str) -> Any:
+        return self._content[key]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        dicts.ensure(self._patch, (*self._path, key), value)
+
+    def __delitem__(self, key: str) -> None:
+        if key not in self._content:
+            raise KeyError(key)
+        dicts.remove(self._patch, (*self._path, key))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._content)
+
+    def __len__(self) -> int:
+        return len(self._content)
+
+    def __repr__(self) -> str:
+        return repr(dict(self._content))
+
+
+class MetaPatch(PatchView):
+    """The metadata of a patch."""
+    __slots__ = ()
+
+    @property
+    def labels(self) -> PatchView:
+        return PatchView(self._patch, (*self._path, 'labels'))
+
+    @property
+    def annotations(self) -> PatchView:
+        return PatchView(self._patch, (*self._path, 'annotations'))
+
+
+class Patch(dict[str, Any]):
+    """
+    What is to be changed in one object.
+
+    The mapping part is a merge-patch: ``None`` deletes, mappings are merged, everything else overwrites.
+    The functions are applied after it, in their order. The body is what `as_json_patch` is relative to by default.
+    """
+
+    def __init__(
+            self,
+            src: Mapping[str, Any] | None = None,
+            /,
+            body: Mapping[str, Any] | None = None,
+            fns: Iterable[PatchFn] = (),
+    ) -> None:
+        super().__init__(_copy_mappings(src or {}))
+        inherited = src if isinstance(src, Patch) else None
+        self._body: Mapping[str, Any] | None = body if body is not None or inherited is None else inherited._body
+        self._fns: list[PatchFn] = [*(inherited._fns if inherited is not None else ()), *fns]
+
+    @property
+    def fns(self) -> list[PatchFn]:
+        return self._fns
+
+    @property
+    def metadata(self) -> MetaPatch:
+        return MetaPatch(self, ('metadata',))
+
+    @property
+    def meta(self) -> MetaPatch:
+        return self.metadata
+
+    @property
+    def spec(self) -> PatchView:
+        return PatchView(self, ('spec',))
+
+    @property
+    def status(self) -> PatchView:
+        return PatchView(self, ('status',))
+
+    def __bool__(self) -> bool:
+        return len(self) > 0 or len(self._fns) > 0
+
+    def clear(self) -> None:
+        super().clear()
+        self._fns.clear()
+
+    def as_json_patch(self, body: Mapping[str, Any] | None = None) -> JSONPatch:
+        """List the operations that do the same to this body, or to the original one; useless ones are left out."""
+        if not self:
+            return []
+        before = body if body is not None else self._body
+        if before is None:
+            raise ValueError("A JSON patch is relative to a body: give it to the patch or to this call.")
+        after = merge(before, self)
+        return build_json_patch(before, apply_fns(self._fns, after) if self._fns else after)
+
+
+def merge(target: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    Get the target as it is after the merge-patch. Nothing is changed in place; unchanged values are shared.
+
+    It is as RFC 7386 says, except that nothing is created only to delete something in it.
+    """
+    merged = dict(target)
+    for key, value in patch.items():
+        present = merged.get(key)
+        if value is None:
+            merged.pop(key, None)
+        elif not isinstance(value, Mapping):
+            merged[key] = value
+        else:
+            child = merge(present if isinstance(present, Mapping) else {}, value)
+            if child or not value or present is not None:
+                merged[key] = child
+    return merged
+
+
+def apply_fns(fns: Iterable[PatchFn], body: Mapping[str, Any]) -> bodies.RawBody:
+    """Get the body as it is after the functions; they all get the same deep copy, one after another."""
+    copied = cast(bodies.RawBody, dicts.plain(body))
+    for fn in fns:
+        fn(copied)
+    return copied
+
+
+def build_json_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> JSONPatch:
+    """List the operations that make the second body of the first one. Lists are replaced as a whole."""
+    return list(_compare(before, after, ''))
+
+
+def _compare(before: Mapping[str, Any], after: Mapping[str, Any], path: str) -> Iterator[JSONPatchItem]:
+    for key, old in before.items():
+        child = f'{path}/{_escape(key)}'
+        if key not in after:
+            yield {'op': 'remove', 'path': child}
+            continue
+        new = after[key]
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            yield from _compare(old, new, child)
+        elif not dicts.is_same(old, new):
+            yield {'op': 'replace', 'path': child, 'value': dicts.plain(new)}
+    for key, new in after.items():
+        if key not in before:
+            yield {'op': 'add', 'path': f'{path}/{_escape(key)}', 'value': dicts.plain(new)}
+
+
+def _escape(key: str) -> str:
+    return key.replace('~', '~0').replace('/', '~1')
+
+
+def _copy_mappings(src: Mapping[str, Any]) -> dict[str, Any]:
+    """Copy the mappings, as they will be changed in place by the views; lists and other values are shared."""
+    return {key: _copy_mappings(value) if isinstance(value, Mapping) else value for key, value in src.items()}
