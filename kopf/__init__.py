@@ -2,13 +2,136 @@
 Kubernetes operators in Python: declare what to do with objects, and let the framework do the rest.
 
 Only the names of this module, `kopf.on`, `kopf.testing` and `kopf.cli` are promised; all other modules are internal.
-Importing it is cheap: no HTTP, YAML or TLS is loaded until an operator runs.
+Importing it is cheap: every name is loaded when it is used, and no HTTP, YAML or TLS is loaded until an operator runs.
 """
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from kopf._cogs.helpers import versions as _versions
 
-__all__: list[str] = []
+if TYPE_CHECKING:  # the same as in the table below, but for type checkers and editors
+    from kopf import on
+    from kopf._cogs.configs.diffbase import (
+        AnnotationsDiffBaseStorage,
+        DiffBaseStorage,
+        MultiDiffBaseStorage,
+        StatusDiffBaseStorage,
+    )
+    from kopf._cogs.configs.progress import (
+        AnnotationsProgressStorage,
+        MultiProgressStorage,
+        ProgressRecord,
+        ProgressStorage,
+        SmartProgressStorage,
+        StatusProgressStorage,
+    )
+    from kopf._cogs.configs.settings import OperatorSettings
+    from kopf._cogs.structs.bodies import (
+        Annotations,
+        Body,
+        BodyEssence,
+        Labels,
+        Meta,
+        ObjectReference,
+        OwnerReference,
+        RawBody,
+        RawEvent,
+        RawEventType,
+        Spec,
+        Status,
+        build_object_reference,
+        build_owner_reference,
+    )
+    from kopf._cogs.structs.credentials import AiohttpSession, ConnectionInfo, LoginError
+    from kopf._cogs.structs.dicts import FieldPath, FieldSpec
+    from kopf._cogs.structs.diffs import Diff, DiffItem, DiffOperation
+    from kopf._cogs.structs.ids import HandlerId
+    from kopf._cogs.structs.memos import Memo
+    from kopf._cogs.structs.patches import Patch, PatchFn
+    from kopf._cogs.structs.references import EVERYTHING, Resource
+    from kopf._core.actions import lifecycles
+    from kopf._core.actions.failures import (
+        ErrorsMode,
+        HandlerRetriesError,
+        HandlerTimeoutError,
+        PermanentError,
+        TemporaryError,
+    )
+    from kopf._core.actions.lifecycles import get_default_lifecycle, set_default_lifecycle
+    from kopf._core.actions.loggers import LocalObjectLogger, LogFormat, ObjectLogger, configure
+    from kopf._core.engines.posting import event, exception, info, warn
+    from kopf._core.intents.callbacks import ABSENT, PRESENT, all_, any_, none_, not_
+    from kopf._core.intents.causes import Headers, Logger, Operation, Reason, SSLPeer, UserInfo
+    from kopf._core.intents.piggybacking import (
+        login_via_async_client,
+        login_via_client,
+        login_via_pykube,
+        login_with_kubeconfig,
+        login_with_service_account,
+    )
+    from kopf._core.intents.registries import OperatorRegistry, get_default_registry, set_default_registry
+    from kopf._core.intents.stoppers import (
+        AsyncDaemonStopperChecker,
+        DaemonStopped,
+        DaemonStoppingReason,
+        SyncDaemonStopperChecker,
+    )
+    from kopf._core.reactor.running import operator, run, run_tasks, spawn_tasks
+    from kopf._core.reactor.subhandling import execute
+    from kopf.on import daemon, index, register, subhandler, timer
+
+_NAMES = {
+    'kopf._cogs.configs.diffbase':
+        'AnnotationsDiffBaseStorage DiffBaseStorage MultiDiffBaseStorage StatusDiffBaseStorage',
+    'kopf._cogs.configs.progress':
+        'AnnotationsProgressStorage MultiProgressStorage ProgressRecord ProgressStorage SmartProgressStorage '
+        'StatusProgressStorage',
+    'kopf._cogs.configs.settings': 'OperatorSettings',
+    'kopf._cogs.structs.bodies':
+        'Annotations Body BodyEssence Labels Meta ObjectReference OwnerReference RawBody RawEvent RawEventType '
+        'Spec Status build_object_reference build_owner_reference',
+    'kopf._cogs.structs.credentials': 'AiohttpSession ConnectionInfo LoginError',
+    'kopf._cogs.structs.dicts': 'FieldPath FieldSpec',
+    'kopf._cogs.structs.diffs': 'Diff DiffItem DiffOperation',
+    'kopf._cogs.structs.ids': 'HandlerId',
+    'kopf._cogs.structs.memos': 'Memo',
+    'kopf._cogs.structs.patches': 'Patch PatchFn',
+    'kopf._cogs.structs.references': 'EVERYTHING Resource',
+    'kopf._core.actions.failures':
+        'ErrorsMode HandlerRetriesError HandlerTimeoutError PermanentError TemporaryError',
+    'kopf._core.actions.lifecycles': 'get_default_lifecycle set_default_lifecycle',
+    'kopf._core.actions.loggers': 'LocalObjectLogger LogFormat ObjectLogger configure',
+    'kopf._core.engines.posting': 'event exception info warn',
+    'kopf._core.intents.callbacks': 'ABSENT PRESENT all_ any_ none_ not_',
+    'kopf._core.intents.causes': 'Headers Logger Operation Reason SSLPeer UserInfo',
+    'kopf._core.intents.piggybacking':
+        'login_via_async_client login_via_client login_via_pykube login_with_kubeconfig login_with_service_account',
+    'kopf._core.intents.registries': 'OperatorRegistry get_default_registry set_default_registry',
+    'kopf._core.intents.stoppers':
+        'AsyncDaemonStopperChecker DaemonStopped DaemonStoppingReason SyncDaemonStopperChecker',
+    'kopf._core.reactor.running': 'operator run run_tasks spawn_tasks',
+    'kopf._core.reactor.subhandling': 'execute',
+    'kopf.on': 'daemon index register subhandler timer',
+}
+_MODULES = {'lifecycles': 'kopf._core.actions.lifecycles', 'on': 'kopf.on'}
+_ORIGINS = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+__all__ = [
+    'ABSENT', 'EVERYTHING', 'PRESENT', 'AiohttpSession', 'Annotations', 'AnnotationsDiffBaseStorage',
+    'AnnotationsProgressStorage', 'AsyncDaemonStopperChecker', 'Body', 'BodyEssence', 'ConnectionInfo', 'DaemonStopped',
+    'DaemonStoppingReason', 'Diff', 'DiffBaseStorage', 'DiffItem', 'DiffOperation', 'ErrorsMode', 'FieldPath',
+    'FieldSpec', 'HandlerId', 'HandlerRetriesError', 'HandlerTimeoutError', 'Headers', 'Labels', 'LocalObjectLogger',
+    'LogFormat', 'Logger', 'LoginError', 'Memo', 'Meta', 'MultiDiffBaseStorage', 'MultiProgressStorage', 'ObjectLogger',
+    'ObjectReference', 'Operation', 'OperatorRegistry', 'OperatorSettings', 'OwnerReference', 'Patch', 'PatchFn',
+    'PermanentError', 'ProgressRecord', 'ProgressStorage', 'RawBody', 'RawEvent', 'RawEventType', 'Reason', 'Resource',
+    'SSLPeer', 'SmartProgressStorage', 'Spec', 'Status', 'StatusDiffBaseStorage', 'StatusProgressStorage',
+    'SyncDaemonStopperChecker', 'TemporaryError', 'UserInfo', 'all_', 'any_', 'build_object_reference',
+    'build_owner_reference', 'configure', 'daemon', 'event', 'exception', 'execute', 'get_default_lifecycle',
+    'get_default_registry', 'index', 'info', 'lifecycles', 'login_via_async_client', 'login_via_client',
+    'login_via_pykube', 'login_with_kubeconfig', 'login_with_service_account', 'none_', 'not_', 'on', 'operator',
+    'register', 'run', 'run_tasks', 'set_default_lifecycle', 'set_default_registry', 'spawn_tasks', 'subhandler',
+    'timer', 'warn',
+]
 
 __version__ = _versions.version
 __version_tuple__ = _versions.version_tuple
@@ -17,6 +140,16 @@ __commit_id__: str | None
 if not TYPE_CHECKING:  # otherwise, any misspelt name would pass the type checks
 
     def __getattr__(name: str) -> Any:
-        if name == '__commit_id__':
-            return _versions.installed_commit()
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if name in _ORIGINS:
+            value = getattr(importlib.import_module(_ORIGINS[name]), name)
+        elif name in _MODULES:
+            value = importlib.import_module(_MODULES[name])
+        elif name == '__commit_id__':
+            value = _versions.installed_commit()
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = value  # so that it is looked up only once
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -13,6 +13,10 @@ HEAVY = {'aiohttp', 'click', 'cryptography', 'kubernetes', 'prometheus_client', 
 
 @pytest.mark.parametrize('statement, allowed', [
     pytest.param('import kopf', set(), id='kopf'),
+    pytest.param('import kopf; kopf.on.create', set(), id='decorators'),
+    pytest.param('import kopf; kopf.on.create("pods", labels={"x": kopf.PRESENT})(id)', set(), id='declarations'),
+    pytest.param('import kopf; kopf.OperatorSettings, kopf.Body, kopf.Patch, kopf.Diff, kopf.lifecycles',
+                 set(), id='types'),
     pytest.param('import kopf.cli', {'click'}, id='cli'),
     pytest.param('import kopf.cli; kopf.cli.main(["--version"], standalone_mode=False)', {'click'}, id='cli-version'),
     pytest.param('import kopf.cli; kopf.cli.main(["--help"], standalone_mode=False)', {'click'}, id='cli-help'),

@@ -132,6 +132,7 @@ def test_libraries_have_priorities(write_kubeconfig, login, priority):
     assert log_in(login).priority == priority
 
 
+@pytest.mark.guarantee('NEW-156')
 @pytest.mark.parametrize('trust_env', [True, False])
 @pytest.mark.parametrize('login', [*[param.values[0] for param in ALL], piggybacking.login_with_kubeconfig],
                          ids=['kubernetes', 'kubernetes_asyncio', 'pykube', 'kubeconfig'])

@@ -1,0 +1,207 @@
+"""
+Causes: why handlers are due now, and all that they are told about it.
+
+A cause is deduced once, and does not change. Its ``kwargs`` are what handlers and filters get; what is added to them
+for a specific handler or for a specific attempt is not here. Indices come last, so they win over other names.
+"""
+import dataclasses
+import enum
+import functools
+import logging
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
+
+from kopf._cogs.structs import bodies, diffs, patches, references, selectors
+from kopf._core.intents import stoppers
+
+if TYPE_CHECKING:
+    from kopf._cogs.configs import settings as settings_
+
+Logger = logging.Logger | logging.LoggerAdapter[Any]
+"""What can be given to handlers to log with."""
+
+Selectors: TypeAlias = Collection[selectors.Selector]
+
+Operation = Literal['CREATE', 'UPDATE', 'DELETE', 'CONNECT']
+"""What a client of the API wants to do with an object, as in admission reviews."""
+
+Headers = dict[str, str]
+"""The headers of an HTTP request."""
+
+SSLPeer = dict[str, Any]
+"""The certificate of the client, as in `ssl.SSLSocket.getpeercert`; empty if there is none, or it is not verified."""
+
+
+class UserInfo(TypedDict):
+    """Who makes a request to the API."""
+    username: str
+    uid: str
+    groups: list[str]
+
+
+class Reason(enum.StrEnum):
+    """What has happened to an object."""
+    CREATE = 'create'
+    UPDATE = 'update'
+    DELETE = 'delete'
+    RESUME = 'resume'
+    NOOP = 'noop'  # nothing of importance
+    FREE = 'free'  # it is being deleted, but does not wait for us
+    GONE = 'gone'  # it does not exist any more
+
+
+class Activity(enum.StrEnum):
+    """What an operator does apart from objects."""
+    STARTUP = 'startup'
+    CLEANUP = 'cleanup'
+    AUTHENTICATION = 'authentication'
+    PROBE = 'probe'
+
+
+class WebhookType(enum.StrEnum):
+    """What an admission handler may do with the object."""
+    VALIDATING = 'validating'
+    MUTATING = 'mutating'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Cause:
+    """A reason to call handlers of any kind."""
+    logger: Logger
+    memo: Any
+    indices: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @functools.cached_property
+    def kwargs(self) -> Mapping[str, Any]:
+        """What the handlers and the filters get."""
+        return {**self._own_kwargs(), **self.indices}
+
+    def _own_kwargs(self) -> dict[str, Any]:
+        return {'logger': self.logger, 'memo': self.memo}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class ActivityCause(Cause):
+    """The operator begins, ends, or is asked about something."""
+    activity: Activity
+    settings: 'settings_.OperatorSettings'
+
+    def _own_kwargs(self) -> dict[str, Any]:
+        return {**super()._own_kwargs(), 'activity': self.activity, 'settings': self.settings}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class ResourceCause(Cause):
+    """
+    Something about an object.
+
+    With ``selectors``, only their handlers are for this resource; it is so when other resources have the same names.
+    Without them, each selector decides for itself.
+    """
+    resource: references.Resource
+    body: bodies.Body
+    patch: patches.Patch
+    selectors: Selectors | None = None
+
+    def _own_kwargs(self) -> dict[str, Any]:
+        return {
+            **super()._own_kwargs(),
+            'resource': self.resource,
+            'patch': self.patch,
+            'body': self.body,
+            'spec': self.body.spec,
+            'status': self.body.status,
+            'meta': self.body.metadata,
+            'labels': self.body.metadata.labels,
+            'annotations': self.body.metadata.annotations,
+            'uid': self.body.metadata.uid,
+            'name': self.body.metadata.name,
+            'namespace': self.body.metadata.namespace,
+        }
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class WatchingCause(ResourceCause):
+    """An event has come from the stream, whatever it means."""
+    event: bodies.RawEvent
+
+    def _own_kwargs(self) -> dict[str, Any]:
+        return {**super()._own_kwargs(), 'event': self.event, 'type': self.event['type']}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class IndexingCause(ResourceCause):
+    """An object is to be indexed, or to be indexed anew."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class SpawningCause(ResourceCause):
+    """
+    An object may need its daemons and timers, or they are running.
+
+    The stop-flag is that of the daemon; when it is not running yet, it is a flag that no one sets.
+    """
+    stopped: stoppers.DaemonStopped = dataclasses.field(
+        default_factory=lambda: stoppers.SyncDaemonStopped(stoppers.DaemonStopper()))
+
+    def _own_kwargs(self) -> dict[str, Any]:
+        return {**super()._own_kwargs(), 'stopped': self.stopped}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class ComparingCause(ResourceCause):
+    """An object has two states: one of the past, and one of the present. Either can be absent."""
+    old: Any = None
+    new: Any = None
+    diff: diffs.Diff = diffs.EMPTY
+
+    def _own_kwargs(self) -> dict[str, Any]:
+        return {**super()._own_kwargs(), 'old': self.old, 'new': self.new, 'diff': self.diff}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class ChangingCause(ComparingCause):
+    """
+    An object has changed, or is met for the first time since the start of the operator (then it is ``initial``).
+
+    The states are the essences: the last handled one, if any, and the current one.
+    """
+    reason: Reason
+    initial: bool = False
+
+    @property
+    def is_deletion(self) -> bool:
+        """Is the object on its way out?"""
+        return self.reason is Reason.DELETE or self.body.metadata.deletion_timestamp is not None
+
+    def _own_kwargs(self) -> dict[str, Any]:
+        return {**super()._own_kwargs(), 'reason': self.reason}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class WebhookCause(ComparingCause):
+    """A request to the API is under review. The states are the bodies before and after the request."""
+    dryrun: bool
+    operation: Operation | None = None
+    subresource: str | None = None
+    warnings: list[str] = dataclasses.field(default_factory=list)
+    userinfo: UserInfo
+    headers: Headers = dataclasses.field(default_factory=dict)
+    sslpeer: SSLPeer = dataclasses.field(default_factory=dict)
+
+    def _own_kwargs(self) -> dict[str, Any]:
+        return {
+            **super()._own_kwargs(),
+            'dryrun': self.dryrun,
+            'operation': self.operation,
+            'subresource': self.subresource,
+            'warnings': self.warnings,
+            'userinfo': self.userinfo,
+            'headers': self.headers,
+            'sslpeer': self.sslpeer,
+        }
+
+
+def as_deletion(cause: ChangingCause) -> ChangingCause:
+    """Imagine that the object is deleted as it is now."""
+    return cause if cause.reason is Reason.DELETE else dataclasses.replace(cause, reason=Reason.DELETE)

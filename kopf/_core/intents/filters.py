@@ -1,0 +1,156 @@
+"""
+Filters: is a handler to be called for what has happened to an object?
+
+There are two questions. "Is the object of any interest?" takes only labels, annotations and ``when=`` into account:
+the fields of an object can change, and its changes must be known by then. "Is the handler called now?" takes it all.
+
+``None`` is the same as absence in all values. Fields are absent if there is a non-mapping on their path.
+"""
+import dataclasses
+import functools
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from kopf._cogs.structs import dicts
+from kopf._core.intents import callbacks, causes, handlers
+
+_HANDLED = frozenset({causes.Reason.CREATE, causes.Reason.UPDATE, causes.Reason.DELETE, causes.Reason.RESUME})
+_CHANGING = frozenset({causes.Reason.CREATE, causes.Reason.UPDATE})
+
+
+def prematch(handler: handlers.ResourceHandler, cause: causes.ResourceCause) -> bool:
+    """Tell if the object is of interest for the handler, now or later."""
+    check = _Check(handler, cause)
+    return check.match_metadata() and check.match_when()
+
+
+def match(handler: handlers.ResourceHandler, cause: causes.ResourceCause) -> bool:
+    """Tell if the handler is to be called now. Functions are called last, so they can rely on the other criteria."""
+    check = _Check(handler, cause)
+    return _match_occasion(handler, cause) and check.match_metadata() and check.match_field() and check.match_when()
+
+
+def _match_occasion(handler: handlers.ResourceHandler, cause: causes.ResourceCause) -> bool:
+    """Tell if the handler was declared for what has happened, whatever the object is."""
+    match handler, cause:
+        case handlers.ChangingHandler(), causes.ChangingCause():
+            return _match_reason(handler, cause)
+        case handlers.WebhookHandler(), causes.WebhookCause():
+            return _match_request(handler, cause)
+    return True
+
+
+def _match_reason(handler: handlers.ChangingHandler, cause: causes.ChangingCause) -> bool:
+    if handler.reason is not None:
+        return handler.reason == cause.reason
+    if handler.initial:
+        return cause.reason in _HANDLED and cause.initial and (handler.deleted or not cause.is_deletion)
+    return cause.reason in (_CHANGING if handler.field_needs_change else _HANDLED)
+
+
+def _match_request(handler: handlers.WebhookHandler, cause: causes.WebhookCause) -> bool:
+    return ((handler.operations is None or cause.operation in handler.operations) and
+            handler.subresource in ('*', cause.subresource))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Check:
+    """The criteria of one handler against one cause."""
+    handler: handlers.ResourceHandler
+    cause: causes.ResourceCause
+
+    @functools.cached_property
+    def kwargs(self) -> Mapping[str, Any]:
+        """The same as for the handler, except for the kwargs of a specific attempt."""
+        return {**self.cause.kwargs, **self.handler.adjust(self.cause), **self.cause.indices}
+
+    def match_metadata(self) -> bool:
+        metadata = self.cause.body.metadata
+        return (self._match_keys(self.handler.labels, metadata.labels) and
+                self._match_keys(self.handler.annotations, metadata.annotations))
+
+    def _match_keys(self, criteria: callbacks.MetaFilter | None, values: Mapping[str, str]) -> bool:
+        return all(self._accept(criterion, values.get(key)) for key, criterion in (criteria or {}).items())
+
+    def match_when(self) -> bool:
+        return self.handler.when is None or bool(self.handler.when(**self.kwargs))
+
+    def match_field(self) -> bool:
+        handler = self.handler
+        if handler.field is None:
+            return True
+        if isinstance(handler, handlers.ChangingHandler) and handler.field_needs_change:
+            return self._match_change(handler)
+        return self._accept(_get_criterion(handler), dicts.resolve(self.cause.body, handler.field))
+
+    def _match_change(self, handler: handlers.ChangingHandler) -> bool:
+        """For objects that are just created, all their fields are added, and there was nothing before."""
+        change = handler.adjust(self.cause)
+        old, new = change['old'], change['new']
+        if not change['diff']:
+            return False
+        if handler.old is not None or handler.new is not None:
+            return ((handler.old is None or self._accept(handler.old, old)) and
+                    (handler.new is None or self._accept(handler.new, new)))
+        criterion = _get_criterion(handler)
+        return self._accept(criterion, old) or self._accept(criterion, new)
+
+    def _accept(self, criterion: Any, value: Any) -> bool:
+        if criterion is callbacks.PRESENT:
+            return value is not None
+        if criterion is callbacks.ABSENT:
+            return value is None
+        if callable(criterion):
+            return bool(criterion(value, **self.kwargs))
+        return bool(criterion == value)
+
+
+def _get_criterion(handler: handlers.ResourceHandler) -> callbacks.ValueFilter:
+    return callbacks.PRESENT if handler.value is None else handler.value
+
+
+def check_filters(
+        *,
+        labels: callbacks.MetaFilter | None = None,
+        annotations: callbacks.MetaFilter | None = None,
+        when: callbacks.FilterFn | None = None,
+        field: dicts.FieldPath | None = None,
+        **values: callbacks.ValueFilter,
+) -> None:
+    """
+    Check the filters of a declaration: those by metadata, and those by the values of a field.
+
+    Raises `TypeError` for those that cannot be used, also if only together, and `ValueError` for wrong criteria.
+    """
+    _check_metadata('labels', labels)
+    _check_metadata('annotations', annotations)
+    if when is not None and not callable(when):
+        raise TypeError(f"when= is a function that decides by its keyword arguments; got {when!r}.")
+    _check_callback('when=', when)
+    given = [name for name, criterion in values.items() if criterion is not None]
+    for name in given:
+        _check_callback(f'{name}=', values[name])
+    if given and not field:
+        raise TypeError(f"{given[0]}= is about a field, but there is none. Add field=, e.g. field='spec.size'.")
+    if 'value' in given and len(given) > 1:
+        raise TypeError(f"value= is for either the old or the new value, so it cannot be used with {given[-1]}=. "
+                        f"Keep either value= or old= and new=.")
+
+
+def _check_metadata(option: str, criteria: callbacks.MetaFilter | None) -> None:
+    if criteria is None:
+        return
+    if not isinstance(criteria, Mapping):
+        raise TypeError(f"{option}= is a mapping of names to criteria; got {criteria!r}.")
+    for name, criterion in criteria.items():
+        if criterion is None:
+            raise ValueError(f"None is not a criterion for {name!r} in {option}=. Use kopf.ABSENT if there must be "
+                             f"no such name, kopf.PRESENT if its value does not matter.")
+        _check_callback(f'{name!r} in {option}=', criterion)
+
+
+def _check_callback(place: str, criterion: Any) -> None:
+    if inspect.iscoroutinefunction(criterion):
+        raise TypeError(f"Filters are not awaited, so a coroutine function cannot be one: {place} is {criterion!r}. "
+                        f"Use a regular function.")

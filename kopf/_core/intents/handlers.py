@@ -1,0 +1,104 @@
+"""
+Handlers: functions with all that was declared about them.
+
+They are built by the decorators, and never change after that. They are data: what they match is decided by the filters,
+and how they are executed is decided by the engines.
+"""
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from kopf._cogs.structs import dicts, diffs, selectors
+from kopf._core.actions import execution
+from kopf._core.intents import callbacks, causes
+
+InitialDelay: TypeAlias = float | Callable[..., float]
+"""Seconds, or a function of the object's kwargs that returns them."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ActivityHandler(execution.Handler):
+    """A handler of the operator itself."""
+    activity: causes.Activity
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ResourceHandler(execution.Handler):
+    """A handler of objects; sub-handlers have no selectors: they are for the object of their parent."""
+    selector: selectors.Selector | None = None
+    labels: callbacks.MetaFilter | None = None
+    annotations: callbacks.MetaFilter | None = None
+    when: callbacks.FilterFn | None = None
+    field: dicts.FieldPath | None = None
+    value: callbacks.ValueFilter | None = None
+
+    def adjust(self, cause: causes.ResourceCause) -> Mapping[str, Any]:
+        """Build the kwargs that are specific to this handler: those with a field see only the changes of that field."""
+        if self.field is None or not isinstance(cause, causes.ComparingCause):
+            return {}
+        return {
+            'old': dicts.resolve(cause.old, self.field),
+            'new': dicts.resolve(cause.new, self.field),
+            'diff': diffs.reduce(cause.diff, self.field),
+        }
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WatchingHandler(ResourceHandler):
+    """A handler of raw events."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class IndexingHandler(ResourceHandler):
+    """A handler that gives values to an index; its id is the name of the index."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ChangingHandler(ResourceHandler):
+    """
+    A handler of changes.
+
+    Without a reason, it is for any change of its field (with ``field_needs_change``), for the resuming of objects
+    (with ``initial``), or, in sub-handlers, for whatever their parents are called.
+    """
+    reason: causes.Reason | None = None
+    initial: bool = False  # called once after the operator's start for the objects that existed before
+    deleted: bool = False  # called for that also if the objects are being deleted
+    requires_finalizer: bool = False  # matching objects cannot vanish before the handler is called
+    field_needs_change: bool = False  # the field is compared with its past; otherwise, only the present matters
+    old: callbacks.ValueFilter | None = None
+    new: callbacks.ValueFilter | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SpawningHandler(ResourceHandler):
+    """A handler that lives beside an object as long as the object exists and matches."""
+    requires_finalizer: bool = True
+    initial_delay: InitialDelay | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DaemonHandler(SpawningHandler):
+    """A handler that is called once and goes on."""
+    cancellation_backoff: float | None = None
+    cancellation_timeout: float | None = None
+    cancellation_polling: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TimerHandler(SpawningHandler):
+    """A handler that is called again and again."""
+    interval: float | None = None
+    sharp: bool | None = None
+    idle: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WebhookHandler(ResourceHandler):
+    """A handler of admission reviews."""
+    type: causes.WebhookType
+    operations: frozenset[causes.Operation] | None = None  # None is for all
+    subresource: str | None = None  # None is for the main body only, '*' is for all
+    persistent: bool | None = None
+    side_effects: bool | None = None
+    ignore_failures: bool | None = None

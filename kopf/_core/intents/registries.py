@@ -1,0 +1,252 @@
+"""
+Registries: all handlers that were declared, and which of them are for what.
+
+Handlers are added by decorators, at any time and from any module, and stay in the order of their declaration.
+One registry can be used by several operators at once.
+"""
+import functools
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from kopf._cogs.structs import dicts, ids, references, selectors
+from kopf._core.actions import execution
+from kopf._core.intents import causes, filters, handlers
+
+HandlerT = TypeVar('HandlerT', bound=execution.Handler)
+ResourceHandlerT = TypeVar('ResourceHandlerT', bound=handlers.ResourceHandler)
+CauseT = TypeVar('CauseT', bound=causes.ResourceCause)
+Selectors: TypeAlias = Collection[selectors.Selector]
+
+
+class ActivityRegistry:
+    """The handlers of the operator's own activities."""
+
+    def __init__(self) -> None:
+        self._handlers: list[handlers.ActivityHandler] = []
+
+    def append(self, handler: handlers.ActivityHandler) -> None:
+        self._handlers.append(handler)
+
+    def select(self, activity: causes.Activity) -> list[handlers.ActivityHandler]:
+        """Select the handlers of one activity."""
+        return deduplicate(handler for handler in self._handlers if handler.activity == activity)
+
+
+class ResourceRegistry(Generic[ResourceHandlerT, CauseT]):
+    """The handlers of one kind for objects."""
+
+    def __init__(self) -> None:
+        self._handlers: list[ResourceHandlerT] = []
+
+    def append(self, handler: ResourceHandlerT) -> None:
+        self._handlers.append(handler)
+
+    def __iter__(self) -> Iterator[ResourceHandlerT]:
+        return iter(tuple(self._handlers))
+
+    def selectors(self) -> set[selectors.Selector]:
+        """List the resources that are of interest here."""
+        return {handler.selector for handler in self if handler.selector is not None}
+
+    def select(self, resource: references.Resource, resolved: Selectors | None = None) -> list[ResourceHandlerT]:
+        """
+        Select the handlers of the resource: those of the selectors that were resolved into this resource.
+
+        If it is not known which were, each selector decides for itself, with no regard to other resources.
+        """
+        return [handler for handler in self if _is_for(handler.selector, resource, resolved)]
+
+    def has_handlers(self, resource: references.Resource, resolved: Selectors | None = None) -> bool:
+        """Tell if there are any handlers for the resource."""
+        return any(_is_for(handler.selector, resource, resolved) for handler in self)
+
+    def iter_handlers(self, cause: CauseT, *,
+                      skip: Callable[[ResourceHandlerT], bool] | None = None) -> list[ResourceHandlerT]:
+        """Select the handlers to be called now, each function once per id, in the order of declaration."""
+        return deduplicate(handler for handler in self._select_for(cause)
+                           if (skip is None or not skip(handler)) and filters.match(handler, cause))
+
+    def is_in_scope(self, cause: CauseT) -> bool:
+        """Tell if the object is of interest: not necessarily now, but maybe later, when its fields change."""
+        return any(filters.prematch(handler, cause) for handler in self._select_for(cause))
+
+    def _select_for(self, cause: CauseT) -> list[ResourceHandlerT]:
+        return self.select(cause.resource, cause.selectors)
+
+
+class WatchingRegistry(ResourceRegistry[handlers.WatchingHandler, causes.WatchingCause]):
+    """The handlers of raw events."""
+
+
+class IndexingRegistry(ResourceRegistry[handlers.IndexingHandler, causes.IndexingCause]):
+    """The indices."""
+
+
+class WebhooksRegistry(ResourceRegistry[handlers.WebhookHandler, causes.WebhookCause]):
+    """The handlers of admission reviews."""
+
+
+class SpawningRegistry(ResourceRegistry[handlers.SpawningHandler, causes.SpawningCause]):
+    """The daemons and timers."""
+
+    def requires_finalizer(self, cause: causes.SpawningCause) -> bool:
+        """Tell if the object must not vanish before its daemons and timers are stopped."""
+        return any(handler.requires_finalizer for handler in self.iter_handlers(cause))
+
+
+class ChangingRegistry(ResourceRegistry[handlers.ChangingHandler, causes.ChangingCause]):
+    """The handlers of changes."""
+
+    def requires_finalizer(self, cause: causes.ChangingCause) -> bool:
+        """Tell if the object must not vanish unseen: would anything mandatory be called if it was deleted now?"""
+        mandatory = [handler for handler in self._select_for(cause) if handler.requires_finalizer]
+        if not mandatory:
+            return False
+        deletion = causes.as_deletion(cause)
+        return any(filters.match(handler, deletion) for handler in mandatory)
+
+    def may_require_finalizer(self, resource: references.Resource, resolved: Selectors | None = None) -> bool:
+        """Tell if the objects of the resource can have our finalizer at all; if not, it is of someone else."""
+        return any(handler.requires_finalizer for handler in self.select(resource, resolved))
+
+    def get_extra_fields(
+            self,
+            resource: references.Resource,
+            resolved: Selectors | None = None,
+    ) -> set[dicts.FieldPath]:
+        """List the fields whose changes must be noticed, even where changes are not noticed usually."""
+        return {handler.field for handler in self.select(resource, resolved) if handler.field is not None}
+
+
+class OperatorRegistry:
+    """
+    All handlers of an operator.
+
+    It is opaque for users: they only create it, and pass it to decorators and operators.
+    """
+
+    def __init__(self) -> None:
+        self._activities = ActivityRegistry()
+        self._watching = WatchingRegistry()
+        self._changing = ChangingRegistry()
+        self._spawning = SpawningRegistry()
+        self._indexing = IndexingRegistry()
+        self._webhooks = WebhooksRegistry()
+
+    def _append(self, handler: execution.Handler) -> None:
+        match handler:
+            case handlers.ActivityHandler():
+                self._activities.append(handler)
+            case handlers.WatchingHandler():
+                self._watching.append(handler)
+            case handlers.ChangingHandler():
+                self._changing.append(handler)
+            case handlers.SpawningHandler():
+                self._spawning.append(handler)
+            case handlers.IndexingHandler():
+                self._indexing.append(handler)
+            case handlers.WebhookHandler():
+                self._webhooks.append(handler)
+            case _:
+                raise TypeError(f"It is not a handler of an operator: {handler!r}.")
+
+    def watched_selectors(self) -> set[selectors.Selector]:
+        """List the resources that are to be watched; reviews of requests need no watching."""
+        return self.patched_selectors() | self._watching.selectors() | self._indexing.selectors()
+
+    def patched_selectors(self) -> set[selectors.Selector]:
+        """List the resources whose objects must be patchable, as the state of their handlers is kept on them."""
+        return self._changing.selectors() | self._spawning.selectors()
+
+
+def deduplicate(items: Iterable[HandlerT]) -> list[HandlerT]:
+    """Keep only the first one of the handlers with the same function and the same id."""
+    kept: dict[ids.HandlerId, list[object]] = {}
+    unique: list[HandlerT] = []
+    for handler in items:
+        function = _identify(handler.fn)
+        same = kept.setdefault(handler.id, [])
+        if function not in same:
+            same.append(function)
+            unique.append(handler)
+    return unique
+
+
+def _identify(fn: Callable[..., Any]) -> object:
+    """Tell functions apart: equal partials and the same methods of the same objects are the same functions."""
+    if isinstance(fn, functools.partial):
+        return _identify(fn.func), fn.args, fn.keywords
+    return fn
+
+
+def _is_for(selector: selectors.Selector | None, resource: references.Resource, resolved: Selectors | None) -> bool:
+    if selector is None:
+        return True
+    return selector.matches(resource) if resolved is None else selector in resolved
+
+
+def build_id(
+        fn: Callable[..., Any],
+        id: str | None = None,
+        *,
+        field: dicts.FieldPath | None = None,
+        prefix: ids.HandlerId | None = None,
+) -> ids.HandlerId:
+    """
+    Build the id of a handler: that of the parent, if there is one; the name; the field, if there is one.
+
+    The same declarations give the same ids after every restart: the progress of handlers is stored under them.
+    """
+    parts = [prefix, _get_name(fn) if id is None else id, '.'.join(field) if field else None]
+    return ids.HandlerId('/'.join(part for part in parts if part is not None))
+
+
+def _get_name(fn: Callable[..., Any]) -> str:
+    if isinstance(fn, functools.partial):
+        return _get_name(fn.func)
+    name: str = getattr(fn, '__name__', None) or type(fn).__name__
+    return f'lambda-{fn.__code__.co_firstlineno}' if name == '<lambda>' else name
+
+
+def build_subhandler(
+        parent: handlers.ChangingHandler,
+        fn: Callable[..., Any],
+        *,
+        id: str | None = None,
+        field: dicts.FieldSpec = None,
+        **options: Any,
+) -> handlers.ChangingHandler:
+    """
+    Build a handler that is a part of another handler; it is for whatever the other one is called.
+
+    Raises `TypeError` if it asks for the past, and the parent is not for changes; also for wrong filters.
+    """
+    path = dicts.parse_field(field) or None
+    criteria = {name: options.get(name) for name in ('labels', 'annotations', 'when', 'value', 'old', 'new')}
+    filters.check_filters(field=path, **criteria)
+    if (options.get('old') is not None or options.get('new') is not None) and not parent.field_needs_change:
+        raise TypeError(f"old= and new= are only for sub-handlers of update and field handlers, and {parent.id!r} is "
+                        f"neither. Use value=, which is about the current value.")
+    return handlers.ChangingHandler(
+        fn=fn,
+        id=build_id(fn, id, field=path, prefix=parent.id),
+        field=path,
+        field_needs_change=parent.field_needs_change,
+        **options)
+
+
+_default_registry: OperatorRegistry | None = None
+
+
+def get_default_registry() -> OperatorRegistry:
+    """Get the registry of all decorators and operators that are not told to use another one."""
+    global _default_registry
+    if _default_registry is None:
+        _default_registry = OperatorRegistry()
+    return _default_registry
+
+
+def set_default_registry(registry: OperatorRegistry) -> None:
+    """Use the registry for all later decorators, and for all later operators, that are not told to use another one."""
+    global _default_registry
+    _default_registry = registry

@@ -1,0 +1,123 @@
+"""
+Stoppers: how daemons and timers are told to stop, and why.
+
+The framework holds a `DaemonStopper`, which can only be set, never cleared. Handlers get a `DaemonStopped` of it,
+which can only be read and waited for, in the way that fits the handler: blocking in threads, awaiting in coroutines.
+"""
+import abc
+import enum
+import threading
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import asyncio  # at runtime, it is imported where it is needed: declarations of handlers do not need it
+
+
+class DaemonStoppingReason(enum.Flag):
+    """Why a daemon is to stop; there can be several reasons at once."""
+    DONE = enum.auto()              # it has ended on its own
+    FILTERS_MISMATCH = enum.auto()  # its object does not match the filters any more
+    RESOURCE_DELETED = enum.auto()  # its object is deleted or is being deleted
+    OPERATOR_PAUSING = enum.auto()  # another operator handles the objects for now
+    OPERATOR_EXITING = enum.auto()  # the operator is exiting
+    DAEMON_SIGNALLED = enum.auto()  # it was asked to stop
+    DAEMON_CANCELLED = enum.auto()  # it was cancelled, as it did not stop when asked
+    DAEMON_ABANDONED = enum.auto()  # it is not waited for any more
+
+
+class DaemonStopper:
+    """The framework's end of a stop-flag. It is set only in the thread of the event loop; all threads may read it."""
+
+    def __init__(self) -> None:
+        self.reason: DaemonStoppingReason | None = None
+        self._threads = threading.Event()
+        self._tasks: asyncio.Event | None = None  # made when someone begins to wait
+
+    def is_set(self) -> bool:
+        return self.reason is not None
+
+    def set(self, reason: DaemonStoppingReason) -> None:
+        """Stop the daemon for this reason, in addition to the other reasons if it is stopping already."""
+        self.reason = reason if self.reason is None else self.reason | reason
+        self._threads.set()
+        if self._tasks is not None:
+            self._tasks.set()
+
+    def block(self, timeout: float | None) -> None:
+        """Block the thread until it is set, or until the time is over."""
+        self._threads.wait(timeout)
+
+    async def wait(self, timeout: float | None) -> None:
+        """
+        Wait until it is set, or until the time is over, with no difference between the two.
+
+        Any number of tasks of the operator's event loop may wait at once; cancelling one does not affect the others.
+        """
+        import asyncio
+        if self._tasks is None:
+            self._tasks = asyncio.Event()
+            if self.is_set():
+                self._tasks.set()
+        try:
+            async with asyncio.timeout(timeout):
+                await self._tasks.wait()
+        except TimeoutError:
+            pass
+
+
+class DaemonStopped(abc.ABC):
+    """
+    The stop-flag of a daemon or a timer: ``while not stopped: ...``.
+
+    It is false until the stop is requested, and true ever after.
+    """
+
+    def __init__(self, stopper: DaemonStopper) -> None:
+        self._stopper = stopper
+
+    def __repr__(self) -> str:
+        return f'<{type(self).__name__}: {self.reason}>'
+
+    def __bool__(self) -> bool:
+        return self.is_set()
+
+    def is_set(self) -> bool:
+        """Tell if the stop is requested."""
+        return self._stopper.is_set()
+
+    @property
+    def reason(self) -> DaemonStoppingReason | None:
+        """All the reasons to stop so far, combined; ``None`` if there are none."""
+        return self._stopper.reason
+
+    @abc.abstractmethod
+    def wait(self, timeout: float | None = None) -> Any:
+        """
+        Wait until the stop is requested, or until the time is over; it is not an error if it is.
+
+        Gives the flag itself: at once after the waiting in sync functions, and to be awaited in async ones.
+        """
+
+
+class SyncDaemonStopped(DaemonStopped):
+    """The stop-flag of functions that run in threads."""
+
+    def wait(self, timeout: float | None = None) -> 'SyncDaemonStopped':
+        self._stopper.block(timeout)
+        return self
+
+
+class AsyncDaemonStopped(DaemonStopped):
+    """The stop-flag of coroutine functions."""
+
+    def wait(self, timeout: float | None = None) -> 'Awaitable[AsyncDaemonStopped]':
+        return self._wait(timeout)
+
+    async def _wait(self, timeout: float | None) -> 'AsyncDaemonStopped':
+        await self._stopper.wait(timeout)
+        return self
+
+
+SyncDaemonStopperChecker = SyncDaemonStopped  # both are the older names, for users' annotations
+AsyncDaemonStopperChecker = AsyncDaemonStopped

@@ -1,0 +1,329 @@
+"""
+The decorators: what to do when something happens to objects, or to the operator itself.
+
+Each decorator returns the function as it was, so they can be stacked, and the function can be called directly.
+The resources are named by up to three positional arguments or by keywords, the same way in all decorators:
+``'pods'``, ``'deployments.apps'``, ``('apps', 'v1', 'deployments')``, ``kind='Pod'``, ``category='all'``,
+``kopf.EVERYTHING``, or a function of ``kopf.Resource``. Other options are explained in the documentation.
+
+Wrong declarations are refused at once, with `TypeError` or `ValueError`.
+"""
+# ruff: noqa: PLR0913  # there are as many arguments as there are options
+import dataclasses
+import typing
+import warnings
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from kopf._cogs.structs import dicts, references, selectors
+from kopf._core.actions import execution, failures
+from kopf._core.intents import callbacks, causes, filters, handlers, registries
+
+_Fn = TypeVar('_Fn', bound=Callable[..., Any])
+_Name: TypeAlias = str | references.Marker | None
+_Resource: TypeAlias = _Name | selectors.ResourceCheck
+_Meta: TypeAlias = callbacks.MetaFilter | None
+_When: TypeAlias = callbacks.FilterFn | None
+_Value: TypeAlias = callbacks.ValueFilter | None
+_Errors: TypeAlias = failures.ErrorsMode | None
+_Registry: TypeAlias = registries.OperatorRegistry | None
+
+
+class _Decorator(Protocol):
+    def __call__(self, fn: _Fn, /) -> _Fn: ...
+
+
+def startup(
+        *, id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
+        retries: int | None = None, backoff: float | None = None, registry: _Registry = None,
+) -> _Decorator:
+    """Call the function when the operator starts, before anything else."""
+    return _declare_activity(locals(), causes.Activity.STARTUP)
+
+
+def cleanup(
+        *, id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
+        retries: int | None = None, backoff: float | None = None, registry: _Registry = None,
+) -> _Decorator:
+    """Call the function when the operator exits, after everything else."""
+    return _declare_activity(locals(), causes.Activity.CLEANUP)
+
+
+def login(
+        *, id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
+        retries: int | None = None, backoff: float | None = None, registry: _Registry = None,
+) -> _Decorator:
+    """Call the function when credentials are needed; it returns them."""
+    return _declare_activity(locals(), causes.Activity.AUTHENTICATION)
+
+
+def probe(
+        *, id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
+        retries: int | None = None, backoff: float | None = None, registry: _Registry = None,
+) -> _Decorator:
+    """Call the function when the operator is asked for its health; its result is a part of the answer."""
+    return _declare_activity(locals(), causes.Activity.PROBE)
+
+
+def validate(
+        arg1: _Resource = None, arg2: _Name = None, arg3: _Name = None, /, *,
+        group: str | None = None, version: str | None = None, kind: str | None = None, plural: str | None = None,
+        singular: str | None = None, shortcut: str | None = None, category: str | None = None,
+        id: str | None = None, param: Any = None,
+        operation: causes.Operation | None = None, operations: Collection[causes.Operation] | None = None,
+        subresource: str | None = None, persistent: bool | None = None, side_effects: bool | None = None,
+        ignore_failures: bool | None = None,
+        labels: _Meta = None, annotations: _Meta = None, when: _When = None,
+        field: dicts.FieldSpec = None, value: _Value = None, registry: _Registry = None,
+) -> _Decorator:
+    """Call the function when an object is about to be changed in the cluster; it can refuse, but not change it."""
+    return _declare('validate', locals(), handlers.WebhookHandler, type=causes.WebhookType.VALIDATING,
+                    operations=_unite_operations('validate', operation, operations))
+
+
+def mutate(
+        arg1: _Resource = None, arg2: _Name = None, arg3: _Name = None, /, *,
+        group: str | None = None, version: str | None = None, kind: str | None = None, plural: str | None = None,
+        singular: str | None = None, shortcut: str | None = None, category: str | None = None,
+        id: str | None = None, param: Any = None,
+        operation: causes.Operation | None = None, operations: Collection[causes.Operation] | None = None,
+        subresource: str | None = None, persistent: bool | None = None, side_effects: bool | None = None,
+        ignore_failures: bool | None = None,
+        labels: _Meta = None, annotations: _Meta = None, when: _When = None,
+        field: dicts.FieldSpec = None, value: _Value = None, registry: _Registry = None,
+) -> _Decorator:
+    """Call the function when an object is about to be changed in the cluster; it can refuse or adjust the change."""
+    return _declare('mutate', locals(), handlers.WebhookHandler, type=causes.WebhookType.MUTATING,
+                    operations=_unite_operations('mutate', operation, operations))
+
+
+def resume(
+        arg1: _Resource = None, arg2: _Name = None, arg3: _Name = None, /, *,
+        group: str | None = None, version: str | None = None, kind: str | None = None, plural: str | None = None,
+        singular: str | None = None, shortcut: str | None = None, category: str | None = None,
+        id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
+        retries: int | None = None, backoff: float | None = None, deleted: bool | None = None,
+        labels: _Meta = None, annotations: _Meta = None, when: _When = None,
+        field: dicts.FieldSpec = None, value: _Value = None, registry: _Registry = None,
+) -> _Decorator:
+    """Call the function once after the start of the operator for every object that existed before."""
+    return _declare('resume', locals(), handlers.ChangingHandler, initial=True, deleted=bool(deleted))
+
+
+def create(
+        arg1: _Resource = None, arg2: _Name = None, arg3: _Name = None, /, *,
+        group: str | None = None, version: str | None = None, kind: str | None = None, plural: str | None = None,
+        singular: str | None = None, shortcut: str | None = None, category: str | None = None,
+        id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
+        retries: int | None = None, backoff: float | None = None,
+        labels: _Meta = None, annotations: _Meta = None, when: _When = None,
+        field: dicts.FieldSpec = None, value: _Value = None, registry: _Registry = None,
+) -> _Decorator:
+    """Call the function when an object is created, or is seen for the first time ever."""
+    return _declare('create', locals(), handlers.ChangingHandler, reason=causes.Reason.CREATE)
+
+
+def update(
+        arg1: _Resource = None, arg2: _Name = None, arg3: _Name = None, /, *,
+        group: str | None = None, version: str | None = None, kind: str | None = None, plural: str | None = None,
+        singular: str | None = None, shortcut: str | None = None, category: str | None = None,
+        id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
+        retries: int | None = None, backoff: float | None = None,
+        labels: _Meta = None, annotations: _Meta = None, when: _When = None,
+        field: dicts.FieldSpec = None, value: _Value = None, old: _Value = None, new: _Value = None,
+        registry: _Registry = None,
+) -> _Decorator:
+    """Call the function when an object, or the field of it, is changed."""
+    return _declare('update', locals(), handlers.ChangingHandler, reason=causes.Reason.UPDATE, field_needs_change=True)
+
+
+def delete(
+        arg1: _Resource = None, arg2: _Name = None, arg3: _Name = None, /, *,
+        group: str | None = None, version: str | None = None, kind: str | None = None, plural: str | None = None,
+        singular: str | None = None, shortcut: str | None = None, category: str | None = None,
+        id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
+        retries: int | None = None, backoff: float | None = None, optional: bool | None = None,
+        labels: _Meta = None, annotations: _Meta = None, when: _When = None,
+        field: dicts.FieldSpec = None, value: _Value = None, registry: _Registry = None,
+) -> _Decorator:
+    """Call the function when an object is being deleted; it is not gone until then, unless the call is optional."""
+    return _declare('delete', locals(), handlers.ChangingHandler, reason=causes.Reason.DELETE,
+                    requires_finalizer=not optional)
+
+
+def field(
+        arg1: _Resource = None, arg2: _Name = None, arg3: _Name = None, /, *,
+        group: str | None = None, version: str | None = None, kind: str | None = None, plural: str | None = None,
+        singular: str | None = None, shortcut: str | None = None, category: str | None = None,
+        id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
+        retries: int | None = None, backoff: float | None = None,
+        labels: _Meta = None, annotations: _Meta = None, when: _When = None,
+        field: dicts.FieldSpec, value: _Value = None, old: _Value = None, new: _Value = None,
+        registry: _Registry = None,
+) -> _Decorator:
+    """Call the function when the field of an object is changed, added or removed; also with a new object."""
+    if not field:
+        raise TypeError("@kopf.on.field: the field is not specified. Add field=, e.g. field='spec.size'.")
+    return _declare('field', locals(), handlers.ChangingHandler, field_needs_change=True)
+
+
+def index(
+        arg1: _Resource = None, arg2: _Name = None, arg3: _Name = None, /, *,
+        group: str | None = None, version: str | None = None, kind: str | None = None, plural: str | None = None,
+        singular: str | None = None, shortcut: str | None = None, category: str | None = None,
+        id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
+        retries: int | None = None, backoff: float | None = None,
+        labels: _Meta = None, annotations: _Meta = None, when: _When = None,
+        field: dicts.FieldSpec = None, value: _Value = None, registry: _Registry = None,
+) -> _Decorator:
+    """Call the function for every object, and keep what it returns in the index of the same name."""
+    return _declare('index', locals(), handlers.IndexingHandler)
+
+
+def event(
+        arg1: _Resource = None, arg2: _Name = None, arg3: _Name = None, /, *,
+        group: str | None = None, version: str | None = None, kind: str | None = None, plural: str | None = None,
+        singular: str | None = None, shortcut: str | None = None, category: str | None = None,
+        id: str | None = None, param: Any = None,
+        labels: _Meta = None, annotations: _Meta = None, when: _When = None,
+        field: dicts.FieldSpec = None, value: _Value = None, registry: _Registry = None,
+) -> _Decorator:
+    """Call the function for every event of the objects, with no state, no retries, and no changes to the objects."""
+    return _declare('event', locals(), handlers.WatchingHandler)
+
+
+def daemon(
+        arg1: _Resource = None, arg2: _Name = None, arg3: _Name = None, /, *,
+        group: str | None = None, version: str | None = None, kind: str | None = None, plural: str | None = None,
+        singular: str | None = None, shortcut: str | None = None, category: str | None = None,
+        id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
+        retries: int | None = None, backoff: float | None = None,
+        initial_delay: handlers.InitialDelay | None = None, cancellation_backoff: float | None = None,
+        cancellation_timeout: float | None = None, cancellation_polling: float | None = None,
+        labels: _Meta = None, annotations: _Meta = None, when: _When = None,
+        field: dicts.FieldSpec = None, value: _Value = None, registry: _Registry = None,
+) -> _Decorator:
+    """Keep the function running as long as the object exists."""
+    return _declare('daemon', locals(), handlers.DaemonHandler)
+
+
+def timer(
+        arg1: _Resource = None, arg2: _Name = None, arg3: _Name = None, /, *,
+        group: str | None = None, version: str | None = None, kind: str | None = None, plural: str | None = None,
+        singular: str | None = None, shortcut: str | None = None, category: str | None = None,
+        id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
+        retries: int | None = None, backoff: float | None = None, interval: float | None = None,
+        initial_delay: handlers.InitialDelay | None = None, sharp: bool | None = None, idle: float | None = None,
+        labels: _Meta = None, annotations: _Meta = None, when: _When = None,
+        field: dicts.FieldSpec = None, value: _Value = None, registry: _Registry = None,
+) -> _Decorator:
+    """Call the function again and again as long as the object exists."""
+    return _declare('timer', locals(), handlers.TimerHandler)
+
+
+def subhandler(
+        *, id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
+        retries: int | None = None, backoff: float | None = None,
+        labels: _Meta = None, annotations: _Meta = None, when: _When = None,
+        field: dicts.FieldSpec = None, value: _Value = None, old: _Value = None, new: _Value = None,
+) -> _Decorator:
+    """Make the function a part of the handler that is running now, with its own state, retries, errors."""
+    options = locals()
+
+    def decorate(fn: _Fn, /) -> _Fn:
+        _register(fn, options)
+        return fn
+
+    return decorate
+
+
+def register(
+        fn: _Fn, *, id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
+        retries: int | None = None, backoff: float | None = None,
+        labels: _Meta = None, annotations: _Meta = None, when: _When = None,
+) -> _Fn:
+    """Do the same as `subhandler`, but with functions that are not convenient to decorate."""
+    _register(fn, {name: value for name, value in locals().items() if name != 'fn'})
+    return fn
+
+
+def _declare_activity(arguments: Mapping[str, Any], activity: causes.Activity) -> _Decorator:
+    options = {name: value for name, value in arguments.items() if name not in ('id', 'registry')}
+
+    def build(fn: Callable[..., Any]) -> handlers.ActivityHandler:
+        return handlers.ActivityHandler(
+            fn=fn, id=registries.build_id(fn, arguments['id']), activity=activity, **options)
+
+    return _decorate(build, arguments['registry'])
+
+
+def _declare(
+        name: str,
+        arguments: Mapping[str, Any],
+        cls: type[handlers.ResourceHandler],
+        **fixed: Any,
+) -> _Decorator:
+    """
+    Check the arguments of a decorator, and turn them into the options of the same names, in addition to the fixed ones.
+
+    Arguments that are not options of the handlers are used by the decorators themselves.
+    """
+    try:
+        selector = selectors.build_selector(
+            arguments['arg1'], arguments['arg2'], arguments['arg3'],
+            **{key: arguments[key] for key in ('group', 'version', *selectors.KEYWORDS)})
+        field = dicts.parse_field(arguments['field']) or None
+        criteria = ('labels', 'annotations', 'when', 'value', 'old', 'new')
+        filters.check_filters(field=field, **{key: arguments.get(key) for key in criteria})
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"@kopf.on.{name}: {error}") from None
+    names = {option.name for option in dataclasses.fields(cls)} & arguments.keys() - {'id', 'field'} - fixed.keys()
+    options = {key: arguments[key] for key in names}
+
+    def build(fn: Callable[..., Any]) -> handlers.ResourceHandler:
+        suffix = None if cls is handlers.IndexingHandler else field  # indices are named as they are passed to handlers
+        id = registries.build_id(fn, arguments['id'], field=suffix)
+        return cls(fn=fn, id=id, selector=selector, field=field, **options, **fixed)
+
+    return _decorate(build, arguments['registry'])
+
+
+def _decorate(build: Callable[[Callable[..., Any]], execution.Handler], registry: _Registry) -> _Decorator:
+    def decorate(fn: _Fn, /) -> _Fn:
+        if not callable(fn):
+            raise TypeError(f"Only functions can be handlers, and {fn!r} is not one. Methods can be registered "
+                            f"for specific objects: kopf.on.create(...)(instance.method).")
+        target = registries.get_default_registry() if registry is None else registry
+        target._append(build(fn))
+        return fn
+
+    return decorate
+
+
+def _unite_operations(
+        name: str,
+        operation: causes.Operation | None,
+        operations: Collection[causes.Operation] | None,
+) -> frozenset[causes.Operation] | None:
+    if operation is not None:
+        warnings.warn(f"@kopf.on.{name}: operation= is deprecated; use operations=, with a list of them.",
+                      DeprecationWarning, stacklevel=3)
+    if operations is None and operation is None:
+        return None
+    if isinstance(operations, str):
+        raise TypeError(f"@kopf.on.{name}: operations= is a collection of operations; got {operations!r}.")
+    if operations is not None and not operations:
+        raise ValueError(f"@kopf.on.{name}: operations= is empty, so the function would never be called. "
+                         f"List the operations, or omit it for all of them.")
+    united = frozenset([*(operations or ()), *([] if operation is None else [operation])])
+    unknown = united.difference(typing.get_args(causes.Operation))
+    if unknown:
+        raise ValueError(f"@kopf.on.{name}: there are no such operations as {', '.join(sorted(map(repr, unknown)))}. "
+                         f"There are {', '.join(typing.get_args(causes.Operation))}; omit it for all of them.")
+    return united
+
+
+def _register(fn: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    from kopf._core.reactor import subhandling  # loads asyncio
+
+    subhandling.register(registries.build_subhandler(subhandling.get_parent(), fn, **options))
