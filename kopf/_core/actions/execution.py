@@ -1,0 +1,250 @@
+"""
+Execution: the attempts to execute handlers, with all that limits and follows them.
+
+An attempt has a beginning (are there any time and attempts left?), the call of the function, and an outcome:
+is the handler finished, and if not, when to try again. Nothing is stored here: the progress comes from the caller,
+and the outcomes go back to the caller. Declaring handlers needs this module too, so asyncio is not loaded by it.
+"""
+import dataclasses
+import datetime
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
+
+from kopf._cogs.configs import settings
+from kopf._cogs.structs import ids
+from kopf._core.actions import failures, lifecycles, outcomes, progression
+
+Logger: TypeAlias = 'logging.Logger | logging.LoggerAdapter[Any]'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Handler:
+    """A declared function with its id and options, of whatever kind."""
+    id: ids.HandlerId
+    fn: Callable[..., Any]
+    param: Any = None
+    errors: failures.ErrorsMode | None = None
+    timeout: float | None = None
+    retries: int | None = None
+    backoff: float | None = None
+
+    def __str__(self) -> str:
+        return f"Handler {self.id!r}"
+
+
+class Cause(Protocol):
+    """Why handlers are executed, as far as the execution is concerned."""
+
+    @property
+    def logger(self) -> Logger: ...
+
+    @property
+    def kwargs(self) -> Mapping[str, Any]:
+        """All arguments of the handlers, but of the handler's own: ``param``, ``retry``, ``started``, ``runtime``."""
+
+    @property
+    def indices(self) -> Mapping[str, Any]:
+        """The indices by their names: they override everything else."""
+
+
+class Companion(Protocol):
+    """What accompanies the attempts, such as sub-handlers: it is called for each of them."""
+
+    async def call(self, handler: Any, cause: Any, fn: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        """
+        Call the function of the handler, and return what the handler is to return.
+
+        It is a part of the attempt: its errors are errors of the handler, its time is the time of the handler.
+        """
+
+    def complete(self, handler: Any, outcome: outcomes.Outcome) -> outcomes.Outcome:
+        """Take notice of the outcome when the attempt is over, and add to it if needed."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Environment:
+    """What is the same for all handlers that are executed together."""
+    settings: settings.OperatorSettings
+    now: Callable[[], datetime.datetime]  # in UTC, by the clock of the event loop
+    lifecycle: lifecycles.LifecycleFn = lifecycles.all_at_once
+    extras: Callable[[Any, Any], Mapping[str, Any]] | None = None  # arguments adjusted to the handler & the cause
+    companion: Companion | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Attempt:
+    """One attempt of a handler: when the first one began, when this one did, and how many were before it."""
+    handler: Handler
+    started: datetime.datetime
+    began: datetime.datetime
+    retry: int
+
+    @property
+    def runtime(self) -> datetime.timedelta:
+        """How long the handler had been tried when this attempt began."""
+        return max(self.began - self.started, datetime.timedelta(0))
+
+    @property
+    def remaining(self) -> float | None:
+        """How many seconds were left to the handler when this attempt began; `None` means any number."""
+        return None if self.handler.timeout is None else self.handler.timeout - self.runtime.total_seconds()
+
+
+async def run_handlers(
+        handlers: Sequence[Handler],
+        cause: Cause,
+        state: progression.State,
+        env: Environment,
+        *,
+        default_errors: failures.ErrorsMode = failures.ErrorsMode.TEMPORARY,
+) -> Mapping[ids.HandlerId, outcomes.Outcome]:
+    """
+    Execute those of the handlers that are due now and that the lifecycle takes now, one after another.
+
+    Errors of one handler do not affect the others: they are in the outcomes. Raises only what no handler should:
+    cancellations, exits, and errors of the lifecycle function; the outcomes of this run are lost then.
+    """
+    due = [handler for handler in handlers if state.is_due(handler.id, env.now())]
+    kwargs = {key: value for key, value in cause.kwargs.items() if key != 'handlers'}
+    taken = env.lifecycle(due, **{**kwargs, 'state': state}) if due else []
+    results: dict[ids.HandlerId, outcomes.Outcome] = {}
+    for handler in _with_namesakes(taken, due):
+        outcome = await run_attempt(handler, cause, state.get(handler.id), env, default_errors=default_errors)
+        results[handler.id] = outcomes.combine(results.get(handler.id), outcome)
+    return results
+
+
+def _with_namesakes(taken: Sequence[Handler], due: Sequence[Handler]) -> list[Handler]:
+    """Add the handlers of the same ids: they share one progress, and so are executed only together."""
+    return [handler for id in dict.fromkeys(handler.id for handler in taken) for handler in due if handler.id == id]
+
+
+async def run_attempt(
+        handler: Handler,
+        cause: Cause,
+        state: progression.HandlerState | None,
+        env: Environment,
+        *,
+        default_errors: failures.ErrorsMode = failures.ErrorsMode.TEMPORARY,
+) -> outcomes.Outcome:
+    """
+    Execute the handler once, unless its time or attempts are over, and tell what has come out of it.
+
+    A coroutine that runs out of the handler's time is interrupted with `asyncio.TimeoutError`; functions in threads
+    are not. When cancelled, nothing is told, as if there was no attempt: so is with errors that are not `Exception`.
+    Any number of attempts can go on at once.
+    """
+    from kopf._core.actions import invocation  # loads asyncio
+
+    attempt = begin(handler, state, env.now())
+    try:
+        check_limits(attempt)
+        result = await _call(attempt, cause, env)
+    except Exception as error:
+        if invocation.is_cancellation(error):
+            raise
+        outcome = conclude(error, attempt, env, default_errors)
+        _log_failure(error, outcome, handler, cause.logger)
+    else:
+        outcome = outcomes.Outcome(final=True, result=result)
+        cause.logger.info("%s succeeded.", handler)
+    outcome = dataclasses.replace(outcome, began=attempt.began, ended=env.now())
+    return env.companion.complete(handler, outcome) if env.companion is not None else outcome
+
+
+def begin(handler: Handler, state: progression.HandlerState | None, now: datetime.datetime) -> Attempt:
+    """Continue after the attempts made before, or begin with the first one."""
+    if state is None or not state.retries:
+        return Attempt(handler, started=now, began=now, retry=0)
+    return Attempt(handler, started=state.started or now, began=now, retry=state.retries)
+
+
+def check_limits(attempt: Attempt) -> None:
+    """Raise an error if the handler has no time or no attempts left, e.g. because the operator was down for long."""
+    handler = attempt.handler
+    if attempt.remaining is not None and attempt.remaining <= 0:
+        raise failures.HandlerTimeoutError(f"{handler} has timed out after {attempt.runtime}.")
+    if handler.retries is not None and attempt.retry >= handler.retries:
+        raise failures.HandlerRetriesError(f"{handler} has exceeded {attempt.retry} retries.")
+
+
+def conclude(error: Exception, attempt: Attempt, env: Environment,
+             default_errors: failures.ErrorsMode) -> outcomes.Outcome:
+    """Decide what an error of the attempt means for the handler; the attempt ends now."""
+    handler = attempt.handler
+    mode = handler.errors if handler.errors is not None else default_errors
+    if isinstance(error, failures.PermanentError):
+        return outcomes.Outcome(final=True, exception=error)
+    if isinstance(error, failures.TemporaryError):
+        return _postpone(error, error.delay, attempt, env.now())
+    if mode is failures.ErrorsMode.IGNORED:
+        return outcomes.Outcome(final=True)
+    if mode is failures.ErrorsMode.PERMANENT:
+        return outcomes.Outcome(final=True, exception=error)
+    backoff = handler.backoff if handler.backoff is not None else env.settings.execution.default_backoff
+    return _postpone(error, backoff, attempt, env.now())
+
+
+def _postpone(error: Exception, delay: float | None, attempt: Attempt, now: datetime.datetime) -> outcomes.Outcome:
+    """Let the handler be retried, unless it is clear already that the next attempt would not take place."""
+    handler = attempt.handler
+    limit: failures.PermanentError | None = None
+    text = str(error) or type(error).__name__
+    runtime = (now - attempt.started).total_seconds() + (delay or 0)
+    if handler.retries is not None and attempt.retry + 1 >= handler.retries:
+        limit = failures.HandlerRetriesError(f"{handler} has exceeded {attempt.retry + 1} retries: {text}")
+    elif handler.timeout is not None and runtime >= handler.timeout:
+        limit = failures.HandlerTimeoutError(f"{handler} has timed out after {now - attempt.started}: {text}")
+    if limit is not None:
+        limit.__cause__ = error
+        return outcomes.Outcome(final=True, exception=limit)
+    return outcomes.Outcome(final=False, delay=delay, exception=error)
+
+
+async def _call(attempt: Attempt, cause: Cause, env: Environment) -> Any:
+    from kopf._core.actions import invocation  # loads asyncio
+
+    handler = attempt.handler
+    kwargs = build_kwargs(attempt, cause, env)
+
+    async def call() -> Any:
+        return await invocation.invoke(handler.fn, executor=env.settings.execution.executor, kwargs=kwargs)
+
+    cause.logger.debug("%s is invoked.", handler)
+    coro = env.companion.call(handler, cause, call) if env.companion is not None else call()
+    if attempt.remaining is None or not invocation.is_async(handler.fn):
+        return await coro
+    try:
+        return await invocation.limit(coro, attempt.remaining)
+    except invocation.LimitError as error:
+        raise failures.HandlerTimeoutError(f"{handler} has timed out after {env.now() - attempt.started}.") from error
+
+
+def build_kwargs(attempt: Attempt, cause: Cause, env: Environment) -> dict[str, Any]:
+    """Collect the arguments of the handler's function."""
+    return {
+        'param': attempt.handler.param,
+        'retry': attempt.retry,
+        'started': attempt.started,
+        'runtime': attempt.runtime,
+        **cause.kwargs,
+        **(env.extras(attempt.handler, cause) if env.extras is not None else {}),
+        **cause.indices,
+    }
+
+
+def _log_failure(error: Exception, outcome: outcomes.Outcome, handler: Handler, logger: Logger) -> None:
+    """Log the framework's own errors as one line, and all others with their origin."""
+    if isinstance(error, failures.HandlerChildrenRetry) and not outcome.final:
+        logger.debug("%s waits for its sub-handlers.", handler)
+    elif isinstance(error, failures.TemporaryError) and not outcome.final:
+        logger.error("%s failed temporarily: %s", handler, error)
+    elif isinstance(error, failures.PermanentError | failures.TemporaryError):
+        logger.error("%s failed permanently: %s", handler, outcome.exception)
+    elif not outcome.final:
+        logger.error("%s failed with an exception. Will retry.", handler, exc_info=error)
+    elif outcome.exception is not None:
+        logger.error("%s failed with an exception. Will stop.", handler, exc_info=error)
+    else:
+        logger.error("%s failed with an exception. Will ignore.", handler, exc_info=error)

@@ -1,0 +1,55 @@
+"""
+Failures: the errors by which handlers tell what is to be done next, and by which they end.
+
+::
+
+    Exception
+     ├── TemporaryError              try again later
+     │    └── HandlerChildrenRetry   (internal) the sub-handlers of the handler are not finished yet
+     └── PermanentError              do not try again
+          ├── HandlerTimeoutError    the time of the handler is over
+          └── HandlerRetriesError    the attempts of the handler are over
+
+Any other error is arbitrary: what happens next is up to the mode in which the handler was declared.
+"""
+import enum
+
+
+class ErrorsMode(enum.Enum):
+    """What an arbitrary error of a handler means; temporary and permanent errors keep their meaning in all modes."""
+    IGNORED = 1    # it is logged, and the handler is done
+    TEMPORARY = 2  # the handler is retried
+    PERMANENT = 3  # the handler has failed, and is not retried
+
+
+class TemporaryError(Exception):
+    """The handler has not succeeded yet: it will be retried after the delay, or at once if there is none."""
+
+    def __init__(self, msg: str | None = None, delay: float | None = 60) -> None:
+        if delay is not None and not isinstance(delay, int | float):
+            raise TypeError(f"The delay of a temporary error is in seconds, or None; got {delay!r}.")
+        super().__init__(*([msg] if msg is not None else []))
+        self.delay = delay
+
+
+class PermanentError(Exception):
+    """The handler has failed, and will not be retried for the same change of the object."""
+
+
+class HandlerTimeoutError(PermanentError):
+    """The handler has failed because its time is over, all attempts and delays included."""
+
+
+class HandlerRetriesError(PermanentError):
+    """The handler has failed because it has used all its attempts."""
+
+
+class HandlerChildrenRetry(TemporaryError):
+    """
+    The handler waits for its sub-handlers, of which the earliest is due in ``delay`` seconds.
+
+    It leaves the handler's function at the place where the sub-handlers are executed. It is not an error of anyone.
+    """
+
+    def __init__(self, delay: float | None = None) -> None:
+        super().__init__("Waiting for the sub-handlers.", delay=delay)

@@ -1,0 +1,131 @@
+"""
+Loggers: messages that know which object they are about, and how they are shown on the console.
+
+All messages about objects go through the logger ``kopf.objects``. Their records carry ``k8s_ref`` (the reference of
+the object), ``k8s_skip`` (whether they are kept out of k8s-events) and ``settings`` (of the operator), for formatters
+and filters. Importing this configures nothing; `configure` touches nothing but the root logger.
+"""
+import enum
+import logging
+import sys
+from collections.abc import Mapping, MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from kopf._cogs.structs import bodies
+
+if TYPE_CHECKING:
+    from kopf._cogs.configs import settings as settings_
+
+objects_logger = logging.getLogger('kopf.objects')
+
+DEFAULT_REFKEY = 'object'
+
+LOW_LEVEL = ('asyncio.', 'aiohttp.', 'kubernetes.', 'kubernetes_asyncio.', 'urllib3.', 'kopf.sandbox.')
+"""Loggers whose debug messages are shown only on demand: there are many, some with whole objects, also secret ones."""
+
+
+class LogFormat(enum.Enum):
+    """How log messages look."""
+    PLAIN = '%(message)s'
+    FULL = '[%(asctime)s] %(name)-20.20s [%(levelname)-8.8s] %(message)s'
+    JSON = '-json-'
+
+
+class ObjectLogger(logging.LoggerAdapter[logging.Logger]):
+    """
+    A logger of messages about one object.
+
+    It is made for every event of every object, so it takes only the identifiers, as they are now,
+    and does the rest when there is something to log.
+    """
+    _is_local = False
+
+    def __init__(self, *, body: Mapping[str, Any], settings: 'settings_.OperatorSettings') -> None:
+        super().__init__(objects_logger)
+        metadata = body.get('metadata') or {}
+        self._settings = settings
+        self._identifiers: dict[str, Any] = {
+            'apiVersion': body.get('apiVersion'), 'kind': body.get('kind'),
+            'metadata': {'name': metadata.get('name'), 'uid': metadata.get('uid'),
+                         'namespace': metadata.get('namespace')}}
+        self._ref: bodies.ObjectReference | None = None
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        if self._ref is None:
+            self._ref = bodies.build_object_reference(self._identifiers)
+        extra = {'k8s_ref': self._ref, 'k8s_skip': self._is_local, 'settings': self._settings}
+        return msg, {**kwargs, 'extra': {**extra, **(kwargs.get('extra') or {})}}
+
+
+class LocalObjectLogger(ObjectLogger):
+    """The same, but its messages are never posted as k8s-events."""
+    _is_local = True
+
+
+class PrefixingFormatter(logging.Formatter):
+    """A formatter of texts that begins the messages about objects with the objects' names."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        record.message = build_prefix(record) + record.message  # every formatter sets it anew before using it
+        return super().formatMessage(record)
+
+
+class ConsoleHandler(logging.Handler):
+    """Writes to the standard error stream, whichever it is at the moment: it is often replaced, e.g. in tests."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            sys.stderr.write(f'{self.format(record)}\n')
+            sys.stderr.flush()
+        except RecursionError:
+            raise
+        except Exception:
+            self.handleError(record)
+
+
+def configure(
+        debug: bool | None = None,
+        verbose: bool | None = None,
+        quiet: bool | None = None,
+        log_format: LogFormat = LogFormat.FULL,
+        log_prefix: bool | None = False,
+        log_refkey: str | None = None,
+) -> None:
+    """
+    Show the log messages on the standard error stream; again, if called again.
+
+    By default, they are shown from INFO up; if ``quiet``, from WARNING up; if ``verbose``, all but those of low-level
+    libraries; if ``debug``, all. The prefix is the name of the object; if ``None``, it is there for texts but not for
+    JSON, which has the whole reference of the object under the key ``log_refkey``.
+    """
+    handler = ConsoleHandler()
+    handler.setFormatter(make_formatter(log_format, log_prefix=log_prefix, log_refkey=log_refkey))
+    if not debug:
+        handler.addFilter(is_informative)
+    root = logging.getLogger()
+    for previous in [handler for handler in root.handlers if isinstance(handler, ConsoleHandler)]:
+        root.removeHandler(previous)
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG if debug or verbose else logging.WARNING if quiet else logging.INFO)
+
+
+def make_formatter(log_format: LogFormat, *, log_prefix: bool | None, log_refkey: str | None) -> logging.Formatter:
+    """Make a formatter that suits; the library for JSON is loaded only if needed."""
+    is_json = log_format is LogFormat.JSON
+    is_prefixed = not is_json if log_prefix is None else log_prefix
+    if is_json:
+        from kopf._core.actions import jsonlogs
+        return jsonlogs.JsonFormatter(refkey=log_refkey or DEFAULT_REFKEY, prefix=build_prefix if is_prefixed else None)
+    return (PrefixingFormatter if is_prefixed else logging.Formatter)(log_format.value)
+
+
+def build_prefix(record: logging.LogRecord) -> str:
+    """Tell how a message begins: with its object's namespace and name; with nothing if it is not about an object."""
+    ref: Mapping[str, Any] = getattr(record, 'k8s_ref', None) or {}
+    name = '/'.join(filter(None, [ref.get('namespace'), ref.get('name')]))
+    return f'[{name}] ' if name else ''
+
+
+def is_informative(record: logging.LogRecord) -> bool:
+    """Tell if a message is of interest to operator authors, not only to those who look into the libraries."""
+    return record.levelno > logging.DEBUG or not f'{record.name}.'.startswith(LOW_LEVEL)

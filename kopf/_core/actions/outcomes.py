@@ -1,0 +1,39 @@
+"""
+Outcomes: what has come out of one attempt to execute a handler.
+"""
+import dataclasses
+import datetime
+from typing import Any
+
+from kopf._cogs.structs import ids
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """
+    The outcome of one attempt. The last one is final, either with an exception (a failure) or without (a success).
+
+    Ignored errors are successes with no result. ``delay`` is counted from the end of the attempt.
+    """
+    final: bool
+    delay: float | None = None
+    result: Any = None
+    exception: Exception | None = None
+    subrefs: frozenset[ids.HandlerId] = frozenset()  # the sub-handlers that are needed for the handler to be finished
+    began: datetime.datetime | None = None
+    ended: datetime.datetime | None = None
+
+    @property
+    def is_success(self) -> bool:
+        return self.final and self.exception is None
+
+    @property
+    def is_failure(self) -> bool:
+        return self.final and self.exception is not None
+
+
+def combine(one: Outcome | None, another: Outcome) -> Outcome:
+    """Take the worse of the outcomes of handlers with the same id: the unfinished one, then the failed one."""
+    if one is None:
+        return another
+    return max(another, one, key=lambda outcome: (not outcome.final, outcome.exception is not None))

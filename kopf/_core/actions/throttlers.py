@@ -1,0 +1,37 @@
+"""
+Throttlers: for how long to leave something alone after errors that are nobody's in particular.
+
+Pure arithmetic: callers measure the time and do the sleeping.
+"""
+from collections.abc import Iterator
+
+from kopf._cogs.configs import connecting
+
+
+class Throttler:
+    """
+    The errors in a row of one object. Used only by the worker of that object.
+
+    Delays are taken from one iterator per row of errors; when it is over, its last delay is repeated.
+    """
+
+    def __init__(self) -> None:
+        self._delays: Iterator[float] | None = None
+        self._last: float = 0
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether the latest news were of a failure."""
+        return self._delays is not None
+
+    def fail(self, now: float, delays: connecting.Backoffs) -> float:
+        """Note one more error, and tell until when to do nothing; it is now if there are no delays."""
+        if self._delays is None:
+            self._delays = iter((delays,) if isinstance(delays, int | float) else delays)
+            self._last = 0
+        self._last = next(self._delays, self._last)
+        return now + self._last
+
+    def succeed(self) -> None:
+        """Forget the errors: the next ones begin with the first delay again."""
+        self._delays = None

@@ -1,0 +1,82 @@
+"""
+Activities: the handlers of the operator itself, apart from any objects.
+
+Their progress is kept nowhere: when the operator is restarted, so are they.
+"""
+import asyncio
+import datetime
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from kopf._cogs.configs import settings as settings_
+from kopf._cogs.structs import ids
+from kopf._core.actions import execution, lifecycles, outcomes, progression
+from kopf._core.intents import causes, handlers, registries
+
+logger = logging.getLogger(__name__)
+
+
+class ActivityError(Exception):
+    """Some handlers of an activity have failed, and will not be retried."""
+
+    def __init__(self, activity: causes.Activity, outcomes: Mapping[ids.HandlerId, outcomes.Outcome]) -> None:
+        self.activity = activity
+        self.outcomes = outcomes
+        errors = {id: outcome.exception for id, outcome in outcomes.items() if outcome.is_failure}
+        listed = '; '.join(f"{id!r}: {str(error) or type(error).__name__}" for id, error in errors.items())
+        super().__init__(f"The {activity} of the operator has failed in its handlers: {listed}")
+
+
+async def run_activity(
+        *,
+        activity: causes.Activity,
+        registry: registries.OperatorRegistry,
+        settings: settings_.OperatorSettings,
+        memo: Any,
+        indices: Mapping[str, Any],
+        now: Callable[[], datetime.datetime],
+) -> Mapping[ids.HandlerId, Any]:
+    """
+    Execute all handlers of the activity until they are finished, and return their results by their ids.
+
+    It can take forever, as the handlers are retried by their own rules. All of them are executed, even if some fail;
+    raises `ActivityError` after that. If cancelled, the current handler is cancelled too, and no others are executed.
+    """
+    cause = build_cause(activity, settings=settings, memo=memo, indices=indices)
+    latest = await run_activity_handlers(registry._activities.select(activity), cause, now=now)
+    if any(outcome.is_failure for outcome in latest.values()):
+        raise ActivityError(activity, latest)
+    return {id: outcome.result for id, outcome in latest.items()}
+
+
+def build_cause(activity: causes.Activity, *, settings: settings_.OperatorSettings, memo: Any,
+                indices: Mapping[str, Any]) -> causes.ActivityCause:
+    """Build what the handlers of the activity are told; each activity has its own logger."""
+    return causes.ActivityCause(
+        logger=logging.getLogger(f'kopf.activities.{activity}'),
+        activity=activity, settings=settings, memo=memo, indices=indices)
+
+
+async def run_activity_handlers(
+        handlers: Sequence[handlers.ActivityHandler],
+        cause: causes.ActivityCause,
+        *,
+        now: Callable[[], datetime.datetime],
+) -> Mapping[ids.HandlerId, outcomes.Outcome]:
+    """
+    Execute these handlers until they are finished, and return their final outcomes, be they successes or failures.
+
+    In other regards, it is the same as `run_activity`.
+    """
+    env = execution.Environment(settings=cause.settings, now=now, lifecycle=lifecycles.all_at_once)
+    state = progression.State()
+    latest: dict[ids.HandlerId, outcomes.Outcome] = {}
+    names = [handler.id for handler in handlers]
+    while (delay := state.delay(names, now())) is not None:
+        await asyncio.sleep(delay)
+        current = await execution.run_handlers(handlers, cause, state, env)
+        state = state.with_outcomes(current, now=now())
+        latest.update(current)
+    logger.debug("The %s of the operator is over.", cause.activity)
+    return latest

@@ -1,0 +1,469 @@
+import asyncio
+import concurrent.futures
+import dataclasses
+import datetime
+import logging
+import threading
+
+import pytest
+
+from kopf._cogs.aiokits import clocks
+from kopf._cogs.configs import settings as settings_
+from kopf._core.actions import execution, failures, lifecycles, outcomes, progression
+
+logger = logging.getLogger('kopf.tests.execution')
+IGNORED, TEMPORARY, PERMANENT = failures.ErrorsMode
+MODES = [None, IGNORED, TEMPORARY, PERMANENT]
+
+
+@dataclasses.dataclass
+class Cause:
+    kwargs: dict = dataclasses.field(default_factory=dict)
+    indices: dict = dataclasses.field(default_factory=dict)
+    logger: logging.Logger = logger
+
+
+@pytest.fixture
+def settings():
+    settings = settings_.OperatorSettings()
+    yield settings
+    settings.execution.executor.shutdown(wait=True)
+
+
+@pytest.fixture
+async def env(virtual_time, settings):
+    return execution.Environment(settings=settings, now=clocks.Clock())
+
+
+def build_handler(fn, **options):
+    return execution.Handler(id=options.pop('id', 'fn'), fn=fn, **options)
+
+
+def raising(error, calls=None):
+    async def fn(**kwargs):
+        if calls is not None:
+            calls.append(kwargs)
+        raise error
+    return fn
+
+
+async def run_until_finished(handler, env, *, cause=None, state=None):
+    """Retry the handler as long as needed, and return its final outcome."""
+    state = state if state is not None else progression.State()
+    while True:
+        results = await execution.run_handlers([handler], cause or Cause(), state, env)
+        state = state.with_outcomes(results, now=env.now())
+        delay = state.delay([handler.id], env.now())
+        if delay is None:
+            return results[handler.id]
+        await asyncio.sleep(delay)
+
+
+async def test_success_is_final_and_has_the_result(env):
+    async def fn(**_):
+        await asyncio.sleep(5)
+        return 'result'
+
+    before = env.now()
+    outcome = await execution.run_attempt(build_handler(fn), Cause(), None, env)
+
+    assert outcome.is_success
+    assert outcome.result == 'result'
+    assert (outcome.began - before).total_seconds() == pytest.approx(0, abs=1)
+    assert (outcome.ended - outcome.began).total_seconds() == pytest.approx(5, abs=1)
+
+
+@pytest.mark.guarantee('ERR-010', 'ERR-011', 'ERR-012', 'ERR-014', 'ERR-015', 'ERR-016', 'ERR-017', 'ERR-018',
+                       'NEW-035', 'NEW-036')
+@pytest.mark.parametrize('mode', MODES)
+@pytest.mark.parametrize('error, backoff, expected', [
+    pytest.param(failures.TemporaryError('x'), 5, dict.fromkeys(MODES, (False, 60, True)),
+                 id='temporary'),
+    pytest.param(failures.TemporaryError('x', delay=7), 5,
+                 dict.fromkeys(MODES, (False, 7, True)), id='temporary-with-delay'),
+    pytest.param(failures.TemporaryError('x', delay=None), 5,
+                 dict.fromkeys(MODES, (False, None, True)), id='temporary-with-no-delay'),
+    pytest.param(type('Sub', (failures.TemporaryError,), {})('x'), 5,
+                 dict.fromkeys(MODES, (False, 60, True)), id='temporary-subclass'),
+    pytest.param(failures.PermanentError('x'), 5, dict.fromkeys(MODES, (True, None, True)),
+                 id='permanent'),
+    pytest.param(type('Sub', (failures.PermanentError,), {})('x'), 5,
+                 dict.fromkeys(MODES, (True, None, True)), id='permanent-subclass'),
+    pytest.param(ValueError('x'), None, {None: (False, 33, True), TEMPORARY: (False, 33, True),
+                                         PERMANENT: (True, None, True), IGNORED: (True, None, False)}, id='arbitrary'),
+    pytest.param(ValueError('x'), 5, {None: (False, 5, True), TEMPORARY: (False, 5, True),
+                                      PERMANENT: (True, None, True), IGNORED: (True, None, False)}, id='with-backoff'),
+    pytest.param(ValueError('x'), 0, {None: (False, 0, True), TEMPORARY: (False, 0, True),
+                                      PERMANENT: (True, None, True), IGNORED: (True, None, False)}, id='zero-backoff'),
+])
+async def test_errors_lead_to_outcomes_by_their_classes_and_modes(env, settings, mode, error, backoff, expected):
+    settings.execution.default_backoff = 33
+    handler = build_handler(raising(error), errors=mode, backoff=backoff)
+
+    outcome = await execution.run_attempt(handler, Cause(), None, env)
+
+    assert (outcome.final, outcome.delay, outcome.exception is not None) == expected[mode]
+    assert outcome.exception in (None, error)
+
+
+@pytest.mark.parametrize('mode, default, is_final', [
+    pytest.param(None, IGNORED, True, id='default'),
+    pytest.param(TEMPORARY, IGNORED, False, id='own'),
+    pytest.param(IGNORED, TEMPORARY, True, id='own-ignored'),
+])
+async def test_the_mode_of_the_handler_wins_over_the_default_one(env, mode, default, is_final):
+    handler = build_handler(raising(ValueError('x')), errors=mode)
+
+    outcome = await execution.run_attempt(handler, Cause(), None, env, default_errors=default)
+
+    assert outcome.final is is_final
+
+
+@pytest.mark.guarantee('ERR-014', 'ERR-018', 'NEW-035', 'NEW-240')
+async def test_default_backoff_of_the_reference_is_a_minute(env, virtual_time):
+    moments = []
+
+    async def fn(retry, **_):
+        moments.append(virtual_time.elapsed)
+        if retry < 3:
+            raise ValueError('boo')
+
+    await run_until_finished(build_handler(fn), env)
+
+    assert moments == [pytest.approx(moment, abs=0.5) for moment in (0, 60, 120, 180)]
+
+
+@pytest.mark.guarantee('ERR-022', 'ERR-023', 'NEW-037', 'NEW-039', 'NEW-040')
+@pytest.mark.parametrize('error', [
+    pytest.param(failures.TemporaryError('the reason', delay=10), id='temporary'),
+    pytest.param(ValueError('the reason'), id='arbitrary'),
+])
+async def test_retries_are_the_number_of_calls_and_the_last_one_is_not_waited_for(env, virtual_time, error):
+    calls = []
+    handler = build_handler(raising(error, calls), retries=3, backoff=10)
+
+    outcome = await run_until_finished(handler, env)
+
+    assert [kwargs['retry'] for kwargs in calls] == [0, 1, 2]
+    assert virtual_time.elapsed == pytest.approx(20, abs=0.5)
+    assert outcome.is_failure
+    assert type(outcome.exception) is failures.HandlerRetriesError
+    assert 'the reason' in str(outcome.exception)
+    assert outcome.exception.__cause__ is error
+
+
+@pytest.mark.guarantee('ERR-019', 'ERR-023', 'NEW-038', 'NEW-040')
+@pytest.mark.parametrize('error', [
+    pytest.param(failures.TemporaryError('the reason', delay=10), id='temporary'),
+    pytest.param(ValueError('the reason'), id='arbitrary'),
+])
+async def test_handler_that_would_be_late_for_its_next_attempt_fails_at_once(env, virtual_time, error):
+    calls = []
+    handler = build_handler(raising(error, calls), timeout=30, backoff=10)
+
+    outcome = await run_until_finished(handler, env)
+
+    assert len(calls) == 3
+    assert virtual_time.elapsed == pytest.approx(20, abs=0.5)
+    assert type(outcome.exception) is failures.HandlerTimeoutError
+    assert 'the reason' in str(outcome.exception)
+
+
+@pytest.mark.guarantee('ERR-012')
+async def test_permanent_error_ends_the_handler_whatever_its_limits(env):
+    calls = []
+    handler = build_handler(raising(failures.PermanentError('no'), calls), retries=9, timeout=999, errors=IGNORED)
+
+    outcome = await run_until_finished(handler, env)
+
+    assert len(calls) == 1
+    assert str(outcome.exception) == 'no'
+
+
+@pytest.mark.guarantee('ERR-019', 'ERR-021', 'ERR-022', 'ERR-024')
+@pytest.mark.parametrize('options, expected', [
+    pytest.param({'timeout': 100}, failures.HandlerTimeoutError, id='timeout'),
+    pytest.param({'retries': 5}, failures.HandlerRetriesError, id='retries'),
+    pytest.param({'timeout': 101, 'retries': 6}, None, id='within-limits'),
+])
+async def test_limits_are_checked_before_the_call_as_time_goes_also_when_the_operator_is_down(env, options, expected):
+    calls = []
+    started = env.now() - datetime.timedelta(seconds=100)
+    state = progression.HandlerState(started=started, retries=5)
+
+    outcome = await execution.run_attempt(
+        build_handler(lambda **kwargs: calls.append(kwargs), **options), Cause(), state, env)
+
+    assert len(calls) == (0 if expected else 1)
+    assert outcome.is_failure is (expected is not None)
+    assert expected is None or type(outcome.exception) is expected
+
+
+@pytest.mark.guarantee('ERR-019', 'ERR-020')
+async def test_running_coroutine_is_interrupted_when_the_time_of_the_handler_is_over(env, virtual_time):
+    caught = []
+    state = progression.HandlerState(started=env.now() - datetime.timedelta(seconds=20), retries=1)
+
+    async def fn(**_):
+        try:
+            await asyncio.sleep(1000)
+        except asyncio.TimeoutError as error:  # noqa: UP041
+            caught.append(error)
+            raise
+
+    outcome = await execution.run_attempt(build_handler(fn, timeout=30), Cause(), state, env)
+
+    assert len(caught) == 1
+    assert virtual_time.elapsed == pytest.approx(10, abs=0.5)
+    assert outcome.is_failure
+    assert type(outcome.exception) is failures.HandlerTimeoutError
+
+
+@pytest.mark.guarantee('ERR-020')
+async def test_timeouts_of_the_functions_own_are_arbitrary_errors(env):
+    async def fn(**_):
+        await asyncio.wait_for(asyncio.sleep(1000), timeout=1)
+
+    outcome = await execution.run_attempt(build_handler(fn, timeout=600, backoff=5), Cause(), None, env)
+
+    assert not outcome.final
+    assert outcome.delay == 5
+    assert type(outcome.exception) is TimeoutError
+
+
+@pytest.mark.guarantee('ERR-021')
+async def test_running_thread_is_not_interrupted_by_the_timeout(settings):
+    moment = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    env = execution.Environment(settings=settings, now=lambda: moment)
+    released = threading.Event()
+
+    def fn(**_):
+        released.wait(timeout=30)
+        return 'done'
+
+    task = asyncio.create_task(execution.run_attempt(build_handler(fn, timeout=1e-9), Cause(), None, env))
+    for _ in range(10):  # enough for any timer of such a timeout
+        await asyncio.sleep(0)
+    is_interrupted = task.done()
+    released.set()
+
+    assert not is_interrupted
+    assert (await task).result == 'done'
+
+
+@pytest.mark.guarantee('KWA-002', 'KWA-013', 'KWA-014', 'KWA-015', 'NEW-240', 'ERR-024')
+async def test_attempts_are_told_their_number_and_time(env):
+    calls = []
+    before = env.now()
+
+    await run_until_finished(build_handler(raising(failures.TemporaryError(delay=10), calls), retries=3), env)
+
+    assert [kwargs['retry'] for kwargs in calls] == [0, 1, 2]
+    assert len({kwargs['started'] for kwargs in calls}) == 1
+    assert calls[0]['started'].utcoffset() == datetime.timedelta(0)
+    assert (calls[0]['started'] - before).total_seconds() == pytest.approx(0, abs=1)
+    assert [kwargs['runtime'].total_seconds() for kwargs in calls] == [pytest.approx(x, abs=1) for x in (0, 10, 20)]
+
+
+@pytest.mark.guarantee('ERR-024', 'KWA-013', 'KWA-014')
+async def test_attempts_are_continued_from_where_they_were(env):
+    calls = []
+    started = env.now() - datetime.timedelta(hours=1)
+    state = progression.HandlerState(started=started, retries=7)
+
+    await execution.run_attempt(build_handler(lambda **kwargs: calls.append(kwargs)), Cause(), state, env)
+
+    assert (calls[0]['retry'], calls[0]['started']) == (7, started)
+    assert calls[0]['runtime'].total_seconds() == pytest.approx(3600, abs=1)
+
+
+async def test_record_with_no_attempts_does_not_count(env):
+    calls = []
+    state = progression.HandlerState(started=env.now() - datetime.timedelta(hours=1), retries=0)
+
+    await execution.run_attempt(build_handler(lambda **kwargs: calls.append(kwargs), timeout=60), Cause(), state, env)
+
+    assert calls[0]['runtime'].total_seconds() == pytest.approx(0, abs=1)
+
+
+@pytest.mark.guarantee('KWA-016')
+@pytest.mark.parametrize('param', [None, 'text', 123, {'any': ['thing']}])
+async def test_param_is_passed_as_it_is(env, param):
+    calls = []
+
+    await execution.run_attempt(build_handler(lambda **kwargs: calls.append(kwargs), param=param), Cause(), None, env)
+
+    assert calls[0]['param'] is param
+
+
+@pytest.mark.guarantee('IDX-030')
+async def test_arguments_are_overridden_by_those_of_the_handler_and_all_of_them_by_indices(env):
+    calls = []
+    cause = Cause(kwargs={'spec': 1, 'old': 1, 'new': 1}, indices={'param': 'index', 'retry': 'index', 'new': 'index'})
+    env = dataclasses.replace(env, extras=lambda handler, cause: {'old': handler.id, 'new': 2})
+
+    await execution.run_attempt(build_handler(lambda **kwargs: calls.append(kwargs), param=1), cause, None, env)
+
+    assert {key: calls[0][key] for key in ('spec', 'old', 'new', 'param', 'retry')} == {
+        'spec': 1, 'old': 'fn', 'new': 'index', 'param': 'index', 'retry': 'index'}
+
+
+@pytest.mark.guarantee('KWA-001')
+async def test_functions_that_do_not_take_the_arguments_fail_as_usually(env):
+    outcome = await execution.run_attempt(build_handler(lambda: None), Cause(), None, env)
+
+    assert not outcome.final
+    assert type(outcome.exception) is TypeError
+
+
+@pytest.mark.guarantee('ASY-003')
+async def test_the_executor_can_be_replaced_at_any_time(env, settings):
+    settings.execution.executor.shutdown()
+    handler = build_handler(lambda **_: threading.current_thread().name)
+
+    with concurrent.futures.ThreadPoolExecutor(thread_name_prefix='another') as settings.execution.executor:
+        outcome = await execution.run_attempt(handler, Cause(), None, env)
+
+    assert outcome.result.startswith('another')
+
+
+@pytest.mark.guarantee('ERR-006')
+@pytest.mark.parametrize('error, options, level, message, has_traceback', [
+    pytest.param(failures.TemporaryError('why'), {}, 'ERROR', "Handler 'fn' failed temporarily: why", False,
+                 id='temporary'),
+    pytest.param(failures.PermanentError('why'), {}, 'ERROR', "Handler 'fn' failed permanently: why", False,
+                 id='permanent'),
+    pytest.param(failures.TemporaryError('why'), {'retries': 1}, 'ERROR',
+                 "Handler 'fn' failed permanently: Handler 'fn' has exceeded 1 retries: why", False, id='last'),
+    pytest.param(failures.HandlerChildrenRetry(), {}, 'DEBUG', "Handler 'fn' waits for its sub-handlers.", False,
+                 id='children'),
+    pytest.param(ValueError('why'), {}, 'ERROR', "Handler 'fn' failed with an exception. Will retry.", True,
+                 id='arbitrary'),
+    pytest.param(ValueError('why'), {'retries': 1}, 'ERROR', "Handler 'fn' failed with an exception. Will stop.", True,
+                 id='last-arbitrary'),
+    pytest.param(ValueError('why'), {'errors': PERMANENT}, 'ERROR', "Handler 'fn' failed with an exception. Will stop.",
+                 True, id='arbitrary-permanent'),
+    pytest.param(ValueError('why'), {'errors': IGNORED}, 'ERROR', "Handler 'fn' failed with an exception. Will ignore.",
+                 True, id='arbitrary-ignored'),
+])
+async def test_failures_are_logged_in_short_and_arbitrary_ones_with_their_origin(
+        env, caplog, error, options, level, message, has_traceback):
+    caplog.set_level(logging.DEBUG, logger.name)
+
+    await execution.run_attempt(build_handler(raising(error), **options), Cause(), None, env)
+
+    record = caplog.records[-1]
+    assert (record.name, record.levelname, record.getMessage()) == (logger.name, level, message)
+    assert bool(record.exc_info) is has_traceback
+
+
+async def test_successes_are_logged(env, caplog):
+    caplog.set_level(logging.DEBUG, logger.name)
+
+    await execution.run_attempt(build_handler(lambda **_: None), Cause(), None, env)
+
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ('DEBUG', "Handler 'fn' is invoked."), ('INFO', "Handler 'fn' succeeded.")]
+
+
+@pytest.mark.parametrize('timeout', [None, 500])
+async def test_cancellation_of_an_attempt_is_not_an_outcome(env, caplog, timeout):
+    async def fn(**_):
+        await asyncio.sleep(1000)
+
+    handler = build_handler(fn, timeout=timeout)
+    task = asyncio.create_task(execution.run_attempt(handler, Cause(), None, env))
+    await asyncio.sleep(1)
+    task.cancel()
+    await asyncio.wait([task])
+
+    assert task.cancelled()
+    assert 'failed' not in caplog.text
+
+
+@pytest.mark.parametrize('error', [SystemExit, KeyboardInterrupt, GeneratorExit])
+async def test_exits_are_not_errors_of_handlers(env, error):
+    caught = None
+    try:
+        await execution.run_attempt(build_handler(raising(error())), Cause(), None, env)
+    except BaseException as exc:
+        caught = exc
+
+    assert type(caught) is error
+
+
+@pytest.mark.guarantee('ERR-003')
+async def test_error_in_one_handler_does_not_prevent_others(env):
+    calls = []
+    handlers = [build_handler(raising(ValueError()), id='a'), build_handler(lambda **_: calls.append('b'), id='b')]
+
+    results = await execution.run_handlers(handlers, Cause(), progression.State(), env)
+
+    assert calls == ['b']
+    assert {id: outcome.final for id, outcome in results.items()} == {'a': False, 'b': True}
+
+
+@pytest.mark.guarantee('ERR-004', 'ERR-005')
+async def test_only_due_handlers_are_executed_in_the_order_of_declaration(env):
+    calls = []
+    names = ['new', 'sleeping', 'awake', 'succeeded', 'failed', 'last']
+    handlers = [build_handler(lambda name=name, **_: calls.append(name), id=name) for name in names]
+    state = progression.State().with_outcomes({
+        'sleeping': outcomes.Outcome(final=False, delay=10),
+        'awake': outcomes.Outcome(final=False, delay=5),
+        'succeeded': outcomes.Outcome(final=True),
+        'failed': outcomes.Outcome(final=True, exception=ValueError()),
+    }, now=env.now() - datetime.timedelta(seconds=7))
+
+    results = await execution.run_handlers(handlers, Cause(), state, env)
+
+    assert calls == list(results) == ['new', 'awake', 'last']
+
+
+@pytest.mark.guarantee('NEW-257')
+async def test_lifecycle_decides_which_of_the_due_handlers_are_executed(env):
+    asked = []
+
+    def lifecycle(handlers, *, state, spec, **kwargs):
+        asked.append(([handler.id for handler in handlers], state, spec))
+        return handlers[1:]
+
+    handlers = [build_handler(lambda **_: None, id=id) for id in 'abc']
+    state = progression.State().with_outcomes({'a': outcomes.Outcome(final=True)}, now=env.now())
+    env = dataclasses.replace(env, lifecycle=lifecycle)
+    cause = Cause(kwargs={'spec': 'given', 'handlers': 'an index of such a name'})
+
+    results = await execution.run_handlers(handlers, cause, state, env)
+
+    assert asked == [(['b', 'c'], state, 'given')]
+    assert list(results) == ['c']
+
+
+async def test_lifecycle_is_not_asked_about_nothing(env):
+    env = dataclasses.replace(env, lifecycle=lambda handlers, **_: pytest.fail("is asked"))
+
+    assert await execution.run_handlers([], Cause(), progression.State(), env) == {}
+
+
+@pytest.mark.parametrize('errors, expected', [
+    pytest.param([None, None], (True, False), id='both-succeed'),
+    pytest.param([None, ValueError()], (False, True), id='second-is-unfinished'),
+    pytest.param([ValueError(), None], (False, True), id='first-is-unfinished'),
+    pytest.param([failures.PermanentError(), None], (True, True), id='first-fails'),
+    pytest.param([failures.PermanentError(), ValueError()], (False, True), id='failed-and-unfinished'),
+])
+async def test_functions_with_the_same_id_are_executed_together_and_share_the_worse_outcome(env, errors, expected):
+    calls = []
+
+    async def fn(param, **_):
+        calls.append(param)
+        if errors[param] is not None:
+            raise errors[param]
+
+    handlers = [build_handler(fn, param=param) for param in (0, 1)]
+    env = dataclasses.replace(env, lifecycle=lifecycles.asap)
+
+    results = await execution.run_handlers(handlers, Cause(), progression.State(), env)
+
+    assert calls == [0, 1]
+    assert (results['fn'].final, results['fn'].exception is not None) == expected

@@ -1,0 +1,341 @@
+"""
+Loggers of objects, and how their messages look on the console.
+"""
+import datetime
+import io
+import json
+import logging
+import sys
+
+import pytest
+
+import kopf
+from kopf._cogs.configs import settings
+from kopf._cogs.structs import bodies
+from kopf._core.actions import jsonlogs, loggers
+
+RAW = {
+    'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample', 'spec': {'x': 'y'},
+    'metadata': {'name': 'kopf-example-1', 'namespace': 'default', 'uid': 'uid-1', 'labels': {'a': 'b'}},
+}
+REF = {'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample', 'name': 'kopf-example-1', 'uid': 'uid-1',
+       'namespace': 'default'}
+
+
+@pytest.fixture(autouse=True)
+def restored_logging():
+    root = logging.getLogger()
+    level, handlers = root.level, list(root.handlers)
+    yield
+    root.setLevel(level)
+    root.handlers[:] = handlers
+
+
+@pytest.fixture
+def console(capsys):
+    """What is shown, once asked for."""
+    return lambda: capsys.readouterr().err
+
+
+@pytest.fixture
+def operator_settings():
+    return settings.OperatorSettings()
+
+
+@pytest.fixture
+def object_logger(operator_settings):
+    return loggers.ObjectLogger(body=bodies.Body(RAW), settings=operator_settings)
+
+
+def make_record(name='some.logger', level=logging.INFO, **extra):
+    record = logging.LogRecord(name, level, 'file.py', 123, "Hello, %s!", ('world',), None)
+    record.__dict__.update(extra)
+    return record
+
+
+@pytest.mark.guarantee('CFG-007')
+def test_formats_are_those_of_the_reference():
+    assert {item.name: item.value for item in loggers.LogFormat} == {
+        'PLAIN': '%(message)s',
+        'FULL': '[%(asctime)s] %(name)-20.20s [%(levelname)-8.8s] %(message)s',
+        'JSON': '-json-',
+    }
+
+
+@pytest.mark.guarantee('KWA-032', 'EVT-017', 'EVT-019')
+def test_both_loggers_are_adapters_and_the_local_one_is_a_special_case():
+    assert issubclass(loggers.ObjectLogger, logging.LoggerAdapter)
+    assert issubclass(loggers.LocalObjectLogger, loggers.ObjectLogger)
+
+
+@pytest.mark.guarantee('WLD-016', 'NEW-201', 'EVT-020', 'EVT-019')
+@pytest.mark.parametrize('cls, skipped', [
+    pytest.param(loggers.ObjectLogger, False, id='posted'),
+    pytest.param(loggers.LocalObjectLogger, True, id='local'),
+])
+def test_records_carry_the_object_and_the_settings(caplog, operator_settings, cls, skipped):
+    logger = cls(body=bodies.Body(RAW), settings=operator_settings)
+
+    logger.warning("Hello, %s!", "world")
+
+    record, = caplog.records
+    assert record.name == 'kopf.objects'
+    assert record.getMessage() == "Hello, world!"
+    assert record.k8s_ref == REF
+    assert record.k8s_skip is skipped
+    assert record.settings is operator_settings
+    assert record.filename == 'test_loggers.py'
+
+
+@pytest.mark.guarantee('NEW-201')
+def test_messages_of_objects_can_be_filtered_by_standard_filters(caplog, object_logger):
+    def refuse(record):
+        return 'secret' not in record.getMessage()
+
+    loggers.objects_logger.addFilter(refuse)
+    try:
+        object_logger.warning("a secret message")
+        object_logger.warning("a public message")
+    finally:
+        loggers.objects_logger.removeFilter(refuse)
+
+    assert caplog.messages == ["a public message"]
+
+
+@pytest.mark.guarantee('EVT-018')
+@pytest.mark.parametrize('is_used_before', [True, False], ids=['used', 'unused'])
+def test_identifiers_are_of_the_moment_of_creation(caplog, operator_settings, is_used_before):
+    raw = {**RAW, 'metadata': {**RAW['metadata']}}
+    body = bodies.Body(raw)
+    logger = loggers.ObjectLogger(body=body, settings=operator_settings)
+    if is_used_before:
+        logger.warning("before")
+    raw['metadata']['name'] = 'modified'
+    raw['kind'] = 'Modified'
+    body._replace_with({'metadata': {'name': 'replaced'}})
+
+    logger.warning("after")
+
+    assert caplog.records[-1].k8s_ref == REF
+
+
+def test_message_has_its_own_extras_too(caplog, object_logger):
+    object_logger.warning("Hello!", extra={'color': 'red', 'k8s_skip': True})
+
+    record, = caplog.records
+    assert (record.color, record.k8s_skip, record.k8s_ref) == ('red', True, REF)
+
+
+def test_adapters_of_users_can_wrap_object_loggers(caplog, object_logger):
+    adapter = logging.LoggerAdapter(object_logger, {'color': 'red'})
+
+    adapter.warning("Hello!")
+
+    record, = caplog.records
+    assert (record.color, record.k8s_ref) == ('red', REF)
+
+
+@pytest.mark.parametrize('ref, prefix', [
+    pytest.param({'namespace': 'ns', 'name': 'obj'}, '[ns/obj] ', id='namespaced'),
+    pytest.param({'name': 'obj'}, '[obj] ', id='cluster-scoped'),
+    pytest.param({'namespace': 'ns'}, '[ns] ', id='nameless'),
+    pytest.param({'kind': 'Pod'}, '', id='unidentified'),
+    pytest.param({}, '', id='empty'),
+    pytest.param(None, '', id='none'),
+])
+@pytest.mark.guarantee('KWA-030')
+def test_prefix_is_made_of_the_namespace_and_the_name(ref, prefix):
+    assert loggers.build_prefix(make_record(k8s_ref=ref)) == prefix
+
+
+@pytest.mark.guarantee('CFG-006', 'CFG-008', 'CFG-015')
+def test_default_format_is_full_and_with_no_prefix(console, object_logger):
+    loggers.configure()
+
+    object_logger.info("About an object")
+    logging.getLogger('some.very.long.name.of.a.logger').warning("About nothing")
+
+    first, second = console().splitlines()
+    moment, _, rest = first.partition('] ')
+    assert datetime.datetime.strptime(moment, '[%Y-%m-%d %H:%M:%S,%f')
+    assert rest == 'kopf.objects         [INFO    ] About an object'
+    assert second.partition('] ')[2] == 'some.very.long.name. [WARNING ] About nothing'
+
+
+@pytest.mark.guarantee('CFG-009', 'CFG-010', 'CFG-015', 'KWA-030')
+@pytest.mark.parametrize('log_prefix, expected', [
+    pytest.param(True, '[default/kopf-example-1] Hello, %!\nplain\n', id='on'),
+    pytest.param(None, '[default/kopf-example-1] Hello, %!\nplain\n', id='auto'),
+    pytest.param(False, 'Hello, %!\nplain\n', id='off'),
+])
+def test_plain_format_has_only_the_message_and_maybe_the_prefix(console, object_logger, log_prefix, expected):
+    loggers.configure(log_format=loggers.LogFormat.PLAIN, log_prefix=log_prefix)
+
+    object_logger.info("Hello, %s!", "%")
+    logging.getLogger('other').info("plain")
+
+    assert console() == expected
+
+
+@pytest.mark.guarantee('CFG-010')
+def test_prefix_is_inside_of_the_full_format(console, object_logger):
+    loggers.configure(log_prefix=True)
+
+    object_logger.info("Hello!")
+
+    assert console().endswith('] kopf.objects         [INFO    ] [default/kopf-example-1] Hello!\n')
+
+
+@pytest.mark.guarantee('CFG-010')
+def test_prefix_does_not_leak_to_other_handlers(caplog, console, object_logger):
+    loggers.configure(log_format=loggers.LogFormat.PLAIN, log_prefix=True)
+
+    object_logger.info("Hello!")
+
+    assert caplog.messages == ["Hello!"]
+
+
+def test_tracebacks_follow_the_messages(console, object_logger):
+    loggers.configure(log_format=loggers.LogFormat.PLAIN, log_prefix=True)
+
+    try:
+        raise ValueError("boo!")
+    except ValueError:
+        object_logger.exception("Failed.")
+
+    lines = console().splitlines()
+    assert lines[:2] == ['[default/kopf-example-1] Failed.', 'Traceback (most recent call last):']
+    assert lines[-1] == 'ValueError: boo!'
+
+
+@pytest.mark.guarantee('CFG-011', 'CFG-013', 'CFG-014', 'CFG-015', 'NEW-206')
+@pytest.mark.parametrize('refkey, key', [
+    pytest.param(None, 'object', id='default'),
+    pytest.param('k8s-obj', 'k8s-obj', id='renamed'),
+])
+@pytest.mark.parametrize('log_prefix, message', [
+    pytest.param(None, 'Hello!', id='auto'),
+    pytest.param(False, 'Hello!', id='off'),
+    pytest.param(True, '[default/kopf-example-1] Hello!', id='on'),
+])
+def test_json_lines_refer_to_objects(console, object_logger, refkey, key, log_prefix, message):
+    loggers.configure(log_format=loggers.LogFormat.JSON, log_prefix=log_prefix, log_refkey=refkey)
+
+    object_logger.info("Hello!")
+    logging.getLogger('other').info("plain")
+
+    first, second = map(json.loads, console().splitlines())
+    assert datetime.datetime.fromisoformat(first.pop('timestamp')).utcoffset() == datetime.timedelta(0)
+    assert datetime.datetime.fromisoformat(second.pop('timestamp')).utcoffset() == datetime.timedelta(0)
+    assert first == {'message': message, key: REF, 'severity': 'info'}
+    assert second == {'message': 'plain', 'severity': 'info'}
+
+
+@pytest.mark.guarantee('NEW-206')
+def test_timestamps_have_microseconds_and_the_offset():
+    record = make_record(created=1605485152.0)
+
+    line = json.loads(jsonlogs.JsonFormatter(refkey='object', prefix=None).format(record))
+
+    assert line['timestamp'] == '2020-11-16T00:05:52.000000+00:00'
+
+
+@pytest.mark.guarantee('NEW-206')
+@pytest.mark.parametrize('level, severity', [
+    (1, 'debug'), (logging.DEBUG, 'debug'), (logging.INFO, 'info'), (logging.WARNING, 'warn'),
+    (logging.WARNING + 1, 'error'), (logging.ERROR, 'error'), (logging.CRITICAL, 'fatal'), (99, 'fatal'),
+])
+def test_severities_are_named_by_levels(level, severity):
+    assert jsonlogs.get_severity(level) == severity
+
+
+def test_json_has_extras_of_the_message_and_the_traceback(console, object_logger):
+    loggers.configure(log_format=loggers.LogFormat.JSON)
+
+    try:
+        raise ValueError("boo!")
+    except ValueError:
+        object_logger.exception("Failed.", extra={'color': 'red', 'unusual': object()})
+
+    line = json.loads(console())
+    assert line['color'] == 'red'
+    assert line['exc_info'].endswith('ValueError: boo!')
+    assert 'settings' not in line and 'k8s_ref' not in line and 'k8s_skip' not in line
+
+
+@pytest.mark.guarantee('NEW-205')
+def test_repeated_configuration_replaces_the_previous_one(console):
+    loggers.configure()
+    loggers.configure(log_format=loggers.LogFormat.JSON)
+    loggers.configure(log_format=loggers.LogFormat.PLAIN)
+
+    logging.getLogger('other').warning("Hello!")
+
+    assert console() == "Hello!\n"
+
+
+def test_handlers_of_others_are_kept(console):
+    handler = logging.NullHandler()
+    logging.getLogger().addHandler(handler)
+
+    loggers.configure()
+
+    assert handler in logging.getLogger().handlers
+
+
+@pytest.mark.guarantee('CLI-005', 'CLI-006', 'CLI-007')
+@pytest.mark.parametrize('options, shown', [
+    pytest.param({}, ['INFO', 'WARNING', 'ERROR'], id='default'),
+    pytest.param({'quiet': True}, ['WARNING', 'ERROR'], id='quiet'),
+    pytest.param({'verbose': True}, ['DEBUG', 'INFO', 'WARNING', 'ERROR'], id='verbose'),
+    pytest.param({'debug': True}, ['DEBUG', 'INFO', 'WARNING', 'ERROR'], id='debug'),
+    pytest.param({'verbose': True, 'quiet': True}, ['DEBUG', 'INFO', 'WARNING', 'ERROR'], id='verbose-quiet'),
+])
+def test_levels_are_shown_as_asked(console, options, shown):
+    loggers.configure(**options, log_format=loggers.LogFormat.PLAIN)
+
+    for level in ('DEBUG', 'INFO', 'WARNING', 'ERROR'):
+        logging.getLogger('kopf.any').log(getattr(logging, level), level)
+
+    assert console().split() == shown
+
+
+@pytest.mark.guarantee('CLI-005', 'CLI-007')
+@pytest.mark.parametrize('name', ['asyncio', 'aiohttp.client', 'kubernetes.client.rest', 'kopf.sandbox'])
+@pytest.mark.parametrize('options, shown', [
+    pytest.param({'verbose': True}, ['INFO'], id='verbose'),
+    pytest.param({'debug': True}, ['DEBUG', 'INFO'], id='debug'),
+])
+def test_debug_messages_of_libraries_are_only_for_debugging(console, name, options, shown):
+    loggers.configure(**options, log_format=loggers.LogFormat.PLAIN)
+
+    logging.getLogger(name).debug('DEBUG')
+    logging.getLogger(name).info('INFO')
+
+    assert console().split() == shown
+
+
+def test_console_is_the_current_stream(console, monkeypatch):
+    loggers.configure(log_format=loggers.LogFormat.PLAIN)
+    other = io.StringIO()
+    monkeypatch.setattr(sys, 'stderr', other)
+
+    logging.getLogger('other').warning("Hello!")
+
+    assert (console(), other.getvalue()) == ('', 'Hello!\n')
+
+
+def test_wrong_messages_do_not_break_the_code_that_logs(console):
+    record = logging.LogRecord('other', logging.INFO, 'file.py', 123, "Two values: %s, %s", (1,), None)
+
+    loggers.ConsoleHandler().handle(record)
+
+    assert 'not enough arguments for format string' in console()
+
+
+@pytest.mark.guarantee('CFG-006')
+def test_public_names_are_those_of_this_module():
+    assert kopf.configure is loggers.configure
+    assert kopf.LogFormat is loggers.LogFormat
+    assert kopf.ObjectLogger is loggers.ObjectLogger
+    assert kopf.LocalObjectLogger is loggers.LocalObjectLogger
