@@ -12,18 +12,23 @@ endif
 VENV := .venv-$(VERSION)
 BIN := $(VENV)/bin
 
-KUBECTL_VERSION := 1.35.4
-KUBECTL_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kopf-tests
-KUBECTL_BUILD := $(KUBECTL_CACHE)/kubectl-$(KUBECTL_VERSION)/kubectl
-KUBECTL_SOURCE := tests/tools/kubectl
+KUBERNETES_VERSION := 1.35.4
+TOOLS_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kopf-tests
+TOOLS_SOURCE := tests/controlplane
+KUBECTL_BUILD := $(TOOLS_CACHE)/kubectl-$(KUBERNETES_VERSION)/kubectl
+CONTROLPLANE_BUILD := $(TOOLS_CACHE)/controlplane-$(KUBERNETES_VERSION)
+GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w \
+    -X k8s.io/component-base/version.gitVersion=v$(KUBERNETES_VERSION) \
+    -X k8s.io/component-base/version.gitMajor=$(word 1,$(subst ., ,$(KUBERNETES_VERSION))) \
+    -X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(KUBERNETES_VERSION)))"
 
-.PHONY: help run test lint kubectl clean
+.PHONY: help run test lint fidelity kubectl controlplane clean
 
 help: ## show these targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
-run: $(VENV)/.for-run ## try the minimal example on the sandbox: no cluster is needed
-	@$(BIN)/python examples/01-minimal/watch_sandbox.py $(ARGS)
+run: $(VENV)/.for-run ## run the minimal example on the sandbox: no cluster is needed; ARGS goes to kopf run
+	@$(BIN)/kopf run --sandbox --apply examples/crd.yaml --apply examples/obj.yaml $(ARGS) examples/01-minimal/example.py
 
 test: $(VENV)/.for-test ## run the tests; ARGS goes to pytest
 	@$(BIN)/python -m pytest $(ARGS)
@@ -34,6 +39,9 @@ lint: $(VENV)/.for-lint ## check the style, the types, and the layers
 	$(BIN)/lint-imports
 
 kubectl: $(KUBECTL_BUILD) ## build the kubectl that the tests use, once, and show where it is
+	@echo $<
+
+controlplane: $(CONTROLPLANE_BUILD) ## build the control plane that the tests use, once (ten minutes), and show where it is
 	@echo $<
 
 clean: ## remove all that was built or installed here
@@ -54,8 +62,11 @@ $(VENV)/.for-%: $(BIN)/python pyproject.toml
 $(KUBECTL_BUILD):
 	@test ! -f $(@D) || rm $(@D)
 	@mkdir -p $(@D)
-	cd $(KUBECTL_SOURCE) && CGO_ENABLED=0 go build -trimpath -buildvcs=false -o $@.new -ldflags "-s -w \
-	    -X k8s.io/component-base/version.gitVersion=v$(KUBECTL_VERSION) \
-	    -X k8s.io/component-base/version.gitMajor=$(word 1,$(subst ., ,$(KUBECTL_VERSION))) \
-	    -X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(KUBECTL_VERSION)))"
+	cd $(TOOLS_SOURCE) && $(GO_BUILD) -o $@.new ./kubectl
+	@mv $@.new $@
+
+$(CONTROLPLANE_BUILD):
+	@rm -rf $@.new
+	@mkdir -p $@.new
+	cd $(TOOLS_SOURCE) && $(GO_BUILD) -o $@.new/ ./etcd ./kube-apiserver ./kube-controller-manager
 	@mv $@.new $@

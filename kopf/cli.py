@@ -11,6 +11,9 @@ from typing import Any
 import click
 
 from kopf._cogs.helpers import versions
+from kopf._kits.commands.options import CLIControls, logging_options
+
+__all__ = ['CLIControls', 'logging_options', 'main']
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +50,7 @@ class LazyGroup(click.Group):
 
 
 SUBCOMMANDS = {
+    'run': Subcommand('kopf._kits.commands.runs', 'run', help="Run an operator."),
     'sandbox': Subcommand('kopf._kits.sandbox.commands', 'sandbox', help="Serve a Kubernetes API in memory."),
 }
 

@@ -48,6 +48,7 @@ class Catalog:
     """What the cluster serves, as far as it tells; absence is certain only for groups that are not in doubt."""
     resources: Collection[references.Resource] = ()
     doubtful: Collection[GroupVersion] = ()  # unavailable now: their resources are unknown or can be outdated
+    absent: Collection[str] = ()  # of ``/api``, ``/apis``: not there, with all their groups; it is so rarely for long
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,6 +139,8 @@ def _select_roots(groups: Collection[str] | None) -> list[str]:
 
 async def _read_root(url: str, context: requests.Context, groups: Collection[str] | None) -> Catalog:
     answer = await _read_answer(url, context)
+    if answer is None:
+        return Catalog(absent=[url])
     if answer.get('kind') == 'APIGroupDiscoveryList':
         stale = _select_groups(parse_stale(answer), groups)
         for group_version in stale:
@@ -147,21 +150,25 @@ async def _read_root(url: str, context: requests.Context, groups: Collection[str
                            for group_version in _select_groups(parse_groups(answer), groups)])
 
 
-async def _read_answer(url: str, context: requests.Context) -> Answer:
-    """Ask for everything or for the groups; or for the groups only, if the server is confused by such a question."""
+async def _read_answer(url: str, context: requests.Context) -> Answer | None:
+    """
+    Ask for everything or for the groups; or for the groups only, if the server is confused by such a question.
+
+    Returns nothing if there is nobody to ask. What is not an answer at all must not be taken for the lack of resources.
+    """
     answers = (403, 404, 406)
     try:
         options = requests.Options(headers={'Accept': AGGREGATED}, answers=answers)
-        return _check_structure(await requests.get(url, context=context, options=options), url)
+        return _check_kind(await requests.get(url, context=context, options=options), url)
     except errors.APIClientError as error:
         if error.code not in (404, 406):
             raise
     try:
         options = requests.Options(answers=answers)
-        return _check_structure(await requests.get(url, context=context, options=options), url)
+        return _check_kind(await requests.get(url, context=context, options=options), url)
     except errors.APINotFoundError as error:
         context.logger.warning("The server has no API at %s: %s", url, error)
-        return {}
+        return None
 
 
 async def _read_group_version(group_version: GroupVersion, context: requests.Context) -> Catalog:
@@ -173,6 +180,13 @@ async def _read_group_version(group_version: GroupVersion, context: requests.Con
         context.logger.warning("Resources of %s are not available, and are left out: %s", group_version, error)
         return Catalog(doubtful=[group_version])
     return Catalog(parse_resource_list(answer, group_version))
+
+
+def _check_kind(answer: Any, url: str) -> Answer:
+    checked = _check_structure(answer, url)
+    if checked.get('kind') not in ('APIGroupDiscoveryList', 'APIGroupList', 'APIVersions'):
+        raise errors.APIGarbledError(f"GET {url}: the answer is of another kind than those of the discovery.")
+    return checked
 
 
 def _check_structure(answer: Any, url: str) -> Answer:
@@ -189,6 +203,7 @@ def _join_catalogs(catalogs: Collection[Catalog]) -> Catalog:
     return Catalog(
         resources=[resource for catalog in catalogs for resource in catalog.resources],
         doubtful=[group_version for catalog in catalogs for group_version in catalog.doubtful],
+        absent=[url for catalog in catalogs for url in catalog.absent],
     )
 
 

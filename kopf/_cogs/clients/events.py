@@ -3,13 +3,15 @@ Events: what people see of an object in ``kubectl describe``, never to be confus
 
 They are not worth failing for: what cannot be posted is logged and dropped.
 """
+import dataclasses
 import datetime
+import enum
 from collections.abc import Mapping
 from typing import Any
 
 from kopf._cogs.clients import creating, errors, requests
 from kopf._cogs.configs import connecting, settings
-from kopf._cogs.structs import credentials, references
+from kopf._cogs.structs import credentials, dicts, references
 
 EVENTS = references.Resource('', 'v1', 'events', kind='Event', namespaced=True)
 
@@ -22,36 +24,84 @@ REASON_LIMIT = 128
 ELLIPSIS = '...'
 """What stands in place of what is cut."""
 
+DEFAULT_NAMESPACE = 'default'
+
 Reference = Mapping[str, Any]
 """An object as others refer to it: ``apiVersion``, ``kind``, ``name``, ``namespace``, ``uid``; each can be absent."""
 
 _REFERENCED = ('apiVersion', 'kind', 'name', 'namespace', 'uid')
+_SYSTEM_NAMESPACES = (DEFAULT_NAMESPACE, 'kube-system')
 
 
-async def post_event(
-        ref: Reference,
-        *,
-        type: str,
-        reason: str,
-        message: str,
-        context: requests.Context,
-        backoffs: connecting.Backoffs | None = None,
-) -> None:
+@dataclasses.dataclass(frozen=True)
+class Event:
+    """What has happened to an object, once or several times."""
+    ref: Reference
+    type: str
+    reason: str
+    message: str
+    first: datetime.datetime
+    last: datetime.datetime
+    count: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.ref.get('kind') or 'the object'} {self.ref.get('name')} ({self.type}: {self.reason})"
+
+
+@dataclasses.dataclass(frozen=True)
+class Posted:
+    """Where a k8s-event is in the cluster."""
+    namespace: str
+    name: str
+
+
+class Repetition(enum.Enum):
+    """What became of counting a k8s-event once more."""
+    DONE = enum.auto()
+    GONE = enum.auto()       # there is no such k8s-event any more: they do not live long
+    FORBIDDEN = enum.auto()  # only new k8s-events are permitted
+    FAILED = enum.auto()     # logged already
+
+
+async def post_event(event: Event, *, context: requests.Context,
+                     backoffs: connecting.Backoffs | None = None) -> Posted | None:
     """
-    Post a k8s-event about an object, with these delays between the attempts (by default, as the settings say).
+    Post a new k8s-event, with these delays between the attempts (by default, as the settings say).
 
-    All failures are logged, and the k8s-event is dropped. So are, silently, k8s-events about k8s-events.
+    All failures are logged, and the k8s-event is dropped.
     """
-    if is_about_event(ref):
-        return
-    posting = context.settings.posting
-    body = build_event(ref, type=type, reason=reason, message=message, now=context.now(), posting=posting)
-    options = requests.Options(backoffs=posting.default_backoffs if backoffs is None else backoffs)
     try:
-        await creating.create_object(EVENTS, body, context=context, options=options)
+        namespace = event.ref.get('namespace') or await _choose_namespace(context)
+        body = build_event(event, namespace=namespace, posting=context.settings.posting)
+        created = await creating.create_object(
+            EVENTS, body, context=context, options=_build_options(context, backoffs))
+        name = dicts.resolve(created, ('metadata', 'name'))
+        return None if name is None else Posted(namespace, name)
     except (errors.RequestError, credentials.LoginError) as error:
-        context.logger.warning("Failed to post a k8s-event about %s %s (%s: %s): %s",
-                               ref.get('kind') or 'the object', ref.get('name'), type, reason, error)
+        context.logger.warning("Failed to post a k8s-event about %s: %s", event, error)
+        return None
+
+
+async def repeat_event(posted: Posted, event: Event, *, context: requests.Context,
+                       backoffs: connecting.Backoffs | None = None) -> Repetition:
+    """
+    Count a posted k8s-event once more, instead of posting the same again. All failures are logged, unless expected.
+
+    It needs more permissions than the posting; without them, and if there is nothing to count, it is up to the caller
+    to post a new one.
+    """
+    url = EVENTS.get_url(namespace=references.NamespaceName(posted.namespace), name=posted.name)
+    options = dataclasses.replace(_build_options(context, backoffs), answers=(403, 404))
+    try:
+        await requests.patch(url, context=context, payload=build_series(event), options=options)
+    except errors.APINotFoundError:
+        return Repetition.GONE
+    except errors.APIForbiddenError:
+        return Repetition.FORBIDDEN
+    except (errors.RequestError, credentials.LoginError) as error:
+        context.logger.warning("Failed to count a k8s-event about %s: %s", event, error)
+        return Repetition.FAILED
+    return Repetition.DONE
 
 
 def is_about_event(ref: Reference) -> bool:
@@ -60,28 +110,38 @@ def is_about_event(ref: Reference) -> bool:
     return ref.get('kind') == 'Event' and group in ('', 'events.k8s.io')
 
 
-def build_event(ref: Reference, *, type: str, reason: str, message: str,
-                now: datetime.datetime, posting: settings.PostingSettings) -> dict[str, Any]:
-    """Build a k8s-event about an object, such as the API accepts: it demands a reason, and limits the texts."""
-    moment = now.astimezone(datetime.UTC).strftime('%Y-%m-%dT%H:%M:%S.%fZ')
+def build_event(event: Event, *, namespace: str, posting: settings.PostingSettings) -> dict[str, Any]:
+    """Build a k8s-event such as the API accepts: it demands a reason, and limits the texts."""
+    ref = {key: event.ref[key] for key in _REFERENCED if event.ref.get(key)}
+    if namespace not in _SYSTEM_NAMESPACES:
+        ref.setdefault('namespace', namespace)  # demanded there even for cluster-scoped objects
+    first, last = _format_time(event.first), _format_time(event.last)
     return {
         'apiVersion': EVENTS.api_version,
         'kind': EVENTS.kind,
-        'metadata': {
-            'generateName': posting.event_name_prefix,
-            'namespace': ref.get('namespace') or 'default',  # the only one accepted for cluster-scoped objects
-        },
+        'metadata': {'generateName': posting.event_name_prefix, 'namespace': namespace},
         'action': 'Action?',
-        'type': type,
-        'reason': cut(reason or type, REASON_LIMIT),
-        'message': cut(message, MESSAGE_LIMIT),
+        'type': event.type,
+        'reason': cut(event.reason or event.type, REASON_LIMIT),
+        'message': cut(event.message, MESSAGE_LIMIT),
         'reportingComponent': posting.reporting_component,
         'reportingInstance': posting.reporting_instance,
         'source': {'component': posting.reporting_component},
-        'involvedObject': {key: ref[key] for key in _REFERENCED if ref.get(key)},
-        'eventTime': moment,
-        'firstTimestamp': moment,
-        'lastTimestamp': moment,
+        'involvedObject': ref,
+        'eventTime': first,
+        'firstTimestamp': first,
+        'lastTimestamp': last,
+        **(build_series(event) if event.count > 1 else {}),
+    }
+
+
+def build_series(event: Event) -> dict[str, Any]:
+    """Build what tells of the repetitions: in both ways that are in use."""
+    last = _format_time(event.last)
+    return {
+        'count': event.count,
+        'lastTimestamp': last,
+        'series': {'count': event.count, 'lastObservedTime': last},
     }
 
 
@@ -93,3 +153,17 @@ def cut(text: str, limit: int) -> str:
     kept = limit - len(ELLIPSIS)
     head, tail = raw[:kept - kept // 2], raw[len(raw) - kept // 2:]
     return f"{head.decode('utf-8', errors='ignore')}{ELLIPSIS}{tail.decode('utf-8', errors='ignore')}"
+
+
+def _format_time(moment: datetime.datetime) -> str:
+    return moment.astimezone(datetime.UTC).strftime('%Y-%m-%dT%H:%M:%S.%fZ')
+
+
+def _build_options(context: requests.Context, backoffs: connecting.Backoffs | None) -> requests.Options:
+    return requests.Options(backoffs=context.settings.posting.default_backoffs if backoffs is None else backoffs)
+
+
+async def _choose_namespace(context: requests.Context) -> str:
+    """Choose where to tell of cluster-scoped objects: where the operator is at home, if it has a home."""
+    _, info = await context.vault.select()
+    return info.default_namespace or DEFAULT_NAMESPACE

@@ -38,6 +38,13 @@ class Target:
         return 'status' in self.resource.subresources
 
 
+def identify(resource: references.Resource, body: RawBody) -> Target:
+    """Tell where an object is, by what it tells of itself."""
+    metadata = body['metadata']
+    namespace = metadata.get('namespace')
+    return Target(resource, None if namespace is None else references.NamespaceName(namespace), metadata['name'])
+
+
 @dataclasses.dataclass(frozen=True)
 class Amendment:
     """What depends on the exact state of the object."""

@@ -9,7 +9,8 @@ import contextlib
 import dataclasses
 import enum
 import math
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection
+from typing import Any
 
 from kopf._cogs.clients import errors, listing, requests, signals
 from kopf._cogs.configs import connecting
@@ -54,6 +55,7 @@ class StreamState:
     report what has happened meanwhile; by one stream at a time.
     """
     phase: Phase = Phase.IDLE
+    begun: float | None = None  # when the stream (not the first one, possibly) began
     since: float | None = None  # when the phase began
     fed: float | None = None  # when the last page or line came, be it a bookmark
     failing_since: float | None = None  # the first failure since the last time when it was fed
@@ -81,6 +83,32 @@ class StreamState:
             self.known[change.key] = change.seen
 
 
+def describe(state: StreamState, now: float) -> dict[str, Any]:
+    """
+    Describe a stream for people and programs: in words, numbers, and seconds up to this moment of the loop's clock.
+
+    Silence is the time since the last page or line, or since the beginning if there was none since then; while it is
+    below ``watching.inactivity_timeout``, the stream is alive. ``failing`` is ``None`` if nothing is wrong.
+    """
+    moments = [moment for moment in (state.begun, state.fed) if moment is not None]
+    return {
+        'phase': state.phase.name.lower(),
+        'lasts': _measure(state.since, now),
+        'silence': _measure(max(moments, default=None), now),
+        'failing': _measure(state.failing_since, now),
+        'failures': state.failures,
+        'reconnects': state.reconnects,
+        'relists': state.relists,
+        'is_listed': state.is_listed,
+        'objects': len(state.known),
+        'error': None if state.error is None else f'{type(state.error).__name__}: {state.error}',
+    }
+
+
+def _measure(since: float | None, now: float) -> float | None:
+    return None if since is None else round(max(0.0, now - since), 3)
+
+
 @dataclasses.dataclass
 class _Position:
     """Where the stream is now. Changed by the same task as its state."""
@@ -90,6 +118,7 @@ class _Position:
     state: StreamState
     version: str | None = None  # to watch from; None if unknown, so that a listing is needed
     opened: float | None = None  # when the current connection was accepted
+    is_admitted: bool = False  # was any connection ever accepted?
     is_fruitful: bool = False  # has anything come in the current connection?
     is_streaming_refused: bool = False  # does the server not send the initial objects in the stream?
 
@@ -112,7 +141,8 @@ class _Position:
 
 
 async def stream_events(resource: references.Resource, namespace: references.Namespace, *,
-                        context: requests.Context, state: StreamState) -> AsyncGenerator[Item]:
+                        context: requests.Context, state: StreamState,
+                        refusals: Collection[int] = ()) -> AsyncGenerator[Item]:
     """
     Iterate over the objects that exist (of the type ``None``), then over all changes since, and never end.
 
@@ -121,9 +151,11 @@ async def stream_events(resource: references.Resource, namespace: references.Nam
     over when the next one is asked for.
 
     Close the generator to stop, or cancel its task; it leaves nothing open. It does not know if the resource is
-    served at all: closing it then is up to the caller. Raises `LoginError` if there will be no credentials.
+    served at all: closing it then is up to the caller. Raises `LoginError` if there will be no credentials; and
+    `APIError` with the codes in ``refusals``, if it comes before the changes could be watched for the first time.
     """
     position = _Position(resource, namespace, context, state)
+    state.begun = _read_clock()
     try:
         while True:
             failure: Exception | None = None
@@ -132,6 +164,8 @@ async def stream_events(resource: references.Resource, namespace: references.Nam
                     async for item in items:
                         yield item
             except (errors.RequestError, OSError) as error:  # the files of certificates can be absent for a moment
+                if isinstance(error, errors.APIError) and error.code in refusals and not position.is_admitted:
+                    raise
                 failure = error
             delay = _conclude(position, failure)
             await asyncio.sleep(delay)
@@ -188,7 +222,7 @@ async def _watch(position: _Position, *, is_streaming: bool) -> AsyncGenerator[I
     url = position.resource.get_url(namespace=position.namespace, params=params)
     timeouts = requests.choose_stream_timeouts(context.settings)
     async with requests.stream(url, context=context, timeouts=timeouts, options=listing.AT_ONCE) as lines:
-        position.opened = _read_clock()
+        position.opened, position.is_admitted = _read_clock(), True
         if is_streaming:
             async with contextlib.aclosing(_take_initial(position, lines)) as items:
                 async for item in items:

@@ -1,0 +1,118 @@
+"""
+Loaders: import the code of users, by paths of files and by names of modules, for what it declares when imported.
+
+What is wrong in the command is a `LoadingError`; what is wrong in the code is raised as it is.
+Nothing is imported but what is given, and what that imports.
+"""
+import importlib
+import importlib.machinery
+import importlib.util
+import itertools
+import os
+import re
+import sys
+import types
+from collections.abc import Iterable, Sequence
+
+_numbers = itertools.count(1)
+
+
+class LoadingError(Exception):
+    """There is nothing to load by this path or by this name."""
+
+
+class StandardLibraryFinder:
+    """
+    Finds the modules of the standard library before the same-named files in these directories.
+
+    Otherwise, as the directories are the first on the path, a file named e.g. ``queue.py`` would break the libraries.
+    """
+
+    def __init__(self) -> None:
+        self.directories: set[str] = set()
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None,
+                  target: types.ModuleType | None = None) -> importlib.machinery.ModuleSpec | None:
+        if path is not None or name not in sys.stdlib_module_names:
+            return None
+        return importlib.machinery.PathFinder.find_spec(
+            name, [entry for entry in sys.path if entry not in self.directories], target)
+
+
+_finder = StandardLibraryFinder()
+
+
+def preload(paths: Iterable[str | os.PathLike[str]], modules: Iterable[str]) -> None:
+    """
+    Import the files, then the modules, in the order given.
+
+    A file is a new module each time, under a name of its own, and can import its neighbours;
+    a module is imported once per process, and is looked for in the current directory too.
+    """
+    for path in paths:
+        load_file(path)
+    for name in modules:
+        load_module(name)
+
+
+def load_file(path: str | os.PathLike[str]) -> types.ModuleType:
+    """Import a file; not as ``__main__``. Raises `LoadingError` if it is absent or is not a file with code."""
+    full_path = os.path.abspath(path)
+    if not os.path.exists(path):
+        raise LoadingError(f"There is no file {os.fspath(path)!r}.")
+    if os.path.isdir(full_path):
+        raise LoadingError(f"{os.fspath(path)!r} is a directory, not a file. Packages are loaded by names: -m package.")
+    stem = re.sub(r'\W', '_', os.path.splitext(os.path.basename(full_path))[0])  # with no dots: there are no parents
+    spec = importlib.util.spec_from_file_location(f'__kopf_script_{next(_numbers)}_{stem}__', full_path)
+    if spec is None or spec.loader is None:
+        raise LoadingError(f"{os.fspath(path)!r} is not a Python file: its name must end with .py.")
+    if not os.access(full_path, os.R_OK):
+        raise LoadingError(f"The file {os.fspath(path)!r} cannot be read: permission denied.")
+    _put_first(os.path.dirname(full_path))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # for whatever looks up the modules of classes, e.g. pickling
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        sys.modules.pop(spec.name, None)
+        raise
+    return module
+
+
+def load_module(name: str) -> types.ModuleType:
+    """Import a module by its full name. Raises `LoadingError` if there is none, or if it cannot be a name."""
+    if not all(part.isidentifier() for part in name.split('.')):
+        raise LoadingError(f"{name!r} is not a name of a module.")
+    if not sys.flags.safe_path:
+        _put_first(os.getcwd())
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as e:
+        if e.name is None or not f'{name}.'.startswith(f'{e.name}.'):
+            raise  # not this module, but what it needs
+        hint = " Files are given without -m." if name.endswith('.py') else ""
+        raise LoadingError(f"There is no module {name!r}.{hint}") from e
+
+
+def skip_own_frames(traceback: types.TracebackType | None) -> types.TracebackType | None:
+    """Skip all that led to the users' code, so that the rest begins there; it is empty if the code cannot be parsed."""
+    frames = []
+    while traceback is not None:
+        frames.append(traceback)
+        traceback = traceback.tb_next
+    is_loading = [frame.tb_frame.f_code.co_filename == __file__ for frame in frames]
+    since = len(frames) - is_loading[::-1].index(True) if any(is_loading) else 0
+    return next((frame for frame in frames[since:] if not _is_importing(frame.tb_frame.f_code.co_filename)), None)
+
+
+def _is_importing(filename: str) -> bool:
+    return filename == importlib.__file__ or filename.startswith('<frozen importlib')
+
+
+def _put_first(directory: str) -> None:
+    _finder.directories.add(directory)
+    if _finder not in sys.meta_path:
+        sys.meta_path.insert(0, _finder)
+    if directory in sys.path:
+        sys.path.remove(directory)
+    sys.path.insert(0, directory)

@@ -1,0 +1,226 @@
+"""
+Posters: the queue of k8s-events of an operator, and the workers that post them.
+
+Reports come from any thread, and wait for nothing. Those of one object are posted one by one, in the order of their
+coming; objects do not wait for each other, unless the number of workers is limited. Nothing of it is worth failing for:
+what cannot be posted is dropped, and is told of in the logs.
+"""
+import asyncio
+import collections
+import contextvars
+import dataclasses
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from kopf._cogs.aiokits import bells
+from kopf._cogs.clients import events, requests
+from kopf._cogs.configs import connecting
+from kopf._cogs.configs import settings as settings_
+from kopf._core.engines import foldings
+
+logger = logging.getLogger(__name__)
+
+FORBIDDEN_PERIOD = 600.0
+"""Seconds for which repeated k8s-events are posted anew if it is not permitted to change the posted ones."""
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class _Worker:
+    """The task that posts what there is about one object."""
+    key: foldings.Key
+    bell: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)  # there is more, or it is time to leave
+    pending: foldings.Pending | None = None  # what is being posted
+    task: asyncio.Task[None] | None = None
+
+
+class Poster:
+    """
+    Posts k8s-events of one operator. Belongs to the event loop it was made in, but `put` can be called from anywhere.
+
+    Nothing is posted until `start` is called. The workers are tasks of the poster: they end by themselves after being
+    idle for a while, or are ended by `close`.
+    """
+
+    def __init__(self, context: requests.Context) -> None:
+        self.settings: settings_.OperatorSettings = context.settings
+        self._context = context
+        self._loop = asyncio.get_running_loop()
+        self._vars = contextvars.copy_context()  # so that the workers do not keep those of the callers
+        self._inbox: collections.deque[foldings.Report] = collections.deque()
+        self._backlog, self._history = foldings.Backlog(), foldings.History()
+        self._waiting: dict[foldings.Key, None] = {}  # for a worker
+        self._workers: dict[foldings.Key, _Worker] = {}
+        self._progress = bells.Bell()
+        self._dropped = 0
+        self._forbidden_until = 0.0
+        self._is_overflown = False
+        self._is_woken = self._is_started = self._is_closed = False
+
+    def put(self, ref: Mapping[str, Any], *, type: str, reason: str, message: str,
+            backoffs: connecting.Backoffs) -> None:
+        """
+        Have a k8s-event posted, sooner or later. It never waits, and never fails, in any thread.
+
+        If there are too many of them already, the oldest ones are dropped. K8s-events about k8s-events are silently
+        skipped: they would never end.
+        """
+        if events.is_about_event(ref):
+            return
+        if self._is_closed:
+            logger.warning("A k8s-event is not posted, as the operator is stopped: %s (%s: %s)",
+                           ref.get('name'), type, reason)
+            return
+        self._inbox.append(foldings.Report(
+            ref=ref, type=type, reason=events.cut(reason or type, events.REASON_LIMIT),
+            message=events.cut(message, events.MESSAGE_LIMIT), time=self._context.now(), backoffs=backoffs))
+        while len(self._inbox) > self.settings.posting.queue_limit:  # only if the event loop is blocked
+            self._inbox.popleft()
+            self._dropped += 1  # threads can miscount it a bit: it is only for the logs
+        if not self._is_woken:
+            self._is_woken = True
+            try:
+                self._loop.call_soon_threadsafe(self._wake, context=self._vars)
+            except RuntimeError:  # the loop is closed, and nobody has closed the poster
+                self._is_closed = True
+
+    def start(self) -> None:
+        """Begin to post, also what was reported before."""
+        self._is_started = True
+        self._wake()
+
+    async def flush(self) -> None:
+        """Wait until all is posted that has been reported, but not longer than the settings permit for the exit."""
+        self._wake()
+        try:
+            async with asyncio.timeout(self.settings.posting.exit_timeout):
+                while self._backlog or any(worker.pending is not None for worker in self._workers.values()):
+                    await self._progress.wait()
+        except TimeoutError:
+            pass
+
+    async def close(self) -> None:
+        """
+        Post what is left, with the same limit of time, and end the workers. The rest is dropped, as is all later.
+
+        If cancelled, it drops the rest at once, and still awaits the workers. It can be repeated.
+        """
+        try:
+            if self._is_started and not self._is_closed:
+                await self.flush()
+        finally:
+            self._is_closed = True
+            self._wake()
+            unfinished = [worker.pending.count for worker in self._workers.values() if worker.pending is not None]
+            left, self._dropped = sum(unfinished) + self._backlog.clear() + self._dropped, 0
+            if left:
+                logger.warning("%d k8s-events are not posted, as the operator is stopped.", left)
+            await self._cancel_workers()
+
+    async def _cancel_workers(self) -> None:
+        tasks = [worker.task for worker in self._workers.values() if worker.task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _wake(self) -> None:
+        """Take all that has come, and have it posted."""
+        self._is_woken = False  # before the inbox is emptied: what comes later will wake us again
+        while self._inbox:
+            key = self._backlog.put(self._inbox.popleft())
+            worker = self._workers.get(key)
+            if worker is None:
+                self._waiting[key] = None
+            else:
+                worker.bell.set()
+        while len(self._backlog) > self.settings.posting.queue_limit:
+            self._dropped += self._backlog.drop()
+        if self._dropped and not self._is_overflown:
+            self._is_overflown = True
+            logger.warning("K8s-events come faster than they are posted: the oldest ones are dropped.")
+        self._serve()
+
+    def _serve(self) -> None:
+        """Start workers for the objects that wait for them, as many as permitted."""
+        limit = self.settings.posting.worker_limit
+        while self._is_started and not self._is_closed and self._waiting:
+            if limit is not None and len(self._workers) >= limit:
+                self._dismiss_idle()
+                break
+            key = next(iter(self._waiting))
+            del self._waiting[key]
+            if key in self._backlog:
+                self._begin(key)
+
+    def _dismiss_idle(self) -> None:
+        for worker in self._workers.values():
+            if worker.pending is None:
+                worker.bell.set()
+
+    def _begin(self, key: foldings.Key) -> None:
+        worker = self._workers[key] = _Worker(key)
+        worker.task = self._loop.create_task(self._work(worker), name=f"poster of {'/'.join(key)}")
+        worker.task.add_done_callback(lambda _: self._end(worker))
+
+    def _end(self, worker: _Worker) -> None:
+        del self._workers[worker.key]
+        if worker.key in self._backlog:  # has come in the last moment
+            self._waiting[worker.key] = None
+        self._serve()
+
+    async def _work(self, worker: _Worker) -> None:
+        """Post all there is about an object; leave when there is nothing for a while, or when others are waiting."""
+        while True:
+            while (pending := self._backlog.take(worker.key)) is not None:
+                worker.pending = pending
+                await self._post(pending)
+                worker.pending = None
+                self._note_progress()
+            if self._waiting:
+                return
+            worker.bell.clear()
+            try:
+                async with asyncio.timeout(self.settings.posting.idle_timeout):
+                    await worker.bell.wait()
+            except TimeoutError:
+                return
+
+    def _note_progress(self) -> None:
+        self._progress.ring()
+        if self._is_overflown and not self._backlog:
+            logger.warning("K8s-events are posted in time again; %d of them were dropped.", self._dropped)
+            self._dropped, self._is_overflown = 0, False
+
+    async def _post(self, pending: foldings.Pending) -> None:
+        """Post a report, unless there were too many about this object; then it is only counted."""
+        report, posting = pending.report, self.settings.posting
+        series = self._history.add(pending)
+        if posting.burst_limit is not None:
+            allowance = self._history.draw(foldings.identify(report.ref), now=self._loop.time(),
+                                           burst=posting.burst_limit, interval=posting.burst_interval)
+            if allowance.denied == 1 and not allowance.is_granted:
+                logger.warning("There are too many k8s-events about %s: from now on, one in %s s is posted.",
+                               series.build_new(report), posting.burst_interval)
+            if not allowance.is_granted:
+                return
+        try:
+            await self._send(series, report)
+        except Exception:  # whatever users have given, the others are not to suffer
+            logger.exception("Failed to post a k8s-event about %s.", series.build_new(report))
+
+    async def _send(self, series: foldings.Series, report: foldings.Report) -> None:
+        """Count the posted k8s-event once more if possible, or post a new one."""
+        if series.posted is not None and self._loop.time() >= self._forbidden_until:
+            repetition = await events.repeat_event(
+                series.posted, series.build_repeated(report), context=self._context, backoffs=report.backoffs)
+            if repetition is events.Repetition.DONE:
+                series.extend()
+            if repetition is events.Repetition.FORBIDDEN:
+                logger.info("It is not permitted to patch k8s-events, so the repeated ones are posted anew.")
+                self._forbidden_until = self._loop.time() + FORBIDDEN_PERIOD
+            if repetition in (events.Repetition.DONE, events.Repetition.FAILED):
+                return
+        posted = await events.post_event(series.build_new(report), context=self._context, backoffs=report.backoffs)
+        if posted is not None:
+            series.renew(posted)

@@ -1,0 +1,249 @@
+"""
+Changing: the handlers of creation, update, deletion, resuming, called for the freshest state of an object.
+
+Nothing is sent from here: what is to be changed in the object is put into the patches, for the caller to apply.
+"""
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kopf._cogs.configs import conventions
+from kopf._cogs.configs import settings as settings_
+from kopf._cogs.structs import bodies, dicts, diffs, finalizers, ids, patches
+from kopf._core.actions import application, execution, loggers, outcomes, progression
+from kopf._core.intents import causes, handlers
+from kopf._core.reactor import cycles, inventory, sites, subhandling
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """How far an object has been handled."""
+    holding: application.Holding = application.Holding.KEEP
+    delay: float | None = None  # seconds until there is something to do, if nothing happens; None if all is done
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """One object to be handled once."""
+    served: sites.Served
+    body: bodies.Body
+    memory: inventory.Memory
+    patch: patches.Patch  # of the users
+    own: patches.Patch  # of ours
+
+    @property
+    def site(self) -> sites.Site:
+        return self.served.site
+
+    @property
+    def persistence(self) -> settings_.PersistenceSettings:
+        return self.site.settings.persistence
+
+
+async def change_object(work: Work) -> Step:
+    """
+    Call the handlers that are due for the object as it is, and tell what is to be done next.
+
+    When cancelled, the handlers that have finished by then are put into the patch; the interrupted one is not.
+    Raises whatever filters and storages raise.
+    """
+    cause = detect_cause(work)
+    registry = work.site.registry._changing
+    is_ours = registry.may_require_finalizer(work.served.resource, work.served.selectors)
+    if cause.reason is causes.Reason.FREE or (cause.reason is causes.Reason.DELETE and not is_ours):
+        return Step()
+    if cause.reason is causes.Reason.DELETE:
+        return await _delete(_Cycle(work, cause))
+    holding = decide_holding(
+        is_needed=registry.requires_finalizer(cause), is_ours=is_ours,
+        is_blocked=finalizers.is_blocked(work.body, work.persistence.finalizer))
+    if holding is application.Holding.BLOCK or not registry.is_in_scope(cause):
+        return Step(holding)
+    return Step(holding, await _continue(_Cycle(work, cause)))
+
+
+def decide_holding(*, is_needed: bool, is_blocked: bool, is_ours: bool) -> application.Holding:
+    """Decide what to do to the finalizer of an object that is not being deleted."""
+    if is_needed and not is_blocked:
+        return application.Holding.BLOCK
+    if is_blocked and not is_needed and is_ours:
+        return application.Holding.ALLOW
+    return application.Holding.KEEP
+
+
+def detect_cause(work: Work) -> causes.ChangingCause:
+    """Compare the object with its last handled state."""
+    old = work.persistence.diffbase_storage.fetch(body=work.body)
+    if old is not None:
+        old = _clear(work, old)
+    new = build_essence(work, work.body)
+    diff = diffs.diff(old, new)
+    reason = cycles.detect_reason(
+        work.body, finalizer=work.persistence.finalizer,
+        is_new=old is None, is_changed=bool(diff), is_initial=work.memory.is_initial)
+    return causes.ChangingCause(
+        logger=loggers.ObjectLogger(body=work.body, settings=work.site.settings),
+        memo=work.memory.memo, indices=work.site.indices, resource=work.served.resource,
+        selectors=work.served.selectors, body=work.body, patch=work.patch,
+        old=old, new=new, diff=diff, reason=reason, initial=work.memory.is_initial)
+
+
+def build_essence(work: Work, body: bodies.Body) -> bodies.BodyEssence:
+    """Take the part of the object whose changes matter to the handlers of its resource."""
+    fields = work.site.registry._changing.get_extra_fields(work.served.resource, work.served.selectors)
+    return _clear(work, work.persistence.diffbase_storage.build(body=body, extra_fields=fields))
+
+
+def _clear(work: Work, essence: bodies.BodyEssence) -> bodies.BodyEssence:
+    """Remove the progress; the users' own storages may do it in place, ours never do."""
+    storage = work.persistence.progress_storage
+    return storage.clear(essence=conventions.copy_essence(essence, fully=conventions.is_custom(storage)))
+
+
+async def _delete(cycle: '_Cycle') -> Step:
+    """Call the handlers of deletion; let the object go when they are all finished."""
+    await cycle.run()
+    delay = cycle.delay
+    if delay is not None:
+        cycle.save()
+        return Step(delay=delay)
+    if len(dicts.resolve(cycle.work.body, ('metadata', 'finalizers')) or ()) > 1:  # it will stay after we are done
+        cycle.purge()
+    return Step(application.Holding.ALLOW)
+
+
+async def _continue(cycle: '_Cycle') -> float | None:
+    """Call the handlers of a change; remember what is handled when they are all finished."""
+    work, cause, memory = cycle.work, cycle.cause, cycle.work.memory
+    if cause.reason is causes.Reason.NOOP and not cycle.is_begun:
+        return None
+    base = cycle.read_base() if cycle.is_begun else None
+    if base is None:
+        cycle.renew()
+    await cycle.run()
+    while cause.reason is causes.Reason.RESUME and cycle.is_going_well:
+        await cycle.run()
+    view = cycles.View(cycle.seen, cycle.left, base)
+    selected = None if cause.reason is causes.Reason.NOOP else [handler.id for handler in cycle.selected]
+    conclusion = cycles.conclude(cycle.state, selected, view)
+    if conclusion.handled is None:
+        cycle.save()
+        if conclusion.base is not None and conclusion.base != base:
+            cycle.save_base(conclusion.base)
+        return cycle.delay
+    memory.is_initial, memory.resumed = False, frozenset()
+    cycle.purge(kept=conclusion.kept)
+    work.persistence.diffbase_storage.store(body=work.body, patch=work.own, essence=conclusion.handled.value)
+    return None if conclusion.handled == cycle.left else 0
+
+
+class _Cycle:
+    """
+    One entry into a handling cycle: its handlers, with what they have done and have left to do.
+
+    Used by one task. Its state grows with the outcomes.
+    """
+
+    def __init__(self, work: Work, cause: causes.ChangingCause) -> None:
+        self.work, self.cause = work, cause
+        registry, resumed = work.site.registry._changing, work.memory.resumed
+        self.selected = registry.iter_handlers(cause, skip=lambda handler: handler.initial and handler.id in resumed)
+        self.storage = work.persistence.progress_storage
+        known = dict.fromkeys(handler.id for handler in registry.select(work.served.resource, work.served.selectors))
+        self.state = progression.State.read(self.storage, work.body, known, purpose=cause.reason.value)
+        self.seen = self.left = cycles.seal(cause.new)
+
+    @property
+    def is_begun(self) -> bool:
+        """Is there any progress of the past, of this cycle or of another one?"""
+        return bool(self.state.foreign) or any(state != progression.HandlerState() for state in self.state.values())
+
+    @property
+    def delay(self) -> float | None:
+        return self.state.delay([handler.id for handler in self.selected], self.work.site.now())
+
+    @property
+    def is_going_well(self) -> bool:
+        """Is there something to do right now, with nothing worth saving so far?"""
+        is_smooth = all(state.success or not state.retries for state in self.state.values())
+        return is_smooth and self.delay == 0
+
+    def renew(self) -> None:
+        """Begin anew with those who have finished with another essence: they were kept for a change that is gone."""
+        self.state = self.state.forgetting(cycles.find_outdated(self.state, self.seen))
+
+    async def run(self) -> None:
+        """Let the handlers run that are due and chosen by the lifecycle; if interrupted, save what they have done."""
+        results: dict[ids.HandlerId, outcomes.Outcome] = {}
+        try:
+            await subhandling.run_handlers(
+                self.selected, self.cause, self.state, self._build_environment(), results=results)
+        except BaseException:
+            self._take(results)
+            self.save()
+            raise
+        self._take(results)
+
+    def save(self) -> None:
+        """Put the progress into the patch."""
+        self.state.store(self.storage, self.work.body, self.work.own)
+
+    def purge(self, *, kept: Iterable[ids.HandlerId] = ()) -> None:
+        """Remove the progress, except for those who are not to be called for what remains of the change."""
+        body, own, kept = self.work.body, self.work.own, frozenset(kept)
+        is_careful = conventions.is_custom(self.storage)  # ours also remove what cannot be read; users' ones may fail
+        for id in dict.fromkeys([*self.state, *self.state.foreign, cycles.BASE_ID]):
+            if id not in kept and (not is_careful or self.storage.fetch(key=id, body=body) is not None):
+                self.storage.purge(key=id, body=body, patch=own)
+        for id in sorted(kept):
+            state = dataclasses.replace(self.state[id], purpose=causes.Reason.UPDATE.value)
+            self.storage.store(key=id, record=state.as_record(), body=body, patch=own)
+
+    def read_base(self) -> cycles.Essence | None:
+        record = self.storage.fetch(key=cycles.BASE_ID, body=self.work.body)
+        return None if record is None else cycles.unseal(record.get('message'))
+
+    def save_base(self, base: cycles.Essence) -> None:
+        if len(base.text) <= cycles.BASE_LIMIT:
+            record = progression.HandlerState(purpose=self.cause.reason.value, message=base.text).as_record()
+            self.storage.store(key=cycles.BASE_ID, record=record, body=self.work.body, patch=self.work.own)
+
+    def _take(self, results: Mapping[ids.HandlerId, outcomes.Outcome]) -> None:
+        """Add the outcomes to the progress, and the results to the status of the object."""
+        for id, outcome in results.items():
+            if outcome.result is not None:
+                self.work.patch.status[id] = outcome.result
+        self.left = self._build_left()
+        self.state = self.state.with_outcomes(results, now=self.work.site.now(), essence=self.left.digest)
+        if self.work.memory.is_initial:
+            finished = {id for id, outcome in results.items() if outcome.final}
+            self.work.memory.resumed |= finished
+
+    def _build_left(self) -> cycles.Essence:
+        """Tell which essence there will be with the changes that the handlers themselves have made."""
+        patch, body = self.work.patch, self.work.body
+        self._drop_failing_fns()
+        if not patch:
+            return self.seen
+        changed = patches.apply_fns(patch.fns, patches.merge(body, patch))
+        try:
+            return cycles.seal(build_essence(self.work, bodies.Body(changed)))
+        except (TypeError, ValueError):  # cannot be put as JSON: it will be refused when sent
+            return self.seen
+
+    def _drop_failing_fns(self) -> None:
+        patch = self.work.patch
+        for fn in list(patch.fns):
+            try:
+                patches.apply_fns([*patch.fns[:patch.fns.index(fn) + 1]], patches.merge(self.work.body, patch))
+            except Exception as error:
+                self.cause.logger.error("A function of the patch has failed, and is dropped: %r", error, exc_info=True)
+                patch.fns.remove(fn)
+
+    def _build_environment(self) -> execution.Environment:
+        site = self.work.site
+        return execution.Environment(settings=site.settings, now=site.now, lifecycle=site.lifecycle, extras=_adjust)
+
+
+def _adjust(handler: handlers.ChangingHandler, cause: causes.ChangingCause) -> Mapping[str, Any]:
+    return handler.adjust(cause)

@@ -1,0 +1,122 @@
+"""
+Cycles: what has happened to an object, and when all of it is handled.
+
+Pure decisions. A cycle begins when the essence of an object differs from the last handled one, and ends when all
+handlers due to that are finished. The essence can move on in between, by others or by the handlers themselves. Then
+some handlers have finished with an older essence than others. The cycle ends as if it were about that older essence,
+and the rest of the change makes the next cycle: nothing is lost, and who knows the newest essence is not called again.
+"""
+import dataclasses
+import hashlib
+import json
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from kopf._cogs.helpers import jsons
+from kopf._cogs.structs import bodies, finalizers, ids
+from kopf._core.actions import progression
+from kopf._core.intents import causes
+
+BASE_ID = ids.HandlerId('kopf.cycle')
+"""Under which name the essence of the first finished handlers is stored until the end of their cycle."""
+
+BASE_LIMIT = 65536
+"""
+How many characters of it are stored at most: annotations are limited. Beyond that, changes in mid-cycle begin the cycle
+anew: for those who have finished it too.
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Essence:
+    """The part of an object whose changes matter, as it was at a moment; it does not change with the object."""
+    text: str
+    digest: str
+
+    @property
+    def value(self) -> bodies.BodyEssence:
+        essence: bodies.BodyEssence = jsons.loads(self.text)
+        return essence
+
+
+def seal(essence: Mapping[str, Any]) -> Essence:
+    """Take a snapshot of an essence; equal ones are equal, whatever the order of their keys."""
+    text = json.dumps(essence, sort_keys=True, separators=(',', ':'))
+    return Essence(text, hashlib.blake2b(text.encode(), digest_size=6).hexdigest())
+
+
+def unseal(text: object) -> Essence | None:
+    """Read a stored snapshot; ``None`` for anything else."""
+    try:
+        essence = jsons.loads(text if isinstance(text, str) else '')
+    except ValueError:
+        return None
+    return seal(essence) if isinstance(essence, dict) else None
+
+
+def detect_reason(body: bodies.Body, *, finalizer: str, is_new: bool, is_changed: bool,
+                  is_initial: bool) -> causes.Reason:
+    """Tell why an existing object is to be handled, if at all."""
+    if finalizers.is_deletion_ongoing(body):
+        return causes.Reason.DELETE if finalizers.is_blocked(body, finalizer) else causes.Reason.FREE
+    if is_new:
+        return causes.Reason.CREATE
+    if is_changed:
+        return causes.Reason.UPDATE
+    return causes.Reason.RESUME if is_initial else causes.Reason.NOOP
+
+
+@dataclasses.dataclass(frozen=True)
+class Conclusion:
+    """How far a cycle has come."""
+    handled: Essence | None = None  # to be stored as the last handled one; None if the cycle goes on
+    base: Essence | None = None  # to be stored until the end of the cycle, if it goes on
+    kept: frozenset[ids.HandlerId] = frozenset()  # handlers that need no call in the next cycle: they know it all
+
+
+@dataclasses.dataclass(frozen=True)
+class View:
+    """What the handlers of a cycle have seen of an object, and what they have left after themselves."""
+    seen: Essence  # what the latest ones were called with
+    left: Essence  # the same with their own changes, which they do not need to be told about
+    base: Essence | None = None  # what the first finished ones have left, if they were called earlier
+
+
+def conclude(states: Mapping[ids.HandlerId, progression.HandlerState], selected: Collection[ids.HandlerId] | None,
+             view: View) -> Conclusion:
+    """
+    Tell if a cycle is over for the selected handlers, and what is handled by it then.
+
+    Nothing is selected if the change was taken back before it was handled. Those who have seen it must be told.
+    """
+    if selected is None:
+        return Conclusion(handled=view.base or view.seen)
+    finished = {id for id, state in states.items() if state.finished}
+    if not finished.issuperset(selected):
+        return Conclusion(base=view.base or (view.left if finished else None))
+    outdated = find_outdated(states, view.left)
+    if view.seen == view.left and (not outdated or view.base is None):
+        return Conclusion(handled=view.seen)
+    kept = {id for id in finished - outdated if states[id].essence is not None}
+    return Conclusion(handled=view.base or view.seen, kept=frozenset(kept))
+
+
+def find_outdated(states: Mapping[ids.HandlerId, progression.HandlerState], left: Essence) -> set[ids.HandlerId]:
+    """
+    Find the handlers that have finished with another essence, or whose sub-handlers have.
+
+    Where it is not known which essence it was, it is believed to be the newest one.
+    """
+    outdated = {id for id, state in states.items() if state.finished and state.essence not in (None, left.digest)}
+    while True:
+        parents = {id for id, state in states.items() if state.finished and state.subrefs & outdated} - outdated
+        if not parents:
+            return outdated
+        outdated |= parents
+
+
+def is_echo(version: str | None, awaited: str) -> bool:
+    """Tell if an object of this version includes the awaited change. Versions grow, if they are numbers."""
+    if version == awaited:
+        return True
+    return bool(version) and str(version).isdecimal() and awaited.isdecimal() and int(str(version)) > int(awaited)

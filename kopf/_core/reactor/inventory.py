@@ -1,0 +1,74 @@
+"""
+Inventory: what is remembered of each object while it exists, and nothing of the others.
+
+A memory is all that an object costs between its cycles. It is lost with the process: what must survive, is on
+the object.
+"""
+import copy
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any, NewType
+
+from kopf._cogs.structs import bodies, ids, patches
+from kopf._core.actions import throttlers
+
+Key = NewType('Key', str)
+"""What tells one object from all others of the cluster: objects of the same name are not the same object."""
+
+
+@dataclasses.dataclass(slots=True)
+class Awaited:
+    """A change of ours that has not come back from the cluster yet."""
+    version: str
+    deadline: float  # loop time, after which it is not waited for
+
+
+@dataclasses.dataclass(slots=True)
+class Memory:
+    """What is remembered of one object. Changed only by the worker of this object."""
+    memo: Any
+    is_initial: bool = False  # existed before the operator, and is not resumed yet
+    resumed: frozenset[ids.HandlerId] = frozenset()  # the resuming handlers done so far, while it is not resumed
+    awaited: Awaited | None = None
+    fns: tuple[patches.PatchFn, ...] = ()  # refused by the cluster for an outdated version; to be applied anew
+    throttler: throttlers.Throttler | None = None  # if there were errors beyond handlers
+    throttled: float | None = None  # loop time, until which it is left alone after them
+
+
+class Memories:
+    """All objects that exist, as far as it is known. Belongs to the event loop of the operator."""
+
+    def __init__(self) -> None:
+        self._memories: dict[Key, Memory] = {}
+
+    def __len__(self) -> int:
+        return len(self._memories)
+
+    def __iter__(self) -> Iterator[Memory]:
+        return iter(self._memories.values())
+
+    def recall(self, body: bodies.RawBody | Mapping[str, Any], *, memo: Any, is_initial: bool = False) -> Memory:
+        """Get the memory of an object, or begin a new one, with a copy of the operator's memo."""
+        key = identify(body)
+        memory = self._memories.get(key)
+        if memory is None:
+            memory = self._memories[key] = Memory(copy.copy(memo), is_initial=is_initial)
+        return memory
+
+    def forget(self, body: bodies.RawBody | Mapping[str, Any]) -> None:
+        """Forget an object that exists no more. It is harmless to forget the unknown ones."""
+        self.forget_key(identify(body))
+
+    def forget_key(self, key: Key) -> None:
+        """The same, if only its identifier is known."""
+        self._memories.pop(key, None)
+
+
+def identify(body: bodies.RawBody | Mapping[str, Any]) -> Key:
+    """Tell which object it is, by its uid; by its kind and names if there is none, as in made-up objects."""
+    metadata: Mapping[str, Any] = body.get('metadata') or {}
+    uid = metadata.get('uid')
+    if uid:
+        return Key(str(uid))
+    names = (body.get('apiVersion'), body.get('kind'), metadata.get('namespace'), metadata.get('name'))
+    return Key('/'.join(str(name or '') for name in names))

@@ -1,0 +1,316 @@
+"""
+Observation: which resources and namespaces are there to be served, at any moment.
+
+Both are observed live, each by one task. Nothing is asked periodically while nothing changes. If the cluster does not
+permit to look after the changes, the operator does with what it was told and with what it has found at the start.
+"""
+import asyncio
+import contextlib
+import dataclasses
+import enum
+import math
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
+from typing import Any
+
+from kopf._cogs.aiokits import bells
+from kopf._cogs.clients import discovery, errors, requests, signals, watching
+from kopf._cogs.structs import references
+from kopf._core.reactor import definitions, resolution
+
+NAMESPACES = references.Resource(
+    '', 'v1', 'namespaces', kind='Namespace', singular='namespace', shortcuts=frozenset({'ns'}), namespaced=False)
+
+CRDS = references.Resource(
+    'apiextensions.k8s.io', 'v1', 'customresourcedefinitions', kind='CustomResourceDefinition',
+    singular='customresourcedefinition', shortcuts=frozenset({'crd', 'crds'}),
+    categories=frozenset({'api-extensions'}), namespaced=False)
+
+PATIENCE = 1.0
+"""Seconds in which the CRDs are usually listed. The resources are not looked for sooner, not to do it twice."""
+
+DEBOUNCING = 0.1
+"""Seconds in which changes usually come together: the definition, its conditions, other definitions."""
+
+SPACING = 1.0
+"""Seconds between the scans of the cluster if there is a storm of changes."""
+
+LONGEST_DOUBT = 120.0
+"""Seconds between the scans of the cluster, at most, while it contradicts itself or is not sure."""
+
+PERMISSION_PERIOD = 300.0
+"""Seconds between the attempts to do what was forbidden before; they are silent."""
+
+
+@dataclasses.dataclass(eq=False)
+class Insights:
+    """
+    What is known of the cluster by now.
+
+    Changed only by the observers: each changes its own half. Read by anyone in the same event loop.
+    """
+    resolved: resolution.Resolution = dataclasses.field(default_factory=resolution.Resolution)
+    namespaces: frozenset[references.Namespace] = frozenset()  # only ``None`` if the whole cluster is served
+    is_resources_known: bool = False  # at least once
+    is_namespaces_known: bool = False
+    revision: int = 0  # grows with every change
+    ready: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)  # set by the orchestrator
+    resources_stream: watching.StreamState = dataclasses.field(default_factory=watching.StreamState)
+    namespaces_stream: watching.StreamState = dataclasses.field(default_factory=watching.StreamState)
+    _bell: bells.Bell = dataclasses.field(default_factory=bells.Bell)
+
+    @property
+    def resources(self) -> resolution.Resources:
+        """The resources to be served; none while they are not known."""
+        return self.resolved.resources
+
+    @property
+    def is_known(self) -> bool:
+        return self.is_resources_known and self.is_namespaces_known
+
+    def learn_resources(self, resolved: resolution.Resolution) -> None:
+        self.resolved, self.is_resources_known = resolved, True
+        self._announce()
+
+    def learn_namespaces(self, namespaces: Iterable[references.Namespace]) -> None:
+        before = self.namespaces if self.is_namespaces_known else None
+        self.namespaces, self.is_namespaces_known = frozenset(namespaces), True
+        if self.namespaces != before:
+            self._announce()
+
+    async def wait_until_changed(self, since: int) -> None:
+        """Wait until there is another revision; not at all if there is one already. Any number of tasks may wait."""
+        while self.revision == since:
+            await self._bell.wait()
+
+    def _announce(self) -> None:
+        self.revision += 1
+        self._bell.ring()
+
+
+class _Marker(enum.Enum):
+    """Stands among the events."""
+    REFUSED = enum.auto()  # it is forbidden to see the objects, and there will be a long pause before the next attempt
+
+
+async def run_namespace_observer(*, context: requests.Context, patterns: Collection[references.NamespacePattern],
+                                 clusterwide: bool, insights: Insights) -> None:
+    """
+    Keep the served namespaces in line with those in the cluster that match any of the patterns.
+
+    If it is not permitted or not wanted, the exactly named ones are served as if they exist, and there are no others.
+    The whole cluster has no namespaces to look after. Ends only by cancellation, or by `LoginError`.
+    """
+    exact = references.select_exact(patterns)
+    if clusterwide or context.settings.scanning.disabled:
+        insights.learn_namespaces({None} if clusterwide else exact)
+        await asyncio.Event().wait()
+    seen: set[references.NamespaceName] = set()
+    items = _observe(NAMESPACES, context=context, state=insights.namespaces_stream,
+                     consequence="Only the namespaces named exactly are served, whether they exist or not")
+    async with contextlib.aclosing(items):
+        async for item in items:
+            if isinstance(item, _Marker):
+                insights.learn_namespaces(seen | exact)
+                continue
+            if not isinstance(item, watching.Marker):
+                _update_namespaces(seen, item, patterns)
+            if insights.namespaces_stream.is_listed:
+                insights.learn_namespaces(seen)
+
+
+def is_namespace_served(body: Mapping[str, Any]) -> bool:
+    """
+    Tell if there can be something to do in this namespace.
+
+    While a namespace is being deleted, its conditions tell what is left in it: e.g. the objects with finalizers.
+    """
+    conditions = (body.get('status') or {}).get('conditions') or ()
+    is_populated = any(condition.get('status') == 'True' for condition in conditions)
+    return not body['metadata'].get('deletionTimestamp') or not conditions or is_populated
+
+
+def _update_namespaces(seen: set[references.NamespaceName], event: signals.RawEvent,
+                       patterns: Collection[references.NamespacePattern]) -> None:
+    name = references.NamespaceName(event['object']['metadata']['name'])
+    is_matching = any(references.match_namespace(name, pattern) for pattern in patterns)
+    if is_matching and event['type'] != 'DELETED' and is_namespace_served(event['object']):
+        seen.add(name)
+    else:
+        seen.discard(name)
+
+
+async def run_resource_observer(*, context: requests.Context, demand: resolution.Demand, insights: Insights) -> None:
+    """
+    Keep the served resources in line with what the cluster serves and what is demanded of it.
+
+    Resources come and go with their CRDs. If these are not permitted or not wanted to be watched, only the resources
+    found at the start are served. What is unclear is logged, every time when it is something new.
+    Ends only by cancellation, or by `LoginError`.
+    """
+    sight = _Sight(context, demand, insights, groups=resolution.select_groups(demand.asked))
+    is_live = not context.settings.scanning.disabled and sight.groups not in (frozenset(), frozenset({''}))
+    try:
+        async with asyncio.TaskGroup() as group:
+            if is_live:
+                group.create_task(_watch_definitions(sight), name='observer of resource definitions')
+            else:
+                sight.concluded.set()
+            group.create_task(_scan_when_needed(sight), name='observer of resources')
+    except BaseExceptionGroup as error:
+        raise error.exceptions[0] from None
+
+
+@dataclasses.dataclass(eq=False)
+class _Sight:
+    """
+    What the observer of resources remembers.
+
+    Changed by its two tasks. The one that watches the definitions has no awaits between an event and its effect.
+    """
+    context: requests.Context
+    demand: resolution.Demand
+    insights: Insights
+    groups: frozenset[str] | None  # of the resources in question; ``None`` for all
+    found: definitions.Found = dataclasses.field(default_factory=dict)
+    defined: dict[definitions.Names, definitions.Definition] = dataclasses.field(default_factory=dict)  # by CRDs
+    deleted: set[definitions.Names] = dataclasses.field(default_factory=set)  # CRDs whose resources can be still there
+    complaints: frozenset[resolution.Complaint] = frozenset()
+    concluded: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)  # is the listing of CRDs over, if any?
+    is_listed: bool = False  # has it succeeded?
+    is_certain: bool = False  # has the last scan told of everything?
+    attempts: int = 0  # the scans in a row after which something is unclear
+    scanned: float = -math.inf  # when the last scan began
+    due: float = math.inf  # when the next scan begins
+    bell: bells.Bell = dataclasses.field(default_factory=bells.Bell)  # rings when it is due sooner
+
+    @property
+    def is_settled(self) -> bool:
+        """Is everything certain, and found as it is defined?"""
+        return (self.is_certain and self.deleted.isdisjoint(self.found) and
+                all(definitions.is_reflected(definition, self.found) for definition in self.defined.values()))
+
+    def hasten(self) -> None:
+        """Plan the next scan soon."""
+        self.attempts, self.due = 0, min(self.due, max(_read_clock() + DEBOUNCING, self.scanned + SPACING))
+        self.bell.ring()
+
+
+async def _scan_when_needed(sight: _Sight) -> None:
+    """Scan the cluster in the beginning, and then every time when something is unclear."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(PATIENCE):
+            await sight.concluded.wait()
+    while True:
+        sight.scanned = _read_clock()
+        longest = await _scan(sight)
+        if sight.is_settled:
+            sight.attempts, sight.due = 0, math.inf
+        else:
+            sight.attempts += 1
+            sight.due = _read_clock() + choose_backoff(sight.attempts, longest, sight.context.chance())
+        await _wait_until_due(sight)
+
+
+async def _wait_until_due(sight: _Sight) -> None:
+    """Wait for the time of the next scan, which can be made sooner meanwhile."""
+    with contextlib.suppress(TimeoutError):
+        while True:
+            async with asyncio.timeout_at(None if math.isinf(sight.due) else sight.due):
+                await sight.bell.wait()
+
+
+def choose_backoff(attempts: int, longest: float, chance: float) -> float:
+    """Choose a delay before the next scan after so many of them in a row; ``chance`` is from 0 to 1."""
+    return min(longest, math.ldexp(SPACING, min(attempts, 16) - 1)) * (1 + signals.JITTER * chance)
+
+
+async def _scan(sight: _Sight) -> float:
+    """Ask the cluster what it serves; return the longest delay that is good if something is unclear."""
+    was_listed = sight.is_listed
+    try:
+        catalog = await discovery.read_catalog(context=sight.context, groups=sight.groups)
+    except (errors.RequestError, OSError) as error:  # the files of certificates can be absent for a moment
+        sight.is_certain = False
+        sight.context.logger.warning("The resources of the cluster are not known, and will be asked for again: %s",
+                                     error)
+        return signals.LONGEST_BACKOFF
+    known = [resource for names, resources in sight.found.items() if names not in sight.deleted
+             for resource in resources]
+    sight.found = definitions.group_resources(resolution.update_resources(known, catalog))
+    sight.deleted &= set(sight.found)
+    # What was found before the definitions were listed, could be gone before that: nobody would ever tell.
+    sight.is_certain = not catalog.doubtful and not catalog.absent and sight.is_listed == was_listed
+    _announce(sight)
+    return LONGEST_DOUBT
+
+
+def _announce(sight: _Sight) -> None:
+    logger, insights = sight.context.logger, sight.insights
+    found = [resource for resources in sight.found.values() for resource in resources]
+    resolved = resolution.resolve(sight.demand, definitions.keep_patchable(found, sight.defined.values()))
+    for complaint in sorted(resolved.complaints - sight.complaints, key=repr):
+        logger.warning(complaint.text, *complaint.values)
+    if insights.is_resources_known:
+        for resource in sorted(resolved.resources - insights.resources, key=repr):
+            logger.info("The resource %r has come, and is served from now on.", resource)
+        for resource in sorted(insights.resources - resolved.resources, key=repr):
+            logger.info("The resource %r has gone, and is not served any more.", resource)
+    sight.complaints = resolved.complaints
+    insights.learn_resources(resolved)
+
+
+async def _watch_definitions(sight: _Sight) -> None:
+    items = _observe(CRDS, context=sight.context, state=sight.insights.resources_stream,
+                     consequence="Only the resources that are there now are served, but not those to come")
+    async with contextlib.aclosing(items):
+        async for item in items:
+            if not isinstance(item, _Marker | watching.Marker):
+                _update_definitions(sight, item)
+                continue
+            if item is watching.Marker.LISTED and not sight.is_listed:
+                sight.is_listed, sight.is_certain = True, False
+                sight.hasten()
+            sight.concluded.set()
+
+
+def _update_definitions(sight: _Sight, event: signals.RawEvent) -> None:
+    """Remember the definition, and see if the cluster serves something else than what it defines now."""
+    definition = definitions.parse_definition(event['object'])
+    if not definitions.is_relevant(definition, sight.groups):
+        return
+    if event['type'] == 'DELETED':
+        sight.defined.pop(definition.names, None)
+        sight.deleted.add(definition.names)
+        is_reflected = definition.names not in sight.found
+    else:
+        sight.defined[definition.names] = definition
+        sight.deleted.discard(definition.names)
+        is_reflected = definitions.is_reflected(definition, sight.found)
+    if sight.is_listed and not is_reflected:
+        sight.hasten()
+
+
+async def _observe(resource: references.Resource, *, context: requests.Context, state: watching.StreamState,
+                   consequence: str) -> AsyncGenerator[watching.Item | _Marker]:
+    """
+    Stream the events for ever if it is permitted, and look from time to time if it is, otherwise.
+
+    Only the first refusal is worth to be known of. Once permitted, the streams retry on their own.
+    """
+    is_refused = False
+    while True:
+        stream = watching.stream_events(resource, None, context=context, state=state, refusals=(403,))
+        try:
+            async with contextlib.aclosing(stream):
+                async for item in stream:
+                    yield item
+        except errors.APIForbiddenError as error:
+            if not is_refused:
+                context.logger.warning("%s, as it is not permitted to watch over %r: %s", consequence, resource, error)
+            is_refused = True
+        yield _Marker.REFUSED
+        await asyncio.sleep(PERMISSION_PERIOD * (1 + signals.JITTER * context.chance()))
+
+
+def _read_clock() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,186 @@
+"""
+Operating: the life of one operator, from its startup handlers to its cleanup handlers.
+
+The end is the reverse of the beginning: no more changes are taken in, the running handlers finish or are interrupted,
+the cleanup handlers are called while the API is still usable, the connections are closed.
+"""
+import asyncio
+import contextlib
+import dataclasses
+import logging
+from collections.abc import Collection, Coroutine, Mapping
+from types import TracebackType
+from typing import Any
+
+from kopf._cogs.aiokits import clocks, flags
+from kopf._cogs.clients import limits, requests, watching
+from kopf._cogs.configs import checks
+from kopf._cogs.configs import settings as settings_
+from kopf._cogs.structs import references, selectors, vaults
+from kopf._core.actions import lifecycles
+from kopf._core.engines import activities, authentication, posters, posting
+from kopf._core.intents import causes, registries
+from kopf._core.reactor import inventory, observation, orchestration, queueing, resolution, sites, stopping, streams
+
+logger = logging.getLogger(__name__)
+
+
+class SettingsError(Exception):
+    """Some settings have values that make no sense."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Plan:
+    """What operator is to be run, and how."""
+    registry: registries.OperatorRegistry
+    settings: settings_.OperatorSettings
+    lifecycle: lifecycles.LifecycleFn
+    memo: Any
+    vault: vaults.Vault
+    memories: inventory.Memories
+    insights: observation.Insights
+    clusterwide: bool
+    patterns: Collection[references.NamespacePattern]
+    stop_flag: flags.Flag | None = None
+    ready_flag: flags.Flag | None = None
+
+
+class Operator:
+    """One run of an operator, in one event loop. It cannot be run again."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.now = clocks.Clock()
+        self.context = requests.Context(
+            vault=plan.vault, settings=plan.settings, logger=logger, gates=limits.get_common_gates(), now=self.now)
+        self.site = sites.Site(
+            registry=plan.registry, settings=plan.settings, context=self.context, memories=plan.memories,
+            memo=plan.memo, now=self.now, lifecycle=plan.lifecycle)
+        self.slots = queueing.Slots(lambda: plan.settings.queueing.worker_limit)
+        self.poster = posters.Poster(self.context)
+        self.streams: dict[orchestration.Key, watching.StreamState] = {}
+
+    async def run(self, stopper: stopping.Stopper) -> None:
+        """
+        Live until told to stop, or until something goes so wrong that there is no sense to go on, which is raised.
+
+        When cancelled, it stops in the same way. One more cancellation interrupts the stopping.
+        """
+        is_started = False
+        async with contextlib.AsyncExitStack() as stack:
+            stack.push_async_callback(self.plan.vault.close)
+            stack.enter_context(posting.attached(self.poster))
+            stack.push_async_callback(self.poster.close)  # if there is no startup; otherwise, it is closed below
+            if not await _run_until_stopped(stopper, {'startup': self._start_up()}):
+                return
+            is_started = True
+            logger.info("The operator is started.")
+            flags.raise_flag(self.plan.ready_flag)
+            authenticator = asyncio.create_task(self._authenticate(), name='authentication')
+            stack.push_async_callback(_stop, authenticator)
+            stack.enter_context(posting.listening(self.poster))
+            stack.push_async_callback(self.poster.close)
+            stack.push_async_exit(self._clean_up)
+            stack.push_async_callback(self.poster.flush)
+            self.poster.start()
+            await _run_until_stopped(stopper, {
+                'observer of resources': self._observe_resources(),
+                'observer of namespaces': self._observe_namespaces(),
+                'orchestrator': self._orchestrate()}, besides=authenticator)
+        if is_started:
+            logger.info("The operator is stopped.")
+
+    async def _start_up(self) -> None:
+        await self._run_activity(causes.Activity.STARTUP)
+        complaints = checks.check_settings(self.plan.settings)
+        if complaints:
+            raise SettingsError(f"Some settings are wrong: {'; '.join(complaints)}")
+
+    async def _clean_up(self, exc_type: type[BaseException] | None, exc: BaseException | None,
+                        traceback: TracebackType | None) -> None:
+        """Call the cleanup handlers. What has ended the operator is more important than what they raise."""
+        try:
+            await self._run_activity(causes.Activity.CLEANUP)
+        except activities.ActivityError as error:
+            if exc is None:
+                raise
+            logger.error("%s", error)
+
+    async def _run_activity(self, activity: causes.Activity) -> None:
+        plan = self.plan
+        await activities.run_activity(activity=activity, registry=plan.registry, settings=plan.settings,
+                                      memo=plan.memo, indices=self.site.indices, now=self.now)
+
+    async def _authenticate(self) -> None:
+        plan = self.plan
+        await authentication.run_authentication(registry=plan.registry, settings=plan.settings, vault=plan.vault,
+                                                memo=plan.memo, indices=self.site.indices, now=self.now)
+
+    async def _observe_resources(self) -> None:
+        registry = self.plan.registry
+        demand = resolution.Demand(registry.watched_selectors(), registry.patched_selectors())
+        await observation.run_resource_observer(context=self.context, demand=demand, insights=self.plan.insights)
+
+    async def _observe_namespaces(self) -> None:
+        await observation.run_namespace_observer(
+            context=self.context, patterns=self.plan.patterns, clusterwide=self.plan.clusterwide,
+            insights=self.plan.insights)
+
+    async def _orchestrate(self) -> None:
+        await orchestration.run_orchestrator(insights=self.plan.insights, spawn=self._watch)
+
+    async def _watch(self, resource: references.Resource, namespace: references.Namespace) -> None:
+        key, state = orchestration.Key(resource, namespace), watching.StreamState()
+        self.streams[key] = state
+        try:
+            served = sites.Served(self.site, resource, self._get_selectors)
+            await streams.run_watcher(served, namespace, slots=self.slots, state=state)
+        finally:
+            del self.streams[key]
+
+    def _get_selectors(self, resource: references.Resource) -> Collection[selectors.Selector]:
+        return self.plan.insights.resolved.select_selectors(resource)
+
+
+async def _run_until_stopped(stopper: stopping.Stopper, coros: Mapping[str, Coroutine[Any, Any, None]], *,
+                             besides: asyncio.Task[None] | None = None) -> bool:
+    """
+    Run until all of them end, or it is time to stop, or any of them fails, or the one besides them ends or fails.
+
+    Returns true if they have ended by themselves. Raises the first error. All of them are stopped afterwards, in any
+    case, except for the one besides them.
+    """
+    stop = asyncio.create_task(stopper.wait(), name='stopper')
+    tasks = [asyncio.create_task(coro, name=name) for name, coro in coros.items()]
+    guards = [stop] if besides is None else [stop, besides]
+    pending = set(tasks)
+    ended: set[asyncio.Task[None]] = set()  # on their own
+    try:
+        while pending and not any(map(_is_failed, ended)) and not any(guard.done() for guard in guards):
+            done, _ = await asyncio.wait({*pending, *guards}, return_when=asyncio.FIRST_COMPLETED)
+            pending -= done
+            ended |= done
+    finally:
+        if pending:
+            stopper.limit_exit()
+        for task in [stop, *tasks]:
+            task.cancel()
+        await asyncio.wait([stop, *tasks])
+    for task in [*tasks, *guards]:
+        if task in ended and task.cancelled():
+            raise RuntimeError(f"The {task.get_name()} of the operator was cancelled from the inside.")
+        if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+            raise error
+    return ended.issuperset(tasks)
+
+
+def _is_failed(task: asyncio.Task[None]) -> bool:
+    return task.cancelled() or task.exception() is not None
+
+
+async def _stop(task: asyncio.Task[None]) -> None:
+    """Cancel and await; its error, if any, has been raised already or is of no interest now."""
+    task.cancel()
+    await asyncio.wait([task])
+    if not task.cancelled():
+        task.exception()

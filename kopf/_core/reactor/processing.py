@@ -1,0 +1,167 @@
+"""
+Processing: one cycle of one object, from what has come of it to the changes made to it.
+
+The handlers of events get every event. The handlers of changes get the freshest state, and only if it includes our own
+changes made before: nobody is called for what is known to be outdated. All changes are sent at the end, at once.
+"""
+import asyncio
+import contextlib
+from collections.abc import Sequence
+
+from kopf._cogs.clients import patching
+from kopf._cogs.structs import bodies, patches
+from kopf._core.actions import application, execution, failures, loggers, throttlers
+from kopf._core.intents import causes, handlers
+from kopf._core.reactor import changing, cycles, inventory, queueing, sites
+
+CHECKPOINT_TIMEOUT = 2.0
+"""Seconds to save what is done when the handling is interrupted."""
+
+REFUSAL_DELAY = 5.0
+"""Seconds to wait for a newer state of an object if the known one is outdated; usually it comes much sooner."""
+
+
+class Processor:
+    """
+    Handles the objects of one resource. Any number of them can be handled at once, but each of them only by one task.
+
+    It does not fail, except by cancellation: if something goes wrong beyond the handlers, it is logged, and the object
+    is left alone for some time, as the settings say.
+    """
+
+    def __init__(self, served: sites.Served) -> None:
+        self.served, self.site = served, served.site
+
+    async def handle(self, batch: queueing.Batch) -> queueing.Verdict:
+        """Handle all that has come for an object; tell when to come back."""
+        is_initial = bool(batch.events) and batch.events[0]['type'] is None
+        memory = self.site.memories.recall(batch.body, memo=self.site.memo, is_initial=is_initial)
+        if memory.throttled is not None and memory.throttled > _read_clock():
+            return queueing.Verdict(memory.throttled - _read_clock(), is_postponed=True)
+        is_gone = bool(batch.events) and batch.events[-1]['type'] == 'DELETED'
+        try:
+            verdict = await self._handle(batch, memory, is_gone=is_gone)
+        except Exception as error:
+            verdict = self._throttle(error, batch, memory)
+        else:
+            memory.throttler, memory.throttled = (memory.throttler if memory.fns else None), None
+        if is_gone:
+            self.site.memories.forget(batch.body)
+            return queueing.Verdict()
+        return verdict
+
+    async def _handle(self, batch: queueing.Batch, memory: inventory.Memory, *, is_gone: bool) -> queueing.Verdict:
+        patch = patches.Patch(body=batch.body, fns=memory.fns)
+        await self._watch(batch.events, memory, patch)
+        if is_gone:
+            return queueing.Verdict()
+        work = changing.Work(self.served, bodies.Body(batch.body), memory, patch, own=patches.Patch())
+        waiting = self._get_inconsistency(work.body, memory)
+        has_changing = self.site.registry._changing.has_handlers(self.served.resource, self.served.selectors)
+        if has_changing and waiting is None and not memory.fns:
+            return await self._change(work)
+        if waiting is not None and not application.prune(patch, work.body):
+            memory.fns = tuple(patch.fns)  # they would surely be refused for a body which is known to be outdated
+            return queueing.Verdict(waiting if has_changing or memory.fns else None)
+        applied = await self._apply(work, changing.Step())
+        if not has_changing and not memory.fns:
+            return queueing.Verdict()
+        return queueing.Verdict(max(self._get_inconsistency(work.body, memory) or 0, self._get_pause(applied, memory)))
+
+    async def _watch(self, events: Sequence[bodies.RawEvent], memory: inventory.Memory, patch: patches.Patch) -> None:
+        """Call the handlers of events for each of them; their errors are logged and ignored."""
+        registry, settings = self.site.registry._watching, self.site.settings
+        if not events or not registry.has_handlers(self.served.resource, self.served.selectors):
+            return
+        first_error: Exception | None = None
+        for event in events:
+            body = bodies.Body(event['object'])
+            cause = causes.WatchingCause(
+                logger=loggers.LocalObjectLogger(body=body, settings=settings), memo=memory.memo,
+                indices=self.site.indices, resource=self.served.resource, selectors=self.served.selectors,
+                body=body, patch=patch, event=event)
+            try:
+                await self._watch_event(registry.iter_handlers(cause), cause)
+            except Exception as error:  # of the filters; the next events have done nothing wrong
+                first_error = first_error or error
+        if first_error is not None:
+            raise first_error
+
+    async def _watch_event(self, selected: Sequence[handlers.WatchingHandler], cause: causes.WatchingCause) -> None:
+        settings = self.site.settings
+        logger = loggers.ObjectLogger(body=cause.body, settings=settings)
+        env = execution.Environment(settings=settings, now=self.site.now, extras=lambda *_: {'logger': logger})
+        for handler in selected:
+            await execution.run_attempt(handler, cause, None, env, default_errors=failures.ErrorsMode.IGNORED)
+
+    async def _change(self, work: changing.Work) -> queueing.Verdict:
+        """Call the handlers of changes; if interrupted, save what they have done, for a limited time."""
+        try:
+            step = await changing.change_object(work)
+        except asyncio.CancelledError:
+            if work.own:
+                with contextlib.suppress(Exception):
+                    async with asyncio.timeout(CHECKPOINT_TIMEOUT):
+                        await self._apply(work, changing.Step())
+            raise
+        applied = await self._apply(work, step)
+        pause = self._get_pause(applied, work.memory)
+        is_done = step.delay is None and step.holding is application.Holding.KEEP and not pause
+        if applied.is_gone or is_done:
+            return queueing.Verdict()
+        waiting = self._get_inconsistency(work.body, work.memory) or 0
+        return queueing.Verdict(max(step.delay or 0, waiting, pause))
+
+    async def _apply(self, work: changing.Work, step: changing.Step) -> application.Applied:
+        """Send all changes of the object, and remember what to wait for."""
+        memory, settings = work.memory, self.site.settings
+        if work.own or work.patch:
+            settings.persistence.progress_storage.touch(body=work.body, patch=work.own, value=None)
+        changes = application.Changes(work.patch, work.own, step.holding)
+        logger = loggers.LocalObjectLogger(body=work.body, settings=settings)
+        applied = await application.apply_changes(
+            patching.identify(self.served.resource, work.body), changes, work.body,
+            context=self.site.context, logger=logger)
+        memory.fns = applied.fns
+        timeout, version = settings.persistence.consistency_timeout, work.body.metadata.get('resourceVersion')
+        if applied.version is not None and applied.version != version and timeout > 0:
+            memory.awaited = inventory.Awaited(applied.version, _read_clock() + timeout)
+        if applied.is_refused and not applied.fns:
+            raise RefusedPatchError("The cluster refuses our own records.")
+        return applied
+
+    def _get_pause(self, applied: application.Applied, memory: inventory.Memory) -> float:
+        """Tell how long to wait for a newer state of the object, for which the refused changes can be accepted."""
+        if not applied.is_refused:
+            return REFUSAL_DELAY if applied.is_held or applied.fns else 0
+        memory.throttler = memory.throttler or throttlers.Throttler()
+        now = _read_clock()
+        return (memory.throttler.fail(now, self.site.settings.queueing.error_delays) - now) or REFUSAL_DELAY
+
+    def _get_inconsistency(self, body: bodies.Body, memory: inventory.Memory) -> float | None:
+        """Tell for how many seconds to wait for our own changes at most; ``None`` if they are there already."""
+        if memory.awaited is None:
+            return None
+        remaining = memory.awaited.deadline - _read_clock()
+        if remaining <= 0 or cycles.is_echo(body.metadata.get('resourceVersion'), memory.awaited.version):
+            memory.awaited = None
+            return None
+        return remaining
+
+    def _throttle(self, error: Exception, batch: queueing.Batch, memory: inventory.Memory) -> queueing.Verdict:
+        """Leave the object alone for a while; then continue with its latest state."""
+        memory.throttler = memory.throttler or throttlers.Throttler()
+        now = _read_clock()
+        memory.throttled = memory.throttler.fail(now, self.site.settings.queueing.error_delays)
+        loggers.LocalObjectLogger(body=batch.body, settings=self.site.settings).error(
+            "The handling of the object has failed, and will be continued in %s s: %s",
+            round(memory.throttled - now, 3), error, exc_info=not isinstance(error, RefusedPatchError))
+        return queueing.Verdict(memory.throttled - now)
+
+
+class RefusedPatchError(Exception):
+    """The cluster does not accept a change, and will not accept it while the object is as it is."""
+
+
+def _read_clock() -> float:
+    return asyncio.get_running_loop().time()

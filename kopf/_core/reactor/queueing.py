@@ -1,0 +1,205 @@
+"""
+Queueing: the backlogs of objects, and the workers that handle them.
+
+The events of one object are handled by one worker at a time, in the order of their arrival; objects do not wait
+for each other, unless the number of workers is limited. An object with nothing to do has neither a backlog
+nor a worker. One that waits for its time has a timer, but no worker: it does not count in the limit.
+"""
+import asyncio
+import collections
+import dataclasses
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from kopf._cogs.structs import bodies
+from kopf._core.reactor import inventory
+
+logger = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Batch:
+    """What has come for an object since it was handled last time."""
+    events: Sequence[bodies.RawEvent]  # in the order of arrival; none if it is just the time to go on
+    body: bodies.RawBody  # the latest one
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Verdict:
+    """When to come back to an object if nothing happens till then; ``None`` if there is no need to."""
+    delay: float | None = None  # seconds
+    is_postponed: bool = False  # the events are not taken, and are to be given again then
+
+
+Handle = Callable[[Batch], Awaitable[Verdict]]
+"""Handles an object as it is. It is never called for the same object twice at once. It should not fail."""
+
+FAILURE_DELAY = 60.0
+"""Seconds before an object is handled again, if its handling fails in spite of all efforts not to."""
+
+
+class Slots:
+    """The limit of simultaneous workers, common for all queues of an operator. The waiting ones are served in turn."""
+
+    def __init__(self, get_limit: Callable[[], int | None]) -> None:
+        self._get_limit = get_limit
+        self._taken = 0
+        self._waiting: collections.deque[Callable[[], bool]] = collections.deque()
+        self._is_open = True
+
+    @property
+    def is_contended(self) -> bool:
+        """Does anyone wait for a slot?"""
+        return bool(self._waiting)
+
+    def shut(self) -> None:
+        """Let no one begin until it is opened."""
+        self._is_open = False
+
+    def open(self) -> None:
+        """Let all begin who wait and fit in."""
+        self._is_open = True
+        self._serve()
+
+    def take(self, begin: Callable[[], bool]) -> None:
+        """
+        Call the function as soon as there is a free slot, possibly now.
+
+        If it returns true, the slot is taken until `free` is called; otherwise, it is not needed any more.
+        """
+        self._waiting.append(begin)
+        self._serve()
+
+    def free(self) -> None:
+        """Give a slot back."""
+        self._taken -= 1
+        self._serve()
+
+    def _serve(self) -> None:
+        while self._is_open and self._waiting:
+            limit = self._get_limit()
+            if limit is not None and self._taken >= limit:
+                break
+            self._taken += 1
+            if not self._waiting.popleft()():
+                self._taken -= 1
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class _Lane:
+    """An object that is handled, or is to be handled, now or later."""
+    key: inventory.Key
+    body: bodies.RawBody
+    events: list[bodies.RawEvent] = dataclasses.field(default_factory=list)
+    timer: asyncio.TimerHandle | None = None  # only while it waits for its time
+
+
+class Queue:
+    """
+    The objects of one watch-stream. Belongs to its event loop; `put` is called by one task.
+
+    The workers are tasks of the queue: they end by themselves, or are ended by `close`.
+    """
+
+    def __init__(self, handle: Handle, slots: Slots, *, name: str = 'objects') -> None:
+        self._handle, self._slots, self._name = handle, slots, name
+        self._lanes: dict[inventory.Key, _Lane] = {}
+        self._workers: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+
+    def __len__(self) -> int:
+        """How many objects are being handled, or wait for that."""
+        return len(self._lanes)
+
+    def put(self, event: bodies.RawEvent) -> None:
+        """Add an event to the backlog of its object, and have it handled as soon as possible."""
+        if self._is_closed:
+            return
+        body = event['object']
+        key = inventory.identify(body)
+        lane = self._lanes.get(key)
+        if lane is None:
+            lane = self._lanes[key] = _Lane(key, body, [event])
+            self._slots.take(lambda: self._begin(lane))
+            return
+        lane.events.append(event)
+        lane.body = body
+        self._wake(lane)
+
+    async def close(self, timeout: float) -> None:
+        """
+        Stop the workers: let those that work now finish, and cancel them after so many seconds.
+
+        What is not begun is dropped: it will be found anew by the next start. If cancelled, it cancels the workers
+        at once, and still awaits them. No one else may use the queue afterwards.
+        """
+        self._is_closed = True
+        for lane in self._lanes.values():
+            if lane.timer is not None:
+                lane.timer.cancel()
+        try:
+            if self._workers:
+                await asyncio.wait(self._workers, timeout=timeout)
+        finally:
+            await self._cancel_workers()
+            self._lanes.clear()
+
+    async def _cancel_workers(self) -> None:
+        workers = list(self._workers)
+        for worker in workers:
+            worker.cancel()
+        if workers:
+            logger.warning("%d handlings of %s are not finished in time, and are interrupted. They will be "
+                           "repeated by the next start.", len(workers), self._name)
+            await asyncio.wait(workers)
+
+    def _wake(self, lane: _Lane) -> None:
+        if lane.timer is not None:
+            lane.timer.cancel()
+            lane.timer = None
+            self._slots.take(lambda: self._begin(lane))
+
+    def _begin(self, lane: _Lane) -> bool:
+        if self._is_closed:
+            return False
+        worker = asyncio.create_task(self._work(lane), name=f'worker of {self._name} {lane.key}')
+        self._workers.add(worker)
+        worker.add_done_callback(lambda worker: self._end(lane, worker))
+        return True
+
+    async def _work(self, lane: _Lane) -> None:
+        """Handle an object until there is nothing to do; then leave it until its time or until its next event."""
+        while True:
+            events, lane.events = lane.events, []
+            try:
+                verdict = await self._handle(Batch(events, lane.body))
+            except BaseException:
+                lane.events[:0] = events
+                raise
+            # No await from here to the end of the task: events that come meanwhile would be forgotten.
+            if verdict.is_postponed or not lane.events or self._is_closed or self._slots.is_contended:
+                break
+        if verdict.is_postponed:
+            lane.events[:0] = events
+            self._schedule(lane, verdict.delay or 0)
+        elif lane.events:
+            self._schedule(lane, 0)
+        elif verdict.delay is not None:
+            self._schedule(lane, verdict.delay)
+        else:
+            del self._lanes[lane.key]
+
+    def _schedule(self, lane: _Lane, delay: float) -> None:
+        if not self._is_closed:
+            loop = asyncio.get_running_loop()
+            lane.timer = loop.call_later(max(0.0, delay), lambda: self._wake(lane))
+
+    def _end(self, lane: _Lane, worker: asyncio.Task[None]) -> None:
+        """Let the others go on. If the handling has failed, or was cancelled from the inside, it is to be repeated."""
+        self._workers.discard(worker)
+        self._slots.free()
+        error = None if worker.cancelled() else worker.exception()
+        if error is not None or (worker.cancelled() and not self._is_closed):
+            logger.error("The handling of %s %s has failed, and will be tried again %s.", self._name, lane.key,
+                         'by the next start' if self._is_closed else f'in {FAILURE_DELAY} s', exc_info=error)
+            self._schedule(lane, FAILURE_DELAY)

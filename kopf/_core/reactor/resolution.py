@@ -1,0 +1,151 @@
+"""
+Resolution: which of the cluster's resources are meant by the selectors of the handlers.
+
+Decisions only: nothing is requested, remembered or logged here. Each selector is resolved by itself, whatever the other
+ones say. The results are remade from scratch every time, as the resources come and go.
+"""
+import dataclasses
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from kopf._cogs.clients import discovery
+from kopf._cogs.structs import references, selectors
+
+Resources = frozenset[references.Resource]
+
+WATCHING = frozenset({'list', 'watch'})
+"""What must be possible with a resource for it to be served at all."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Demand:
+    """What is asked of the cluster by all handlers together."""
+    asked: Collection[selectors.Selector] = ()  # by all handlers
+    patching: Collection[selectors.Selector] = ()  # those of them whose handlers need the objects to be changed
+
+
+class Complaint(NamedTuple):
+    """A line for the log about what is not served, and why. The equal ones are about the same."""
+    text: str
+    values: tuple[Any, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Resolution:
+    """What is served for each selector, and what is not."""
+    served: Mapping[selectors.Selector, Resources] = dataclasses.field(default_factory=dict)
+    ambiguous: Mapping[selectors.Selector, Resources] = dataclasses.field(default_factory=dict)
+    unwatchable: Mapping[selectors.Selector, Resources] = dataclasses.field(default_factory=dict)
+    unpatchable: Mapping[selectors.Selector, Resources] = dataclasses.field(default_factory=dict)
+    broken: Mapping[selectors.Selector, str] = dataclasses.field(default_factory=dict)  # functions, and their errors
+    unresolved: frozenset[selectors.Selector] = frozenset()
+
+    @property
+    def resources(self) -> Resources:
+        """All resources to be served, each once."""
+        return frozenset(resource for resources in self.served.values() for resource in resources)
+
+    def select_selectors(self, resource: references.Resource) -> frozenset[selectors.Selector]:
+        """
+        Tell for which of the selectors this resource is served.
+
+        There can be fewer of them than those matching: these do not know of the other resources of the same names.
+        """
+        return frozenset(selector for selector, resources in self.served.items() if resource in resources)
+
+    @property
+    def complaints(self) -> frozenset[Complaint]:
+        """All that people should know of."""
+        return frozenset(_iterate_complaints(self))
+
+
+def resolve(demand: Demand, resources: Iterable[references.Resource]) -> Resolution:
+    """Find out which of these resources are to be served for each of the selectors."""
+    candidates = list(resources)
+    matched, broken = _match_all(demand.asked, candidates)
+    chosen = {selector: _prefer_core(selector, found) for selector, found in matched.items()}
+    ambiguous = {selector: found for selector, found in chosen.items() if _is_ambiguous(selector, found)}
+    certain = {selector: found for selector, found in chosen.items() if found and selector not in ambiguous}
+    patched = {resource for selector in demand.patching for resource in certain.get(selector, ())}
+    watchable = {resource for resource in candidates if resource.verbs >= WATCHING}
+    unpatchable = {resource for resource in patched & watchable if 'patch' not in resource.verbs}
+    return Resolution(
+        served=_restrict(certain, lambda resource: resource in watchable and resource not in unpatchable),
+        unwatchable=_restrict(certain, lambda resource: resource not in watchable),
+        unpatchable=_restrict(certain, lambda resource: resource in unpatchable),
+        ambiguous=ambiguous,
+        broken=broken,
+        unresolved=frozenset(selector for selector, found in matched.items() if not found),
+    )
+
+
+def select_groups(asked: Iterable[selectors.Selector]) -> frozenset[str] | None:
+    """Tell which API groups are to be looked at, or ``None`` for all of them: if any selector can be of any group."""
+    groups = {selector.group for selector in asked}
+    return None if None in groups else frozenset(group for group in groups if group is not None)
+
+
+def update_resources(known: Iterable[references.Resource], catalog: discovery.Catalog) -> list[references.Resource]:
+    """
+    Tell what the cluster serves now, by its latest answers and by what was known before.
+
+    What is known is not forgotten while there are doubts: if a server of an API group is down, it is not certain
+    that its resources are gone.
+    """
+    certain = {tuple(resource) for resource in catalog.resources}
+    doubtful = {(version.group, version.version) for version in catalog.doubtful}
+    kept = [resource for resource in known if tuple(resource) not in certain and
+            ((resource.group, resource.version) in doubtful or _find_root(resource) in catalog.absent)]
+    return [*catalog.resources, *kept]
+
+
+def _match_all(
+        asked: Iterable[selectors.Selector],
+        resources: Collection[references.Resource],
+) -> tuple[dict[selectors.Selector, Resources], dict[selectors.Selector, str]]:
+    """Match the resources one by one; the selectors with functions that fail are as if absent."""
+    matched, broken = {}, {}
+    for selector in asked:
+        try:
+            matched[selector] = frozenset(resource for resource in resources if selector.matches(resource))
+        except Exception as error:
+            broken[selector] = repr(error)
+    return matched, broken
+
+
+def _prefer_core(selector: selectors.Selector, found: Resources) -> Resources:
+    core = frozenset(resource for resource in found if not resource.group)
+    return found if selector.is_multiple or not core else core
+
+
+def _is_ambiguous(selector: selectors.Selector, found: Resources) -> bool:
+    return not selector.is_multiple and len({resource.group for resource in found}) > 1
+
+
+def _restrict(found: Mapping[selectors.Selector, Resources],
+              check: Callable[[references.Resource], bool]) -> dict[selectors.Selector, Resources]:
+    restricted = {selector: frozenset(filter(check, resources)) for selector, resources in found.items()}
+    return {selector: resources for selector, resources in restricted.items() if resources}
+
+
+def _find_root(resource: references.Resource) -> str:
+    return '/apis' if resource.group else '/api'
+
+
+def _iterate_complaints(resolution: Resolution) -> Iterator[Complaint]:
+    for selector in resolution.unresolved:
+        yield Complaint("Nothing is served for %r: there are no such resources in the cluster.", (selector,))
+    for selector, error in resolution.broken.items():
+        yield Complaint("Nothing is served for %r: the function has failed: %s", (selector, error))
+    for selector, resources in resolution.ambiguous.items():
+        yield Complaint("Nothing is served for %r: it is ambiguous, as there are %s. Add the group to the name.",
+                        (selector, _join(resources)))
+    for selector, resources in resolution.unwatchable.items():
+        yield Complaint("Not served for %r, as they cannot be listed and watched: %s.", (selector, _join(resources)))
+    for selector, resources in resolution.unpatchable.items():
+        yield Complaint("Not served for %r, as they cannot be patched, but there are handlers that need it: %s.",
+                        (selector, _join(resources)))
+
+
+def _join(resources: Resources) -> str:
+    return ', '.join(sorted(map(repr, resources)))

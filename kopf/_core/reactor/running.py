@@ -1,0 +1,248 @@
+"""
+Running: operators as functions to call, as coroutines to await, or as tasks to orchestrate.
+
+Several operators can run in one process, in one event loop or in several, and do not know of each other.
+"""
+import asyncio
+import contextvars
+import gc
+import inspect
+import logging
+import sys
+import warnings
+from collections.abc import Callable, Collection
+from typing import Any, TypedDict, TypeVar, Unpack
+
+from kopf._cogs.aiokits import flags
+from kopf._cogs.configs import settings as settings_
+from kopf._cogs.structs import memos, references, vaults
+from kopf._core.actions import lifecycles
+from kopf._core.intents import registries
+from kopf._core.reactor import inventory, observation, operating, stopping
+
+logger = logging.getLogger(__name__)
+
+LEFTOVERS_TIMEOUT = 5.0
+"""Seconds for the tasks that are left after the operator to end on their own, before they are cancelled."""
+
+
+class Options(TypedDict, total=False):
+    """How an operator is to be run; the same for all ways of running."""
+    lifecycle: lifecycles.LifecycleFn | None
+    indexers: Any
+    registry: registries.OperatorRegistry | None
+    settings: settings_.OperatorSettings | None
+    memories: inventory.Memories | None
+    insights: observation.Insights | None
+    identity: str | None
+    standalone: bool | None
+    priority: int | None
+    peering_name: str | None
+    liveness_endpoint: str | None
+    clusterwide: bool
+    namespaces: Collection[references.NamespacePattern]
+    namespace: references.NamespacePattern | None
+    stop_flag: flags.Flag | None
+    ready_flag: flags.Flag | None
+    vault: vaults.Vault | None
+    memo: object | None
+    _command: Any
+
+
+FnT = TypeVar('FnT', bound=Callable[..., Any])
+
+_DEFAULTS = {'clusterwide': False, 'namespaces': ()}
+
+
+def _signed(fn: FnT) -> FnT:
+    """Show all options in the signature of the function, with their defaults."""
+    before = [parameter for parameter in inspect.signature(fn).parameters.values() if parameter.name != 'options']
+    options = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_DEFAULTS.get(name), annotation=kind)
+               for name, kind in Options.__annotations__.items()]
+    fn.__signature__ = inspect.Signature([*before, *options], return_annotation=None)  # type: ignore[attr-defined]
+    return fn
+
+
+@_signed
+def run(*, loop: asyncio.AbstractEventLoop | None = None, **options: Unpack[Options]) -> None:
+    """
+    Run an operator until it is stopped, in the given event loop or in the loop of this thread.
+
+    Raises what `operator` raises. A loop that is given, or belongs to the thread, is not closed.
+    """
+    try:
+        if loop is not None:
+            loop.run_until_complete(operator(**options))
+        elif (current := _get_thread_loop()) is not None:
+            current.run_until_complete(operator(**options))
+        else:
+            asyncio.run(operator(**options))
+    except asyncio.CancelledError:
+        pass
+
+
+@_signed
+async def operator(**options: Unpack[Options]) -> None:
+    """
+    Run an operator until it is stopped: by its stop-flag, by a signal in the main thread, or by cancellation.
+
+    In all cases, the operator ends gracefully, with its cleanup handlers. Raises the error that has ended it, if any.
+    """
+    existing = asyncio.all_tasks()
+    tasks = await spawn_tasks(**options)
+    await run_tasks(tasks, ignored=existing)
+
+
+@_signed
+async def spawn_tasks(**options: Unpack[Options]) -> Collection[asyncio.Task[None]]:
+    """
+    Start an operator, and return its tasks: as soon as any of them ends, so does the operator.
+
+    To stop it, cancel the tasks, and await them. Raises `TypeError` if the options contradict each other.
+    """
+    _check_options(options)
+    plan = operating.Plan(
+        registry=_choose(options.get('registry'), registries.get_default_registry),
+        settings=_adjust_settings(options),
+        lifecycle=_choose(options.get('lifecycle'), lifecycles.get_default_lifecycle),
+        memo=_choose(options.get('memo'), memos.Memo),
+        vault=_choose(options.get('vault'), vaults.Vault),
+        memories=_choose(options.get('memories'), inventory.Memories),
+        insights=_choose(options.get('insights'), observation.Insights),
+        clusterwide=_is_clusterwide(options),
+        patterns=_list_patterns(options),
+        stop_flag=options.get('stop_flag'),
+        ready_flag=options.get('ready_flag'),
+    )
+    context = contextvars.copy_context()
+    context.run(_current.set, plan)
+    return [asyncio.create_task(_run_plan(plan), name='operator', context=context)]
+
+
+async def run_tasks(
+        root_tasks: Collection[asyncio.Task[None]],
+        *,
+        ignored: Collection[asyncio.Task[Any]] = frozenset(),
+) -> None:
+    """
+    Wait for the tasks of an operator; once any of them ends, stop the others, and then all that is left of it.
+
+    What is left are the tasks started from its handlers, however deep, unless ignored: they get 5 seconds to end,
+    then are cancelled and awaited. When cancelled, it does the same. Raises the first error of the root tasks.
+    """
+    roots = set(root_tasks)
+    plans = [plan for task in roots if (plan := _get_plan(task)) is not None]
+    try:
+        await asyncio.wait(roots, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await _stop_roots(roots)
+        others = asyncio.all_tasks() - roots - set(ignored) - {asyncio.current_task()}
+        await _stop_leftovers({task for task in others if _get_plan(task) in plans})
+    for task in root_tasks:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            raise error
+
+
+OptionT = TypeVar('OptionT')
+
+
+def _choose(option: OptionT | None, make: Callable[[], OptionT]) -> OptionT:
+    """Take what is given, even if it is empty, or else the default."""
+    return option if option is not None else make()
+
+
+_current: contextvars.ContextVar[operating.Plan | None] = contextvars.ContextVar('kopf-operator', default=None)
+"""The operator that has started the current task, directly or through other tasks."""
+
+
+def _get_plan(task: asyncio.Task[Any]) -> operating.Plan | None:
+    """Tell to which operator the task belongs: tasks inherit the context of those who start them."""
+    if sys.version_info >= (3, 12):
+        return task.get_context().get(_current)
+    contexts = [item for item in gc.get_referents(task) if isinstance(item, contextvars.Context)]
+    return next((context.get(_current) for context in contexts), None)
+
+
+async def _run_plan(plan: operating.Plan) -> None:
+    async with stopping.Stopper(plan.settings, plan.stop_flag) as stopper:
+        await operating.Operator(plan).run(stopper)
+
+
+async def _stop_roots(roots: set[asyncio.Task[None]]) -> None:
+    """Stop them gracefully; if cancelled while they are stopping, pass it on to them, and still wait."""
+    for task in roots:
+        task.cancel()
+    try:
+        await asyncio.wait(roots)
+    except asyncio.CancelledError:
+        for task in roots:
+            task.cancel()
+        await asyncio.wait(roots)
+        raise
+
+
+async def _stop_leftovers(tasks: set[asyncio.Task[Any]]) -> None:
+    if not tasks:
+        return
+    _, pending = await asyncio.wait(tasks, timeout=LEFTOVERS_TIMEOUT)
+    if pending:
+        names = ', '.join(sorted(task.get_name() for task in pending))
+        logger.warning("%d tasks are left after the operator, and are cancelled: %s", len(pending), names)
+        for task in pending:
+            task.cancel()
+        await asyncio.wait(pending)
+
+
+def _adjust_settings(options: Options) -> settings_.OperatorSettings:
+    """Take the given settings or new ones, with those options that are settings in fact."""
+    settings = _choose(options.get('settings'), settings_.OperatorSettings)
+    peering = settings.peering
+    peering.clusterwide = _is_clusterwide(options)
+    for name, value in [('standalone', options.get('standalone')), ('priority', options.get('priority')),
+                        ('name', options.get('peering_name'))]:
+        if value is not None:
+            setattr(peering, name, value)
+    if options.get('liveness_endpoint'):
+        logger.warning("The liveness endpoint %s is not served in this version.", options['liveness_endpoint'])
+    return settings
+
+
+def _list_patterns(options: Options) -> Collection[references.NamespacePattern]:
+    namespaces, namespace = options.get('namespaces') or (), options.get('namespace')
+    if isinstance(namespaces, str):
+        raise TypeError(f"namespaces= is a collection of names or patterns; got {namespaces!r}. Put it in a list.")
+    if namespaces and namespace is not None:
+        raise TypeError("Either namespaces= or namespace= can be given, not both; the latter is deprecated.")
+    patterns = tuple(namespaces) if namespace is None else (namespace,)
+    if patterns and options.get('clusterwide'):
+        raise TypeError("Either clusterwide=True or namespaces= can be given, not both.")
+    return patterns
+
+
+def _is_clusterwide(options: Options) -> bool:
+    return bool(options.get('clusterwide')) or not _list_patterns(options)
+
+
+def _check_options(options: Options) -> None:
+    """Refuse what cannot be understood; warn about what is deprecated or unclear."""
+    unknown = options.keys() - Options.__annotations__.keys()
+    if unknown:
+        raise TypeError(f"Operators have no such options: {', '.join(sorted(unknown))}.")
+    flags.check_flag(options.get('stop_flag'))
+    flags.check_flag(options.get('ready_flag'))
+    if options.get('namespace') is not None:
+        warnings.warn("namespace= is deprecated: use namespaces=[...].", DeprecationWarning, stacklevel=3)
+    if not options.get('clusterwide') and not _list_patterns(options):
+        warnings.warn("Neither clusterwide=True nor namespaces= is given: the whole cluster is served. "
+                      "It can become an error in the future.", FutureWarning, stacklevel=3)
+
+
+def _get_thread_loop() -> asyncio.AbstractEventLoop | None:
+    """Get the loop that was made for this thread, if there is any; never make one."""
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore', DeprecationWarning)
+        try:
+            loop = asyncio.get_event_loop_policy()._local._loop  # type: ignore[attr-defined]
+        except AttributeError:
+            return None
+    return loop if isinstance(loop, asyncio.AbstractEventLoop) and not loop.is_closed() else None

@@ -1,0 +1,40 @@
+"""
+Sites: where objects are handled, and which of them. What is the same for all objects of an operator, or of a resource.
+"""
+import dataclasses
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from kopf._cogs.aiokits import clocks
+from kopf._cogs.clients import requests
+from kopf._cogs.configs import settings as settings_
+from kopf._cogs.structs import references, selectors
+from kopf._core.actions import lifecycles
+from kopf._core.intents import registries
+from kopf._core.reactor import inventory
+
+
+@dataclasses.dataclass(frozen=True)
+class Site:
+    """All that the handling needs, of one operator."""
+    registry: registries.OperatorRegistry
+    settings: settings_.OperatorSettings
+    context: requests.Context
+    memories: inventory.Memories
+    memo: Any
+    now: clocks.Now
+    lifecycle: lifecycles.LifecycleFn
+    indices: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Served:
+    """The objects of one resource, and whose handlers are for them, as it is known at the moment."""
+    site: Site
+    resource: references.Resource
+    get_selectors: Callable[[references.Resource], Collection[selectors.Selector] | None]
+
+    @property
+    def selectors(self) -> Collection[selectors.Selector] | None:
+        """The selectors that mean this resource; ``None`` if each one decides for itself."""
+        return self.get_selectors(self.resource)

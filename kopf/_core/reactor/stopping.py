@@ -1,0 +1,153 @@
+"""
+Stopping: what makes an operator stop, and what happens if it does not.
+"""
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+import threading
+from types import FrameType, TracebackType
+from typing import Any
+
+from kopf._cogs.aiokits import flags
+from kopf._cogs.configs import settings as settings_
+
+logger = logging.getLogger(__name__)
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Stopper:
+    """
+    Tells when to stop: at the first signal to the process, or when the stop-flag is raised.
+
+    The second signal ends the process at once. So does, if the operator stops for longer than its settings allow, an
+    alarm that is set by whatever stops the operator, except for the stop-flag. Signals are taken only in the main
+    thread, and are for all operators there; what was there before is restored.
+    """
+
+    def __init__(self, settings: settings_.OperatorSettings, flag: flags.Flag | None = None) -> None:
+        self._settings, self._flag = settings, flag
+        self._loop = asyncio.get_running_loop()
+        self._signalled = asyncio.Event()
+        self._alarm: threading.Timer | None = None
+        self._is_flagged = False
+        self.is_signalled = False  # even if the event loop does not know of it yet
+
+    async def __aenter__(self) -> 'Stopper':
+        if threading.current_thread() is threading.main_thread():
+            _switchboard.connect(self)
+        return self
+
+    async def __aexit__(self, exc_type: type[BaseException] | None, exc: BaseException | None,
+                        traceback: TracebackType | None) -> None:
+        _switchboard.disconnect(self)
+        if self._alarm is not None:
+            self._alarm.cancel()
+
+    async def wait(self) -> None:
+        """Wait until it is time to stop. It can be cancelled and repeated. Raises the errors of a wrong stop-flag."""
+        waiters: list[asyncio.Task[bool]] = [asyncio.create_task(self._wait_for_signal(), name='signals')]
+        if self._flag is not None:
+            waiters.append(asyncio.create_task(self._wait_for_flag(self._flag), name='stop-flag'))
+        try:
+            done, _ = await asyncio.wait(waiters, return_when=asyncio.FIRST_COMPLETED)
+            for waiter in done:
+                waiter.result()
+        finally:
+            for waiter in waiters:
+                waiter.cancel()
+            await asyncio.wait(waiters)
+
+    def limit_exit(self) -> None:
+        """Begin to count the time of the exit, unless it is asked for by the stop-flag, or is counted already."""
+        timeout = self._settings.process.ultimate_exiting_timeout
+        if timeout is not None and self._alarm is None and not self._is_flagged:
+            self._alarm = threading.Timer(timeout, _kill, args=(timeout,))
+            self._alarm.daemon = True
+            self._alarm.start()
+
+    def take_signal(self, number: signal.Signals) -> None:
+        """Let the operator stop. Called in the middle of anything, so it does nothing here but leaves a message."""
+        self.is_signalled = True
+        with contextlib.suppress(RuntimeError):  # the loop is closed: there is nobody to stop
+            self._loop.call_soon_threadsafe(self._stop, number)
+
+    def _stop(self, number: signal.Signals) -> None:
+        logger.info("Signal %s is received. The operator is stopping; the next signal will end it at once.",
+                    number.name)
+        self._signalled.set()
+        self.limit_exit()
+
+    async def _wait_for_signal(self) -> bool:
+        return await self._signalled.wait()
+
+    async def _wait_for_flag(self, flag: flags.Flag) -> bool:
+        await flags.wait_until_raised(flag)
+        logger.info("The stop-flag is raised. The operator is stopping.")
+        self._is_flagged = True
+        return True
+
+
+class _Switchboard:
+    """
+    Passes the signals to all operators of the main thread; belongs to that thread.
+
+    The handlers of the event loop are not used: they would be late if the loop is blocked, and cannot be restored.
+    """
+
+    def __init__(self) -> None:
+        self._stoppers: list[Stopper] = []
+        self._previous: dict[signal.Signals, Any] = {}
+
+    def connect(self, stopper: Stopper) -> None:
+        if not self._stoppers:
+            self._previous = {number: signal.signal(number, self._take) for number in SIGNALS}
+        self._stoppers.append(stopper)
+
+    def disconnect(self, stopper: Stopper) -> None:
+        if stopper not in self._stoppers:
+            return
+        self._stoppers.remove(stopper)
+        if not self._stoppers:
+            for number, previous in self._previous.items():
+                if signal.getsignal(number) == self._take:  # otherwise, somebody else has replaced it meanwhile
+                    signal.signal(number, previous if previous is not None else signal.SIG_DFL)
+
+    def _take(self, number: int, frame: FrameType | None) -> None:
+        if any(stopper.is_signalled for stopper in self._stoppers):
+            # Not here: this thread can be in the middle of logging, or of anything else that has locks.
+            threading.Thread(target=_exit_by_signal, args=(signal.Signals(number),), name='exit', daemon=True).start()
+        for stopper in self._stoppers:
+            if not stopper.is_signalled:
+                stopper.take_signal(signal.Signals(number))
+
+
+_switchboard = _Switchboard()
+
+
+def exit_at_once(code: int) -> None:
+    """End the process with no regard to anything that still runs, but with all that was said."""
+    try:
+        with contextlib.suppress(Exception):
+            logging.shutdown()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+    finally:
+        os._exit(code)
+
+
+def _exit_by_signal(number: signal.Signals) -> None:
+    logger.warning("Signal %s came again. Exiting at once.", number.name)
+    exit_at_once(128 + number)
+
+
+def _kill(timeout: float) -> None:
+    try:
+        logger.error("The operator has not exited in %s s, and is killed.", timeout)
+        logging.shutdown()
+    finally:
+        os.kill(os.getpid(), signal.SIGKILL)

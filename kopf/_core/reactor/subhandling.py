@@ -1,0 +1,161 @@
+"""
+Sub-handling: handlers inside of handlers.
+
+While a handler of changes is running, it can register other functions as its parts. They have their own progress,
+errors and retries. The handler is finished when all of them are; until then, it is called again and again to register
+them anew, but only those of them are called that are not finished yet.
+
+The current handler is known from the context, so it is the same in coroutines and in threads.
+"""
+import contextvars
+import dataclasses
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from kopf._cogs.structs import ids
+from kopf._core.actions import execution, failures, lifecycles, outcomes, progression
+from kopf._core.intents import causes, handlers, registries
+
+Fns: TypeAlias = Mapping[str, Callable[..., Any]] | Iterable[Callable[..., Any]]
+Registry: TypeAlias = registries.ChangingRegistry | registries.OperatorRegistry
+Outcomes: TypeAlias = dict[ids.HandlerId, outcomes.Outcome]
+
+
+async def execute(
+        *,
+        fns: Fns | None = None,
+        handlers: Iterable[handlers.ChangingHandler] | None = None,
+        registry: Registry | None = None,
+        lifecycle: lifecycles.LifecycleFn | None = None,
+        cause: causes.ChangingCause | None = None,
+) -> None:
+    """
+    Execute the sub-handlers of the current handler right here: those given, or else those registered so far.
+
+    Returns when all of them are finished. Otherwise, leaves the handler by an internal error, to be called again later.
+    Raises `LookupError` outside of handlers of changes, and `TypeError` if sub-handlers are given in several ways.
+    """
+    if sum(source is not None for source in (fns, handlers, registry)) > 1:
+        raise TypeError("Only one of fns=, handlers=, registry= can be given to kopf.execute().")
+    scope = _get_scope()
+    cause = cause if cause is not None else scope.cause
+    if fns is not None:
+        given = _build_registry(_build_handlers(scope.parent, fns))
+    elif handlers is not None:
+        given = _build_registry(handlers)
+    elif registry is not None:
+        given = registry._changing if isinstance(registry, registries.OperatorRegistry) else registry
+    else:
+        given = scope.registry
+    await scope.execute(given.iter_handlers(cause), cause, lifecycle)
+    scope.check()
+
+
+def register(handler: handlers.ChangingHandler) -> None:
+    """Add one more sub-handler to the current handler. Raises `LookupError` outside of handlers of changes."""
+    _get_scope().registry.append(handler)
+
+
+def get_parent() -> handlers.ChangingHandler:
+    """Tell which handler is the current one. Raises `LookupError` outside of handlers of changes."""
+    return _get_scope().parent
+
+
+async def run_handlers(
+        handlers: Sequence[handlers.ChangingHandler],
+        cause: causes.ChangingCause,
+        state: progression.State,
+        env: execution.Environment,
+        *,
+        results: Outcomes | None = None,
+) -> Mapping[ids.HandlerId, outcomes.Outcome]:
+    """
+    Execute those of the handlers that are due now and that the lifecycle takes now, with their sub-handlers.
+
+    Returns the outcomes of both, by their ids. Raises only what no handler should, such as cancellations;
+    ``results`` gets the outcomes as they come, and so has those of the handlers that were executed before that.
+    """
+    run = _Run(state, env, results if results is not None else {})
+    await execution.run_handlers(handlers, cause, state, run.env)
+    return run.results
+
+
+class _Run:
+    """One execution of handlers with all their sub-handlers, at any depth."""
+
+    def __init__(self, state: progression.State, env: execution.Environment, results: Outcomes) -> None:
+        self.state = state  # of the sub-handlers, as they proceed
+        self.env = dataclasses.replace(env, companion=self)
+        self.results = results
+        self._subrefs: dict[ids.HandlerId, frozenset[ids.HandlerId]] = {}
+
+    async def call(self, handler: handlers.ChangingHandler, cause: causes.ChangingCause,
+                   fn: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        scope = _Scope(self, handler, cause)
+        token = _current.set(scope)
+        try:
+            result = await fn()
+            registered = scope.registry.iter_handlers(cause)
+            await scope.execute([rest for rest in registered if rest.id not in scope.subrefs], cause)
+            scope.check()
+        finally:
+            _current.reset(token)
+            scope.is_open = False
+            self._subrefs[handler.id] = frozenset(scope.subrefs)
+        return result
+
+    def complete(self, handler: handlers.ChangingHandler, outcome: outcomes.Outcome) -> outcomes.Outcome:
+        outcome = dataclasses.replace(outcome, subrefs=self._subrefs.pop(handler.id, frozenset()))
+        self.results[handler.id] = outcomes.combine(self.results.get(handler.id), outcome)
+        return outcome
+
+
+class _Scope:
+    """One attempt of a handler that can have sub-handlers."""
+
+    def __init__(self, run: _Run, parent: handlers.ChangingHandler, cause: causes.ChangingCause) -> None:
+        self.run = run
+        self.parent = parent
+        self.cause = cause
+        self.registry = registries.ChangingRegistry()
+        self.subrefs: set[ids.HandlerId] = set()  # those executed in this attempt, or finished before
+        self.is_open = True
+
+    async def execute(self, subhandlers: Sequence[handlers.ChangingHandler], cause: causes.ChangingCause,
+                      lifecycle: lifecycles.LifecycleFn | None = None) -> None:
+        """Execute those of the sub-handlers that are not finished and are due; the order is up to the lifecycle."""
+        self.subrefs |= {subhandler.id for subhandler in subhandlers}
+        self.run.state = state = self.run.state.including(self.subrefs)
+        env = self.run.env if lifecycle is None else dataclasses.replace(self.run.env, lifecycle=lifecycle)
+        results = await execution.run_handlers(subhandlers, cause, state, env)
+        self.run.state = self.run.state.with_outcomes(results, now=env.now())
+
+    def check(self) -> None:
+        """Raise an error if there are unfinished sub-handlers."""
+        delay = self.run.state.delay(self.subrefs, self.run.env.now())
+        if delay is not None:
+            raise failures.HandlerChildrenRetry(delay=delay)
+
+
+_current: contextvars.ContextVar[_Scope] = contextvars.ContextVar('kopf-subhandling')
+
+
+def _get_scope() -> _Scope:
+    scope = _current.get(None)
+    if scope is None or not scope.is_open:
+        raise LookupError("Sub-handlers can be registered and executed only inside of running handlers "
+                          "of creation, update, deletion, resuming, or of changes of fields.")
+    return scope
+
+
+def _build_handlers(parent: handlers.ChangingHandler, fns: Fns) -> list[handlers.ChangingHandler]:
+    if isinstance(fns, Mapping):
+        return [registries.build_subhandler(parent, fn, id=id) for id, fn in fns.items()]
+    return [registries.build_subhandler(parent, fn) for fn in fns]
+
+
+def _build_registry(subhandlers: Iterable[handlers.ChangingHandler]) -> registries.ChangingRegistry:
+    registry = registries.ChangingRegistry()
+    for subhandler in subhandlers:
+        registry.append(subhandler)
+    return registry

@@ -1,0 +1,3 @@
+"""
+Commands: what is behind the subcommands of ``kopf``, each loaded only when it is called.
+"""

@@ -1,0 +1,91 @@
+"""
+Options: what the commands have in common, on the command line and besides it.
+
+The environment variables are named after the parameters of the functions, not after the options: mind them
+when renaming.
+"""
+import dataclasses
+import functools
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from kopf._core.actions import loggers
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from kopf._cogs.aiokits import flags
+    from kopf._cogs.configs import settings as settings_
+    from kopf._cogs.structs import vaults
+    from kopf._core.intents import registries
+
+Decorated = TypeVar('Decorated', bound=Callable[..., Any])
+
+DEV_PRIORITY = 666
+
+
+@dataclasses.dataclass(kw_only=True)
+class CLIControls:
+    """What cannot be said on the command line: given as ``obj=`` to the commands by those who call them from code."""
+    ready_flag: 'flags.Flag | None' = None
+    stop_flag: 'flags.Flag | None' = None
+    vault: 'vaults.Vault | None' = None
+    registry: 'registries.OperatorRegistry | None' = None
+    settings: 'settings_.OperatorSettings | None' = None
+    loop: 'asyncio.AbstractEventLoop | None' = None
+
+
+def logging_options(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a command be told how to log, and do so before it begins; its function does not get these options."""
+
+    @click.option('-v', '--verbose', is_flag=True, help="Show what the framework does, in detail.")
+    @click.option('-d', '--debug', is_flag=True, help="Show everything, also what the libraries do.")
+    @click.option('-q', '--quiet', is_flag=True, help="Show only warnings and errors.")
+    @click.option('--log-format', type=click.Choice([item.name.lower() for item in loggers.LogFormat],
+                                                    case_sensitive=False),
+                  default='full', show_default=True, callback=_parse_log_format, help="How messages look.")
+    @click.option('--log-prefix/--no-log-prefix', default=None,
+                  help="Begin messages with the names of objects.  [default: yes, but not in JSON]")
+    @click.option('--log-refkey', metavar='KEY', help="In JSON, where to put the references of objects.  "
+                                                      f"[default: {loggers.DEFAULT_REFKEY}]")
+    @functools.wraps(fn)  # the options that are already there are inherited too
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        chosen = {name: kwargs.pop(name) for name in ('debug', 'verbose', 'quiet')}
+        style = {name: kwargs.pop(name) for name in ('log_format', 'log_prefix', 'log_refkey')}
+        loggers.configure(**chosen, **style)
+        return fn(*args, **kwargs)
+
+    return wrapper
+
+
+def scope_options(fn: Decorated) -> Decorated:
+    """Let a command be told which namespaces it is about."""
+    fn = click.option('-A', '--all-namespaces', 'clusterwide', is_flag=True, help="Serve the whole cluster.")(fn)
+    return click.option('-n', '--namespace', 'namespaces', multiple=True, metavar='NAME', callback=_add_namespace,
+                        help="Serve this namespace, or those that match a pattern, e.g. 'app-*,!*-test'. "
+                             "Can be repeated.")(fn)
+
+
+def priority_options(fn: Decorated) -> Decorated:
+    """Let a command be told its priority among other operators."""
+    fn = click.option('-p', '--priority', type=int, metavar='NUMBER', callback=_prefer_dev,
+                      help="Pause the operators of lower priorities; be paused by those of higher ones.")(fn)
+    return click.option('--dev', is_flag=True, is_eager=True,  # known before the priority is
+                        help=f"Have the priority of developers, {DEV_PRIORITY}, whatever else is said.")(fn)
+
+
+def _parse_log_format(context: click.Context, parameter: click.Parameter, value: str) -> loggers.LogFormat:
+    return loggers.LogFormat[value.upper()]
+
+
+def _prefer_dev(context: click.Context, parameter: click.Parameter, value: int | None) -> int | None:
+    return DEV_PRIORITY if context.params.get('dev') else value
+
+
+def _add_namespace(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """Add the only one that is in a variable of its own."""
+    extra = os.environ.get(f'{context.auto_envvar_prefix}_NAMESPACE')
+    return tuple(dict.fromkeys([*value, *([extra] if extra else [])]))

@@ -1,0 +1,145 @@
+"""
+Runs: ``kopf run``, which runs an operator until it is interrupted.
+
+What is wrong in the command is said in one line, with the exit code 2; what is wrong in the operator, with the code 1.
+The errors in the users' files are shown with their tracebacks, but without the frames that led there.
+The bugs of the framework are shown in full.
+"""
+import contextlib
+import dataclasses
+import logging
+import traceback
+from collections.abc import Iterator, Sequence
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+from kopf._cogs.helpers import loaders
+from kopf._kits.commands import options
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from kopf._core.intents import registries
+
+logger = logging.getLogger('kopf.cli')
+
+
+class Failure(click.ClickException):
+    """The operator has failed by a reason that needs no traceback."""
+    exit_code = 1
+
+
+class BrokenCode(click.ClickException):
+    """The users' code has failed while being loaded; the error itself is the cause of this one."""
+    exit_code = 1
+
+    def __init__(self, error: BaseException) -> None:
+        frames = loaders.skip_own_frames(error.__traceback__)
+        super().__init__(''.join(traceback.format_exception(type(error), error, frames)))
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(self.message, file=file, nl=False, err=True)
+
+
+@click.command
+@options.scope_options
+@options.priority_options
+@click.option('--standalone', is_flag=True, default=None, help="Ignore all other operators.")
+@click.option('-P', '--peering', 'peering_name', envvar='KOPF_RUN_PEERING', metavar='NAME',
+              help="Be aware of the operators with the same peering.")
+@click.option('-L', '--liveness', 'liveness_endpoint', metavar='URL',
+              help="Where to serve the probes, e.g. http://0.0.0.0:8080/healthz.")
+@click.option('-m', '--module', 'modules', multiple=True, metavar='NAME',
+              help="A module with handlers, by its full name. Can be repeated.")
+@click.option('--sandbox', 'is_sandboxed', envvar='KOPF_RUN_SANDBOX', is_flag=True,
+              help="Run on a cluster in memory, which is gone in the end: nothing else is needed.")
+@click.option('--apply', 'sources', envvar='KOPF_RUN_APPLY', multiple=True, metavar='FILE',
+              help="For the sandbox, manifests to begin with: a file, a directory, or - for the standard input. "
+                   "Can be repeated.")
+@click.argument('paths', nargs=-1)
+@options.logging_options
+@click.make_pass_decorator(options.CLIControls, ensure=True)
+def run(controls: options.CLIControls, /, *, paths: Sequence[str], modules: Sequence[str], is_sandboxed: bool,
+        sources: Sequence[str], dev: bool, **chosen: Any) -> None:
+    """Run an operator with the handlers of these files and modules, until Ctrl-C."""
+    _check_usage(chosen, is_sandboxed=is_sandboxed, sources=sources)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_default_registry(controls.registry))
+        if is_sandboxed:
+            from kopf._kits.commands import sandboxing
+            is_quiet = click.get_current_context().params['quiet']
+            sandbox = stack.enter_context(sandboxing.serve_sandbox(sources, is_quiet=is_quiet))
+            controls = dataclasses.replace(controls, vault=sandboxing.make_vault(sandbox))
+            load(paths, modules)
+            sandboxing.configure_clients(sandbox.kubeconfig)
+        else:
+            load(paths, modules)
+        operate(controls, chosen)
+
+
+def load(paths: Sequence[str], modules: Sequence[str]) -> None:
+    """Load the users' code, or show why it cannot be loaded."""
+    try:
+        loaders.preload(paths, modules)
+    except loaders.LoadingError as e:
+        raise click.UsageError(str(e)) from e
+    except Exception as e:
+        raise BrokenCode(e) from e
+    if not paths and not modules:
+        logger.warning("No files and no modules are given, so there may be no handlers: try kopf run --help.")
+
+
+def operate(controls: options.CLIControls, chosen: dict[str, Any]) -> None:
+    """Run the operator to its end."""
+    from kopf._cogs.structs import credentials
+    from kopf._core.engines import activities
+    from kopf._core.reactor import operating, running
+    given = {field.name: getattr(controls, field.name) for field in dataclasses.fields(controls)}
+    with _event_loop(given.pop('loop')) as loop:
+        try:
+            running.run(loop=loop, **given, **chosen)
+        except (credentials.LoginError, activities.ActivityError, operating.SettingsError) as e:
+            raise Failure(str(e)) from e
+
+
+def _check_usage(chosen: dict[str, Any], *, is_sandboxed: bool, sources: Sequence[str]) -> None:
+    if sources and not is_sandboxed:
+        raise click.UsageError("--apply is only for --sandbox: use kubectl for other clusters.")
+    if chosen['clusterwide'] and chosen['namespaces']:
+        raise click.UsageError("Either --all-namespaces or --namespace can be used, not both "
+                               "(check also the variables KOPF_RUN_CLUSTERWIDE, _NAMESPACES, _NAMESPACE).")
+    if not chosen['clusterwide'] and not chosen['namespaces']:
+        chosen['clusterwide'] = True
+        if not is_sandboxed:
+            logger.warning("The whole cluster is served, as it is not said what to serve. "
+                           "Add --all-namespaces to confirm, or --namespace to choose.")
+
+
+@contextlib.contextmanager
+def _default_registry(registry: 'registries.OperatorRegistry | None') -> Iterator[None]:
+    """Let the decorators put handlers there, while the operator is loaded and runs."""
+    if registry is None:
+        yield
+        return
+    from kopf._core.intents import registries
+    previous = registries.get_default_registry()
+    registries.set_default_registry(registry)
+    try:
+        yield
+    finally:
+        registries.set_default_registry(previous)
+
+
+@contextlib.contextmanager
+def _event_loop(loop: 'asyncio.AbstractEventLoop | None') -> Iterator['asyncio.AbstractEventLoop']:
+    """Use this loop, or the fastest one of those installed; our own one is closed in the end."""
+    import asyncio
+
+    from kopf._kits.sandbox import threads
+    if loop is not None:
+        yield loop
+        return
+    with asyncio.Runner(debug=click.get_current_context().params['debug'] or None,
+                        loop_factory=threads.choose_loop_factory()) as runner:
+        yield runner.get_loop()

@@ -1,0 +1,267 @@
+"""
+Operators that are run by ``kopf run``, on a sandbox of the test, or on their own one.
+"""
+import asyncio
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+from command_calls import CRD, CREATING, build_object, invoke, write
+
+import kopf
+
+
+def is_handled(body):
+    return body is not None and 'kopf.zalando.org/last-handled-configuration' in body['metadata'].get('annotations', {})
+
+
+@pytest.mark.guarantee('LOD-001', 'LOD-005', 'CLI-002', 'CLI-023', 'CLI-025')
+def test_handlers_of_files_are_run_until_stopped(start, sandbox):
+    running = start('-A', write('handlers.py', CREATING), sandbox=sandbox)
+    sandbox.create(build_object('x'))
+    sandbox.wait('kopfexamples', 'x', is_handled)
+
+    result = running.stop()
+
+    assert (result.exit_code, result.exception) == (0, None)
+    assert 'CREATED default/x\n' in result.output
+    assert "[default/x] Handler 'create_fn' succeeded." in result.stderr
+
+
+@pytest.mark.guarantee('LOD-002', 'LOD-003', 'CLI-003', 'CLI-004')
+def test_handlers_of_files_and_modules_are_of_one_operator(start, sandbox):
+    write('handlers_of_module.py', CREATING.replace('create_fn', 'fn2').replace('CREATED', 'SECOND'))
+    running = start('-A', write('handlers.py', CREATING), '-m', 'handlers_of_module', sandbox=sandbox)
+    sandbox.create(build_object('x'))
+    sandbox.wait('kopfexamples', 'x', is_handled)
+
+    result = running.stop()
+
+    assert 'CREATED default/x\n' in result.stdout
+    assert 'SECOND default/x\n' in result.stdout
+
+
+def list_watched(sandbox):
+    paths = [request.path for request in sandbox.requests]
+    return {path for path in paths if path.rpartition('/')[2] == 'kopfexamples'}
+
+
+@pytest.mark.guarantee('SCP-001', 'CLI-011')
+def test_only_given_namespaces_are_served(start, sandbox):
+    for name in ('ns1', 'ns2', 'ns3'):
+        sandbox.create({'apiVersion': 'v1', 'kind': 'Namespace', 'metadata': {'name': name}})
+        sandbox.create(build_object('x', namespace=name))
+    running = start('-n', 'ns1', '-n', 'ns3', write('handlers.py', CREATING), sandbox=sandbox)
+    sandbox.wait('kopfexamples', 'x', is_handled, 'ns1')
+    sandbox.wait('kopfexamples', 'x', is_handled, 'ns3')
+
+    running.stop()
+
+    assert list_watched(sandbox) == {f'/apis/kopf.dev/v1/namespaces/{ns}/kopfexamples' for ns in ('ns1', 'ns3')}
+    assert not is_handled(sandbox.get('kopfexamples', 'x', 'ns2'))
+
+
+@pytest.mark.guarantee('SCP-012', 'CLI-012')
+@pytest.mark.parametrize('args, warned', [
+    pytest.param(['-A'], False, id='explicit'),
+    pytest.param([], True, id='implicit'),
+])
+def test_whole_cluster_is_served_with_a_warning_if_it_is_not_asked_for(start, sandbox, args, warned):
+    sandbox.create(build_object('x'))
+    running = start(*args, write('handlers.py', CREATING), sandbox=sandbox)
+    sandbox.wait('kopfexamples', 'x', is_handled)
+
+    result = running.stop()
+
+    assert list_watched(sandbox) == {'/apis/kopf.dev/v1/kopfexamples'}
+    assert ("Add --all-namespaces to confirm" in result.stderr) is warned
+
+
+def test_absence_of_files_and_modules_is_noticed(start, sandbox):
+    result = start('-A', sandbox=sandbox).stop()
+
+    assert result.exit_code == 0
+    assert "No files and no modules are given" in result.stderr
+
+
+@pytest.mark.guarantee('CLI-023', 'TST-010')
+def test_given_registry_is_filled_by_files_and_is_used(start, sandbox):
+    default, registry = kopf.get_default_registry(), kopf.OperatorRegistry()
+    running = start('-A', write('handlers.py', CREATING), sandbox=sandbox, registry=registry)
+    sandbox.create(build_object('x'))
+    sandbox.wait('kopfexamples', 'x', is_handled)
+    running.stop()
+
+    assert kopf.get_default_registry() is default
+    assert not default.all_selectors()
+    assert registry.all_selectors()
+
+
+@pytest.mark.guarantee('CLI-023', 'TST-010')
+def test_given_settings_are_used(start, sandbox):
+    settings = kopf.OperatorSettings()
+    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix='my.example.com')
+    running = start('-A', write('handlers.py', CREATING), sandbox=sandbox, settings=settings)
+    sandbox.create(build_object('x'))
+
+    assert sandbox.wait('kopfexamples', 'x', lambda body: 'my.example.com/last-handled-configuration' in (
+        body['metadata'].get('annotations', {})))
+    running.stop()
+
+
+@pytest.mark.guarantee('CLI-023')
+def test_given_loop_is_used_and_left_open(start, sandbox):
+    path = write('handlers.py', """
+        import asyncio, kopf
+
+        @kopf.on.startup()
+        async def startup(**_):
+            print('LOOP', id(asyncio.get_running_loop()))
+    """)
+    with contextlib.closing(asyncio.new_event_loop()) as loop:
+        result = start('-A', path, sandbox=sandbox, loop=loop).stop()
+
+        assert not loop.is_closed()
+
+    assert f'LOOP {id(loop)}\n' in result.stdout
+
+
+@pytest.mark.guarantee('CLI-021', 'NEW-235')
+@pytest.mark.parametrize('is_installed, expected', [(True, 'uvloop'), (False, 'asyncio')])
+def test_fast_loop_is_used_if_installed(start, sandbox, monkeypatch, is_installed, expected):
+    path = write('handlers.py', """
+        import asyncio, kopf
+
+        @kopf.on.startup()
+        async def startup(**_):
+            print('LOOP', type(asyncio.get_running_loop()).__module__)
+    """)
+    if not is_installed:
+        monkeypatch.setitem(sys.modules, 'uvloop', None)
+
+    result = start('-A', path, sandbox=sandbox).stop()
+
+    assert f'LOOP {expected}' in result.stdout
+    assert 'uvloop' not in type(asyncio.get_event_loop_policy()).__module__
+
+
+@pytest.fixture
+def start_process(tmp_path):
+    """Run the command in a process of its own, with the temporary files in a known place."""
+    (tmp_path / 'temporary').mkdir()
+    with contextlib.ExitStack() as stack:
+        def start(*args, **env):
+            process = stack.enter_context(subprocess.Popen(
+                [sys.executable, '-m', 'kopf', 'run', *map(str, args)], text=True,
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                env={**os.environ, 'PYTHONUNBUFFERED': '1', 'TMPDIR': str(tmp_path / 'temporary'), **env}))
+            stack.callback(process.kill)
+            return process
+        yield start
+
+
+def read_until(stream, text):
+    """Read the lines until one that contains the text; return all that was read."""
+    lines = []
+    while not lines or text not in lines[-1]:
+        line = stream.readline()
+        assert line, ''.join(lines)
+        lines.append(line)
+    return ''.join(lines)
+
+
+@pytest.mark.guarantee('CLI-022', 'CLI-025')
+@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
+def test_operator_runs_on_a_sandbox_until_a_signal(start_process, tmp_path, number):
+    write('objects.json', '\n---\n'.join(map(json.dumps, [build_object('x'), CRD])))  # the definition goes first anyway
+    path = write('handlers.py', """
+        import kopf, threading
+
+        @kopf.on.startup()
+        async def startup(**_):
+            print('MAIN', threading.current_thread() is threading.main_thread())
+
+        @kopf.on.cleanup()
+        async def cleanup(**_):
+            print('CLEANED')
+    """, CREATING)
+    process = start_process('--sandbox', '--apply', 'objects.json', path)
+    said = read_until(process.stdout, 'CREATED default/x')
+    kubeconfig = re.search(r'export KUBECONFIG=(\S+)', said)[1]
+    assert os.path.exists(kubeconfig)
+
+    process.send_signal(number)
+
+    output, problems = process.communicate(timeout=20)
+    assert process.returncode == 0, problems
+    assert said.startswith('The operator runs on a sandbox, served at https://127.0.0.1:')
+    assert 'MAIN True\n' in said
+    assert output == 'CLEANED\n'
+    assert 'Traceback' not in problems
+    assert "The whole cluster is served" not in problems
+    assert list((tmp_path / 'temporary').iterdir()) == []
+
+
+def test_sandbox_is_where_all_clients_in_the_code_go(start):
+    path = write('handlers.py', """
+        import asyncio, kopf, os, sys
+        import kubernetes.client, kubernetes_asyncio.client
+        sys.stdout.write(f'LOADING {os.environ["KUBECONFIG"]}\\n')
+
+        @kopf.on.startup()
+        async def startup(**_):
+            for library in (kubernetes, kubernetes_asyncio):
+                print('CLIENT', library.client.Configuration.get_default_copy().host)
+    """)
+    result = start('--sandbox', path).stop()
+
+    url = re.search(r'served at (\S+)', result.stdout)[1]
+    kubeconfig = re.search(r'export KUBECONFIG=(\S+)', result.stdout)[1]
+    assert f'LOADING {kubeconfig}\n' in result.stdout
+    assert result.stdout.count(f'CLIENT {url}\n') == 2
+    assert 'KUBECONFIG' not in os.environ
+
+
+def test_previous_kubeconfig_is_in_force_again_after_the_sandbox(start, monkeypatch):
+    monkeypatch.setenv('KUBECONFIG', '/some/where')
+
+    start('--sandbox', write('handlers.py', '')).stop()
+
+    assert os.environ['KUBECONFIG'] == '/some/where'
+
+
+def test_quiet_command_says_nothing_of_the_sandbox(start):
+    result = start('--sandbox', '-q', write('handlers.py', '')).stop()
+
+    assert (result.exit_code, result.output) == (0, '')
+
+
+@pytest.mark.parametrize('text, message', [
+    pytest.param('a: [', 'Error: x.yaml is not valid YAML or JSON: ', id='syntax'),
+    pytest.param('{"apiVersion": "v1", "kind": "Unknown", "metadata": {"name": "x"}}',
+                 "Error: There is no kind Unknown in version v1, as of 'x' in x.yaml.", id='kind'),
+    pytest.param('{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "Wrong"}}',
+                 'Error: x.yaml: ConfigMap "Wrong" is invalid: metadata.name: Invalid value: "Wrong": ', id='refused'),
+    pytest.param(None, 'Error: Cannot read x.yaml: No such file or directory', id='absent'),
+])
+def test_bad_manifests_are_refused_before_anything_is_loaded(text, message):
+    if text is not None:
+        write('x.yaml', text)
+
+    result = invoke('--sandbox', '--apply', 'x.yaml', write('broken.py', '1/0'))
+
+    assert (result.exit_code, result.stdout) == (2, '')
+    assert result.stderr.startswith(message)
+    assert result.stderr.count('\n') == 1
+
+
+def test_manifests_can_come_from_the_standard_input():
+    result = invoke('--sandbox', '--apply', '-', input='[1]')
+
+    assert (result.exit_code, result.stdout) == (2, '')
+    assert result.stderr.startswith('Error: the standard input must contain objects')

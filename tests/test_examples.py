@@ -1,0 +1,207 @@
+"""
+The examples do what they say: each is run as users run it, by ``kopf run --sandbox`` in a process of its own.
+"""
+import contextlib
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+
+import kubernetes
+import pytest
+
+import kopf
+
+EXAMPLES = pathlib.Path(kopf.__file__).parent.parent / 'examples'
+COMMON = [EXAMPLES / 'crd.yaml', EXAMPLES / 'obj.yaml']
+NAME = 'kopf-example-1'
+
+pytestmark = pytest.mark.slow
+
+
+class Example:
+    """A running example: what it says, and the cluster it is in."""
+
+    def __init__(self, process):
+        self.process = process
+        self.said = ''
+
+    def wait_until_says(self, *texts):
+        """Read what it says, until it has said all of these since the start."""
+        while not all(text in self.said for text in texts):
+            line = self.process.stdout.readline()
+            assert line, self.said
+            self.said += line
+
+    def stop(self):
+        """Interrupt it, as by Ctrl-C; check that it ends properly."""
+        self.process.send_signal(signal.SIGINT)
+        rest, _ = self.process.communicate(timeout=20)
+        self.said += rest
+        assert self.process.returncode == 0, self.said
+
+    def connect(self):
+        kubeconfig = re.search(r'export KUBECONFIG=(\S+)', self.said)[1]
+        return kubernetes.config.new_client_from_config(kubeconfig)
+
+    @property
+    def core(self):
+        return kubernetes.client.CoreV1Api(self.connect())
+
+    def get(self):
+        return self._call('get')
+
+    def patch(self, **spec):
+        return self._call('patch', body={'spec': spec})
+
+    def delete(self):
+        return self._call('delete')
+
+    def create(self, name, **metadata):
+        body = {'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample', 'metadata': {'name': name, **metadata}}
+        api = kubernetes.client.CustomObjectsApi(self.connect())
+        return api.create_namespaced_custom_object('kopf.dev', 'v1', 'default', 'kopfexamples', body)
+
+    def _call(self, verb, **kwargs):
+        api = kubernetes.client.CustomObjectsApi(self.connect())
+        call = getattr(api, f'{verb}_namespaced_custom_object')
+        return call('kopf.dev', 'v1', 'default', 'kopfexamples', NAME, **kwargs)
+
+
+@pytest.fixture
+def start(tmp_path):
+    with contextlib.ExitStack() as stack:
+        def start(name, manifests=COMMON, **env):
+            args = [arg for path in manifests for arg in ('--apply', path)]
+            process = stack.enter_context(subprocess.Popen(
+                [sys.executable, '-B', '-m', 'kopf', 'run', '--sandbox', *args, EXAMPLES / name / 'example.py'],
+                text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=tmp_path,
+                env={**os.environ, 'PYTHONUNBUFFERED': '1', **env}))
+            stack.callback(process.kill)
+            return Example(process)
+        yield start
+
+
+def test_all_examples_are_listed_and_explained():
+    names = {path.parent.name for path in EXAMPLES.glob('*/example.py')}
+    listed = re.findall(r'^\| \[(.+?)\]\((.+?)\) ', (EXAMPLES / 'README.md').read_text(), re.MULTILINE)
+
+    assert {name for name, _ in listed} == {target for _, target in listed} == names
+    assert all((EXAMPLES / name / 'README.md').exists() for name in names)
+
+
+def test_minimal_operator_reacts_to_creation(start):
+    example = start('01-minimal')
+    example.wait_until_says(f'Hello, {NAME}! You are here for 1m.', "'create_fn' succeeded")
+
+    example.stop()
+
+    assert 'Traceback' not in example.said
+
+
+def test_children_live_and_die_with_their_parents(start):
+    example = start('02-children')
+    example.wait_until_says("'create_pod' succeeded")
+    pod, = example.core.list_namespaced_pod('default').items
+
+    assert [owner.uid for owner in pod.metadata.owner_references] == [example.get()['metadata']['uid']]
+
+    example.delete()
+
+    events = kubernetes.watch.Watch().stream(
+        example.core.list_namespaced_pod, 'default', timeout_seconds=10, resource_version=pod.metadata.resource_version)
+    deleted = next(event['object'] for event in events if event['type'] == 'DELETED')
+    assert deleted.metadata.name == pod.metadata.name
+    example.stop()
+
+
+def test_exceptions_are_retried_or_not(start):
+    example = start('03-exceptions')
+
+    example.wait_until_says(
+        "'succeeds_at_last' failed temporarily: Not yet.",
+        "'succeeds_at_last' succeeded",
+        "'recovers_from_anything' succeeded",
+        "'knows_that_it_is_hopeless' failed permanently: There is no way to do this.")
+
+    example.stop()
+    counts = {name: len(re.findall(f"'{name}' failed", example.said)) for name in (
+        'succeeds_at_last', 'recovers_from_anything', 'knows_that_it_is_hopeless', 'gives_up_after_a_few_attempts',
+        'treats_all_errors_as_final', 'does_not_care_of_errors')}
+    assert counts == {
+        'succeeds_at_last': 2, 'recovers_from_anything': 1, 'knows_that_it_is_hopeless': 1,
+        'gives_up_after_a_few_attempts': 3, 'treats_all_errors_as_final': 1, 'does_not_care_of_errors': 1}
+
+
+def test_handlers_are_called_for_their_causes(start):
+    example = start('05-handlers')
+    example.wait_until_says(f'RESUMED {NAME}', f'CREATED 1st {NAME}', f'CREATED 2nd {NAME}', "-> 'value'",
+                            "'field_fn/spec.field' succeeded")
+    assert 'UPDATED' not in example.said
+
+    example.patch(field='another')
+    example.wait_until_says(f"UPDATED {NAME}: change spec.field from 'value' to 'another'",
+                            f"FIELD of {NAME}: 'value' -> 'another'", "'update_fn' succeeded")
+    example.delete()
+    example.wait_until_says(f'DELETED 1st {NAME}', f'DELETED 2nd {NAME}')
+
+    example.stop()
+    assert 'Traceback' not in example.said
+
+
+def test_subhandlers_are_made_of_items(start):
+    example = start('07-subhandlers')
+
+    example.wait_until_says("ALL of 2 items are known.", "READY item1", "READY item2", "'create_fn' succeeded")
+
+    example.stop()
+    assert [example.said.count(f'READY item{number}') for number in (1, 2)] == [1, 1]
+
+
+def test_raw_events_are_seen_and_leave_no_traces(start):
+    example = start('08-events')
+    example.wait_until_says(f'EVENT EXISTING {NAME}')
+    before = example.get()
+
+    example.create('vase', labels={'fragile': 'yes'})
+    example.wait_until_says('EVENT ADDED vase', "vase is fragile, but this is nobody's concern.")
+
+    assert example.get() == before
+    example.delete()
+    example.wait_until_says(f'EVENT DELETED {NAME}')
+    example.stop()
+
+
+def test_pods_are_deleted_unless_they_are_of_the_system(start):
+    example = start('10-builtins', manifests=[EXAMPLES / '10-builtins' / 'pod.yaml'], POD_LIFETIME='0.5')
+
+    example.wait_until_says("[default/short-lived] Handler 'limit_lifetime' succeeded")
+
+    pods = [(pod.metadata.namespace, pod.metadata.name) for pod in example.core.list_pod_for_all_namespaces().items]
+    assert pods == [('kube-system', 'important')]
+    example.stop()
+    assert 'important' not in example.said
+
+
+def test_filters_select_the_handlers(start):
+    example = start('11-filtering-handlers')
+
+    example.wait_until_says("MATCHED by the functions", "'with_functions' succeeded")
+
+    example.stop()
+    assert re.findall('^MATCHED by (.+)$', example.said, re.MULTILINE) == [
+        'the value of the label', 'the presence and absence of labels', 'the function for the annotation',
+        'the value of the field', 'the functions']
+    assert 'MISMATCHED' not in example.said
+
+
+def test_hooks_are_called_at_the_beginning_and_at_the_end(start):
+    example = start('13-hooks', manifests=[EXAMPLES / '13-hooks' / 'pod.yaml'])
+    example.wait_until_says('WATCHING over watched-over')
+
+    example.stop()
+
+    assert re.findall('Starting|WATCHING|Stopping 1 tasks|LEFT', example.said) == [
+        'Starting', 'WATCHING', 'Stopping 1 tasks', 'LEFT']
