@@ -102,6 +102,11 @@ def lessen(changes: Changes, *, is_amended: bool) -> Changes | None:
     return None
 
 
+def is_refusal(error: errors.RequestError) -> bool:
+    """Tell if the cluster has said no, and will say so again; otherwise, it is worth to send the same later."""
+    return isinstance(error, errors.APIInvalidError) or (isinstance(error, errors.APIError) and error.code in REFUSALS)
+
+
 def is_outdated(refusal: errors.APIError) -> bool:
     """Tell if a JSON patch is refused only because the object has changed meanwhile."""
     if isinstance(refusal, errors.APIConflictError):

@@ -5,6 +5,7 @@ An attempt has a beginning (are there any time and attempts left?), the call of 
 is the handler finished, and if not, when to try again. Nothing is stored here: the progress comes from the caller,
 and the outcomes go back to the caller. Declaring handlers needs this module too, so asyncio is not loaded by it.
 """
+import concurrent.futures
 import dataclasses
 import datetime
 import logging
@@ -70,6 +71,8 @@ class Environment:
     lifecycle: lifecycles.LifecycleFn = lifecycles.all_at_once
     extras: Callable[[Any, Any], Mapping[str, Any]] | None = None  # arguments adjusted to the handler & the cause
     companion: Companion | None = None
+    executor: concurrent.futures.Executor | None = None  # for functions in threads, if not that of the settings
+    is_quiet: bool = False  # are successes so usual that they are only worth a debug line?
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,7 +151,7 @@ async def run_attempt(
         _log_failure(error, outcome, handler, cause.logger)
     else:
         outcome = outcomes.Outcome(final=True, result=result)
-        cause.logger.info("%s succeeded.", handler)
+        cause.logger.log(logging.DEBUG if env.is_quiet else logging.INFO, "%s succeeded.", handler)
     outcome = dataclasses.replace(outcome, began=attempt.began, ended=env.now())
     return env.companion.complete(handler, outcome) if env.companion is not None else outcome
 
@@ -209,7 +212,8 @@ async def _call(attempt: Attempt, cause: Cause, env: Environment) -> Any:
     kwargs = build_kwargs(attempt, cause, env)
 
     async def call() -> Any:
-        return await invocation.invoke(handler.fn, executor=env.settings.execution.executor, kwargs=kwargs)
+        executor = env.executor if env.executor is not None else env.settings.execution.executor
+        return await invocation.invoke(handler.fn, executor=executor, kwargs=kwargs)
 
     cause.logger.debug("%s is invoked.", handler)
     coro = env.companion.call(handler, cause, call) if env.companion is not None else call()

@@ -149,7 +149,7 @@ def is_wanted(type: str, posting: settings_.PostingSettings) -> bool:
 
 def choose_type(level: int) -> str:
     """Choose the type of a k8s-event for a log message."""
-    return next((type for type, limit in _LEVELS.items() if level <= limit), 'Fatal')
+    return max((known, type) for type, known in _LEVELS.items() if known <= max(level, logging.DEBUG))[1]
 
 
 def build_message(record: logging.LogRecord) -> str:

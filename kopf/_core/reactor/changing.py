@@ -30,10 +30,16 @@ class Work:
     memory: inventory.Memory
     patch: patches.Patch  # of the users
     own: patches.Patch  # of ours
+    is_accompanied: bool = False  # should daemons or timers live beside the object, or do they still?
 
     @property
     def site(self) -> sites.Site:
         return self.served.site
+
+    @property
+    def is_alive(self) -> bool:
+        """Does any daemon or timer live beside the object right now?"""
+        return self.memory.lives is not None and bool(self.memory.lives.running)
 
     @property
     def persistence(self) -> settings_.PersistenceSettings:
@@ -49,13 +55,14 @@ async def change_object(work: Work) -> Step:
     """
     cause = detect_cause(work)
     registry = work.site.registry._changing
-    is_ours = registry.may_require_finalizer(work.served.resource, work.served.selectors)
+    is_ours = (registry.may_require_finalizer(work.served.resource, work.served.selectors) or
+               work.site.registry._spawning.has_handlers(work.served.resource, work.served.selectors))
     if cause.reason is causes.Reason.FREE or (cause.reason is causes.Reason.DELETE and not is_ours):
         return Step()
     if cause.reason is causes.Reason.DELETE:
         return await _delete(_Cycle(work, cause))
     holding = decide_holding(
-        is_needed=registry.requires_finalizer(cause), is_ours=is_ours,
+        is_needed=work.is_accompanied or registry.requires_finalizer(cause), is_ours=is_ours,
         is_blocked=finalizers.is_blocked(work.body, work.persistence.finalizer))
     if holding is application.Holding.BLOCK or not registry.is_in_scope(cause):
         return Step(holding)
@@ -72,11 +79,8 @@ def decide_holding(*, is_needed: bool, is_blocked: bool, is_ours: bool) -> appli
 
 
 def detect_cause(work: Work) -> causes.ChangingCause:
-    """Compare the object with its last handled state."""
-    old = work.persistence.diffbase_storage.fetch(body=work.body)
-    if old is not None:
-        old = _clear(work, old)
-    new = build_essence(work, work.body)
+    """Compare the object with its last handled state, and tell what it means."""
+    old, new = compare(work)
     diff = diffs.diff(old, new)
     reason = cycles.detect_reason(
         work.body, finalizer=work.persistence.finalizer,
@@ -86,6 +90,12 @@ def detect_cause(work: Work) -> causes.ChangingCause:
         memo=work.memory.memo, indices=work.site.indices, resource=work.served.resource,
         selectors=work.served.selectors, body=work.body, patch=work.patch,
         old=old, new=new, diff=diff, reason=reason, initial=work.memory.is_initial)
+
+
+def compare(work: Work) -> tuple[bodies.BodyEssence | None, bodies.BodyEssence]:
+    """Get the last handled state of the object, if there is any, and the current one."""
+    old = work.persistence.diffbase_storage.fetch(body=work.body)
+    return None if old is None else _clear(work, old), build_essence(work, work.body)
 
 
 def build_essence(work: Work, body: bodies.Body) -> bodies.BodyEssence:
@@ -107,6 +117,9 @@ async def _delete(cycle: '_Cycle') -> Step:
     if delay is not None:
         cycle.save()
         return Step(delay=delay)
+    if cycle.work.is_alive:
+        cycle.save()  # its daemons are still exiting; it will be handled again when they have
+        return Step()
     if len(dicts.resolve(cycle.work.body, ('metadata', 'finalizers')) or ()) > 1:  # it will stay after we are done
         cycle.purge()
     return Step(application.Holding.ALLOW)
@@ -114,27 +127,29 @@ async def _delete(cycle: '_Cycle') -> Step:
 
 async def _continue(cycle: '_Cycle') -> float | None:
     """Call the handlers of a change; remember what is handled when they are all finished."""
-    work, cause, memory = cycle.work, cycle.cause, cycle.work.memory
+    work, cause = cycle.work, cycle.cause
     if cause.reason is causes.Reason.NOOP and not cycle.is_begun:
         return None
     base = cycle.read_base() if cycle.is_begun else None
-    if base is None:
+    if cycles.is_taken_back(cause.reason, cycle.seen, base):
+        return cycle.finish(cycles.Conclusion(handled=base))
+    if base is None or base == cycle.seen:
         cycle.renew()
     await cycle.run()
     while cause.reason is causes.Reason.RESUME and cycle.is_going_well:
         await cycle.run()
-    view = cycles.View(cycle.seen, cycle.left, base)
-    selected = None if cause.reason is causes.Reason.NOOP else [handler.id for handler in cycle.selected]
-    conclusion = cycles.conclude(cycle.state, selected, view)
+    if cause.reason is causes.Reason.NOOP:
+        conclusion = cycles.Conclusion(handled=cycle.seen)
+    else:
+        view = cycles.View(cycle.seen, cycle.left, base)
+        conclusion = cycles.conclude(cycle.state, [handler.id for handler in cycle.selected], view)
     if conclusion.handled is None:
         cycle.save()
         if conclusion.base is not None and conclusion.base != base:
             cycle.save_base(conclusion.base)
         return cycle.delay
-    memory.is_initial, memory.resumed = False, frozenset()
-    cycle.purge(kept=conclusion.kept)
-    work.persistence.diffbase_storage.store(body=work.body, patch=work.own, essence=conclusion.handled.value)
-    return None if conclusion.handled == cycle.left else 0
+    work.memory.is_initial, work.memory.resumed = False, frozenset()
+    return cycle.finish(conclusion)
 
 
 class _Cycle:
@@ -169,7 +184,7 @@ class _Cycle:
         return is_smooth and self.delay == 0
 
     def renew(self) -> None:
-        """Begin anew with those who have finished with another essence: they were kept for a change that is gone."""
+        """Begin anew with those who have finished with another essence: what they have seen last is gone."""
         self.state = self.state.forgetting(cycles.find_outdated(self.state, self.seen))
 
     async def run(self) -> None:
@@ -188,16 +203,35 @@ class _Cycle:
         """Put the progress into the patch."""
         self.state.store(self.storage, self.work.body, self.work.own)
 
+    def finish(self, conclusion: cycles.Conclusion) -> float | None:
+        """Remember what is handled; tell if there is more to handle right after that."""
+        assert conclusion.handled is not None
+        self.purge(kept=conclusion.kept)
+        if conclusion.base is not None:
+            self.save_base(conclusion.base)
+        storage, work = self.work.persistence.diffbase_storage, self.work
+        storage.store(body=work.body, patch=work.own, essence=conclusion.handled.value)
+        return None if conclusion.handled == self.left else 0
+
     def purge(self, *, kept: Iterable[ids.HandlerId] = ()) -> None:
         """Remove the progress, except for those who are not to be called for what remains of the change."""
-        body, own, kept = self.work.body, self.work.own, frozenset(kept)
+        body, own, left = self.work.body, self.work.own, self._build_remains(frozenset(kept))
         is_careful = conventions.is_custom(self.storage)  # ours also remove what cannot be read; users' ones may fail
         for id in dict.fromkeys([*self.state, *self.state.foreign, cycles.BASE_ID]):
-            if id not in kept and (not is_careful or self.storage.fetch(key=id, body=body) is not None):
+            if id not in left and (not is_careful or self.storage.fetch(key=id, body=body) is not None):
                 self.storage.purge(key=id, body=body, patch=own)
-        for id in sorted(kept):
-            state = dataclasses.replace(self.state[id], purpose=causes.Reason.UPDATE.value)
-            self.storage.store(key=id, record=state.as_record(), body=body, patch=own)
+        for id in sorted(left):
+            self.storage.store(key=id, record=left[id].as_record(), body=body, patch=own)
+
+    def _build_remains(self, kept: frozenset[ids.HandlerId]) -> dict[ids.HandlerId, progression.HandlerState]:
+        """Build what stays for the next cycle: the kept ones, and how to find them if their parents begin anew."""
+        purpose = causes.Reason.UPDATE.value
+        parents = {id for id in self.state if id not in kept and self.state.subrefs_of(id) & kept}
+        remains = {id: dataclasses.replace(self.state[id], purpose=purpose) for id in kept}
+        for id in parents:
+            subrefs = self.state.subrefs_of(id) & (kept | parents)
+            remains[id] = progression.HandlerState(purpose=purpose, subrefs=subrefs)
+        return remains
 
     def read_base(self) -> cycles.Essence | None:
         record = self.storage.fetch(key=cycles.BASE_ID, body=self.work.body)

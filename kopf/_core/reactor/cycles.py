@@ -70,7 +70,7 @@ def detect_reason(body: bodies.Body, *, finalizer: str, is_new: bool, is_changed
 class Conclusion:
     """How far a cycle has come."""
     handled: Essence | None = None  # to be stored as the last handled one; None if the cycle goes on
-    base: Essence | None = None  # to be stored until the end of the cycle, if it goes on
+    base: Essence | None = None  # what the finished or kept ones know; to be stored until the end of their cycle
     kept: frozenset[ids.HandlerId] = frozenset()  # handlers that need no call in the next cycle: they know it all
 
 
@@ -82,23 +82,26 @@ class View:
     base: Essence | None = None  # what the first finished ones have left, if they were called earlier
 
 
-def conclude(states: Mapping[ids.HandlerId, progression.HandlerState], selected: Collection[ids.HandlerId] | None,
-             view: View) -> Conclusion:
+def is_taken_back(reason: causes.Reason, seen: Essence, base: Essence | None) -> bool:
     """
-    Tell if a cycle is over for the selected handlers, and what is handled by it then.
+    Tell if some handlers have finished with a change that is not there any more, while it was not handled by others.
 
-    Nothing is selected if the change was taken back before it was handled. Those who have seen it must be told.
+    Those who have seen it must be told: it is handled, and to have it back is the next change.
     """
-    if selected is None:
-        return Conclusion(handled=view.base or view.seen)
+    return reason in (causes.Reason.NOOP, causes.Reason.RESUME) and base is not None and base != seen
+
+
+def conclude(states: Mapping[ids.HandlerId, progression.HandlerState], selected: Collection[ids.HandlerId],
+             view: View) -> Conclusion:
+    """Tell if a cycle is over for the selected handlers, and what is handled by it then."""
     finished = {id for id, state in states.items() if state.finished}
     if not finished.issuperset(selected):
         return Conclusion(base=view.base or (view.left if finished else None))
     outdated = find_outdated(states, view.left)
     if view.seen == view.left and (not outdated or view.base is None):
         return Conclusion(handled=view.seen)
-    kept = {id for id in finished - outdated if states[id].essence is not None}
-    return Conclusion(handled=view.base or view.seen, kept=frozenset(kept))
+    kept = frozenset(id for id in finished - outdated if states[id].essence is not None)
+    return Conclusion(handled=view.base or view.seen, base=view.left if kept else None, kept=kept)
 
 
 def find_outdated(states: Mapping[ids.HandlerId, progression.HandlerState], left: Essence) -> set[ids.HandlerId]:

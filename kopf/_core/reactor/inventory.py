@@ -11,6 +11,7 @@ from typing import Any, NewType
 
 from kopf._cogs.structs import bodies, ids, patches
 from kopf._core.actions import throttlers
+from kopf._core.engines import lives as lives_
 
 Key = NewType('Key', str)
 """What tells one object from all others of the cluster: objects of the same name are not the same object."""
@@ -31,6 +32,8 @@ class Memory:
     resumed: frozenset[ids.HandlerId] = frozenset()  # the resuming handlers done so far, while it is not resumed
     awaited: Awaited | None = None
     fns: tuple[patches.PatchFn, ...] = ()  # refused by the cluster for an outdated version; to be applied anew
+    unsent: dict[str, Any] | None = None  # the rest of the users' patch, if it is not known to be accepted or refused
+    lives: lives_.Lives | None = None  # the daemons and timers, if there can be any
     throttler: throttlers.Throttler | None = None  # if there were errors beyond handlers
     throttled: float | None = None  # loop time, until which it is left alone after them
 
@@ -59,9 +62,9 @@ class Memories:
         """Forget an object that exists no more. It is harmless to forget the unknown ones."""
         self.forget_key(identify(body))
 
-    def forget_key(self, key: Key) -> None:
-        """The same, if only its identifier is known."""
-        self._memories.pop(key, None)
+    def forget_key(self, key: Key) -> Memory | None:
+        """The same, if only its identifier is known; returns what was remembered, if anything."""
+        return self._memories.pop(key, None)
 
 
 def identify(body: bodies.RawBody | Mapping[str, Any]) -> Key:

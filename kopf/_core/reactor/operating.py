@@ -8,17 +8,17 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from types import TracebackType
 from typing import Any
 
-from kopf._cogs.aiokits import clocks, flags
+from kopf._cogs.aiokits import bells, clocks, flags
 from kopf._cogs.clients import limits, requests, watching
 from kopf._cogs.configs import checks
 from kopf._cogs.configs import settings as settings_
 from kopf._cogs.structs import references, selectors, vaults
 from kopf._core.actions import lifecycles
-from kopf._core.engines import activities, authentication, posters, posting
+from kopf._core.engines import activities, authentication, daemons, indexing, posters, posting
 from kopf._core.intents import causes, registries
 from kopf._core.reactor import inventory, observation, orchestration, queueing, resolution, sites, stopping, streams
 
@@ -53,10 +53,13 @@ class Operator:
         self.now = clocks.Clock()
         self.context = requests.Context(
             vault=plan.vault, settings=plan.settings, logger=logger, gates=limits.get_common_gates(), now=self.now)
+        indexers = indexing.Indexers(plan.registry, plan.settings, self.now)
+        self.spawner = daemons.Spawner(self.context, now=self.now, indices=indexers.indices)
         self.site = sites.Site(
             registry=plan.registry, settings=plan.settings, context=self.context, memories=plan.memories,
-            memo=plan.memo, now=self.now, lifecycle=plan.lifecycle)
+            memo=plan.memo, now=self.now, lifecycle=plan.lifecycle, indexers=indexers, spawner=self.spawner)
         self.slots = queueing.Slots(lambda: plan.settings.queueing.worker_limit)
+        self.listed = bells.Bell()  # rings when anything is listed, or is not to be listed any more
         self.poster = posters.Poster(self.context)
         self.streams: dict[orchestration.Key, watching.StreamState] = {}
 
@@ -82,11 +85,13 @@ class Operator:
             stack.push_async_callback(self.poster.close)
             stack.push_async_exit(self._clean_up)
             stack.push_async_callback(self.poster.flush)
+            stack.push_async_callback(self.spawner.stop)
             self.poster.start()
             await _run_until_stopped(stopper, {
                 'observer of resources': self._observe_resources(),
                 'observer of namespaces': self._observe_namespaces(),
-                'orchestrator': self._orchestrate()}, besides=authenticator)
+                'orchestrator': self._orchestrate(),
+                'gatekeeper': self._open_when_indexed()}, besides=authenticator, ending=self.spawner.begin_exit)
         if is_started:
             logger.info("The operator is stopped.")
 
@@ -134,16 +139,35 @@ class Operator:
         self.streams[key] = state
         try:
             served = sites.Served(self.site, resource, self._get_selectors)
-            await streams.run_watcher(served, namespace, slots=self.slots, state=state)
+            await streams.run_watcher(
+                served, namespace, slots=self.slots, state=state, on_listed=self.listed.ring)
         finally:
             del self.streams[key]
+            self.listed.ring()
+
+    async def _open_when_indexed(self) -> None:
+        """Let no handlers run until all indexed resources are listed, as far as they are known from the beginning."""
+        if self.site.indexers.is_empty:
+            return
+        self.slots.shut()
+        await self.plan.insights.ready.wait()
+        while not self._is_indexed():
+            await self.listed.wait()
+        self.slots.open()
+
+    def _is_indexed(self) -> bool:
+        insights, indexers = self.plan.insights, self.site.indexers
+        keys = orchestration.select_keys(insights.resources, insights.namespaces)
+        indexed = [key for key in keys if indexers.is_indexed(key.resource, self._get_selectors(key.resource))]
+        return all(key in self.streams and self.streams[key].is_listed for key in indexed)
 
     def _get_selectors(self, resource: references.Resource) -> Collection[selectors.Selector]:
         return self.plan.insights.resolved.select_selectors(resource)
 
 
 async def _run_until_stopped(stopper: stopping.Stopper, coros: Mapping[str, Coroutine[Any, Any, None]], *,
-                             besides: asyncio.Task[None] | None = None) -> bool:
+                             besides: asyncio.Task[None] | None = None,
+                             ending: Callable[[], None] = lambda: None) -> bool:
     """
     Run until all of them end, or it is time to stop, or any of them fails, or the one besides them ends or fails.
 
@@ -161,6 +185,7 @@ async def _run_until_stopped(stopper: stopping.Stopper, coros: Mapping[str, Coro
             pending -= done
             ended |= done
     finally:
+        ending()
         if pending:
             stopper.limit_exit()
         for task in [stop, *tasks]:

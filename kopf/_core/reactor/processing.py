@@ -6,19 +6,23 @@ changes made before: nobody is called for what is known to be outdated. All chan
 """
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import cast
 
-from kopf._cogs.clients import patching
+from kopf._cogs.clients import errors, patching
 from kopf._cogs.structs import bodies, patches
 from kopf._core.actions import application, execution, failures, loggers, throttlers
 from kopf._core.intents import causes, handlers
-from kopf._core.reactor import changing, cycles, inventory, queueing, sites
+from kopf._core.reactor import accompanying, changing, cycles, inventory, queueing, sites
 
 CHECKPOINT_TIMEOUT = 2.0
 """Seconds to save what is done when the handling is interrupted."""
 
 REFUSAL_DELAY = 5.0
 """Seconds to wait for a newer state of an object if the known one is outdated; usually it comes much sooner."""
+
+UNTHROTTLED_DELAY = 60.0
+"""Seconds to try again after an error if the settings have no delays for that: then new events are handled at once."""
 
 
 class Processor:
@@ -31,6 +35,7 @@ class Processor:
 
     def __init__(self, served: sites.Served) -> None:
         self.served, self.site = served, served.site
+        self.nudge: Callable[[bodies.RawBody], None] = lambda body: None  # has an object handled once more
 
     async def handle(self, batch: queueing.Batch) -> queueing.Verdict:
         """Handle all that has come for an object; tell when to come back."""
@@ -47,17 +52,26 @@ class Processor:
             memory.throttler, memory.throttled = (memory.throttler if memory.fns else None), None
         if is_gone:
             self.site.memories.forget(batch.body)
+            if memory.lives is not None:
+                memory.lives.wake = lambda body: None
             return queueing.Verdict()
         return verdict
 
     async def _handle(self, batch: queueing.Batch, memory: inventory.Memory, *, is_gone: bool) -> queueing.Verdict:
-        patch = patches.Patch(body=batch.body, fns=memory.fns)
-        await self._watch(batch.events, memory, patch)
+        patch = patches.Patch(memory.unsent, body=batch.body, fns=memory.fns)
+        try:
+            await self._watch(batch.events, memory, patch)
+        finally:
+            is_accompanied = accompanying.accompany(
+                self.served, batch, memory, wake=lambda body: self.nudge(cast(bodies.RawBody, body)))
         if is_gone:
             return queueing.Verdict()
-        work = changing.Work(self.served, bodies.Body(batch.body), memory, patch, own=patches.Patch())
+        work = changing.Work(self.served, bodies.Body(batch.body), memory, patch, own=patches.Patch(),
+                             is_accompanied=is_accompanied)
         waiting = self._get_inconsistency(work.body, memory)
-        has_changing = self.site.registry._changing.has_handlers(self.served.resource, self.served.selectors)
+        registry, resource, chosen = self.site.registry, self.served.resource, self.served.selectors
+        has_changing = registry._changing.has_handlers(resource, chosen) or registry._spawning.has_handlers(
+            resource, chosen)
         if has_changing and waiting is None and not memory.fns:
             return await self._change(work)
         if waiting is not None and not application.prune(patch, work.body):
@@ -119,10 +133,15 @@ class Processor:
             settings.persistence.progress_storage.touch(body=work.body, patch=work.own, value=None)
         changes = application.Changes(work.patch, work.own, step.holding)
         logger = loggers.LocalObjectLogger(body=work.body, settings=settings)
-        applied = await application.apply_changes(
-            patching.identify(self.served.resource, work.body), changes, work.body,
-            context=self.site.context, logger=logger)
-        memory.fns = applied.fns
+        try:
+            applied = await application.apply_changes(
+                patching.identify(self.served.resource, work.body), changes, work.body,
+                context=self.site.context, logger=logger)
+        except errors.RequestError as error:
+            if not application.is_refusal(error):  # the status, if it is sent apart, or the functions can be not sent
+                memory.unsent, memory.fns = dict(work.patch), tuple(work.patch.fns)
+            raise
+        memory.unsent, memory.fns = None, applied.fns
         timeout, version = settings.persistence.consistency_timeout, work.body.metadata.get('resourceVersion')
         if applied.version is not None and applied.version != version and timeout > 0:
             memory.awaited = inventory.Awaited(applied.version, _read_clock() + timeout)
@@ -153,10 +172,11 @@ class Processor:
         memory.throttler = memory.throttler or throttlers.Throttler()
         now = _read_clock()
         memory.throttled = memory.throttler.fail(now, self.site.settings.queueing.error_delays)
+        delay = (memory.throttled - now) or UNTHROTTLED_DELAY
         loggers.LocalObjectLogger(body=batch.body, settings=self.site.settings).error(
             "The handling of the object has failed, and will be continued in %s s: %s",
-            round(memory.throttled - now, 3), error, exc_info=not isinstance(error, RefusedPatchError))
-        return queueing.Verdict(memory.throttled - now)
+            round(delay, 3), error, exc_info=not isinstance(error, RefusedPatchError))
+        return queueing.Verdict(delay)
 
 
 class RefusedPatchError(Exception):

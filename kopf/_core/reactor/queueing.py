@@ -92,6 +92,7 @@ class _Lane:
     body: bodies.RawBody
     events: list[bodies.RawEvent] = dataclasses.field(default_factory=list)
     timer: asyncio.TimerHandle | None = None  # only while it waits for its time
+    is_nudged: bool = False  # is it to be handled once more, even with no events?
 
 
 class Queue:
@@ -125,6 +126,18 @@ class Queue:
         lane.events.append(event)
         lane.body = body
         self._wake(lane)
+
+    def nudge(self, body: bodies.RawBody) -> None:
+        """Have an object handled once more, though it has not changed; there can be a newer body in its backlog."""
+        if self._is_closed:
+            return
+        lane = self._lanes.get(inventory.identify(body))
+        if lane is None:
+            lane = self._lanes[inventory.identify(body)] = _Lane(inventory.identify(body), body)
+            self._slots.take(lambda: self._begin(lane))
+        else:
+            lane.is_nudged = True
+            self._wake(lane)
 
     async def close(self, timeout: float) -> None:
         """
@@ -170,19 +183,20 @@ class Queue:
     async def _work(self, lane: _Lane) -> None:
         """Handle an object until there is nothing to do; then leave it until its time or until its next event."""
         while True:
-            events, lane.events = lane.events, []
+            events, lane.events, lane.is_nudged = lane.events, [], False
             try:
                 verdict = await self._handle(Batch(events, lane.body))
             except BaseException:
                 lane.events[:0] = events
                 raise
             # No await from here to the end of the task: events that come meanwhile would be forgotten.
-            if verdict.is_postponed or not lane.events or self._is_closed or self._slots.is_contended:
+            has_more = bool(lane.events) or lane.is_nudged
+            if verdict.is_postponed or not has_more or self._is_closed or self._slots.is_contended:
                 break
         if verdict.is_postponed:
             lane.events[:0] = events
             self._schedule(lane, verdict.delay or 0)
-        elif lane.events:
+        elif has_more:
             self._schedule(lane, 0)
         elif verdict.delay is not None:
             self._schedule(lane, verdict.delay)

@@ -10,6 +10,7 @@ from kopf._cogs.clients import requests
 from kopf._cogs.configs import settings as settings_
 from kopf._cogs.structs import references, selectors
 from kopf._core.actions import lifecycles
+from kopf._core.engines import daemons, indexing
 from kopf._core.intents import registries
 from kopf._core.reactor import inventory
 
@@ -24,7 +25,13 @@ class Site:
     memo: Any
     now: clocks.Now
     lifecycle: lifecycles.LifecycleFn
-    indices: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    indexers: indexing.Indexers
+    spawner: daemons.Spawner
+
+    @property
+    def indices(self) -> Mapping[str, Any]:
+        """The indices by their names, for all handlers."""
+        return self.indexers.indices
 
 
 @dataclasses.dataclass(frozen=True)

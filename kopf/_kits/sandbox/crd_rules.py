@@ -59,7 +59,7 @@ def text(owner: Mapping[str, Any], name: str) -> str:
 
 def check_name(crd: Mapping[str, Any], spec: Mapping[str, Any]) -> Problems:
     name = mapping(crd.get('metadata')).get('name')
-    if name != f'{text(mapping(spec.get("names")), "plural")}.{text(spec, "group")}':
+    if name and name != f'{text(mapping(spec.get("names")), "plural")}.{text(spec, "group")}':
         yield errors.invalid_value('metadata.name', name, 'must be spec.names.plural+"."+spec.group')
 
 

@@ -30,6 +30,7 @@ JSON_PATCH = 'application/json-patch+json'
 MERGE_PATCH = 'application/merge-patch+json'
 STRATEGIC_PATCH = 'application/strategic-merge-patch+json'
 APPLY_PATCH = 'application/apply-patch+yaml'
+MAX_MANAGER = 128
 
 DELETE_OPTIONS = 'io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions'
 JOBS_WARNING = ('child pods are preserved by default when jobs are deleted; set propagationPolicy=Background '
@@ -264,6 +265,8 @@ _OPTION_KINDS = {'create': 'CreateOptions', 'update': 'UpdateOptions', 'patch': 
 def _check_options(request: requests.Request) -> None:
     kind = _OPTION_KINDS.get(request.verb, 'DeleteOptions')
     problems = []
+    if len(request.options.get('fieldManager', '').encode()) > MAX_MANAGER and request.verb in _OPTION_KINDS:
+        problems.append(errors.too_long('fieldManager', MAX_MANAGER))
     dry_run = request.options.get('dryRun')
     if dry_run and dry_run != 'All':
         problems.append(errors.unknown_dry_run([dry_run]))

@@ -80,6 +80,14 @@ def validate_standard_finalizers(meta: Mapping[str, Any], field: str = 'metadata
             if '/' not in name and name not in _STANDARD_FINALIZERS]
 
 
+def list_warnings(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[str]:
+    """Warn of the new finalizers with no domain where they are allowed."""
+    added = sorted({*(new.get('finalizers') or ())} - {*(old.get('finalizers') or ())})
+    return [f'metadata.finalizers: {errors.render(name)}: prefer a domain-qualified finalizer name to avoid '
+            f'accidental conflicts with other finalizer writers'
+            for name in added if '/' not in name and name not in _STANDARD_FINALIZERS]
+
+
 def validate_labels(labels: Mapping[str, str], field: str) -> list[errors.FieldError]:
     problems = []
     for key, value in labels.items():
@@ -190,6 +198,14 @@ def check_new_version(obj: Mapping[str, Any]) -> None:
     """Raise the API's 500 if an object to be created claims to have a version already (not checked in dry runs)."""
     if obj['metadata'].get('resourceVersion') not in (None, '', '0'):
         raise errors.ApiError(500, '', 'resourceVersion should not be set on objects to be created')
+
+
+def parse_version(obj: Mapping[str, Any]) -> int:
+    """Read the version that an update is based on, zero if any; raise the API's 500 if there can be no such version."""
+    text = obj['metadata'].get('resourceVersion') or ''
+    if text and not (text.isascii() and text.isdigit()):
+        raise errors.ApiError(500, '', f'strconv.ParseUint: parsing {errors.render(text)}: invalid syntax')
+    return int(text or 0)
 
 
 def prepare_update(new: dict[str, Any], old: Mapping[str, Any]) -> None:

@@ -58,8 +58,8 @@ _WILDCARD_HINT: Final = _explain(
     rf'\*\.{_SUBDOMAIN}', '*.example.com')
 
 
-def _too_long(value: str, limit: int) -> list[str]:
-    return [f'must be no more than {limit} characters'] if len(value.encode('utf-8', 'surrogatepass')) > limit else []
+def _too_long(value: str, limit: int, unit: str = 'characters') -> list[str]:
+    return [f'must be no more than {limit} {unit}'] if len(value.encode('utf-8', 'surrogatepass')) > limit else []
 
 
 def between(low: int, high: int) -> str:
@@ -117,7 +117,7 @@ def check_key(value: str) -> list[str]:
 
 
 def check_label_value(value: str) -> list[str]:
-    problems = _too_long(value, 63)
+    problems = _too_long(value, 63, 'bytes')
     return problems if not value or _key_regex.fullmatch(value) else [*problems, _VALUE_HINT]
 
 

@@ -157,6 +157,7 @@ def validate(request: requests.Request, obj: dict[str, Any], old: Mapping[str, A
         problems += crds.validate_crd(obj, old)
         request.warnings.extend([*crds.list_warnings(obj, old), *_warn_of_rules(obj)])
     elif resource.custom and schema is not None:
+        request.warnings.extend(metadata.list_warnings(obj['metadata'], old['metadata'] if old is not None else {}))
         if request.subresource == 'status' and old is not None:
             problems += validation.validate_status(obj, schema, old)
         else:

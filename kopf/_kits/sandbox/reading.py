@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from kopf._kits.sandbox import errors, kinds, selectors, storage, watching
+from kopf._kits.sandbox import errors, kinds, parsing, selectors, storage, watching
 
 _NOT_BASE64 = re.compile('[^A-Za-z0-9_-]')
 
@@ -125,7 +125,7 @@ def _decode_token(token: str) -> Position | None:
     try:
         if stray := _NOT_BASE64.search(token):  # decoders would skip it
             raise ValueError(f'illegal base64 data at input byte {stray.start()}')
-        record = json.loads(base64.urlsafe_b64decode(token + '=' * (-len(token) % 4)))
+        record = parsing.parse_json(base64.urlsafe_b64decode(token + '=' * (-len(token) % 4)))
         return _check_position(record.get('v'), record.get('rv') or 0, record.get('start') or '')
     except (ValueError, AttributeError, binascii.Error) as e:
         raise errors.bad_request(f'invalid continue token: continue key is not valid: {e}') from e

@@ -6,7 +6,6 @@ that the history is compacted, it gets the ERROR event with the code 410 and has
 """
 import asyncio
 import dataclasses
-import functools
 import random
 from collections.abc import AsyncGenerator, Callable, Mapping
 
@@ -48,37 +47,58 @@ def parse_watch(options: Mapping[str, str], interest: selectors.Interest, *, ver
     initial = options.get('sendInitialEvents')
     check_version_options(options, watch=True)
     since = parse_version(options.get('resourceVersion', ''))
+    tells_end = initial == 'true' or (initial is None and since is None)
     if initial == 'false':
         since = version if since is None else since
     elif initial == 'true' or not since:
         since = None
+    parse_number(options, 'limit')  # there are no pages, but it must be a number
     timeout = parse_number(options, 'timeoutSeconds')
     bookmarks = options.get('allowWatchBookmarks') in ('true', '1')
     return Watch(interest, since, timeout=float(timeout or random.randint(1800, 3600)),
-                 bookmarks=bookmarks, initial_end=bookmarks and initial == 'true')
+                 bookmarks=bookmarks, initial_end=bookmarks and tells_end)
 
 
 def check_version_options(options: Mapping[str, str], *, watch: bool) -> None:
-    """Refuse the combinations of options that the API refuses."""
+    """Refuse the combinations of options that the API refuses, with all that is wrong in them."""
+    problems = _check_watch_options(options) if watch else _check_list_options(options)
+    if problems:
+        raise errors.invalid('meta.k8s.io', 'ListOptions', '', problems)
+
+
+def _check_watch_options(options: Mapping[str, str]) -> list[errors.FieldError]:
     match, initial = options.get('resourceVersionMatch', ''), options.get('sendInitialEvents')
-    forbid = functools.partial(errors.forbidden_field, 'resourceVersionMatch')
-    problem: errors.FieldError | None = None
-    if initial is not None and not watch:
-        problem = errors.forbidden_field('sendInitialEvents', 'sendInitialEvents is forbidden for list')
-    elif initial is not None and match != 'NotOlderThan':
-        problem = forbid('sendInitialEvents requires setting resourceVersionMatch to NotOlderThan')
-    elif match and initial is None and watch:
-        problem = forbid('resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided')
-    elif match and match not in ('Exact', 'NotOlderThan'):
-        problem = errors.not_supported('resourceVersionMatch', match, ['Exact', 'NotOlderThan', ''])
-    elif match and not watch and not options.get('resourceVersion'):
-        problem = forbid('resourceVersionMatch is forbidden unless resourceVersion is provided')
-    elif match and options.get('continue'):
-        problem = forbid('resourceVersionMatch is forbidden when continue is provided')
-    elif match == 'Exact' and options.get('resourceVersion') == '0':
-        problem = forbid('resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
-    if problem is not None:
-        raise errors.invalid('meta.k8s.io', 'ListOptions', '', [problem])
+    problems = []
+    if initial is not None and match != 'NotOlderThan':
+        problems.append(_forbid_match('sendInitialEvents requires setting resourceVersionMatch to NotOlderThan'))
+    if match and initial is None:
+        problems.append(_forbid_match('resourceVersionMatch is forbidden for watch unless sendInitialEvents '
+                                      'is provided'))
+    if match and match != 'NotOlderThan':
+        problems.append(errors.not_supported('resourceVersionMatch', match, ['NotOlderThan']))
+    if match and options.get('continue'):
+        problems.append(_forbid_match('resourceVersionMatch is forbidden when continue is provided'))
+    return problems
+
+
+def _check_list_options(options: Mapping[str, str]) -> list[errors.FieldError]:
+    match, version = options.get('resourceVersionMatch', ''), options.get('resourceVersion')
+    problems = []
+    if match and not version:
+        problems.append(_forbid_match('resourceVersionMatch is forbidden unless resourceVersion is provided'))
+    if match and options.get('continue'):
+        problems.append(_forbid_match('resourceVersionMatch is forbidden when continue is provided'))
+    if match and match not in ('Exact', 'NotOlderThan'):
+        problems.append(errors.not_supported('resourceVersionMatch', match, ['Exact', 'NotOlderThan', '']))
+    if match == 'Exact' and version == '0':
+        problems.append(_forbid_match('resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
+    if options.get('sendInitialEvents') is not None:
+        problems.append(errors.forbidden_field('sendInitialEvents', 'sendInitialEvents is forbidden for list'))
+    return problems
+
+
+def _forbid_match(why: str) -> errors.FieldError:
+    return errors.forbidden_field('resourceVersionMatch', why)
 
 
 def parse_version(text: str) -> int | None:

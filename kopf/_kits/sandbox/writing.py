@@ -143,8 +143,8 @@ class Writer:
             stored = self._find(request)
             old = conversions.read(request.resource, stored)
             obj = change(conversions.read(request.resource, stored))
-            version = obj['metadata'].get('resourceVersion')
-            if version and version != str(stored.version):
+            version = metadata.parse_version(obj)
+            if version and version != stored.version:
                 break
             preparing.set_defaults(request, obj)
             if not is_recorded:
