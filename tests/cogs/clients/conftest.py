@@ -1,17 +1,42 @@
 """
-A sandbox to talk to, a server that says whatever it is told to, and the context of requests.
+A sandbox to talk to, servers that spoil what it says or say whatever they are told to, and the context of requests.
 """
 import asyncio
 import contextlib
+import itertools
 import logging
 import socket
 
+import aiohttp
 import pytest
+import yarl
+from aiohttp import web
 
 import kopf.testing
-from kopf._cogs.clients import limits, requests, sessions
+from kopf._cogs.clients import limits, requests, sessions, watching
 from kopf._cogs.configs import settings
-from kopf._cogs.structs import credentials, vaults
+from kopf._cogs.structs import credentials, references, vaults
+
+OUTCOMES = pytest.StashKey[dict[str, dict[str, str]]]()
+"""What became of each operation in each fault."""
+
+
+@pytest.fixture(scope='session')
+def outcomes(pytestconfig):
+    """The table of outcomes: by the fault, then by the operation. It is printed in the end."""
+    return pytestconfig.stash.setdefault(OUTCOMES, {})
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    table = config.stash.get(OUTCOMES, {})
+    if not table:
+        return
+    operations = list(dict.fromkeys(operation for row in table.values() for operation in row))
+    width = max(map(len, table)) + 2
+    terminalreporter.section('what became of operations in faults')
+    for fault, row in {'': {operation: operation for operation in operations}, **table}.items():
+        cells = ''.join(row.get(operation, '').ljust(13) for operation in operations)
+        terminalreporter.write_line(f'{fault.ljust(width)}{cells}'.rstrip())
 
 
 @pytest.fixture
@@ -46,6 +71,134 @@ async def make_context(operator_settings):
 @pytest.fixture
 async def context(sandbox, make_context):
     return make_context(admin=credentials.ConnectionInfo(server=sandbox.url, token=sandbox.token))
+
+
+@pytest.fixture
+async def renew(make_context):
+    """Make contexts of requests with a login that always brings new credentials, as tokens are rejected in 401s."""
+    tasks = []
+
+    async def login(vault, server, token):
+        for priority in itertools.count(1):  # so that it is also the number of logins
+            await vault.wait_until_needed()
+            await vault.populate({'admin': credentials.ConnectionInfo(server=server, token=token, priority=priority)})
+
+    async def renew(server, token):
+        context = make_context(admin=credentials.ConnectionInfo(server=server, token=token))
+        tasks.append(asyncio.create_task(login(context.vault, server, token), name='login'))
+        return context
+
+    yield renew
+    for task in tasks:
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+@pytest.fixture
+async def renewed_context(sandbox, renew):
+    return await renew(sandbox.url, sandbox.token)
+
+
+class Reading:
+    """A task that reads a stream of config maps, and all that it has read."""
+
+    def __init__(self, context, state, namespace):
+        self.state, self.items, self.namespace = state, [], namespace
+        self._context, self._came = context, asyncio.Condition()
+
+    @property
+    def events(self):
+        """All events in short: ``(type, name, value)``, and the markers."""
+        return [item if item is watching.Marker.LISTED else
+                (item['type'], item['object']['metadata']['name'], item['object'].get('data', {}).get('x'))
+                for item in self.items]
+
+    @property
+    def objects(self):
+        """The objects that exist, if the events are right: ``(uid, version)`` by name. The events must be in order."""
+        objects = {}
+        for event in self.items:
+            if event is watching.Marker.LISTED:
+                continue
+            metadata = event['object']['metadata']
+            if event['type'] == 'DELETED':
+                assert objects.pop(metadata['name'])['metadata']['uid'] == metadata['uid']
+            else:
+                assert event['type'] in ('MODIFIED', None) or metadata['name'] not in objects
+                objects[metadata['name']] = event['object']
+        return {name: (body['metadata']['uid'], body['metadata']['resourceVersion']) for name, body in objects.items()}
+
+    async def run(self):
+        resource = references.Resource('', 'v1', 'configmaps', kind='ConfigMap', namespaced=True)
+        stream = watching.stream_events(resource, self.namespace, context=self._context, state=self.state)
+        async with contextlib.aclosing(stream):
+            async for item in stream:
+                async with self._came:
+                    self.items.append(item)
+                    self._came.notify_all()
+
+    async def wait_for(self, item, timeout=3600):
+        async with asyncio.timeout(timeout), self._came:
+            await self._came.wait_for(lambda: item in self.events)
+
+    async def wait_until(self, condition):
+        delay = 0.001
+        async with asyncio.timeout(3600):
+            while not condition():
+                await asyncio.sleep(delay)
+                delay = min(1.0, delay * 1.5)
+
+    async def wait_until_connected(self):
+        await self.wait_until(lambda: self.state.phase is watching.Phase.CONNECTED)
+
+
+@pytest.fixture
+async def read(context):
+    """Begin to read a stream; end it with the test."""
+    tasks = []
+
+    async def read(context=context, state=None, namespace='default'):
+        reading = Reading(context, state or watching.StreamState(), namespace)
+        tasks.append(asyncio.create_task(reading.run(), name='reading'))
+        return reading
+
+    yield read
+    for task in tasks:
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+@pytest.fixture
+async def change_everything(sandbox):
+    """Add, modify, delete, and recreate objects while nobody listens; the fixture itself creates them."""
+    names = ['same', 'modified', 'deleted', 'recreated']
+    bodies = {name: {'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': name}} for name in [*names, 'new']}
+    for name in names:
+        await sandbox.create(bodies[name])
+
+    async def change_everything():
+        await sandbox.create(bodies['new'] | {'data': {'x': '1'}})
+        await sandbox.patch('configmaps', 'modified', {'data': {'x': '2'}})
+        await sandbox.delete('configmaps', 'deleted')
+        await sandbox.delete('configmaps', 'recreated')
+        await sandbox.create(bodies['recreated'] | {'data': {'x': '3'}})
+    return change_everything
+
+
+@pytest.fixture
+async def check(sandbox):
+    """Check that the stream tells in the end what there is in the cluster, and goes on."""
+    async def check(reading):
+        await sandbox.create({'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': 'last'}})
+        await reading.wait_for(('ADDED', 'last', None))
+        bodies = await sandbox.list('configmaps', 'default')
+        expected = {body['metadata']['name']: (body['metadata']['uid'], body['metadata']['resourceVersion'])
+                    for body in bodies}
+        assert reading.objects == expected
+        assert {key.name: tuple(seen) for key, seen in reading.state.known.items()} == expected
+    return check
 
 
 @pytest.fixture
@@ -119,6 +272,93 @@ class Scripted:
 @pytest.fixture
 def scripted():
     return Scripted
+
+
+class Meddler:
+    """
+    A server in front of a sandbox: it passes everything through, but spoils some of the answers on the way.
+
+    The spoilt requests are executed. The ways of spoiling: ``torn`` (the connection is lost in the middle
+    of the answer), ``malformed``, ``empty``, and ``huge`` (8 MB more of JSON's spaces than usual).
+    """
+    HUGE = b' ' * 8_000_000
+
+    def __init__(self, target):
+        self.open = 0  # how many requests are in progress
+        self.hits = 0
+        self.hit = asyncio.Event()
+        self.ignored = ()  # names in the queries, of which the server behind does not know
+        self._target, self._way, self._is_spoilt = target, '', lambda http: False
+
+    @property
+    def url(self):
+        host, port, *_ = self._listener.sockets[0].getsockname()
+        return f'http://{host}:{port}'
+
+    @property
+    def connections(self):
+        """How many clients are connected, with requests or without."""
+        return len(self._server.connections)
+
+    def spoil(self, way, is_spoilt):
+        """Begin to spoil those requests for which the function returns true."""
+        self._way, self._is_spoilt = way, is_spoilt
+
+    def lift(self):
+        self._is_spoilt = lambda http: False
+
+    async def __aenter__(self):
+        self._client = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None))
+        self._server = web.Server(self._serve, handler_cancellation=True, access_log=None)
+        self._listener = await asyncio.get_running_loop().create_server(self._server, '127.0.0.1', 0)
+        return self
+
+    async def __aexit__(self, *_):
+        self._listener.close()
+        await self._server.shutdown(timeout=0.1)
+        await self._client.close()
+
+    async def _serve(self, http):
+        self.open += 1
+        try:
+            headers = {name: http.headers[name] for name in http.headers if name != 'Host'}
+            url = yarl.URL(f'{self._target}{http.raw_path}', encoded=True).without_query_params(*self.ignored)
+            body = await http.read()
+            async with self._client.request(http.method, url, headers=headers, data=body) as answer:
+                response = web.StreamResponse(status=answer.status, headers={
+                    name: value for name, value in answer.headers.items() if name in ('Content-Type', 'Retry-After')})
+                response.enable_chunked_encoding()
+                await response.prepare(http)
+                await self._pass(http, answer, response)
+                return response
+        except aiohttp.ClientError:  # the same happens to the client
+            http.transport.abort()
+            raise asyncio.CancelledError from None
+        finally:
+            self.open -= 1
+
+    async def _pass(self, http, answer, response):
+        way = self._way if self._is_spoilt(http) else ''
+        if way:
+            self.hits += 1
+            self.hit.set()
+        if way in ('torn', 'malformed'):
+            await response.write(b'{"type": "ADD' if way == 'torn' else b'{"type": nonsense}\n')
+        if way == 'torn':
+            http.transport.abort()
+        elif way in ('', 'huge'):
+            padding = self.HUGE if way else b''
+            async for chunk in answer.content.iter_any():
+                await response.write(chunk[:1] + padding + chunk[1:])
+                padding = b''
+        if way != 'torn':
+            await response.write_eof()
+
+
+@pytest.fixture
+async def meddler(sandbox):
+    async with Meddler(sandbox.url) as meddler:
+        yield meddler
 
 
 @pytest.fixture

@@ -226,9 +226,10 @@ async def test_groups_are_asked_for_if_aggregation_is_refused(sandbox, context, 
 async def test_servers_can_have_no_core_api(sandbox, context, caplog):
     sandbox.faults.inject(path='/api', code=404)
 
-    resources = await discovery.read_resources(context=context, groups=['', 'apps'])
+    catalog = await discovery.read_catalog(context=context, groups=['', 'apps'])
 
-    assert {resource.group for resource in resources} == {'apps'}
+    assert {resource.group for resource in catalog.resources} == {'apps'}
+    assert catalog.absent == ['/api']
     line, = caplog.messages
     assert line.startswith('The server has no API at /api: HTTP 404')
 
@@ -277,6 +278,14 @@ async def test_meaningless_discovery_is_an_error(scripted, make_context):
     async with scripted(answer(['hello'])) as server:
         context = make_context(only=credentials.ConnectionInfo(server=server.url))
         with pytest.raises(errors.APIGarbledError, match='GET /api: the answer is JSON, but not of the API'):
+            await discovery.read_resources(context=context)
+
+
+@pytest.mark.parametrize('body', [{}, {'kind': 'Status'}, {'kind': 'APIResourceList', 'resources': []}])
+async def test_answers_of_another_kind_are_not_taken_for_the_absence_of_resources(scripted, make_context, body):
+    async with scripted(answer(body)) as server:
+        context = make_context(only=credentials.ConnectionInfo(server=server.url))
+        with pytest.raises(errors.APIGarbledError, match='GET /api: the answer is of another kind'):
             await discovery.read_resources(context=context)
 
 

@@ -2,7 +2,6 @@
 K8s-events: what they consist of, and that their failures fail nothing else.
 """
 import asyncio
-import dataclasses
 import datetime
 import logging
 
@@ -14,6 +13,7 @@ from kopf._cogs.configs import settings
 from kopf._cogs.structs import credentials
 
 NOW = datetime.datetime(2020, 12, 31, 23, 59, 59, 123456, tzinfo=datetime.UTC)
+LATER = NOW + datetime.timedelta(minutes=1)
 REF = {'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample', 'name': 'obj', 'namespace': 'default', 'uid': 'uid1'}
 CLUSTER_REF = {'apiVersion': 'v1', 'kind': 'Node', 'name': 'node', 'uid': 'uid2'}
 TEXTS = {'type': 'Normal', 'reason': 'Done', 'message': 'All is well.'}
@@ -32,8 +32,12 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: poster}]
 """
 
 
-def build(ref=REF, *, posting=None, now=NOW, **texts):
-    return events.build_event(ref, **{**TEXTS, **texts}, now=now, posting=posting or settings.PostingSettings())
+def make(ref=REF, *, first=NOW, last=None, count=1, **texts):
+    return events.Event(ref, **{**TEXTS, **texts}, first=first, last=last or first, count=count)
+
+
+def build(ref=REF, *, namespace='default', **fields):
+    return events.build_event(make(ref, **fields), namespace=namespace, posting=settings.PostingSettings())
 
 
 def test_event_tells_of_the_object():
@@ -50,18 +54,32 @@ def test_event_tells_of_the_object():
 
 
 def test_event_is_in_utc_whatever_the_clock():
-    event = build(now=NOW.astimezone(datetime.timezone(datetime.timedelta(hours=2))))
+    event = build(first=NOW.astimezone(datetime.timezone(datetime.timedelta(hours=2))))
 
     assert event['eventTime'] == '2020-12-31T23:59:59.123456Z'
 
 
-@pytest.mark.parametrize('ref, namespace', [
-    pytest.param({**REF, 'namespace': 'ns'}, 'ns', id='namespaced'),
-    pytest.param(CLUSTER_REF, 'default', id='cluster-scoped'),
-    pytest.param({**CLUSTER_REF, 'namespace': None}, 'default', id='cluster-scoped-with-none'),
+def test_event_of_several_occurrences_tells_how_many_and_when():
+    event = build(count=3, last=LATER)
+
+    assert event['eventTime'] == event['firstTimestamp'] == '2020-12-31T23:59:59.123456Z'
+    assert event['lastTimestamp'] == '2021-01-01T00:00:59.123456Z'
+    assert event['count'] == 3
+    assert event['series'] == {'count': 3, 'lastObservedTime': '2021-01-01T00:00:59.123456Z'}
+
+
+@pytest.mark.parametrize('ref, namespace, expected', [
+    pytest.param({**REF, 'namespace': 'ns'}, 'ns', 'ns', id='namespaced'),
+    pytest.param(CLUSTER_REF, 'default', None, id='cluster-scoped'),
+    pytest.param({**CLUSTER_REF, 'namespace': None}, 'default', None, id='cluster-scoped-with-none'),
+    pytest.param(CLUSTER_REF, 'kube-system', None, id='cluster-scoped-in-the-system'),
+    pytest.param(CLUSTER_REF, 'home', 'home', id='cluster-scoped-elsewhere'),
 ])
-def test_event_is_in_the_namespace_of_the_object(ref, namespace):
-    assert build(ref)['metadata']['namespace'] == namespace
+def test_event_refers_to_the_namespace_if_it_is_demanded(ref, namespace, expected):
+    event = build(ref, namespace=namespace)
+
+    assert event['metadata']['namespace'] == namespace
+    assert event['involvedObject'].get('namespace') == expected
 
 
 def test_event_refers_only_by_what_is_known():
@@ -107,7 +125,7 @@ def test_events_are_recognised_among_objects(api_version, kind, expected):
 @pytest.mark.guarantee('EVT-009')
 @pytest.mark.parametrize('ref', [REF, CLUSTER_REF, {'name': 'obj'}], ids=['namespaced', 'cluster', 'nameonly'])
 async def test_event_is_accepted_by_the_cluster(sandbox, context, caplog, ref):
-    await events.post_event(ref, **TEXTS, context=context)
+    await events.post_event(make(ref), context=context)
 
     event, = await sandbox.list('v1/events', 'default')
     assert not caplog.messages
@@ -125,7 +143,7 @@ async def test_event_is_accepted_by_the_cluster(sandbox, context, caplog, ref):
     pytest.param({'type': 'SomeType'}, id='unknown-type'),
 ])
 async def test_strange_texts_are_accepted_by_the_cluster(sandbox, context, caplog, texts):
-    await events.post_event(REF, **{**TEXTS, **texts}, context=context)
+    await events.post_event(make(**texts), context=context)
 
     assert len(await sandbox.list('v1/events', 'default')) == 1
     assert not caplog.messages
@@ -137,19 +155,12 @@ async def test_reporters_and_names_are_as_in_the_settings(sandbox, context, oper
     operator_settings.posting.reporting_instance = 'pod-1'
     operator_settings.posting.event_name_prefix = 'mine-'
 
-    await events.post_event(REF, **TEXTS, context=context)
+    await events.post_event(make(), context=context)
 
     event, = await sandbox.list('v1/events', 'default')
     assert event['metadata']['generateName'] == 'mine-'
     assert (event['reportingComponent'], event['source']['component']) == ('me', 'me')
     assert event['reportingInstance'] == 'pod-1'
-
-
-async def test_events_about_events_are_silently_skipped(sandbox, context, caplog):
-    await events.post_event({**REF, 'apiVersion': 'v1', 'kind': 'Event'}, **TEXTS, context=context)
-
-    assert not list(sandbox.requests)
-    assert not caplog.messages
 
 
 @pytest.mark.guarantee('EVT-021')
@@ -158,7 +169,7 @@ async def test_posting_needs_only_the_permission_to_create(make_context, caplog)
         user = await sandbox.add_user('poster')
         context = make_context(poster=credentials.ConnectionInfo(server=sandbox.url, token=user.token))
 
-        await events.post_event(REF, **TEXTS, context=context)
+        await events.post_event(make(), context=context)
 
         assert len(await sandbox.list('v1/events', 'default')) == 1
         assert not caplog.messages
@@ -171,7 +182,7 @@ async def test_posting_needs_only_the_permission_to_create(make_context, caplog)
 async def test_failures_are_only_logged(sandbox, context, virtual_time, caplog, fault, cause):
     sandbox.faults.inject(verb='create', **fault)
 
-    await events.post_event(REF, **TEXTS, context=context)
+    await events.post_event(make(), context=context)
 
     record = caplog.records[-1]
     assert record.levelno == logging.WARNING
@@ -182,7 +193,7 @@ async def test_failures_are_only_logged(sandbox, context, virtual_time, caplog, 
 async def test_absence_of_credentials_is_only_logged(context, caplog):
     await context.vault.close()
 
-    await events.post_event(REF, **TEXTS, context=context)
+    await events.post_event(make(), context=context)
 
     assert caplog.messages[-1].startswith('Failed to post a k8s-event about KopfExample obj')
 
@@ -194,7 +205,7 @@ async def test_attempts_are_made_with_the_backoffs_of_posting(
     operator_settings.posting.default_backoffs = [10, 20]
     sandbox.faults.inject(verb='create', code=500)
 
-    await events.post_event(REF, **TEXTS, context=context, backoffs=backoffs)
+    await events.post_event(make(), context=context, backoffs=backoffs)
 
     assert virtual_time.elapsed == pytest.approx(expected, abs=0.9)
 
@@ -202,24 +213,78 @@ async def test_attempts_are_made_with_the_backoffs_of_posting(
 async def test_lost_answers_do_not_double_the_events(sandbox, context, virtual_time):
     fault = sandbox.faults.inject(verb='create', cut=True)
 
-    await events.post_event(REF, **TEXTS, context=context)
+    await events.post_event(make(), context=context)
 
     assert fault.hits == 1
 
 
-async def test_time_is_that_of_the_context(sandbox, context):
-    await events.post_event(REF, **TEXTS, context=dataclasses.replace(context, now=lambda: NOW))
-
-    event, = await sandbox.list('v1/events', 'default')
-    assert event['eventTime'] == '2020-12-31T23:59:59.123456Z'
-
-
 async def test_posting_can_be_cancelled(sandbox, context):
     fault = sandbox.faults.inject(verb='create', stall=True)
-    task = asyncio.create_task(events.post_event(REF, **TEXTS, context=context))
+    task = asyncio.create_task(events.post_event(make(), context=context))
     await fault.wait_until_hit()
 
     task.cancel()
 
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+@pytest.mark.guarantee('NEW-199')
+@pytest.mark.parametrize('home, expected', [(None, 'default'), ('default', 'default'), ('home', 'home')])
+async def test_event_of_cluster_scoped_objects_is_where_the_credentials_are_from(
+        sandbox, make_context, caplog, home, expected):
+    await sandbox.apply({'apiVersion': 'v1', 'kind': 'Namespace', 'metadata': {'name': 'home'}})
+    context = make_context(admin=credentials.ConnectionInfo(
+        server=sandbox.url, token=sandbox.token, default_namespace=home))
+
+    posted = await events.post_event(make(CLUSTER_REF), context=context)
+
+    event, = await sandbox.list('v1/events', expected)
+    assert posted == events.Posted(expected, event['metadata']['name'])
+    assert event['involvedObject']['name'] == 'node'
+    assert not caplog.messages
+
+
+async def test_posted_event_is_counted_once_more(sandbox, context, caplog):
+    posted = await events.post_event(make(), context=context)
+
+    repetition = await events.repeat_event(posted, make(last=LATER, count=2), context=context)
+
+    event, = await sandbox.list('v1/events', 'default')
+    assert repetition is events.Repetition.DONE
+    assert (event['count'], event['series']['count']) == (2, 2)
+    assert (event['firstTimestamp'], event['lastTimestamp']) == ('2020-12-31T23:59:59Z', '2021-01-01T00:00:59Z')
+    assert not caplog.messages
+
+
+async def test_event_that_is_gone_cannot_be_counted(sandbox, context, caplog):
+    posted = await events.post_event(make(), context=context)
+    await sandbox.delete('v1/events', posted.name)
+
+    repetition = await events.repeat_event(posted, make(count=2), context=context)
+
+    assert repetition is events.Repetition.GONE
+    assert not caplog.messages
+
+
+async def test_lack_of_permissions_to_count_is_told_at_once(make_context, caplog):
+    async with kopf.testing.Sandbox(tls=False, rbac=True, apply=[RBAC]) as sandbox:
+        user = await sandbox.add_user('poster')
+        context = make_context(poster=credentials.ConnectionInfo(server=sandbox.url, token=user.token))
+        posted = await events.post_event(make(), context=context)
+
+        repetition = await events.repeat_event(posted, make(count=2), context=context)
+
+        assert repetition is events.Repetition.FORBIDDEN
+        assert not caplog.messages
+
+
+async def test_failure_to_count_is_only_logged(sandbox, context, virtual_time, caplog):
+    posted = await events.post_event(make(), context=context)
+    fault = sandbox.faults.inject(verb='patch', code=503)
+
+    repetition = await events.repeat_event(posted, make(count=2), context=context, backoffs=[1, 2])
+
+    assert repetition is events.Repetition.FAILED
+    assert fault.hits == 3
+    assert caplog.messages[-1].startswith('Failed to count a k8s-event about KopfExample obj (Normal: Done): HTTP 503')

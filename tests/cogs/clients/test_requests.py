@@ -335,6 +335,17 @@ async def test_unusable_credentials_are_replaced(sandbox, make_context):
     assert (await requests.get(CONFIGS, context=context))['items'] == []
 
 
+@pytest.mark.guarantee('AUT-032')
+async def test_credentials_are_tried_by_real_requests_only(sandbox, make_context):
+    context = make_context(bad=credentials.ConnectionInfo(server=sandbox.url, token='wrong', priority=10))
+    await context.vault.populate({'good': credentials.ConnectionInfo(server=sandbox.url, token=sandbox.token)})
+    assert not sandbox.requests
+
+    await requests.get(CONFIGS, context=context)
+
+    assert [asked.path for asked in sandbox.requests] == [CONFIGS, CONFIGS]
+
+
 @pytest.mark.guarantee('AUT-029')
 async def test_requests_wait_for_the_login(sandbox, make_context):
     context = make_context(bad=credentials.ConnectionInfo(server=sandbox.url, token='wrong'))
@@ -373,6 +384,16 @@ async def test_requests_are_repeated_if_their_session_is_closed_in_the_middle(sa
         server=sandbox.url, token=sandbox.token, default_namespace='x')})
 
     assert (await asking)['items'] == []
+
+
+@pytest.mark.guarantee('NEW-170')
+async def test_custom_sessions_can_be_brought_by_logins(sandbox, make_context):
+    context = make_context()
+    http = aiohttp.ClientSession(headers={'Authorization': f'Bearer {sandbox.token}', 'User-Agent': 'mine/1.0'})
+    await context.vault.populate({'own': credentials.AiohttpSession(server=sandbox.url, aiohttp_session=http)})
+
+    assert (await requests.get(CONFIGS, context=context))['items'] == []
+    assert [asked.user_agent for asked in sandbox.requests] == ['mine/1.0']
 
 
 async def test_custom_sessions_closed_by_somebody_else_are_not_used_for_ever(sandbox, make_context):

@@ -1,0 +1,51 @@
+"""
+The same as ``handlers.py``, but over the client code alone: with no operator around it.
+"""
+import asyncio
+import collections
+import contextlib
+import importlib.util
+import logging
+import os
+import pathlib
+
+from kopf._cogs.clients import limits, requests, watching
+from kopf._cogs.configs import settings
+from kopf._cogs.structs import references, vaults
+from kopf._core.intents import piggybacking
+
+TOTAL = int(os.environ['BENCH_TOTAL'])
+PROGRESS = pathlib.Path(os.environ['BENCH_PROGRESS'])
+LOADS = references.Resource('bench.dev', 'v1', 'loads', kind='Load', namespaced=True)
+
+
+def report(generation: int) -> None:
+    with PROGRESS.open('a') as file:
+        file.write(f'{generation}\n')
+
+
+async def count() -> None:
+    vault = vaults.Vault({'kubeconfig': piggybacking.login_with_kubeconfig()})
+    context = requests.Context(vault, settings.OperatorSettings(), logging.getLogger(), limits.get_common_gates())
+    counts: collections.Counter[int] = collections.Counter()
+    stream = watching.stream_events(LOADS, 'default', context=context, state=watching.StreamState())
+    async with contextlib.aclosing(stream):
+        async for item in stream:
+            if item is watching.Marker.LISTED:
+                continue
+            generation = item['object']['spec']['replicas']
+            counts[generation] += 1
+            if counts[generation] == TOTAL:
+                report(generation)
+
+
+def main() -> None:
+    if importlib.util.find_spec('uvloop'):
+        import uvloop
+        uvloop.run(count())
+    else:
+        asyncio.run(count())
+
+
+if __name__ == '__main__':
+    main()

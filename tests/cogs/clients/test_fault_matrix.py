@@ -1,0 +1,228 @@
+"""
+The matrix of faults: every operation in every fault. After the fault is over, it goes on, and no change is lost.
+
+What became of each operation, is in the table, and is printed when the tests end. In streams:
+
+* ``waited``, ``read``: it took longer or more memory, but nothing has failed;
+* ``retried``: the same was asked for until it was given; ``continued``: the same, from the last version;
+* ``replaced``: the silent connection was abandoned; ``relisted``: everything was listed and compared;
+* ``logged in``: new credentials were brought, and the same was asked for with them.
+
+Other requests can be also ``answered``, when the refusal is a result that the callers expect, and ``raised``, when
+it is not for the request to repeat: it is the callers who will come again.
+"""
+import asyncio
+import contextlib
+import dataclasses
+import typing
+
+import pytest
+
+from kopf._cogs.clients import discovery, errors, patching, requests, watching
+from kopf._cogs.structs import references
+
+CONFIGS = references.Resource('', 'v1', 'configmaps', kind='ConfigMap', namespaced=True)
+TARGET = patching.Target(CONFIGS, 'default', 'same')
+TRIGGER = 'it is time to list or to watch again'
+
+FAULTS = {
+    '400': {'code': 400},
+    '401': {'code': 401, 'times': 3},  # more of them would be a login that is of no use
+    '403': {'code': 403},
+    '404': {'code': 404},
+    '409': {'code': 409},
+    '410': {'code': 410},
+    '422': {'code': 422},
+    '429': {'code': 429},
+    '429 in 5 s': {'code': 429, 'retry_after': 5},
+    '500': {'code': 500},
+    '503': {'code': 503},
+    '503 in 5 s': {'code': 503, 'retry_after': 5},
+    '504': {'code': 504},
+    'refused': 'refused',
+    'disconnected': {'cut': True},
+    'reset': 'torn',
+    'black hole': {'stall': True},
+    'slow': {'latency': 40},
+    'malformed': 'malformed',
+    'empty': 'empty',
+    'huge line': 'huge',
+}
+
+OPERATIONS = ['list', 'relist', 'watch', 'watch anew', 'patch', 'discovery']
+EXPECTED = {
+    '400':          ['retried', 'retried', 'relisted', 'relisted', 'raised', 'raised'],
+    '401':          ['logged in', 'logged in', 'logged in', 'relisted', 'logged in', 'logged in'],
+    '403':          ['retried', 'retried', 'continued', 'relisted', 'retried', 'raised'],
+    '404':          ['retried', 'retried', 'continued', 'relisted', 'answered', 'answered'],
+    '409':          ['retried', 'retried', 'continued', 'relisted', 'answered', 'raised'],
+    '410':          ['retried', 'retried', 'relisted', 'relisted', 'raised', 'raised'],
+    '422':          ['retried', 'retried', 'relisted', 'relisted', 'answered', 'raised'],
+    '429':          ['retried', 'retried', 'continued', 'relisted', 'retried', 'retried'],
+    '429 in 5 s':   ['retried', 'retried', 'continued', 'relisted', 'retried', 'retried'],
+    '500':          ['retried', 'retried', 'continued', 'relisted', 'retried', 'retried'],
+    '503':          ['retried', 'retried', 'continued', 'relisted', 'retried', 'retried'],
+    '503 in 5 s':   ['retried', 'retried', 'continued', 'relisted', 'retried', 'retried'],
+    '504':          ['retried', 'retried', 'continued', 'relisted', 'retried', 'retried'],
+    'refused':      ['retried', 'retried', 'continued', 'relisted', 'retried', 'retried'],
+    'disconnected': ['retried', 'retried', 'continued', 'relisted', 'retried', 'retried'],
+    'reset':        ['retried', 'retried', 'continued', 'relisted', 'retried', 'retried'],
+    'black hole':   ['retried', 'retried', 'replaced', 'relisted', 'retried', 'retried'],
+    'slow':         ['waited', 'waited', 'waited', 'relisted', 'waited', 'waited'],
+    'malformed':    ['retried', 'retried', 'continued', 'relisted', 'retried', 'retried'],
+    'empty':        ['retried', 'retried', 'continued', 'relisted', 'retried', 'retried'],
+    'huge line':    ['read', 'read', 'read', 'relisted', 'read', 'read'],
+}
+
+CELLS = [pytest.param(operation, fault, outcome, id=f'{operation}-{fault}'.replace(' ', '-'))
+         for fault, row in EXPECTED.items() for operation, outcome in zip(OPERATIONS, row, strict=True)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Bench:
+    """One cell of the matrix: the fault, and everything to try an operation with."""
+    fault: str
+    sandbox: typing.Any
+    meddler: typing.Any
+    context: requests.Context
+    read: typing.Callable
+    check: typing.Callable
+    change_everything: typing.Callable
+    caplog: pytest.LogCaptureFixture
+
+    @contextlib.asynccontextmanager
+    async def troubled(self, **where):
+        """Keep the fault for the block, and until the requests in question have met it at least once."""
+        trouble = FAULTS[self.fault]
+        if trouble == 'refused':
+            restarting = asyncio.create_task(self.sandbox.faults.restart(downtime=30), name='restarting')
+            await asyncio.sleep(0)
+            yield
+            await restarting
+        elif isinstance(trouble, str):
+            self.meddler.spoil(trouble, lambda http: is_meant(http, **where))
+            yield
+            await self.meddler.hit.wait()
+            self.meddler.lift()
+        else:
+            with self.sandbox.faults.inject(**where, **trouble) as injected:
+                yield
+                await injected.wait_until_hit()
+
+    async def name_outcome(self, usual, *, is_failed):
+        _, info = await self.context.vault.select()
+        if info.priority:  # of the new credentials
+            return 'logged in'
+        return usual if is_failed else 'waited' if self.fault == 'slow' else 'read'
+
+
+def is_meant(http, verb='', path=''):
+    """Tell if the meddler's request is of this verb (watching and listing differ only in the query), or so."""
+    verbs = {'PATCH': 'patch', 'GET': 'watch' if 'watch' in http.query else 'list'}
+    return http.path in ('/api', '/apis') if path else verbs[http.method] == verb
+
+
+async def try_list(bench):
+    async with bench.troubled(verb='list'):
+        reading = await bench.read(bench.context)
+        await asyncio.sleep(20)
+        await bench.change_everything()
+        await asyncio.sleep(600)
+    await reading.wait_until_connected()
+    await bench.check(reading)
+    initial = reading.events[:reading.events.index(watching.Marker.LISTED)]
+    assert [type for type, *_ in initial] == [None] * 4
+    assert reading.state.relists == 0
+    return await bench.name_outcome('retried', is_failed=reading.state.error is not None)
+
+
+async def try_stream(bench, verb, is_compacted=False):
+    reading = await bench.read(bench.context)
+    await reading.wait_until_connected()
+    bench.sandbox.requests.clear()
+    async with bench.troubled(verb=verb):
+        if bench.fault != 'black hole' or verb == 'list':  # open streams fall into it by themselves
+            bench.sandbox.faults.end_streams(410 if verb == 'list' else 500, message=TRIGGER)
+        await asyncio.sleep(20)
+        await bench.change_everything()
+        if is_compacted:
+            await bench.sandbox.compact()
+        await asyncio.sleep(600)
+    await bench.check(reading)
+    if verb == 'watch' and bench.sandbox.requests.select(verb='list'):
+        return 'relisted'
+    if verb == 'watch' and isinstance(reading.state.error, errors.APITimeoutError):
+        return 'replaced'
+    is_failed = getattr(reading.state.error, 'message', '') != TRIGGER
+    return await bench.name_outcome('retried' if verb == 'list' else 'continued', is_failed=is_failed)
+
+
+async def try_patch(bench):
+    async def apply():
+        return await patching.patch_object(TARGET, merge={'data': {'x': '1'}}, context=bench.context)
+
+    outcome, result = await try_call(bench, apply, verb='patch')
+    if result is None or result.refused is not None:
+        outcome = 'answered'
+        result = await apply()
+    assert result.body['data'] == {'x': '1'}
+    assert (await bench.sandbox.get('configmaps', 'same'))['data'] == {'x': '1'}
+    return outcome
+
+
+async def try_discovery(bench):
+    async def discover():
+        return await discovery.read_catalog(context=bench.context, groups=['', 'apps'])
+
+    outcome, result = await try_call(bench, discover, path='/api*')
+    if not result.resources:
+        outcome = 'answered'
+        result = await discover()
+    assert {'configmaps', 'deployments'} <= {resource.plural for resource in result.resources}
+    assert not result.doubtful
+    return outcome
+
+
+async def try_call(bench, call, **where):
+    """Make a call in trouble, and once more if it raises when the trouble is over; return also what it returns."""
+    async with bench.troubled(**where):
+        calling = asyncio.create_task(call(), name='calling')
+        await asyncio.wait([calling], timeout=400 if bench.fault == 'black hole' else 20)
+    try:
+        result = await calling
+    except errors.APIError:
+        return 'raised', await call()
+    return await bench.name_outcome('retried', is_failed='will be repeated' in bench.caplog.text), result
+
+
+TRIES = {
+    'list': try_list,
+    'relist': lambda bench: try_stream(bench, 'list'),
+    'watch': lambda bench: try_stream(bench, 'watch'),
+    'watch anew': lambda bench: try_stream(bench, 'watch', is_compacted=True),
+    'patch': try_patch,
+    'discovery': try_discovery,
+}
+
+
+@pytest.fixture
+async def make_bench(request, sandbox, meddler, renew):
+    """Prepare the cell of this fault; the requests go through the meddler only if it is the one who does harm."""
+    async def make_bench(fault):
+        server = meddler if FAULTS[fault] in ('torn', 'malformed', 'empty', 'huge') else sandbox
+        context = await renew(server.url, sandbox.token)
+        tools = {name: request.getfixturevalue(name) for name in ('read', 'check', 'change_everything', 'caplog')}
+        return Bench(fault, sandbox, meddler, context, **tools)
+    return make_bench
+
+
+@pytest.mark.guarantee('NEW-127', 'NEW-144', 'NEW-146', 'NEW-149', 'NEW-154', 'AUT-028', 'AUT-029', 'CFG-027')
+@pytest.mark.parametrize('operation, fault, expected', CELLS)
+@pytest.mark.usefixtures('virtual_time', 'read', 'check', 'change_everything')
+async def test_nothing_is_lost_in_faults(make_bench, outcomes, operation, fault, expected):
+    bench = await make_bench(fault)
+
+    outcome = await TRIES[operation](bench)
+
+    outcomes.setdefault(fault, {})[operation] = outcome
+    assert outcome == expected
