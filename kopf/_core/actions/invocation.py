@@ -84,6 +84,12 @@ def is_cancellation(error: BaseException) -> bool:
     return isinstance(error, asyncio.CancelledError)
 
 
+def is_ending() -> bool:
+    """Tell if the current task is asked to end; if not, a cancellation comes from something that it has awaited."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 def _call_in_thread(call: Callable[[], Any]) -> Any:
     try:
         return call()

@@ -2,45 +2,63 @@
 Accompanying: daemons and timers are started and stopped as their objects come, change and go.
 """
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from typing import cast
 
-from kopf._cogs.structs import bodies, diffs, finalizers, patches
+from kopf._cogs.structs import bodies, diffs, finalizers, patches, references, selectors
 from kopf._core.actions import loggers
-from kopf._core.engines import daemons, lives
+from kopf._core.engines import lives
 from kopf._core.intents import causes, handlers, stoppers
 from kopf._core.reactor import changing, inventory, queueing, sites
 
+Nudge = Callable[[bodies.RawBody], None]
+"""Has an object handled once more."""
 
-def accompany(served: sites.Served, batch: queueing.Batch, memory: inventory.Memory, *,
-              wake: Callable[[bodies.Body], None]) -> bool:
+
+def accompany(served: sites.Served, batch: queueing.Batch, memory: inventory.Memory, *, nudge: Nudge) -> bool:
     """
     Start and stop the daemons and timers as the object is now; tell if any should live, or still live.
 
-    They are started only when our finalizer is there, and only by events; they are stopped at once.
-    Raises what their filters raise: nothing is started or stopped then.
+    They are started only when our finalizer is there; they are stopped at once. Both are only by events.
+    Raises what their filters raise: nothing is started or stopped then, until it is decided.
     """
-    site, registry = served.site, served.site.registry._spawning
-    if not registry.has_handlers(served.resource, served.selectors):
-        return False
-    now = asyncio.get_running_loop().time()
-    if memory.lives is None:
-        memory.lives = lives.Lives(batch.body, memo=memory.memo, now=now, wake=wake)
-    living = memory.lives
-    if batch.events:
-        living.body._replace_with(batch.body)
-        living.is_due = True
+    registry = served.site.registry._spawning
     is_gone = bool(batch.events) and batch.events[-1]['type'] == 'DELETED'
-    is_deleted = is_gone or finalizers.is_deletion_ongoing(living.body)
-    matching = [] if is_deleted else registry.iter_handlers(_build_cause(served, living))
-    if batch.events and not is_gone and _is_changed(served, living, memory):
-        living.note_change(now)
-    reason = stoppers.DaemonStoppingReason
-    may_start = living.is_due and finalizers.is_blocked(living.body, site.settings.persistence.finalizer)
-    place = daemons.Place(served.resource, served.selectors, _Patching(site, memory))
-    site.spawner.adjust(living, matching, place, may_start=may_start,
-                        reason=reason.RESOURCE_DELETED if is_deleted else reason.FILTERS_MISMATCH)
+    if is_gone or not registry.has_handlers(served.resource, served.selectors):
+        forget(served.site, memory)
+        return False
+    living = memory.lives = memory.lives or _begin(_Place(served, memory, nudge), batch)
+    if batch.events:
+        living.refresh(batch.body)
+        if _is_changed(served, living, memory):
+            living.note_change(_read_clock())
+    is_deleted = finalizers.is_deletion_ongoing(living.body)
+    if living.matching is None:
+        living.matching = () if is_deleted else tuple(registry.iter_handlers(_build_cause(served, living)))
+    reasons = stoppers.DaemonStoppingReason
+    finalizer = served.site.settings.persistence.finalizer
+    may_start = living.is_due and finalizers.is_blocked(living.body, finalizer)
     living.is_due = living.is_due and not may_start
-    return bool(living.running) or any(handler.id not in living.finished for handler in matching)
+    served.site.spawner.adjust(living, living.matching, may_start=may_start,
+                               reason=reasons.RESOURCE_DELETED if is_deleted else reasons.FILTERS_MISMATCH)
+    return living.is_alive or any(lives.identify(handler) not in living.finished for handler in living.matching)
+
+
+def forget(site: sites.Site, memory: inventory.Memory) -> None:
+    """Stop all that lives beside an object which is not there any more; they keep its last known state."""
+    if memory.lives is not None:
+        site.spawner.forget(memory.lives, stoppers.DaemonStoppingReason.RESOURCE_DELETED)
+        memory.lives = None
+
+
+def _begin(place: '_Place', batch: queueing.Batch) -> lives.Lives:
+    """Begin with nothing, or with what is still stopping since the object was known last time."""
+    key, memo = inventory.identify(batch.body), place.memory.memo
+    living = place.served.site.spawner.recall(key)
+    if living is None:
+        return lives.Lives(key, batch.body, memo=memo, place=place, now=_read_clock())
+    living.memo, living.place, living.is_forgotten = memo, place, False
+    return living
 
 
 def _build_cause(served: sites.Served, living: lives.Lives) -> causes.SpawningCause:
@@ -62,14 +80,30 @@ def _is_changed(served: sites.Served, living: lives.Lives, memory: inventory.Mem
     return old is None or bool(diffs.diff(old, new))
 
 
-class _Patching:
-    """Remembers that the object is changed by us, so that the handlers of changes wait for it to come back."""
-    __slots__ = ('_memory', '_site')
+class _Place:
+    """The place of one object among those that are served."""
+    __slots__ = ('_nudge', 'memory', 'served')
 
-    def __init__(self, site: sites.Site, memory: inventory.Memory) -> None:
-        self._site, self._memory = site, memory
+    def __init__(self, served: sites.Served, memory: inventory.Memory, nudge: Nudge) -> None:
+        self.served, self.memory, self._nudge = served, memory, nudge
 
-    def __call__(self, living: lives.Lives, version: str) -> None:
-        timeout = self._site.settings.persistence.consistency_timeout
-        if timeout > 0 and version != living.body.metadata.get('resourceVersion'):
-            self._memory.awaited = inventory.Awaited(version, asyncio.get_running_loop().time() + timeout)
+    @property
+    def resource(self) -> references.Resource:
+        return self.served.resource
+
+    @property
+    def selectors(self) -> Collection[selectors.Selector] | None:
+        return self.served.selectors
+
+    def wake(self, body: bodies.Body) -> None:
+        self._nudge(cast(bodies.RawBody, body))
+
+    def note_patched(self, body: bodies.Body, version: str) -> None:
+        """Let the handlers of changes wait for our own changes to come back."""
+        timeout = self.served.site.settings.persistence.consistency_timeout
+        if timeout > 0 and version != body.metadata.get('resourceVersion'):
+            self.memory.expect(version, _read_clock() + timeout)
+
+
+def _read_clock() -> float:
+    return asyncio.get_running_loop().time()

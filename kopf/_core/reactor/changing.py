@@ -38,8 +38,8 @@ class Work:
 
     @property
     def is_alive(self) -> bool:
-        """Does any daemon or timer live beside the object right now?"""
-        return self.memory.lives is not None and bool(self.memory.lives.running)
+        """Does any daemon or timer live beside the object right now, such as is waited for?"""
+        return self.memory.lives is not None and self.memory.lives.is_alive
 
     @property
     def persistence(self) -> settings_.PersistenceSettings:
@@ -112,16 +112,19 @@ def _clear(work: Work, essence: bodies.BodyEssence) -> bodies.BodyEssence:
 
 async def _delete(cycle: '_Cycle') -> Step:
     """Call the handlers of deletion; let the object go when they are all finished."""
-    await cycle.run()
-    delay = cycle.delay
-    if delay is not None:
-        cycle.save()
-        return Step(delay=delay)
+    memory = cycle.work.memory
+    if not memory.is_released:
+        await cycle.run()
+        delay = cycle.delay
+        if delay is not None:
+            cycle.save()
+            return Step(delay=delay)
     if cycle.work.is_alive:
         cycle.save()  # its daemons are still exiting; it will be handled again when they have
         return Step()
     if len(dicts.resolve(cycle.work.body, ('metadata', 'finalizers')) or ()) > 1:  # it will stay after we are done
         cycle.purge()
+    memory.is_released = True  # even if the object changes now, and the finalizer is not removed at once
     return Step(application.Holding.ALLOW)
 
 

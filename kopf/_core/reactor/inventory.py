@@ -12,6 +12,7 @@ from typing import Any, NewType
 from kopf._cogs.structs import bodies, ids, patches
 from kopf._core.actions import throttlers
 from kopf._core.engines import lives as lives_
+from kopf._core.reactor import cycles
 
 Key = NewType('Key', str)
 """What tells one object from all others of the cluster: objects of the same name are not the same object."""
@@ -26,16 +27,22 @@ class Awaited:
 
 @dataclasses.dataclass(slots=True)
 class Memory:
-    """What is remembered of one object. Changed only by the worker of this object."""
+    """What is remembered of one object. Changed only by its worker, or by its daemons if it is said so."""
     memo: Any
     is_initial: bool = False  # existed before the operator, and is not resumed yet
     resumed: frozenset[ids.HandlerId] = frozenset()  # the resuming handlers done so far, while it is not resumed
+    is_released: bool = False  # all deletion handlers are finished, though our finalizer can be still there
     awaited: Awaited | None = None
     fns: tuple[patches.PatchFn, ...] = ()  # refused by the cluster for an outdated version; to be applied anew
     unsent: dict[str, Any] | None = None  # the rest of the users' patch, if it is not known to be accepted or refused
     lives: lives_.Lives | None = None  # the daemons and timers, if there can be any
     throttler: throttlers.Throttler | None = None  # if there were errors beyond handlers
     throttled: float | None = None  # loop time, until which it is left alone after them
+
+    def expect(self, version: str, deadline: float) -> None:
+        """Wait for this version, unless a newer one is expected already; daemons make their changes any time."""
+        if self.awaited is None or not cycles.is_echo(self.awaited.version, version):
+            self.awaited = Awaited(version, deadline)
 
 
 class Memories:
@@ -49,6 +56,9 @@ class Memories:
 
     def __iter__(self) -> Iterator[Memory]:
         return iter(self._memories.values())
+
+    def is_known(self, body: bodies.RawBody | Mapping[str, Any]) -> bool:
+        return identify(body) in self._memories
 
     def recall(self, body: bodies.RawBody | Mapping[str, Any], *, memo: Any, is_initial: bool = False) -> Memory:
         """Get the memory of an object, or begin a new one, with a copy of the operator's memo."""

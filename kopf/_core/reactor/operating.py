@@ -147,6 +147,7 @@ class Operator:
 
     async def _open_when_indexed(self) -> None:
         """Let no handlers run until all indexed resources are listed, as far as they are known from the beginning."""
+        self.site.indexers.prepare()
         if self.site.indexers.is_empty:
             return
         self.slots.shut()

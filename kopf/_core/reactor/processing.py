@@ -6,8 +6,7 @@ changes made before: nobody is called for what is known to be outdated. All chan
 """
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
-from typing import cast
+from collections.abc import Sequence
 
 from kopf._cogs.clients import errors, patching
 from kopf._cogs.structs import bodies, patches
@@ -35,10 +34,12 @@ class Processor:
 
     def __init__(self, served: sites.Served) -> None:
         self.served, self.site = served, served.site
-        self.nudge: Callable[[bodies.RawBody], None] = lambda body: None  # has an object handled once more
+        self.nudge: accompanying.Nudge = lambda body: None
 
     async def handle(self, batch: queueing.Batch) -> queueing.Verdict:
         """Handle all that has come for an object; tell when to come back."""
+        if not batch.events and not self.site.memories.is_known(batch.body):
+            return queueing.Verdict()  # it is gone already
         is_initial = bool(batch.events) and batch.events[0]['type'] is None
         memory = self.site.memories.recall(batch.body, memo=self.site.memo, is_initial=is_initial)
         if memory.throttled is not None and memory.throttled > _read_clock():
@@ -52,8 +53,7 @@ class Processor:
             memory.throttler, memory.throttled = (memory.throttler if memory.fns else None), None
         if is_gone:
             self.site.memories.forget(batch.body)
-            if memory.lives is not None:
-                memory.lives.wake = lambda body: None
+            accompanying.forget(self.site, memory)
             return queueing.Verdict()
         return verdict
 
@@ -62,8 +62,7 @@ class Processor:
         try:
             await self._watch(batch.events, memory, patch)
         finally:
-            is_accompanied = accompanying.accompany(
-                self.served, batch, memory, wake=lambda body: self.nudge(cast(bodies.RawBody, body)))
+            is_accompanied = accompanying.accompany(self.served, batch, memory, nudge=self.nudge)
         if is_gone:
             return queueing.Verdict()
         work = changing.Work(self.served, bodies.Body(batch.body), memory, patch, own=patches.Patch(),
@@ -144,7 +143,7 @@ class Processor:
         memory.unsent, memory.fns = None, applied.fns
         timeout, version = settings.persistence.consistency_timeout, work.body.metadata.get('resourceVersion')
         if applied.version is not None and applied.version != version and timeout > 0:
-            memory.awaited = inventory.Awaited(applied.version, _read_clock() + timeout)
+            memory.expect(applied.version, _read_clock() + timeout)
         if applied.is_refused and not applied.fns:
             raise RefusedPatchError("The cluster refuses our own records.")
         return applied

@@ -9,7 +9,7 @@ import asyncio
 import collections
 import dataclasses
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from kopf._cogs.structs import bodies
 from kopf._core.reactor import inventory
@@ -131,20 +131,22 @@ class Queue:
         """Have an object handled once more, though it has not changed; there can be a newer body in its backlog."""
         if self._is_closed:
             return
-        lane = self._lanes.get(inventory.identify(body))
+        key = inventory.identify(body)
+        lane = self._lanes.get(key)
         if lane is None:
-            lane = self._lanes[inventory.identify(body)] = _Lane(inventory.identify(body), body)
+            lane = self._lanes[key] = _Lane(key, body)
             self._slots.take(lambda: self._begin(lane))
         else:
             lane.is_nudged = True
             self._wake(lane)
 
-    async def close(self, timeout: float) -> None:
+    async def close(self, timeout: float) -> Collection[inventory.Key]:
         """
         Stop the workers: let those that work now finish, and cancel them after so many seconds.
 
-        What is not begun is dropped: it will be found anew by the next start. If cancelled, it cancels the workers
-        at once, and still awaits them. No one else may use the queue afterwards.
+        What is not begun is dropped: it will be found anew by the next start. Returns all objects with something left
+        to do, be they gone or not. If cancelled, it cancels the workers at once, and still awaits them.
+        No one else may use the queue afterwards.
         """
         self._is_closed = True
         for lane in self._lanes.values():
@@ -155,7 +157,9 @@ class Queue:
                 await asyncio.wait(self._workers, timeout=timeout)
         finally:
             await self._cancel_workers()
-            self._lanes.clear()
+        dropped = list(self._lanes)
+        self._lanes.clear()
+        return dropped
 
     async def _cancel_workers(self) -> None:
         workers = list(self._workers)

@@ -128,7 +128,7 @@ async def run_tasks(
     Wait for the tasks of an operator; once any of them ends, stop the others, and then all that is left of it.
 
     What is left are the tasks started from its handlers, however deep, unless ignored: they get 5 seconds to end,
-    then are cancelled and awaited. When cancelled, it does the same. Raises the first error of the root tasks.
+    then are cancelled and get 5 more. When cancelled, it does the same. Raises the first error of the root tasks.
     """
     roots = set(root_tasks)
     plans = [plan for task in roots if (plan := _get_plan(task)) is not None]
@@ -190,7 +190,10 @@ async def _stop_leftovers(tasks: set[asyncio.Task[Any]]) -> None:
         logger.warning("%d tasks are left after the operator, and are cancelled: %s", len(pending), names)
         for task in pending:
             task.cancel()
-        await asyncio.wait(pending)
+        _, pending = await asyncio.wait(pending, timeout=LEFTOVERS_TIMEOUT)
+    if pending:
+        names = ', '.join(sorted(task.get_name() for task in pending))
+        logger.warning("%d tasks refuse to end, and are left as they are: %s", len(pending), names)
 
 
 def _adjust_settings(options: Options) -> settings_.OperatorSettings:

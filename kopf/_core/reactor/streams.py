@@ -9,8 +9,7 @@ from collections.abc import Callable
 from kopf._cogs.clients import watching
 from kopf._cogs.structs import bodies, references
 from kopf._core.engines import indexing
-from kopf._core.intents import stoppers
-from kopf._core.reactor import inventory, processing, queueing, sites
+from kopf._core.reactor import accompanying, inventory, processing, queueing, sites
 
 BREATH = 100
 """How many events are taken at once before the others get their turn."""
@@ -42,9 +41,9 @@ async def run_watcher(served: sites.Served, namespace: references.Namespace, *, 
                 if next(turns) == 0:
                     await asyncio.sleep(0)
     finally:
-        await queue.close(site.settings.queueing.exit_timeout)
-        for seen in state.known.values():
-            _forget(site, inventory.Key(seen.uid))
+        dropped = await queue.close(site.settings.queueing.exit_timeout)
+        for key in {*(inventory.Key(seen.uid) for seen in state.known.values()), *dropped}:
+            _forget(site, key)
 
 
 async def _index(served: sites.Served, event: bodies.RawEvent) -> None:
@@ -59,6 +58,6 @@ async def _index(served: sites.Served, event: bodies.RawEvent) -> None:
 def _forget(site: sites.Site, key: inventory.Key) -> None:
     """Forget an object that is not served any more, with all that lives beside it."""
     memory = site.memories.forget_key(key)
-    if memory is not None and memory.lives is not None:
-        site.spawner.stop_object(memory.lives, stoppers.DaemonStoppingReason.RESOURCE_DELETED)
+    if memory is not None:
+        accompanying.forget(site, memory)
     site.indexers.forget(key)
