@@ -2,6 +2,7 @@
 The examples do what they say: each is run as users run it, by ``kopf run --sandbox`` in a process of its own.
 """
 import contextlib
+import itertools
 import os
 import pathlib
 import re
@@ -133,6 +134,24 @@ def test_exceptions_are_retried_or_not(start):
     assert counts == {
         'succeeds_at_last': 2, 'recovers_from_anything': 1, 'knows_that_it_is_hopeless': 1,
         'gives_up_after_a_few_attempts': 3, 'treats_all_errors_as_final': 1, 'does_not_care_of_errors': 1}
+
+
+def test_events_are_posted_about_the_object(start):
+    example = start('04-events')
+    example.wait_until_says("'create_fn' succeeded")
+
+    watching = kubernetes.watch.Watch().stream(
+        example.core.list_namespaced_event, 'default', field_selector=f'involvedObject.name={NAME}', timeout_seconds=10)
+    posted = [event['object'] for event in itertools.islice(watching, 4)]
+    posted.sort(key=lambda event: int(event.metadata.resource_version))
+
+    assert [(event.type, event.reason, event.message) for event in posted] == [
+        ('Normal', 'Started', "The work has begun."),
+        ('Warning', 'Suspicious', "Something looks wrong."),
+        ('Custom', 'Noticed', "The type can be anything."),
+        ('Error', 'Failed', "The work has failed: This is what went wrong.")]
+    assert {event.involved_object.uid for event in posted} == {example.get()['metadata']['uid']}
+    example.stop()
 
 
 def test_handlers_are_called_for_their_causes(start):

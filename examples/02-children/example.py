@@ -4,11 +4,10 @@ import kopf
 
 
 @kopf.on.create('kopfexamples')
-def create_pod(body, spec, name, namespace, logger, **_):
+def create_pod(spec, namespace, logger, **_):
     pod = {
         'apiVersion': 'v1',
         'kind': 'Pod',
-        'metadata': {'generateName': f'{name}-'},
         'spec': {
             'restartPolicy': 'Never',
             'containers': [{
@@ -18,7 +17,7 @@ def create_pod(body, spec, name, namespace, logger, **_):
             }],
         },
     }
-    pod['metadata']['ownerReferences'] = [kopf.build_owner_reference(body)]
+    kopf.adopt(pod)
 
     api = kubernetes.client.CoreV1Api()
     created = api.create_namespaced_pod(namespace, pod)
