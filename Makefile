@@ -25,13 +25,16 @@ GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w \
 .PHONY: help run test lint fidelity kubectl controlplane clean
 
 help: ## show these targets
-	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 run: $(VENV)/.for-run ## run the minimal example on the sandbox: no cluster is needed; ARGS goes to kopf run
 	@$(BIN)/kopf run --sandbox --apply examples/crd.yaml --apply examples/obj.yaml $(ARGS) examples/01-minimal/example.py
 
 test: $(VENV)/.for-test ## run the tests; ARGS goes to pytest
 	@$(BIN)/python -m pytest $(ARGS)
+
+fidelity: $(VENV)/.for-test controlplane ## hold the sandbox to a real API server: compare their answers
+	@KOPF_TESTS_CONTROLPLANE=required $(BIN)/python -m pytest -q -m controlplane tests/fidelity $(ARGS)
 
 lint: $(VENV)/.for-lint ## check the style, the types, and the layers
 	$(BIN)/ruff check
@@ -41,7 +44,7 @@ lint: $(VENV)/.for-lint ## check the style, the types, and the layers
 kubectl: $(KUBECTL_BUILD) ## build the kubectl that the tests use, once, and show where it is
 	@echo $<
 
-controlplane: $(CONTROLPLANE_BUILD) ## build the control plane that the tests use, once (ten minutes), and show where it is
+controlplane: $(CONTROLPLANE_BUILD) ## build the control plane that the tests use, once, and show where it is
 	@echo $<
 
 clean: ## remove all that was built or installed here

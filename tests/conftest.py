@@ -10,6 +10,9 @@ from collections.abc import AsyncIterator
 
 import looptime
 import pytest
+from controlplane_fixtures import controlplane, own_controlplane, pytest_terminal_summary
+
+__all__ = ['controlplane', 'own_controlplane', 'pytest_terminal_summary']  # for pytest, which finds them by names
 
 KUBECTL_BUILD = 'kopf-tests/kubectl-1.35.4/kubectl'  # in the user's cache; made by `make kubectl`
 
@@ -30,7 +33,7 @@ async def virtual_time() -> VirtualTime:
     """Let the event loop of the test jump over its sleeps and timeouts; I/O and threads still take their real time."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, asyncio.BaseEventLoop)
-    looptime.patch_event_loop(loop, start=loop.time())
+    looptime.patch_event_loop(loop, start=loop.time(), idle_step=0.1)
     return VirtualTime(since=loop.time())
 
 

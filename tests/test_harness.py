@@ -145,3 +145,42 @@ def test_absence_of_kubectl_is_a_failure_that_tells_what_to_do(run_tests, monkey
 
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*make kubectl*"])
+
+
+@pytest.mark.parametrize('required, outcome', [
+    pytest.param('', {'skipped': 1}, id='optional'),
+    pytest.param('required', {'errors': 1}, id='required'),
+])
+def test_absence_of_the_control_plane_is_told_with_what_to_do(run_tests, monkeypatch, tmp_path, required, outcome):
+    monkeypatch.delenv('KUBECONFIG_E2E', raising=False)
+    monkeypatch.setenv('KOPF_TESTS_CONTROLPLANE', required)
+    monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
+    result = run_tests("""
+        def test_something_real(controlplane):
+            pass
+    """)
+
+    result.assert_outcomes(**outcome)
+    result.stdout.fnmatch_lines(["*make controlplane*"])
+
+
+def test_other_clusters_serve_instead_of_the_control_plane_except_where_it_is_needed(run_tests, monkeypatch, tmp_path):
+    kubeconfig = tmp_path / 'kubeconfig'
+    kubeconfig.write_text("""
+        current-context: x
+        contexts: [{name: x, context: {cluster: x, user: x}}]
+        clusters: [{name: x, cluster: {server: "https://localhost:1"}}]
+        users: [{name: x, user: {token: secret}}]
+    """)
+    monkeypatch.setenv('KUBECONFIG_E2E', str(kubeconfig))
+
+    result = run_tests("""
+        def test_any_cluster(controlplane):
+            assert controlplane.own is None
+            assert controlplane.login().server == 'https://localhost:1'
+
+        def test_our_processes(own_controlplane):
+            pass
+    """)
+
+    result.assert_outcomes(passed=1, skipped=1)

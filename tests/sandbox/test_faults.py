@@ -39,7 +39,7 @@ async def ask(session, path, method='GET', **kwargs):
 @contextlib.asynccontextmanager
 async def watch(session, path=CONFIGS):
     """Open a watch-stream; get a function for its next event."""
-    async with session.get(f'{path}?watch=true&allowWatchBookmarks=true') as response:
+    async with session.get(f'{path}?watch=true') as response:
         async def get_next():
             return json.loads(await response.content.readline() or 'null')
         yield get_next

@@ -22,6 +22,7 @@ from kopf._kits.sandbox import (
     storage,
     tables,
     watching,
+    wordings,
 )
 
 JSON = 'application/json'
@@ -51,18 +52,28 @@ class Answer:
     lines: AsyncGenerator[bytes] | None = None
 
 
-def choose_form(accept: str, *, shapes: bool, custom: bool = False) -> Form:
-    """Choose the first acceptable form of the header; refuse if there is none."""
+def choose_form(accept: str, *, shapes: bool, custom: bool = False, streams: bool = False) -> Form:
+    """
+    Choose the first acceptable form of the header; refuse if there is none.
+
+    With ``shapes``, objects can be shown as tables and as mere metadata. Of the built-in resources, the endpoints
+    with ``streams`` are also for watching, which they tell in refusals.
+    """
+    wildcards = ('application/*', '*/*') if custom or not shapes else ('*/*',)
+    is_written = False
     for media_type, parameters in parse_accept(accept or '*/*'):
         shape = parameters.get('as', '')
         known = not shape or (shapes and shape in ('Table', 'PartialObjectMetadata', 'PartialObjectMetadataList')
                               and parameters.get('g') == 'meta.k8s.io' and parameters.get('v') in ('v1', 'v1beta1'))
-        if known and media_type in (JSON, 'application/*', '*/*'):
+        is_written = is_written or media_type in (JSON, YAML, PROTOBUF, *wildcards)
+        if known and media_type in (JSON, *wildcards):
             return Form(JSON, shape, parameters.get('g', ''), parameters.get('v', ''))
         if known and not shape and media_type in (YAML, 'application/x-yaml'):
             return Form(YAML)
-    streams = () if custom or not shapes else (f'{JSON};stream=watch', f'{PROTOBUF};stream=watch')
-    raise errors.not_acceptable((JSON, YAML, PROTOBUF, *streams), custom=custom)
+    if custom or (shapes and is_written):
+        raise errors.unknown_shape((JSON, YAML, PROTOBUF))
+    streaming = (f'{JSON};stream=watch', f'{PROTOBUF};stream=watch') if streams else ()
+    raise errors.not_acceptable((JSON, YAML, PROTOBUF, *streaming))
 
 
 def parse_accept(header: str) -> list[tuple[str, dict[str, str]]]:
@@ -91,10 +102,33 @@ def decode_body(raw: bytes, content_type: str, kind: str, api_version: str = '')
         raise errors.unsupported_media_type((JSON, YAML, PROTOBUF))
     try:
         value = parsing.parse_json(raw)
+        _check_envelope(value)
     except ValueError as e:
-        raise errors.bad_request(f"the object provided is unrecognized (must be of type {kind}): couldn't get "
-                                 f"version/kind; json parse error: {e} ({protobufs.summarize(raw)})") from e
-    return value if api_version else parsing.normalize_numbers(value, raw)
+        why = f"couldn't get version/kind; json parse error: {e}"
+        raise errors.bad_request(why) if kind == 'DeleteOptions' else _unrecognized(kind, why, raw) from e
+    if api_version:
+        return {} if value is None else value
+    if isinstance(value, dict | None) and (missing := _find_missing(value or {})):
+        raise _unrecognized(kind, f"Object '{missing}' is missing in '{raw.decode('utf-8', 'replace')}'", raw)
+    return parsing.normalize_numbers(value, raw)
+
+
+def _check_envelope(value: Any) -> None:
+    """Check the fields that are read before all others. Raises `ValueError` if they are of wrong types."""
+    for name in ('apiVersion', 'kind'):
+        found = value.get(name) if isinstance(value, dict) else None
+        if found is not None and not isinstance(found, str):
+            kind = wordings.json_type(found)
+            raise ValueError(f'json: cannot unmarshal {kind} into Go struct field .{name} of type string')
+
+
+def _find_missing(value: Mapping[str, Any]) -> str:
+    return 'Kind' if not value.get('kind') else 'apiVersion' if not value.get('apiVersion') else ''
+
+
+def _unrecognized(kind: str, why: str, raw: bytes) -> errors.ApiError:
+    return errors.bad_request(f'the object provided is unrecognized (must be of type {kind}): {why} '
+                              f'({protobufs.summarize(raw)})')
 
 
 def decode_patch(raw: bytes, *, custom: bool = False) -> Any:

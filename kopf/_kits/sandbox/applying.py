@@ -97,7 +97,7 @@ def _check_config(live: Mapping[str, Any] | None, config: Any, author: managers.
     checked: dict[str, Any] = config or {}
     kind = live.get('kind') if live is not None else checked.get('kind')
     if checked.get('apiVersion') != author.api_version or checked.get('kind') != kind:
-        raise errors.bad_request(f'invalid object type: {_describe_type(checked)}')
+        raise errors.bad_request(f'invalid object type: {describe_type(checked)}')
     metadata = checked.get('metadata')
     if isinstance(metadata, dict) and metadata.get('managedFields') is not None:
         raise errors.bad_request('metadata.managedFields must be nil')
@@ -109,10 +109,11 @@ def _untyped(role: str, obj: Mapping[str, Any], complaints: Sequence[str]) -> er
     names = metadata if isinstance(metadata, dict) else {}
     listed = complaints[0] if len(complaints) == 1 else '\n  '.join(('errors:', *complaints))
     return errors.ApiError(500, '', f"failed to create typed {role} object ({names.get('namespace', '')}/"
-                                    f"{names.get('name', '')}; {_describe_type(obj)}): {listed}")
+                                    f"{names.get('name', '')}; {describe_type(obj)}): {listed}")
 
 
-def _describe_type(obj: Mapping[str, Any]) -> str:
+def describe_type(obj: Mapping[str, Any]) -> str:
+    """Name the kind of an object as the messages do: ``kopf.dev/v1, Kind=KopfExample``."""
     group, _, version = str(obj.get('apiVersion') or '').rpartition('/')
     return f"{group}/{version}, Kind={obj.get('kind') or ''}"
 

@@ -125,7 +125,8 @@ def convert_event(obj: Mapping[str, Any], to_api_version: str) -> dict[str, Any]
     converted = {names.get(key, key): value for key, value in obj.items()}
     absent, optional = (_CORE_EVENT_ZEROS, frozenset[str]()) if to_core else (_NEW_EVENT_ZEROS, _NEW_EVENT_OPTIONAL)
     kept = {key: value for key, value in converted.items() if key not in optional or value != ''}
-    return {**absent, **kept, 'apiVersion': to_api_version}
+    return {'kind': 'Event', 'apiVersion': to_api_version, 'metadata': kept.pop('metadata', {}), **absent,
+            **{key: value for key, value in kept.items() if key not in ('kind', 'apiVersion')}}
 
 
 _EVENT_FIELDS: Final = {

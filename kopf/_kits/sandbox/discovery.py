@@ -138,6 +138,10 @@ _SUBRESOURCES: Final[Mapping[str, tuple[Kind | None, tuple[str, ...]]]] = {
 }
 
 
+HASHED_VERSIONS = {kinds.Home('apiextensions.k8s.io', 'customresourcedefinitions'): 'v1beta1'}
+"""The versions that are hashed instead of those in which the objects are stored: the API has forgotten to move on."""
+
+
 @functools.lru_cache(maxsize=1024)
 def hash_storage_version(group: str, version: str, kind: str) -> str:
     """Hash the version in which the objects are stored, exactly as the API does."""
@@ -155,8 +159,8 @@ def _describe_resource(resource: kinds.Resource) -> Iterator[dict[str, Any]]:
         'name': resource.plural, 'singularName': resource.singular, 'namespaced': resource.namespaced,
         'kind': resource.kind, 'verbs': list(resource.verbs), **_describe_names(resource)}
     if 'watch' in resource.verbs:
-        described['storageVersionHash'] = hash_storage_version(
-            resource.home.group, resource.storage_version, resource.kind)
+        version = HASHED_VERSIONS.get(resource.home, resource.storage_version)
+        described['storageVersionHash'] = hash_storage_version(resource.home.group, version, resource.kind)
     yield described
     for subresource in list_subresources(resource):
         name, (kind, group, version), verbs = subresource

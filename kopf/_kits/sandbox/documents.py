@@ -39,6 +39,16 @@ class Library:
         body = answers.encode_value(value, form, pretty=pretty or path == '/version')
         return answers.Answer(200, body, form.media_type)
 
+    def is_read_only(self, path: str) -> bool:
+        """Tell if a document is refused to all methods but GET; most of them do not care for the method."""
+        match path.strip('/').split('/'):
+            case ['version' | 'api'] | ['api', _]:
+                return True
+            case ['apis', group, _]:
+                return any(resource.group == group and not resource.custom for resource in self._cluster.catalog)
+            case _:
+                return False
+
     def _find_value(self, path: str, address: str) -> dict[str, Any] | None:
         catalog = self._cluster.catalog
         match path.strip('/').split('/'):
@@ -80,9 +90,11 @@ class Library:
                 return None
         return None
 
-    def _find_openapi(self, path: str) -> answers.Answer | None:
+    def _find_openapi(self, path: str) -> answers.Answer:
         found = self._cluster.publisher.find_document(path)
-        return None if found is None else answers.Answer(200, found.body, headers=[('ETag', f'"{found.etag}"')])
+        if found is None:
+            return answers.Answer(404, media_type='')
+        return answers.Answer(200, found.body, headers=[('ETag', f'"{found.etag}"')])
 
     def _find_swagger(self, accept: str) -> answers.Answer:
         """The definitions of all resources, in JSON unless protobuf is preferred."""

@@ -146,11 +146,20 @@ def method_not_allowed() -> ApiError:
     return ApiError(405, 'MethodNotAllowed', message, details={})
 
 
-def not_acceptable(accepted: Sequence[str], *, custom: bool = False) -> ApiError:
-    """Refuse to answer in the wanted forms; of custom resources, the API tells it in other words."""
+def unsupported_verb(group: str, plural: str) -> ApiError:
+    """Refuse a method that is no verb of the API, as it does for custom resources: with no name of the verb."""
+    message = f' is not supported on resources of kind "{qualified(group, plural)}"'
+    return ApiError(405, 'MethodNotAllowed', message, details=_named(group, plural, ''))
+
+
+def unknown_shape(accepted: Sequence[str]) -> ApiError:
+    """Refuse the forms of answers that are unknown only to those who write the objects."""
+    return ApiError(406, 'NotAcceptable', f'only the following media types are accepted: {", ".join(accepted)}')
+
+
+def not_acceptable(accepted: Sequence[str]) -> ApiError:
+    """Refuse the forms of answers that nobody knows."""
     listed = ', '.join(accepted)
-    if custom:
-        return ApiError(406, 'NotAcceptable', f'only the following media types are accepted: {listed}')
     return ApiError(406, 'NotAcceptable', f'406: Not Acceptable\n\nAvailable representations: {listed}', details={})
 
 

@@ -7,7 +7,9 @@ by the new schema from then on, with no new versions of them.
 from collections.abc import Callable
 from typing import Any
 
-from kopf._kits.sandbox import controllers, conversions, crds, kinds, storage
+from kopf._kits.sandbox import applying, controllers, conversions, crds, kinds, managers, storage
+
+MANAGER = 'kube-apiserver'
 
 
 class Establisher:
@@ -34,7 +36,15 @@ class Establisher:
         if crds.is_established({'status': status}):
             self._serve(home, body)
         if status != body.get('status'):
-            self._store.put(controllers.CRDS, {**body, 'status': status}, fields=stored.fields)
+            self._store.put(controllers.CRDS, self._record(body, {**body, 'status': status}), fields=stored.fields)
+
+    def _record(self, old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+        """Note that the status is written by the API server itself."""
+        resource = self._catalog.find(controllers.CRDS.group, 'v1', controllers.CRDS.plural)
+        assert resource is not None, 'CRDs are always served'
+        author = managers.Author(MANAGER, resource.api_version, self._format_now(), 'status', ('spec',))
+        managed = applying.record_update(old, new, schema=resource.schema, author=author)
+        return {**new, 'metadata': {**new['metadata'], 'managedFields': managed}} if managed else new
 
     def _reconsider(self, group: str) -> None:
         """Names are free again: somebody could have waited for them."""

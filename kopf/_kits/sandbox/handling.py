@@ -185,7 +185,8 @@ class Handler:
         return answers.Answer(code, answers.encode_value(value, form, pretty=asking.pretty), form.media_type)
 
     def _choose_renderer(self, request: requests.Request, asking: Asking) -> answers.Renderer:
-        form = answers.choose_form(asking.accept, shapes=True, custom=request.resource.custom)
+        form = answers.choose_form(asking.accept, shapes=True, custom=request.resource.custom,
+                                   streams=request.verb in ('list', 'watch'))
         include = tables.parse_include(request.options.get('includeObject', ''))
         return answers.Renderer(request.resource, form, self._cluster.sources.now, include, asking.pretty)
 

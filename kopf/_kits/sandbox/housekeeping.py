@@ -3,7 +3,10 @@ Housekeeping: the writes that the cluster makes by itself, with no requests behi
 """
 from typing import Any
 
-from kopf._kits.sandbox import deletion, kinds, preparing, storage
+from kopf._kits.sandbox import applying, controllers, deletion, kinds, managers, preparing, storage
+
+SERVER = 'kube-apiserver'
+CONTROLLERS = 'kube-controller-manager'
 
 
 class Housekeeper:
@@ -17,8 +20,9 @@ class Housekeeper:
         resource = self._find(home)
         if resource is not None and deletion.is_released(resource, body):
             self._store.remove(home, stored)
-        elif body != stored.load():
-            self._store.put(home, body, fields=stored.fields)
+        elif body != (old := stored.load()):
+            recorded = body if resource is None else self._record(resource, old, body)
+            self._store.put(home, recorded, fields=stored.fields)
 
     def delete(self, home: kinds.Home, stored: storage.Stored, propagation: str) -> None:
         """Remove an object, or mark it as being deleted."""
@@ -33,6 +37,15 @@ class Housekeeper:
             marked = self._store.put(home, body, fields=stored.fields)
             if verdict is deletion.Verdict.DISMISS:
                 self._store.remove(home, marked)
+
+    def _record(self, resource: kinds.Resource, old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+        """Note that the changed fields are of the program in which such a controller works in real clusters."""
+        manager = SERVER if resource.home == controllers.CRDS else CONTROLLERS
+        subresource = 'status' if new.get('status') != old.get('status') else ''
+        author = managers.Author(manager, new['apiVersion'], self._sources.format_now(), subresource)
+        managed = applying.record_update(old, new, schema=resource.schema, author=author)
+        rest = {name: value for name, value in new['metadata'].items() if name != 'managedFields'}
+        return {**new, 'metadata': {**rest, **({'managedFields': managed} if managed else {})}}
 
     def _find(self, home: kinds.Home) -> kinds.Resource | None:
         return next(iter(self._catalog.find_versions(home).values()), None)

@@ -5,6 +5,7 @@ For every path, its methods, their parameters, and the definitions of what goes 
 what the API supports (e.g. for the strict validation of fields), and to match the paths with the kinds of objects.
 """
 import dataclasses
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -132,7 +133,7 @@ def _get_scope(target: Target) -> tuple[str, ...]:
 
 def _build_operation(target: Target, action: Action) -> dict[str, Any]:
     group, version = target.resource.group, target.resource.version
-    words = [word[:1].upper() + word[1:] for word in (group.removesuffix('.k8s.io') or 'core').split('.')]
+    words = [word[:1].upper() + word[1:] for word in re.split('[.-]', group.removesuffix('.k8s.io') or 'core')]
     tag = ''.join(words)
     body = _build_body(target, action)
     return {

@@ -168,7 +168,7 @@ def _build_structures(obj: Mapping[str, Any], schema: schemas.Schema) -> dict[st
             continue
         if isinstance(value, dict) and child.default == {}:
             baseline[name] = _build_structures(value, child)
-        elif name in required:
+        elif value is None or name in required or child.default in ('', 0):
             baseline[name] = None if isinstance(value, dict | list) else _ZEROS.get(type(value))
     return baseline
 

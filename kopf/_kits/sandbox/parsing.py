@@ -132,5 +132,8 @@ def _find_expectation(why: str, before: str) -> str:
 
 
 def _show(char: str, context: str) -> str:
-    shown = char if char == '"' else "\\'" if char == "'" else json.dumps(char, ensure_ascii=False)[1:-1]
+    if char >= '\x80' and not char.isprintable():
+        shown = f'\\u{ord(char):04x}'
+    else:
+        shown = char if char == '"' else "\\'" if char == "'" else json.dumps(char, ensure_ascii=False)[1:-1]
     return f"invalid character '{shown}' {context}" if char else _TRUNCATED

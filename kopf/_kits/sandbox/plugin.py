@@ -1,7 +1,7 @@
 """
-The pytest plugin: a sandbox per test, with the fixture ``kopf_sandbox``.
+The pytest plugin: a sandbox per test, in real time or in virtual time, with the fixtures ``kopf_...``.
 
-Every run of pytest where the package is installed loads this module, so it loads nothing until the fixture is used.
+Every run of pytest where the package is installed loads this module, so it loads nothing until the fixtures are used.
 """
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from kopf._kits import simulations
     from kopf._kits.sandbox import sandboxes
 
 
@@ -23,3 +24,12 @@ def kopf_sandbox(request: pytest.FixtureRequest) -> 'Iterator[sandboxes.Sandbox]
     marker = request.node.get_closest_marker('kopf_sandbox')
     with sandboxes.Sandbox(**(marker.kwargs if marker is not None else {})) as sandbox:
         yield sandbox
+
+
+@pytest.fixture
+def kopf_simulation(request: pytest.FixtureRequest) -> 'Iterator[simulations.Simulation]':
+    """A sandbox with operators in virtual time: ``kopf.testing.Simulation`` with the options of the same marker."""
+    from kopf._kits import simulations
+    marker = request.node.get_closest_marker('kopf_sandbox')
+    with simulations.Simulation(**(marker.kwargs if marker is not None else {})) as simulation:
+        yield simulation

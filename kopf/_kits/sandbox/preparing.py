@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kopf._kits.sandbox import (
+    applying,
     builtins,
     crds,
     defaulting,
@@ -59,6 +60,8 @@ def decode_object(request: requests.Request, body: Any) -> dict[str, Any]:
     The result shares its parts with the body, which is modified.
     """
     _check_is_object(request.resource, body)
+    if request.verb == 'patch':
+        _check_patched_kind(request.resource, body)
     _check_kind(request.resource, body)
     if body.get('metadata') is None:
         body['metadata'] = {}
@@ -86,8 +89,10 @@ def decode_fields(request: requests.Request, obj: dict[str, Any]) -> None:
 
 def check_applied(request: requests.Request, config: Any) -> None:
     """Check that a configuration to be applied is of the resource that the request is about."""
-    _check_is_object(request.resource, config)
-    _check_kind(request.resource, config)
+    resource = request.resource
+    _check_is_object(resource, config)
+    if (config.get('apiVersion'), config.get('kind')) != (resource.api_version, resource.kind):
+        raise errors.bad_request(f'invalid object type: {applying.describe_type(config)}')
     meta = config.setdefault('metadata', {})
     if not isinstance(meta, dict):
         raise errors.bad_request('metadata of the applied configuration must be an object')
@@ -157,13 +162,14 @@ def validate(request: requests.Request, obj: dict[str, Any], old: Mapping[str, A
         problems += crds.validate_crd(obj, old)
         request.warnings.extend([*crds.list_warnings(obj, old), *_warn_of_rules(obj)])
     elif resource.custom and schema is not None:
-        request.warnings.extend(metadata.list_warnings(obj['metadata'], old['metadata'] if old is not None else {}))
         if request.subresource == 'status' and old is not None:
             problems += validation.validate_status(obj, schema, old)
         else:
             problems += validation.validate(obj, schema) if old is None else validation.validate(obj, schema, old=old)
     if problems:
-        raise errors.invalid(resource.group, resource.kind, obj['metadata'].get('name') or '', problems)
+        raise errors.invalid(resource.home.group, resource.kind, obj['metadata'].get('name') or '', problems)
+    if resource.custom:
+        request.warnings.extend(metadata.list_warnings(obj['metadata'], old['metadata'] if old is not None else {}))
 
 
 def extract_fields(resource: kinds.Resource, obj: Mapping[str, Any]) -> dict[str, str]:
@@ -213,6 +219,19 @@ def _check_kind(resource: kinds.Resource, body: dict[str, Any]) -> None:
         problem = errors.invalid_value('kind', kind, f'must be {resource.kind}')
         raise errors.invalid(resource.group, str(kind), name, [problem])
     body['apiVersion'], body['kind'] = api_version, kind
+
+
+def _check_patched_kind(resource: kinds.Resource, body: dict[str, Any]) -> None:
+    """Refuse the patches that make another kind of an object, in other words than the objects of other kinds."""
+    api_version, kind = str(body.get('apiVersion')), str(body.get('kind'))
+    if (api_version, kind) == (resource.api_version, resource.kind) or not body.get('apiVersion'):
+        return
+    if not resource.custom:
+        raise _refuse_patch(_dump(body), errors.describe_unknown_kind(kind, api_version))
+    if api_version != resource.api_version and kind == resource.kind:
+        problem = errors.invalid_value('apiVersion', api_version, f'must be {resource.api_version}')
+        group, _ = kinds.split_api_version(api_version)
+        raise errors.invalid(group, kind, str(body['metadata'].get('name') or ''), [problem])
 
 
 def _check_builtin_kind(resource: kinds.Resource, api_version: str, kind: str) -> None:

@@ -94,7 +94,7 @@ class Router:
         if resource is None or not is_reachable(resource, target, verb):
             return self._answer_unknown(target)
         if verb is None or not is_served(resource, target, verb):
-            raise errors.method_not_allowed()
+            raise refuse_method(resource, target, call.method)
         request = requests.Request(
             verb, resource, user, target.namespace, target.name, target.subresource, call.options,
             dry_run=bool(call.options.get('dryRun')), field_manager=choose_manager(call), warnings=warnings)
@@ -105,10 +105,10 @@ class Router:
     def _answer_with_document(self, call: Call, user: requests.User) -> answers.Answer:
         if not documents.is_public(call.path):
             self._authorize(user, rbac.Attributes(call.method.lower(), path=call.path))
-        found = None
-        if call.method in ('GET', 'HEAD'):
-            accept = call.headers.get('Accept', '')
-            found = self._library.find(call.path, accept, address=call.address, pretty=call.is_pretty)
+        accept = call.headers.get('Accept', '')
+        found = self._library.find(call.path, accept, address=call.address, pretty=call.is_pretty)
+        if found is not None and call.method not in ('GET', 'HEAD') and self._library.is_read_only(call.path):
+            raise errors.method_not_allowed()
         return NOT_FOUND if found is None else found
 
     def _answer_unknown(self, target: paths.Target) -> answers.Answer:
@@ -150,6 +150,15 @@ def is_served(resource: kinds.Resource, target: paths.Target, verb: str) -> bool
     if target.subresource not in verbs:
         raise errors.no_such_resource()
     return verb in verbs[target.subresource]
+
+
+def refuse_method(resource: kinds.Resource, target: paths.Target, method: str) -> errors.ApiError:
+    """Tell that there is no such action; of custom resources, the API tells it in other words."""
+    if resource.custom and method in ('PUT', 'PATCH') and not target.name:
+        return errors.bad_request('name must be provided')
+    if resource.custom and method == 'OPTIONS':
+        return errors.unsupported_verb(resource.group, resource.plural)
+    return errors.method_not_allowed()
 
 
 def choose_manager(call: Call) -> str:

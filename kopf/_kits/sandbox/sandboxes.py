@@ -59,9 +59,8 @@ class Sandbox:
             logger.exception('The sandbox has failed to stop.')
 
     def __enter__(self) -> Self:
-        from kopf._kits.sandbox import threads
         self._check_idle()
-        self._thread = threads.LoopThread(name='kopf-sandbox')
+        self._thread = self._make_thread()
         self._thread.start()
         try:
             self._inner = self._thread.call(self.__aenter__())
@@ -203,6 +202,10 @@ class Sandbox:
         await host.start()
         self._host = host
         return host
+
+    def _make_thread(self) -> 'threads.LoopThread':
+        from kopf._kits.sandbox import threads
+        return threads.LoopThread(name='kopf-sandbox')
 
     def _check_idle(self) -> None:
         if self._host is not None:

@@ -124,8 +124,8 @@ def make_response(answer: answers.Answer) -> web.Response:
 
 
 def _build_headers(answer: answers.Answer) -> list[tuple[str, str]]:
-    return [('Content-Type', answer.media_type), ('Cache-Control', 'no-cache, private'),
-            ('Audit-Id', str(uuid.uuid4())), *answer.headers]
+    typed = [('Content-Type', answer.media_type)] if answer.media_type else []
+    return [*typed, ('Cache-Control', 'no-cache, private'), ('Audit-Id', str(uuid.uuid4())), *answer.headers]
 
 
 def _make_stream(http: web.BaseRequest, asked: faults.Asked) -> faults.Stream:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kopf._cogs.helpers import jsons
-from kopf._kits.sandbox import errors, hooks, kinds, reviews, wordings
+from kopf._kits.sandbox import errors, hooks, kinds, parsing, reviews, wordings
 
 GROUP = 'admission.k8s.io'
 KIND = 'AdmissionReview'
@@ -177,10 +177,9 @@ def _decode_patch(response: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
     if not text:
         return ()
     try:
-        operations = jsons.loads(text)
+        operations = parsing.parse_json(text)
     except ValueError as error:
-        raise _undecodable(f"invalid character '{text[:1].decode(errors='replace')}' looking for beginning of value",
-                           ) from error
+        raise _undecodable(str(error)) from error
     if operations is not None and not isinstance(operations, list):
         raise _undecodable(f'json: cannot unmarshal {wordings.json_type(operations)} into Go value of type '
                            f'jsonpatch.Patch')

@@ -6,6 +6,7 @@ that the history is compacted, it gets the ERROR event with the code 410 and has
 """
 import asyncio
 import dataclasses
+import math
 import random
 from collections.abc import AsyncGenerator, Callable, Mapping
 
@@ -17,6 +18,9 @@ BATCH = 500
 
 BOOKMARK_INTERVAL = 60.0
 """Seconds between bookmarks in a stream that asked for them."""
+
+BOOKMARK_AHEAD = 2.0
+"""Seconds between the last bookmark and the end of the stream, so that it is not lost."""
 
 Encoder = Callable[[str, storage.Stored], bytes]
 """Makes a line of the stream of an event's type and object."""
@@ -47,7 +51,7 @@ def parse_watch(options: Mapping[str, str], interest: selectors.Interest, *, ver
     initial = options.get('sendInitialEvents')
     check_version_options(options, watch=True)
     since = parse_version(options.get('resourceVersion', ''))
-    tells_end = initial == 'true' or (initial is None and since is None)
+    tells_end = initial == 'true' or (initial is None and not since)
     if initial == 'false':
         since = version if since is None else since
     elif initial == 'true' or not since:
@@ -145,7 +149,8 @@ async def stream(store: storage.Storage, home: kinds.Home, watch: Watch, form: F
     An empty batch is yielded first, when the watch is accepted. Cancellation leaves nothing behind.
     """
     loop = asyncio.get_running_loop()
-    deadline, reminder = loop.time() + watch.timeout, loop.time() + BOOKMARK_INTERVAL
+    deadline = loop.time() + watch.timeout
+    reminder = schedule_bookmark(loop.time(), deadline)
     shelf = store.shelf(home)
     since = store.version if watch.since is None else watch.since
     initial = shelf.select(watch.interest.namespace) if watch.since is None else []
@@ -169,13 +174,19 @@ async def stream(store: storage.Storage, home: kinds.Home, watch: Watch, form: F
         else:
             since = max(since, store.version)
             moment = loop.time() + storage.TICK
-            if moment < min(reminder, deadline):
-                await shelf.wait(until=min(reminder, deadline))  # no await or yield since the look for changes
-                continue
-            reminder = moment + BOOKMARK_INTERVAL
-            yield form.bookmark(since, {}) if watch.bookmarks else b''
             if moment >= deadline:
                 return
+            if moment < reminder:
+                await shelf.wait(until=min(reminder, deadline))  # no await or yield since the look for changes
+                continue
+            reminder = schedule_bookmark(moment, deadline)
+            yield form.bookmark(since, {}) if watch.bookmarks else b''
+
+
+def schedule_bookmark(now: float, deadline: float) -> float:
+    """Tell when the next bookmark is due; the last one is shortly before the end, but not at the very beginning."""
+    last = deadline - BOOKMARK_AHEAD
+    return min(now + BOOKMARK_INTERVAL, last) if now < last else math.inf
 
 
 def encode_error(error: errors.ApiError) -> bytes:

@@ -196,7 +196,8 @@ class Writer:
         """Let the mutating webhooks change the object. As in the API, nobody comes to own what they change."""
         admitted = await self._gate.mutate(request, operation, obj, old)
         if admitted is not obj:
-            admitted = preparing.decode_object(request, pruning.clone(admitted))
+            tolerant = dataclasses.replace(request, options={**request.options, 'fieldValidation': 'Ignore'})
+            admitted = preparing.decode_object(tolerant, pruning.clone(admitted))
             preparing.set_defaults(request, admitted)
         return admitted
 

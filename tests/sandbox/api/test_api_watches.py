@@ -111,7 +111,7 @@ async def test_watch_of_all_namespaces_sees_them_all(api, namespace, things):
     assert [event['metadata']['namespace'] for _, event in events] == ['default', namespace]
 
 
-async def test_watch_ends_in_time_with_a_bookmark_if_asked(api, configmaps):
+async def test_watch_ends_in_time_and_tells_the_end_of_the_current_objects_if_asked(api, configmaps):
     made = await api.make(configmaps, {'metadata': {'name': 'a'}})
 
     async with api.watch(configmaps, timeoutSeconds=1, allowWatchBookmarks='true') as stream:
@@ -120,7 +120,8 @@ async def test_watch_ends_in_time_with_a_bookmark_if_asked(api, configmaps):
     assert [type for type, _ in events] == ['ADDED', 'BOOKMARK']
     bookmark = events[1][1]
     assert bookmark == {'kind': 'ConfigMap', 'apiVersion': 'v1', 'metadata': bookmark['metadata']}
-    assert set(bookmark['metadata']) == {'resourceVersion'}
+    assert set(bookmark['metadata']) == {'resourceVersion', 'annotations'}
+    assert bookmark['metadata']['annotations'] == {'k8s.io/initial-events-end': 'true'}
     assert int(bookmark['metadata']['resourceVersion']) >= int(made['metadata']['resourceVersion'])
 
 

@@ -14,6 +14,9 @@ _EVENT_ALIASES: Final = (
     ('eventTime', 'eventTime'), ('involvedObject', 'regarding'), ('message', 'note'),
     ('reportingComponent', 'reportingController'), ('source', 'deprecatedSource'), ('count', 'deprecatedCount'),
     ('firstTimestamp', 'deprecatedFirstTimestamp'), ('lastTimestamp', 'deprecatedLastTimestamp'))
+_IMMUTABLE_IN_EVENTS: Final = (
+    'involvedObject', 'reason', 'message', 'source', 'firstTimestamp', 'lastTimestamp', 'count', 'reason', 'type',
+    'eventTime', 'action', 'related', 'reportingComponent', 'reportingInstance')
 _OTHER_NAMESPACE: Final = 'does not match event.namespace'
 
 
@@ -132,17 +135,50 @@ def validate_event(obj: registry.Object, reporter_field: str = 'reportingCompone
     return problems
 
 
-def validate_new_event(obj: registry.Object) -> registry.Problems:
-    """Check an event written in the shape of ``events.k8s.io``: it is read as that of ``v1``, but more strictly."""
-    core = {name: obj.get(name, obj.get(alias)) for name, alias in _EVENT_ALIASES}
-    problems = validate_event({**obj, **core}, 'reportingController')
-    problems += metadata.validate_metadata(obj['metadata'], namespaced=True, standard_finalizers=True)
+def validate_modern_event(obj: registry.Object) -> registry.Problems:
+    """Check an event in the shape of ``events.k8s.io``: it is read as that of ``v1``."""
+    return validate_event({**obj, **_read_core(obj)}, 'reportingController')
+
+
+def validate_new_modern_event(obj: registry.Object) -> registry.Problems:
+    """Check a new event in the shape of ``events.k8s.io``, for which the rules are stricter."""
+    core = _read_core(obj)
+    problems = metadata.validate_metadata(obj['metadata'], namespaced=True, standard_finalizers=True)
+    problems += _validate_series(obj)
     if core['eventTime'] is None:
         problems.append(errors.required('eventTime'))
     if obj.get('type') not in ('Normal', 'Warning'):
         problems.append(errors.invalid_value('type', '', f'has invalid value: {obj.get("type") or ""}'))
     return problems + [errors.invalid_value(name, '', 'needs to be unset')
                        for name in ('firstTimestamp', 'lastTimestamp', 'count', 'source') if core[name]]
+
+
+def validate_modern_event_update(new: registry.Object, old: registry.Object) -> registry.Problems:
+    """Check a change of an event in the shape of ``events.k8s.io``: only its series goes on."""
+    problems = metadata.validate_metadata_update(new['metadata'], old['metadata'])
+    if new.get('series') != old.get('series'):
+        problems += _validate_series(new)
+    now, then = {**new, **_read_core(new)}, {**old, **_read_core(old)}
+    for name in _IMMUTABLE_IN_EVENTS:
+        field = 'reportingController' if name == 'reportingComponent' else name
+        problems += checks.check_immutable(now.get(name), then.get(name), field)
+    return problems
+
+
+def _read_core(obj: registry.Object) -> dict[str, Any]:
+    return {name: obj.get(name, obj.get(alias)) for name, alias in _EVENT_ALIASES}
+
+
+def _validate_series(obj: registry.Object) -> registry.Problems:
+    series = obj.get('series')
+    if series is None:
+        return []
+    problems = []
+    if (series.get('count') or 0) < 2:
+        problems.append(errors.invalid_value('series.count', '', 'should be at least 2'))
+    if series.get('lastObservedTime') is None:
+        problems.append(errors.required('series.lastObservedTime'))
+    return problems
 
 
 RULES: Final = {
@@ -159,7 +195,8 @@ RULES: Final = {
         validate=validate_event),
     ('events.k8s.io', 'Event'): registry.Rules(
         name_rule=None, standard_finalizers=False, repeats_update=False, allows_create_on_update=True,
-        validate=validate_new_event),
+        validate=validate_modern_event, validate_new=validate_new_modern_event,
+        validate_update=validate_modern_event_update),
     ('certificates.k8s.io', 'CertificateSigningRequest'): registry.Rules(initial_status={}),
     ('apiregistration.k8s.io', 'APIService'): registry.Rules(
         standard_finalizers=False, initial_status={}, defaults=default_api_service, allows_unconditional_update=False),

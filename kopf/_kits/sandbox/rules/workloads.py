@@ -55,6 +55,8 @@ def default_stateful_set(obj: dict[str, Any]) -> None:
 
 
 def default_daemon_set(obj: dict[str, Any]) -> None:
+    if not obj['metadata'].get('uid'):  # of the new ones, it is counted as if they had it written
+        obj['metadata'].setdefault('annotations', {}).setdefault(_GENERATION, '1')
     spec = obj.setdefault('spec', {})
     poddefaults.default_template(spec.get('template'))
     poddefaults.fill(spec, {'revisionHistoryLimit': 10})

@@ -1,0 +1,16 @@
+// The kube-apiserver of the tests: the official server of one pinned version, built from its Go modules.
+package main
+
+import (
+	"os"
+
+	"k8s.io/component-base/cli"
+	"k8s.io/kubernetes/cmd/kube-apiserver/app"
+
+	"kopf-tests/controlplane/tether"
+)
+
+func main() {
+	tether.Hold()
+	os.Exit(cli.Run(app.NewAPIServerCommand()))
+}

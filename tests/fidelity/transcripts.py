@@ -1,0 +1,24 @@
+"""
+All the transcripts: each module has those of one topic.
+"""
+import transcripts_of_builtins
+import transcripts_of_definitions
+import transcripts_of_deletions
+import transcripts_of_lists
+import transcripts_of_objects
+import transcripts_of_patches
+import transcripts_of_requests
+import transcripts_of_watches
+import transcripts_of_webhooks
+
+TRANSCRIPTS = (
+    *transcripts_of_definitions.TRANSCRIPTS,
+    *transcripts_of_objects.TRANSCRIPTS,
+    *transcripts_of_builtins.TRANSCRIPTS,
+    *transcripts_of_patches.TRANSCRIPTS,
+    *transcripts_of_lists.TRANSCRIPTS,
+    *transcripts_of_watches.TRANSCRIPTS,
+    *transcripts_of_deletions.TRANSCRIPTS,
+    *transcripts_of_requests.TRANSCRIPTS,
+    *transcripts_of_webhooks.TRANSCRIPTS,
+)
