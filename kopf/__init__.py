@@ -59,6 +59,7 @@ if TYPE_CHECKING:  # the same as in the table below, but for type checkers and e
     )
     from kopf._core.actions.lifecycles import get_default_lifecycle, set_default_lifecycle
     from kopf._core.actions.loggers import LocalObjectLogger, LogFormat, ObjectLogger, configure
+    from kopf._core.engines.indices import Index, Store
     from kopf._core.engines.posting import event, exception, info, warn
     from kopf._core.intents.callbacks import ABSENT, PRESENT, all_, any_, none_, not_
     from kopf._core.intents.causes import Headers, Logger, Operation, Reason, SSLPeer, UserInfo
@@ -78,6 +79,9 @@ if TYPE_CHECKING:  # the same as in the table below, but for type checkers and e
     )
     from kopf._core.reactor.running import operator, run, run_tasks, spawn_tasks
     from kopf._core.reactor.subhandling import execute
+    from kopf._kits.hierarchies import adjust_namespace as adjust_namespace
+    from kopf._kits.hierarchies import adopt, append_owner_reference, label, remove_owner_reference
+    from kopf._kits.hierarchies import harmonize_naming as harmonize_naming
     from kopf.on import daemon, index, register, subhandler, timer
 
 _NAMES = {
@@ -101,6 +105,7 @@ _NAMES = {
         'ErrorsMode HandlerRetriesError HandlerTimeoutError PermanentError TemporaryError',
     'kopf._core.actions.lifecycles': 'get_default_lifecycle set_default_lifecycle',
     'kopf._core.actions.loggers': 'LocalObjectLogger LogFormat ObjectLogger configure',
+    'kopf._core.engines.indices': 'Index Store',
     'kopf._core.engines.posting': 'event exception info warn',
     'kopf._core.intents.callbacks': 'ABSENT PRESENT all_ any_ none_ not_',
     'kopf._core.intents.causes': 'Headers Logger Operation Reason SSLPeer UserInfo',
@@ -111,6 +116,8 @@ _NAMES = {
         'AsyncDaemonStopperChecker DaemonStopped DaemonStoppingReason SyncDaemonStopperChecker',
     'kopf._core.reactor.running': 'operator run run_tasks spawn_tasks',
     'kopf._core.reactor.subhandling': 'execute',
+    'kopf._kits.hierarchies':
+        'adjust_namespace adopt append_owner_reference harmonize_naming label remove_owner_reference',
     'kopf.on': 'daemon index register subhandler timer',
 }
 _MODULES = {'lifecycles': 'kopf._core.actions.lifecycles', 'on': 'kopf.on'}
@@ -120,17 +127,17 @@ __all__ = [
     'ABSENT', 'EVERYTHING', 'PRESENT', 'AiohttpSession', 'Annotations', 'AnnotationsDiffBaseStorage',
     'AnnotationsProgressStorage', 'AsyncDaemonStopperChecker', 'Body', 'BodyEssence', 'ConnectionInfo', 'DaemonStopped',
     'DaemonStoppingReason', 'Diff', 'DiffBaseStorage', 'DiffItem', 'DiffOperation', 'ErrorsMode', 'FieldPath',
-    'FieldSpec', 'HandlerId', 'HandlerRetriesError', 'HandlerTimeoutError', 'Headers', 'Labels', 'LocalObjectLogger',
-    'LogFormat', 'Logger', 'LoginError', 'Memo', 'Meta', 'MultiDiffBaseStorage', 'MultiProgressStorage', 'ObjectLogger',
-    'ObjectReference', 'Operation', 'OperatorRegistry', 'OperatorSettings', 'OwnerReference', 'Patch', 'PatchFn',
-    'PermanentError', 'ProgressRecord', 'ProgressStorage', 'RawBody', 'RawEvent', 'RawEventType', 'Reason', 'Resource',
-    'SSLPeer', 'SmartProgressStorage', 'Spec', 'Status', 'StatusDiffBaseStorage', 'StatusProgressStorage',
-    'SyncDaemonStopperChecker', 'TemporaryError', 'UserInfo', 'all_', 'any_', 'build_object_reference',
-    'build_owner_reference', 'configure', 'daemon', 'event', 'exception', 'execute', 'get_default_lifecycle',
-    'get_default_registry', 'index', 'info', 'lifecycles', 'login_via_async_client', 'login_via_client',
-    'login_via_pykube', 'login_with_kubeconfig', 'login_with_service_account', 'none_', 'not_', 'on', 'operator',
-    'register', 'run', 'run_tasks', 'set_default_lifecycle', 'set_default_registry', 'spawn_tasks', 'subhandler',
-    'timer', 'warn',
+    'FieldSpec', 'HandlerId', 'HandlerRetriesError', 'HandlerTimeoutError', 'Headers', 'Index', 'Labels',
+    'LocalObjectLogger', 'LogFormat', 'Logger', 'LoginError', 'Memo', 'Meta', 'MultiDiffBaseStorage',
+    'MultiProgressStorage', 'ObjectLogger', 'ObjectReference', 'Operation', 'OperatorRegistry', 'OperatorSettings',
+    'OwnerReference', 'Patch', 'PatchFn', 'PermanentError', 'ProgressRecord', 'ProgressStorage', 'RawBody', 'RawEvent',
+    'RawEventType', 'Reason', 'Resource', 'SSLPeer', 'SmartProgressStorage', 'Spec', 'Status', 'StatusDiffBaseStorage',
+    'StatusProgressStorage', 'Store', 'SyncDaemonStopperChecker', 'TemporaryError', 'UserInfo', 'adopt', 'all_',
+    'any_', 'append_owner_reference', 'build_object_reference', 'build_owner_reference', 'configure', 'daemon', 'event',
+    'exception', 'execute', 'get_default_lifecycle', 'get_default_registry', 'index', 'info', 'label', 'lifecycles',
+    'login_via_async_client', 'login_via_client', 'login_via_pykube', 'login_with_kubeconfig',
+    'login_with_service_account', 'none_', 'not_', 'on', 'operator', 'register', 'remove_owner_reference', 'run',
+    'run_tasks', 'set_default_lifecycle', 'set_default_registry', 'spawn_tasks', 'subhandler', 'timer', 'warn',
 ]
 
 __version__ = _versions.version

@@ -1,61 +1,7 @@
 """
-The ``kopf`` command.
-
-Each subcommand is loaded only when it is called, so that ``kopf --help`` and shell completion stay fast.
+The ``kopf`` command, and what is needed to make more commands like it or to call it from code.
 """
-import dataclasses
-import importlib
-from collections.abc import Mapping
-from typing import Any
-
-import click
-
-from kopf._cogs.helpers import versions
+from kopf._kits.commands.groups import SUBCOMMANDS, Subcommand, main
 from kopf._kits.commands.options import CLIControls, logging_options
 
-__all__ = ['CLIControls', 'logging_options', 'main']
-
-
-@dataclasses.dataclass(frozen=True)
-class Subcommand:
-    """Where a subcommand lives, and what the list of subcommands says about it."""
-    module: str
-    attribute: str
-    help: str
-
-    def load(self) -> click.Command:
-        command = getattr(importlib.import_module(self.module), self.attribute)
-        if not isinstance(command, click.Command):
-            raise TypeError(f"{self.module}.{self.attribute} is not a command: {command!r}")
-        return command
-
-
-class LazyGroup(click.Group):
-    """A group of subcommands that are imported when called, not when listed."""
-
-    def __init__(self, *args: Any, subcommands: Mapping[str, Subcommand], **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.subcommands = subcommands
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(self.subcommands)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        subcommand = self.subcommands.get(cmd_name)
-        return None if subcommand is None else subcommand.load()
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, self.subcommands[name].help) for name in self.list_commands(ctx)])
-
-
-SUBCOMMANDS = {
-    'run': Subcommand('kopf._kits.commands.runs', 'run', help="Run an operator."),
-    'sandbox': Subcommand('kopf._kits.sandbox.commands', 'sandbox', help="Serve a Kubernetes API in memory."),
-}
-
-
-@click.group(name='kopf', cls=LazyGroup, subcommands=SUBCOMMANDS, context_settings={'auto_envvar_prefix': 'KOPF'})
-@click.version_option(versions.version, prog_name='kopf')
-def main() -> None:
-    """Run and try Kubernetes operators written in Python."""
+__all__ = ['SUBCOMMANDS', 'CLIControls', 'Subcommand', 'logging_options', 'main']

@@ -1,8 +1,9 @@
 """
-For tests of operators: a Kubernetes API with nothing to install.
+For tests of operators: a Kubernetes API with nothing to install, and ways to run operators there.
 
-Importing it is cheap: the sandbox itself is loaded when it is entered.
+Importing it is cheap: each tool is loaded when it is used.
 """
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from kopf._kits.sandbox.errors import ApiError
@@ -10,14 +11,27 @@ from kopf._kits.sandbox.manifests import ManifestError
 from kopf._kits.sandbox.sandboxes import Sandbox
 
 if TYPE_CHECKING:
+    from kopf._kits.calls import call
+    from kopf._kits.runner import KopfRunner
     from kopf._kits.sandbox.coroutines import AsyncSandbox
+    from kopf._kits.simulations import Operator, Simulation
 
-__all__ = ['ApiError', 'AsyncSandbox', 'ManifestError', 'Sandbox']
+__all__ = ['ApiError', 'AsyncSandbox', 'KopfRunner', 'ManifestError', 'Operator', 'Sandbox', 'Simulation', 'call']
+
+_ORIGINS = {
+    'AsyncSandbox': 'kopf._kits.sandbox.coroutines',
+    'KopfRunner': 'kopf._kits.runner',
+    'Operator': 'kopf._kits.simulations',
+    'Simulation': 'kopf._kits.simulations',
+    'call': 'kopf._kits.calls',
+}
 
 if not TYPE_CHECKING:  # otherwise, any misspelt name would pass the type checks
 
     def __getattr__(name: str) -> Any:
-        if name == 'AsyncSandbox':
-            from kopf._kits.sandbox.coroutines import AsyncSandbox
-            return AsyncSandbox
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if name not in _ORIGINS:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(_ORIGINS[name]), name)
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

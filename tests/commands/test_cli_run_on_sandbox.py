@@ -98,7 +98,7 @@ def test_given_registry_is_filled_by_files_and_is_used(start, sandbox):
     running.stop()
 
     assert kopf.get_default_registry() is default
-    assert not default.all_selectors()
+    assert not default.watched_selectors()
     assert registry.all_selectors()
 
 

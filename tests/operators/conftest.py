@@ -9,6 +9,7 @@ import logging
 
 import pytest
 from clusters import Cluster, build_crd
+from peerings import Town, build_peering, build_peering_crd
 
 import kopf
 import kopf.testing
@@ -69,14 +70,38 @@ async def run_operator(sandbox, registry, settings):
         task = asyncio.create_task(kopf.operator(**options), name='operator of the test')
         operator = Operator(task, stop_flag, ready_flag)
         operators.append(operator)
-        await asyncio.wait({task, asyncio.create_task(ready_flag.wait(), name='readiness')},
-                           return_when=asyncio.FIRST_COMPLETED)
+        readiness = asyncio.create_task(ready_flag.wait(), name='readiness')
+        await asyncio.wait({task, readiness}, return_when=asyncio.FIRST_COMPLETED)
+        readiness.cancel()
+        await asyncio.wait({readiness})
         return operator
 
     yield run
     for operator in operators:
         if not operator.task.done():
             await operator.stop()
+
+
+@pytest.fixture
+async def peering(sandbox):
+    """A peering of the whole cluster."""
+    await sandbox.apply(build_peering_crd())
+    await sandbox.create(build_peering())
+
+
+@pytest.fixture
+async def town(sandbox, cluster, run_operator):
+    """Several operators: ``await town.run('identity', priority=1)``."""
+    async with Town(sandbox, run_operator) as town:
+        yield town
+
+
+@pytest.fixture
+def check(town, cluster):
+    """Check that these operators are active, and no others: ``await check('identity')``."""
+    async def check(*identities):
+        await town.check(*identities, cluster=cluster)
+    return check
 
 
 @pytest.fixture

@@ -37,6 +37,8 @@ TEXT_LIMIT = 256
 
 _AUTHORIZATION = re.compile(r'\b(bearer|basic|digest|negotiate)\s+[^\s"\'<,]+', re.IGNORECASE)
 
+_QUOTED_BODY = re.compile(r'(Invalid value: )"\{.*\}"', re.DOTALL)
+
 
 class RequestError(Exception):
     """A request to the API has failed."""
@@ -167,7 +169,7 @@ def parse_status(status: Mapping[str, Any], *, code: int = 0) -> Refusal:
     return Refusal(
         code=code or (own_code if isinstance(own_code, int) else 0),
         reason=reason if isinstance(reason, str) else '',
-        message=_hide_credentials(message) if isinstance(message, str) else '',
+        message=_hide_bodies(_hide_credentials(message)) if isinstance(message, str) else '',
         details=details,
         retry_after=float(delay) if isinstance(delay, int | float) and delay > 0 and math.isfinite(delay) else None,
     )
@@ -210,3 +212,8 @@ def parse_retry_after(text: str, *, now: datetime.datetime) -> float | None:
 
 def _hide_credentials(text: str) -> str:
     return _AUTHORIZATION.sub(r'\1 ***', text)
+
+
+def _hide_bodies(text: str) -> str:
+    """Hide the objects that are quoted as a whole in the complaints about patches; they can be Secrets."""
+    return _QUOTED_BODY.sub(r'\1{...}', text)

@@ -86,8 +86,9 @@ def accept(traffic: Traffic, refusals: int) -> Traffic:
 class Pass:
     """The permission for one request: tell by it how the request went."""
 
-    def __init__(self, gate: 'Gate') -> None:
+    def __init__(self, gate: 'Gate', *, waited: float = 0.0) -> None:
         self._gate, self._refusals = gate, gate.traffic.refusals
+        self.waited = waited  # seconds; 0 if there was nothing to wait for
 
     def accept(self) -> None:
         """The server has answered, and did not ask to come later."""
@@ -114,11 +115,12 @@ class Gate:
 
         Watch-streams are not counted in flight, so the others cannot hold them back. A cancelled wait takes nothing.
         """
-        if is_counted:
-            await self._wait_for_room(bounds)
+        clock = asyncio.get_running_loop().time
+        since = clock()
+        is_held = await self._wait_for_room(bounds) if is_counted else False
         try:
-            await self._wait_for_turn(bounds)
-            yield Pass(self)
+            is_held = await self._wait_for_turn(bounds) or is_held
+            yield Pass(self, waited=clock() - since if is_held else 0.0)
         finally:
             if is_counted:
                 self.switch(land(self.traffic))
@@ -129,22 +131,29 @@ class Gate:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    async def _wait_for_room(self, bounds: Bounds) -> None:
+    async def _wait_for_room(self, bounds: Bounds) -> bool:
+        """Take a place in flight; tell if it had to be waited for."""
+        is_held = self._boarding.locked()
         async with self._boarding:
             while not has_room(self.traffic, bounds):
+                is_held = True
                 await self._changed.wait()
             self.switch(board(self.traffic))  # No await since the check: nobody else can take the place.
+        return is_held
 
-    async def _wait_for_turn(self, bounds: Bounds) -> None:
+    async def _wait_for_turn(self, bounds: Bounds) -> bool:
         clock = asyncio.get_running_loop().time
+        is_held = self._departing.locked()
         async with self._departing:
             while (delay := measure_wait(self.traffic, bounds, clock())) > 0:
+                is_held = True
                 try:
                     async with asyncio.timeout(delay):
                         await self._changed.wait()
                 except TimeoutError:
                     pass
             self.switch(depart(self.traffic, bounds, clock()))  # No await since the check: nobody else can go.
+        return is_held
 
 
 class Gates:

@@ -13,8 +13,10 @@ from kopf._cogs.structs import references
 
 Body = dict[str, Any]
 
-AT_ONCE = requests.Options(backoffs=())
+AT_ONCE = requests.Options(backoffs=(), verb='list')
 """The first page is not retried here: with nothing done yet, the caller can decide better."""
+
+PATIENTLY = requests.Options(verb='list')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +41,7 @@ async def list_pages(resource: references.Resource, namespace: references.Namesp
         params = build_page_params(context.settings.watching, resource, following)
         url = resource.get_url(namespace=namespace, params=params)
         try:
-            answer = await requests.get(url, context=context, options=requests.USUAL if following else AT_ONCE)
+            answer = await requests.get(url, context=context, options=PATIENTLY if following else AT_ONCE)
         except errors.APIGoneError:
             if not following or not may_start_over:
                 raise

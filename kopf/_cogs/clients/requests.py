@@ -14,15 +14,16 @@ import itertools
 import logging
 import math
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from kopf._cogs.clients import errors, limits, lines, retries, sessions
 from kopf._cogs.configs import connecting, settings
-from kopf._cogs.helpers import jsons
+from kopf._cogs.helpers import jsons, meters
 from kopf._cogs.structs import vaults
 
 T = TypeVar('T')
+AnsweredT = TypeVar('AnsweredT', sessions.Answer, sessions.Chunks)
 
 Act = Callable[[sessions.Session, contextlib.AsyncExitStack], Awaitable[T]]
 """Makes a request in this session, once; what should be closed later, goes to the stack."""
@@ -41,6 +42,7 @@ class Context:
     gates: limits.Gates
     chance: Callable[[], float] = random.random  # from 0 to 1
     now: Callable[[], datetime.datetime] = _read_clock  # with a timezone
+    meter: meters.Meter = dataclasses.field(default_factory=meters.Meter)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,9 +52,12 @@ class Options:
     answers: Collection[int] = ()  # codes that are good to know, e.g. 403 or 404: raised at once, never retried
     backoffs: connecting.Backoffs | None = None  # instead of ``networking.error_backoffs``
     is_repeatable: bool | None = None  # is it harmless to execute it twice? None if it is up to the method and payload
+    verb: str | None = None  # in terms of the API; None if it is up to the method
 
 
 USUAL = Options()
+
+VERBS = {'GET': 'get', 'POST': 'create', 'PATCH': 'patch', 'DELETE': 'delete'}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +110,7 @@ async def stream(url: str, *, context: Context, timeouts: StreamTimeouts,
     Leaving the block closes the stream, at any moment; so does the rejection of its credentials by the server.
     A cancelled wait for a line ends the iteration.
     """
-    call = _build_call('GET', url, options)
+    call = _build_call('GET', url, dataclasses.replace(options, verb='watch'))
 
     async def act(session: sessions.Session, stack: contextlib.AsyncExitStack) -> tuple[sessions.Chunks, float]:
         return await _open_stream(session, stack, call, context, timeouts)
@@ -135,7 +140,8 @@ def _build_call(method: str, url: str, options: Options, payload: Any = None, me
     if is_repeatable is None:
         is_repeatable = retries.is_repeatable(method, media_type=media_type, payload=payload)
     body = None if payload is None else jsons.dumps(payload)
-    return sessions.Call(method, url, {**headers, **options.headers}, body, is_repeatable)
+    return sessions.Call(method, url, {**headers, **options.headers}, body, is_repeatable,
+                         options.verb or VERBS[method])
 
 
 async def _exchange(call: sessions.Call, context: Context, options: Options) -> Any:
@@ -193,7 +199,7 @@ async def _fetch(session: sessions.Session, call: sessions.Call, context: Contex
     networking = context.settings.networking
     timeouts = sessions.Timeouts(networking.request_timeout, networking.connect_timeout)
     async with context.gates[session.server].passing(_build_bounds(networking)) as passing:
-        answer = await session.fetch(call, timeouts)
+        answer = await _measure(session.fetch(call, timeouts), call, passing, context)
         _check_answer(answer, passing, context)
     try:
         return None if answer.code == 204 else jsons.loads(answer.raw)
@@ -208,10 +214,32 @@ async def _open_stream(session: sessions.Session, stack: contextlib.AsyncExitSta
     async with context.gates[session.server].passing(bounds, is_counted=False) as passing:
         since = asyncio.get_running_loop().time()
         opening = sessions.Timeouts(_limit_opening(timeouts), timeouts.connect)
-        chunks = await stack.enter_async_context(session.stream(call, opening))
+        opened = stack.enter_async_context(session.stream(call, opening))
+        chunks = await _measure(opened, call, passing, context)
         raw = b'' if chunks.code < 300 else await chunks.read_all(timeouts.idle)
         _check_answer(sessions.Answer(chunks.code, chunks.headers, raw), passing, context)
     return chunks, math.inf if timeouts.total is None else since + timeouts.total
+
+
+async def _measure(answering: Coroutine[Any, Any, AnsweredT], call: sessions.Call, passing: limits.Pass,
+                   context: Context) -> AnsweredT:
+    """Wait for the answer, and count it, or the absence of any, unless it is cancelled."""
+    clock, calls = asyncio.get_running_loop().time, context.meter.calls[call.verb]
+    if passing.waited:
+        calls.throttled += 1
+        calls.waits += passing.waited
+    since = clock()
+    try:
+        answer = await answering
+    except errors.RequestError as error:
+        context.meter.count_call(call.verb, _name_error(error), clock() - since)
+        raise
+    context.meter.count_call(call.verb, answer.code, clock() - since)
+    return answer
+
+
+def _name_error(error: errors.RequestError) -> str:
+    return type(error).__name__.removeprefix('API').removesuffix('Error').lower()
 
 
 def _check_answer(answer: sessions.Answer, passing: limits.Pass, context: Context) -> None:

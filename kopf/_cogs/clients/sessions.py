@@ -33,6 +33,7 @@ class Call:
     headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
     body: bytes | None = dataclasses.field(default=None, repr=False)
     is_repeatable: bool = True
+    verb: str = ''  # what it is in terms of the API
 
     def __str__(self) -> str:
         return f'{self.method} {self.url.partition("?")[0]}'

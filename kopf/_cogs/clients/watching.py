@@ -14,6 +14,7 @@ from typing import Any
 
 from kopf._cogs.clients import errors, listing, requests, signals
 from kopf._cogs.configs import connecting
+from kopf._cogs.helpers import meters
 from kopf._cogs.structs import references
 
 HEALTHY_PERIOD = 10.0
@@ -127,6 +128,10 @@ class _Position:
         return f'{self.resource!r} in {where}'
 
     @property
+    def flow(self) -> meters.Flow:
+        return self.context.meter.flows[repr(self.resource)]
+
+    @property
     def is_streaming(self) -> bool:
         """Are the objects got in the stream itself, now or next?"""
         is_wanted = self.context.settings.watching.initial_streaming
@@ -170,6 +175,7 @@ async def stream_events(resource: references.Resource, namespace: references.Nam
             delay = _conclude(position, failure)
             await asyncio.sleep(delay)
             state.reconnects += 1
+            position.flow.reconnects += 1
     finally:
         position.enter(Phase.ENDED)
 
@@ -180,7 +186,9 @@ async def _attempt(position: _Position) -> AsyncGenerator[Item]:
     is_streaming = position.is_streaming
     if position.version is None:
         position.enter(Phase.LISTING)
-        position.state.relists += 1 if position.state.is_listed else 0
+        if position.state.is_listed:
+            position.state.relists += 1
+            position.flow.relists += 1
     if position.version is None and not is_streaming:
         async with contextlib.aclosing(_list(position)) as items:
             async for item in items:
@@ -317,6 +325,7 @@ def _conclude(position: _Position, failure: Exception | None) -> float:
         position.enter(Phase.PAUSING)
         return position.context.settings.watching.reconnect_backoff
     state.fail(failure, now)
+    position.flow.failures += 1
     position.enter(Phase.WAITING)
     return _prepare_retry(position, failure)
 

@@ -86,7 +86,7 @@ RULES: dict[str, dict[str, Rule]] = {
         'server': SERVER.or_none(), 'managed': TEXT.or_none(),
     },
     'execution': {
-        'default_backoff': SECONDS, 'executor': EXECUTOR,
+        'default_backoff': SECONDS, 'blocking_limit': TIMEOUT.or_none(), 'executor': EXECUTOR,
     },
     'background': {
         'cancellation_polling': TIMEOUT, 'instant_exit_timeout': SECONDS.or_none(),

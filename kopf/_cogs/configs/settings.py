@@ -104,10 +104,13 @@ class PeeringSettings:
     """The name of the peering object: operators with different names do not see each other."""
 
     stealth: bool = False
-    """Whether to be silent about the existence of other operators: nothing is logged of their coming and going."""
+    """Whether to log nothing of the keep-alives, which are sent anyway."""
 
     priority: int = 0
-    """The priority of this operator: it pauses while there are others of a higher one."""
+    """
+    The priority of this operator: it pauses while there are others of a higher one, or of the same one; the latter is
+    fine only if they share the objects by ``settings.watching.shard_selectors``.
+    """
 
     lifetime: int = 60
     """
@@ -116,7 +119,10 @@ class PeeringSettings:
     """
 
     mandatory: bool = False
-    """Whether the absence of the peering object is an error; otherwise, the operator goes on alone."""
+    """
+    Whether the operator pauses until there is the peering object, in each of the served namespaces if they are chosen.
+    Otherwise, it goes on alone where there is none.
+    """
 
     standalone: bool = False
     """Whether to ignore all other operators, and to be unseen by them."""
@@ -145,8 +151,8 @@ class QueueingSettings:
 
     idle_timeout: float = 5.0
     """
-    Seconds for which an idle worker of an object waits for more events. Less frees memory sooner,
-    more spares the restarts of workers.
+    Seconds for which an idle worker of an object may stay. Workers leave as soon as there is nothing to do, and are
+    cheap to start, so it makes no difference; it is here for the operators that set it.
     """
 
     exit_timeout: float = 2.0
@@ -197,6 +203,13 @@ class ExecutionSettings:
     """
     Seconds before the retry of a handler after an arbitrary error, if it has no ``backoff=`` of its own. Less recovers
     sooner, more is gentler to whatever has failed.
+    """
+
+    blocking_limit: float | None = 5.0
+    """
+    Seconds for which the event loop may not turn, e.g. because of a coroutine that does not await, before it is logged
+    with the place in the code; the liveness probes fail then too. Less notices more; ``None`` means that any time is
+    fine.
     """
 
     executor: concurrent.futures.Executor = dataclasses.field(default_factory=concurrent.futures.ThreadPoolExecutor)

@@ -14,6 +14,7 @@ import sys
 import types
 from collections.abc import Iterable, Sequence
 
+_PREFIX = '__kopf_script_'
 _numbers = itertools.count(1)
 
 
@@ -63,7 +64,7 @@ def load_file(path: str | os.PathLike[str]) -> types.ModuleType:
     if os.path.isdir(full_path):
         raise LoadingError(f"{os.fspath(path)!r} is a directory, not a file. Packages are loaded by names: -m package.")
     stem = re.sub(r'\W', '_', os.path.splitext(os.path.basename(full_path))[0])  # with no dots: there are no parents
-    spec = importlib.util.spec_from_file_location(f'__kopf_script_{next(_numbers)}_{stem}__', full_path)
+    spec = importlib.util.spec_from_file_location(f'{_PREFIX}{next(_numbers)}_{stem}__', full_path)
     if spec is None or spec.loader is None:
         raise LoadingError(f"{os.fspath(path)!r} is not a Python file: its name must end with .py.")
     if not os.access(full_path, os.R_OK):
@@ -77,6 +78,11 @@ def load_file(path: str | os.PathLike[str]) -> types.ModuleType:
         sys.modules.pop(spec.name, None)
         raise
     return module
+
+
+def is_script(name: str) -> bool:
+    """Tell if a module of this name was loaded as a file: it is never loaded under this name again."""
+    return name.startswith(_PREFIX)
 
 
 def load_module(name: str) -> types.ModuleType:

@@ -5,10 +5,12 @@ There are three kinds of them: what the users want, what we keep there for ourse
 together. If the cluster refuses the users' part, the other two go without it: what is done is done, and must not be
 repeated for ever because of what cannot be stored. What differs in nothing from the object is not sent at all.
 """
+import asyncio
 import dataclasses
 import enum
 import functools
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,6 +25,9 @@ REFUSALS = (400, 403, 413)
 
 CONFLICTS = 3
 """How many times to try again if the cluster cannot merge the changes because of too many others at the same time."""
+
+CONFLICT_DELAY = 0.2
+"""Seconds before the first of these times, twice as many before each next one; prolonged at random by up to a half."""
 
 EMPTIED = ('metadata.annotations', 'metadata.labels', 'metadata.finalizers')
 """What the cluster removes when it is empty."""
@@ -74,6 +79,7 @@ async def apply_changes(target: patching.Target, changes: Changes, body: Mapping
             return Applied(sender.version, kept or fns, is_held=changes.holding is not Holding.KEEP,
                            is_refused=is_refused)
         if is_conflicting(refusal.error, changes) and conflicts < CONFLICTS:
+            await asyncio.sleep(math.ldexp(CONFLICT_DELAY, conflicts) * (1 + context.chance() / 2))
             conflicts += 1
             continue
         lesser = None if is_conflicting(refusal.error, changes) else lessen(changes, is_amended=is_amended)

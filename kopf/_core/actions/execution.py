@@ -6,13 +6,16 @@ is the handler finished, and if not, when to try again. Nothing is stored here: 
 and the outcomes go back to the caller. Declaring handlers needs this module too, so asyncio is not loaded by it.
 """
 import concurrent.futures
+import contextlib
+import contextvars
 import dataclasses
 import datetime
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from kopf._cogs.configs import settings
+from kopf._cogs.helpers import meters
 from kopf._cogs.structs import ids
 from kopf._core.actions import failures, lifecycles, outcomes, progression
 
@@ -73,6 +76,8 @@ class Environment:
     companion: Companion | None = None
     executor: concurrent.futures.Executor | None = None  # for functions in threads, if not that of the settings
     is_quiet: bool = False  # are successes so usual that they are only worth a debug line?
+    meter: meters.Meter | None = None  # where the attempts are counted
+    family: str | None = None  # under which name, if not by the ids: those of sub-handlers can be of any number
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,6 +97,26 @@ class Attempt:
     def remaining(self) -> float | None:
         """How many seconds were left to the handler when this attempt began; `None` means any number."""
         return None if self.handler.timeout is None else self.handler.timeout - self.runtime.total_seconds()
+
+
+_handled: contextvars.ContextVar[Mapping[str, Any] | None] = contextvars.ContextVar('kopf-handled', default=None)
+"""The object of the current handler: in it, and in all threads and tasks that it starts."""
+
+
+def get_handled_body() -> Mapping[str, Any] | None:
+    """Tell which object is being handled here; ``None`` outside of handlers, and in those not about objects."""
+    return _handled.get()
+
+
+@contextlib.contextmanager
+def handling(body: Mapping[str, Any] | None) -> Iterator[None]:
+    """Let the object be known as the one being handled."""
+    previous = _handled.get()
+    _handled.set(body)
+    try:
+        yield
+    finally:
+        _handled.set(previous)  # not by a token: abandoned coroutines are closed in other contexts
 
 
 async def run_handlers(
@@ -149,10 +174,14 @@ async def run_attempt(
             raise
         outcome = conclude(error, attempt, env, default_errors)
         _log_failure(error, outcome, handler, cause.logger)
+        kind = classify_failure(error, outcome)
     else:
-        outcome = outcomes.Outcome(final=True, result=result)
+        outcome, kind = outcomes.Outcome(final=True, result=result), 'succeeded'
         cause.logger.log(logging.DEBUG if env.is_quiet else logging.INFO, "%s succeeded.", handler)
-    outcome = dataclasses.replace(outcome, began=attempt.began, ended=env.now())
+    ended = env.now()
+    outcome = dataclasses.replace(outcome, began=attempt.began, ended=ended)
+    if env.meter is not None:
+        env.meter.count_attempt(env.family or handler.id, kind, (ended - attempt.began).total_seconds())
     return env.companion.complete(handler, outcome) if env.companion is not None else outcome
 
 
@@ -189,6 +218,13 @@ def conclude(error: Exception, attempt: Attempt, env: Environment,
     return _postpone(error, backoff, attempt, env.now())
 
 
+def classify_failure(error: Exception, outcome: outcomes.Outcome) -> str:
+    """Name what has become of an error, for those who count."""
+    if outcome.final:
+        return 'ignored' if outcome.exception is None else 'failed'
+    return 'waiting' if isinstance(error, failures.HandlerChildrenRetry) else 'retried'
+
+
 def _postpone(error: Exception, delay: float | None, attempt: Attempt, now: datetime.datetime) -> outcomes.Outcome:
     """Let the handler be retried, unless it is clear already that the next attempt would not take place."""
     handler = attempt.handler
@@ -213,7 +249,8 @@ async def _call(attempt: Attempt, cause: Cause, env: Environment) -> Any:
 
     async def call() -> Any:
         executor = env.executor if env.executor is not None else env.settings.execution.executor
-        return await invocation.invoke(handler.fn, executor=executor, kwargs=kwargs)
+        with handling(getattr(cause, 'body', None)):
+            return await invocation.invoke(handler.fn, executor=executor, kwargs=kwargs)
 
     cause.logger.debug("%s is invoked.", handler)
     coro = env.companion.call(handler, cause, call) if env.companion is not None else call()

@@ -17,6 +17,10 @@ class LimitError(Exception):
     """The time given to a coroutine is over, and the coroutine has ended because of that."""
 
 
+class InnerCancellationError(Exception):
+    """Something that the function has awaited was cancelled, while nobody has cancelled the function itself."""
+
+
 class Interruption(asyncio.CancelledError, TimeoutError):
     """
     How a coroutine is told that its time is over.
@@ -51,14 +55,20 @@ async def invoke(
     Threads see the context variables of the caller as they are now; what they change there stays there.
     Threads cannot be interrupted: if cancelled, it ends at once, and the function goes on with nobody to hear of it,
     unless it is still waiting for a thread: then it is never called.
+    Cancellations that do not come from the outside are errors of the function: raised as `InnerCancellationError`.
     """
     call = functools.partial(fn, *args, **(kwargs or {}))
-    if is_async(fn):
-        result = call()
-        return await result if inspect.isawaitable(result) else result
-    context = contextvars.copy_context()
-    loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(executor, context.run, _call_in_thread, call)
+    try:
+        if is_async(fn):
+            result = call()
+            return await result if inspect.isawaitable(result) else result
+        context = contextvars.copy_context()
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(executor, context.run, _call_in_thread, call)
+    except asyncio.CancelledError as error:
+        if is_ending() or isinstance(error, Interruption):
+            raise
+        raise InnerCancellationError("Something that it has awaited was cancelled.") from error
 
 
 async def limit(coro: Coroutine[Any, Any, ResultT], seconds: float) -> ResultT:

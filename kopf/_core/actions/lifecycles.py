@@ -10,6 +10,9 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from kopf._cogs.structs import ids
 
+IDLE_DELAY = 1.0
+"""Seconds after which a lifecycle is asked again if it has taken none of the handlers."""
+
 
 class Identified(Protocol):
     """What is to be known of a handler."""

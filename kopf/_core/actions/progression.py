@@ -179,6 +179,11 @@ class State(Mapping[ids.HandlerId, HandlerState]):
             queue.extend(subref for subref in sorted(state.subrefs) if subref not in known and subref not in queue)
         return self._replace(known, stored, frozenset(foreign))
 
+    def referring(self, id: ids.HandlerId, subref: ids.HandlerId) -> 'State':
+        """Let one handler have one more part, which goes when the handler's own record goes."""
+        state = dataclasses.replace(self._known[id], subrefs=self._known[id].subrefs | {subref})
+        return self._replace({**self._known, id: state}, self._stored, self._foreign)
+
     def forgetting(self, ids: Iterable[ids.HandlerId]) -> 'State':
         """Let these handlers be as if never tried; what is stored of them is of no use any more."""
         dropped = frozenset(ids)

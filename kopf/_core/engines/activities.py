@@ -1,7 +1,8 @@
 """
 Activities: the handlers of the operator itself, apart from any objects.
 
-Their progress is kept nowhere: when the operator is restarted, so are they.
+Their progress is kept nowhere: when the operator is restarted, so are they. Those that are not coroutines have threads
+of their own: neither logins nor cleanups wait for the handlers of objects, which can block all threads of theirs.
 """
 import asyncio
 import datetime
@@ -10,8 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kopf._cogs.configs import settings as settings_
+from kopf._cogs.helpers import meters
 from kopf._cogs.structs import ids
-from kopf._core.actions import execution, lifecycles, outcomes, progression
+from kopf._core.actions import execution, lifecycles, outcomes, progression, threads
 from kopf._core.intents import causes, handlers, registries
 
 logger = logging.getLogger(__name__)
@@ -36,6 +38,7 @@ async def run_activity(
         memo: Any,
         indices: Mapping[str, Any],
         now: Callable[[], datetime.datetime],
+        meter: meters.Meter | None = None,
 ) -> Mapping[ids.HandlerId, Any]:
     """
     Execute all handlers of the activity until they are finished, and return their results by their ids.
@@ -44,7 +47,7 @@ async def run_activity(
     raises `ActivityError` after that. If cancelled, the current handler is cancelled too, and no others are executed.
     """
     cause = build_cause(activity, settings=settings, memo=memo, indices=indices)
-    latest = await run_activity_handlers(registry._activities.select(activity), cause, now=now)
+    latest = await run_activity_handlers(registry._activities.select(activity), cause, now=now, meter=meter)
     if any(outcome.is_failure for outcome in latest.values()):
         raise ActivityError(activity, latest)
     return {id: outcome.result for id, outcome in latest.items()}
@@ -63,13 +66,15 @@ async def run_activity_handlers(
         cause: causes.ActivityCause,
         *,
         now: Callable[[], datetime.datetime],
+        meter: meters.Meter | None = None,
 ) -> Mapping[ids.HandlerId, outcomes.Outcome]:
     """
     Execute these handlers until they are finished, and return their final outcomes, be they successes or failures.
 
     In other regards, it is the same as `run_activity`.
     """
-    env = execution.Environment(settings=cause.settings, now=now, lifecycle=lifecycles.all_at_once)
+    env = execution.Environment(settings=cause.settings, now=now, lifecycle=lifecycles.all_at_once, meter=meter,
+                                executor=threads.OwnThreads(f'kopf {cause.activity}'))
     state = progression.State()
     latest: dict[ids.HandlerId, outcomes.Outcome] = {}
     names = [handler.id for handler in handlers]

@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kopf._cogs.configs import settings as settings_
+from kopf._cogs.helpers import meters
 from kopf._cogs.structs import credentials, vaults
-from kopf._core.actions import failures, invocation
+from kopf._core.actions import failures, invocation, threads
 from kopf._core.engines import activities
 from kopf._core.intents import causes, handlers, piggybacking, registries
 
@@ -24,6 +25,7 @@ async def run_authentication(
         memo: Any,
         indices: Mapping[str, Any],
         now: Callable[[], datetime.datetime],
+        meter: meters.Meter | None = None,
 ) -> None:
     """
     Log in every time when the vault is in need of credentials, until cancelled, or until the vault is closed.
@@ -40,7 +42,7 @@ async def run_authentication(
             if vault.is_closed:
                 return
             raise
-        await authenticate(select_logins(registry), cause, vault=vault, now=now)
+        await authenticate(select_logins(registry), cause, vault=vault, now=now, meter=meter)
 
 
 async def authenticate(
@@ -49,6 +51,7 @@ async def authenticate(
         *,
         vault: vaults.Vault,
         now: Callable[[], datetime.datetime],
+        meter: meters.Meter | None = None,
 ) -> None:
     """
     Log in once: execute the login handlers until they are finished, and give what they have brought to the vault.
@@ -56,7 +59,7 @@ async def authenticate(
     If cancelled, the vault is as it was. Raises the same errors as `run_authentication`.
     """
     activities.logger.info("The operator has no valid credentials, and logs in.")
-    outcomes = await activities.run_activity_handlers(logins, cause, now=now)
+    outcomes = await activities.run_activity_handlers(logins, cause, now=now, meter=meter)
     infos: dict[str, Any] = {id: outcome.result for id, outcome in outcomes.items()}
     try:
         if all(info is None for info in infos.values()):
@@ -79,10 +82,9 @@ def select_logins(registry: registries.OperatorRegistry) -> Sequence[handlers.Ac
     ]
 
 
-async def _log_in_once(fn: piggybacking.LoginFn, /, *, settings: settings_.OperatorSettings, **kwargs: Any) -> Any:
+async def _log_in_once(fn: piggybacking.LoginFn, /, **kwargs: Any) -> Any:
     """Call a built-in login; it is usual for some of them to fail, while others do not."""
     try:
-        return await invocation.invoke(
-            fn, executor=settings.execution.executor, kwargs={**kwargs, 'settings': settings})
+        return await invocation.invoke(fn, executor=threads.OwnThreads('kopf login'), kwargs=kwargs)
     except credentials.LoginError as error:
         raise failures.PermanentError(str(error)) from error

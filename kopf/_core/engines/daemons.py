@@ -1,19 +1,19 @@
 """
 Daemons: which daemons and timers live beside which objects, and how their functions are called.
 
-They are started and stopped as the events of the objects come, and stopped when the operator exits.
+They are started and stopped as the events of the objects come, and stopped when the operator pauses or exits.
 """
 import asyncio
 import concurrent.futures
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
 from kopf._cogs.aiokits import bells, clocks
 from kopf._cogs.clients import errors, patching, requests
 from kopf._cogs.configs import settings as settings_
-from kopf._cogs.structs import credentials, patches, references, selectors
+from kopf._cogs.structs import credentials, patches
 from kopf._core.actions import application, execution, loggers, outcomes, progression
 from kopf._core.engines import lives
 from kopf._core.intents import causes, handlers, stoppers
@@ -22,9 +22,6 @@ logger = logging.getLogger(__name__)
 
 EXTRA_TIMEOUT = 5.0
 """Seconds for all that still runs when the operator exits, after its own times to stop, before it is cancelled."""
-
-OnPatched = Callable[[lives.Lives, str], None]
-"""Takes notice of the version of an object with our own changes."""
 
 
 class Spawner(lives.Crew):
@@ -35,35 +32,65 @@ class Spawner(lives.Crew):
     def __init__(self, context: requests.Context, *, now: clocks.Now, indices: Mapping[str, Any]) -> None:
         self.settings: settings_.OperatorSettings = context.settings
         self._context, self._now, self._indices = context, now, indices
-        self._threads = OwnThreads()
-        self._all: dict[lives.Life[Any], Place] = {}
+        self._all: set[lives.Life[Any]] = set()
+        self._orphans: dict[Hashable, lives.Lives] = {}  # of forgotten objects, while anything still runs
         self._bell = bells.Bell()
-        self._is_exiting = False
+        self._is_paused = self._is_exiting = False
 
     def __len__(self) -> int:
+        """How many daemons and timers live, also those that are stopping or abandoned."""
         return len(self._all)
 
-    def adjust(self, living: lives.Lives, matching: Iterable[handlers.SpawningHandler], place: 'Place', *,
+    def __iter__(self) -> Iterator[lives.Life[Any]]:
+        return iter(self._all)
+
+    @property
+    def is_exiting(self) -> bool:
+        """Is nothing to be started any more?"""
+        return self._is_exiting
+
+    def adjust(self, living: lives.Lives, matching: Iterable[handlers.SpawningHandler], *,
                reason: stoppers.DaemonStoppingReason, may_start: bool) -> None:
         """
         Stop those who should not live any more, for this reason, and start the missing ones, if allowed now.
 
         Those who are being stopped, count as living: they will be started again by some later event.
         """
-        wanted = {handler.id: handler for handler in matching}
-        for id, life in list(living.running.items()):
-            if id not in wanted:
+        wanted = {lives.identify(handler): handler for handler in matching}
+        for key, life in list(living.running.items()):
+            if key not in wanted:
                 life.stop(reason)
-        if may_start and not self._is_exiting:
-            for id, handler in wanted.items():
-                if id not in living.running and id not in living.finished:
-                    self._start(handler, living, place)
+        if may_start and not self._is_paused and not self._is_exiting:
+            for key, handler in wanted.items():
+                if key not in living.running and key not in living.finished:
+                    self._start(handler, living)
 
-    def stop_object(self, living: lives.Lives, reason: stoppers.DaemonStoppingReason) -> None:
-        """Ask all that lives beside an object to stop; on exit, it is done for all objects at once."""
+    def forget(self, living: lives.Lives, reason: stoppers.DaemonStoppingReason) -> None:
+        """
+        Ask all that lives beside an object to stop, as the object is gone or is not served any more.
+
+        If it is the operator that exits, all objects are told so at once, later.
+        """
+        living.is_forgotten = True
+        if living.running:
+            self._orphans[living.key] = living
         if not self._is_exiting:
             for life in list(living.running.values()):
                 life.stop(reason)
+
+    def recall(self, key: Hashable) -> lives.Lives | None:
+        """Find what is still living beside an object that was forgotten, but is there again."""
+        return self._orphans.pop(key, None)
+
+    def pause(self) -> None:
+        """Ask all to stop, and start nothing until it is resumed; then they are started by events of their objects."""
+        self._is_paused = True
+        for life in list(self._all):
+            life.stop(stoppers.DaemonStoppingReason.OPERATOR_PAUSING)
+
+    def resume(self) -> None:
+        """Let them be started again."""
+        self._is_paused = False
 
     def begin_exit(self) -> None:
         """Start nothing from now on."""
@@ -74,13 +101,12 @@ class Spawner(lives.Crew):
         Stop all that lives, because the operator exits. First it is asked, then, if it does not end, cancelled.
 
         What was cancelled is waited for without a limit; functions in threads are left to themselves.
+        Every time when this wait is cancelled, everything is cancelled at once, and is still waited for.
         """
         self.begin_exit()
         for life in list(self._all):
             life.stop(stoppers.DaemonStoppingReason.OPERATOR_EXITING)
-        if not self._all:
-            return
-        timeout = max(life.grace for life in self._all) + EXTRA_TIMEOUT
+        timeout = max((life.grace for life in self._all), default=0) + EXTRA_TIMEOUT
         try:
             async with asyncio.timeout(timeout):
                 await self._wait_until_empty()
@@ -88,15 +114,24 @@ class Spawner(lives.Crew):
             names = sorted({str(life.handler.id) for life in self._all})
             logger.warning("%d daemons and timers have not exited in %s s, and are cancelled: %s.",
                            len(self._all), timeout, ', '.join(names))
-            for life in list(self._all):
-                life.cancel()
+        finally:
+            await self._cancel_all()
+
+    async def _cancel_all(self) -> None:
+        """Cancel all that lives, and wait for it; if cancelled, cancel it once more, and still wait."""
+        for life in list(self._all):
+            life.cancel()
+        try:
             await self._wait_until_empty()
+        except asyncio.CancelledError:
+            await self._cancel_all()
+            raise
 
     async def _wait_until_empty(self) -> None:
         while self._all:
             await self._bell.wait()
 
-    def _start(self, handler: handlers.SpawningHandler, living: lives.Lives, place: 'Place') -> None:
+    def _start(self, handler: handlers.SpawningHandler, living: lives.Lives) -> None:
         life: lives.Life[Any]
         if isinstance(handler, handlers.DaemonHandler):
             life = lives.DaemonLife(handler, living, self)
@@ -104,27 +139,33 @@ class Spawner(lives.Crew):
             life = lives.TimerLife(handler, living, self)
         else:
             raise TypeError(f"It is neither a daemon nor a timer: {handler!r}.")
-        living.running[handler.id] = life
-        self._all[life] = place
+        living.running[life.key] = life
+        self._all.add(life)
         life.start()
 
     def bury(self, life: lives.Life[Any]) -> None:
-        del self._all[life]
+        self._all.discard(life)
+        if life.is_pausing and not self._is_paused:
+            life.lives.is_due = True  # the events that came after the pause have found it still stopping
+        if life.lives.is_forgotten and not life.lives.running:
+            self._orphans.pop(life.lives.key, None)
         self._bell.ring()
 
-    async def attempt(self, life: lives.Life[Any], state: progression.HandlerState) -> outcomes.Outcome:
-        patch = life.patch = patches.Patch() if life.patch is None else life.patch
-        is_daemon = isinstance(life.handler, handlers.DaemonHandler)
-        env = execution.Environment(
-            settings=self.settings, now=self._now, executor=self._threads if is_daemon else None)
-        place = self._all[life]
-        outcome = await execution.run_attempt(life.handler, self._build_cause(life, patch), state, env)
-        if outcome.result is not None:
+    async def call(self, life: lives.Life[Any], state: progression.HandlerState) -> outcomes.Outcome:
+        life.patch = patches.Patch() if life.patch is None else life.patch
+        env, cause = self._build_environment(life), self._build_cause(life, life.patch)
+        return await execution.run_attempt(life.handler, cause, state, env)
+
+    async def save(self, life: lives.Life[Any], outcome: outcomes.Outcome) -> None:
+        """Send what the function has asked for. What is refused for the version, is kept for the next call."""
+        patch = life.patch
+        if patch is None:
+            return
+        if outcome.result is not None and not life.is_interrupted:
             patch.status[life.handler.id] = outcome.result
         if patch:
-            await self._apply(life, patch, place)
+            await self._apply(life, patch)
         life.patch = patch if patch else None
-        return outcome
 
     def advance(self, state: progression.HandlerState, outcome: outcomes.Outcome) -> progression.HandlerState:
         return state.with_outcome(outcome, now=self._now())
@@ -133,9 +174,12 @@ class Spawner(lives.Crew):
         delay: handlers.InitialDelay | None = life.handler.initial_delay
         if delay is None or isinstance(delay, int | float):
             return delay
-        cause = self._build_cause(life, patches.Patch())
+        life.patch = patches.Patch() if life.patch is None else life.patch
+        env, cause = self._build_environment(life), self._build_cause(life, life.patch)
         try:
-            return float(delay(**{**cause.kwargs, 'param': life.handler.param}))
+            kwargs = execution.build_kwargs(execution.begin(life.handler, None, self._now()), cause, env)
+            seconds = delay(**kwargs)
+            return None if seconds is None else float(seconds)
         except Exception:
             cause.logger.exception("The initial delay of %s has failed; there is no delay then.", life.handler)
             return None
@@ -143,15 +187,21 @@ class Spawner(lives.Crew):
     def get_logger(self, life: lives.Life[Any]) -> lives.Logger:
         return loggers.ObjectLogger(body=life.lives.body, settings=self.settings)
 
+    def _build_environment(self, life: lives.Life[Any]) -> execution.Environment:
+        executor: OwnThreads | None = None
+        if isinstance(life.handler, handlers.DaemonHandler) and not life.is_async:
+            executor = OwnThreads(f'{life.handler.id} of {life.lives.body.metadata.name}')
+        return execution.Environment(
+            settings=self.settings, now=self._now, executor=executor, meter=self._context.meter)
+
     def _build_cause(self, life: lives.Life[Any], patch: patches.Patch) -> causes.SpawningCause:
-        place = self._all[life]
+        place = life.lives.place
         return causes.SpawningCause(
             logger=self.get_logger(life), memo=life.lives.memo, indices=self._indices, resource=place.resource,
             selectors=place.selectors, body=life.lives.body, patch=patch, stopped=life.stopped)
 
-    async def _apply(self, life: lives.Life[Any], patch: patches.Patch, place: 'Place') -> None:
-        """Send what the function has asked for. What is refused for the version, is kept for the next call."""
-        body, log = life.lives.body, self.get_logger(life)
+    async def _apply(self, life: lives.Life[Any], patch: patches.Patch) -> None:
+        body, place, log = life.lives.body, life.lives.place, self.get_logger(life)
         changes = application.Changes(patches.Patch(patch), patches.Patch())
         target = patching.identify(place.resource, body)
         try:
@@ -163,20 +213,14 @@ class Spawner(lives.Crew):
         patch.clear()
         patch.fns.extend(applied.fns)
         if applied.version is not None:
-            place.note_patched(life.lives, applied.version)
-
-
-class Place:
-    """Where the objects of daemons are: their resource, and who is to know of their changes."""
-    __slots__ = ('note_patched', 'resource', 'selectors')
-
-    def __init__(self, resource: references.Resource, chosen: Collection[selectors.Selector] | None,
-                 note_patched: OnPatched) -> None:
-        self.resource, self.selectors, self.note_patched = resource, chosen, note_patched
+            place.note_patched(body, applied.version)
 
 
 class OwnThreads(concurrent.futures.Executor):
     """Threads for functions that run for as long as they want: one for each, never waiting for a free one."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> 'concurrent.futures.Future[Any]':
         future: concurrent.futures.Future[Any] = concurrent.futures.Future()
@@ -189,5 +233,5 @@ class OwnThreads(concurrent.futures.Executor):
             except BaseException as error:
                 future.set_exception(error)
 
-        threading.Thread(target=run, name=f'daemon {getattr(fn, "__name__", fn)}', daemon=True).start()
+        threading.Thread(target=run, name=self._name, daemon=True).start()
         return future

@@ -10,13 +10,17 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from typing import Any
 
 from kopf._cogs.configs import settings as settings_
-from kopf._cogs.structs import bodies, ids, patches, references, selectors
+from kopf._cogs.helpers import meters
+from kopf._cogs.structs import bodies, patches, references, selectors
 from kopf._core.actions import execution, failures, loggers, progression
 from kopf._core.engines import indices
-from kopf._core.intents import causes, handlers, registries
+from kopf._core.intents import causes, filters, handlers, registries
 
 Key = Hashable
 """What tells one object from all others."""
+
+Source = int
+"""What tells one indexing function from all others, even if they share one index."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,22 +41,28 @@ class Indexers:
     """
 
     def __init__(self, registry: registries.OperatorRegistry, settings: settings_.OperatorSettings,
-                 now: Callable[[], datetime.datetime]) -> None:
+                 now: Callable[[], datetime.datetime], *, meter: meters.Meter | None = None) -> None:
         self._registry = registry._indexing
         self._settings = settings
-        self._env = execution.Environment(settings=settings, now=now, is_quiet=True)
-        self._live: dict[str, indices.LiveIndex] = {handler.id: indices.LiveIndex() for handler in self._registry}
-        self._troubles: dict[Key, dict[ids.HandlerId, progression.HandlerState]] = {}
+        self._env = execution.Environment(settings=settings, now=now, is_quiet=True, meter=meter)
+        self._live: dict[str, indices.LiveIndex] = {}
+        self._troubles: dict[Key, dict[Source, progression.HandlerState]] = {}
+        self.prepare()
 
     @property
-    def indices(self) -> Mapping[str, indices.Index[Any, Any]]:
-        """The indices by their names, for all handlers."""
+    def indices(self) -> Mapping[str, indices.LiveIndex]:
+        """The indices by their names, for all handlers. It is the same mapping for ever."""
         return self._live
 
     @property
     def is_empty(self) -> bool:
         """Are there no indices at all?"""
         return not self._live
+
+    def prepare(self) -> None:
+        """Make the indices that are declared, if they are not there yet: startup handlers can declare more of them."""
+        for handler in self._registry:
+            self._live.setdefault(handler.id, indices.LiveIndex())
 
     def is_indexed(self, resource: references.Resource,
                    resolved: Collection[selectors.Selector] | None = None) -> bool:
@@ -72,14 +82,11 @@ class Indexers:
             self.forget(sighting.key, declared)
             return
         cause = self._build_cause(sighting)
-        try:
-            matching = self._registry.iter_handlers(cause)
-        except Exception:
-            cause.logger.exception("The filters of indices have failed; the object stays indexed as it was before.")
-            return
-        called = {id(handler) for handler in matching}
+        verdicts = [(handler, _match(handler, cause)) for handler in declared]
+        matching = registries.deduplicate(handler for handler, is_matching in verdicts if is_matching)
+        kept = {id(handler) for handler in [*matching, *(handler for handler, verdict in verdicts if verdict is None)]}
         for handler in declared:
-            if id(handler) not in called:
+            if id(handler) not in kept:
                 self._live[handler.id].discard(_identify(sighting.key, handler))
         for handler in matching:
             await self._index(handler, cause, sighting.key)
@@ -94,20 +101,19 @@ class Indexers:
 
     async def _index(self, handler: handlers.IndexingHandler, cause: causes.IndexingCause, key: Key) -> None:
         troubles = self._troubles.get(key, {})
-        state = troubles.get(handler.id, progression.HandlerState())
-        now = self._env.now()
-        if not state.due(now):
+        state = troubles.get(id(handler), _BLANK)
+        if not state.due(self._env.now()):
             return
         outcome = await execution.run_attempt(
             handler, cause, state, self._env, default_errors=failures.ErrorsMode.IGNORED)
         if outcome.is_success:
-            troubles.pop(handler.id, None)
+            troubles.pop(id(handler), None)
             if outcome.result is not None:
                 self._live[handler.id].replace(_identify(key, handler), spread(outcome.result))
         else:
             self._live[handler.id].discard(_identify(key, handler))
             troubles = self._troubles.setdefault(key, {})
-            troubles[handler.id] = state.with_outcome(outcome, now=self._env.now())
+            troubles[id(handler)] = state.with_outcome(outcome, now=self._env.now())
         if not troubles:
             self._troubles.pop(key, None)
 
@@ -124,6 +130,18 @@ def spread(result: Any) -> Mapping[Any, Any]:
     return result if type(result) is dict else {None: result}
 
 
-def _identify(key: Key, handler: handlers.IndexingHandler) -> Hashable:
-    """Several functions can share one index; the values of each are on their own."""
+def _match(handler: handlers.IndexingHandler, cause: causes.IndexingCause) -> bool | None:
+    """Tell if the object is for this index; ``None`` if the filters have failed to tell that."""
+    try:
+        return filters.match(handler, cause)
+    except Exception:
+        cause.logger.exception("The filters of the index %r have failed; the object stays there as it was, or is not.",
+                               str(handler.id))
+        return None
+
+
+def _identify(key: Key, handler: handlers.IndexingHandler) -> tuple[Key, Source]:
     return key, id(handler)
+
+
+_BLANK = progression.HandlerState()

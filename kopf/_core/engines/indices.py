@@ -5,7 +5,7 @@ Users see them as read-only mappings of keys to stores, live: as the objects cha
 any thread at any time, also while they are being updated. All updates are made in the event loop of the operator.
 """
 import abc
-from collections.abc import Collection, Hashable, Iterator, Mapping
+from collections.abc import Collection, Hashable, ItemsView, Iterator, Mapping, ValuesView
 from typing import Any, Generic, TypeVar
 
 K = TypeVar('K')
@@ -16,24 +16,21 @@ Source = Hashable
 
 
 class Store(Collection[V], Generic[V], abc.ABC):
-    """The values of all objects for one key, in no order, never none."""
+    """The values of all objects for one key, in no order. While it is in its index, there is at least one."""
 
 
 class Index(Mapping[K, Store[V]], Generic[K, V], abc.ABC):
-    """Stores by keys. Every read is of one moment: who iterates is not disturbed by updates."""
+    """Stores by keys. Who iterates is not disturbed by updates: the keys that vanish meanwhile are skipped."""
 
 
 class _Store(Store[Any]):
     __slots__ = ('_items',)
 
-    def __init__(self) -> None:
-        self._items: dict[Source, Any] = {}
+    def __init__(self, source: Source, value: Any) -> None:
+        self._items: dict[Source, Any] = {source: value}
 
     def __repr__(self) -> str:
         return repr(list(self))
-
-    def __bool__(self) -> bool:
-        return bool(self._items)
 
     def __len__(self) -> int:
         return len(self._items)
@@ -57,7 +54,7 @@ class LiveIndex(Index[Any, Any]):
         self._keys: dict[Source, tuple[Any, ...]] = {}
 
     def __repr__(self) -> str:
-        return repr(dict(self))
+        return repr(dict(self.items()))
 
     def __len__(self) -> int:
         return len(self._stores)
@@ -71,15 +68,29 @@ class LiveIndex(Index[Any, Any]):
     def __getitem__(self, key: Any) -> Store[Any]:
         return self._stores[key]
 
+    @property
+    def objects(self) -> int:
+        """How many objects have values here, once for each of the functions that index them."""
+        return len(self._keys)
+
+    def items(self) -> ItemsView[Any, Store[Any]]:
+        return _Items(self)
+
+    def values(self) -> ValuesView[Store[Any]]:
+        return _Values(self)
+
     def replace(self, source: Source, values: Mapping[Any, Any]) -> None:
         """Put these values, by their keys, in place of all values of the same source."""
-        kept = [key for key in self._keys.get(source, ()) if key in values]
+        for key, value in values.items():
+            store = self._stores.get(key)
+            if store is None:
+                self._stores[key] = _Store(source, value)
+            else:
+                store._items[source] = value
         for key in self._keys.get(source, ()):
             if key not in values:
                 self._remove(source, key)
-        for key, value in values.items():
-            self._stores.setdefault(key, _Store())._items[source] = value
-        if values or kept:
+        if values:
             self._keys[source] = tuple(values)
         else:
             self._keys.pop(source, None)
@@ -90,7 +101,27 @@ class LiveIndex(Index[Any, Any]):
             self._remove(source, key)
 
     def _remove(self, source: Source, key: Any) -> None:
+        """Remove one value; if it is the last one, so that no one can see its store empty in the index."""
         store = self._stores[key]
-        store._items.pop(source, None)
-        if not store._items:
+        if len(store) == 1:
             del self._stores[key]
+        del store._items[source]
+
+
+class _Items(ItemsView[Any, Store[Any]]):
+    __slots__ = ()
+    _mapping: LiveIndex
+
+    def __iter__(self) -> Iterator[tuple[Any, Store[Any]]]:
+        for key in self._mapping:
+            store = self._mapping.get(key)
+            if store is not None:
+                yield key, store
+
+
+class _Values(ValuesView[Store[Any]]):
+    __slots__ = ()
+    _mapping: LiveIndex
+
+    def __iter__(self) -> Iterator[Store[Any]]:
+        return (store for _, store in self._mapping.items())

@@ -8,17 +8,41 @@ import abc
 import asyncio
 import logging
 import warnings
-from collections.abc import Awaitable, Callable
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Collection, Coroutine, Hashable, Mapping
+from typing import Any, Generic, NewType, Protocol, TypeVar
 
 from kopf._cogs.configs import settings as settings_
-from kopf._cogs.structs import bodies, ids, patches
+from kopf._cogs.structs import bodies, ids, patches, references, selectors
 from kopf._core.actions import invocation, outcomes, progression
 from kopf._core.engines import schedules
 from kopf._core.intents import handlers, stoppers
 
 HandlerT = TypeVar('HandlerT', bound=handlers.SpawningHandler)
 Logger = logging.Logger | logging.LoggerAdapter[Any]
+
+Key = NewType('Key', tuple[ids.HandlerId, int])
+"""What tells the daemons and timers of one object from each other: functions can have the same names."""
+
+
+def identify(handler: handlers.SpawningHandler) -> Key:
+    """Tell which daemon or timer it is. The same function with the same id is the same one, however often declared."""
+    return Key((handler.id, id(handler.fn)))
+
+
+class Place(Protocol):
+    """Where an object is, and who is to know of what happens beside it."""
+
+    @property
+    def resource(self) -> references.Resource: ...
+
+    @property
+    def selectors(self) -> Collection[selectors.Selector] | None: ...
+
+    def wake(self, body: bodies.Body) -> None:
+        """Have the object handled once more."""
+
+    def note_patched(self, body: bodies.Body, version: str) -> None:
+        """Take notice of the version of the object with our own changes."""
 
 
 class Lives:
@@ -27,17 +51,29 @@ class Lives:
 
     The body is live: it is replaced as the object changes, for all who hold it.
     """
-    __slots__ = ('body', 'changed', 'delayed', 'finished', 'is_due', 'memo', 'running', 'wake')
+    __slots__ = ('body', 'changed', 'delayed', 'finished', 'is_due', 'is_forgotten', 'key', 'matching', 'memo',
+                 'place', 'running')
 
-    def __init__(self, body: bodies.RawBody, *, memo: Any, now: float, wake: Callable[[bodies.Body], None]) -> None:
-        self.body = bodies.Body(body)
-        self.memo = memo
-        self.running: dict[ids.HandlerId, Life[Any]] = {}
-        self.finished: set[ids.HandlerId] = set()  # not to be started again while the object exists
-        self.delayed: set[ids.HandlerId] = set()  # those whose initial delay is over
+    def __init__(self, key: Hashable, body: Mapping[str, Any], *, memo: Any, place: Place, now: float) -> None:
+        self.key, self.body = key, bodies.Body(body)
+        self.memo, self.place = memo, place
+        self.running: dict[Key, Life[Any]] = {}  # also those that are stopping or abandoned
+        self.finished: frozenset[Key] = frozenset()  # not to be started again while the object exists
+        self.delayed: frozenset[Key] = frozenset()  # those whose initial delay is over
+        self.matching: tuple[handlers.SpawningHandler, ...] | None = None  # None if it is to be decided
         self.changed = now  # when the object has changed for the last time
-        self.is_due = True  # is it to be decided which of them should live?
-        self.wake = wake  # has the object handled when something ends
+        self.is_due = True  # are those that match to be started?
+        self.is_forgotten = False  # is the object gone, or not served any more?
+
+    @property
+    def is_alive(self) -> bool:
+        """Is there anyone to wait for?"""
+        return any(not life.is_abandoned for life in self.running.values())
+
+    def refresh(self, body: Mapping[str, Any]) -> None:
+        """Take the new state of the object: it is to be decided anew who should live."""
+        self.body._replace_with(body)
+        self.matching, self.is_due = None, True
 
     def note_change(self, now: float) -> None:
         """Let the timers know that the object is not idle."""
@@ -45,14 +81,23 @@ class Lives:
         for life in self.running.values():
             life.note_change()
 
+    def wake(self) -> None:
+        """Have the object handled once more, if it still exists."""
+        if not self.is_forgotten:
+            self.place.wake(self.body)
+
 
 class Crew(abc.ABC):
     """What lives need from the outside."""
     settings: settings_.OperatorSettings
 
     @abc.abstractmethod
-    async def attempt(self, life: 'Life[Any]', state: progression.HandlerState) -> outcomes.Outcome:
-        """Call the function once, and apply its changes to the object."""
+    async def call(self, life: 'Life[Any]', state: progression.HandlerState) -> outcomes.Outcome:
+        """Call the function once. Raises nothing but cancellations of the task."""
+
+    @abc.abstractmethod
+    async def save(self, life: 'Life[Any]', outcome: outcomes.Outcome) -> None:
+        """Apply to the object what the function has asked for."""
 
     @abc.abstractmethod
     def get_initial_delay(self, life: 'Life[Any]') -> float | None: ...
@@ -65,12 +110,12 @@ class Crew(abc.ABC):
 
     @abc.abstractmethod
     def bury(self, life: 'Life[Any]') -> None:
-        """Take notice that it does not live any more, or is not waited for."""
+        """Take notice that it does not live any more."""
 
 
 class Life(abc.ABC, Generic[HandlerT]):
     """One daemon or timer of one object."""
-    __slots__ = ('_stopper', 'crew', 'handler', 'is_buried', 'lives', 'patch', 'task', 'timer')
+    __slots__ = ('_stopper', 'crew', 'handler', 'is_abandoned', 'is_buried', 'lives', 'patch', 'task', 'timer')
 
     def __init__(self, handler: HandlerT, lives: Lives, crew: Crew) -> None:
         self.handler, self.lives, self.crew = handler, lives, crew
@@ -78,7 +123,12 @@ class Life(abc.ABC, Generic[HandlerT]):
         self.patch: patches.Patch | None = None  # what is left to be applied by the next call
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.Handle | None = None
+        self.is_abandoned = False  # it still runs, but is not waited for
         self.is_buried = False
+
+    @property
+    def key(self) -> Key:
+        return identify(self.handler)
 
     @property
     def stopper(self) -> stoppers.DaemonStopper:
@@ -87,12 +137,20 @@ class Life(abc.ABC, Generic[HandlerT]):
         return self._stopper
 
     @property
-    def is_stopping(self) -> bool:
-        return self._stopper is not None and self._stopper.is_set()
-
-    @property
     def is_async(self) -> bool:
         return invocation.is_async(self.handler.fn)
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Was it ended, or left, against its will?"""
+        reason, kinds = self.stopper.reason, stoppers.DaemonStoppingReason
+        return reason is not None and bool(reason & (kinds.DAEMON_CANCELLED | kinds.DAEMON_ABANDONED))
+
+    @property
+    def is_pausing(self) -> bool:
+        """Was it asked to stop for the time of a pause?"""
+        reason = self.stopper.reason
+        return reason is not None and bool(reason & stoppers.DaemonStoppingReason.OPERATOR_PAUSING)
 
     @property
     def stopped(self) -> stoppers.DaemonStopped:
@@ -101,7 +159,7 @@ class Life(abc.ABC, Generic[HandlerT]):
 
     @property
     def grace(self) -> float:
-        """How many seconds the stopping takes at most, if there is a limit."""
+        """How many seconds its own way of stopping takes at most, if there is a limit."""
         return 0.0
 
     @abc.abstractmethod
@@ -115,8 +173,9 @@ class Life(abc.ABC, Generic[HandlerT]):
         """Take notice that the object has changed: most do not care."""
 
     def cancel(self) -> None:
-        """Make it end at once, as far as possible."""
+        """Make it end at once, as far as possible; the functions in threads are only not waited for."""
         self._unset_timer()
+        self.stopper.set(stoppers.DaemonStoppingReason.DAEMON_CANCELLED)
         if self.task is not None:
             self.task.cancel()
 
@@ -129,64 +188,71 @@ class Life(abc.ABC, Generic[HandlerT]):
             self.timer.cancel()
             self.timer = None
 
-    def _spawn(self, coro: Awaitable[None], end: Callable[[asyncio.Task[None]], None]) -> None:
-        async def run() -> None:
-            await coro
-        self.task = asyncio.create_task(run(), name=f'{self.handler.id} of {self.lives.body.metadata.name}')
+    def _spawn(self, coro: Coroutine[Any, Any, None], end: Callable[[asyncio.Task[None]], None]) -> None:
+        self.task = asyncio.create_task(coro, name=f'{self.handler.id} of {self.lives.body.metadata.name}')
         self.task.add_done_callback(end)
 
     def _bury(self) -> None:
-        """No one waits for it from now on."""
         self._unset_timer()
         if not self.is_buried:
             self.is_buried = True
-            self.lives.running.pop(self.handler.id, None)
+            del self.lives.running[self.key]
             self.crew.bury(self)
-            self.lives.wake(self.lives.body)
 
     def _report(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self.crew.get_logger(self).error("%s has ended unexpectedly.", self.handler, exc_info=error)
+        elif task.cancelled() and not self.is_interrupted:
+            self.crew.get_logger(self).error("%s was cancelled by someone else, and has ended.", self.handler)
 
 
 class DaemonLife(Life[handlers.DaemonHandler]):
     """A daemon: a task from the start to the end, with its retries and the delays between them."""
-    __slots__ = ()
+    __slots__ = ('is_saving',)
+
+    def __init__(self, handler: handlers.DaemonHandler, lives: Lives, crew: Crew) -> None:
+        super().__init__(handler, lives, crew)
+        self.is_saving = False  # has the function ended, with its changes being applied?
 
     @property
     def grace(self) -> float:
-        return (self.handler.cancellation_backoff or 0) + (self.handler.cancellation_timeout or 0)
+        seconds = (self.handler.cancellation_backoff or 0) + (self.handler.cancellation_timeout or 0)
+        return 0.0 if self.is_abandoned else seconds
 
     def start(self) -> None:
         self._spawn(self._run(), self._end)
 
     def stop(self, reason: stoppers.DaemonStoppingReason) -> None:
         is_asked = self.stopper.is_set()
-        self.stopper.set(reason)
-        if not is_asked and not self.is_buried:
-            self.stopper.set(stoppers.DaemonStoppingReason.DAEMON_SIGNALLED)
-            self._wait_for_instant_exit()
+        self.stopper.set(reason | stoppers.DaemonStoppingReason.DAEMON_SIGNALLED)
+        if not is_asked:
+            self._wait_for_exit()
 
     async def _run(self) -> None:
-        if self.handler.id not in self.lives.delayed:
+        """Call the function until it ends for good, or is asked to stop. Cancellations end it wherever it is."""
+        if self.key not in self.lives.delayed:
             await self._wait(self.crew.get_initial_delay(self))
-            self.lives.delayed.add(self.handler.id)
-        state = progression.HandlerState()
+        state = _BLANK
         while not self.stopper.is_set():
-            outcome = await self.crew.attempt(self, state)
+            self.lives.delayed |= {self.key}
+            outcome = await self.crew.call(self, state)
+            self.is_saving = True
+            await self.crew.save(self, outcome)
+            self.is_saving = False
             state = self.crew.advance(state, outcome)
-            if outcome.final:
-                if not self.stopper.is_set():
-                    self.lives.finished.add(self.handler.id)
+            if outcome.final and not self.stopper.is_set():
+                self.lives.finished |= {self.key}
                 break
             await self._wait(outcome.delay)
 
     async def _wait(self, delay: float | None) -> None:
-        if delay:
+        if delay is not None and delay > 0:
             await self.stopper.wait(delay)
+        else:
+            await asyncio.sleep(0)  # who fails at once, again and again, must not stop all others
 
-    def _wait_for_instant_exit(self) -> None:
+    def _wait_for_exit(self) -> None:
         """Give it some time, usually none, to exit by itself before anything else is done."""
         background = self.crew.settings.background
         if self.handler.cancellation_backoff is not None:
@@ -197,8 +263,6 @@ class DaemonLife(Life[handlers.DaemonHandler]):
             self._count_down(background.instant_exit_zero_time_cycles or 0)
 
     def _count_down(self, cycles: int) -> None:
-        if self.is_buried:
-            return
         if cycles > 0:
             self.timer = asyncio.get_running_loop().call_soon(self._count_down, cycles - 1)
         else:
@@ -210,7 +274,7 @@ class DaemonLife(Life[handlers.DaemonHandler]):
         if timeout is None:
             self._set_timer(self._get_polling(), self._remind)
             return
-        if self.is_async and self.task is not None:
+        if self.is_async and self.task is not None and not self.is_saving:
             self.stopper.set(stoppers.DaemonStoppingReason.DAEMON_CANCELLED)
             self.task.cancel()
         self._set_timer(timeout, self._abandon)
@@ -225,82 +289,89 @@ class DaemonLife(Life[handlers.DaemonHandler]):
         return polling if polling is not None else self.crew.settings.background.cancellation_polling
 
     def _abandon(self) -> None:
+        self.timer = None
+        self.is_abandoned = True
         self.stopper.set(stoppers.DaemonStoppingReason.DAEMON_ABANDONED)
         self.crew.get_logger(self).warning("%s did not exit in time, and is left alone.", self.handler)
-        self._bury()
+        self.lives.wake()
         warnings.warn(f"{self.handler} did not exit in time, and is left alone.", ResourceWarning, stacklevel=2)
 
     def _end(self, task: asyncio.Task[None]) -> None:
-        self.stopper.set(stoppers.DaemonStoppingReason.DONE)
         self._report(task)
+        self.stopper.set(stoppers.DaemonStoppingReason.DONE)
         self._bury()
+        self.lives.wake()
 
 
 class TimerLife(Life[handlers.TimerHandler]):
     """A timer: a task only while its function is called; an entry in the schedule, or nothing, between the calls."""
-    __slots__ = ('is_waiting', 'state')
+    __slots__ = ('is_changed', 'is_waiting', 'state')
 
     def __init__(self, handler: handlers.TimerHandler, lives: Lives, crew: Crew) -> None:
         super().__init__(handler, lives, crew)
         self.state = _BLANK  # of the current row of failures
+        self.is_changed = False  # has the object changed since the last call began?
         self.is_waiting = False  # for a change of the object
 
     def start(self) -> None:
         now = _read_clock()
-        is_first = self.handler.id not in self.lives.delayed
-        delay = self.crew.get_initial_delay(self) if is_first else None
-        self._set_timer(
-            schedules.choose_first(self.handler, now=now, delay=delay, changed=self.lives.changed) - now, self._fire)
+        delay = self.crew.get_initial_delay(self) if self.key not in self.lives.delayed else None
+        due = schedules.choose_first(self.handler, now=now, delay=delay, changed=self.lives.changed)
+        self._set_timer(due - now, self._fire)
 
     def stop(self, reason: stoppers.DaemonStoppingReason) -> None:
-        self.stopper.set(reason)
+        self.stopper.set(reason | stoppers.DaemonStoppingReason.DAEMON_SIGNALLED)
         self._unset_timer()
         if self.task is None:
             self._bury()
 
     def note_change(self) -> None:
+        self.is_changed = True
         if self.is_waiting:
             self.is_waiting = False
             self._set_timer(schedules.postpone(self.handler, self.lives.changed) - _read_clock(), self._fire)
 
     def _fire(self) -> None:
+        """Call the function, unless the object has changed meanwhile: then, when it is idle."""
         self.timer = None
-        self.lives.delayed.add(self.handler.id)
-        due = schedules.postpone(self.handler, self.lives.changed)
-        if not self.state.retries and due > _read_clock():
-            self._set_timer(due - _read_clock(), self._fire)
+        self.lives.delayed |= {self.key}
+        now, due = _read_clock(), schedules.postpone(self.handler, self.lives.changed)
+        if due > now:
+            self._set_timer(due - now, self._fire)
         else:
             self._spawn(self._tick(), self._end)
 
     async def _tick(self) -> None:
-        """Call the function once, and plan the next call."""
-        began, seen = _read_clock(), self.lives.changed
-        outcome = await self.crew.attempt(self, self.state)
-        self.state = self.crew.advance(self.state, outcome) if not outcome.is_success else _BLANK
-        if outcome.is_failure:
-            self.lives.finished.add(self.handler.id)
-        elif outcome.is_success:
-            due = schedules.choose_next(
-                self.handler, began=began, ended=_read_clock(), changed=self.lives.changed, seen=seen)
-            self._plan(due)
-        else:
-            self._plan(_read_clock() + (outcome.delay or 0))
-
-    def _plan(self, due: float | None) -> None:
+        """Call the function once, and plan the next call. If cancelled, there is no next call."""
+        began, self.is_changed = _read_clock(), False
+        outcome = await self.crew.call(self, self.state)
+        ended = _read_clock()
+        await self.crew.save(self, outcome)
+        self.state = _BLANK if outcome.is_success else self.crew.advance(self.state, outcome)
         if self.stopper.is_set():
             return
+        if outcome.is_success:
+            self._plan(schedules.choose_next(self.handler, schedules.Call(
+                began=began, ended=ended, changed=self.lives.changed, is_changed=self.is_changed)))
+        elif not outcome.is_failure:
+            self._plan(ended + (outcome.delay or 0))
+        else:
+            self.lives.finished |= {self.key}
+
+    def _plan(self, due: float | None) -> None:
         if due is not None:
             self._set_timer(due - _read_clock(), self._fire)
         elif self.handler.idle is not None:
             self.is_waiting = True
         else:
-            self.lives.finished.add(self.handler.id)
+            self.lives.finished |= {self.key}
 
     def _end(self, task: asyncio.Task[None]) -> None:
         self.task = None
         self._report(task)
         if self.timer is None and not self.is_waiting:
             self._bury()
+            self.lives.wake()
 
 
 _BLANK = progression.HandlerState()

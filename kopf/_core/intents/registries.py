@@ -27,6 +27,13 @@ class ActivityRegistry:
     def append(self, handler: handlers.ActivityHandler) -> None:
         self._handlers.append(handler)
 
+    def __iter__(self) -> Iterator[handlers.ActivityHandler]:
+        return iter(tuple(self._handlers))
+
+    def discard(self, unwanted: Collection[int]) -> None:
+        """Forget the handlers of these identities."""
+        self._handlers[:] = [handler for handler in self._handlers if id(handler) not in unwanted]
+
     def select(self, activity: causes.Activity) -> list[handlers.ActivityHandler]:
         """Select the handlers of one activity."""
         return deduplicate(handler for handler in self._handlers if handler.activity == activity)
@@ -43,6 +50,10 @@ class ResourceRegistry(Generic[ResourceHandlerT, CauseT]):
 
     def __iter__(self) -> Iterator[ResourceHandlerT]:
         return iter(tuple(self._handlers))
+
+    def discard(self, unwanted: Collection[int]) -> None:
+        """Forget the handlers of these identities."""
+        self._handlers[:] = [handler for handler in self._handlers if id(handler) not in unwanted]
 
     def selectors(self) -> set[selectors.Selector]:
         """List the resources that are of interest here."""
@@ -149,6 +160,21 @@ class OperatorRegistry:
                 self._webhooks.append(handler)
             case _:
                 raise TypeError(f"It is not a handler of an operator: {handler!r}.")
+
+    def _discard(self, unwanted: Iterable[execution.Handler]) -> None:
+        """Forget the handlers, as if they were never declared."""
+        identities = {id(handler) for handler in unwanted}
+        for registry in self._registries:
+            registry.discard(identities)
+
+    def _iter_handlers(self) -> Iterator[execution.Handler]:
+        """Iterate over all handlers of all kinds."""
+        for registry in self._registries:
+            yield from registry
+
+    @property
+    def _registries(self) -> 'tuple[ActivityRegistry | ResourceRegistry[Any, Any], ...]':
+        return (self._changing, self._watching, self._spawning, self._indexing, self._webhooks, self._activities)
 
     def watched_selectors(self) -> set[selectors.Selector]:
         """List the resources that are to be watched; reviews of requests need no watching."""

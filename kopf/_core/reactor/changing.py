@@ -4,13 +4,13 @@ Changing: the handlers of creation, update, deletion, resuming, called for the f
 Nothing is sent from here: what is to be changed in the object is put into the patches, for the caller to apply.
 """
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from kopf._cogs.configs import conventions
 from kopf._cogs.configs import settings as settings_
 from kopf._cogs.structs import bodies, dicts, diffs, finalizers, ids, patches
-from kopf._core.actions import application, execution, loggers, outcomes, progression
+from kopf._core.actions import application, execution, lifecycles, loggers, outcomes, progression
 from kopf._core.intents import causes, handlers
 from kopf._core.reactor import cycles, inventory, sites, subhandling
 
@@ -147,9 +147,9 @@ async def _continue(cycle: '_Cycle') -> float | None:
         view = cycles.View(cycle.seen, cycle.left, base)
         conclusion = cycles.conclude(cycle.state, [handler.id for handler in cycle.selected], view)
     if conclusion.handled is None:
-        cycle.save()
         if conclusion.base is not None and conclusion.base != base:
             cycle.save_base(conclusion.base)
+        cycle.save()
         return cycle.delay
     work.memory.is_initial, work.memory.resumed = False, frozenset()
     return cycle.finish(conclusion)
@@ -170,6 +170,7 @@ class _Cycle:
         known = dict.fromkeys(handler.id for handler in registry.select(work.served.resource, work.served.selectors))
         self.state = progression.State.read(self.storage, work.body, known, purpose=cause.reason.value)
         self.seen = self.left = cycles.seal(cause.new)
+        self.is_idle = False  # has nobody been called the last time, though some were due?
 
     @property
     def is_begun(self) -> bool:
@@ -178,7 +179,9 @@ class _Cycle:
 
     @property
     def delay(self) -> float | None:
-        return self.state.delay([handler.id for handler in self.selected], self.work.site.now())
+        """How many seconds until there is something to do; ``None`` if all is done."""
+        delay = self.state.delay([handler.id for handler in self.selected], self.work.site.now())
+        return lifecycles.IDLE_DELAY if delay == 0 and self.is_idle else delay
 
     @property
     def is_going_well(self) -> bool:
@@ -193,6 +196,8 @@ class _Cycle:
     async def run(self) -> None:
         """Let the handlers run that are due and chosen by the lifecycle; if interrupted, save what they have done."""
         results: dict[ids.HandlerId, outcomes.Outcome] = {}
+        self.is_idle = False
+        is_due = self.delay == 0
         try:
             await subhandling.run_handlers(
                 self.selected, self.cause, self.state, self._build_environment(), results=results)
@@ -200,6 +205,7 @@ class _Cycle:
             self._take(results)
             self.save()
             raise
+        self.is_idle = is_due and not results
         self._take(results)
 
     def save(self) -> None:
@@ -209,19 +215,19 @@ class _Cycle:
     def finish(self, conclusion: cycles.Conclusion) -> float | None:
         """Remember what is handled; tell if there is more to handle right after that."""
         assert conclusion.handled is not None
-        self.purge(kept=conclusion.kept)
-        if conclusion.base is not None:
-            self.save_base(conclusion.base)
+        has_base = conclusion.base is not None and self.save_base(conclusion.base, kept=conclusion.kept)
+        self.purge(kept=conclusion.kept, has_base=has_base)
         storage, work = self.work.persistence.diffbase_storage, self.work
         storage.store(body=work.body, patch=work.own, essence=conclusion.handled.value)
         return None if conclusion.handled == self.left else 0
 
-    def purge(self, *, kept: Iterable[ids.HandlerId] = ()) -> None:
+    def purge(self, *, kept: Iterable[ids.HandlerId] = (), has_base: bool = False) -> None:
         """Remove the progress, except for those who are not to be called for what remains of the change."""
         body, own, left = self.work.body, self.work.own, self._build_remains(frozenset(kept))
         is_careful = conventions.is_custom(self.storage)  # ours also remove what cannot be read; users' ones may fail
-        for id in dict.fromkeys([*self.state, *self.state.foreign, cycles.BASE_ID]):
-            if id not in left and (not is_careful or self.storage.fetch(key=id, body=body) is not None):
+        stale = dict.fromkeys([*self.state, *self.state.foreign, cycles.BASE_ID])
+        for id in [id for id in stale if id not in left and not (has_base and id == cycles.BASE_ID)]:
+            if not is_careful or self.storage.fetch(key=id, body=body) is not None:
                 self.storage.purge(key=id, body=body, patch=own)
         for id in sorted(left):
             self.storage.store(key=id, record=left[id].as_record(), body=body, patch=own)
@@ -240,10 +246,18 @@ class _Cycle:
         record = self.storage.fetch(key=cycles.BASE_ID, body=self.work.body)
         return None if record is None else cycles.unseal(record.get('message'))
 
-    def save_base(self, base: cycles.Essence) -> None:
-        if len(base.text) <= cycles.BASE_LIMIT:
-            record = progression.HandlerState(purpose=self.cause.reason.value, message=base.text).as_record()
-            self.storage.store(key=cycles.BASE_ID, record=record, body=self.work.body, patch=self.work.own)
+    def save_base(self, base: cycles.Essence, *, kept: Collection[ids.HandlerId] | None = None) -> bool:
+        """Put it into the patch, as if it was a part of a handler: whoever ends the cycle removes it, be it not us."""
+        if len(base.text) > cycles.BASE_LIMIT:
+            return False
+        state = progression.HandlerState(purpose=self.cause.reason.value, success=True, message=base.text)
+        self.storage.store(key=cycles.BASE_ID, record=state.as_record(), body=self.work.body, patch=self.work.own)
+        tried = [id for id, state in self.state.items() if state.retries and (kept is None or id in kept)]
+        children = {subref for state in self.state.values() for subref in state.subrefs}
+        owner = min(tried, key=lambda id: (id in children, not self.state[id].finished), default=None)
+        if owner is not None:
+            self.state = self.state.referring(owner, cycles.BASE_ID)
+        return True
 
     def _take(self, results: Mapping[ids.HandlerId, outcomes.Outcome]) -> None:
         """Add the outcomes to the progress, and the results to the status of the object."""
@@ -279,7 +293,8 @@ class _Cycle:
 
     def _build_environment(self) -> execution.Environment:
         site = self.work.site
-        return execution.Environment(settings=site.settings, now=site.now, lifecycle=site.lifecycle, extras=_adjust)
+        return execution.Environment(settings=site.settings, now=site.now, lifecycle=site.lifecycle, extras=_adjust,
+                                     meter=site.context.meter)
 
 
 def _adjust(handler: handlers.ChangingHandler, cause: causes.ChangingCause) -> Mapping[str, Any]:

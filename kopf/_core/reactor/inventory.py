@@ -35,6 +35,7 @@ class Memory:
     awaited: Awaited | None = None
     fns: tuple[patches.PatchFn, ...] = ()  # refused by the cluster for an outdated version; to be applied anew
     unsent: dict[str, Any] | None = None  # the rest of the users' patch, if it is not known to be accepted or refused
+    refusals: int = 0  # how many times in a row the known version was outdated for our changes
     lives: lives_.Lives | None = None  # the daemons and timers, if there can be any
     throttler: throttlers.Throttler | None = None  # if there were errors beyond handlers
     throttled: float | None = None  # loop time, until which it is left alone after them

@@ -8,19 +8,42 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
+import os
+import random
+import string
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from types import TracebackType
 from typing import Any
 
-from kopf._cogs.aiokits import bells, clocks, flags
+from kopf._cogs.aiokits import bells, clocks, flags, pulses, toggles
 from kopf._cogs.clients import limits, requests, watching
 from kopf._cogs.configs import checks
 from kopf._cogs.configs import settings as settings_
 from kopf._cogs.structs import references, selectors, vaults
 from kopf._core.actions import lifecycles
-from kopf._core.engines import activities, authentication, daemons, indexing, posters, posting
+from kopf._core.engines import (
+    activities,
+    authentication,
+    daemons,
+    endpoints,
+    indexing,
+    peering,
+    peers,
+    posters,
+    posting,
+)
 from kopf._core.intents import causes, registries
-from kopf._core.reactor import inventory, observation, orchestration, queueing, resolution, sites, stopping, streams
+from kopf._core.reactor import (
+    inventory,
+    monitoring,
+    observation,
+    orchestration,
+    queueing,
+    resolution,
+    sites,
+    stopping,
+    streams,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +66,8 @@ class Plan:
     patterns: Collection[references.NamespacePattern]
     stop_flag: flags.Flag | None = None
     ready_flag: flags.Flag | None = None
+    identity: str | None = None  # among other operators; if none, it is made up
+    endpoint: endpoints.Endpoint | None = None  # of the probes and metrics
 
 
 class Operator:
@@ -53,7 +78,7 @@ class Operator:
         self.now = clocks.Clock()
         self.context = requests.Context(
             vault=plan.vault, settings=plan.settings, logger=logger, gates=limits.get_common_gates(), now=self.now)
-        indexers = indexing.Indexers(plan.registry, plan.settings, self.now)
+        indexers = indexing.Indexers(plan.registry, plan.settings, self.now, meter=self.context.meter)
         self.spawner = daemons.Spawner(self.context, now=self.now, indices=indexers.indices)
         self.site = sites.Site(
             registry=plan.registry, settings=plan.settings, context=self.context, memories=plan.memories,
@@ -62,6 +87,10 @@ class Operator:
         self.listed = bells.Bell()  # rings when anything is listed, or is not to be listed any more
         self.poster = posters.Poster(self.context)
         self.streams: dict[orchestration.Key, watching.StreamState] = {}
+        self.pauses = toggles.Toggles()  # on while nothing is to be handled
+        self.pauses.listen(self._pause_or_resume)
+        self.peering = peering.Peering(
+            context=self.context, scope=plan.insights, pauses=self.pauses, identity=self._detect_identity())
 
     async def run(self, stopper: stopping.Stopper) -> None:
         """
@@ -77,6 +106,8 @@ class Operator:
             if not await _run_until_stopped(stopper, {'startup': self._start_up()}):
                 return
             is_started = True
+            monitor = self._make_monitor(stack.enter_context(pulses.feeling_pulse(self._get_blocking_limit)))
+            stack.push_async_callback(monitor.close)
             logger.info("The operator is started.")
             flags.raise_flag(self.plan.ready_flag)
             authenticator = asyncio.create_task(self._authenticate(), name='authentication')
@@ -84,16 +115,26 @@ class Operator:
             stack.enter_context(posting.listening(self.poster))
             stack.push_async_callback(self.poster.close)
             stack.push_async_exit(self._clean_up)
+            stack.push_async_callback(self.peering.stop)
             stack.push_async_callback(self.poster.flush)
             stack.push_async_callback(self.spawner.stop)
             self.poster.start()
+            await monitor.serve(self.plan.endpoint)
+            besides = [authenticator, self.peering.start()]
             await _run_until_stopped(stopper, {
                 'observer of resources': self._observe_resources(),
                 'observer of namespaces': self._observe_namespaces(),
                 'orchestrator': self._orchestrate(),
-                'gatekeeper': self._open_when_indexed()}, besides=authenticator, ending=self.spawner.begin_exit)
+                'gatekeeper': self._open_when_indexed()}, besides=besides, ending=self.spawner.begin_exit)
         if is_started:
             logger.info("The operator is stopped.")
+
+    def _make_monitor(self, pulse: pulses.Pulse) -> monitoring.Monitor:
+        return monitoring.Monitor(
+            self.site, insights=self.plan.insights, streams=self.streams, pauses=self.pauses, pulse=pulse)
+
+    def _get_blocking_limit(self) -> float | None:
+        return self.plan.settings.execution.blocking_limit
 
     async def _start_up(self) -> None:
         await self._run_activity(causes.Activity.STARTUP)
@@ -114,12 +155,14 @@ class Operator:
     async def _run_activity(self, activity: causes.Activity) -> None:
         plan = self.plan
         await activities.run_activity(activity=activity, registry=plan.registry, settings=plan.settings,
-                                      memo=plan.memo, indices=self.site.indices, now=self.now)
+                                      memo=plan.memo, indices=self.site.indices, now=self.now,
+                                      meter=self.context.meter)
 
     async def _authenticate(self) -> None:
         plan = self.plan
         await authentication.run_authentication(registry=plan.registry, settings=plan.settings, vault=plan.vault,
-                                                memo=plan.memo, indices=self.site.indices, now=self.now)
+                                                memo=plan.memo, indices=self.site.indices, now=self.now,
+                                                meter=self.context.meter)
 
     async def _observe_resources(self) -> None:
         registry = self.plan.registry
@@ -132,29 +175,39 @@ class Operator:
             insights=self.plan.insights)
 
     async def _orchestrate(self) -> None:
-        await orchestration.run_orchestrator(insights=self.plan.insights, spawn=self._watch)
+        timeout = self.plan.settings.queueing.exit_timeout + orchestration.STOPPING_TIMEOUT
+        await orchestration.run_orchestrator(
+            insights=self.plan.insights, spawn=self._watch, stopping_timeout=timeout)
 
     async def _watch(self, resource: references.Resource, namespace: references.Namespace) -> None:
         key, state = orchestration.Key(resource, namespace), watching.StreamState()
         self.streams[key] = state
         try:
             served = sites.Served(self.site, resource, self._get_selectors)
-            await streams.run_watcher(
-                served, namespace, slots=self.slots, state=state, on_listed=self.listed.ring)
+            watcher = streams.Watcher(served, namespace, slots=self.slots, state=state, on_listed=self.listed.ring)
+            await watcher.run(self.pauses)
         finally:
             del self.streams[key]
             self.listed.ring()
 
     async def _open_when_indexed(self) -> None:
-        """Let no handlers run until all indexed resources are listed, as far as they are known from the beginning."""
+        """
+        Let no handlers run until all indexed resources are listed, as far as they are known from the beginning.
+
+        The same is after every pause: the indices are outdated then.
+        """
         self.site.indexers.prepare()
         if self.site.indexers.is_empty:
             return
         self.slots.shut()
         await self.plan.insights.ready.wait()
-        while not self._is_indexed():
-            await self.listed.wait()
-        self.slots.open()
+        while True:
+            await self.pauses.wait_until(False)
+            while not self._is_indexed():
+                await self.listed.wait()
+            self.slots.open()
+            await self.pauses.wait_until(True)
+            self.slots.shut()
 
     def _is_indexed(self) -> bool:
         insights, indexers = self.plan.insights, self.site.indexers
@@ -162,22 +215,34 @@ class Operator:
         indexed = [key for key in keys if indexers.is_indexed(key.resource, self._get_selectors(key.resource))]
         return all(key in self.streams and self.streams[key].is_listed for key in indexed)
 
+    def _pause_or_resume(self, is_paused: bool) -> None:
+        """Stop the daemons, and let them be started again by events. The watchers look after themselves."""
+        if is_paused:
+            self.spawner.pause()
+        else:
+            self.spawner.resume()
+
+    def _detect_identity(self) -> peers.Identity:
+        tail = ''.join(random.choices(string.ascii_lowercase + string.digits, k=3))
+        return peers.Identity(self.plan.identity or peers.detect_identity(
+            environ=os.environ, now=self.now(), tail=tail))
+
     def _get_selectors(self, resource: references.Resource) -> Collection[selectors.Selector]:
         return self.plan.insights.resolved.select_selectors(resource)
 
 
 async def _run_until_stopped(stopper: stopping.Stopper, coros: Mapping[str, Coroutine[Any, Any, None]], *,
-                             besides: asyncio.Task[None] | None = None,
+                             besides: Collection[asyncio.Task[None]] = (),
                              ending: Callable[[], None] = lambda: None) -> bool:
     """
-    Run until all of them end, or it is time to stop, or any of them fails, or the one besides them ends or fails.
+    Run until all of them end, or it is time to stop, or any of them fails, or any besides them ends or fails.
 
     Returns true if they have ended by themselves. Raises the first error. All of them are stopped afterwards, in any
-    case, except for the one besides them.
+    case, except for those besides them.
     """
     stop = asyncio.create_task(stopper.wait(), name='stopper')
     tasks = [asyncio.create_task(coro, name=name) for name, coro in coros.items()]
-    guards = [stop] if besides is None else [stop, besides]
+    guards = [stop, *besides]
     pending = set(tasks)
     ended: set[asyncio.Task[None]] = set()  # on their own
     try:

@@ -6,9 +6,10 @@ changes made before: nobody is called for what is known to be outdated. All chan
 """
 import asyncio
 import contextlib
+import math
 from collections.abc import Sequence
 
-from kopf._cogs.clients import errors, patching
+from kopf._cogs.clients import errors, patching, retries
 from kopf._cogs.structs import bodies, patches
 from kopf._core.actions import application, execution, failures, loggers, throttlers
 from kopf._core.intents import causes, handlers
@@ -17,8 +18,17 @@ from kopf._core.reactor import accompanying, changing, cycles, inventory, queuei
 CHECKPOINT_TIMEOUT = 2.0
 """Seconds to save what is done when the handling is interrupted."""
 
-REFUSAL_DELAY = 5.0
-"""Seconds to wait for a newer state of an object if the known one is outdated; usually it comes much sooner."""
+REFUSAL_DELAY, LONGEST_REFUSAL_DELAY = 5.0, 600.0
+"""
+Seconds to wait for a newer state of an object if the known one is outdated, twice as many each next time; usually
+it comes much sooner, and is handled at once.
+"""
+
+GONE_DELAY = 120.0
+"""
+Seconds to wait for the deletion of an object to be known, also from a stream that is silent and is to be replaced.
+Then the object exists in fact: servers do not know their resources for a moment when the definitions change.
+"""
 
 UNTHROTTLED_DELAY = 60.0
 """Seconds to try again after an error if the settings have no delays for that: then new events are handled at once."""
@@ -34,6 +44,7 @@ class Processor:
 
     def __init__(self, served: sites.Served) -> None:
         self.served, self.site = served, served.site
+        self._flow = served.flow
         self.nudge: accompanying.Nudge = lambda body: None
 
     async def handle(self, batch: queueing.Batch) -> queueing.Verdict:
@@ -45,12 +56,16 @@ class Processor:
         if memory.throttled is not None and memory.throttled > _read_clock():
             return queueing.Verdict(memory.throttled - _read_clock(), is_postponed=True)
         is_gone = bool(batch.events) and batch.events[-1]['type'] == 'DELETED'
+        began = _read_clock()
         try:
             verdict = await self._handle(batch, memory, is_gone=is_gone)
         except Exception as error:
             verdict = self._throttle(error, batch, memory)
+            self._flow.cycles['failed'] += 1
         else:
+            self._flow.cycles['finished' if verdict.delay is None else 'continued'] += 1
             memory.throttler, memory.throttled = (memory.throttler if memory.fns else None), None
+        self._flow.durations.add(_read_clock() - began)
         if is_gone:
             self.site.memories.forget(batch.body)
             accompanying.forget(self.site, memory)
@@ -103,7 +118,8 @@ class Processor:
     async def _watch_event(self, selected: Sequence[handlers.WatchingHandler], cause: causes.WatchingCause) -> None:
         settings = self.site.settings
         logger = loggers.ObjectLogger(body=cause.body, settings=settings)
-        env = execution.Environment(settings=settings, now=self.site.now, extras=lambda *_: {'logger': logger})
+        env = execution.Environment(settings=settings, now=self.site.now, extras=lambda *_: {'logger': logger},
+                                    meter=self.site.context.meter)
         for handler in selected:
             await execution.run_attempt(handler, cause, None, env, default_errors=failures.ErrorsMode.IGNORED)
 
@@ -120,7 +136,7 @@ class Processor:
         applied = await self._apply(work, step)
         pause = self._get_pause(applied, work.memory)
         is_done = step.delay is None and step.holding is application.Holding.KEEP and not pause
-        if applied.is_gone or is_done:
+        if is_done:
             return queueing.Verdict()
         waiting = self._get_inconsistency(work.body, work.memory) or 0
         return queueing.Verdict(max(step.delay or 0, waiting, pause))
@@ -150,11 +166,15 @@ class Processor:
 
     def _get_pause(self, applied: application.Applied, memory: inventory.Memory) -> float:
         """Tell how long to wait for a newer state of the object, for which the refused changes can be accepted."""
-        if not applied.is_refused:
-            return REFUSAL_DELAY if applied.is_held or applied.fns else 0
-        memory.throttler = memory.throttler or throttlers.Throttler()
-        now = _read_clock()
-        return (memory.throttler.fail(now, self.site.settings.queueing.error_delays) - now) or REFUSAL_DELAY
+        if applied.is_gone:
+            return GONE_DELAY
+        if applied.is_refused:
+            memory.throttler = memory.throttler or throttlers.Throttler()
+            now = _read_clock()
+            return (memory.throttler.fail(now, self.site.settings.queueing.error_delays) - now) or REFUSAL_DELAY
+        is_outdated = applied.is_held or bool(applied.fns)
+        memory.refusals = memory.refusals + 1 if is_outdated else 0
+        return choose_refusal_delay(memory.refusals, self.site.context.chance()) if is_outdated else 0
 
     def _get_inconsistency(self, body: bodies.Body, memory: inventory.Memory) -> float | None:
         """Tell for how many seconds to wait for our own changes at most; ``None`` if they are there already."""
@@ -176,6 +196,11 @@ class Processor:
             "The handling of the object has failed, and will be continued in %s s: %s",
             round(delay, 3), error, exc_info=not isinstance(error, RefusedPatchError))
         return queueing.Verdict(delay)
+
+
+def choose_refusal_delay(refusals: int, chance: float) -> float:
+    """Choose a delay after so many refusals in a row, the last one included; ``chance`` is from 0 to 1."""
+    return retries.spread(min(LONGEST_REFUSAL_DELAY, math.ldexp(REFUSAL_DELAY, min(refusals, 16) - 1)), chance)
 
 
 class RefusedPatchError(Exception):

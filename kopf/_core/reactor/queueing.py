@@ -9,8 +9,9 @@ import asyncio
 import collections
 import dataclasses
 import logging
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+from kopf._cogs.helpers import meters
 from kopf._cogs.structs import bodies
 from kopf._core.reactor import inventory
 
@@ -33,6 +34,9 @@ class Verdict:
 
 Handle = Callable[[Batch], Awaitable[Verdict]]
 """Handles an object as it is. It is never called for the same object twice at once. It should not fail."""
+
+Dropped = Mapping[inventory.Key, bodies.RawBody]
+"""The objects with something left to do, with their latest bodies."""
 
 FAILURE_DELAY = 60.0
 """Seconds before an object is handled again, if its handling fails in spite of all efforts not to."""
@@ -92,6 +96,7 @@ class _Lane:
     body: bodies.RawBody
     events: list[bodies.RawEvent] = dataclasses.field(default_factory=list)
     timer: asyncio.TimerHandle | None = None  # only while it waits for its time
+    since: float | None = None  # loop time, since when there is something to do for it right now
     is_nudged: bool = False  # is it to be handled once more, even with no events?
 
 
@@ -102,8 +107,10 @@ class Queue:
     The workers are tasks of the queue: they end by themselves, or are ended by `close`.
     """
 
-    def __init__(self, handle: Handle, slots: Slots, *, name: str = 'objects') -> None:
+    def __init__(self, handle: Handle, slots: Slots, *, name: str = 'objects',
+                 flow: meters.Flow | None = None) -> None:
         self._handle, self._slots, self._name = handle, slots, name
+        self._waits = (flow or meters.Flow()).waits
         self._lanes: dict[inventory.Key, _Lane] = {}
         self._workers: set[asyncio.Task[None]] = set()
         self._is_closed = False
@@ -111,6 +118,21 @@ class Queue:
     def __len__(self) -> int:
         """How many objects are being handled, or wait for that."""
         return len(self._lanes)
+
+    @property
+    def working(self) -> int:
+        """How many objects are being handled."""
+        return len(self._workers)
+
+    @property
+    def pending(self) -> int:
+        """How many objects wait for their time."""
+        return sum(lane.timer is not None for lane in self._lanes.values())
+
+    @property
+    def waiting(self) -> int:
+        """How many objects wait for their workers."""
+        return max(0, len(self._lanes) - self.working - self.pending)  # those that have just ended are both
 
     def put(self, event: bodies.RawEvent) -> None:
         """Add an event to the backlog of its object, and have it handled as soon as possible."""
@@ -120,11 +142,13 @@ class Queue:
         key = inventory.identify(body)
         lane = self._lanes.get(key)
         if lane is None:
-            lane = self._lanes[key] = _Lane(key, body, [event])
+            lane = self._lanes[key] = _Lane(key, body, [event], since=_read_clock())
             self._slots.take(lambda: self._begin(lane))
             return
         lane.events.append(event)
         lane.body = body
+        if lane.since is None:
+            lane.since = _read_clock()
         self._wake(lane)
 
     def nudge(self, body: bodies.RawBody) -> None:
@@ -134,13 +158,13 @@ class Queue:
         key = inventory.identify(body)
         lane = self._lanes.get(key)
         if lane is None:
-            lane = self._lanes[key] = _Lane(key, body)
+            lane = self._lanes[key] = _Lane(key, body, since=_read_clock())
             self._slots.take(lambda: self._begin(lane))
         else:
             lane.is_nudged = True
             self._wake(lane)
 
-    async def close(self, timeout: float) -> Collection[inventory.Key]:
+    async def close(self, timeout: float) -> Dropped:
         """
         Stop the workers: let those that work now finish, and cancel them after so many seconds.
 
@@ -157,7 +181,7 @@ class Queue:
                 await asyncio.wait(self._workers, timeout=timeout)
         finally:
             await self._cancel_workers()
-        dropped = list(self._lanes)
+        dropped = {key: lane.body for key, lane in self._lanes.items()}
         self._lanes.clear()
         return dropped
 
@@ -174,6 +198,7 @@ class Queue:
         if lane.timer is not None:
             lane.timer.cancel()
             lane.timer = None
+            lane.since = _read_clock() if lane.since is None else lane.since
             self._slots.take(lambda: self._begin(lane))
 
     def _begin(self, lane: _Lane) -> bool:
@@ -188,6 +213,9 @@ class Queue:
         """Handle an object until there is nothing to do; then leave it until its time or until its next event."""
         while True:
             events, lane.events, lane.is_nudged = lane.events, [], False
+            if lane.since is not None:
+                self._waits.add(_read_clock() - lane.since)
+                lane.since = None
             try:
                 verdict = await self._handle(Batch(events, lane.body))
             except BaseException:
@@ -221,3 +249,7 @@ class Queue:
             logger.error("The handling of %s %s has failed, and will be tried again %s.", self._name, lane.key,
                          'by the next start' if self._is_closed else f'in {FAILURE_DELAY} s', exc_info=error)
             self._schedule(lane, FAILURE_DELAY)
+
+
+def _read_clock() -> float:
+    return asyncio.get_running_loop().time()

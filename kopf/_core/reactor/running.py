@@ -17,6 +17,7 @@ from kopf._cogs.aiokits import flags
 from kopf._cogs.configs import settings as settings_
 from kopf._cogs.structs import memos, references, vaults
 from kopf._core.actions import lifecycles
+from kopf._core.engines import endpoints
 from kopf._core.intents import registries
 from kopf._core.reactor import inventory, observation, operating, stopping
 
@@ -24,6 +25,9 @@ logger = logging.getLogger(__name__)
 
 LEFTOVERS_TIMEOUT = 5.0
 """Seconds for the tasks that are left after the operator to end on their own, before they are cancelled."""
+
+REFUSAL_TIMEOUT = 5.0
+"""Seconds for those of them that do not end at once when cancelled, before they are left as they are."""
 
 
 class Options(TypedDict, total=False):
@@ -98,9 +102,11 @@ async def spawn_tasks(**options: Unpack[Options]) -> Collection[asyncio.Task[Non
     """
     Start an operator, and return its tasks: as soon as any of them ends, so does the operator.
 
-    To stop it, cancel the tasks, and await them. Raises `TypeError` if the options contradict each other.
+    To stop it, cancel the tasks, and await them. Raises `TypeError` if the options contradict each other,
+    and `EndpointError` if the probes cannot be served as it is asked.
     """
     _check_options(options)
+    liveness = options.get('liveness_endpoint')
     plan = operating.Plan(
         registry=_choose(options.get('registry'), registries.get_default_registry),
         settings=_adjust_settings(options),
@@ -113,6 +119,8 @@ async def spawn_tasks(**options: Unpack[Options]) -> Collection[asyncio.Task[Non
         patterns=_list_patterns(options),
         stop_flag=options.get('stop_flag'),
         ready_flag=options.get('ready_flag'),
+        identity=options.get('identity'),
+        endpoint=endpoints.parse_endpoint(liveness) if liveness else None,
     )
     context = contextvars.copy_context()
     context.run(_current.set, plan)
@@ -169,15 +177,13 @@ async def _run_plan(plan: operating.Plan) -> None:
 
 
 async def _stop_roots(roots: set[asyncio.Task[None]]) -> None:
-    """Stop them gracefully; if cancelled while they are stopping, pass it on to them, and still wait."""
+    """Stop them gracefully; every time when cancelled while they are stopping, pass it on to them, and still wait."""
     for task in roots:
         task.cancel()
     try:
         await asyncio.wait(roots)
     except asyncio.CancelledError:
-        for task in roots:
-            task.cancel()
-        await asyncio.wait(roots)
+        await _stop_roots(roots)
         raise
 
 
@@ -190,7 +196,7 @@ async def _stop_leftovers(tasks: set[asyncio.Task[Any]]) -> None:
         logger.warning("%d tasks are left after the operator, and are cancelled: %s", len(pending), names)
         for task in pending:
             task.cancel()
-        _, pending = await asyncio.wait(pending, timeout=LEFTOVERS_TIMEOUT)
+        _, pending = await asyncio.wait(pending, timeout=REFUSAL_TIMEOUT)
     if pending:
         names = ', '.join(sorted(task.get_name() for task in pending))
         logger.warning("%d tasks refuse to end, and are left as they are: %s", len(pending), names)
@@ -205,8 +211,7 @@ def _adjust_settings(options: Options) -> settings_.OperatorSettings:
                         ('name', options.get('peering_name'))]:
         if value is not None:
             setattr(peering, name, value)
-    if options.get('liveness_endpoint'):
-        logger.warning("The liveness endpoint %s is not served in this version.", options['liveness_endpoint'])
+    peering.mandatory = peering.mandatory or options.get('peering_name') is not None
     return settings
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from kopf._cogs.aiokits import clocks
 from kopf._cogs.clients import requests
 from kopf._cogs.configs import settings as settings_
+from kopf._cogs.helpers import meters
 from kopf._cogs.structs import references, selectors
 from kopf._core.actions import lifecycles
 from kopf._core.engines import daemons, indexing
@@ -40,6 +41,11 @@ class Served:
     site: Site
     resource: references.Resource
     get_selectors: Callable[[references.Resource], Collection[selectors.Selector] | None]
+
+    @property
+    def flow(self) -> meters.Flow:
+        """What is counted of these objects."""
+        return self.site.context.meter.flows[repr(self.resource)]
 
     @property
     def selectors(self) -> Collection[selectors.Selector] | None:

@@ -43,6 +43,10 @@ class Stopper:
 
     async def __aexit__(self, exc_type: type[BaseException] | None, exc: BaseException | None,
                         traceback: TracebackType | None) -> None:
+        if _switchboard.is_final:
+            self.is_signalled = True
+            self.limit_exit()
+            return
         _switchboard.disconnect(self)
         if self._alarm is not None:
             self._alarm.cancel()
@@ -101,6 +105,7 @@ class _Switchboard:
     def __init__(self) -> None:
         self._stoppers: list[Stopper] = []
         self._previous: dict[signal.Signals, Any] = {}
+        self.is_final = False  # is there nothing else in the process but the operator?
 
     def connect(self, stopper: Stopper) -> None:
         if not self._stoppers:
@@ -126,6 +131,15 @@ class _Switchboard:
 
 
 _switchboard = _Switchboard()
+
+
+def end_with_operator() -> None:
+    """
+    Let the process end with its operator: the limit of time and the next signal are in force until the very end.
+
+    Otherwise, threads that never end, or tasks that refuse to, would keep the process for ever after the operator.
+    """
+    _switchboard.is_final = True
 
 
 def exit_at_once(code: int) -> None:

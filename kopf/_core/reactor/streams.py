@@ -1,12 +1,16 @@
 """
 Streams: from the watch-stream of a resource to the backlogs of its objects.
+
+While the operator is paused, there are neither streams nor backlogs, but the objects are remembered. After the pause,
+all of them come anew, as those that exist; and those that exist no more are noticed.
 """
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
-from kopf._cogs.clients import watching
+from kopf._cogs.aiokits import toggles
+from kopf._cogs.clients import signals, watching
 from kopf._cogs.structs import bodies, references
 from kopf._core.engines import indexing
 from kopf._core.reactor import accompanying, inventory, processing, queueing, sites
@@ -15,44 +19,109 @@ BREATH = 100
 """How many events are taken at once before the others get their turn."""
 
 
-async def run_watcher(served: sites.Served, namespace: references.Namespace, *, slots: queueing.Slots,
-                      state: watching.StreamState, on_listed: Callable[[], None] = lambda: None) -> None:
+class Watcher:
     """
-    Watch the objects of a resource, and have them handled, for ever.
+    The objects of one resource in one namespace, or in the whole cluster. It is run by one task, once.
 
-    Ends only by cancellation, or if there are no credentials. In either case, the handlers that are running are
-    given some time to finish, as the settings say; then they are interrupted. The objects are forgotten then.
     Every time when all objects are listed, and indexed if needed, it tells so.
     """
-    site, resource = served.site, served.resource
-    processor = processing.Processor(served)
-    queue = queueing.Queue(processor.handle, slots, name=resource.plural)
-    processor.nudge = queue.nudge
-    try:
-        stream = watching.stream_events(resource, namespace, context=site.context, state=state)
+
+    def __init__(self, served: sites.Served, namespace: references.Namespace, *, slots: queueing.Slots,
+                 state: watching.StreamState, on_listed: Callable[[], None] = lambda: None) -> None:
+        self._served, self._namespace, self._slots, self._on_listed = served, namespace, slots, on_listed
+        self._state, self._flow = state, served.flow
+        self._processor = processing.Processor(served)
+        self._processor.nudge = self._nudge
+        self._queue = self._make_queue()
+        self._earlier: dict[signals.Key, signals.Seen] = {}  # known before the pause, and not seen since then
+        self._deleted: dict[inventory.Key, bodies.RawBody] = {}  # just before the pause, and not handled so
+
+    async def run(self, pauses: toggles.Toggles) -> None:
+        """
+        Watch the objects, and have them handled, for ever, except for the pauses.
+
+        Ends only by cancellation, or if there are no credentials. In either case, and when it pauses, the handlers
+        that are running are given some time to finish, as the settings say; then they are interrupted.
+        The objects are forgotten in the end.
+        """
+        try:
+            while True:
+                await pauses.wait_until(False)
+                await self._run_until_paused(pauses)
+        finally:
+            known = [*self._state.known.values(), *self._earlier.values()]
+            for key in {*(inventory.Key(seen.uid) for seen in known), *self._deleted}:
+                _forget(self._served.site, key)
+
+    async def _run_until_paused(self, pauses: toggles.Toggles) -> None:
+        self._queue = self._make_queue()
+        self._flow.backlogs.append(self._queue)
+        try:
+            async with asyncio.timeout(None) as limit:
+                with pauses.interrupting(limit):
+                    await self._stream()
+        except TimeoutError:
+            if not limit.expired():
+                raise
+        finally:
+            self._flow.backlogs.remove(self._queue)
+            self._state.is_listed = False
+            dropped = await self._queue.close(self._served.site.settings.queueing.exit_timeout)
+            self._begin_anew(dropped)
+
+    async def _stream(self) -> None:
+        """Take all events, and never end."""
+        for body in self._deleted.values():
+            self._queue.put({'type': 'DELETED', 'object': body})
+        self._deleted.clear()
+        stream = watching.stream_events(
+            self._served.resource, self._namespace, context=self._served.site.context, state=self._state)
         async with contextlib.aclosing(stream) as items:
             turns = itertools.cycle(range(BREATH))
             async for item in items:
-                if isinstance(item, watching.Marker):
-                    on_listed()
-                else:
-                    await _index(served, item)
-                    queue.put(item)
                 if next(turns) == 0:
                     await asyncio.sleep(0)
-    finally:
-        dropped = await queue.close(site.settings.queueing.exit_timeout)
-        for key in {*(inventory.Key(seen.uid) for seen in state.known.values()), *dropped}:
-            _forget(site, key)
+                # No await from the taking to the next item: what is taken, must be known to be handed over.
+                if isinstance(item, watching.Marker):
+                    await self._take_vanished(list(self._earlier))
+                    self._on_listed()
+                else:
+                    self._flow.events[item['type']] += 1
+                    key, seen = signals.identify(item['object'])
+                    if key in self._earlier and self._earlier[key].uid != seen.uid:
+                        await self._take_vanished([key])
+                    await self._take(item)
+                    self._earlier.pop(key, None)
 
+    async def _take_vanished(self, keys: Collection[signals.Key]) -> None:
+        """Take notice of those objects that existed before the pause, but do not exist any more."""
+        gone = {key: self._earlier[key] for key in keys}
+        for change in signals.detect_vanished(gone, (), self._served.resource):
+            await self._take(change.event)
+            del self._earlier[change.key]
 
-async def _index(served: sites.Served, event: bodies.RawEvent) -> None:
-    """Update the indices before anyone else sees the object."""
-    site, body = served.site, event['object']
-    if site.indexers.is_indexed(served.resource, served.selectors):
-        memory = site.memories.recall(body, memo=site.memo, is_initial=event['type'] is None)
-        await site.indexers.index(indexing.Sighting(
-            inventory.identify(body), served.resource, served.selectors, event, memory.memo))
+    async def _take(self, event: bodies.RawEvent) -> None:
+        """Update the indices before anyone else sees the object; then have it handled."""
+        site, body = self._served.site, event['object']
+        if site.indexers.is_indexed(self._served.resource, self._served.selectors):
+            memory = site.memories.recall(body, memo=site.memo, is_initial=event['type'] is None)
+            await site.indexers.index(indexing.Sighting(
+                inventory.identify(body), self._served.resource, self._served.selectors, event, memory.memo))
+        self._queue.put(event)
+
+    def _begin_anew(self, dropped: queueing.Dropped) -> None:
+        """Let the next stream begin from the very beginning, but remember what is known up to now."""
+        self._earlier |= self._state.known
+        self._state.known = {}
+        existing = {seen.uid for seen in self._earlier.values()}
+        self._deleted |= {key: body for key, body in dropped.items() if key not in existing}
+
+    def _make_queue(self) -> queueing.Queue:
+        return queueing.Queue(
+            self._processor.handle, self._slots, name=self._served.resource.plural, flow=self._flow)
+
+    def _nudge(self, body: bodies.RawBody) -> None:
+        self._queue.nudge(body)
 
 
 def _forget(site: sites.Site, key: inventory.Key) -> None:

@@ -88,6 +88,7 @@ class _Run:
         self.env = dataclasses.replace(env, companion=self)
         self.results = results
         self._subrefs: dict[ids.HandlerId, frozenset[ids.HandlerId]] = {}
+        self.families: dict[ids.HandlerId, ids.HandlerId] = {}  # the topmost parents of sub-handlers
 
     async def call(self, handler: handlers.ChangingHandler, cause: causes.ChangingCause,
                    fn: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
@@ -120,21 +121,27 @@ class _Scope:
         self.registry = registries.ChangingRegistry()
         self.subrefs: set[ids.HandlerId] = set()  # those executed in this attempt, or finished before
         self.is_open = True
+        self.is_idle = False  # has the lifecycle taken none of those that are due?
 
     async def execute(self, subhandlers: Sequence[handlers.ChangingHandler], cause: causes.ChangingCause,
                       lifecycle: lifecycles.LifecycleFn | None = None) -> None:
         """Execute those of the sub-handlers that are not finished and are due; the order is up to the lifecycle."""
         self.subrefs |= {subhandler.id for subhandler in subhandlers}
         self.run.state = state = self.run.state.including(self.subrefs)
-        env = self.run.env if lifecycle is None else dataclasses.replace(self.run.env, lifecycle=lifecycle)
+        top = self.run.families.get(self.parent.id, self.parent.id)
+        self.run.families |= {subhandler.id: top for subhandler in subhandlers}
+        lifecycle = lifecycle if lifecycle is not None else self.run.env.lifecycle
+        env = dataclasses.replace(self.run.env, lifecycle=lifecycle, family=f'{top}/*')
+        is_due = any(state.is_due(subhandler.id, env.now()) for subhandler in subhandlers)
         results = await execution.run_handlers(subhandlers, cause, state, env)
+        self.is_idle = is_due and not results
         self.run.state = self.run.state.with_outcomes(results, now=env.now())
 
     def check(self) -> None:
         """Raise an error if there are unfinished sub-handlers."""
         delay = self.run.state.delay(self.subrefs, self.run.env.now())
         if delay is not None:
-            raise failures.HandlerChildrenRetry(delay=delay)
+            raise failures.HandlerChildrenRetry(delay=lifecycles.IDLE_DELAY if not delay and self.is_idle else delay)
 
 
 _current: contextvars.ContextVar[_Scope] = contextvars.ContextVar('kopf-subhandling')

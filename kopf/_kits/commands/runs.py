@@ -64,6 +64,7 @@ def run(controls: options.CLIControls, /, *, paths: Sequence[str], modules: Sequ
         sources: Sequence[str], dev: bool, **chosen: Any) -> None:
     """Run an operator with the handlers of these files and modules, until Ctrl-C."""
     _check_usage(chosen, is_sandboxed=is_sandboxed, sources=sources)
+    _check_liveness(chosen['liveness_endpoint'])
     with contextlib.ExitStack() as stack:
         stack.enter_context(_default_registry(controls.registry))
         if is_sandboxed:
@@ -93,13 +94,16 @@ def load(paths: Sequence[str], modules: Sequence[str]) -> None:
 def operate(controls: options.CLIControls, chosen: dict[str, Any]) -> None:
     """Run the operator to its end."""
     from kopf._cogs.structs import credentials
-    from kopf._core.engines import activities
-    from kopf._core.reactor import operating, running
+    from kopf._core.engines import activities, endpoints
+    from kopf._core.reactor import operating, running, stopping
+    if getattr(click.get_current_context().find_root().command, 'is_process', False):
+        stopping.end_with_operator()
     given = {field.name: getattr(controls, field.name) for field in dataclasses.fields(controls)}
     with _event_loop(given.pop('loop')) as loop:
         try:
             running.run(loop=loop, **given, **chosen)
-        except (credentials.LoginError, activities.ActivityError, operating.SettingsError) as e:
+        except (credentials.LoginError, activities.ActivityError, operating.SettingsError,
+                endpoints.EndpointError) as e:
             raise Failure(str(e)) from e
 
 
@@ -114,6 +118,15 @@ def _check_usage(chosen: dict[str, Any], *, is_sandboxed: bool, sources: Sequenc
         if not is_sandboxed:
             logger.warning("The whole cluster is served, as it is not said what to serve. "
                            "Add --all-namespaces to confirm, or --namespace to choose.")
+
+
+def _check_liveness(url: str | None) -> None:
+    from kopf._core.engines import endpoints
+    try:
+        if url:
+            endpoints.parse_endpoint(url)
+    except endpoints.EndpointError as e:
+        raise click.UsageError(str(e)) from e
 
 
 @contextlib.contextmanager

@@ -53,6 +53,14 @@ def test_odd_statuses_are_tolerated(status):
     assert errors.parse_status(status).retry_after is None
 
 
+def test_quoted_objects_are_not_shown():
+    text = r'"" is invalid: patch: Invalid value: "{\"data\":{\"p\":\"planted\"},\"kind\":\"Secret\"}": illegal base64'
+
+    refusal = errors.parse_status({'kind': 'Status', 'code': 422, 'reason': 'Invalid', 'message': text})
+
+    assert str(refusal) == 'HTTP 422 Invalid: "" is invalid: patch: Invalid value: {...}: illegal base64'
+
+
 def test_status_in_a_stream_has_its_own_code():
     refusal = errors.parse_status({'kind': 'Status', 'code': 410, 'reason': 'Expired', 'message': 'too old'})
 

@@ -31,7 +31,7 @@ DEFAULTS = {
     'queueing': {'worker_limit': None, 'idle_timeout': 5.0, 'exit_timeout': 2.0, 'error_delays': FIBONACCI},
     'scanning': {'disabled': False},
     'admission': {'server': None, 'managed': None},
-    'execution': {'default_backoff': 60},
+    'execution': {'default_backoff': 60, 'blocking_limit': 5.0},
     'background': {
         'cancellation_polling': 60, 'instant_exit_timeout': None, 'instant_exit_zero_time_cycles': 10},
     'networking': {

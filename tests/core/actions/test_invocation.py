@@ -213,6 +213,27 @@ async def test_cancellation_leaves_the_running_thread_alone_and_does_not_wait_fo
     assert await asyncio.to_thread(ended.wait, 30)
 
 
+async def cancelled_coroutine_fn():
+    future = asyncio.get_running_loop().create_future()
+    future.cancel()
+    await future
+
+
+def cancelled_sync_fn():
+    future = concurrent.futures.Future()
+    future.cancel()
+    future.result()
+
+
+@pytest.mark.parametrize('fn', [
+    pytest.param(cancelled_coroutine_fn, id='coroutine'),
+    pytest.param(cancelled_sync_fn, id='function'),
+])
+async def test_cancellation_of_what_a_function_awaits_is_an_error_of_the_function(executor, fn):
+    with pytest.raises(invocation.InnerCancellationError):
+        await invocation.invoke(fn, executor=executor)
+
+
 async def test_cancellation_prevents_the_call_that_waits_for_a_thread():
     released, called = threading.Event(), threading.Event()
     with concurrent.futures.ThreadPoolExecutor(max_workers=1) as executor:

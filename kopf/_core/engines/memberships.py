@@ -1,0 +1,267 @@
+"""
+Memberships: the presence of this operator in one peering object, from its joining to its leaving.
+
+Others are seen by watching the object. Our own record is written there, and renewed while the operator lives; the
+object itself is never created. Whatever happens to the object or to the API, the operator goes on as decided before.
+"""
+import asyncio
+import contextlib
+import dataclasses
+import logging
+import math
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from kopf._cogs.aiokits import bells
+from kopf._cogs.clients import errors, patching, requests, signals, watching
+from kopf._cogs.configs import selections
+from kopf._cogs.configs import settings as settings_
+from kopf._cogs.structs import credentials, references
+from kopf._core.engines import peers
+
+logger = logging.getLogger(__name__)
+
+WRITING_TIMEOUT = 5.0
+"""Seconds for one writing of a record; then it is tried anew, as the record is outdated."""
+
+LEAVING_TIMEOUT = 10.0
+"""Seconds for all attempts to remove the record when the operator leaves, with new credentials if needed."""
+
+LONGEST_BACKOFF = 10.0
+"""Seconds between the attempts to write a record, at most."""
+
+REFUSAL_PERIOD = 30.0
+"""Seconds between the attempts to watch what is forbidden, or has just gone."""
+
+PRECISION = 0.001
+"""Seconds to wait beyond a moment, so that it has come for sure: event loops can be a bit early."""
+
+FAILURES = errors.RequestError, credentials.LoginError, TimeoutError, OSError
+
+
+@dataclasses.dataclass(frozen=True)
+class Membership:
+    """Who is a member, and of what. The peering settings are looked into when they are needed."""
+    identity: peers.Identity
+    target: patching.Target
+    context: requests.Context  # made by `isolate`
+
+    @property
+    def settings(self) -> settings_.PeeringSettings:
+        return self.context.settings.peering
+
+    def __str__(self) -> str:
+        where = '' if self.target.namespace is None else f' in the namespace {self.target.namespace!r}'
+        return f'the peering {self.target.name!r}{where}'
+
+
+def isolate(context: requests.Context, name: str) -> requests.Context:
+    """Make a context for requests to the peering objects of this name, with no regard to the objects to be handled."""
+    settings = context.settings
+    watched = dataclasses.replace(
+        settings.watching, label_selectors=selections.Selections(), shard_selectors=selections.Selections(),
+        field_selectors=selections.Selections({references.EVERYTHING: f'metadata.name={name}'}))
+    networking = dataclasses.replace(settings.networking, error_backoffs=())
+    return dataclasses.replace(
+        context, settings=dataclasses.replace(settings, watching=watched, networking=networking))
+
+
+class Member:
+    """
+    The operator in one peering object. It is run by one task, once.
+
+    Every decision is told to ``on_decided``: is the operator to pause because of this peering?
+    """
+
+    def __init__(self, membership: Membership, *, on_decided: Callable[['Member', bool], None], is_sharded: bool,
+                 on_absent: Callable[['Member'], None] = lambda member: None) -> None:
+        self.membership = membership
+        self.stream = watching.StreamState()
+        self.is_decided = False
+        self._on_decided, self._on_absent, self._is_sharded = on_decided, on_absent, is_sharded
+        self._bell = bells.Bell()
+        self._is_known = self._is_present = self._is_released = False
+        self._records: Mapping[peers.Identity, peers.Record] = {}
+        self._peers: peers.Peers = {}
+        self._reported: Any = None
+        self._written = self._earliest = self._renewal = -math.inf  # moments: the last one, and limits of the next one
+        self._failures = 0
+        self._is_leaving_needed = False
+
+    @property
+    def is_awaited(self) -> bool:
+        """Does the operator pause because the peering object is not there, or is not permitted to be seen?"""
+        return not self._is_present and self.membership.settings.mandatory and not self._is_released
+
+    async def run(self) -> None:
+        """
+        Be a member until cancelled, or until there are no credentials, which is raised as `LoginError`.
+
+        In the end, the record is removed; it takes a limited time, and failures are only logged.
+        """
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._watch(), name=f'watcher of {self.membership}')
+                group.create_task(self._keep(), name=f'keeper of {self.membership}')
+        except BaseExceptionGroup as error:
+            raise error.exceptions[0] from None
+        finally:
+            await self._leave()
+
+    async def _watch(self) -> None:
+        """Learn of the object: that it exists or not, and who else is there."""
+        target, context = self.membership.target, self.membership.context
+        while True:
+            stream = watching.stream_events(
+                target.resource, target.namespace, context=context, state=self.stream, refusals=(403, 404))
+            try:
+                async with contextlib.aclosing(stream):
+                    async for item in stream:
+                        await self._take(item)
+            except (errors.APIForbiddenError, errors.APINotFoundError) as error:
+                if not self._is_known:
+                    logger.warning("It is not possible to watch over %s: %s", self.membership, error)
+                self._learn(None)
+            await asyncio.sleep(REFUSAL_PERIOD * (1 + signals.JITTER * context.chance()))
+
+    async def _take(self, item: watching.Item) -> None:
+        if isinstance(item, watching.Marker):
+            if not self._is_known:
+                self._learn(None)
+        elif item['object']['metadata']['name'] == self.membership.target.name:
+            is_gone = item['type'] == 'DELETED'
+            self._is_released = is_gone and await self._is_place_going()
+            self._learn(None if is_gone else item['object'])
+
+    async def _is_place_going(self) -> bool:
+        """Tell if the namespace is being deleted: the rest of its objects must not wait for the peering for ever."""
+        namespace, context = self.membership.target.namespace, self.membership.context
+        if namespace is None or not self.membership.settings.mandatory:
+            return False
+        try:
+            body = await requests.get(f'/api/v1/namespaces/{namespace}', context=context,
+                                      options=requests.Options(answers=(403, 404)))
+        except errors.APINotFoundError:
+            return True
+        except (errors.RequestError, OSError):
+            return False
+        return bool(body['metadata'].get('deletionTimestamp'))
+
+    def _learn(self, body: Mapping[str, Any] | None) -> None:
+        self._is_known, self._is_present = True, body is not None
+        self._records = peers.parse_records(body)
+        self._peers = peers.update_peers(
+            self._peers, self._records, now=_read_clock(), today=self.membership.context.now())
+        self._bell.ring()
+
+    async def _keep(self) -> None:
+        """Write the records when it is the time, and decide when anything changes."""
+        while not self._is_known:
+            await self._bell.wait()
+        while True:
+            decision = self._decide()
+            due = self._choose_due(decision)
+            if self.is_decided or due > _read_clock():
+                self._conclude(decision)
+            if due <= _read_clock():
+                await self._write(decision.dead)
+                continue
+            # No await from the decision to the bell: the changes would be missed.
+            moment = min(due, decision.deadline) + PRECISION
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(None if math.isinf(moment) else moment):
+                    await self._bell.wait()
+
+    def _decide(self) -> peers.Decision:
+        rank = peers.Rank(self.membership.identity, self.membership.settings.priority, self._is_sharded)
+        return peers.decide(self._peers, rank, now=_read_clock())
+
+    def _choose_due(self, decision: peers.Decision) -> float:
+        """Tell when to write next time: in time, or as soon as possible if what is there is wrong."""
+        if not self._is_present:
+            return math.inf
+        is_fine = peers.is_recorded(self._records, self.membership.identity, self._build_record())
+        is_fine = is_fine and not decision.dead and self._written > -math.inf
+        return max(self._earliest, self._renewal if is_fine else self._written + peers.SHORTEST_INTERVAL)
+
+    async def _write(self, dead: Collection[peers.Peer]) -> None:
+        """Write our record, remove those of the dead, and see what is there. If cancelled, nobody knows if it is."""
+        membership = self.membership
+        self._written, self._is_leaving_needed = _read_clock(), True
+        patch = peers.build_patch(membership.identity, self._build_record(), dead)
+        try:
+            async with asyncio.timeout(WRITING_TIMEOUT):
+                patched = await patching.patch_object(membership.target, merge=patch, context=membership.context)
+            if patched is not None and patched.refusal is not None:
+                raise patched.refusal
+        except (errors.RequestError, TimeoutError, OSError) as error:
+            self._failures += 1
+            delay = min(LONGEST_BACKOFF, signals.choose_backoff(self._failures, membership.context.chance()))
+            self._earliest = _read_clock() + delay
+            logger.warning("The keep-alive of %s is not sent, and will be in %.1f s: %s", membership, delay,
+                           str(error) or 'there is no answer.')
+            return
+        interval = peers.choose_interval(membership.settings.lifetime, membership.context.chance())
+        self._failures, self._renewal = 0, self._written + interval
+        if patched is not None and not membership.settings.stealth:
+            logger.info("The keep-alive of %s is sent.", membership)
+        self._learn(None if patched is None else patched.body)
+
+    def _build_record(self) -> peers.Record:
+        settings = self.membership.settings
+        return peers.Record(settings.priority, settings.lifetime, self.membership.context.now())
+
+    def _conclude(self, decision: peers.Decision) -> None:
+        """Tell what is decided, and also why if it is not the same as before."""
+        is_awaited = self.is_awaited
+        reasons = (is_awaited, *({peer.identity for peer in group} for group in (decision.superiors, decision.equals)))
+        if reasons != self._reported:
+            self._report(decision, is_awaited=is_awaited)
+        self._reported, self.is_decided = reasons, True
+        self._on_decided(self, is_awaited or decision.is_pausing)
+
+    def _report(self, decision: peers.Decision, *, is_awaited: bool) -> None:
+        if decision.equals:
+            logger.warning("The operator pauses: there are others with the same priority in %s: %s. None of them is "
+                           "active. Give them different priorities.", self.membership, _join(decision.equals))
+        elif decision.superiors:
+            logger.info("The operator pauses: there are others with higher priorities in %s: %s.",
+                        self.membership, _join(decision.superiors))
+        elif is_awaited:
+            logger.warning("The operator pauses until %s is created.", self.membership)
+        elif not self._is_present:
+            self._on_absent(self)
+        elif self._reported is not None:
+            logger.info("There is nobody to pause for in %s any more.", self.membership)
+
+    async def _leave(self) -> None:
+        if not self._is_leaving_needed or not self._is_present:
+            return
+        membership = self.membership
+        patch = peers.build_patch(membership.identity, None, self._decide().dead)
+        try:
+            async with asyncio.timeout(LEAVING_TIMEOUT):
+                await self._remove(patch)
+        except FAILURES as error:
+            logger.warning("The record of this operator is left in %s; it will count as dead in %s s: %s",
+                           membership, membership.settings.lifetime, str(error) or 'there is no answer.')
+
+    async def _remove(self, patch: Mapping[str, Any]) -> None:
+        """Remove the record, at last; the object can be gone already."""
+        membership = self.membership
+        while True:
+            try:
+                async with asyncio.timeout(WRITING_TIMEOUT):
+                    await patching.patch_object(membership.target, merge=patch, context=membership.context)
+                return
+            except errors.RequestError as error:
+                logger.debug("The record is not removed from %s yet: %s", membership, error)
+            await asyncio.sleep(peers.SHORTEST_INTERVAL)
+
+
+def _join(group: Collection[peers.Peer]) -> str:
+    return ', '.join(sorted(map(str, group)))
+
+
+def _read_clock() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,219 @@
+"""
+Peering: operators of the same purpose see each other, so that only the one of the highest priority is active.
+
+The operator is a member of one peering object of the cluster, or of one in each namespace that it serves, if there are
+such objects. If it must give way to others in any of them, all of it pauses.
+"""
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+from kopf._cogs.aiokits import toggles
+from kopf._cogs.clients import discovery, errors, patching, requests, signals
+from kopf._cogs.configs import settings as settings_
+from kopf._cogs.structs import references
+from kopf._core.engines import memberships, peers
+
+logger = logging.getLogger(__name__)
+
+CASUAL_PERIOD = 300.0
+"""Seconds between the looks for the resource of peering objects if the operator can do without it."""
+
+UNDECIDED = 'undecided'
+"""The reason to pause while it is not known yet if there are others."""
+
+
+class Scope(Protocol):
+    """Which namespaces are served at the moment, and when it changes."""
+
+    @property
+    def namespaces(self) -> Collection[references.Namespace]: ...
+
+    @property
+    def is_namespaces_known(self) -> bool: ...
+
+    @property
+    def revision(self) -> int: ...
+
+    async def wait_until_changed(self, since: int) -> None: ...
+
+
+@dataclasses.dataclass(eq=False)
+class _Seat:
+    """A membership, and the task that runs it."""
+    member: memberships.Member
+    task: asyncio.Task[None]
+    is_leaving: bool = False
+
+    def leave(self) -> None:
+        """Tell it to leave, once: the next cancellations would interrupt it."""
+        if not self.is_leaving:
+            self.is_leaving = True
+            self.task.cancel()
+
+
+class Peering:
+    """
+    The presence of one operator among others. Belongs to its event loop.
+
+    It is started when the settings are final, and stopped when nothing is handled any more, but while there are still
+    credentials. Meanwhile, it turns the pauses on and off; it never turns off what others have turned on.
+    """
+
+    def __init__(self, *, context: requests.Context, identity: peers.Identity, scope: Scope,
+                 pauses: toggles.Toggles) -> None:
+        self._context, self._identity, self._scope, self._pauses = context, identity, scope, pauses
+        self._seats: dict[references.Namespace, _Seat] = {}
+        self._is_noticed = False  # is it said that the operator is alone?
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def _settings(self) -> settings_.PeeringSettings:
+        return self._context.settings.peering
+
+    def start(self) -> asyncio.Task[None]:
+        """
+        Begin to look for others; the operator is paused until it is known if there are any.
+
+        The task ends only by an error: `LoginError` if there are no credentials.
+        """
+        if not self._settings.standalone:
+            self._pauses.turn(UNDECIDED, True)
+        self._task = asyncio.create_task(self._run(), name='peering')
+        return self._task
+
+    async def stop(self) -> None:
+        """Leave all peerings, in a limited time. If cancelled, some of the records can be left."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            if not self._task.cancelled():
+                self._task.exception()  # it was raised already, or is of no interest now
+
+    async def _run(self) -> None:
+        if self._settings.standalone:
+            await asyncio.Event().wait()
+        try:
+            resource = await self._wait_for_resource()
+            while True:
+                revision = self._scope.revision
+                self._adjust(resource)
+                await self._wait_for_changes(revision)
+                self._collect()
+        finally:
+            await self._leave_all()
+
+    async def _wait_for_resource(self) -> references.Resource:
+        """Find the resource of peering objects; if it is not there, wait for it: paused or not, as the settings say."""
+        attempts = 0
+        while True:
+            attempts += 1
+            delay = signals.choose_backoff(attempts, self._context.chance())
+            try:
+                resource = await find_resource(self._context, clusterwide=self._settings.clusterwide)
+            except (errors.RequestError, OSError) as error:
+                logger.warning("It is not known if there is any peering, and will be asked for again: %s", error)
+            else:
+                if resource is not None:
+                    return resource
+                self._note_absence()
+                delay = delay if self._settings.mandatory else CASUAL_PERIOD
+            await asyncio.sleep(delay)
+
+    def _note_absence(self) -> None:
+        """Go on with no peering at all, unless it is needed."""
+        if not self._settings.mandatory:
+            self._pauses.turn(UNDECIDED, False)
+        if not self._is_noticed and self._settings.mandatory:
+            logger.warning("The operator pauses until the resource of peerings is there: the cluster does not serve "
+                           "it. Apply the peering.yaml of the framework.")
+        elif not self._is_noticed:
+            logger.info("The operator is on its own: the cluster has no peerings.")
+        self._is_noticed = True
+
+    def _adjust(self, resource: references.Resource) -> None:
+        """Join the peerings of the namespaces that have come, leave those of the namespaces that have gone."""
+        namespaces = self._list_namespaces()
+        for namespace, seat in self._seats.items():
+            if namespace not in namespaces:
+                seat.leave()
+        for namespace in namespaces:
+            if namespace not in self._seats:
+                self._seats[namespace] = self._join(resource, namespace)
+        self._check_decided()
+
+    def _list_namespaces(self) -> Collection[references.Namespace]:
+        if self._settings.clusterwide:
+            return {None}
+        return {namespace for namespace in self._scope.namespaces if namespace is not None}
+
+    def _join(self, resource: references.Resource, namespace: references.Namespace) -> _Seat:
+        name = self._settings.name
+        membership = memberships.Membership(
+            self._identity, patching.Target(resource, namespace, name), memberships.isolate(self._context, name))
+        member = memberships.Member(
+            membership, on_decided=self._take_decision, on_absent=self._take_absence,
+            is_sharded=bool(self._context.settings.watching.shard_selectors))
+        return _Seat(member, asyncio.create_task(member.run(), name=f'member of {membership}'))
+
+    def _take_decision(self, member: memberships.Member, is_paused: bool) -> None:
+        self._pauses.turn(member, is_paused)
+        self._check_decided()
+
+    def _take_absence(self, member: memberships.Member) -> None:
+        level = logging.DEBUG if self._is_noticed else logging.INFO
+        logger.log(level, "The operator is on its own: there is no such object as %s.", member.membership)
+        self._is_noticed = True
+
+    def _check_decided(self) -> None:
+        """Let the operator begin when all peerings of the beginning are decided on."""
+        is_known = self._settings.clusterwide or self._scope.is_namespaces_known
+        if is_known and all(seat.member.is_decided for seat in self._seats.values() if not seat.is_leaving):
+            self._pauses.turn(UNDECIDED, False)
+
+    async def _wait_for_changes(self, revision: int) -> None:
+        """Wait until other namespaces are served, or any membership ends. Cancellation affects no membership."""
+        waiter = asyncio.create_task(self._scope.wait_until_changed(revision), name='scope of peering')
+        try:
+            await asyncio.wait({waiter, *(seat.task for seat in self._seats.values())},
+                               return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiter.cancel()
+            await asyncio.wait({waiter})
+
+    def _collect(self) -> None:
+        """Forget those that have left; raise the errors of those that have failed."""
+        for namespace, seat in [(namespace, seat) for namespace, seat in self._seats.items() if seat.task.done()]:
+            del self._seats[namespace]
+            self._pauses.turn(seat.member, False)
+            if not seat.task.cancelled():
+                seat.task.result()
+
+    async def _leave_all(self) -> None:
+        tasks = [seat.task for seat in self._seats.values()]
+        for seat in self._seats.values():
+            seat.leave()
+        if tasks:
+            await asyncio.wait(tasks)
+        for task in tasks:
+            if not task.cancelled():
+                task.exception()  # either it is raised already, or it is too late
+
+
+async def find_resource(context: requests.Context, *, clusterwide: bool) -> references.Resource | None:
+    """Ask the cluster for the resource of peering objects: only in the groups where it can be."""
+    found: list[references.Resource] = []
+    for group in peers.GROUPS:
+        version = discovery.GroupVersion(group, peers.VERSION)
+        try:
+            answer = await requests.get(version.url, context=context, options=requests.Options(answers=(403, 404)))
+        except (errors.APIForbiddenError, errors.APINotFoundError):
+            continue
+        if isinstance(answer, Mapping):
+            found.extend(discovery.parse_resource_list(answer, version))
+        resource = peers.select_resource(found, clusterwide=clusterwide)
+        if resource is not None:
+            return resource
+    return None

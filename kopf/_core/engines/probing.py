@@ -1,0 +1,178 @@
+"""
+Probing: a tiny HTTP server that tells how the operator does.
+
+Only the operator's own well-being is told, to whoever asks; nothing can be changed from there. It does not trust
+its clients: their connections are limited in number and in time, one request for each.
+"""
+import asyncio
+import contextlib
+import errno
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from aiohttp import web
+
+from kopf._cogs.helpers import jsons
+from kopf._core.engines import endpoints, healths, probes
+
+logger = logging.getLogger(__name__)
+
+READINESS_PATH, METRICS_PATH = '/readyz', '/metrics'
+
+CONNECTIONS_LIMIT = 100
+"""How many connections can be open at once; the new ones are cut when there are more."""
+
+CONNECTION_TIMEOUT = 30.0
+"""Seconds from the start of a connection to its end, whatever it does; the answers take much less."""
+
+LINGERING_TIMEOUT = 1.0
+"""Seconds to read the rest of a request when it is answered already."""
+
+CLOSING_TIMEOUT = 1.0
+"""Seconds for the current requests to be answered when the server is closed."""
+
+Page = Callable[[web.BaseRequest], Awaitable[web.Response]]
+
+
+class Server:
+    """The pages at one endpoint, by their paths. Belongs to the event loop of the operator."""
+
+    def __init__(self, endpoint: endpoints.Endpoint, pages: Mapping[str, Page]) -> None:
+        self._endpoint, self._pages = endpoint, pages
+        self._runner: web.ServerRunner | None = None
+
+    async def start(self) -> None:
+        """Begin to serve. Raises `EndpointError` if it is not possible at this endpoint."""
+        try:
+            sockets = await bind(self._endpoint.host, self._endpoint.port)
+        except OSError as error:
+            raise endpoints.EndpointError(f"The liveness endpoint {self._endpoint} cannot be served: "
+                                          f"{error.strerror or error}") from error
+        self._runner = web.ServerRunner(_Reception(self._answer), shutdown_timeout=CLOSING_TIMEOUT)
+        await self._runner.setup()
+        for sock in sockets:
+            await web.SockSite(self._runner, sock).start()
+        logger.info("The probes and the metrics are served at %s.", self._endpoint)
+
+    async def close(self) -> None:
+        """Stop to serve, if it was ever started."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _answer(self, request: web.BaseRequest) -> web.Response:
+        page = self._pages.get(request.path)
+        if page is None:
+            response = web.Response(status=404, text=f"There is only this: {', '.join(self._pages)}\n")
+        elif request.method not in ('GET', 'HEAD'):
+            response = web.Response(status=405, headers={'Allow': 'GET, HEAD'}, text="It can only be read.\n")
+        else:
+            response = await page(request)
+        response.headers['Cache-Control'] = 'no-store'
+        response.force_close()
+        return response
+
+
+class _Reception(web.Server):
+    """Accepts connections, and ends those that take too long or are too many."""
+
+    def __init__(self, answer: Page) -> None:
+        super().__init__(answer, logger=logger, access_log=None, tcp_keepalive=False, auto_decompress=False,
+                         lingering_time=LINGERING_TIMEOUT)
+        self._deadlines: dict[web.RequestHandler, asyncio.TimerHandle] = {}
+
+    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        super().connection_made(handler, transport)
+        timeout = CONNECTION_TIMEOUT if len(self._deadlines) < CONNECTIONS_LIMIT else 0
+        self._deadlines[handler] = asyncio.get_running_loop().call_later(timeout, transport.abort)
+
+    def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
+        super().connection_lost(handler, exc)
+        deadline = self._deadlines.pop(handler, None)
+        if deadline is not None:
+            deadline.cancel()
+
+
+async def bind(host: str, port: int) -> list[socket.socket]:
+    """Take all addresses of the host that this machine has. Raises `OSError` if there are none, or one is busy."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    absence: OSError | None = None
+    with contextlib.ExitStack() as stack:
+        sockets: list[socket.socket] = []
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            try:
+                sock = stack.enter_context(socket.socket(family, kind, protocol))
+                _bind(sock, address)
+            except OSError as error:
+                if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                    raise
+                absence = error
+            else:
+                sockets.append(sock)
+        if not sockets and absence is not None:
+            raise absence
+        stack.pop_all()
+    return sockets
+
+
+def _bind(sock: socket.socket, address: Any) -> None:
+    sock.setblocking(False)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if sock.family == socket.AF_INET6:
+        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    sock.bind(address)
+
+
+def build_liveness_page(prober: probes.Prober, examine: Callable[[], healths.Vitals]) -> Page:
+    """
+    Tell the results of the probe handlers, in JSON. If the operator is dead, tell also why, and that it is.
+
+    In the latter case, it is wrapped: what is expected only on successes is not confused with that.
+    """
+    async def page(request: web.BaseRequest) -> web.Response:
+        deaths = healths.find_deaths(examine())  # before the handlers take any time
+        results = {str(id): make_plain(result) for id, result in (await prober.collect()).items()}
+        if not deaths:
+            return web.Response(body=jsons.dumps(results), content_type='application/json')
+        logger.warning("The operator is reported as dead: %s.", '; '.join(deaths))
+        return web.Response(status=503, body=jsons.dumps({'problems': deaths, 'probes': results}),
+                            content_type='application/json')
+    return page
+
+
+def build_readiness_page(examine: Callable[[], healths.Vitals]) -> Page:
+    """Tell if the operator is ready and, if it is not or when asked by ``?verbose``, what of it is and what is not."""
+    async def page(request: web.BaseRequest) -> web.Response:
+        findings = healths.report_readiness(examine())
+        is_ready = all(finding.is_fine for finding in findings)
+        shown = [finding for finding in findings if not finding.is_fine or 'verbose' in request.query]
+        lines = [f"[{'+' if finding.is_fine else '-'}] {finding.name}: {finding.text}" for finding in shown]
+        return web.Response(status=200 if is_ready else 503,
+                            text='\n'.join([*lines, 'ready' if is_ready else 'not ready', '']))
+    return page
+
+
+def build_metrics_page(expose: Callable[[str], tuple[bytes, str]]) -> Page:
+    """Tell the metrics in the format that the client accepts; the function gives the contents and their type."""
+    async def page(request: web.BaseRequest) -> web.Response:
+        body, content_type = expose(request.headers.get('Accept', ''))
+        return web.Response(body=body, headers={'Content-Type': content_type})
+    return page
+
+
+def make_plain(result: Any) -> Any:
+    """Make anything fit for JSON: what it does not know, becomes a text."""
+    try:
+        jsons.dumps(result)
+    except (TypeError, ValueError):
+        return _make_text(result)
+    return result
+
+
+def _make_text(result: Any) -> str:
+    try:
+        return str(result)
+    except Exception as error:
+        return f'<{type(result).__name__}: {type(error).__name__}>'

@@ -1,0 +1,101 @@
+"""
+Monitoring: how an operator does, for probes and metrics.
+
+Everything is looked at when it is asked for: as long as nobody asks, nothing is done.
+"""
+import asyncio
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from kopf._cogs.aiokits import pulses, toggles
+from kopf._cogs.clients import watching
+from kopf._core.actions import execution
+from kopf._core.engines import activities, endpoints, healths, memberships, peering, probes
+from kopf._core.intents import causes
+from kopf._core.reactor import observation, orchestration, sites
+
+if TYPE_CHECKING:
+    from kopf._core.engines import probing
+
+Streams = Mapping[orchestration.Key, watching.StreamState]
+
+
+class Monitor:
+    """The observer of one operator. Belongs to its event loop."""
+
+    def __init__(self, site: sites.Site, *, insights: observation.Insights, streams: Streams, pauses: toggles.Toggles,
+                 pulse: pulses.Pulse) -> None:
+        self._site, self._insights, self._streams = site, insights, streams
+        self._pauses, self._pulse = pauses, pulse
+        self._prober: probes.Prober | None = None
+        self._server: probing.Server | None = None
+
+    async def serve(self, endpoint: endpoints.Endpoint | None) -> None:
+        """Let it be asked about, if it is wanted at all. Raises `EndpointError` if it is not possible there."""
+        if endpoint is None:
+            return
+        from kopf._core.engines import metrics, probing  # these load the libraries that nobody else needs
+        self._prober = self._make_prober()
+        exposition = metrics.Exposition(metrics.Sources(
+            meter=self._site.context.meter, pulse=self._pulse, indices=self._site.indexers.indices,
+            get_streams=self._iter_streams, get_lives=lambda: self._site.spawner, clock=_read_clock))
+        self._server = probing.Server(endpoint, {
+            probing.READINESS_PATH: probing.build_readiness_page(self.examine),
+            probing.METRICS_PATH: probing.build_metrics_page(exposition.expose),
+            endpoint.path: probing.build_liveness_page(self._prober, self.examine)})
+        await self._server.start()
+
+    async def close(self) -> None:
+        """Answer nobody any more."""
+        if self._server is not None:
+            await self._server.close()
+        if self._prober is not None:
+            await self._prober.close()
+
+    def examine(self) -> healths.Vitals:
+        """Look at the operator as it is now."""
+        insights = self._insights
+        wanted = orchestration.select_keys(insights.resources, insights.namespaces)
+        streams = {str(key): state for key, state in self._streams.items()}
+        is_paused = self._pauses.is_on  # then they are ended, with nothing wrong
+        return healths.Vitals(
+            now=_read_clock(),
+            limits=healths.choose_limits(self._site.settings),
+            streams={} if is_paused else streams,
+            observers={repr(resource): state for resource, state in self._iter_observers()},
+            missing=[str(key) for key in wanted if key not in self._streams],
+            obstacles=dict(self._iter_obstacles()),
+            notes=dict.fromkeys(streams, 'paused') if is_paused else {},
+            lag=self._pulse.lag)
+
+    def _iter_obstacles(self) -> Iterator[tuple[str, str]]:
+        """Tell what prevents the operator from its work. Others that do it instead are not an obstacle."""
+        if self._site.spawner.is_exiting:
+            yield 'operator', 'stopping'
+        if not self._insights.ready.is_set():
+            yield 'discovery', 'the resources or namespaces are not known yet'
+        for key in self._pauses.keys:
+            if key == peering.UNDECIDED:
+                yield 'peering', 'paused, as it is not known yet if there are other operators'
+            elif isinstance(key, memberships.Member) and key.is_awaited:
+                yield str(key.membership), 'paused, as it does not exist, or is not permitted to be watched'
+
+    def _iter_observers(self) -> Iterator[tuple[object, watching.StreamState]]:
+        pairs = [(observation.CRDS, self._insights.resources_stream),
+                 (observation.NAMESPACES, self._insights.namespaces_stream)]
+        return ((resource, state) for resource, state in pairs if state.phase is not watching.Phase.IDLE)
+
+    def _iter_streams(self) -> Iterator[tuple[str, watching.StreamState]]:
+        yield from ((repr(key.resource), state) for key, state in self._streams.items())
+        yield from ((repr(resource), state) for resource, state in self._iter_observers())
+
+    def _make_prober(self) -> probes.Prober:
+        site = self._site
+        cause = activities.build_cause(
+            causes.Activity.PROBE, settings=site.settings, memo=site.memo, indices=site.indices)
+        env = execution.Environment(settings=site.settings, now=site.now, is_quiet=True, meter=site.context.meter)
+        return probes.Prober(site.registry._activities.select(causes.Activity.PROBE), cause, env)
+
+
+def _read_clock() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,76 @@
+"""
+Freezes: ``kopf freeze`` and ``kopf resume``, which pause the operators of a peering, and end that pause.
+
+Each of them writes into the peering objects once, in the name of a person, and ends. What is wrong in the command is
+said in one line, with the exit code 2; what is wrong in the cluster, with the code 1.
+"""
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from kopf._kits.commands import options
+
+logger = logging.getLogger('kopf.cli')
+
+PRIORITY = 100
+"""The priority of those who pause others, if not said otherwise."""
+
+
+def identity_option(fn: options.Decorated) -> options.Decorated:
+    """Let a command be told whose record it is about."""
+    return click.option('-i', '--id', metavar='TEXT', help="In whose name.  [default: user@host]")(fn)
+
+
+def peering_option(command: str) -> Callable[[options.Decorated], options.Decorated]:
+    """Let a command be told which peering it is about."""
+    return click.option('-P', '--peering', 'peering_name', envvar=f'KOPF_{command}_PEERING', required=True,
+                        metavar='NAME', help="The name of the peering.")
+
+
+@click.command
+@options.scope_options
+@options.priority_options
+@identity_option
+@peering_option('FREEZE')
+@click.option('-t', '--lifetime', type=click.IntRange(min=1), required=True, metavar='SECONDS',
+              help="For how long, unless it is ended before that.")
+@click.option('-m', '--message', metavar='TEXT', help="Why: for those who look into the peering or into the logs.")
+@options.logging_options
+@click.make_pass_decorator(options.CLIControls, ensure=True)
+def freeze(controls: options.CLIControls, /, *, priority: int | None, lifetime: int, message: str | None, dev: bool,
+           **chosen: Any) -> None:
+    """
+    Pause the operators of a peering for some time.
+
+    Those of lower priorities are paused. The priority is 100 if not said otherwise.
+    """
+    from kopf._core.engines import peers
+    chosen_priority = PRIORITY if priority is None else priority
+    _order(controls, chosen, peers.Record(chosen_priority, lifetime, message=message or ''))
+
+
+@click.command
+@options.scope_options
+@identity_option
+@peering_option('RESUME')
+@options.logging_options
+@click.make_pass_decorator(options.CLIControls, ensure=True)
+def resume(controls: options.CLIControls, /, **chosen: Any) -> None:
+    """Resume the operators of a peering that were paused by kopf freeze."""
+    _order(controls, chosen, None)
+
+
+def _order(controls: options.CLIControls, chosen: dict[str, Any], record: Any) -> None:
+    from kopf._kits.commands import freezing
+    clusterwide, patterns = chosen['clusterwide'], chosen['namespaces']
+    if clusterwide and patterns:
+        raise click.UsageError("Either --all-namespaces or --namespace can be used, not both "
+                               "(check also the environment variables).")
+    if not clusterwide and not patterns:
+        logger.warning("The peering of the whole cluster is meant, as it is not said otherwise. "
+                       "Add --all-namespaces to confirm, or --namespace to choose.")
+    freezing.execute(freezing.Order(
+        name=chosen['peering_name'], identity=chosen['id'], clusterwide=clusterwide or not patterns,
+        patterns=patterns, record=record), controls)

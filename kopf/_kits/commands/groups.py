@@ -1,0 +1,66 @@
+"""
+Groups: the ``kopf`` command itself, with its subcommands.
+
+Each subcommand is loaded only when it is called, so that ``kopf --help`` and shell completion stay fast.
+"""
+import dataclasses
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from kopf._cogs.helpers import versions
+
+
+@dataclasses.dataclass(frozen=True)
+class Subcommand:
+    """Where a subcommand lives, and what the list of subcommands says about it."""
+    module: str
+    attribute: str
+    help: str
+
+    def load(self) -> click.Command:
+        command = getattr(importlib.import_module(self.module), self.attribute)
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{self.module}.{self.attribute} is not a command: {command!r}")
+        return command
+
+
+class LazyGroup(click.Group):
+    """A group of subcommands that are imported when called, not when listed."""
+    is_process = False  # does the process end with the command?
+
+    def __init__(self, *args: Any, subcommands: Mapping[str, Subcommand], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.subcommands = subcommands
+
+    def __call__(self, *args: Any, standalone_mode: bool = True, **kwargs: Any) -> Any:
+        """Be called as the program itself is; those who run commands in their own processes use `main` of the group."""
+        self.is_process = standalone_mode
+        return super().__call__(*args, standalone_mode=standalone_mode, **kwargs)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(self.subcommands)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        subcommand = self.subcommands.get(cmd_name)
+        return None if subcommand is None else subcommand.load()
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, self.subcommands[name].help) for name in self.list_commands(ctx)])
+
+
+SUBCOMMANDS = {
+    'freeze': Subcommand('kopf._kits.commands.freezes', 'freeze', help="Pause the operators of a peering."),
+    'resume': Subcommand('kopf._kits.commands.freezes', 'resume', help="End the pause of operators."),
+    'run': Subcommand('kopf._kits.commands.runs', 'run', help="Run an operator."),
+    'sandbox': Subcommand('kopf._kits.sandbox.commands', 'sandbox', help="Serve a Kubernetes API in memory."),
+}
+
+
+@click.group(name='kopf', cls=LazyGroup, subcommands=SUBCOMMANDS, context_settings={'auto_envvar_prefix': 'KOPF'})
+@click.version_option(versions.version, prog_name='kopf')
+def main() -> None:
+    """Run and try Kubernetes operators written in Python."""

@@ -1,0 +1,198 @@
+"""
+Runner: the command in the background, as if in a terminal, but in a thread of this process, for tests.
+"""
+import asyncio
+import concurrent.futures
+import contextlib
+import dataclasses
+import functools
+import io
+import logging
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import click.testing
+
+from kopf._cogs.aiokits import flags
+from kopf._cogs.helpers import loaders
+from kopf._core.actions import loggers
+from kopf._core.intents import registries
+from kopf._kits.commands import groups, options
+
+if TYPE_CHECKING:
+    from kopf._cogs.configs import settings as settings_
+
+READINESS_TIMEOUT = 5.0
+"""Seconds for the operator to start before the block begins anyway: maybe the operator waits for what is done there."""
+
+
+class KopfRunner:
+    """
+    Runs the command in a thread while the block is executed, and stops it at the end of the block.
+
+    The positional arguments, and the named ones not listed below, are those of ``click.testing.CliRunner.invoke()``:
+    ``with KopfRunner(['run', '-A', 'handlers.py'], env={'KUBECONFIG': ...}) as runner:``. In coroutines, use
+    ``async with``: the event loop is free while the operator is starting and stopping; it has an event loop of its own.
+
+    What the command has printed and how it has ended is known after the block. Its error is raised there, unless
+    ``reraise`` is false or the block itself has failed. If it has not stopped in ``timeout`` seconds, it is abandoned,
+    and `TimeoutError` is raised. ``registry`` and ``settings`` are used instead of the default ones.
+
+    The handlers of the files given to the command are forgotten with it, so the next runner does not have them;
+    those of imported modules are not, as the modules are imported only once. Use ``registry`` to isolate them.
+    """
+
+    def __init__(self, *args: Any, reraise: bool = True, timeout: float | None = None,
+                 registry: registries.OperatorRegistry | None = None,
+                 settings: 'settings_.OperatorSettings | None' = None, **kwargs: Any) -> None:
+        self._args, self._kwargs = args, kwargs
+        self._reraise, self._timeout = reraise, timeout
+        self._registry, self._settings = registry, settings
+        self._future: concurrent.futures.Future[click.testing.Result] = concurrent.futures.Future()
+        self._stop_flag: concurrent.futures.Future[None] = concurrent.futures.Future()
+        self._begun = threading.Event()
+        self._thread = threading.Thread(target=self._run, name='kopf-runner', daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._begun.wait(READINESS_TIMEOUT)
+        return self
+
+    def __exit__(self, exc_type: type[BaseException] | None, exc: BaseException | None,
+                 traceback: TracebackType | None) -> None:
+        flags.raise_flag(self._stop_flag)
+        self._thread.join(self._timeout)
+        self._conclude(exc)
+
+    async def __aenter__(self) -> Self:
+        self._thread.start()
+        await asyncio.to_thread(self._begun.wait, READINESS_TIMEOUT)
+        return self
+
+    async def __aexit__(self, exc_type: type[BaseException] | None, exc: BaseException | None,
+                        traceback: TracebackType | None) -> None:
+        flags.raise_flag(self._stop_flag)
+        await asyncio.to_thread(self._thread.join, self._timeout)
+        self._conclude(exc)
+
+    @property
+    def future(self) -> 'concurrent.futures.Future[click.testing.Result]':
+        """The result of the command when it ends."""
+        return self._future
+
+    @property
+    def output(self) -> str:
+        """All that was printed and logged, in the order of its appearance."""
+        return self._result.output
+
+    @property
+    def stdout(self) -> str:
+        return self._result.stdout
+
+    @property
+    def stdout_bytes(self) -> bytes:
+        return self._result.stdout_bytes
+
+    @property
+    def stderr(self) -> str:
+        return self._result.stderr
+
+    @property
+    def stderr_bytes(self) -> bytes:
+        return self._result.stderr_bytes or b''
+
+    @property
+    def exit_code(self) -> int:
+        return self._result.exit_code
+
+    @property
+    def exception(self) -> BaseException | None:
+        return self._result.exception
+
+    @property
+    def exc_info(self) -> tuple[type[BaseException], BaseException, TracebackType] | None:
+        return self._result.exc_info
+
+    @property
+    def _result(self) -> click.testing.Result:
+        if not self._future.done():
+            raise RuntimeError("It is not known yet: the operator has not ended.")
+        return self._future.result()
+
+    def _run(self) -> None:
+        controls = self._kwargs.pop('obj', None) or options.CLIControls()
+        given = {'registry': self._registry, 'settings': self._settings}
+        controls = dataclasses.replace(controls, stop_flag=self._stop_flag, ready_flag=self._begun,
+                                       **{name: value for name, value in given.items() if value is not None})
+        try:
+            with _restored_logging(), _forgotten_scripts(registries.get_default_registry()):
+                result = _Invoker().invoke(groups.main, *self._args, **self._kwargs, obj=controls)
+        except BaseException as error:
+            self._future.set_exception(error)
+        else:
+            self._future.set_result(result)
+        finally:
+            self._begun.set()
+
+    def _conclude(self, exc: BaseException | None) -> None:
+        """Raise what has gone wrong with the operator; if the block has failed, only add a note to its error."""
+        error: BaseException | None = None
+        if not self._future.done():
+            error = TimeoutError(f"The operator has not stopped in {self._timeout} s, and is abandoned.")
+        elif self._reraise:
+            error = self._future.exception() or self._result.exception
+        if error is not None and exc is None:
+            raise error
+        if error is not None and exc is not None and exc is not error:
+            exc.add_note(f"Also, the operator has failed: {error!r}")
+
+
+class _Invoker(click.testing.CliRunner):
+    """Shows all that is printed at once, so that it is not mixed up with what is logged."""
+
+    @contextlib.contextmanager
+    def isolation(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
+        with super().isolation(*args, **kwargs) as streams:
+            if isinstance(sys.stdout, io.TextIOWrapper):
+                sys.stdout.reconfigure(write_through=True)
+            yield streams
+
+
+@contextlib.contextmanager
+def _restored_logging() -> Iterator[None]:
+    """Undo what the command does to the logging, but not what others do meanwhile."""
+    root = logging.getLogger()
+    level, before = root.level, _list_console_handlers()
+    try:
+        yield
+    finally:
+        root.setLevel(level)
+        for handler in _list_console_handlers():
+            root.removeHandler(handler)
+        for handler in before:
+            root.addHandler(handler)
+
+
+def _list_console_handlers() -> list[logging.Handler]:
+    return [handler for handler in logging.getLogger().handlers if isinstance(handler, loggers.ConsoleHandler)]
+
+
+@contextlib.contextmanager
+def _forgotten_scripts(registry: registries.OperatorRegistry) -> Iterator[None]:
+    """Forget the handlers declared by the files that are loaded meanwhile: the next time, they are declared anew."""
+    before = {id(handler) for handler in registry._iter_handlers()}
+    try:
+        yield
+    finally:
+        registry._discard([handler for handler in registry._iter_handlers()
+                           if id(handler) not in before and loaders.is_script(_get_module(handler.fn))])
+
+
+def _get_module(fn: Callable[..., Any]) -> str:
+    """Tell where a function, or a class of a callable object, is defined."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    return str(getattr(fn, '__module__', None) or type(fn).__module__)

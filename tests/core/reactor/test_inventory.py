@@ -1,0 +1,129 @@
+"""
+Inventory: memories of objects, one for each, as long as the objects exist.
+"""
+import copy
+
+import pytest
+
+import kopf
+from kopf._cogs.structs import bodies
+from kopf._core.reactor import inventory
+
+
+def build_body(uid='uid1', **metadata):
+    return {'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample', 'metadata': {'name': 'obj', 'uid': uid, **metadata}}
+
+
+@pytest.mark.parametrize('body, expected', [
+    pytest.param(build_body('uid1'), 'uid1', id='uid'),
+    pytest.param(build_body('uid1', resourceVersion='5'), 'uid1', id='any-version'),
+    pytest.param(build_body(None, namespace='ns'), 'kopf.dev/v1/KopfExample/ns/obj', id='no-uid'),
+    pytest.param(build_body(''), 'kopf.dev/v1/KopfExample//obj', id='no-namespace'),
+    pytest.param({'metadata': None}, '///', id='null-metadata'),
+    pytest.param({}, '///', id='nothing'),
+])
+def test_object_is_identified(body, expected):
+    assert inventory.identify(body) == expected
+    assert inventory.identify(bodies.Body(body)) == expected
+
+
+def test_same_object_has_the_same_memory():
+    memories = inventory.Memories()
+
+    one = memories.recall(build_body('uid1', resourceVersion='1'), memo=kopf.Memo())
+    two = memories.recall(build_body('uid1', resourceVersion='2'), memo=kopf.Memo())
+
+    assert one is two
+    assert list(memories) == [one]
+
+
+def test_object_created_anew_under_the_same_name_has_another_memory():
+    memories = inventory.Memories()
+
+    one = memories.recall(build_body('uid1'), memo=kopf.Memo())
+    two = memories.recall(build_body('uid2'), memo=kopf.Memo())
+
+    assert one is not two
+    assert len(memories) == 2
+
+
+@pytest.mark.guarantee('EMB-006', 'STA-009')
+def test_memo_of_the_operator_is_shallow_copied_for_each_object():
+    memories = inventory.Memories()
+    memo = kopf.Memo(shared=[], own='of the operator')
+
+    one = memories.recall(build_body('uid1'), memo=memo).memo
+    two = memories.recall(build_body('uid2'), memo=memo).memo
+    one.own = 'of one'
+
+    assert isinstance(one, kopf.Memo)
+    assert (memo.own, two.own) == ('of the operator', 'of the operator')
+    assert one.shared is two.shared is memo.shared
+
+
+@pytest.mark.guarantee('EMB-006')
+def test_memo_can_be_of_any_class_that_can_be_copied():
+    class MyMemo:
+        def __copy__(self):
+            copied.append(self)
+            return MyMemo()
+
+    copied, memo = [], MyMemo()
+    memory = inventory.Memories().recall(build_body(), memo=memo)
+
+    assert copied == [memo]
+    assert isinstance(memory.memo, MyMemo)
+    assert memory.memo is not memo
+
+
+def test_memory_knows_if_the_object_existed_before_the_operator():
+    memories = inventory.Memories()
+    old = memories.recall(build_body('old'), memo=None, is_initial=True)
+    new = memories.recall(build_body('new'), memo=None)
+
+    assert (old.is_initial, new.is_initial) == (True, False)
+    assert memories.recall(build_body('old'), memo=None).is_initial
+    assert not memories.recall(build_body('new'), memo=None, is_initial=True).is_initial
+
+
+def test_forgotten_object_is_remembered_anew():
+    memories = inventory.Memories()
+    before = memories.recall(build_body(), memo=kopf.Memo())
+
+    memories.forget(build_body())
+    assert len(memories) == 0
+    after = memories.recall(build_body(), memo=kopf.Memo())
+
+    assert after is not before
+
+
+def test_unknown_objects_can_be_forgotten():
+    memories = inventory.Memories()
+    memories.recall(build_body('uid1'), memo=None)
+
+    memories.forget(build_body('uid2'))
+    memories.forget_key(inventory.Key('uid3'))
+
+    assert len(memories) == 1
+
+
+def test_object_is_forgotten_by_its_key():
+    memories = inventory.Memories()
+    memories.recall(build_body('uid1'), memo=None)
+
+    memories.forget_key(inventory.identify(build_body('uid1')))
+
+    assert len(memories) == 0
+
+
+def test_failed_copying_of_the_memo_leaves_no_memory():
+    class Uncopiable:
+        def __copy__(self):
+            raise copy.Error
+
+    memories = inventory.Memories()
+
+    with pytest.raises(copy.Error):
+        memories.recall(build_body(), memo=Uncopiable())
+
+    assert len(memories) == 0
