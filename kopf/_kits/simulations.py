@@ -207,6 +207,7 @@ class SteppingThread(threads.LoopThread):
         self._since = 0.0
         self._ident = 0
         self._step: asyncio.Task[Any] | None = None
+        self._is_stepping = False
 
     @property
     def is_running(self) -> bool:
@@ -225,15 +226,16 @@ class SteppingThread(threads.LoopThread):
             coroutine.close()
             raise RuntimeError("The simulation is not running." if loop is None or loop.is_closed() else
                                "The simulation cannot be used from its own event loop.")
-        if loop.is_running():  # handlers in threads can call it too, while the test waits
+        if self._is_stepping:  # handlers in threads can call it too, while the test waits
             return asyncio.run_coroutine_threadsafe(coroutine, loop).result()
+        self._is_stepping = True
         future: concurrent.futures.Future[T] = self._pool.submit(self._runner.run, self._guard(coroutine))
         try:
             return future.result()
-        except BaseException:
-            if not future.done():  # this thread is interrupted
+        finally:
+            self._is_stepping = False
+            if not future.done():  # this thread is interrupted, e.g. by Ctrl-C
                 loop.call_soon_threadsafe(self._interrupt)
-            raise
 
     def stop(self) -> None:
         if self.is_running:

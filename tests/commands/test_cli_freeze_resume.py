@@ -262,6 +262,7 @@ def test_processes_pause_and_succeed_each_other(start_process, sandbox, peerings
     wait_until_written(tmp_path / 'low', 'pauses: there are others')
     sandbox.create(build_object('first'))
     wait_until_written(tmp_path / 'high', 'CREATED first')
+    sandbox.wait('kopfexamples', 'first', lambda body: body['metadata'].get('annotations'), timeout=30)
     os.kill(high.pid, signal.SIGKILL)
     sandbox.create(build_object('second'))
     wait_until_written(tmp_path / 'low', 'CREATED second')

@@ -99,7 +99,7 @@ def test_given_registry_is_filled_by_files_and_is_used(start, sandbox):
 
     assert kopf.get_default_registry() is default
     assert not default.watched_selectors()
-    assert registry.all_selectors()
+    assert registry.watched_selectors()
 
 
 @pytest.mark.guarantee('CLI-023', 'TST-010')

@@ -2,6 +2,7 @@
 Changes in the middle of a cycle: nothing is lost, nothing is mixed up, nobody is called twice for the same.
 """
 import asyncio
+import json
 
 import pytest
 from clusters import get_last_handled, get_progress, wait_until
@@ -169,3 +170,16 @@ async def test_a_foreign_change_besides_an_own_one_is_not_swallowed(cluster, reg
 
     assert calls == [2, 3]
     assert get_last_handled(body)['metadata']['annotations'] == {'seen': '3'}
+
+
+async def test_the_base_of_a_cycle_goes_with_the_progress_of_its_handlers(cluster, update_handlers, run_operator):
+    """Other implementations do not know what it is, but remove it as a part of the handler that refers to it."""
+    await run_operator()
+    await cluster.create(spec={'x': 1})
+    await cluster.wait_until_handled(x=1)
+    await cluster.patch({'spec': {'x': 2}})
+    body = await cluster.wait(lambda body: 'kopf.zalando.org/kopf.cycle' in body['metadata']['annotations'])
+    records = {key: json.loads(value) for key, value in get_progress(body).items()}
+
+    assert records['kopf.zalando.org/quick_fn']['subrefs'] == ['kopf.cycle']
+    assert records['kopf.zalando.org/kopf.cycle']['success'] is True

@@ -119,6 +119,11 @@ class Vault:
         return not self._list_valid()
 
     @property
+    def has_expired(self) -> bool:
+        """Whether there are credentials that were good, and only wait for the next login to prolong them."""
+        return any(entry.phase is _Phase.EXPIRED for entry in self._entries.values())
+
+    @property
     def is_closed(self) -> bool:
         return self._is_closed
 

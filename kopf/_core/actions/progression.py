@@ -79,10 +79,6 @@ class HandlerState:
     def finished(self) -> bool:
         return self.success or self.failure
 
-    def runtime(self, now: datetime.datetime) -> datetime.timedelta:
-        """Tell the time since the first attempt began."""
-        return now - self.started if self.started is not None else datetime.timedelta(0)
-
     def sleeping(self, now: datetime.datetime) -> bool:
         """Tell if the next attempt is to be made later."""
         return not self.finished and self.delayed is not None and now < self.delayed
@@ -158,11 +154,6 @@ class State(Mapping[ids.HandlerId, HandlerState]):
         """The handlers with records of other purposes, of no use now."""
         return self._foreign
 
-    @property
-    def is_changed(self) -> bool:
-        """Whether there is anything to be stored: blank states are not."""
-        return bool(self._list_changed())
-
     def including(self, ids: Iterable[ids.HandlerId]) -> 'State':
         """Look up the handlers that are not known yet, with their sub-handlers: they are blank if never tried."""
         known, stored, foreign = dict(self._known), dict(self._stored), set(self._foreign)
@@ -205,10 +196,6 @@ class State(Mapping[ids.HandlerId, HandlerState]):
         """Tell if the handler is to be tried now; unknown ones are."""
         return id not in self._known or self._known[id].due(now)
 
-    def done(self, ids: Iterable[ids.HandlerId]) -> bool:
-        """Tell if all of these handlers are finished, whether they have succeeded or failed."""
-        return all(id in self._known and self._known[id].finished for id in ids)
-
     def delay(self, ids: Iterable[ids.HandlerId], now: datetime.datetime) -> float | None:
         """Tell in how many seconds the earliest of the unfinished handlers is due; `None` if all are finished."""
         states = [self._known.get(id, HandlerState()) for id in ids]
@@ -230,15 +217,6 @@ class State(Mapping[ids.HandlerId, HandlerState]):
         """Put into the patch the records that differ from those in the body."""
         for id in self._list_changed():
             storage.store(key=id, record=self._known[id].as_record(), body=body, patch=patch)
-
-    def purge(self, storage: 'progress.ProgressStorage', body: 'bodies.Body', patch: 'patches.Patch',
-              ids: Iterable[ids.HandlerId]) -> None:
-        """Put into the patch the removal of the records of these handlers and of their sub-handlers, if they exist."""
-        roots = list(ids)
-        wanted = dict.fromkeys([*roots, *(subref for id in roots for subref in sorted(self.subrefs_of(id)))])
-        for id in wanted:
-            if storage.fetch(key=id, body=body) is not None:
-                storage.purge(key=id, body=body, patch=patch)
 
     def _replace(self, known: Mapping[ids.HandlerId, HandlerState], stored: Mapping[ids.HandlerId, HandlerState],
                  foreign: frozenset[ids.HandlerId]) -> 'State':

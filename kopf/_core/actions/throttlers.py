@@ -19,11 +19,6 @@ class Throttler:
         self._delays: Iterator[float] | None = None
         self._last: float = 0
 
-    @property
-    def is_failing(self) -> bool:
-        """Whether the latest news were of a failure."""
-        return self._delays is not None
-
     def fail(self, now: float, delays: connecting.Backoffs) -> float:
         """Note one more error, and tell until when to do nothing; it is now if there are no delays."""
         if self._delays is None:
@@ -31,7 +26,3 @@ class Throttler:
             self._last = 0
         self._last = next(self._delays, self._last)
         return now + self._last
-
-    def succeed(self) -> None:
-        """Forget the errors: the next ones begin with the first delay again."""
-        self._delays = None

@@ -67,6 +67,7 @@ async def run_activity_handlers(
         *,
         now: Callable[[], datetime.datetime],
         meter: meters.Meter | None = None,
+        is_quiet: bool = False,
 ) -> Mapping[ids.HandlerId, outcomes.Outcome]:
     """
     Execute these handlers until they are finished, and return their final outcomes, be they successes or failures.
@@ -74,7 +75,7 @@ async def run_activity_handlers(
     In other regards, it is the same as `run_activity`.
     """
     env = execution.Environment(settings=cause.settings, now=now, lifecycle=lifecycles.all_at_once, meter=meter,
-                                executor=threads.OwnThreads(f'kopf {cause.activity}'))
+                                is_quiet=is_quiet, executor=threads.OwnThreads(f'kopf {cause.activity}'))
     state = progression.State()
     latest: dict[ids.HandlerId, outcomes.Outcome] = {}
     names = [handler.id for handler in handlers]

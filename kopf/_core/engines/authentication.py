@@ -6,6 +6,7 @@ All their log lines go via two loggers: the one of the authentication handlers, 
 """
 import datetime
 import functools
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -57,9 +58,12 @@ async def authenticate(
     Log in once: execute the login handlers until they are finished, and give what they have brought to the vault.
 
     If cancelled, the vault is as it was. Raises the same errors as `run_authentication`.
+    Credentials that have only expired are worth no more than debug lines: some of them do so every minute.
     """
-    activities.logger.info("The operator has no valid credentials, and logs in.")
-    outcomes = await activities.run_activity_handlers(logins, cause, now=now, meter=meter)
+    is_usual = vault.has_expired
+    level = logging.DEBUG if is_usual else logging.INFO
+    activities.logger.log(level, "The operator has no valid credentials, and logs in.")
+    outcomes = await activities.run_activity_handlers(logins, cause, now=now, meter=meter, is_quiet=is_usual)
     infos: dict[str, Any] = {id: outcome.result for id, outcome in outcomes.items()}
     try:
         if all(info is None for info in infos.values()):
@@ -68,7 +72,7 @@ async def authenticate(
     except (credentials.LoginError, ValueError) as error:
         vault.fail(error if isinstance(error, credentials.LoginError) else credentials.LoginError(str(error)))
         raise
-    activities.logger.info("The operator has logged in.")
+    activities.logger.log(level, "The operator has logged in.")
 
 
 def select_logins(registry: registries.OperatorRegistry) -> Sequence[handlers.ActivityHandler]:
