@@ -222,7 +222,6 @@ def test_progress_is_read_from_the_body(storage):
     assert state['a'].retries == 2
     assert state['b'].success
     assert state['c'] == progression.HandlerState()
-    assert not state.is_changed
 
 
 @pytest.mark.guarantee('IDM-010')
@@ -254,7 +253,6 @@ def test_records_of_other_purposes_are_left_out(storage, purpose, expected):
 
     assert state.foreign == expected
     assert {id for id in state if state[id].finished} == {'a', 'b', 'b/x', 'c'} - expected
-    assert not state.is_changed
 
 
 def test_foreign_records_are_replaced_by_the_new_ones(storage):
@@ -276,7 +274,6 @@ def test_only_changed_records_are_stored(storage):
     changed = state.with_outcomes({'a': outcomes.Outcome(final=True)}, now=after(20))
     changed.store(storage, body, patch)
 
-    assert changed.is_changed
     assert set(read_patch(patch)) == {'a'}
     assert state['a'].retries == 2  # the original one is as it was
 
@@ -311,40 +308,20 @@ def test_parent_remembers_the_subhandlers_that_it_had_before(storage):
     assert state.subrefs_of('p') == {'p/a', 'p/b'}
 
 
-def test_existing_records_are_purged_with_those_of_subhandlers(storage):
-    body = build_body(a=SUCCEEDED, b=SUCCEEDED, p={**FAILED, 'subrefs': ['p/x', 'p/y']}, p__x=FAILED)
-    patch = patches.Patch()
-    state = progression.State.read(storage, body, ['a', 'b', 'c', 'p'], purpose='create')
-
-    state.purge(storage, body, patch, ['a', 'c', 'p'])
-
-    assert read_patch(patch) == {'a': None, 'p': None, 'p.x': None}
-
-
-def test_foreign_records_are_purged_with_those_of_subhandlers(storage):
-    body, patch = build_body(p={**FAILED, 'subrefs': ['p/x']}, p__x=FAILED), patches.Patch()
-    state = progression.State.read(storage, body, ['p'], purpose='update')
-
-    state.purge(storage, body, patch, state.foreign)
-
-    assert read_patch(patch) == {'p': None, 'p.x': None}
-
-
 @pytest.mark.guarantee('ERR-004', 'ERR-005')
-@pytest.mark.parametrize('ids, now, done, delay', [
-    pytest.param([], T0, True, None, id='nothing'),
-    pytest.param(['ok', 'bad'], T0, True, None, id='all-finished'),
-    pytest.param(['ok', 'soon', 'later'], T0, False, 10, id='earliest'),
-    pytest.param(['later'], after(15), False, 45, id='remaining'),
-    pytest.param(['soon', 'later'], after(11), False, 0, id='overdue'),
-    pytest.param(['later', 'new'], T0, False, 0, id='never-tried'),
-    pytest.param(['later', 'unknown'], T0, False, 0, id='unknown'),
+@pytest.mark.parametrize('ids, now, delay', [
+    pytest.param([], T0, None, id='nothing'),
+    pytest.param(['ok', 'bad'], T0, None, id='all-finished'),
+    pytest.param(['ok', 'soon', 'later'], T0, 10, id='earliest'),
+    pytest.param(['later'], after(15), 45, id='remaining'),
+    pytest.param(['soon', 'later'], after(11), 0, id='overdue'),
+    pytest.param(['later', 'new'], T0, 0, id='never-tried'),
+    pytest.param(['later', 'unknown'], T0, 0, id='unknown'),
 ])
-def test_the_earliest_unfinished_handler_is_waited_for(storage, ids, now, done, delay):
+def test_the_earliest_unfinished_handler_is_waited_for(storage, ids, now, delay):
     body = build_body(ok=SUCCEEDED, bad=FAILED, soon=RETRYING, later={**RETRYING, 'delayed': stamp(60)})
     state = progression.State.read(storage, body, ['ok', 'bad', 'soon', 'later', 'new'], purpose='create')
 
-    assert state.done(ids) is done
     assert state.delay(ids, now) == delay
 
 
@@ -357,8 +334,3 @@ def test_state_in_memory_only_needs_no_storage():
     assert not updated.is_due('a', T0)
     assert updated.is_due('a', after(5))
     assert 'a' in repr(updated)
-
-
-def test_runtime_is_counted_from_the_first_attempt():
-    assert progression.HandlerState(started=T0).runtime(after(90)) == datetime.timedelta(seconds=90)
-    assert progression.HandlerState().runtime(T0) == datetime.timedelta(0)

@@ -25,23 +25,3 @@ def test_delays_grow_as_given(delays, expected):
     untils = [throttler.fail(now=100, delays=delays) for _ in expected]
 
     assert untils == expected
-    assert throttler.is_failing
-
-
-def test_success_begins_the_delays_anew():
-    throttler = throttlers.Throttler()
-    for _ in range(3):
-        throttler.fail(now=100, delays=(1, 2, 3))
-
-    throttler.succeed()
-
-    assert not throttler.is_failing
-    assert throttler.fail(now=200, delays=(1, 2, 3)) == 201
-
-
-def test_no_delays_after_success_are_not_those_of_the_past():
-    throttler = throttlers.Throttler()
-    throttler.fail(now=100, delays=(1, 2, 3))
-    throttler.succeed()
-
-    assert throttler.fail(now=200, delays=()) == 200

@@ -411,3 +411,24 @@ async def test_requests_fail_when_logins_bring_only_what_is_rejected(sandbox, re
         await authenticator
 
     assert [asked.code for asked in sandbox.requests] == [401]
+
+
+@pytest.mark.usefixtures('authenticator')
+async def test_credentials_that_expire_often_are_brought_again_in_silence(registry, vault, virtual_time, caplog):
+    caplog.set_level(logging.INFO)
+    now, calls = clocks.Clock(), []
+
+    @kopf.on.login(registry=registry)
+    async def login_fn(**_):
+        calls.append('login')
+        return make(expiration=now() + datetime.timedelta(seconds=60))
+
+    await vault.select()
+    told = [record.getMessage() for record in caplog.records]
+    for _ in range(10):
+        await asyncio.sleep(100)
+        await vault.select()
+
+    assert any('logs in' in text for text in told)
+    assert [record.getMessage() for record in caplog.records] == told
+    assert len(calls) == 11
