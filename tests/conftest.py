@@ -8,11 +8,14 @@ import pathlib
 import shutil
 from collections.abc import AsyncIterator
 
+import controlplane_fixtures
+import fault_outcomes
 import looptime
 import pytest
-from controlplane_fixtures import controlplane, own_controlplane, pytest_terminal_summary
+from controlplane_fixtures import controlplane, own_controlplane
+from fault_outcomes import outcomes
 
-__all__ = ['controlplane', 'own_controlplane', 'pytest_terminal_summary']  # for pytest, which finds them by names
+__all__ = ['controlplane', 'outcomes', 'own_controlplane']  # for pytest, which finds them by names
 
 KUBECTL_BUILD = 'kopf-tests/kubectl-1.35.4/kubectl'  # in the user's cache; made by `make kubectl`
 
@@ -67,3 +70,8 @@ def kubectl_path() -> pathlib.Path:
         if candidate and os.access(candidate, os.X_OK):
             return pathlib.Path(candidate)
     pytest.fail("There is no kubectl: run `make kubectl` (needs Go), or install it, or set KUBECTL to its path.")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    fault_outcomes.write_outcomes(terminalreporter, config)
+    controlplane_fixtures.write_absence(terminalreporter)

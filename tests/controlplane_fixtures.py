@@ -58,7 +58,8 @@ def own_controlplane(controlplane: Cluster) -> controlplanes.ControlPlane:
     return controlplane.own
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+def write_absence(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print how many tests were skipped, if there were any."""
     skipped = [report for report in terminalreporter.stats.get('skipped', ()) if ABSENCE in str(report.longrepr)]
     if skipped:
         terminalreporter.write_line(f"{len(skipped)} tests were skipped. {ABSENCE}", yellow=True)

@@ -7,36 +7,13 @@ import itertools
 import logging
 import socket
 
-import aiohttp
+import meddling
 import pytest
-import yarl
-from aiohttp import web
 
 import kopf.testing
 from kopf._cogs.clients import limits, requests, sessions, watching
 from kopf._cogs.configs import settings
 from kopf._cogs.structs import credentials, references, vaults
-
-OUTCOMES = pytest.StashKey[dict[str, dict[str, str]]]()
-"""What became of each operation in each fault."""
-
-
-@pytest.fixture(scope='session')
-def outcomes(pytestconfig):
-    """The table of outcomes: by the fault, then by the operation. It is printed in the end."""
-    return pytestconfig.stash.setdefault(OUTCOMES, {})
-
-
-def pytest_terminal_summary(terminalreporter, config):
-    table = config.stash.get(OUTCOMES, {})
-    if not table:
-        return
-    operations = list(dict.fromkeys(operation for row in table.values() for operation in row))
-    width = max(map(len, table)) + 2
-    terminalreporter.section('what became of operations in faults')
-    for fault, row in {'': {operation: operation for operation in operations}, **table}.items():
-        cells = ''.join(row.get(operation, '').ljust(13) for operation in operations)
-        terminalreporter.write_line(f'{fault.ljust(width)}{cells}'.rstrip())
 
 
 @pytest.fixture
@@ -274,90 +251,9 @@ def scripted():
     return Scripted
 
 
-class Meddler:
-    """
-    A server in front of a sandbox: it passes everything through, but spoils some of the answers on the way.
-
-    The spoilt requests are executed. The ways of spoiling: ``torn`` (the connection is lost in the middle
-    of the answer), ``malformed``, ``empty``, and ``huge`` (8 MB more of JSON's spaces than usual).
-    """
-    HUGE = b' ' * 8_000_000
-
-    def __init__(self, target):
-        self.open = 0  # how many requests are in progress
-        self.hits = 0
-        self.hit = asyncio.Event()
-        self.ignored = ()  # names in the queries, of which the server behind does not know
-        self._target, self._way, self._is_spoilt = target, '', lambda http: False
-
-    @property
-    def url(self):
-        host, port, *_ = self._listener.sockets[0].getsockname()
-        return f'http://{host}:{port}'
-
-    @property
-    def connections(self):
-        """How many clients are connected, with requests or without."""
-        return len(self._server.connections)
-
-    def spoil(self, way, is_spoilt):
-        """Begin to spoil those requests for which the function returns true."""
-        self._way, self._is_spoilt = way, is_spoilt
-
-    def lift(self):
-        self._is_spoilt = lambda http: False
-
-    async def __aenter__(self):
-        self._client = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None))
-        self._server = web.Server(self._serve, handler_cancellation=True, access_log=None)
-        self._listener = await asyncio.get_running_loop().create_server(self._server, '127.0.0.1', 0)
-        return self
-
-    async def __aexit__(self, *_):
-        self._listener.close()
-        await self._server.shutdown(timeout=0.1)
-        await self._client.close()
-
-    async def _serve(self, http):
-        self.open += 1
-        try:
-            headers = {name: http.headers[name] for name in http.headers if name != 'Host'}
-            url = yarl.URL(f'{self._target}{http.raw_path}', encoded=True).without_query_params(*self.ignored)
-            body = await http.read()
-            async with self._client.request(http.method, url, headers=headers, data=body) as answer:
-                response = web.StreamResponse(status=answer.status, headers={
-                    name: value for name, value in answer.headers.items() if name in ('Content-Type', 'Retry-After')})
-                response.enable_chunked_encoding()
-                await response.prepare(http)
-                await self._pass(http, answer, response)
-                return response
-        except aiohttp.ClientError:  # the same happens to the client
-            http.transport.abort()
-            raise asyncio.CancelledError from None
-        finally:
-            self.open -= 1
-
-    async def _pass(self, http, answer, response):
-        way = self._way if self._is_spoilt(http) else ''
-        if way:
-            self.hits += 1
-            self.hit.set()
-        if way in ('torn', 'malformed'):
-            await response.write(b'{"type": "ADD' if way == 'torn' else b'{"type": nonsense}\n')
-        if way == 'torn':
-            http.transport.abort()
-        elif way in ('', 'huge'):
-            padding = self.HUGE if way else b''
-            async for chunk in answer.content.iter_any():
-                await response.write(chunk[:1] + padding + chunk[1:])
-                padding = b''
-        if way != 'torn':
-            await response.write_eof()
-
-
 @pytest.fixture
 async def meddler(sandbox):
-    async with Meddler(sandbox.url) as meddler:
+    async with meddling.Meddler(sandbox.url) as meddler:
         yield meddler
 
 

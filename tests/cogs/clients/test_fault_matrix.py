@@ -10,12 +10,16 @@ What became of each operation, is in the table, and is printed when the tests en
 
 Other requests can be also ``answered``, when the refusal is a result that the callers expect, and ``raised``, when
 it is not for the request to repeat: it is the callers who will come again.
+
+The columns of namespaces and of resources in the printed table are of the tests of their observation: all that became
+of them in several tests. There, what is forbidden from the beginning is ``refused``: the operator does without it, and
+asks again later. The scans of the cluster are ``rescanned`` if it is not one request that is repeated.
 """
 import asyncio
-import contextlib
 import dataclasses
 import typing
 
+import meddling
 import pytest
 
 from kopf._cogs.clients import discovery, errors, patching, requests, watching
@@ -23,31 +27,6 @@ from kopf._cogs.structs import references
 
 CONFIGS = references.Resource('', 'v1', 'configmaps', kind='ConfigMap', namespaced=True)
 TARGET = patching.Target(CONFIGS, 'default', 'same')
-TRIGGER = 'it is time to list or to watch again'
-
-FAULTS = {
-    '400': {'code': 400},
-    '401': {'code': 401, 'times': 3},  # more of them would be a login that is of no use
-    '403': {'code': 403},
-    '404': {'code': 404},
-    '409': {'code': 409},
-    '410': {'code': 410},
-    '422': {'code': 422},
-    '429': {'code': 429},
-    '429 in 5 s': {'code': 429, 'retry_after': 5},
-    '500': {'code': 500},
-    '503': {'code': 503},
-    '503 in 5 s': {'code': 503, 'retry_after': 5},
-    '504': {'code': 504},
-    'refused': 'refused',
-    'disconnected': {'cut': True},
-    'reset': 'torn',
-    'black hole': {'stall': True},
-    'slow': {'latency': 40},
-    'malformed': 'malformed',
-    'empty': 'empty',
-    'huge line': 'huge',
-}
 
 OPERATIONS = ['list', 'relist', 'watch', 'watch anew', 'patch', 'discovery']
 EXPECTED = {
@@ -90,24 +69,10 @@ class Bench:
     change_everything: typing.Callable
     caplog: pytest.LogCaptureFixture
 
-    @contextlib.asynccontextmanager
-    async def troubled(self, **where):
+    def troubled(self, **where):
         """Keep the fault for the block, and until the requests in question have met it at least once."""
-        trouble = FAULTS[self.fault]
-        if trouble == 'refused':
-            restarting = asyncio.create_task(self.sandbox.faults.restart(downtime=30), name='restarting')
-            await asyncio.sleep(0)
-            yield
-            await restarting
-        elif isinstance(trouble, str):
-            self.meddler.spoil(trouble, lambda http: is_meant(http, **where))
-            yield
-            await self.meddler.hit.wait()
-            self.meddler.lift()
-        else:
-            with self.sandbox.faults.inject(**where, **trouble) as injected:
-                yield
-                await injected.wait_until_hit()
+        return meddling.keep_fault(self.fault, self.sandbox, self.meddler, downtime=30, where=where,
+                                   is_meant=lambda http: is_meant(http, **where))
 
     async def name_outcome(self, usual, *, is_failed):
         _, info = await self.context.vault.select()
@@ -142,7 +107,7 @@ async def try_stream(bench, verb, is_compacted=False):
     bench.sandbox.requests.clear()
     async with bench.troubled(verb=verb):
         if bench.fault != 'black hole' or verb == 'list':  # open streams fall into it by themselves
-            bench.sandbox.faults.end_streams(410 if verb == 'list' else 500, message=TRIGGER)
+            bench.sandbox.faults.end_streams(410 if verb == 'list' else 500, message=meddling.TRIGGER)
         await asyncio.sleep(20)
         await bench.change_everything()
         if is_compacted:
@@ -153,7 +118,7 @@ async def try_stream(bench, verb, is_compacted=False):
         return 'relisted'
     if verb == 'watch' and isinstance(reading.state.error, errors.APITimeoutError):
         return 'replaced'
-    is_failed = getattr(reading.state.error, 'message', '') != TRIGGER
+    is_failed = getattr(reading.state.error, 'message', '') != meddling.TRIGGER
     return await bench.name_outcome('retried' if verb == 'list' else 'continued', is_failed=is_failed)
 
 
@@ -209,7 +174,7 @@ TRIES = {
 async def make_bench(request, sandbox, meddler, renew):
     """Prepare the cell of this fault; the requests go through the meddler only if it is the one who does harm."""
     async def make_bench(fault):
-        server = meddler if FAULTS[fault] in ('torn', 'malformed', 'empty', 'huge') else sandbox
+        server = meddler if meddling.is_meddled(fault) else sandbox
         context = await renew(server.url, sandbox.token)
         tools = {name: request.getfixturevalue(name) for name in ('read', 'check', 'change_everything', 'caplog')}
         return Bench(fault, sandbox, meddler, context, **tools)
@@ -224,5 +189,5 @@ async def test_nothing_is_lost_in_faults(make_bench, outcomes, operation, fault,
 
     outcome = await TRIES[operation](bench)
 
-    outcomes.setdefault(fault, {})[operation] = outcome
+    outcomes.record(fault, operation, outcome)
     assert outcome == expected

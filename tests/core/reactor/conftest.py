@@ -6,40 +6,14 @@ import contextlib
 import itertools
 import logging
 
-import aiohttp
+import meddling
 import pytest
-import yarl
-from aiohttp import web
 
 import kopf.testing
-from kopf._cogs.clients import limits, requests
+from kopf._cogs.clients import errors, limits, requests
 from kopf._cogs.configs import settings
 from kopf._cogs.structs import credentials, vaults
 from kopf._core.reactor import observation
-
-FAULTS = {
-    '400': {'code': 400},
-    '401': {'code': 401, 'times': 3},  # more of them would be a login that is of no use
-    '403': {'code': 403},
-    '404': {'code': 404},
-    '409': {'code': 409},
-    '410': {'code': 410},
-    '422': {'code': 422},
-    '429': {'code': 429},
-    '429 in 5 s': {'code': 429, 'retry_after': 5},
-    '500': {'code': 500},
-    '503': {'code': 503},
-    '503 in 5 s': {'code': 503, 'retry_after': 5},
-    '504': {'code': 504},
-    'refused': 'refused',
-    'disconnected': {'cut': True},
-    'reset': 'torn',
-    'black hole': {'stall': True},
-    'slow': {'latency': 40},
-    'malformed': 'malformed',
-    'empty': 'empty',
-    'huge line': 'huge',
-}
 
 
 @pytest.fixture
@@ -86,7 +60,7 @@ async def meddled_context(sandbox, meddler, make_context):
 @pytest.fixture
 async def troubled_context(sandbox, meddler, make_context, fault):
     """The context of requests with a login that brings new credentials again and again."""
-    url = meddler.url if FAULTS[fault] in Meddler.WAYS else sandbox.url
+    url = meddler.url if meddling.is_meddled(fault) else sandbox.url
     context = make_context(admin=credentials.ConnectionInfo(server=url, token=sandbox.token))
 
     async def login():
@@ -102,101 +76,13 @@ async def troubled_context(sandbox, meddler, make_context, fault):
         await task
 
 
-class Meddler:
-    """
-    A server in front of a sandbox: it passes everything through, but spoils some of the answers on the way.
-
-    The ways of spoiling: ``torn`` (the connection is lost in the middle of the answer), ``malformed``, ``empty``,
-    ``huge`` (8 MB more of JSON's spaces than usual), ``outdated`` (the same as the last time before), ``late`` (what
-    was true then, but not until the spoiling is lifted).
-    """
-    WAYS = 'torn', 'malformed', 'empty', 'huge', 'outdated', 'late'
-    HUGE = b' ' * 8_000_000
-
-    def __init__(self, target):
-        self.hit = asyncio.Event()
-        self.hits = 0
-        self._lifted = asyncio.Event()
-        self._target, self._way, self._is_spoilt, self._remembered = target, '', lambda http: False, {}
-
-    @property
-    def url(self):
-        host, port, *_ = self._listener.sockets[0].getsockname()
-        return f'http://{host}:{port}'
-
-    def spoil(self, way, is_spoilt):
-        """Begin to spoil those requests for which the function returns true."""
-        self._way, self._is_spoilt = way, is_spoilt
-        self._lifted.clear()
-
-    def remember(self, path, answer):
-        """Change what is answered when the answers are outdated."""
-        self._remembered[path] = answer
-
-    def lift(self):
-        self._is_spoilt = lambda http: False
-        self._lifted.set()
-
-    async def __aenter__(self):
-        self._client = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None))
-        self._server = web.Server(self._serve, handler_cancellation=True, access_log=None)
-        self._listener = await asyncio.get_running_loop().create_server(self._server, '127.0.0.1', 0)
-        return self
-
-    async def __aexit__(self, *_):
-        self._listener.close()
-        await self._server.shutdown(timeout=0.1)
-        await self._client.close()
-
-    async def _serve(self, http):
-        headers = {name: http.headers[name] for name in http.headers if name != 'Host'}
-        url, body = yarl.URL(f'{self._target}{http.raw_path}', encoded=True), await http.read()
-        async with self._client.request(http.method, url, headers=headers, data=body) as answer:
-            response = web.StreamResponse(status=answer.status, headers={
-                name: value for name, value in answer.headers.items() if name in ('Content-Type', 'Retry-After')})
-            response.enable_chunked_encoding()
-            await response.prepare(http)
-            await self._pass(http, answer, response)
-            return response
-
-    async def _pass(self, http, answer, response):
-        way = self._way if self._is_spoilt(http) else ''
-        if way:
-            self.hits += 1
-        if way and way != 'late':
-            self.hit.set()
-        if way in ('torn', 'malformed'):
-            await response.write(b'{"type": "ADD' if way == 'torn' else b'{"type": nonsense}\n')
-        if way == 'torn':
-            http.transport.abort()
-            return
-        if way == 'late':
-            content = await answer.read()
-            self.hit.set()
-            await self._lifted.wait()
-            await response.write(content)
-        elif way == 'outdated':
-            await response.write(self._remembered[http.path])
-        elif way in ('', 'huge'):
-            await self._copy(http, answer, response, self.HUGE if way else b'')
-        await response.write_eof()
-
-    async def _copy(self, http, answer, response, padding):
-        self._remembered[http.path] = b''
-        async for chunk in answer.content.iter_any():
-            if 'watch' not in http.query:
-                self._remembered[http.path] += chunk
-            await response.write(chunk[:1] + padding + chunk[1:])
-            padding = b''
-
-
 @pytest.fixture
 async def meddler(sandbox):
-    async with Meddler(sandbox.url) as meddler:
+    async with meddling.Meddler(sandbox.url) as meddler:
         yield meddler
 
 
-@pytest.fixture(params=FAULTS, ids=lambda fault: fault.replace(' ', '-'))
+@pytest.fixture(params=meddling.FAULTS, ids=lambda fault: fault.replace(' ', '-'))
 def fault(request):
     """Every fault, one by one."""
     return request.param
@@ -205,24 +91,33 @@ def fault(request):
 @pytest.fixture
 def troubled(sandbox, meddler, fault):
     """Keep the fault for the block, and until the requests in question have met it at least once."""
-    @contextlib.asynccontextmanager
-    async def troubled(is_meant, **where):
-        trouble = FAULTS[fault]
-        if trouble == 'refused':
-            restarting = asyncio.create_task(sandbox.faults.restart(downtime=700), name='restarting')
-            await asyncio.sleep(0)
-            yield
-            await restarting
-        elif isinstance(trouble, str):
-            meddler.spoil(trouble, is_meant)
-            yield
-            await meddler.hit.wait()
-            meddler.lift()
-        else:
-            with sandbox.faults.inject(**where, **trouble) as injected:
-                yield
-                await injected.wait_until_hit()
+    def troubled(is_meant, **where):
+        return meddling.keep_fault(fault, sandbox, meddler, downtime=700, is_meant=is_meant, where=where)
     return troubled
+
+
+@pytest.fixture
+def record(outcomes, fault, troubled_context):
+    """Record what became of the operation in this fault: the usual, unless nothing has failed or a login has helped."""
+    async def record(operation, usual, *, is_failed):
+        _, info = await troubled_context.vault.select()
+        unfailed = {'404': 'answered', 'huge line': 'read'}.get(fault, 'waited')
+        outcomes.record(fault, operation, 'logged in' if info.priority else usual if is_failed else unfailed)
+    return record
+
+
+@pytest.fixture
+def record_stream(record, caplog):
+    """Record what became of the stream, in the words of the matrix of faults; it can be also refused to be opened."""
+    async def record_stream(operation, state, *, is_begun):
+        if 'as it is not permitted to watch' in caplog.text:
+            await record(operation, 'refused', is_failed=True)
+            return
+        is_failed = state.error is not None and getattr(state.error, 'message', '') != meddling.TRIGGER
+        is_replaced = is_begun and isinstance(state.error, errors.APITimeoutError)
+        usual = 'relisted' if state.relists else 'replaced' if is_replaced else 'continued' if is_begun else 'retried'
+        await record(operation, usual, is_failed=is_failed or state.relists > 0)
+    return record_stream
 
 
 class Observing:

@@ -4,6 +4,7 @@ The observation of namespaces: which of them are served at any moment.
 import asyncio
 import re
 
+import meddling
 import pytest
 
 from kopf._cogs.clients import watching
@@ -263,7 +264,7 @@ async def check(sandbox, observing):
 
 
 @pytest.mark.usefixtures('virtual_time')
-async def test_nothing_is_lost_if_the_beginning_fails(sandbox, observe, troubled_context, troubled):
+async def test_nothing_is_lost_if_the_beginning_fails(sandbox, observe, troubled_context, troubled, record_stream):
     for name in ['a-same', 'a-gone', 'a-again']:
         await sandbox.create(namespace(name))
     async with troubled(is_of_namespaces, verb='list', resource='namespaces'):
@@ -273,18 +274,19 @@ async def test_nothing_is_lost_if_the_beginning_fails(sandbox, observe, troubled
         await asyncio.sleep(600)
 
     await check(sandbox, observing)
+    await record_stream('namespaces', observing.insights.namespaces_stream, is_begun=False)
 
 
 @pytest.mark.usefixtures('virtual_time')
 @pytest.mark.parametrize('compact', [False, True], ids=['continuable', 'compacted'])
-async def test_nothing_is_lost_if_it_fails_later(sandbox, observe, troubled_context, troubled, compact):
+async def test_nothing_is_lost_if_it_fails_later(sandbox, observe, troubled_context, troubled, record_stream, compact):
     for name in ['a-same', 'a-gone', 'a-again']:
         await sandbox.create(namespace(name))
     observing = observe('a*', context=troubled_context)
     await observing.wait_until(lambda insights: insights.is_namespaces_known)
     await observing.poll(lambda: observing.insights.namespaces_stream.phase is watching.Phase.CONNECTED)
     async with troubled(is_of_namespaces, resource='namespaces'):
-        sandbox.faults.end_streams(500)
+        sandbox.faults.end_streams(500, message=meddling.TRIGGER)
         await asyncio.sleep(10)
         await change_everything(sandbox)
         if compact:
@@ -292,3 +294,4 @@ async def test_nothing_is_lost_if_it_fails_later(sandbox, observe, troubled_cont
         await asyncio.sleep(600)
 
     await check(sandbox, observing)
+    await record_stream('namespaces', observing.insights.namespaces_stream, is_begun=True)

@@ -4,6 +4,7 @@ The observation of resources: which of them are served at any moment.
 import asyncio
 import json
 
+import meddling
 import pytest
 
 from kopf._cogs.clients import discovery, requests, watching
@@ -458,9 +459,23 @@ OPERATIONS = {
 }
 
 
+@pytest.fixture
+def record_observing(record, record_stream, caplog):
+    """Record what became of the definitions' stream or of the scans: one request or the whole scan was repeated."""
+    async def record_observing(operation, observing, *, is_begun):
+        if operation == 'definitions':
+            await record_stream('resources', observing.insights.resources_stream, is_begun=is_begun)
+        elif 'will be repeated' in caplog.text:
+            await record('scans', 'retried', is_failed=True)
+        else:
+            await record('scans', 'rescanned', is_failed='will be asked for again' in caplog.text)
+    return record_observing
+
+
 @pytest.mark.usefixtures('virtual_time')
 @pytest.mark.parametrize('operation', OPERATIONS)
-async def test_nothing_is_lost_if_the_beginning_fails(sandbox, observe, troubled_context, troubled, operation):
+async def test_nothing_is_lost_if_the_beginning_fails(sandbox, observe, troubled_context, troubled, record_observing,
+                                                      operation):
     await sandbox.apply(crd('sames'), crd('changeds'), crd('gones'))
     is_meant, where = OPERATIONS[operation]
     async with troubled(is_meant, **where):
@@ -470,24 +485,27 @@ async def test_nothing_is_lost_if_the_beginning_fails(sandbox, observe, troubled
         await asyncio.sleep(600)
 
     await check(sandbox, observing)
+    await record_observing(operation, observing, is_begun=False)
 
 
 @pytest.mark.usefixtures('virtual_time')
 @pytest.mark.parametrize('operation', OPERATIONS)
-async def test_nothing_is_lost_if_it_fails_later(sandbox, observe, troubled_context, troubled, operation):
+async def test_nothing_is_lost_if_it_fails_later(sandbox, observe, troubled_context, troubled, record_observing,
+                                                 operation):
     await sandbox.apply(crd('sames'), crd('changeds'), crd('gones'))
     observing = observe(('kopf.dev', references.EVERYTHING), context=troubled_context)
     await wait_until_watched(observing)
     is_meant, where = OPERATIONS[operation]
     async with troubled(is_meant, **where):
         if operation == 'definitions':
-            sandbox.faults.end_streams(500)
+            sandbox.faults.end_streams(500, message=meddling.TRIGGER)
         await asyncio.sleep(10)
         await change_everything(sandbox)
         await sandbox.compact()
         await asyncio.sleep(600)
 
     await check(sandbox, observing)
+    await record_observing(operation, observing, is_begun=True)
 
 
 @pytest.mark.parametrize('answer', [{}, {'kind': 'Status'}, [], 'hello', None])
