@@ -32,12 +32,13 @@ class VirtualTime:
 
 
 @pytest.fixture
-async def virtual_time() -> VirtualTime:
+async def virtual_time() -> AsyncIterator[VirtualTime]:
     """Let the event loop of the test jump over its sleeps and timeouts; I/O and threads still take their real time."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, asyncio.BaseEventLoop)
     looptime.patch_event_loop(loop, start=loop.time(), idle_step=0.1)
-    return VirtualTime(since=loop.time())
+    yield VirtualTime(since=loop.time())
+    await loop.shutdown_default_executor()  # otherwise, the time limit of that would be skipped too
 
 
 @pytest.fixture(autouse=True)

@@ -11,6 +11,7 @@ import kopf
 from kopf import cli
 
 
+@pytest.mark.guarantee('NEW-243')
 def test_version_is_shown():
     result = CliRunner().invoke(cli.main, ['--version'])
 
@@ -62,6 +63,7 @@ def test_subcommands_take_their_options_from_the_environment(monkeypatch):
     assert result.output == 'size=123\n'
 
 
+@pytest.mark.guarantee('NEW-005')
 @pytest.mark.parametrize('args', [['--version'], ['--help'], ['unknown']])
 def test_script_and_module_are_the_same(args):
     script = pathlib.Path(sys.executable).with_name('kopf')

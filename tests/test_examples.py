@@ -1,5 +1,5 @@
 """
-The examples do what they say: each is run as users run it, by ``kopf run --sandbox`` in a process of its own.
+The examples do what they say: each is run as users run it, usually by ``kopf run --sandbox``, in its own process.
 """
 import contextlib
 import itertools
@@ -14,6 +14,7 @@ import kubernetes
 import pytest
 
 import kopf
+import kopf.testing
 
 EXAMPLES = pathlib.Path(kopf.__file__).parent.parent / 'examples'
 COMMON = [EXAMPLES / 'crd.yaml', EXAMPLES / 'obj.yaml']
@@ -214,6 +215,30 @@ def test_filters_select_the_handlers(start):
         'the value of the label', 'the presence and absence of labels', 'the function for the annotation',
         'the value of the field', 'the functions']
     assert 'MISMATCHED' not in example.said
+
+
+def test_tests_of_an_operator_pass(tmp_path):
+    done = subprocess.run(
+        [sys.executable, '-B', '-m', 'pytest', '-p', 'no:cacheprovider', EXAMPLES / '09-testing'],
+        text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=tmp_path, timeout=100)
+
+    assert done.returncode == 0, done.stdout
+    assert '4 passed' in done.stdout
+
+
+def test_operator_runs_beside_an_application():
+    with kopf.testing.Sandbox(apply=[EXAMPLES / 'crd.yaml']) as sandbox:
+        done = subprocess.run(
+            [sys.executable, '-B', EXAMPLES / '12-embedded' / 'example.py'],
+            text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=100,
+            env={**os.environ, 'KUBECONFIG': str(sandbox.kubeconfig)})
+
+    assert done.returncode == 0, done.stdout
+    assert re.findall('^STARTED|^NEWS: .+|^STOPPED', done.stdout, re.MULTILINE) == [
+        'STARTED',
+        *(f'NEWS: kopf-example-{number} is {what}' for number in (1, 2, 3) for what in ('created', 'deleted')),
+        'STOPPED']
+    assert 'Traceback' not in done.stdout
 
 
 def test_hooks_are_called_at_the_beginning_and_at_the_end(start):

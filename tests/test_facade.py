@@ -59,7 +59,7 @@ def test_some_functions_are_public_but_not_listed(name):
     assert name not in kopf.__all__
 
 
-@pytest.mark.guarantee('WLD-014')
+@pytest.mark.guarantee('WLD-014', 'NEW-007')
 @pytest.mark.parametrize('name', EXISTING)
 def test_public_names_exist(name):
     assert getattr(kopf, name) is getattr(kopf, name)
@@ -113,3 +113,31 @@ def test_names_can_be_imported_all_at_once():
     exec('from kopf import *', namespace)
 
     assert namespace.keys() >= set(EXISTING)
+
+
+@pytest.mark.guarantee('WLD-019')
+def test_handlers_can_be_called_as_functions_with_values_made_by_users():
+    registry = kopf.OperatorRegistry()
+
+    @kopf.on.create('kopfexamples', registry=registry)
+    def create_fn(spec, patch, resource, **_):
+        patch.status['size'] = spec['size']
+        return {'of': resource.plural}
+
+    @kopf.on.startup(registry=registry)
+    def startup_fn(settings, **_):
+        settings.posting.level = 40
+
+    @kopf.on.login(registry=registry)
+    def login_fn(**_):
+        return kopf.ConnectionInfo(server='https://localhost', token='abc')
+
+    patch, settings = kopf.Patch({'metadata': {'labels': {'a': 'b'}}}), kopf.OperatorSettings()
+    resource = kopf.Resource('kopf.dev', 'v1', 'kopfexamples')
+    result = create_fn(spec={'size': 1}, patch=patch, resource=resource, unexpected=None)
+    startup_fn(settings=settings)
+
+    assert result == {'of': 'kopfexamples'}
+    assert patch == {'metadata': {'labels': {'a': 'b'}}, 'status': {'size': 1}}
+    assert settings.posting.level == 40
+    assert (login_fn().server, login_fn().token) == ('https://localhost', 'abc')

@@ -184,3 +184,19 @@ def test_other_clusters_serve_instead_of_the_control_plane_except_where_it_is_ne
     """)
 
     result.assert_outcomes(passed=1, skipped=1)
+
+
+def test_outcomes_of_faults_are_printed_as_a_table(run_tests):
+    result = run_tests("""
+        def test_one(outcomes):
+            outcomes.record('400', 'list', 'retried')
+            outcomes.record('slow', 'watch', 'waited')
+
+        def test_two(outcomes):
+            outcomes.record('400', 'list', 'retried')
+            outcomes.record('400', 'list', 'relisted')
+    """)
+
+    result.assert_outcomes(passed=2)
+    table = result.outlines[result.outlines.index('      list               watch'):][:3]
+    assert table[1:] == ['400   retried, relisted', 'slow                     waited']

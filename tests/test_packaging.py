@@ -4,6 +4,7 @@ The distribution: what is promised to those who install it.
 import importlib.metadata
 import json
 import pathlib
+import re
 import tomllib
 
 import pytest
@@ -56,10 +57,12 @@ def test_commit_is_unknown_when_not_installed(monkeypatch):
     assert versions.installed_commit() is None
 
 
+@pytest.mark.guarantee('NEW-007')
 def test_types_are_declared():
     assert (pathlib.Path(kopf.__file__).parent / 'py.typed').is_file()
 
 
+@pytest.mark.guarantee('NEW-001')
 def test_oldest_python_is_the_same_everywhere():
     project = tomllib.loads((ROOT / 'pyproject.toml').read_text())
 
@@ -68,7 +71,26 @@ def test_oldest_python_is_the_same_everywhere():
     assert project['tool']['ruff']['target-version'] == 'py311'
 
 
+@pytest.mark.guarantee('NEW-004')
 def test_extras_of_the_documentation_are_there():
     extras = set(importlib.metadata.metadata('kopf').get_all('Provides-Extra'))
 
     assert {'full-auth', 'uvloop', 'dev', 'speed', 'test'} <= extras
+
+
+@pytest.mark.guarantee('NEW-003')  # with our own choice of them
+def test_mandatory_dependencies_are_few():
+    required = [line for line in importlib.metadata.requires('kopf') if 'extra ==' not in line]
+
+    assert {re.match(r'[\w.-]+', line)[0].lower().replace('_', '-') for line in required} == {
+        'aiohttp', 'click', 'iso8601', 'prometheus-client', 'python-json-logger', 'pyyaml', 'typing-extensions'}
+
+
+@pytest.mark.guarantee('NEW-004')
+@pytest.mark.parametrize('extra, expected', [
+    ('full-auth', {'kubernetes', 'pykube-ng'}), ('uvloop', {'uvloop'}), ('dev', {'cryptography', 'pyngrok'}),
+])
+def test_extras_bring_what_they_are_for(extra, expected):
+    brought = [line for line in importlib.metadata.requires('kopf') if re.search(f"extra == ['\"]{extra}['\"]", line)]
+
+    assert {re.match(r'[\w.-]+', line)[0].lower() for line in brought} == expected

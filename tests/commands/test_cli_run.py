@@ -134,7 +134,7 @@ def test_namespace_of_the_environment_is_added_to_others(parse, args, env, value
     assert parse(*args, env={'KOPF_RUN_NAMESPACE': 'ns3', **env})['namespaces'] == value
 
 
-@pytest.mark.guarantee('WLD-018', 'NEW-246')
+@pytest.mark.guarantee('WLD-018', 'CLI-018', 'NEW-246')
 @pytest.mark.parametrize('args, env, priority', [
     (['--dev'], {}, 666),
     (['--dev', '-p', '5'], {}, 666),
@@ -145,6 +145,12 @@ def test_namespace_of_the_environment_is_added_to_others(parse, args, env, value
 ])
 def test_developers_have_their_priority(parse, args, env, priority):
     assert parse(*args, env=env)['priority'] == priority
+
+
+@pytest.mark.guarantee('CLI-024', 'NEW-013')  # of which the newer one wins
+def test_log_formats_are_converted_with_no_public_type_for_it(parse):
+    assert parse('--log-format', 'plain')['log_format'] is kopf.LogFormat.PLAIN
+    assert not hasattr(cli, 'LogFormatParamType')
 
 
 @pytest.mark.guarantee('NEW-248', 'CLI-008')

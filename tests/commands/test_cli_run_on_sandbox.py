@@ -265,3 +265,49 @@ def test_manifests_can_come_from_the_standard_input():
 
     assert (result.exit_code, result.stdout) == (2, '')
     assert result.stderr.startswith('Error: the standard input must contain objects')
+
+
+@pytest.mark.guarantee('SHD-006')
+def test_killed_operator_has_no_cleanup(start_process):
+    write('objects.json', '\n---\n'.join(map(json.dumps, [build_object('x'), CRD])))
+    path = write('handlers.py', """
+        import kopf
+
+        @kopf.on.cleanup()
+        async def cleanup(**_):
+            print('CLEANED')
+    """, CREATING)
+    process = start_process('--sandbox', '--apply', 'objects.json', path)
+    read_until(process.stdout, 'CREATED default/x')
+
+    process.kill()
+
+    output, _ = process.communicate(timeout=20)
+    assert process.returncode == -signal.SIGKILL
+    assert 'CLEANED' not in output
+
+
+@pytest.mark.guarantee('CLI-013', 'SCP-013')
+def test_all_namespaces_by_a_pattern_are_served_by_separate_streams_as_they_come_and_go(start, sandbox):
+    def create(name):
+        sandbox.create({'apiVersion': 'v1', 'kind': 'Namespace', 'metadata': {'name': name}})
+        sandbox.create(build_object('x', namespace=name))
+        sandbox.wait('kopfexamples', 'x', is_handled, name)
+
+    running = start('--namespace=*', write('handlers.py', CREATING), sandbox=sandbox)
+    create('ns1')
+    sandbox.delete('namespaces', 'ns1')
+    sandbox.wait('namespaces', 'ns1', lambda body: body is None)
+    create('ns2')
+    paths = [f'/apis/kopf.dev/v1/namespaces/{ns}/kopfexamples' for ns in ('ns1', 'ns2')]
+    assert list_watched(sandbox) >= set(paths)
+    assert '/apis/kopf.dev/v1/kopfexamples' not in list_watched(sandbox)
+
+    sandbox.requests.clear()
+    sandbox.faults.end_streams(500)
+    sandbox.create(build_object('y', namespace='ns2'))
+    sandbox.wait('kopfexamples', 'y', is_handled, 'ns2')
+    result = running.stop()
+
+    assert list_watched(sandbox).intersection(paths) == set(paths[1:])
+    assert all(f'CREATED {name}\n' in result.output for name in ('ns1/x', 'ns2/x', 'ns2/y'))

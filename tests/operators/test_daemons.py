@@ -130,7 +130,7 @@ async def test_daemons_hold_neither_events_nor_other_handlers(cluster, registry,
     assert ['event', 2] in [what for _, *what in calls]
 
 
-@pytest.mark.guarantee('DMN-005', 'DMN-022')
+@pytest.mark.guarantee('DMN-005', 'DMN-022', 'CFG-022')  # but not in the same threads: as the design decides
 async def test_many_sync_daemons_hold_neither_each_other_nor_sync_handlers(
         cluster, registry, run_operator, settings, calls, barrier):
     settings.execution.max_workers = 1

@@ -345,6 +345,7 @@ async def test_failed_cleanup_does_not_hide_the_cancellation(cluster, registry, 
         await operator.task
 
 
+@pytest.mark.guarantee('SHD-006')
 async def test_second_cancellation_interrupts_the_cleanup(cluster, registry, run_operator, calls):
     @kopf.on.cleanup(registry=registry)
     async def endless_fn(**_):

@@ -23,7 +23,7 @@ def calls():
 
 
 @pytest.mark.guarantee('KWA-001', 'KWA-002', 'KWA-003', 'KWA-004', 'KWA-005', 'KWA-006', 'KWA-008', 'KWA-009',
-                       'KWA-016', 'NEW-049')
+                       'KWA-016', 'NEW-049', 'CFG-004')
 async def test_every_kind_of_handlers_gets_its_arguments(cluster, registry, run_operator):
     got = {}
 
@@ -266,7 +266,7 @@ async def test_filters_get_the_same_arguments_as_their_handlers(cluster, registr
         assert got[name]['memo'] is got['handler']['memo']
 
 
-@pytest.mark.guarantee('KWA-018')
+@pytest.mark.guarantee('KWA-018', 'CFG-002')
 async def test_settings_are_own_of_each_operator_and_are_changed_at_startup(cluster, run_operator, calls):
     def build(backoff):
         registry = kopf.OperatorRegistry()
@@ -294,7 +294,7 @@ async def test_settings_are_own_of_each_operator_and_are_changed_at_startup(clus
     assert kopf.OperatorSettings().execution.default_backoff == 60
 
 
-@pytest.mark.guarantee('KWA-019')
+@pytest.mark.guarantee('KWA-019', 'CFG-001')
 async def test_settings_have_all_their_sections(cluster, registry, run_operator, calls):
     @kopf.on.startup(registry=registry)
     async def startup_fn(settings, **_):

@@ -468,6 +468,29 @@ async def test_nothing_is_written_to_objects_that_are_gone_though_they_still_lis
     assert list_writes(cluster, written) == [(JSON, '', 200)]
 
 
+@pytest.mark.guarantee('NEW-086')
+async def test_our_finalizer_is_removed_once_even_if_the_end_of_the_object_is_not_seen_yet(
+        cluster, registry, run_operator):
+    calls = []
+
+    @kopf.on.delete('kopfexamples', registry=registry)
+    async def delete_fn(**_):
+        calls.append('delete')
+        cluster.sandbox.faults.inject(verb='watch', resource='kopfexamples', stall=True)
+
+    await run_operator()
+    await cluster.create()
+    await cluster.wait_until_handled(x=1)
+    written = len(cluster.writes)
+    await cluster.delete()
+    await cluster.wait(lambda body: body is None)
+    await asyncio.sleep(60)
+    cluster.sandbox.faults.lift()
+
+    assert calls == ['delete']
+    assert list_writes(cluster, written) == [(JSON, '', 200)]
+
+
 async def test_refused_changes_of_handlers_do_not_keep_our_finalizer(strict_cluster, registry, run_operator):
     """Neither if they are merged, nor if they are made by functions."""
     @kopf.on.delete('kopfexamples', registry=registry)

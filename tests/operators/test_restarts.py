@@ -305,3 +305,61 @@ async def test_deletion_handlers_are_not_called_again_if_the_object_changes_when
     await cluster.wait(lambda body: body is None or body['metadata']['finalizers'] == finalizers)
 
     assert calls == [0, 1]
+
+
+@pytest.mark.guarantee('REC-003')
+async def test_the_last_handled_state_is_taken_from_the_object_and_not_from_the_memory(
+        cluster, registry, run_operator, calls):
+    @kopf.on.update('kopfexamples', registry=registry)
+    async def update_fn(old, new, **_):
+        calls.append((old['spec'], new['spec']))
+
+    await run_operator()
+    await cluster.create(spec={'x': 1})
+    await cluster.wait_until_handled(x=1)
+    handled = json.dumps({'spec': {'x': 'seen by another process'}})
+    await cluster.patch({'spec': {'x': 2}, 'metadata': {'annotations': {LAST_HANDLED: handled}}})
+    await cluster.wait_until_handled(x=2)
+
+    assert calls == [({'x': 'seen by another process'}, {'x': 2})]
+
+
+@pytest.mark.guarantee('TRB-001')
+@pytest.mark.parametrize('is_manual', [False, True], ids=['by-the-operator', 'manually'])
+async def test_objects_deleted_in_the_downtime_remain_until_they_are_released(
+        cluster, registry, run_operator, calls, is_manual):
+    @kopf.on.delete('kopfexamples', registry=registry)
+    async def delete_fn(name, **_):
+        calls.append(name)
+
+    operator = await run_operator()
+    await cluster.create()
+    await cluster.wait(lambda body: FINALIZER in body['metadata'].get('finalizers', []))
+    await operator.stop()
+    await cluster.delete()
+    await asyncio.sleep(24 * 3600)
+    assert 'deletionTimestamp' in (await cluster.get())['metadata']
+
+    if is_manual:
+        await cluster.patch({'metadata': {'finalizers': []}})
+    await run_operator()
+    await cluster.wait(lambda body: body is None)
+
+    assert calls == ([] if is_manual else ['obj'])
+
+
+@pytest.mark.guarantee('NEW-262', 'NEW-263')  # but with no writes: as the design decides
+async def test_long_delays_are_over_in_time_with_nothing_written_meanwhile(cluster, registry, run_operator, calls):
+    @kopf.on.create('kopfexamples', registry=registry)
+    async def create_fn(retry, **_):
+        calls.append((round(asyncio.get_running_loop().time()), len(cluster.writes)))
+        if retry == 0:
+            raise kopf.TemporaryError("in an hour and a half", delay=5400)
+
+    await run_operator()
+    await cluster.create()
+    await cluster.wait(lambda body: get_last_handled(body) is not None, timeout=6000)
+
+    (begun, _), (ended, writes) = calls
+    assert ended - begun == pytest.approx(5400, abs=2)
+    assert writes == 1  # of the progress

@@ -223,7 +223,7 @@ async def test_annotations_have_precedence_over_the_status(cluster, handle, run_
     assert body['status'] == {'kopf': {'progress': {}}}
 
 
-@pytest.mark.guarantee('CFG-071', 'CFG-072')
+@pytest.mark.guarantee('CFG-071', 'CFG-072', 'NEW-263')  # but never written: as the design decides
 async def test_the_dummy_of_touching_is_not_a_change_and_is_removed_with_the_next_patch(
         cluster, handle, run_operator, calls):
     handle(kopf.on.update, 'one')

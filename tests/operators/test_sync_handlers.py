@@ -184,7 +184,7 @@ async def test_functions_are_retried_as_coroutines_are(cluster, registry, run_op
     assert not get_progress(body)
 
 
-@pytest.mark.guarantee('ASY-003')
+@pytest.mark.guarantee('ASY-003', 'CFG-019')
 async def test_the_settings_limit_the_threads(cluster, registry, run_operator, calls, settings, barrier):
     @kopf.on.create('kopfexamples', labels={'is': 'sync'}, registry=registry)
     def sync_fn(name, **_):

@@ -135,7 +135,7 @@ class Processor:
             raise
         applied = await self._apply(work, step)
         pause = self._get_pause(applied, work.memory)
-        is_done = step.delay is None and step.holding is application.Holding.KEEP and not pause
+        is_done = step.delay is None and step.holding is not application.Holding.BLOCK and not pause
         if is_done:
             return queueing.Verdict()
         waiting = self._get_inconsistency(work.body, work.memory) or 0

@@ -229,7 +229,7 @@ async def test_posting_can_be_cancelled(sandbox, context):
         await task
 
 
-@pytest.mark.guarantee('NEW-199')
+@pytest.mark.guarantee('NEW-199', 'AUT-017')
 @pytest.mark.parametrize('home, expected', [(None, 'default'), ('default', 'default'), ('home', 'home')])
 async def test_event_of_cluster_scoped_objects_is_where_the_credentials_are_from(
         sandbox, make_context, caplog, home, expected):

@@ -51,7 +51,7 @@ def list_fields(section):
             for field in dataclasses.fields(section) if not field.name.startswith('_')}
 
 
-@pytest.mark.guarantee('NEW-008', 'CFG-043', 'CFG-053', 'CFG-054')
+@pytest.mark.guarantee('NEW-008', 'CFG-001', 'CFG-043', 'CFG-051', 'CFG-053', 'CFG-054')
 def test_sections_and_their_defaults(operator_settings):
     found = {field.name: list_fields(getattr(operator_settings, field.name))
              for field in dataclasses.fields(operator_settings)}
@@ -63,12 +63,17 @@ def test_sections_and_their_defaults(operator_settings):
     assert found == DEFAULTS
 
 
-def test_sections_are_given_by_keywords():
-    networking = connecting.NetworkingSettings(request_timeout=5)
+@pytest.mark.guarantee('CFG-001')
+@pytest.mark.parametrize('name', SECTIONS)
+def test_sections_are_given_by_keywords(operator_settings, name):
+    section = getattr(operator_settings, name)
 
-    assert settings.OperatorSettings(networking=networking).networking is networking
+    given = settings.OperatorSettings(**{name: section})
+
+    assert [key for key in SECTIONS if getattr(given, key) is getattr(operator_settings, key)] == [name]
 
 
+@pytest.mark.guarantee('CFG-002')
 def test_operators_share_nothing():
     one, two = settings.OperatorSettings(), settings.OperatorSettings()
 
@@ -104,6 +109,7 @@ def test_batching_is_the_former_name_of_queueing(operator_settings):
         settings.OperatorSettings(batching=settings.QueueingSettings())
 
 
+@pytest.mark.guarantee('NEW-010')
 def test_batch_window_has_no_effect_but_a_warning(operator_settings):
     with pytest.warns(DeprecationWarning, match='no effect'):
         assert operator_settings.queueing.batch_window == 0.1
@@ -124,9 +130,11 @@ def test_namespaced_peering_is_the_inverse_of_the_clusterwide_one(operator_setti
     assert (peering.clusterwide, peering.namespaced) == (True, False)
 
 
+@pytest.mark.guarantee('CFG-019', 'CFG-023')
 def test_workers_of_the_executor_are_limited(operator_settings):
     execution = operator_settings.execution
-    default = execution.executor._max_workers
+    default = concurrent.futures.ThreadPoolExecutor()._max_workers
+    assert execution.executor._max_workers == default
     assert execution.max_workers is None
 
     execution.max_workers = 7

@@ -48,7 +48,7 @@ def private_key_path(tmp_path, pair):
     return path
 
 
-@pytest.mark.guarantee('NEW-161', 'NEW-162')
+@pytest.mark.guarantee('AUT-009', 'NEW-161', 'NEW-162')  # of which the newer one wins: not by positions
 def test_only_keywords_are_accepted_and_only_the_server_is_mandatory():
     info = credentials.ConnectionInfo(server='https://localhost')
 
@@ -68,12 +68,26 @@ def test_only_keywords_are_accepted_and_only_the_server_is_mandatory():
         info.token = '...'
 
 
+@pytest.mark.guarantee('AUT-010', 'NEW-164')
+@pytest.mark.parametrize('kind', ['path', 'data'])
+def test_everything_given_is_an_attribute_of_the_same_name(kind):
+    given = {
+        'server': 'https://localhost', 'insecure': True, 'username': 'me', 'password': 'secret', 'scheme': 'Bearer',
+        'token': 'secret', 'default_namespace': 'ns', 'priority': 123, 'expiration': NOW,
+        **{f'{name}_{kind}': '/path' if kind == 'path' else b'data' for name in ('ca', 'certificate', 'private_key')},
+    }
+
+    info = kopf.ConnectionInfo(**given)
+
+    assert {name: getattr(info, name) for name in given} == given
+
+
 @pytest.mark.guarantee('AUT-033')
 def test_login_error_is_a_direct_exception():
     assert credentials.LoginError.__bases__ == (Exception,)
 
 
-@pytest.mark.guarantee('NEW-165')
+@pytest.mark.guarantee('AUT-011', 'NEW-165')  # of which the newer one wins
 @pytest.mark.parametrize('name', ['ca', 'certificate', 'private_key'])
 def test_path_and_data_of_the_same_thing_are_refused(name):
     with pytest.raises(ValueError, match=f'Both {name}_path and {name}_data are given'):

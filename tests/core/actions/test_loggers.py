@@ -231,7 +231,7 @@ def test_json_lines_refer_to_objects(console, object_logger, refkey, key, log_pr
     assert second == {'message': 'plain', 'severity': 'info'}
 
 
-@pytest.mark.guarantee('NEW-206')
+@pytest.mark.guarantee('CFG-012', 'NEW-206')
 def test_timestamps_have_microseconds_and_the_offset():
     record = make_record(created=1605485152.0)
 
@@ -240,7 +240,7 @@ def test_timestamps_have_microseconds_and_the_offset():
     assert line['timestamp'] == '2020-11-16T00:05:52.000000+00:00'
 
 
-@pytest.mark.guarantee('NEW-206')
+@pytest.mark.guarantee('CFG-012', 'NEW-206')
 @pytest.mark.parametrize('level, severity', [
     (1, 'debug'), (logging.DEBUG, 'debug'), (logging.INFO, 'info'), (logging.WARNING, 'warn'),
     (logging.WARNING + 1, 'error'), (logging.ERROR, 'error'), (logging.CRITICAL, 'fatal'), (99, 'fatal'),

@@ -103,7 +103,7 @@ def test_some_decorators_are_also_in_the_main_module(name):
     assert getattr(kopf, name) is getattr(kopf.on, name)
 
 
-@pytest.mark.guarantee('HND-004', 'ADM-007')
+@pytest.mark.guarantee('HND-004', 'ADM-007', 'EMB-023')
 @pytest.mark.parametrize('name', [*SIGNATURES, *ACTIVITIES])
 def test_functions_are_returned_as_they_are(registry, name):
     args = () if name in ACTIVITIES else ('pods',)

@@ -10,6 +10,7 @@ import threading
 import warnings
 
 import pytest
+import uvloop
 
 import kopf
 from kopf._cogs.structs import vaults
@@ -264,6 +265,45 @@ def test_operator_runs_in_a_loop_of_its_own_if_the_thread_has_none(options, regi
 
     assert result is None
     assert [loop.is_closed() for loop in loops] == [True]
+
+
+@pytest.mark.guarantee('EMB-018', 'NEW-235')
+@pytest.mark.parametrize('way', ['argument', 'thread', 'policy'])
+def test_operator_runs_in_any_loop_of_those_who_run_it(options, registry, way):
+    @kopf.on.startup(registry=registry)
+    async def remember_fn(**_):
+        modules.append(type(asyncio.get_running_loop()).__module__)
+        stop_flag.set()
+
+    def run():
+        with contextlib.closing(uvloop.new_event_loop()) as loop:
+            if way == 'thread':
+                asyncio.set_event_loop(loop)
+            kopf.run(**options, stop_flag=stop_flag, **({'loop': loop} if way == 'argument' else {}))
+
+    modules, stop_flag = [], threading.Event()
+    with warnings.catch_warnings(action='ignore', category=DeprecationWarning):  # policies go, but are still there
+        asyncio.set_event_loop_policy(uvloop.EventLoopPolicy() if way == 'policy' else None)
+        try:
+            run_in_thread(run)
+        finally:
+            asyncio.set_event_loop_policy(None)
+
+    assert modules == ['uvloop']
+
+
+@pytest.mark.guarantee('EMB-019', 'NEW-235')
+def test_fast_loops_are_not_used_if_they_are_not_asked_for(options, registry):
+    @kopf.on.startup(registry=registry)
+    async def remember_fn(**_):
+        modules.append(type(asyncio.get_running_loop()).__module__.partition('.')[0])
+        stop_flag.set()
+
+    modules, stop_flag = [], threading.Event()
+    run_in_thread(kopf.run, **options, stop_flag=stop_flag)
+
+    assert uvloop.__version__  # it is installed
+    assert modules == ['asyncio']
 
 
 @pytest.mark.guarantee('EMB-008', 'EMB-010', 'WLD-007')

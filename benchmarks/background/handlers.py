@@ -1,0 +1,92 @@
+"""
+Operators with timers, daemons or an index: ``$BENCH_KIND`` tells which. They are the same for all frameworks.
+
+They say to the file of ``$BENCH_PROGRESS``, in lines of JSON, how many objects they have met, and how late they were.
+"""
+import asyncio
+import json
+import os
+import pathlib
+import time
+
+import kopf
+
+KIND, TOTAL = os.environ['BENCH_KIND'], int(os.environ['BENCH_TOTAL'])
+PROGRESS = pathlib.Path(os.environ['BENCH_PROGRESS'])
+RESOURCE = ('bench.dev', 'v1', 'loads')
+INTERVAL = 60
+met: set[str] = set()
+ended: dict[str, float] = {}
+latenesses: list[float] = []
+
+
+def report(**figures):
+    with PROGRESS.open('a') as file:
+        file.write(f'{json.dumps(figures)}\n')
+
+
+def meet(name):
+    if name not in met:
+        met.add(name)
+        if len(met) in (1, TOTAL):
+            report(met=len(met))
+
+
+@kopf.on.startup()
+async def configure(settings, **_):
+    settings.posting.enabled = False
+    if KIND == 'index':
+        settings.queueing.worker_limit = 1
+
+
+if KIND == 'nothing':
+
+    @kopf.on.event(*RESOURCE)
+    async def see(name, **_):
+        meet(name)
+
+elif KIND == 'rest':
+
+    @kopf.on.event(*RESOURCE)
+    async def see(name, **_):
+        meet(name)
+
+    @kopf.timer(*RESOURCE, initial_delay=100_000, interval=INTERVAL)
+    async def never(**_):
+        pass
+
+elif KIND == 'timers':
+
+    @kopf.timer(*RESOURCE, interval=INTERVAL)
+    async def tick(name, **_):
+        now = asyncio.get_running_loop().time()
+        meet(name)
+        if name in ended:
+            latenesses.append(now - ended[name] - INTERVAL)
+            if len(latenesses) in (TOTAL, 2 * TOTAL):
+                values = sorted(latenesses)
+                report(ticks=len(values), p50=values[len(values) // 2], p99=values[len(values) * 99 // 100])
+        ended[name] = asyncio.get_running_loop().time()
+
+elif KIND == 'daemons':
+
+    @kopf.daemon(*RESOURCE)
+    def live(name, stopped, **_):
+        meet(name)
+        stopped.wait()
+
+    @kopf.on.update(*RESOURCE)
+    def update(spec, **_):
+        report(handled=time.time() - spec['sent'])
+
+elif KIND == 'index':
+
+    @kopf.index(*RESOURCE)
+    async def by_shard(name, labels, **_):
+        return {(labels['shard'], name): name}
+
+    @kopf.on.event(*RESOURCE)
+    async def see(name, by_shard, **_):
+        if not met:
+            report(indexed=len(by_shard))
+        meet(name)

@@ -1,0 +1,305 @@
+"""
+Scenarios: what happens to the objects, step by step; after every step, the operators have their time.
+
+A scenario with several starts is also a hand-over: one implementation continues what another one has left.
+"""
+import dataclasses
+import signal
+from collections.abc import Callable, Iterator
+
+import stages
+
+Steps = Iterator[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Scenario:
+    """What happens, with which operator, and how many times it is started."""
+    play: Callable[[stages.Stage], Steps]
+    operator: str
+    starts: int = 1
+    has_status: bool = False  # is the status a subresource?
+    counts_writes: bool = True  # or is their number up to the duration of the steps?
+
+    @property
+    def name(self) -> str:
+        return self.play.__name__ + ('_with_subresource' if self.has_status else '')
+
+
+def lifecycle(stage: stages.Stage) -> Steps:
+    stage.start()
+    stage.create('obj', {'x': 1, 'gone': 1, 'items': [1, 2]}, labels={'a': 'b'})
+    yield 'create'
+    stage.patch('obj', {'spec': {'x': 2, 'gone': None, 'items': [1]}})
+    yield 'change the spec'
+    stage.patch('obj', {'metadata': {'labels': {'a': None, 'c': 'd'}, 'annotations': {'e': 'f'}}})
+    yield 'change the metadata'
+    stage.patch('obj', {'status': {'s': 1}})
+    yield 'change the status'
+    stage.patch('obj', {'metadata': {'finalizers': ['kopf.zalando.org/KopfFinalizerMarker', 'example.com/foreign']}})
+    yield 'hold'
+    stage.delete('obj')
+    yield 'delete'
+    stage.patch('obj', {'spec': {'x': 3}})
+    yield 'change what is being deleted'
+    stage.patch('obj', {'metadata': {'finalizers': []}})
+    yield 'unhold'
+    stage.create('obj', {'x': 1})
+    yield 'create anew'
+    stage.delete('obj')
+    yield 'delete again'
+
+
+def optional_deletion(stage: stages.Stage) -> Steps:
+    stage.start()
+    stage.create('free', {'x': 1})
+    stage.create('held', {'x': 1}, labels={'held': 'yes'})
+    stage.create('released', {'x': 1}, labels={'held': 'yes'})
+    yield 'create'
+    stage.patch('released', {'metadata': {'labels': {'held': 'no'}}})
+    yield 'release'
+    for name in ('free', 'held', 'released'):
+        stage.delete(name)
+    yield 'delete'
+
+
+def fields(stage: stages.Stage) -> Steps:
+    stage.start()
+    stage.create('with', {'f': 1, 'deep': {'er': {'est': 1}}}, labels={'l': '1'})
+    stage.create('without', {'x': 1})
+    yield 'create'
+    stage.patch('with', {'spec': {'f': 2, 'deep': {'er': {'est': 2}}}, 'metadata': {'labels': {'l': '2'}}})
+    stage.patch('without', {'spec': {'f': 1, 'deep': {}}})
+    yield 'change'
+    stage.patch('with', {'spec': {'f': None, 'deep': None}, 'metadata': {'labels': {'l': None}}})
+    stage.patch('without', {'spec': {'x': 2}, 'status': {'s': 1}})
+    yield 'remove'
+    stage.patch('without', {'status': {'s': {'t': 2}}})
+    yield 'change the status'
+    stage.delete('with')
+    stage.delete('without')
+    yield 'delete'
+
+
+def filters(stage: stages.Stage) -> Steps:
+    stage.start()
+    stage.create('one', {'x': 1})
+    stage.create('two', {'x': 2, 'v': 4}, labels={'l': 'yes'})
+    yield 'create'
+    stage.patch('one', {'spec': {'v': 5}, 'metadata': {'labels': {'l': 'maybe'}}})
+    stage.patch('two', {'spec': {'v': 5}})
+    yield 'set'
+    stage.patch('one', {'spec': {'v': 6}, 'metadata': {'annotations': {'a': 'b'}}})
+    stage.patch('two', {'spec': {'x': 3}, 'metadata': {'labels': {'l': 'no'}}})
+    yield 'change'
+    stage.patch('one', {'spec': {'v': None}, 'metadata': {'annotations': {'a': None}}})
+    stage.patch('two', {'spec': {'v': None}, 'metadata': {'labels': {'l': None}}})
+    yield 'remove'
+
+
+def resuming(stage: stages.Stage) -> Steps:
+    stage.create('before', {'x': 1})
+    stage.start()
+    yield 'start'
+    for name in ('idle', 'changed', 'deleted'):
+        stage.create(name, {'x': 1})
+    yield 'create'
+    stage.stop()
+    stage.patch('changed', {'spec': {'x': 2}})
+    stage.delete('deleted')
+    stage.create('created', {'x': 1})
+    yield 'stop'
+    stage.start()
+    yield 'start again'
+    stage.open('deleted')
+    yield 'open'
+    stage.patch('idle', {'spec': {'x': 3}})
+    yield 'change'
+
+
+def subhandling(stage: stages.Stage) -> Steps:
+    stage.start()
+    stage.create('obj', {'items': ['one', 'two', 'failing', 'fatal']})
+    yield 'create'
+    stage.patch('obj', {'spec': {'items': ['one', 'three']}})
+    yield 'change'
+
+
+def errors(stage: stages.Stage) -> Steps:
+    stage.start()
+    stage.create('obj', {'x': 1})
+    yield 'create'
+    stage.patch('obj', {'spec': {'x': 2}})
+    yield 'change'
+    stage.delete('obj')
+    yield 'delete'
+
+
+def results(stage: stages.Stage) -> Steps:
+    stage.start()
+    stage.create('obj', {'x': 1})
+    yield 'create'
+    stage.patch('obj', {'spec': {'x': 2}})
+    yield 'change'
+    stage.patch('obj', {'metadata': {'annotations': {'touched': 'yes'}}})
+    yield 'touch'
+
+
+def own_changes(stage: stages.Stage) -> Steps:
+    stage.start()
+    stage.create('obj', {'x': 1})
+    yield 'create'
+    stage.patch('obj', {'spec': {'x': 2}})
+    yield 'change'
+
+
+def changes_in_mid_cycle(stage: stages.Stage) -> Steps:
+    stage.start()
+    stage.create('obj', {'x': 1}, labels={'a': 'b'})
+    stage.create('reverted', {'x': 1})
+    yield 'create'
+    stage.open('obj')
+    stage.open('reverted')
+    yield 'open'
+    for name in ('obj', 'reverted'):
+        stage.patch(name, {'status': {'open': None}})
+        stage.patch(name, {'spec': {'x': 2}})
+    yield 'change'
+    stage.patch('obj', {'spec': {'x': 3}})
+    stage.patch('reverted', {'spec': {'x': 1}})
+    yield 'change again'
+    stage.open('obj')
+    stage.open('reverted')
+    yield 'open again'
+
+
+def handover_when_idle(stage: stages.Stage) -> Steps:
+    stage.start()
+    stage.create('obj', {'x': 1, 'f': 1, 'text': 'žluťoučký "kůň"\n', 'items': [{'a': None}], 'number': 1.5},
+                 labels={'a': 'b'}, annotations={'c': 'd'})
+    stage.open('obj')
+    yield 'create'
+    stage.patch('obj', {'spec': {'x': 2}})
+    yield 'change'
+    stage.stop()
+    stage.start()
+    yield 'hand over'
+    stage.patch('obj', {'spec': {'f': 2}})
+    yield 'change again'
+    stage.delete('obj')
+    yield 'delete'
+
+
+def handover_in_creation(stage: stages.Stage) -> Steps:
+    stage.start()
+    stage.create('obj', {'x': 1, 'f': 1})
+    stage.create('deleted', {'x': 1, 'f': 1})
+    yield 'create'
+    stage.stop()
+    stage.start()
+    yield 'hand over'
+    stage.open('obj')
+    stage.delete('deleted')
+    yield 'open'
+    stage.open('deleted')
+    yield 'open what is being deleted'
+    stage.patch('obj', {'spec': {'x': 2}})
+    yield 'change'
+
+
+def handover_in_update(stage: stages.Stage) -> Steps:
+    stage.start()
+    stage.create('obj', {'x': 1, 'f': 1})
+    stage.open('obj')
+    yield 'create'
+    stage.patch('obj', {'status': {'open': None}})
+    stage.patch('obj', {'spec': {'x': 2, 'f': 2}})
+    yield 'change'
+    stage.stop(signal.SIGKILL)
+    stage.start()
+    yield 'hand over'
+    stage.open('obj')
+    yield 'open'
+    stage.patch('obj', {'spec': {'x': 3}})
+    yield 'change again'
+
+
+def handover_in_deletion(stage: stages.Stage) -> Steps:
+    stage.start()
+    stage.create('obj', {'x': 1})
+    stage.open('obj')
+    yield 'create'
+    stage.patch('obj', {'status': {'open': None}})
+    stage.delete('obj')
+    yield 'delete'
+    stage.stop()
+    stage.start()
+    yield 'hand over'
+    stage.open('obj')
+    yield 'open'
+
+
+def handover_with_children(stage: stages.Stage) -> Steps:
+    stage.start()
+    stage.create('obj', {'x': 1})
+    yield 'create'
+    stage.stop()
+    stage.start()
+    yield 'hand over'
+    stage.open('obj')
+    yield 'open'
+    stage.patch('obj', {'status': {'open': None}})
+    stage.patch('obj', {'spec': {'x': 2}})
+    yield 'change'
+    stage.stop()
+    stage.start()
+    yield 'hand over again'
+    stage.open('obj')
+    yield 'open again'
+
+
+def handover_after_a_change_in_mid_cycle(stage: stages.Stage) -> Steps:
+    stage.start()
+    stage.create('obj', {'x': 1})
+    stage.open('obj')
+    yield 'create'
+    stage.patch('obj', {'status': {'open': None}})
+    stage.patch('obj', {'spec': {'x': 2}})
+    yield 'change'
+    stage.patch('obj', {'spec': {'x': 3}})
+    yield 'change again'
+    stage.stop()
+    stage.start()
+    yield 'hand over'
+    stage.open('obj')
+    yield 'open'
+    stage.patch('obj', {'status': {'open': None}})
+    stage.patch('obj', {'spec': {'x': 4}})
+    yield 'change once more'
+    stage.stop()
+    stage.start()
+    yield 'hand over again'
+    stage.open('obj')
+    yield 'open again'
+
+
+SCENARIOS = [
+    Scenario(lifecycle, 'lifecycle.py'),
+    Scenario(lifecycle, 'lifecycle.py', has_status=True),
+    Scenario(optional_deletion, 'optional_deletion.py'),
+    Scenario(fields, 'fields.py'),
+    Scenario(filters, 'filters.py'),
+    Scenario(resuming, 'resuming.py', starts=2, counts_writes=False),
+    Scenario(subhandling, 'subhandling.py'),
+    Scenario(errors, 'errors.py'),
+    Scenario(results, 'results.py'),
+    Scenario(results, 'results.py', has_status=True),
+    Scenario(own_changes, 'own_changes.py'),
+    Scenario(changes_in_mid_cycle, 'gated.py', counts_writes=False),
+    Scenario(handover_when_idle, 'gated.py', starts=2, counts_writes=False),
+    Scenario(handover_in_creation, 'gated.py', starts=2, counts_writes=False),
+    Scenario(handover_in_update, 'gated.py', starts=2, counts_writes=False),
+    Scenario(handover_in_deletion, 'gated.py', starts=2, counts_writes=False),
+    Scenario(handover_with_children, 'gated_children.py', starts=3, counts_writes=False),
+    Scenario(handover_after_a_change_in_mid_cycle, 'gated.py', starts=3, counts_writes=False),
+]

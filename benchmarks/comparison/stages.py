@@ -1,0 +1,128 @@
+"""
+Stages: a sandbox with an operator file, which is run by one implementation, then by another; and what has come of it.
+
+The operators are processes of their own. They are only watched from outside: which handlers they call, what they write
+to the cluster, and what is left on the objects.
+"""
+import dataclasses
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+DIRECTORY = pathlib.Path(__file__).parent / 'operators'
+PREFIX, LAST_HANDLED = 'kopf.zalando.org/', 'kopf.zalando.org/last-handled-configuration'
+TIMEOUT = 60.0
+VOLATILE = ('uid', 'resourceVersion', 'creationTimestamp', 'generation', 'managedFields', 'deletionTimestamp')
+
+
+@dataclasses.dataclass(frozen=True)
+class Scene:
+    """What has happened in one step of a scenario."""
+    name: str
+    calls: Sequence[str]  # as JSON, sorted
+    writes: int
+    objects: dict[str, Any]  # by their names, without what is never the same
+    leftovers: dict[str, list[str]]  # the annotations of unfinished handling, by the names of objects
+
+
+class Stage:
+    """One run of one scenario. The implementations take their turns in the given order."""
+
+    def __init__(self, sandbox: Any, operator: str, kopfs: Sequence[str], *, calls: pathlib.Path, patience: float):
+        self.sandbox, self.operator, self.kopfs = sandbox, operator, iter(kopfs)
+        self.calls, self.patience = calls, patience
+        self.process: subprocess.Popen[bytes] | None = None
+        self.calls.touch()
+
+    def start(self) -> None:
+        """Run the operator by the next implementation, and wait until it watches the objects."""
+        watching = len(self._list_requests('watch'))
+        env = {**os.environ, 'KUBECONFIG': str(self.sandbox.kubeconfig), 'COMPARISON_CALLS': str(self.calls),
+               'PYTHONPATH': str(DIRECTORY)}
+        command = [next(self.kopfs), 'run', '--all-namespaces', '--standalone', str(DIRECTORY / self.operator)]
+        self.process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + TIMEOUT
+        while len(self._list_requests('watch')) == watching:
+            if time.monotonic() > deadline or self.process.poll() is not None:
+                raise RuntimeError(f"{command[0]} does not watch the objects.")
+            time.sleep(0.05)
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """End the operator: gracefully, or with SIGKILL."""
+        if self.process is not None:
+            self.process.send_signal(number)
+            self.process.wait(TIMEOUT)
+            self.process = None
+
+    def create(self, name: str, spec: dict[str, Any], **metadata: Any) -> None:
+        self.sandbox.create({'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample', 'spec': spec,
+                             'metadata': {'name': name, 'namespace': 'default', **metadata}})
+
+    def patch(self, name: str, patch: dict[str, Any], **options: Any) -> None:
+        self.sandbox.patch('kopfexamples', name, patch, **options)
+
+    def open(self, name: str) -> None:
+        """Let the gated handlers succeed."""
+        self.patch(name, {'status': {'open': True}})
+
+    def delete(self, name: str) -> None:
+        self.sandbox.delete('kopfexamples', name)
+
+    def play(self, scenario: Callable[['Stage'], Iterator[str]]) -> list[Scene]:
+        """Go through the steps; after each one, wait until nothing happens, and look what there is."""
+        scenes = []
+        seen_calls, seen_writes = 0, 0
+        try:
+            for name in scenario(self):
+                self._wait_until_quiet()
+                calls, writes = self.calls.read_text().splitlines(), len(self._list_requests('patch'))
+                scenes.append(self._build_scene(name, calls[seen_calls:], writes - seen_writes))
+                seen_calls, seen_writes = len(calls), writes
+        finally:
+            self.stop(signal.SIGKILL)
+        return scenes
+
+    def _wait_until_quiet(self) -> None:
+        state, since = None, time.monotonic()
+        deadline = since + TIMEOUT
+        while time.monotonic() < min(deadline, since + self.patience):
+            time.sleep(0.1)
+            current = (self.calls.stat().st_size, [simplify(body) for body in self.sandbox.list('kopfexamples')])
+            if current != state:  # retries of what cannot succeed now are not noticed
+                state, since = current, time.monotonic()
+
+    def _list_requests(self, verb: str) -> list[Any]:
+        return [asked for asked in self.sandbox.requests if asked.verb == verb and asked.plural == 'kopfexamples']
+
+    def _build_scene(self, name: str, calls: Sequence[str], writes: int) -> Scene:
+        bodies = {body['metadata']['name']: body for body in self.sandbox.list('kopfexamples')}
+        return Scene(
+            name, sorted(_sort_diff(call) for call in calls), writes,
+            objects={name: simplify(body) for name, body in bodies.items()},
+            leftovers={name: keys for name, body in bodies.items() if (keys := list_leftovers(body))})
+
+
+def simplify(body: dict[str, Any]) -> dict[str, Any]:
+    """Leave only what must be the same in all runs."""
+    metadata = {key: value for key, value in body['metadata'].items() if key not in VOLATILE}
+    annotations = {key: json.loads(value) if key == LAST_HANDLED else value
+                   for key, value in metadata.pop('annotations', {}).items()
+                   if key == LAST_HANDLED or not key.startswith(PREFIX)}
+    is_deleted = 'deletionTimestamp' in body['metadata']
+    return {**body, 'metadata': {**metadata, 'annotations': annotations, 'deleted': is_deleted}}
+
+
+def list_leftovers(body: dict[str, Any]) -> list[str]:
+    annotations = body['metadata'].get('annotations', {})
+    return sorted(key for key in annotations if key.startswith(PREFIX) and key != LAST_HANDLED)
+
+
+def _sort_diff(call: str) -> str:
+    parsed = json.loads(call)
+    parsed['diff'] = sorted(parsed['diff'], key=str)
+    return json.dumps(parsed, sort_keys=True)

@@ -1,0 +1,135 @@
+"""
+Where the functions that are not coroutines are executed: in which threads, and in how many.
+"""
+import concurrent.futures
+import threading
+
+import pytest
+from clusters import wait_until
+
+import kopf
+
+
+@pytest.fixture
+def calls():
+    return []
+
+
+@pytest.fixture
+def barrier():
+    """Let sync handlers wait in their threads; they are all let go in the end of the test."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+@pytest.fixture
+def make_executor():
+    """Make executors whose threads are recognised by their names."""
+    executors = []
+
+    def make(name):
+        executors.append(concurrent.futures.ThreadPoolExecutor(thread_name_prefix=name))
+        return executors[-1]
+
+    yield make
+    for executor in executors:
+        executor.shutdown()
+
+
+@pytest.fixture
+def blocked_handlers(registry, calls, barrier):
+    """Functions that take a thread each until they are let go, and coroutines that do not."""
+    @kopf.on.create('kopfexamples', labels={'is': 'sync'}, registry=registry)
+    def sync_fn(name, **_):
+        calls.append(name)
+        barrier.wait()
+
+    @kopf.on.create('kopfexamples', labels={'is': 'async'}, registry=registry)
+    async def async_fn(**_):
+        pass
+
+
+async def check_limit(cluster, calls, barrier, limit):
+    """Check that so many functions run at once, and that one more waits for the others, but nothing else does."""
+    names = {f'obj-{number}' for number in range(limit + 1)}
+    for name in names:
+        await cluster.create(name, labels={'is': 'sync'})
+    await wait_until(lambda: len(calls) >= limit)
+    await cluster.create('another', labels={'is': 'async'})
+    await cluster.wait_until_handled('another')
+    assert len(calls) == limit
+
+    barrier.set()
+    for name in names:
+        await cluster.wait_until_handled(name)
+    assert set(calls) == names
+
+
+@pytest.mark.guarantee('CFG-019')
+@pytest.mark.parametrize('limit', [1, 20])
+@pytest.mark.usefixtures('blocked_handlers')
+async def test_number_of_threads_is_set_at_startup(cluster, registry, run_operator, calls, barrier, limit):
+    @kopf.on.startup(registry=registry)
+    def startup_fn(settings, **_):
+        settings.execution.max_workers = limit
+
+    await run_operator()
+
+    await check_limit(cluster, calls, barrier, limit)
+
+
+@pytest.mark.guarantee('CFG-023')
+@pytest.mark.usefixtures('blocked_handlers')
+async def test_number_of_threads_is_of_python_by_default(cluster, run_operator, calls, barrier):
+    await run_operator()
+
+    await check_limit(cluster, calls, barrier, concurrent.futures.ThreadPoolExecutor()._max_workers)
+
+
+@pytest.mark.guarantee('CFG-020', 'CFG-021')
+async def test_startup_that_replaces_the_executor_is_finished_where_it_has_started(
+        cluster, registry, run_operator, calls, make_executor):
+    @kopf.on.startup(registry=registry)
+    def startup_fn(settings, **_):
+        calls.append(threading.current_thread())
+        settings.execution.executor = make_executor('new')
+        settings.execution.executor.submit(int).result()  # it works already
+        calls.append(threading.current_thread())
+
+    @kopf.on.create('kopfexamples', registry=registry)
+    def create_fn(**_):
+        calls.append(threading.current_thread())
+
+    await run_operator()
+    await cluster.create()
+    await cluster.wait_until_handled(x=1)
+
+    before, after, create = calls
+    assert before is after
+    assert not after.name.startswith('new')
+    assert create.name.startswith('new')
+
+
+@pytest.mark.guarantee('CFG-021')
+async def test_running_handlers_are_finished_in_the_executor_where_they_have_started(
+        cluster, registry, run_operator, settings, calls, barrier, make_executor):
+    @kopf.on.create('kopfexamples', registry=registry)
+    def create_fn(name, **_):
+        calls.append((name, threading.current_thread().name.partition('_')[0]))
+        if name == 'early':
+            barrier.wait()
+        return threading.current_thread().name.partition('_')[0]
+
+    settings.execution.executor = make_executor('old')
+    await run_operator()
+    await cluster.create('early')
+    await wait_until(lambda: calls)
+    settings.execution.executor = make_executor('new')
+    await cluster.create('late')
+    late = await cluster.wait_until_handled('late')
+    barrier.set()
+    early = await cluster.wait_until_handled('early')
+
+    assert calls == [('early', 'old'), ('late', 'new')]
+    assert (early['status'], late['status']) == ({'create_fn': 'old'}, {'create_fn': 'new'})
