@@ -474,7 +474,7 @@ def test_operators_of_one_loop_are_all_stopped_by_a_signal(run_process):
         def build(name):
             registry = kopf.OperatorRegistry()
             kopf.on.login(registry=registry)(lambda **_: kopf.ConnectionInfo(server='http://127.0.0.1:1'))
-            kopf.on.cleanup(registry=registry)(lambda **_: print(name, flush=True))
+            kopf.on.cleanup(registry=registry)(lambda **_: print(f'{name}\\n', end='', flush=True))
             return registry
 
         flags = {'one': asyncio.Event(), 'two': asyncio.Event()}
