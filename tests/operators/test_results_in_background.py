@@ -128,11 +128,9 @@ async def test_daemons_poll_with_blocking_calls_until_their_objects_are_gone(clu
     assert poller_thread.is_alive() and poller_thread is not threading.current_thread()
 
     await cluster.delete()
-    await cluster.wait(lambda body: body is not None and 'deletionTimestamp' in body['metadata'])
-    answered.release(10)
-    await cluster.wait(lambda body: body is None)
+    await wait_until(lambda: answered.release() or not poller_thread.is_alive())
 
-    await wait_until(lambda: not poller_thread.is_alive())
+    await cluster.wait(lambda body: body is None)
 
 
 @pytest.mark.guarantee('TIP-002')
