@@ -85,7 +85,7 @@ class WebhookFn(Protocol):
 WebhookServerProtocol = Callable[[WebhookFn], AsyncIterator[WebhookClientConfig]]
 
 
-class ReviewRefused(Exception):  # noqa: N818
+class ReviewRefused(Exception):
     """Something that is not a review of ours: malformed, or of unknown resources and webhooks."""
 
     def __init__(self, message: str, *, code: int) -> None:
