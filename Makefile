@@ -22,7 +22,7 @@ GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w \
     -X k8s.io/component-base/version.gitMajor=$(word 1,$(subst ., ,$(KUBERNETES_VERSION))) \
     -X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(KUBERNETES_VERSION)))"
 
-.PHONY: help run test lint fidelity kubectl controlplane clean
+.PHONY: help run test lint docs fidelity kubectl controlplane clean
 
 help: ## show these targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -41,6 +41,10 @@ lint: $(VENV)/.for-lint ## check the style, the types, and the layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: $(VENV)/.for-docs ## build the documentation, and check the links inside of it
+	$(BIN)/python -m sphinx -q -W --keep-going -b html -d docs/_build/doctrees docs docs/_build/html
+	@$(BIN)/python docs/tools/links.py docs/_build/html
+
 kubectl: $(KUBECTL_BUILD) ## build the kubectl that the tests use, once, and show where it is
 	@echo $<
 
@@ -48,8 +52,8 @@ controlplane: $(CONTROLPLANE_BUILD) ## build the control plane that the tests us
 	@echo $<
 
 clean: ## remove all that was built or installed here
-	rm -rf .venv-* build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	find kopf tests examples benchmarks -name __pycache__ -prune -exec rm -rf {} +
+	rm -rf .venv-* build dist docs/_build docs/_generated .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find kopf tests examples benchmarks docs -name __pycache__ -prune -exec rm -rf {} +
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -58,6 +62,7 @@ $(BIN)/python:
 $(VENV)/.for-run: EXTRAS := dev
 $(VENV)/.for-test: EXTRAS := dev,speed,test
 $(VENV)/.for-lint: EXTRAS := dev,speed,test,lint
+$(VENV)/.for-docs: EXTRAS := dev,docs
 $(VENV)/.for-%: $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
 	@touch $@

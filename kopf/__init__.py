@@ -49,8 +49,19 @@ if TYPE_CHECKING:  # the same as in the table below, but for type checkers and e
     from kopf._cogs.structs.memos import Memo
     from kopf._cogs.structs.patches import Patch, PatchFn
     from kopf._cogs.structs.references import EVERYTHING, Resource
+    from kopf._cogs.structs.reviews import (
+        Headers,
+        Operation,
+        SSLPeer,
+        UserInfo,
+        WebhookClientConfig,
+        WebhookClientConfigService,
+        WebhookFn,
+        WebhookServerProtocol,
+    )
     from kopf._core.actions import lifecycles
     from kopf._core.actions.failures import (
+        AdmissionError,
         ErrorsMode,
         HandlerRetriesError,
         HandlerTimeoutError,
@@ -62,7 +73,7 @@ if TYPE_CHECKING:  # the same as in the table below, but for type checkers and e
     from kopf._core.engines.indices import Index, Store
     from kopf._core.engines.posting import event, exception, info, warn
     from kopf._core.intents.callbacks import ABSENT, PRESENT, all_, any_, none_, not_
-    from kopf._core.intents.causes import Headers, Logger, Operation, Reason, SSLPeer, UserInfo
+    from kopf._core.intents.causes import Logger, Reason
     from kopf._core.intents.piggybacking import (
         login_via_async_client,
         login_via_client,
@@ -82,6 +93,14 @@ if TYPE_CHECKING:  # the same as in the table below, but for type checkers and e
     from kopf._kits.hierarchies import adjust_namespace as adjust_namespace
     from kopf._kits.hierarchies import adopt, append_owner_reference, label, remove_owner_reference
     from kopf._kits.hierarchies import harmonize_naming as harmonize_naming
+    from kopf._kits.webhooks.servers import (
+        WebhookAutoServer,
+        WebhookDockerDesktopServer,
+        WebhookK3dServer,
+        WebhookMinikubeServer,
+        WebhookServer,
+    )
+    from kopf._kits.webhooks.tunnels import WebhookAutoTunnel, WebhookNgrokTunnel
     from kopf.on import daemon, index, register, subhandler, timer
 
 _NAMES = {
@@ -101,14 +120,17 @@ _NAMES = {
     'kopf._cogs.structs.memos': 'Memo',
     'kopf._cogs.structs.patches': 'Patch PatchFn',
     'kopf._cogs.structs.references': 'EVERYTHING Resource',
+    'kopf._cogs.structs.reviews':
+        'Headers Operation SSLPeer UserInfo WebhookClientConfig WebhookClientConfigService WebhookFn '
+        'WebhookServerProtocol',
     'kopf._core.actions.failures':
-        'ErrorsMode HandlerRetriesError HandlerTimeoutError PermanentError TemporaryError',
+        'AdmissionError ErrorsMode HandlerRetriesError HandlerTimeoutError PermanentError TemporaryError',
     'kopf._core.actions.lifecycles': 'get_default_lifecycle set_default_lifecycle',
     'kopf._core.actions.loggers': 'LocalObjectLogger LogFormat ObjectLogger configure',
     'kopf._core.engines.indices': 'Index Store',
     'kopf._core.engines.posting': 'event exception info warn',
     'kopf._core.intents.callbacks': 'ABSENT PRESENT all_ any_ none_ not_',
-    'kopf._core.intents.causes': 'Headers Logger Operation Reason SSLPeer UserInfo',
+    'kopf._core.intents.causes': 'Logger Reason',
     'kopf._core.intents.piggybacking':
         'login_via_async_client login_via_client login_via_pykube login_with_kubeconfig login_with_service_account',
     'kopf._core.intents.registries': 'OperatorRegistry get_default_registry set_default_registry',
@@ -118,13 +140,16 @@ _NAMES = {
     'kopf._core.reactor.subhandling': 'execute',
     'kopf._kits.hierarchies':
         'adjust_namespace adopt append_owner_reference harmonize_naming label remove_owner_reference',
+    'kopf._kits.webhooks.servers':
+        'WebhookAutoServer WebhookDockerDesktopServer WebhookK3dServer WebhookMinikubeServer WebhookServer',
+    'kopf._kits.webhooks.tunnels': 'WebhookAutoTunnel WebhookNgrokTunnel',
     'kopf.on': 'daemon index register subhandler timer',
 }
 _MODULES = {'lifecycles': 'kopf._core.actions.lifecycles', 'on': 'kopf.on'}
 _ORIGINS = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [
-    'ABSENT', 'EVERYTHING', 'PRESENT', 'AiohttpSession', 'Annotations', 'AnnotationsDiffBaseStorage',
+    'ABSENT', 'EVERYTHING', 'PRESENT', 'AdmissionError', 'AiohttpSession', 'Annotations', 'AnnotationsDiffBaseStorage',
     'AnnotationsProgressStorage', 'AsyncDaemonStopperChecker', 'Body', 'BodyEssence', 'ConnectionInfo', 'DaemonStopped',
     'DaemonStoppingReason', 'Diff', 'DiffBaseStorage', 'DiffItem', 'DiffOperation', 'ErrorsMode', 'FieldPath',
     'FieldSpec', 'HandlerId', 'HandlerRetriesError', 'HandlerTimeoutError', 'Headers', 'Index', 'Labels',
@@ -132,7 +157,10 @@ __all__ = [
     'MultiProgressStorage', 'ObjectLogger', 'ObjectReference', 'Operation', 'OperatorRegistry', 'OperatorSettings',
     'OwnerReference', 'Patch', 'PatchFn', 'PermanentError', 'ProgressRecord', 'ProgressStorage', 'RawBody', 'RawEvent',
     'RawEventType', 'Reason', 'Resource', 'SSLPeer', 'SmartProgressStorage', 'Spec', 'Status', 'StatusDiffBaseStorage',
-    'StatusProgressStorage', 'Store', 'SyncDaemonStopperChecker', 'TemporaryError', 'UserInfo', 'adopt', 'all_',
+    'StatusProgressStorage', 'Store', 'SyncDaemonStopperChecker', 'TemporaryError', 'UserInfo',
+    'WebhookAutoServer', 'WebhookAutoTunnel', 'WebhookClientConfig', 'WebhookClientConfigService',
+    'WebhookDockerDesktopServer', 'WebhookFn', 'WebhookK3dServer', 'WebhookMinikubeServer', 'WebhookNgrokTunnel',
+    'WebhookServer', 'WebhookServerProtocol', 'adopt', 'all_',
     'any_', 'append_owner_reference', 'build_object_reference', 'build_owner_reference', 'configure', 'daemon', 'event',
     'exception', 'execute', 'get_default_lifecycle', 'get_default_registry', 'index', 'info', 'label', 'lifecycles',
     'login_via_async_client', 'login_via_client', 'login_via_pykube', 'login_with_kubeconfig',

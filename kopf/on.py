@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from kopf._cogs.structs import dicts, references, selectors
+from kopf._cogs.structs import dicts, references, reviews, selectors
 from kopf._core.actions import execution, failures
 from kopf._core.intents import callbacks, causes, filters, handlers, registries
 
@@ -70,7 +70,7 @@ def validate(
         group: str | None = None, version: str | None = None, kind: str | None = None, plural: str | None = None,
         singular: str | None = None, shortcut: str | None = None, category: str | None = None,
         id: str | None = None, param: Any = None,
-        operation: causes.Operation | None = None, operations: Collection[causes.Operation] | None = None,
+        operation: reviews.Operation | None = None, operations: Collection[reviews.Operation] | None = None,
         subresource: str | None = None, persistent: bool | None = None, side_effects: bool | None = None,
         ignore_failures: bool | None = None,
         labels: _Meta = None, annotations: _Meta = None, when: _When = None,
@@ -86,7 +86,7 @@ def mutate(
         group: str | None = None, version: str | None = None, kind: str | None = None, plural: str | None = None,
         singular: str | None = None, shortcut: str | None = None, category: str | None = None,
         id: str | None = None, param: Any = None,
-        operation: causes.Operation | None = None, operations: Collection[causes.Operation] | None = None,
+        operation: reviews.Operation | None = None, operations: Collection[reviews.Operation] | None = None,
         subresource: str | None = None, persistent: bool | None = None, side_effects: bool | None = None,
         ignore_failures: bool | None = None,
         labels: _Meta = None, annotations: _Meta = None, when: _When = None,
@@ -302,9 +302,9 @@ def _decorate(build: Callable[[Callable[..., Any]], execution.Handler], registry
 
 def _unite_operations(
         name: str,
-        operation: causes.Operation | None,
-        operations: Collection[causes.Operation] | None,
-) -> frozenset[causes.Operation] | None:
+        operation: reviews.Operation | None,
+        operations: Collection[reviews.Operation] | None,
+) -> frozenset[reviews.Operation] | None:
     if operation is not None:
         warnings.warn(f"@kopf.on.{name}: operation= is deprecated; use operations=, with a list of them.",
                       DeprecationWarning, stacklevel=3)
@@ -316,11 +316,11 @@ def _unite_operations(
         raise ValueError(f"@kopf.on.{name}: operations= is empty, so the function would never be called. "
                          f"List the operations, or omit it for all of them.")
     united = frozenset([*(operations or ()), *([] if operation is None else [operation])])
-    unknown = united.difference(typing.get_args(causes.Operation))
+    unknown = united.difference((*typing.get_args(reviews.Operation), '*'))
     if unknown:
         raise ValueError(f"@kopf.on.{name}: there are no such operations as {', '.join(sorted(map(repr, unknown)))}. "
-                         f"There are {', '.join(typing.get_args(causes.Operation))}; omit it for all of them.")
-    return united
+                         f"There are {', '.join(typing.get_args(reviews.Operation))}; omit it for all of them.")
+    return None if '*' in united else united
 
 
 def _register(fn: Callable[..., Any], options: Mapping[str, Any]) -> None:

@@ -17,6 +17,7 @@ from kopf._cogs.structs import credentials
 
 EXTERNAL = 'KUBECONFIG_E2E'
 REQUIRED = 'KOPF_TESTS_CONTROLPLANE'
+FOREIGNNESS = f"It needs our own control plane, and {EXTERNAL} is set to another cluster."
 ABSENCE = f"There is no control plane: run `make controlplane` (needs Go), or set {EXTERNAL} to a kubeconfig."
 
 
@@ -54,12 +55,13 @@ def controlplane() -> Iterator[Cluster]:
 def own_controlplane(controlplane: Cluster) -> controlplanes.ControlPlane:
     """Our own control plane: with its processes, its audit log, and the tokens of its users."""
     if controlplane.own is None:
-        pytest.skip(f"It needs our own control plane, and {EXTERNAL} is set to another cluster.")
+        pytest.skip(FOREIGNNESS)
     return controlplane.own
 
 
 def write_absence(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print how many tests were skipped, if there were any."""
-    skipped = [report for report in terminalreporter.stats.get('skipped', ()) if ABSENCE in str(report.longrepr)]
-    if skipped:
-        terminalreporter.write_line(f"{len(skipped)} tests were skipped. {ABSENCE}", yellow=True)
+    """Print how many tests were skipped and why, if there were any."""
+    for reason in (ABSENCE, FOREIGNNESS):
+        skipped = [report for report in terminalreporter.stats.get('skipped', ()) if reason in str(report.longrepr)]
+        if skipped:
+            terminalreporter.write_line(f"{len(skipped)} tests were skipped. {reason}", yellow=True)

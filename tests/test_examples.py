@@ -44,9 +44,12 @@ class Example:
         self.said += rest
         assert self.process.returncode == 0, self.said
 
+    @property
+    def kubeconfig(self):
+        return re.search(r'export KUBECONFIG=(\S+)', self.said)[1]
+
     def connect(self):
-        kubeconfig = re.search(r'export KUBECONFIG=(\S+)', self.said)[1]
-        return kubernetes.config.new_client_from_config(kubeconfig)
+        return kubernetes.config.new_client_from_config(self.kubeconfig)
 
     @property
     def core(self):
@@ -55,8 +58,8 @@ class Example:
     def get(self):
         return self._call('get')
 
-    def patch(self, **spec):
-        return self._call('patch', body={'spec': spec})
+    def patch(self, metadata=None, **spec):
+        return self._call('patch', body={'spec': spec, 'metadata': metadata or {}})
 
     def delete(self):
         return self._call('delete')
@@ -75,10 +78,10 @@ class Example:
 @pytest.fixture
 def start(tmp_path):
     with contextlib.ExitStack() as stack:
-        def start(name, manifests=COMMON, **env):
-            args = [arg for path in manifests for arg in ('--apply', path)]
+        def start(name, manifests=COMMON, args=(), **env):
+            args = args or ['--sandbox', *(arg for path in manifests for arg in ('--apply', path))]
             process = stack.enter_context(subprocess.Popen(
-                [sys.executable, '-B', '-m', 'kopf', 'run', '--sandbox', *args, EXAMPLES / name / 'example.py'],
+                [sys.executable, '-B', '-m', 'kopf', 'run', *args, EXAMPLES / name / 'example.py'],
                 text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=tmp_path,
                 env={**os.environ, 'PYTHONUNBUFFERED': '1', **env}))
             stack.callback(process.kill)
@@ -171,6 +174,24 @@ def test_handlers_are_called_for_their_causes(start):
     assert 'Traceback' not in example.said
 
 
+def test_peers_step_aside_for_developers(start):
+    deployed = start('06-peering', manifests=[*COMMON, EXAMPLES.parent / 'peering.yaml'], WHO='production')
+    deployed.wait_until_says(f"CREATED {NAME}: seen by production.", "'create_fn' succeeded")
+
+    local = start('06-peering', args=['--dev', '--all-namespaces'], WHO='developer', KUBECONFIG=deployed.kubeconfig)
+    deployed.wait_until_says("The operator pauses: there are others with higher priorities")
+    deployed.patch(field='another')
+    local.wait_until_says(f"UPDATED {NAME}: seen by developer.", "'update_fn' succeeded")
+
+    local.stop()
+    deployed.wait_until_says("There is nobody to pause for")
+    deployed.patch(field='yet another')
+    deployed.wait_until_says(f"UPDATED {NAME}: seen by production.", "'update_fn' succeeded")
+    deployed.stop()
+    assert deployed.said.count('seen by production') == 2
+    assert local.said.count('seen by developer') == 1
+
+
 def test_subhandlers_are_made_of_items(start):
     example = start('07-subhandlers')
 
@@ -249,3 +270,81 @@ def test_hooks_are_called_at_the_beginning_and_at_the_end(start):
 
     assert re.findall('Starting|WATCHING|Stopping 1 tasks|LEFT', example.said) == [
         'Starting', 'WATCHING', 'Stopping 1 tasks', 'LEFT']
+
+
+def test_daemons_live_beside_their_objects(start):
+    example = start('14-daemons')
+    example.wait_until_says("the field is 'value'.", f"BEAT of the thread of {NAME}",
+                            f"STARTED the careless one of {NAME}")
+    assert "'daemon_in_a_thread' failed temporarily" in example.said
+
+    example.patch(field='another')
+    example.wait_until_says("the field is 'another'.")
+    example.patch(metadata={'annotations': {'someannotation': None}})
+    example.wait_until_says(f"CANCELLED the careless one of {NAME}")
+    assert "STOPPED" not in example.said
+
+    example.delete()
+    example.wait_until_says(f"STOPPED the coroutine of {NAME}", f"STOPPED the thread of {NAME}")
+    example.stop()
+
+
+def test_timers_tick(start):
+    example = start('15-timers')
+
+    example.wait_until_says(f"TICK 3 of {NAME}", f"QUIET {NAME}: nobody changes it any more; the field is 'value'.",
+                            "'once_in_a_minute' failed temporarily", f"DONE for {NAME}", "'when_it_is_quiet' succeeded")
+    example.stop()
+
+    assert [example.said.count(f'{word} ') for word in ('TICK 1 of', 'QUIET', 'DONE for')] == [1, 1, 1]
+
+
+def test_indices_are_seen_by_all_handlers(start):
+    example = start('16-indexing', manifests=[*COMMON, EXAMPLES / '16-indexing' / 'pods.yaml'])
+    example.wait_until_says(f"PODS of {NAME}: first, second", f"COUNT of {NAME}: 2 pods")
+
+    example.core.delete_namespaced_pod('second', 'default', grace_period_seconds=0)
+
+    example.wait_until_says(f"PODS of {NAME}: first\n", f"COUNT of {NAME}: 1 pods")
+    example.stop()
+    assert f'COUNT of {NAME}: 0 pods' not in example.said
+
+
+@pytest.mark.guarantee('ADM-028', 'ADM-032', 'ADM-035', 'ADM-086')
+def test_admission_is_controlled(start):
+    example = start('17-admission')
+    example.wait_until_says("The ValidatingWebhookConfiguration 'auto.kopf.dev' has 3 webhooks",
+                            "The MutatingWebhookConfiguration 'auto.kopf.dev' has 1 webhooks")
+
+    patched = example.patch(field='another')
+    assert patched['spec']['priority'] == 'normal'
+    with pytest.raises(kubernetes.client.ApiException, match=r'The duration must be like 30s, 5m, 1h, not .*soon') as e:
+        example.patch(duration='soon')
+    assert e.value.status == 400
+    example.patch(duration='1h', metadata={'annotations': {'protected': 'yes'}})
+    with pytest.raises(kubernetes.client.ApiException, match=f'{NAME} is protected, even from') as e:
+        example.delete()
+    assert e.value.status == 403
+    example.patch(metadata={'annotations': {'protected': None}})
+    example.delete()
+
+    example.wait_until_says(f'REQUESTED UPDATE of {NAME}', f'REQUESTED DELETE of {NAME}')
+    example.stop()
+    assert 'Traceback' not in example.said
+
+
+def test_all_kinds_of_handlers_live_together(start):
+    example = start('99-all-at-once')
+    example.wait_until_says("APPEARED because of create", "RECOVERED", "PREPARED item1", "PREPARED item2",
+                            "FIELD None -> 'value'", "DAEMON is here.", "TIMER was here.", "'recover' succeeded")
+
+    example.patch(field='another', items=['item3'])
+    example.wait_until_says("UPDATED after create", "FIELD 'value' -> 'another'", "PREPARED item3",
+                            "'update' succeeded")
+    example.delete()
+    example.wait_until_says("DAEMON is gone.", "DELETED", f"EVENT DELETED of {NAME}")
+    example.stop()
+
+    assert example.said.index('STARTUP is over.') < example.said.index('EVENT None')
+    assert example.said.count('PREPARED') == 3
+    assert 'CLEANUP is over.' in example.said

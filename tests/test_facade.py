@@ -30,26 +30,16 @@ PROMISED = [
     'AsyncDaemonStopperChecker', 'Resource', 'EVERYTHING',
 ]
 
-EXPECTED_LATER = {
-    'AdmissionError', 'WebhookClientConfigService', 'WebhookClientConfig', 'WebhookFn',
-    'WebhookServerProtocol', 'WebhookServer', 'WebhookK3dServer', 'WebhookMinikubeServer',
-    'WebhookDockerDesktopServer', 'WebhookNgrokTunnel', 'WebhookAutoServer', 'WebhookAutoTunnel',
-}
-"""Names of what does not exist yet: of admission."""
-
-EXISTING = [name for name in PROMISED if name not in EXPECTED_LATER]
-
 UNLISTED = ['adjust_namespace', 'harmonize_naming']
 """Names that are public, but are not in the list of the public names."""
 
 
 def test_promised_names_are_complete():
     assert len(PROMISED) == len(set(PROMISED)) == 108
-    assert EXPECTED_LATER.issubset(PROMISED)
 
 
 def test_public_names_are_those_promised():
-    assert sorted(kopf.__all__) == sorted(EXISTING)
+    assert sorted(kopf.__all__) == sorted(PROMISED)
 
 
 @pytest.mark.guarantee('NEW-234')
@@ -60,7 +50,7 @@ def test_some_functions_are_public_but_not_listed(name):
 
 
 @pytest.mark.guarantee('WLD-014', 'NEW-007')
-@pytest.mark.parametrize('name', EXISTING)
+@pytest.mark.parametrize('name', PROMISED)
 def test_public_names_exist(name):
     assert getattr(kopf, name) is getattr(kopf, name)
     assert name in dir(kopf)
@@ -74,7 +64,7 @@ def list_static_imports():
     return {alias.name: node.module for node in block.body for alias in node.names}
 
 
-@pytest.mark.parametrize('name', EXISTING)
+@pytest.mark.parametrize('name', PROMISED)
 def test_type_checkers_see_the_same(name):
     origin = importlib.import_module(list_static_imports()[name])
 
@@ -82,7 +72,7 @@ def test_type_checkers_see_the_same(name):
 
 
 def test_type_checkers_see_nothing_else():
-    assert sorted(list_static_imports()) == sorted([*EXISTING, *UNLISTED])
+    assert sorted(list_static_imports()) == sorted([*PROMISED, *UNLISTED])
 
 
 @pytest.mark.guarantee('HND-001')
@@ -112,7 +102,7 @@ def test_names_can_be_imported_all_at_once():
     namespace = {}
     exec('from kopf import *', namespace)
 
-    assert namespace.keys() >= set(EXISTING)
+    assert namespace.keys() >= set(PROMISED)
 
 
 @pytest.mark.guarantee('WLD-019')

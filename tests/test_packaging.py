@@ -3,13 +3,19 @@ The distribution: what is promised to those who install it.
 """
 import importlib.metadata
 import json
+import os
 import pathlib
 import re
+import subprocess
+import sys
+import tarfile
 import tomllib
+import zipfile
 
 import pytest
 
 import kopf
+import kopf.testing
 from kopf._cogs.helpers import versions
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -94,3 +100,112 @@ def test_extras_bring_what_they_are_for(extra, expected):
     brought = [line for line in importlib.metadata.requires('kopf') if re.search(f"extra == ['\"]{extra}['\"]", line)]
 
     assert {re.match(r'[\w.-]+', line)[0].lower() for line in brought} == expected
+
+
+def call(*command, **kwargs):
+    """Run a command; return all that it says. It must succeed."""
+    result = subprocess.run([os.fspath(arg) for arg in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                            text=True, timeout=250, **kwargs)
+    assert result.returncode == 0, result.stdout
+    return result.stdout
+
+
+def install(directory, requirement):
+    """Install it to a new environment, in which there is nothing else; return the directory of its commands."""
+    call(sys.executable, '-m', 'venv', '--without-pip', directory)
+    call(sys.executable, '-m', 'pip', '--python', directory / 'bin/python', '--disable-pip-version-check',
+         'install', '--quiet', '--no-compile', requirement)
+    return directory / 'bin'
+
+
+@pytest.fixture(scope='session')
+def distributions(tmp_path_factory):
+    """The built archives: the source one, and the wheel that is built from it."""
+    directory = tmp_path_factory.mktemp('dist')
+    call(sys.executable, '-m', 'build', '--no-isolation', '--outdir', directory, ROOT)
+    (sdist,), (wheel,) = directory.glob('*.tar.gz'), directory.glob('*.whl')
+    return sdist, wheel
+
+
+@pytest.mark.slow
+def test_archives_are_fit_for_uploading(distributions):
+    said = call(sys.executable, '-m', 'twine', '--no-color', 'check', '--strict', *distributions)
+
+    assert said.count('PASSED') == 2
+    assert 'WARNING' not in said
+
+
+@pytest.mark.slow
+@pytest.mark.guarantee('NEW-007')
+def test_wheel_has_the_package_and_nothing_else(distributions):
+    _, wheel = distributions
+    names = zipfile.ZipFile(wheel).namelist()
+    sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / 'kopf').rglob('*')
+               if path.is_file() and '__pycache__' not in path.parts and '/.' not in path.as_posix()}
+
+    assert {name for name in names if '.dist-info/' not in name} == sources
+    assert 'kopf/py.typed' in names
+
+
+@pytest.mark.slow
+def test_source_archive_has_all_that_is_needed_to_work_on_it_and_nothing_that_is_built(distributions):
+    sdist, _ = distributions
+    with tarfile.open(sdist) as archive:
+        names = {name.partition('/')[2] for name in archive.getnames()}
+
+    assert {'pyproject.toml', 'README.md', 'LICENSE', 'CHANGELOG.md', 'Makefile', 'Dockerfile', 'peering.yaml',
+            'tests/conftest.py', 'docs/conf.py', 'deploy/deployment.yaml', 'examples/crd.yaml'} <= names
+    assert not [name for name in names if re.search(r'__pycache__|docs/_(build|generated)|\.venv', name)]
+
+
+@pytest.mark.slow
+@pytest.mark.guarantee('NEW-004', 'NEW-005', 'NEW-243')
+@pytest.mark.parametrize('extra', ['full-auth', 'uvloop', 'dev', 'speed'])
+def test_wheel_is_installed_with_each_extra_to_an_empty_environment(distributions, tmp_path, extra):
+    _, wheel = distributions
+    commands = install(tmp_path / 'env', f'{wheel}[{extra}]')
+
+    expected = f'kopf, version {kopf.__version__}\n'
+    assert call(commands / 'kopf', '--version', cwd=tmp_path) == expected
+    assert call(commands / 'python', '-m', 'kopf', '--version', cwd=tmp_path) == expected
+    call(sys.executable, '-m', 'pip', '--python', commands / 'python', 'check')
+
+
+@pytest.mark.slow
+@pytest.mark.guarantee('DEP-001', 'NEW-001')
+def test_bare_installation_is_enough_to_run_operators(distributions, tmp_path):
+    _, wheel = distributions
+    commands = install(tmp_path / 'env', wheel)
+    (tmp_path / 'handlers.py').write_text(
+        "import kopf\n"
+        "@kopf.on.create('kopfexamples')\n"
+        "def create_fn(**_): return 'created'\n")
+    with kopf.testing.Sandbox(apply=[ROOT / 'examples/crd.yaml', ROOT / 'examples/obj.yaml']) as sandbox:
+        process = subprocess.Popen(
+            [commands / 'kopf', 'run', tmp_path / 'handlers.py', '--verbose', '--all-namespaces'], cwd=tmp_path,
+            env={**os.environ, 'KUBECONFIG': str(sandbox.kubeconfig)}, stderr=subprocess.PIPE, text=True)
+        try:
+            body = sandbox.wait('kopfexamples', 'kopf-example-1', lambda body: 'create_fn' in body.get('status', {}),
+                                timeout=60)
+            process.terminate()
+            _, said = process.communicate(timeout=30)
+        finally:
+            process.kill()
+            process.wait()
+
+    assert body['status']['create_fn'] == 'created'
+    assert process.returncode == 0, said
+
+
+@pytest.mark.slow
+def test_long_description_is_the_readme(distributions):
+    _, wheel = distributions
+    metadata = zipfile.ZipFile(wheel).read(f'kopf-{kopf.__version__}.dist-info/METADATA').decode()
+
+    assert 'Description-Content-Type: text/markdown' in metadata
+    assert metadata.endswith((ROOT / 'README.md').read_text())
+
+
+@pytest.mark.parametrize('field', ['Home-page', 'Download-URL', 'Project-URL'])
+def test_no_addresses_are_made_up(field):
+    assert not importlib.metadata.metadata('kopf').get_all(field)

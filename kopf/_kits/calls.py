@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast, overload
 
 from kopf._cogs.configs import connecting, diffbase
 from kopf._cogs.configs import settings as settings_
-from kopf._cogs.structs import bodies, dicts, diffs, ids, memos, patches, references
+from kopf._cogs.structs import bodies, dicts, diffs, ids, memos, patches, references, reviews
 from kopf._core.actions import execution, invocation, loggers
 from kopf._core.engines import indices, posting
 from kopf._core.intents import causes, handlers, registries, stoppers
@@ -133,7 +133,7 @@ class _Maker:
     def make_webhook(self) -> causes.Cause:
         made: dict[str, Any] = {
             'dryrun': False, 'operation': 'CREATE' if self.given.get('old') is None else 'UPDATE', 'warnings': [],
-            'userinfo': causes.UserInfo(username='tester', uid='', groups=[]), 'headers': {}, 'sslpeer': {},
+            'userinfo': reviews.UserInfo(username='tester', uid='', groups=[]), 'headers': {}, 'sslpeer': {},
             'subresource': None}
         chosen = {name: self.given.get(name, value) for name, value in made.items()}
         return causes.WebhookCause(**chosen, **self._compare(dict(self.body)), **self._describe())

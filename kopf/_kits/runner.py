@@ -90,30 +90,37 @@ class KopfRunner:
 
     @property
     def stdout(self) -> str:
+        """All that was printed to the standard output."""
         return self._result.stdout
 
     @property
     def stdout_bytes(self) -> bytes:
+        """The same as ``stdout``, not decoded."""
         return self._result.stdout_bytes
 
     @property
     def stderr(self) -> str:
+        """All that was printed and logged to the standard error output."""
         return self._result.stderr
 
     @property
     def stderr_bytes(self) -> bytes:
+        """The same as ``stderr``, not decoded."""
         return self._result.stderr_bytes or b''
 
     @property
     def exit_code(self) -> int:
+        """What the command has exited with: 0 if all is well."""
         return self._result.exit_code
 
     @property
     def exception(self) -> BaseException | None:
+        """The error that has ended the command, if any."""
         return self._result.exception
 
     @property
     def exc_info(self) -> tuple[type[BaseException], BaseException, TracebackType] | None:
+        """The same error with its type and traceback."""
         return self._result.exc_info
 
     @property

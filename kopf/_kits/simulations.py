@@ -6,6 +6,7 @@ the simulation, with virtual time, and only while the test waits for anything th
 """
 import asyncio
 import concurrent.futures
+import contextvars
 import datetime
 import os
 import threading
@@ -44,6 +45,7 @@ class Operator:
         self._stop_flag: flags.Flag = options.setdefault('stop_flag', asyncio.Event())
         self._ready_flag: flags.Flag = options.setdefault('ready_flag', asyncio.Event())
         self._task: asyncio.Task[None] | None = None
+        self._vault: vaults.Vault | None = None
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -67,29 +69,40 @@ class Operator:
 
     async def start(self) -> None:
         """Start the operator, and wait until it is ready. Raises its error if it fails before that."""
-        if self._task is not None:
-            raise RuntimeError("The operator is started already.")
-        options = {'vault': self._make_vault(), 'clusterwide': 'namespaces' not in self._options, **self._options}
-        coro = running.operator(registry=self._load(), settings=self._settings, **options)
-        self._task = asyncio.create_task(coro, name='operator on a sandbox')
+        task = self.spawn()
         readiness = asyncio.create_task(flags.wait_until_raised(self._ready_flag), name='readiness')
         try:
-            await asyncio.wait({self._task, readiness}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({task, readiness}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            self._task.cancel()
-            await asyncio.wait({self._task})
+            task.cancel()
+            await asyncio.wait({task})
             raise
         finally:
             readiness.cancel()
             await asyncio.wait({readiness})
-        if self._task.done():
-            self._task.result()
+        if task.done():
+            task.result()
 
     async def stop(self) -> None:
         """Stop the operator gracefully. Raises its error if it has failed."""
         flags.raise_flag(self._stop_flag)
         if self._task is not None:
             await self._task
+
+    def spawn(self, context: contextvars.Context | None = None) -> 'asyncio.Task[None]':
+        """Start the operator, optionally in a context, and do not wait for it."""
+        if self._task is not None:
+            raise RuntimeError("The operator is started already.")
+        self._vault = self._make_vault()
+        options = {'vault': self._vault, 'clusterwide': 'namespaces' not in self._options, **self._options}
+        coro = running.operator(registry=self._load(), settings=self._settings, **options)
+        self._task = asyncio.create_task(coro, name='operator on a sandbox', context=context)
+        return self._task
+
+    async def abandon(self) -> None:
+        """Close the connections of an operator that had no chance to do it."""
+        if self._vault is not None:
+            await self._vault.close()
 
     def _load(self) -> registries.OperatorRegistry:
         default = registries.get_default_registry()

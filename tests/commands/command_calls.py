@@ -8,15 +8,6 @@ from click.testing import CliRunner
 
 from kopf import cli
 
-CRD = {
-    'apiVersion': 'apiextensions.k8s.io/v1', 'kind': 'CustomResourceDefinition',
-    'metadata': {'name': 'kopfexamples.kopf.dev'},
-    'spec': {
-        'group': 'kopf.dev', 'scope': 'Namespaced', 'names': {'kind': 'KopfExample', 'plural': 'kopfexamples'},
-        'versions': [{'name': 'v1', 'served': True, 'storage': True, 'schema': {'openAPIV3Schema': {
-            'type': 'object', 'x-kubernetes-preserve-unknown-fields': True}}}],
-    },
-}
 CREATING = """
     import kopf
 
@@ -28,6 +19,27 @@ CREATING = """
 
 def build_object(name, namespace='default'):
     return {'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample', 'metadata': {'name': name, 'namespace': namespace}}
+
+
+def build_definition(plural, kind, *, group='kopf.dev'):
+    return {
+        'apiVersion': 'apiextensions.k8s.io/v1', 'kind': 'CustomResourceDefinition',
+        'metadata': {'name': f'{plural}.{group}'},
+        'spec': {
+            'group': group, 'scope': 'Cluster' if plural.startswith('cluster') else 'Namespaced',
+            'names': {'kind': kind, 'plural': plural},
+            'versions': [{'name': 'v1', 'served': True, 'storage': True, 'schema': {'openAPIV3Schema': {
+                'type': 'object', 'x-kubernetes-preserve-unknown-fields': True}}}],
+        },
+    }
+
+
+CRD = build_definition('kopfexamples', 'KopfExample')
+
+
+def build_peering(name, namespace=None, *, group='kopf.dev'):
+    return {'apiVersion': f'{group}/v1', 'kind': 'KopfPeering' if namespace else 'ClusterKopfPeering',
+            'metadata': {'name': name, **({'namespace': namespace} if namespace else {})}}
 
 
 def write(path, *texts):

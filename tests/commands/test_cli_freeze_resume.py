@@ -13,42 +13,26 @@ import time
 
 import pytest
 from click.testing import CliRunner
-from command_calls import build_object, write
+from command_calls import build_definition, build_object, build_peering, write
 
 import kopf.testing
 from kopf import cli
 
 ME = f'{getpass.getuser()}@{socket.gethostname()}'
 
-HANDLERS = """
+LIFETIME = 5
+
+HANDLERS = f"""
     import kopf
 
     @kopf.on.startup()
     def configure(settings, **_):
-        settings.peering.lifetime = 5
+        settings.peering.lifetime = {LIFETIME}
 
     @kopf.on.create('kopfexamples')
     def create_fn(name, **_):
-        print(f'CREATED {name}')
+        print('CREATED', name)
 """
-
-
-def build_definition(plural, kind, *, group='kopf.dev'):
-    return {
-        'apiVersion': 'apiextensions.k8s.io/v1', 'kind': 'CustomResourceDefinition',
-        'metadata': {'name': f'{plural}.{group}'},
-        'spec': {
-            'group': group, 'scope': 'Cluster' if plural.startswith('cluster') else 'Namespaced',
-            'names': {'kind': kind, 'plural': plural},
-            'versions': [{'name': 'v1', 'served': True, 'storage': True, 'schema': {'openAPIV3Schema': {
-                'type': 'object', 'x-kubernetes-preserve-unknown-fields': True}}}],
-        },
-    }
-
-
-def build_peering(name, namespace=None, *, group='kopf.dev'):
-    return {'apiVersion': f'{group}/v1', 'kind': 'KopfPeering' if namespace else 'ClusterKopfPeering',
-            'metadata': {'name': name, **({'namespace': namespace} if namespace else {})}}
 
 
 @pytest.fixture
@@ -253,6 +237,12 @@ def wait_until_written(path, text, timeout=30):
         time.sleep(0.02)
 
 
+def read_time(path, text):
+    """Tell when the first line with this text was logged."""
+    line = next(line for line in path.read_text().splitlines() if text in line)
+    return datetime.datetime.strptime(line[1:24], '%Y-%m-%d %H:%M:%S,%f')
+
+
 @pytest.mark.guarantee('PEE-006', 'PEE-007', 'PEE-012', 'PEE-013', 'PEE-015', 'PEE-022', 'NEW-216', 'NEW-218')
 def test_processes_pause_and_succeed_each_other(start_process, sandbox, peerings, get_records, tmp_path):
     path = write('handlers.py', HANDLERS)
@@ -264,12 +254,16 @@ def test_processes_pause_and_succeed_each_other(start_process, sandbox, peerings
     wait_until_written(tmp_path / 'high', 'CREATED first')
     sandbox.wait('kopfexamples', 'first', lambda body: body['metadata'].get('annotations'), timeout=30)
     os.kill(high.pid, signal.SIGKILL)
+    killed = datetime.datetime.now()
     sandbox.create(build_object('second'))
     wait_until_written(tmp_path / 'low', 'CREATED second')
     os.kill(low.pid, signal.SIGTERM)
 
     assert low.wait(timeout=30) == 0
     assert get_records() == {}
+    seen = read_time(tmp_path / 'high', "keep-alive of the peering 'example' is sent")
+    assert (read_time(tmp_path / 'low', 'pauses: there are others') - seen).total_seconds() < 1
+    assert (read_time(tmp_path / 'low', 'nobody to pause for') - killed).total_seconds() < LIFETIME + 3
     assert 'CREATED first' not in (tmp_path / 'low').read_text()
     assert 'CREATED second' not in (tmp_path / 'high').read_text()
 

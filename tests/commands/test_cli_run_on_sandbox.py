@@ -82,11 +82,42 @@ def test_whole_cluster_is_served_with_a_warning_if_it_is_not_asked_for(start, sa
     assert ("Add --all-namespaces to confirm" in result.stderr) is warned
 
 
-def test_absence_of_files_and_modules_is_noticed(start, sandbox):
-    result = start('-A', sandbox=sandbox).stop()
+NO_HANDLERS = pytest.mark.parametrize('texts, message', [
+    pytest.param([], "No files and no modules are given, so there are no handlers", id='no-files'),
+    pytest.param(['import kopf'], "There are no handlers in these files and modules", id='no-handlers'),
+])
+
+
+@NO_HANDLERS
+def test_absence_of_handlers_is_noticed_if_called_from_code(start, sandbox, texts, message):
+    paths = [write('handlers.py', text) for text in texts]
+
+    result = start('-A', *paths, sandbox=sandbox).stop()
 
     assert result.exit_code == 0
-    assert "No files and no modules are given" in result.stderr
+    assert message in result.stderr
+
+
+@NO_HANDLERS
+def test_absence_of_handlers_is_an_error_of_the_command(start_process, tmp_path, texts, message):
+    paths = [write('handlers.py', text) for text in texts]
+
+    process = start_process('--sandbox', '-q', *paths)
+
+    output, problems = process.communicate(timeout=60)
+    assert (process.returncode, output) == (2, '')
+    assert f'Error: {message}' in problems
+    assert 'Traceback' not in problems
+    assert list((tmp_path / 'temporary').iterdir()) == []
+
+
+def test_handlers_of_the_calling_code_are_enough(start, sandbox):
+    registry = kopf.OperatorRegistry()
+    kopf.on.event('kopfexamples', registry=registry)(lambda **_: None)
+
+    result = start('-A', sandbox=sandbox, registry=registry).stop()
+
+    assert 'no handlers' not in result.stderr
 
 
 @pytest.mark.guarantee('CLI-023', 'TST-010')
@@ -207,6 +238,43 @@ def test_operator_runs_on_a_sandbox_until_a_signal(start_process, tmp_path, numb
     assert list((tmp_path / 'temporary').iterdir()) == []
 
 
+@pytest.mark.parametrize('text', [
+    pytest.param("""
+        import time
+        print('LOADING')
+        time.sleep(1000)
+    """, id='usual'),
+    pytest.param("""
+        import kopf, time
+        kopf.on.startup()(print)
+        try:
+            print('LOADING')
+            time.sleep(1000)
+        except BaseException:
+            pass
+    """, id='suppressing'),
+    pytest.param("""
+        import time
+        try:
+            print('LOADING')
+            time.sleep(1000)
+        except BaseException as e:
+            raise RuntimeError from e
+    """, id='replacing'),
+])
+def test_signal_ends_the_loading_of_files_with_nothing_left(start_process, tmp_path, text):
+    path = write('handlers.py', text)
+    process = start_process('--sandbox', path)
+    read_until(process.stdout, 'LOADING')
+
+    process.send_signal(signal.SIGTERM)
+
+    _, problems = process.communicate(timeout=20)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert problems == ''
+    assert list((tmp_path / 'temporary').iterdir()) == []
+
+
 def test_sandbox_is_where_all_clients_in_the_code_go(start):
     path = write('handlers.py', """
         import asyncio, kopf, os, sys
@@ -236,7 +304,7 @@ def test_previous_kubeconfig_is_in_force_again_after_the_sandbox(start, monkeypa
 
 
 def test_quiet_command_says_nothing_of_the_sandbox(start):
-    result = start('--sandbox', '-q', write('handlers.py', '')).stop()
+    result = start('--sandbox', '-q', write('handlers.py', CREATING)).stop()
 
     assert (result.exit_code, result.output) == (0, '')
 

@@ -37,7 +37,7 @@ def sandbox_server() -> Iterator[fidelity_talks.Server]:
             await asyncio.to_thread(sandbox.compact)
 
         info = credentials.ConnectionInfo(server=sandbox.url, ca_data=sandbox.ca_data, token=sandbox.token)
-        yield fidelity_talks.Server(info, compact)
+        yield fidelity_talks.Server(info, compact, forget=compact)
 
 
 @pytest.fixture(scope='session')
@@ -49,7 +49,15 @@ def real_server(controlplane: controlplane_fixtures.Cluster) -> fidelity_talks.S
         assert own is not None
         await asyncio.to_thread(own.compact)
 
-    return fidelity_talks.Server(controlplane.login(), None if own is None else compact)
+    async def forget() -> None:
+        assert own is not None
+        await asyncio.to_thread(own.stop_apiserver)
+        await asyncio.to_thread(own.compact)
+        await asyncio.to_thread(own.start_apiserver)
+
+    if own is None:
+        return fidelity_talks.Server(controlplane.login())
+    return fidelity_talks.Server(controlplane.login(), compact, forget)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -110,8 +110,8 @@ class Masker:
             return sorted(self.mask(item), key=_dump)
         if key in ('serverAddress', 'caBundle', 'userInfo'):
             return f'<{key}>'
-        if key == 'resources' and all('singularName' in resource for resource in item):
-            return {resource['name']: self.mask(resource) for resource in item}
+        if key in ('resources', 'subresources') and isinstance(item, list) and isinstance(item[0], dict):
+            return {_get_resource_name(resource): self.mask(resource) for resource in item}
         if key == 'cells':
             return ['<age>' if AGE.fullmatch(str(cell)) else self.mask(cell) for cell in item]
         return self.mask(item)
@@ -122,6 +122,11 @@ class Masker:
     def _number_version(self, uid: str, version: str) -> str:
         known = self._versions.setdefault(uid, {})
         return known.setdefault(version, f'<version {len(known) + 1}>')
+
+
+def _get_resource_name(resource: dict[str, Any]) -> str:
+    """Get the name of a resource or a subresource, in any form of the discovery."""
+    return next(resource[key] for key in ('name', 'subresource', 'resource') if key in resource)
 
 
 def _dump(value: Any) -> str:

@@ -20,6 +20,7 @@ SCHEMA = {
         'status': ANYTHING,
     },
 }
+TABLE = 'application/json;as=Table;v=v1;g=meta.k8s.io'
 SCALE = {'specReplicasPath': '.spec.replicas', 'statusReplicasPath': '.status.replicas'}
 
 

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 import aiohttp
+import yaml
 
 from kopf._cogs.structs import credentials
 
@@ -29,14 +30,19 @@ Script = Callable[['Talk'], Awaitable[None]]
 
 @dataclasses.dataclass(frozen=True)
 class Server:
-    """Where to send the requests, and how to make it forget the history, if that is possible and allowed."""
+    """
+    Where to send the requests, and how to make it forget the history, if that is possible and allowed.
+
+    Those who compact do not touch what the server itself keeps in memory; those who forget do.
+    """
     info: credentials.ConnectionInfo
     compact: Compactor | None = None
+    forget: Compactor | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class Exchange:
-    """One request with its answer, or one event of a watch-stream; the body is decoded if it is JSON."""
+    """One request with its answer, or one event of a watch-stream; the body is decoded if it is JSON or YAML."""
     label: str
     code: int
     headers: Mapping[str, Any]
@@ -85,10 +91,9 @@ class Stream:
 class Talk:
     """The requests of one transcript to one server."""
 
-    def __init__(self, session: aiohttp.ClientSession, transcript: Transcript, suffix: str,
-                 compact: Compactor | None = None) -> None:
+    def __init__(self, session: aiohttp.ClientSession, transcript: Transcript, suffix: str, server: Server) -> None:
         self._session = session
-        self._compact = compact
+        self._server = server
         self._label = ''
         self.exchanges: list[Exchange] = []
         self.namespace = f'{transcript.name}-{suffix}'
@@ -175,13 +180,25 @@ class Talk:
             while 'denied the request' not in str((await self._request('POST', path, body, dryRun='All')).body):
                 await asyncio.sleep(PAUSE)
 
+    async def wait_until_accepted(self, path: str, body: Any) -> None:
+        """Wait until such objects can be made: when the controllers have made what they need. They are not stored."""
+        async with asyncio.timeout(PATIENCE):
+            while (await self._request('POST', path, body, dryRun='All')).code != 201:
+                await asyncio.sleep(PAUSE)
+
     async def wait_until_gone(self, path: str) -> None:
         await self.wait_until(path, lambda code, _: code == 404)
 
     async def compact(self) -> None:
         """Make the server forget all versions but the current ones."""
-        assert self._compact is not None, 'the transcript is not for this server'
-        await self._compact()
+        assert self._server.compact is not None, 'the transcript is not for this server'
+        await self._server.compact()
+
+    async def forget(self, plural: str) -> None:
+        """Make the server forget them for sure, even by a restart; wait until the custom resource is served again."""
+        assert self._server.forget is not None, 'the transcript is not for this server'
+        await self._server.forget()
+        await self.wait_until_listed(self.group, 'v1', plural)
 
     async def define(self, crd: Mapping[str, Any]) -> None:
         """Create a definition of a custom resource without writing it down, and wait until it is served everywhere."""
@@ -241,7 +258,7 @@ async def run_transcript(transcript: Transcript, server: Server, suffix: str) ->
     connector = aiohttp.TCPConnector(ssl=await asyncio.to_thread(info.as_ssl_context))
     headers = {'User-Agent': USER_AGENT, **info.as_http_headers()}
     async with aiohttp.ClientSession(info.server, connector=connector, headers=headers) as session:
-        talk = Talk(session, transcript, suffix, server.compact)
+        talk = Talk(session, transcript, suffix, server)
         try:
             await talk.set_up()
             await transcript.script(talk)
@@ -264,7 +281,13 @@ def _build_url(path: str, query: Mapping[str, Any]) -> str:
 
 async def _read_body(response: aiohttp.ClientResponse) -> Any:
     raw = await response.read()
-    return json.loads(raw) if response.content_type == 'application/json' else raw.decode(errors='replace')
+    match response.content_type:
+        case 'application/json':
+            return json.loads(raw)
+        case 'application/yaml':
+            return yaml.safe_load(raw)
+        case _:
+            return raw.decode(errors='replace')
 
 
 def _select_headers(response: aiohttp.ClientResponse) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """
 All the transcripts: each module has those of one topic.
 """
+import transcripts_of_absences
 import transcripts_of_builtins
 import transcripts_of_definitions
 import transcripts_of_deletions
@@ -21,4 +22,5 @@ TRANSCRIPTS = (
     *transcripts_of_deletions.TRANSCRIPTS,
     *transcripts_of_requests.TRANSCRIPTS,
     *transcripts_of_webhooks.TRANSCRIPTS,
+    *transcripts_of_absences.TRANSCRIPTS,
 )

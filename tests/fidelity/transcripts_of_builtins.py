@@ -1,10 +1,16 @@
 """
 Built-in kinds: what the server makes of the shortest objects, and what it refuses; and the documents about the kinds.
 """
+import dataclasses
 from typing import Any
 
 import fidelity_samples
-from fidelity_talks import Talk, Transcript
+from fidelity_talks import Exchange, Talk, Transcript
+
+AGGREGATED = 'application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList'
+GROUPS = ('apps', 'batch', 'autoscaling', 'coordination.k8s.io', 'events.k8s.io', 'apiextensions.k8s.io',
+          'admissionregistration.k8s.io', 'rbac.authorization.k8s.io', 'policy', 'networking.k8s.io',
+          'authentication.k8s.io', 'authorization.k8s.io', 'storage.k8s.io', 'scheduling.k8s.io', 'discovery.k8s.io')
 
 CONTAINERS = [{'name': 'main', 'image': 'busybox'}]
 TEMPLATE = {'metadata': {'labels': {'a': 'b'}}, 'spec': {'containers': CONTAINERS}}
@@ -68,6 +74,87 @@ async def be_described(talk: Talk) -> None:
         await talk.get(path)
 
 
+async def be_described_at_once(talk: Talk) -> None:
+    more = fidelity_samples.build_version('v2', subresources={'status': {}})
+    await talk.define(fidelity_samples.build_crd(
+        talk, 'things', fidelity_samples.build_version(subresources={'status': {}, 'scale': fidelity_samples.SCALE}),
+        {**more, 'storage': False}, shortNames=['th'], categories=['all']))
+    await talk.define(fidelity_samples.build_crd(talk, 'others', scope='Cluster'))
+    await talk.wait_until('/apis', lambda _, body: [
+        resource['resource'] for group in body['items'] if group['metadata'].get('name') == talk.group
+        for resource in group['versions'][-1]['resources']] == ['others', 'things'], headers={'Accept': AGGREGATED})
+    for accept in (AGGREGATED, f'{AGGREGATED},application/json', f'application/json,{AGGREGATED};q=0.5',
+                   AGGREGATED.replace('v2', 'v2beta1'), AGGREGATED.replace('v2', 'v9'), f'{AGGREGATED};profile=x',
+                   'application/json;as=APIGroupDiscoveryList', f'{AGGREGATED.replace("v2", "v9")},application/json'):
+        talk.note(accept)
+        await talk.get('/api', headers={'Accept': accept})
+        await talk.get('/apis', headers={'Accept': accept})
+        talk.exchanges[-1] = _select_groups(talk.exchanges[-1], talk.group)
+    for path in ('/api', '/apis/apps', '/apis/apps/v1', f'/apis/{talk.group}/v1', '/version', '/apis/none.kopf.dev'):
+        await talk.get(path, headers={'Accept': 'application/yaml;q=0'})
+    await talk.get('/api', headers={'Accept': AGGREGATED.replace('json', 'yaml')})
+    for accept in ('text/html', 'application/*', fidelity_samples.TABLE):
+        talk.note(accept)
+        for path in ('/api', '/api/v1', '/apis', '/apis/apps', '/apis/apps/v1', f'/apis/{talk.group}',
+                     f'/apis/{talk.group}/v1', '/version'):
+            await talk.get(path, headers={'Accept': accept})
+            talk.exchanges[-1] = _select_groups(talk.exchanges[-1], talk.group)
+
+
+def _select_groups(exchange: Exchange, own: str) -> Exchange:
+    """Leave the groups that are of interest: in any cluster, there can be any others."""
+    match exchange.body:
+        case {'items': list(items)}:
+            groups = {group['metadata']['name']: group for group in items}
+            return dataclasses.replace(exchange, body={
+                **exchange.body, 'items': {name: groups.get(name) for name in (*GROUPS, own)}})
+        case {'groups': list(items)}:
+            groups = {group['name']: group for group in items}
+            return dataclasses.replace(exchange, body={
+                **exchange.body, 'groups': {name: groups.get(name) for name in (*GROUPS, own)}})
+        case _:
+            return exchange
+
+
+async def become_pods(talk: Talk) -> None:
+    pods = talk.core('pods')
+    await talk.post(talk.core('serviceaccounts'), {
+        'metadata': {'name': 'quiet'}, 'automountServiceAccountToken': False,
+        'imagePullSecrets': [{'name': 'pulling'}]})
+    await talk.wait_until_accepted(pods, {'metadata': {'name': 'x'}, 'spec': {'containers': CONTAINERS}})
+    mount = {'name': 'token', 'mountPath': '/var/run/secrets/kubernetes.io/serviceaccount'}
+    volume = {'name': 'token', 'emptyDir': {}}
+    for note, spec in {
+        'shortest': {},
+        'of an account': {'serviceAccountName': 'quiet'},
+        'with a token on request': {'serviceAccountName': 'quiet', 'automountServiceAccountToken': True},
+        'with no token': {'automountServiceAccountToken': False},
+        'with own tokens': {'containers': [{**CONTAINERS[0], 'volumeMounts': [mount]}], 'volumes': [volume]},
+        'with more containers': {'containers': [*CONTAINERS, {'name': 'more', 'image': 'busybox:1.36'}],
+                                 'initContainers': [{'name': 'init', 'image': 'busybox:latest'}]},
+        'with secrets to pull': {'imagePullSecrets': [{'name': 'own'}], 'serviceAccountName': 'quiet'},
+        'with a priority': {'priorityClassName': 'absent'},
+        'with resources': {'containers': [{**CONTAINERS[0], 'resources': {
+            'limits': {'cpu': '1', 'memory': '1Gi'}, 'requests': {'cpu': '100m'}}}]},
+        'with tolerations': {'tolerations': [{'key': 'a', 'operator': 'Exists'}]},
+    }.items():
+        talk.note(note)
+        body = {'metadata': {'name': 'x'}, 'spec': {'containers': CONTAINERS, **spec}}
+        await talk.post(pods, body, dryRun='All')
+    talk.note('stored')
+    await talk.post(pods, {'metadata': {'name': 'one'}, 'spec': {'containers': CONTAINERS}})
+    await talk.merge(f'{pods}/one', {'metadata': {'labels': {'a': 'b'}, 'finalizers': ['kopf.dev/f']}})
+    await talk.merge(f'{pods}/one', {'spec': {'nodeName': 'x'}})
+    await talk.merge(f'{pods}/one', {'spec': {'activeDeadlineSeconds': 5}})
+    await talk.merge(f'{pods}/one/status', {'status': {'phase': 'Running'}})
+    await talk.delete(f'{pods}/one')
+    await talk.merge(f'{pods}/one', {'metadata': {'finalizers': None}})
+    await talk.get(f'{pods}/one')
+    talk.note('of an absent account')
+    await talk.post(pods, {'metadata': {'name': 'x'}, 'spec': {
+        'containers': CONTAINERS, 'serviceAccountName': 'absent'}}, dryRun='All')
+
+
 async def be_too_large(talk: Talk) -> None:
     await talk.define(fidelity_samples.build_crd(talk))
     configmaps, things = talk.core('configmaps'), talk.custom('things')
@@ -81,5 +168,7 @@ async def be_too_large(talk: Talk) -> None:
 TRANSCRIPTS = (
     Transcript('builtin-kinds', be_made),
     Transcript('documents', be_described),
+    Transcript('aggregated-documents', be_described_at_once),
+    Transcript('pods', become_pods),
     Transcript('large-bodies', be_too_large),
 )

@@ -1,6 +1,8 @@
 """
 Deletions: finalizers, preconditions, propagation to dependents, collections, and namespaces.
 """
+from typing import Any
+
 import fidelity_samples
 from fidelity_talks import Talk, Transcript
 
@@ -55,15 +57,19 @@ async def propagate(talk: Talk) -> None:
         reference = {'apiVersion': 'v1', 'kind': 'Secret', 'name': 'owner', 'uid': owner['metadata']['uid'],
                      'blockOwnerDeletion': True, 'controller': True}
         await talk.post(configmaps, fidelity_samples.build_configmap('child', ownerReferences=[reference]))
+        await wait_until_collected(talk, reference)  # so the collector knows of what was made before: the child
         await talk.delete(f'{secrets}/owner', propagationPolicy=policy)
         await talk.wait_until_gone(f'{secrets}/owner')
         if policy != 'Orphan':
             await talk.wait_until_gone(f'{configmaps}/child')
         await talk.get(f'{configmaps}/child')
-    talk.note('of an absent owner')
+
+
+async def wait_until_collected(talk: Talk, reference: dict[str, Any]) -> None:
+    """Make an object of an absent owner, and wait until it is gone."""
     absent = {**reference, 'uid': '00000000-0000-0000-0000-000000000000'}
-    await talk.post(configmaps, fidelity_samples.build_configmap('waif', ownerReferences=[absent]))
-    await talk.wait_until_gone(f'{configmaps}/waif')
+    await talk.post(talk.core('configmaps'), fidelity_samples.build_configmap('waif', ownerReferences=[absent]))
+    await talk.wait_until_gone(talk.core('configmaps', 'waif'))
 
 
 async def collect(talk: Talk) -> None:

@@ -1,6 +1,8 @@
 """
 Patches: of every type, on maps, lists and nulls; what they refuse; and server-side applying.
 """
+from typing import Any
+
 import fidelity_samples
 from fidelity_talks import Talk, Transcript
 
@@ -136,10 +138,75 @@ async def apply(talk: Talk) -> None:
     await talk.merge(talk.custom('things', 'one'), {'metadata': {'managedFields': [{}]}})
 
 
+LISTS = {'type': 'object', 'properties': {'spec': {'type': 'object', 'properties': {
+    'ports': {'type': 'array', 'x-kubernetes-list-type': 'map', 'x-kubernetes-list-map-keys': ['name', 'protocol'],
+              'items': {'type': 'object', 'required': ['name'], 'properties': {
+                  'name': {'type': 'string'}, 'protocol': {'type': 'string', 'default': 'TCP'},
+                  'number': {'type': 'integer'}, 'tags': {'type': 'array', 'items': {'type': 'string'}}}}},
+    'names': {'type': 'array', 'x-kubernetes-list-type': 'set', 'items': {'type': 'string'}},
+    'words': {'type': 'array', 'x-kubernetes-list-type': 'atomic', 'items': {'type': 'string'}},
+    'fixed': {'type': 'object', 'x-kubernetes-map-type': 'atomic', 'properties': {
+        'a': {'type': 'integer'}, 'b': {'type': 'integer'}}},
+}}}}
+
+
+async def apply_lists(talk: Talk) -> None:
+    await talk.define(fidelity_samples.build_crd(talk, 'things', fidelity_samples.build_version(schema=LISTS)))
+    one = talk.custom('things', 'one')
+    http, https, dns = ({'name': name, 'number': port} for name, port in (('http', 80), ('https', 443), ('dns', 53)))
+
+    async def apply(note: str, manager: str, options: dict[str, str] | None = None, **spec: Any) -> None:
+        talk.note(note)
+        await talk.apply(one, fidelity_samples.build_thing(talk, spec=spec), manager, **(options or {}))
+
+    await apply('created', 'a', ports=[http, https], names=['x', 'y'], words=['v', 'w'], fixed={'a': 1})
+    await apply('more items', 'b', ports=[dns], names=['z'])
+    await apply('same items', 'b', ports=[dns, http], names=['z', 'x'])
+    await apply('more fields of an item', 'c', ports=[{'name': 'http', 'tags': ['p', 'q']}])
+    await apply('other key', 'c', ports=[{**dns, 'protocol': 'UDP'}])
+    await apply('conflict of an item', 'b', ports=[{**http, 'number': 8080}])
+    await apply('conflict of tags', 'b', ports=[{'name': 'http', 'tags': ['r']}], words=['u'], fixed={'b': 2})
+    await apply('forced', 'b', {'force': 'true'}, ports=[{**http, 'number': 8080}], words=['u'], fixed={'b': 2})
+    await apply('given back', 'b', ports=[dns])
+    await apply('removed items', 'a', ports=[https], names=['y'])
+    await apply('order', 'a', ports=[https, {'name': 'new', 'number': 1}, dns], names=['z', 'w', 'y'])
+    await apply('nothing', 'b')
+    await apply('duplicates', 'a', ports=[http, http])
+    await apply('duplicates in the set', 'a', names=['x', 'x'])
+    await apply('no key', 'a', ports=[{'number': 1}])
+    await apply('not a list', 'a', ports={'http': 80})
+    await apply('null', 'a', ports=None, names=['y'])
+    talk.note('by updates')
+    await talk.merge(one, {'spec': {'ports': [{**https, 'number': 8443}, dns]}}, fieldManager='hand')
+    await talk.merge(one, {'spec': {'ports': [http, http]}}, fieldManager='hand')
+    await talk.json(one, ('add', '/spec/ports/-', {'name': 'last', 'number': 9}), fieldManager='hand')
+    await talk.json(one, ('remove', '/spec/ports/0'), fieldManager='hand')
+    await apply('after updates', 'a', ports=[{'name': 'last', 'number': 10}])
+
+
+async def apply_lists_of_builtins(talk: Talk) -> None:
+    services = talk.core('services', 'one')
+    base = {'apiVersion': 'v1', 'kind': 'Service', 'metadata': {'name': 'one'}}
+
+    async def apply(note: str, manager: str, ports: list[Any], **options: str) -> None:
+        talk.note(note)
+        await talk.apply(services, {**base, 'spec': {'clusterIP': 'None', 'ports': ports}}, manager, **options)
+
+    await apply('created', 'a', [{'port': 80, 'name': 'http'}, {'port': 443, 'name': 'https', 'protocol': 'TCP'}])
+    await apply('more', 'b', [{'port': 53, 'protocol': 'UDP', 'name': 'dns'}])
+    await apply('conflict', 'b', [{'port': 80, 'name': 'web'}])
+    await apply('forced', 'b', [{'port': 80, 'name': 'web'}], force='true')
+    await apply('removed', 'a', [{'port': 443, 'name': 'https'}])
+    await apply('duplicates', 'a', [{'port': 443, 'name': 'x'}, {'port': 443, 'name': 'y'}])
+    await apply('no key', 'a', [{'name': 'x'}])
+
+
 TRANSCRIPTS = (
     Transcript('merge-patches', merge),
     Transcript('status-patches', merge_status),
     Transcript('json-patches', patch_by_json),
     Transcript('strategic-patches', patch_strategically),
     Transcript('applies', apply),
+    Transcript('applied-lists', apply_lists),
+    Transcript('applied-lists-of-builtins', apply_lists_of_builtins),
 )

@@ -1,6 +1,8 @@
 """
 Watches: from now and from the past, with selectors, bookmarks, initial events and timeouts; and those refused.
 """
+import functools
+
 import fidelity_samples
 from fidelity_talks import Talk, Transcript
 
@@ -84,6 +86,42 @@ async def begin(talk: Talk) -> None:
             await stream.take(2)
 
 
+async def list_by_watching(talk: Talk) -> None:
+    await talk.define(fidelity_samples.build_crd(talk))
+    initial = {'sendInitialEvents': 'true', 'resourceVersionMatch': 'NotOlderThan', 'allowWatchBookmarks': 'true'}
+    mine = {'labelSelector': 'mine'}
+    for plural, build in ((talk.custom('things'), functools.partial(fidelity_samples.build_thing, talk)),
+                          (talk.core('configmaps'), fidelity_samples.build_configmap)):
+        old = await talk.post(plural, build('a', labels={'mine': 'yes'}))
+        await talk.post(plural, build('b', labels={'mine': 'yes'}))
+        await talk.post(plural, build('c', labels={'yours': 'yes'}))
+        for version in ('0', old['metadata']['resourceVersion']):
+            talk.note('since 0' if version == '0' else 'since an object')
+            async with talk.watch(plural, **initial, **mine, resourceVersion=version) as stream:
+                await stream.take(3)
+        talk.note('with changes')
+        async with talk.watch(plural, **initial, **mine) as stream:
+            await stream.take(3)
+            await talk.merge(f'{plural}/c', {'metadata': {'labels': {'mine': 'yes'}}})
+            await talk.merge(f'{plural}/c', {'metadata': {'labels': {'mine': None}}})
+            await talk.delete(f'{plural}/b')
+            await stream.take(3)
+        talk.note('of one object')
+        async with talk.watch(plural, **initial, fieldSelector='metadata.name=a') as stream:
+            await stream.take(2)
+        talk.note('without bookmarks')
+        async with talk.watch(plural, **{**initial, 'allowWatchBookmarks': 'false'}, **mine) as stream:
+            await stream.take(1)
+            await talk.delete(f'{plural}/a')
+            await stream.take(1)
+        talk.note('in other forms')
+        await talk.post(plural, build('d', labels={'mine': 'yes'}))
+        for kind in ('Table', 'PartialObjectMetadata'):
+            accept = {'Accept': f'application/json;as={kind};v=v1;g=meta.k8s.io'}
+            async with talk.watch(plural, headers=accept, **initial, **mine) as stream:
+                await stream.take(2)
+
+
 async def end(talk: Talk) -> None:
     await talk.define(fidelity_samples.build_crd(talk))
     things = talk.custom('things')
@@ -93,6 +131,13 @@ async def end(talk: Talk) -> None:
         await stream.rest()
     async with talk.watch(things, timeoutSeconds=1, allowWatchBookmarks='true') as stream:
         await stream.rest()
+    talk.note('bookmarks before the end')
+    bookmarks = {'timeoutSeconds': 6, 'allowWatchBookmarks': 'true', 'labelSelector': 'none', **since}
+    async with (talk.watch(things, **bookmarks) as plain,
+                talk.watch(things, **bookmarks, headers={'Accept': fidelity_samples.TABLE}) as table):
+        await talk.post(things, fidelity_samples.build_thing(talk))  # not for these watches, but there is some progress
+        await plain.take(1)
+        await table.take(1)
 
 
 async def be_too_late(talk: Talk) -> None:
@@ -136,6 +181,7 @@ TRANSCRIPTS = (
     Transcript('watches', follow),
     Transcript('watch-selectors', select),
     Transcript('watch-beginnings', begin),
+    Transcript('watch-lists', list_by_watching),
     Transcript('watch-endings', end),
     Transcript('expired-versions', be_too_late, is_intrusive=True),
     Transcript('watch-refusals', be_refused),

@@ -81,13 +81,13 @@ async def test_disobedient_daemons_are_cancelled_in_the_end(cluster, registry, r
     assert calls == [(0, 'stopping'), (expected, ASKED | Reason.DAEMON_CANCELLED), (expected, 'stopped')]
 
 
-@pytest.mark.guarantee('DMN-017', 'DMN-018')
-async def test_daemons_that_ignore_cancellations_are_waited_for_to_the_end(
+@pytest.mark.guarantee('DMN-017')
+async def test_daemons_that_ignore_cancellations_have_some_time_to_end_on_their_own(
         cluster, registry, run_operator, calls, logs):
     @kopf.daemon('kopfexamples', cancellation_backoff=30, cancellation_timeout=20, registry=registry)
     async def stubborn(stopped, **_):
         calls.note('begin')
-        until = asyncio.get_running_loop().time() + 1000
+        until = asyncio.get_running_loop().time() + 63
         while asyncio.get_running_loop().time() < until:
             try:
                 await asyncio.sleep(until - asyncio.get_running_loop().time())
@@ -101,8 +101,77 @@ async def test_daemons_that_ignore_cancellations_are_waited_for_to_the_end(
 
     cancelled = ASKED | Reason.DAEMON_CANCELLED
     assert calls == [(0, 'stopping'), (30, 'ignored', cancelled),
-                     (55, 'ignored', cancelled | Reason.DAEMON_ABANDONED), (1000, 'stopped')]
+                     (55, 'ignored', cancelled | Reason.DAEMON_ABANDONED), (63, 'stopped')]
     assert any('have not exited in 55' in text for text in logs(logging.WARNING))
+    assert not any('refuse to end' in text for text in logs(logging.WARNING))
+
+
+class Refusal:
+    """A function that does not end, whatever happens, until it is let go."""
+
+    def __init__(self, calls):
+        self.calls, self._is_over = calls, asyncio.Event()
+
+    async def fn(self, **_):
+        self.calls.note('begin')
+        while not self._is_over.is_set():
+            try:
+                await self._is_over.wait()
+            except asyncio.CancelledError:
+                self.calls.note('ignored')
+        self.calls.note('ended')
+
+    async def let_go(self):
+        self._is_over.set()
+        await wait_until(lambda: self.calls[-1][1] == 'ended')
+
+
+@pytest.fixture
+def refusal(calls):
+    return Refusal(calls)
+
+
+@pytest.mark.guarantee('DMN-017', 'SHD-009')
+@pytest.mark.parametrize('kind', [kopf.daemon, kopf.timer], ids=['daemon', 'timer'])
+async def test_those_that_refuse_to_end_are_named_and_do_not_hold_the_exit(
+        cluster, registry, run_operator, refusal, logs, kind):
+    kind('kopfexamples', id='fn', registry=registry)(refusal.fn)
+    calls = refusal.calls
+
+    @kopf.on.cleanup(registry=registry)
+    async def cleanup(**_):
+        calls.note('cleanup')
+
+    operator = await run_operator()
+    await cluster.create()
+    await stop(operator, calls)
+    await refusal.let_go()
+
+    assert calls[:-1] == [(0, 'stopping'), (5, 'ignored'), (15, 'cleanup'), (20, 'ignored'), (25, 'stopped')]
+    assert 'Waiting for 1 daemons and timers to exit, for 5.0 s at most: fn.' in logs(logging.INFO)
+    assert '1 daemons and timers refuse to end, and are left as they are: fn.' in logs(logging.WARNING)
+    assert '1 tasks refuse to end, and are left as they are: fn of obj' in logs(logging.WARNING)
+
+
+@pytest.mark.guarantee('DMN-017', 'EMB-017')
+@pytest.mark.parametrize('cancellations', [1, 2, 3])
+async def test_those_that_refuse_to_end_do_not_hold_an_interrupted_exit(
+        cluster, registry, run_operator, calls, refusal, cancellations):
+    kopf.daemon('kopfexamples', id='fn', registry=registry)(refusal.fn)
+    operator = await run_operator()
+    await cluster.create()
+    await wait_until(lambda: calls)
+
+    calls.clear()
+    for _ in range(cancellations):
+        operator.task.cancel()
+        await pass_time(0.5)
+    await asyncio.wait([operator.task])
+    calls.note('stopped')
+    await refusal.let_go()
+
+    assert operator.task.cancelled()
+    assert next(moment for moment, what in calls if what == 'stopped') <= 30
 
 
 @pytest.mark.guarantee('DMN-011', 'DMN-017')
@@ -248,4 +317,4 @@ async def _clean_up_slowly():
     try:
         await asyncio.sleep(1000)
     finally:
-        await asyncio.sleep(10)
+        await asyncio.sleep(9)

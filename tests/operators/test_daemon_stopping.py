@@ -274,6 +274,7 @@ async def test_abandoned_daemons_are_not_started_until_they_have_exited(cluster,
     with pytest.warns(ResourceWarning):
         await cluster.delete()
         await cluster.wait(lambda body: body is None)
+    await wait_until(lambda: calls[-1][1] == 'end')
 
 
 @pytest.mark.guarantee('NEW-210')

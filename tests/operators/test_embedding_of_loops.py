@@ -5,6 +5,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import functools
+import signal
 import threading
 import warnings
 
@@ -154,6 +155,68 @@ def test_loops_are_of_asyncio_unless_asked_otherwise(live, calls, run):
         assert asyncio.get_event_loop_policy() is before
 
     check_loops(calls, 'asyncio')
+
+
+class Dweller:
+    """An operator in a thread of its own, with an event loop of its own kind."""
+
+    def __init__(self, name, server, make_loop):
+        self.name, self.calls = name, []
+        self.registry, self.settings = kopf.OperatorRegistry(), kopf.OperatorSettings()
+        self.settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=f'{name}.example.com')
+        self.settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=f'{name}.example.com')
+        self.settings.persistence.finalizer = f'{name}.example.com/finalizer'
+        self.stop, self.ready = threading.Event(), threading.Event()
+        self._server, self._make_loop = server, make_loop
+        kopf.on.create('kopfexamples', registry=self.registry)(self.async_fn)
+        kopf.on.create('kopfexamples', registry=self.registry)(self.sync_fn)
+
+    async def async_fn(self, name, memo, body, **_):
+        kopf.info(body, reason=self.name)
+        self.calls.append((name, 'async', memo.owner, type(asyncio.get_running_loop()).__module__.partition('.')[0]))
+
+    def sync_fn(self, name, memo, body, **_):
+        kopf.info(body, reason=self.name)
+        self.calls.append((name, 'sync', memo.owner, None))
+
+    def run(self):
+        info = kopf.ConnectionInfo(server=self._server.url, token=self._server.token)
+        with contextlib.closing(self._make_loop()) as loop:
+            kopf.run(loop=loop, registry=self.registry, settings=self.settings, clusterwide=True, standalone=True,
+                     vault=vaults.Vault({'sandbox': info}), memo=kopf.Memo(owner=self.name),
+                     stop_flag=self.stop, ready_flag=self.ready)
+
+    def wait_until_handled(self, name):
+        """Wait for the object to be handled by this operator, whatever others do with it."""
+        key = f'{self.name}.example.com/last-handled-configuration'
+        self._server.wait('kopfexamples', name, lambda body: key in body['metadata'].get('annotations', {}), timeout=60)
+
+
+@pytest.mark.guarantee('EMB-008', 'EMB-016', 'EMB-018', 'EMB-021', 'EMB-025')
+def test_operators_work_in_threads_at_once_and_are_stopped_apart(server):
+    signals = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    loops = {'one': uvloop.new_event_loop, 'two': asyncio.new_event_loop}
+    one, two = dwellers = [Dweller(name, server, make_loop) for name, make_loop in loops.items()]
+    with concurrent.futures.ThreadPoolExecutor() as pool, contextlib.ExitStack() as stack:
+        for dweller in dwellers:
+            stack.callback(dweller.stop.set)
+        running = [pool.submit(dweller.run) for dweller in dwellers]
+        assert all(dweller.ready.wait(60) for dweller in dwellers)
+        server.create(build_object('first'))
+        for dweller in dwellers:
+            dweller.wait_until_handled('first')
+        one.stop.set()
+        running[0].result(60)
+        server.create(build_object('second'))
+        two.wait_until_handled('second')
+        two.stop.set()
+        running[1].result(60)
+
+    assert sorted(one.calls, key=str) == [('first', 'async', 'one', 'uvloop'), ('first', 'sync', 'one', None)]
+    assert sorted(two.calls, key=str) == [(name, kind, 'two', loop) for name in ('first', 'second')
+                                          for kind, loop in [('async', 'asyncio'), ('sync', None)]]
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == signals
+    assert {event['reason'] for event in server.list('events', 'default')} >= {'one', 'two'}
 
 
 # Registries.

@@ -133,3 +133,53 @@ async def test_running_handlers_are_finished_in_the_executor_where_they_have_sta
 
     assert calls == [('early', 'old'), ('late', 'new')]
     assert (early['status'], late['status']) == ({'create_fn': 'old'}, {'create_fn': 'new'})
+
+
+@pytest.fixture
+def threads(registry):
+    """In which threads the handlers are executed."""
+    threads = []
+
+    @kopf.on.create('kopfexamples', registry=registry)
+    def create_fn(**_):
+        threads.append(threading.current_thread())
+
+    return threads
+
+
+async def test_threads_end_with_their_operator_even_if_its_settings_are_kept(
+        cluster, run_operator, settings, threads):
+    settings.execution.max_workers = 1
+    for name in ('one', 'two'):
+        operator = await run_operator()
+        await cluster.create(name)
+        await cluster.wait_until_handled(name)
+        await operator.stop()
+        await wait_until(lambda: not threads[-1].is_alive())
+
+    assert threads[0] is not threads[1]
+    assert settings.execution.executor._max_workers == settings.execution.max_workers == 1
+
+
+async def test_operators_with_common_settings_do_not_take_threads_from_each_other(
+        cluster, run_operator, threads):
+    await run_operator()
+    another = await run_operator(registry=kopf.OperatorRegistry())
+    await cluster.create('one')
+    await cluster.wait_until_handled('one')
+    await another.stop()
+    await cluster.create('two')
+    await cluster.wait_until_handled('two')
+
+    assert len(threads) == 2
+
+
+async def test_threads_of_users_do_not_end_with_operators(cluster, run_operator, settings, threads, make_executor):
+    settings.execution.executor = make_executor('mine')
+    operator = await run_operator()
+    await cluster.create()
+    await cluster.wait_until_handled()
+    await operator.stop()
+
+    assert threads[0].name.startswith('mine')
+    assert settings.execution.executor.submit(threading.current_thread).result() is threads[0]

@@ -71,7 +71,7 @@ async def test_namespaces_are_chosen_by_patterns(sandbox, add, run_operator, see
     await wait_until(lambda: get_watched(sandbox) == set(expected))
 
 
-@pytest.mark.guarantee('SCP-008', 'SCP-010')
+@pytest.mark.guarantee('SCP-008', 'SCP-010', 'ARC-011')
 async def test_namespaces_are_served_from_their_creation_to_their_deletion(cluster, sandbox, add, run_operator, seen):
     await run_operator(namespaces=['mine', 'my-*'])
     await asyncio.sleep(60)
@@ -189,6 +189,7 @@ async def test_objects_with_no_namespaces_are_served_whatever_namespaces_are(
     assert get_watched(sandbox, 'kopfplanets') == {''}
 
 
+@pytest.mark.guarantee('ARC-011')
 async def test_resources_are_served_from_their_definition_to_their_removal(
         sandbox, cluster, registry, run_operator, seen, logs):
     @kopf.on.create('kopflaters', registry=registry)

@@ -16,7 +16,7 @@ import kopf
 MANIFEST = pathlib.Path(__file__).parents[2] / 'peering.yaml'
 
 
-@pytest.mark.guarantee('PEE-001', 'PEE-005', 'PEE-007', 'PEE-009', 'PEE-010', 'PEE-023')
+@pytest.mark.guarantee('PEE-001', 'PEE-005', 'PEE-007', 'PEE-009', 'PEE-010', 'PEE-023', 'DEP-010')
 async def test_operators_give_way_to_those_of_higher_priorities_at_once(town, cluster, peering, check):
     await town.run('low', priority=1)
     await check('low')

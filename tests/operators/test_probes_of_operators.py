@@ -166,6 +166,29 @@ async def test_probe_handlers_see_the_operator(cluster, registry, run_operator, 
         'idx': ['obj']}}
 
 
+async def test_probe_handlers_do_not_wait_for_the_threads_of_handlers(cluster, registry, settings, run_operator, site):
+    settings.execution.max_workers = 1
+    entered, release = threading.Event(), threading.Event()
+
+    @kopf.on.create('kopfexamples', registry=registry)
+    def create_fn(**_):
+        entered.set()
+        release.wait()
+
+    @kopf.on.probe(registry=registry)
+    def probe_fn(**_):
+        return 'fine'
+
+    await cluster.create()
+    await run_operator(liveness_endpoint=site.url)
+    try:
+        while not entered.is_set():
+            await asyncio.sleep(0.1)
+        assert json.loads(await site.wait_until('/healthz', 200)) == {'probe_fn': 'fine'}
+    finally:
+        release.set()
+
+
 @pytest.mark.guarantee('PRB-004')
 async def test_failing_probes_and_odd_results_are_still_answered(
         cluster, registry, event_handlers, run_operator, site, virtual_time):

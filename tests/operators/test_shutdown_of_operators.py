@@ -97,6 +97,7 @@ async def test_handlers_are_interrupted_after_that_time_and_those_before_them_ar
     assert body['status'] == {'quick_fn': 'result', 'own': 'change'}
     assert 'kopf.zalando.org/quick_fn' in get_progress(body)
     assert 'kopf.zalando.org/slow_fn' not in get_progress(body)
+    assert any('Waiting for 1 handlings of kopfexamples' in text for text in logs(logging.INFO))
     assert any('interrupted' in text for text in logs(logging.WARNING))
 
     is_slow = False
@@ -171,7 +172,7 @@ async def test_an_api_that_is_down_does_not_keep_operators_from_stopping(cluster
     assert elapsed < 10
 
 
-async def test_handlers_in_threads_do_not_keep_operators_from_stopping(cluster, registry, run_operator, calls):
+async def test_handlers_in_threads_do_not_keep_operators_from_stopping(cluster, registry, run_operator, calls, logs):
     going_on = threading.Event()
 
     @kopf.on.create('kopfexamples', registry=registry)
@@ -188,6 +189,7 @@ async def test_handlers_in_threads_do_not_keep_operators_from_stopping(cluster, 
 
     assert elapsed < 10
     assert get_last_handled(await cluster.get()) is None
+    assert any('1 synchronous handlers still run' in text for text in logs(logging.WARNING))
 
 
 async def test_handlers_that_refuse_to_end_do_not_keep_operators_from_stopping(

@@ -104,6 +104,7 @@ class StatusDiffBaseStorage(DiffBaseStorage):
 
     @property
     def field(self) -> dicts.FieldPath:
+        """Where the last handled state is kept in the object."""
         return self._field
 
     @field.setter

@@ -121,6 +121,7 @@ class StatusProgressStorage(ProgressStorage):
 
     @property
     def field(self) -> dicts.FieldPath:
+        """Where the progress of handlers is kept in the object."""
         return self._field
 
     @field.setter
@@ -129,6 +130,7 @@ class StatusProgressStorage(ProgressStorage):
 
     @property
     def touch_field(self) -> dicts.FieldPath:
+        """Where Kopf puts a value to get one more event of the object; here, it is only cleaned."""
         return self._touch_field
 
     @touch_field.setter

@@ -8,13 +8,10 @@ import concurrent.futures
 import dataclasses
 import logging
 import warnings
-from collections.abc import AsyncIterator, Callable
-from typing import Any
 
+from kopf._cogs.aiokits import pools
 from kopf._cogs.configs import connecting, diffbase, progress
-
-WebhookServer = Callable[[Any], AsyncIterator[Any]]
-"""Serves the function given to it, and yields the configurations for the cluster to reach it."""
+from kopf._cogs.structs import reviews
 
 
 @dataclasses.dataclass
@@ -185,7 +182,7 @@ class QueueingSettings:
 class AdmissionSettings:
     """How admission webhooks are served and configured."""
 
-    server: WebhookServer | None = None
+    server: reviews.WebhookServerProtocol | None = None
     """The server or the tunnel for webhooks, e.g. ``kopf.WebhookServer()``. ``None`` means that nothing is served."""
 
     managed: str | None = None
@@ -212,8 +209,11 @@ class ExecutionSettings:
     fine.
     """
 
-    executor: concurrent.futures.Executor = dataclasses.field(default_factory=concurrent.futures.ThreadPoolExecutor)
-    """Where synchronous handlers are executed. Those already running stay where they were when it is replaced."""
+    executor: concurrent.futures.Executor = dataclasses.field(default_factory=pools.OwnPool)
+    """
+    Where synchronous handlers are executed. Those already running stay where they were when it is replaced.
+    The default one ends with the operator, and is replaced by a new one; yours is left to you.
+    """
 
     _max_workers: int | None = dataclasses.field(default=None, init=False, repr=False, compare=False)
 
@@ -237,6 +237,18 @@ class ExecutionSettings:
         default = concurrent.futures.ThreadPoolExecutor()
         self.executor._max_workers = vars(default)['_max_workers'] if value is None else value
         self._max_workers = value
+
+
+def release_threads(execution: ExecutionSettings) -> int:
+    """
+    Let the threads end as soon as they are idle, unless they are of the users. New ones come when needed.
+
+    Returns how many of them are still busy.
+    """
+    if not isinstance(execution.executor, pools.OwnPool):
+        return 0
+    previous, execution.executor = execution.executor, pools.OwnPool(execution.max_workers)
+    return previous.release()
 
 
 @dataclasses.dataclass

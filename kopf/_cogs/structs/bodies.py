@@ -96,30 +96,37 @@ class Meta(_Part):
 
     @property
     def labels(self) -> Labels:
+        """The labels; empty if there are none."""
         return self._labels
 
     @property
     def annotations(self) -> Annotations:
+        """The annotations; empty if there are none."""
         return self._annotations
 
     @property
     def uid(self) -> str | None:
+        """The unique identifier of the object; new objects of the same name have other ones."""
         return self.get('uid')
 
     @property
     def name(self) -> str | None:
+        """The name of the object."""
         return self.get('name')
 
     @property
     def namespace(self) -> str | None:
+        """The namespace of the object, or ``None`` if it is cluster-scoped."""
         return self.get('namespace')
 
     @property
     def creation_timestamp(self) -> str | None:
+        """When the object was created, as the API writes it."""
         return self.get('creationTimestamp')
 
     @property
     def deletion_timestamp(self) -> str | None:
+        """When the object was marked for deletion, as the API writes it; ``None`` if it was not."""
         return self.get('deletionTimestamp')
 
 
@@ -155,22 +162,26 @@ class Body(_Part):
 
     @property
     def metadata(self) -> Meta:
+        """The metadata, always up to date with the body."""
         if self._meta is None:
             self._meta = Meta(self)
         return self._meta
 
     @property
     def meta(self) -> Meta:
+        """The same as ``metadata``."""
         return self.metadata
 
     @property
     def spec(self) -> Spec:
+        """The spec, always up to date with the body; empty if there is none."""
         if self._spec is None:
             self._spec = Spec(self)
         return self._spec
 
     @property
     def status(self) -> Status:
+        """The status, always up to date with the body; empty if there is none."""
         if self._status is None:
             self._status = Status(self)
         return self._status

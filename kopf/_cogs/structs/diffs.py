@@ -31,6 +31,7 @@ class DiffItem(NamedTuple):
 
     @property
     def op(self) -> DiffOperation:
+        """The same as ``operation``."""
         return self.operation
 
     def __repr__(self) -> str:

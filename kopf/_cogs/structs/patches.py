@@ -66,10 +66,12 @@ class MetaPatch(PatchView):
 
     @property
     def labels(self) -> PatchView:
+        """The labels to be changed; ``None`` removes one."""
         return PatchView(self._patch, (*self._path, 'labels'))
 
     @property
     def annotations(self) -> PatchView:
+        """The annotations to be changed; ``None`` removes one."""
         return PatchView(self._patch, (*self._path, 'annotations'))
 
 
@@ -95,22 +97,27 @@ class Patch(dict[str, Any]):
 
     @property
     def fns(self) -> list[PatchFn]:
+        """Functions that change the freshest object in place; they are called when the patch is applied."""
         return self._fns
 
     @property
     def metadata(self) -> MetaPatch:
+        """The metadata to be changed."""
         return MetaPatch(self, ('metadata',))
 
     @property
     def meta(self) -> MetaPatch:
+        """The same as ``metadata``."""
         return self.metadata
 
     @property
     def spec(self) -> PatchView:
+        """The fields of the spec to be changed; ``None`` removes one."""
         return PatchView(self, ('spec',))
 
     @property
     def status(self) -> PatchView:
+        """The fields of the status to be changed; ``None`` removes one."""
         return PatchView(self, ('status',))
 
     def __bool__(self) -> bool:

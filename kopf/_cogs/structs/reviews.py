@@ -8,10 +8,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Literal, Protocol, TypedDict
 
-Headers = Mapping[str, str]
-SSLPeer = Mapping[str, Any]
+Headers = dict[str, str]
+"""The headers of an HTTP request, with their names as they were sent."""
+
+SSLPeer = dict[str, Any]
+"""The certificate of the client, as in `ssl.SSLSocket.getpeercert`; empty if there is none, or it is not verified."""
 
 Operation = Literal['CREATE', 'UPDATE', 'DELETE', 'CONNECT']
+"""What a client of the API wants to do with an object."""
 
 
 class UserInfo(TypedDict):
@@ -77,18 +81,31 @@ class WebhookFn(Protocol):
         request: Mapping[str, Any],
         *,
         webhook: str | None = None,
-        headers: Headers | None = None,
-        sslpeer: SSLPeer | None = None,
+        headers: Mapping[str, str] | None = None,
+        sslpeer: Mapping[str, Any] | None = None,
     ) -> Awaitable[Response]: ...
 
 
 WebhookServerProtocol = Callable[[WebhookFn], AsyncIterator[WebhookClientConfig]]
+"""
+What serves the function, and yields how the API servers reach it: once, and again every time when it changes.
+
+If it is also an async context manager, it is entered before and exited after that.
+"""
+
+
+class ServerError(Exception):
+    """A webhook server or a tunnel cannot serve, or does not do it as it should. Servers can raise any other errors."""
 
 
 class ReviewRefused(Exception):
-    """Something that is not a review of ours: malformed, or of unknown resources and webhooks."""
+    """
+    Something that cannot be reviewed: malformed, or of unknown resources and webhooks, or too early.
+
+    The text tells what is wrong, but repeats nothing of what was sent, as it can be secret.
+    """
 
     def __init__(self, message: str, *, code: int) -> None:
         super().__init__(message)
         self.code = code
-        """The HTTP status to answer with: of 4xx."""
+        """The HTTP status to answer with: 400 or 404; 503 if the operator is not ready."""

@@ -8,7 +8,8 @@ Failures: the errors by which handlers tell what is to be done next, and by whic
      │    └── HandlerChildrenRetry   (internal) the sub-handlers of the handler are not finished yet
      └── PermanentError              do not try again
           ├── HandlerTimeoutError    the time of the handler is over
-          └── HandlerRetriesError    the attempts of the handler are over
+          ├── HandlerRetriesError    the attempts of the handler are over
+          └── AdmissionError         the reviewed request is denied, in these words and with this code
 
 Any other error is arbitrary: what happens next is up to the mode in which the handler was declared.
 """
@@ -42,6 +43,14 @@ class HandlerTimeoutError(PermanentError):
 
 class HandlerRetriesError(PermanentError):
     """The handler has failed because it has used all its attempts."""
+
+
+class AdmissionError(PermanentError):
+    """The request to the API is denied; the message and the code, as in HTTP, are for who has made it."""
+
+    def __init__(self, message: str | None = '', code: int | None = 500) -> None:
+        super().__init__(*([message] if message else []))
+        self.code = code
 
 
 class HandlerChildrenRetry(TemporaryError):

@@ -7,6 +7,7 @@ and filters. Importing this configures nothing; `configure` touches nothing but 
 """
 import enum
 import logging
+import os
 import sys
 from collections.abc import Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,10 @@ DEFAULT_REFKEY = 'object'
 
 LOW_LEVEL = ('asyncio.', 'aiohttp.', 'kubernetes.', 'kubernetes_asyncio.', 'urllib3.', 'kopf.sandbox.')
 """Loggers whose debug messages are shown only on demand: there are many, some with whole objects, also secret ones."""
+
+
+COLOURS = ((logging.ERROR, '31'), (logging.WARNING, '33'), (logging.INFO, ''), (logging.NOTSET, '2'))
+"""The codes of terminals by the lowest levels of each: red, yellow, none, faint."""
 
 
 class LogFormat(enum.Enum):
@@ -73,9 +78,16 @@ class PrefixingFormatter(logging.Formatter):
 class ConsoleHandler(logging.Handler):
     """Writes to the standard error stream, whichever it is at the moment: it is often replaced, e.g. in tests."""
 
+    def __init__(self, *, is_colourful: bool = False) -> None:
+        super().__init__()
+        self._is_colourful = is_colourful  # if the stream is a terminal
+
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            sys.stderr.write(f'{self.format(record)}\n')
+            text = self.format(record)
+            if self._is_colourful and sys.stderr.isatty():
+                text = paint(text, record.levelno)
+            sys.stderr.write(f'{text}\n')
             sys.stderr.flush()
         except RecursionError:
             raise
@@ -87,7 +99,7 @@ def configure(
         debug: bool | None = None,
         verbose: bool | None = None,
         quiet: bool | None = None,
-        log_format: LogFormat = LogFormat.FULL,
+        log_format: LogFormat | str = LogFormat.FULL,
         log_prefix: bool | None = False,
         log_refkey: str | None = None,
 ) -> None:
@@ -95,10 +107,12 @@ def configure(
     Show the log messages on the standard error stream; again, if called again.
 
     By default, they are shown from INFO up; if ``quiet``, from WARNING up; if ``verbose``, all but those of low-level
-    libraries; if ``debug``, all. The prefix is the name of the object; if ``None``, it is there for texts but not for
-    JSON, which has the whole reference of the object under the key ``log_refkey``.
+    libraries; if ``debug``, all. The format can also be a text, as for `logging.Formatter`. The prefix is the name of
+    the object; if ``None``, it is there for texts but not for JSON, which has the whole reference of the object under
+    the key ``log_refkey``. On a terminal, texts are coloured by their levels, unless the environment has ``NO_COLOR``,
+    or the terminal knows no colours.
     """
-    handler = ConsoleHandler()
+    handler = ConsoleHandler(is_colourful=log_format is not LogFormat.JSON and is_colour_welcome(os.environ))
     handler.setFormatter(make_formatter(log_format, log_prefix=log_prefix, log_refkey=log_refkey))
     if not debug:
         handler.addFilter(is_informative)
@@ -109,14 +123,16 @@ def configure(
     root.setLevel(logging.DEBUG if debug or verbose else logging.WARNING if quiet else logging.INFO)
 
 
-def make_formatter(log_format: LogFormat, *, log_prefix: bool | None, log_refkey: str | None) -> logging.Formatter:
+def make_formatter(
+        log_format: LogFormat | str, *, log_prefix: bool | None, log_refkey: str | None) -> logging.Formatter:
     """Make a formatter that suits; the library for JSON is loaded only if needed."""
     is_json = log_format is LogFormat.JSON
     is_prefixed = not is_json if log_prefix is None else log_prefix
     if is_json:
         from kopf._core.actions import jsonlogs
         return jsonlogs.JsonFormatter(refkey=log_refkey or DEFAULT_REFKEY, prefix=build_prefix if is_prefixed else None)
-    return (PrefixingFormatter if is_prefixed else logging.Formatter)(log_format.value)
+    pattern = log_format.value if isinstance(log_format, LogFormat) else log_format
+    return (PrefixingFormatter if is_prefixed else logging.Formatter)(pattern)
 
 
 def build_prefix(record: logging.LogRecord) -> str:
@@ -124,6 +140,17 @@ def build_prefix(record: logging.LogRecord) -> str:
     ref: Mapping[str, Any] = getattr(record, 'k8s_ref', None) or {}
     name = '/'.join(filter(None, [ref.get('namespace'), ref.get('name')]))
     return f'[{name}] ' if name else ''
+
+
+def paint(text: str, level: int) -> str:
+    """Colour a text by its level: nothing for the usual messages, so that all others can be seen among them."""
+    colour = next((colour for lowest, colour in COLOURS if level >= lowest), '')
+    return f'\033[{colour}m{text}\033[0m' if colour else text
+
+
+def is_colour_welcome(environ: Mapping[str, str]) -> bool:
+    """Tell if the user wants colours, as far as the environment knows: https://no-color.org/."""
+    return not environ.get('NO_COLOR') and environ.get('TERM') != 'dumb'
 
 
 def is_informative(record: logging.LogRecord) -> bool:

@@ -4,17 +4,15 @@ Daemons: which daemons and timers live beside which objects, and how their funct
 They are started and stopped as the events of the objects come, and stopped when the operator pauses or exits.
 """
 import asyncio
-import concurrent.futures
 import logging
-import threading
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
 from kopf._cogs.aiokits import bells, clocks
 from kopf._cogs.clients import errors, patching, requests
 from kopf._cogs.configs import settings as settings_
 from kopf._cogs.structs import credentials, patches
-from kopf._core.actions import application, execution, loggers, outcomes, progression
+from kopf._core.actions import application, execution, loggers, outcomes, progression, threads
 from kopf._core.engines import lives
 from kopf._core.intents import causes, handlers, stoppers
 
@@ -22,6 +20,9 @@ logger = logging.getLogger(__name__)
 
 EXTRA_TIMEOUT = 5.0
 """Seconds for all that still runs when the operator exits, after its own times to stop, before it is cancelled."""
+
+REFUSAL_TIMEOUT = 10.0
+"""Seconds for those that are cancelled to clean up and end, before they are left as they are."""
 
 
 class Spawner(lives.Crew):
@@ -100,29 +101,35 @@ class Spawner(lives.Crew):
         """
         Stop all that lives, because the operator exits. First it is asked, then, if it does not end, cancelled.
 
-        What was cancelled is waited for without a limit; functions in threads are left to themselves.
-        Every time when this wait is cancelled, everything is cancelled at once, and is still waited for.
+        What was cancelled has a few seconds to end, and is then left as it is; functions in threads are left at once.
+        Every time when this wait is cancelled, everything is cancelled at once, and is still waited for, but not long.
         """
         self.begin_exit()
         for life in list(self._all):
             life.stop(stoppers.DaemonStoppingReason.OPERATOR_EXITING)
         timeout = max((life.grace for life in self._all), default=0) + EXTRA_TIMEOUT
         try:
+            if self._all:
+                logger.info("Waiting for %d daemons and timers to exit, for %s s at most: %s.",
+                            len(self._all), timeout, self._list_names())
             async with asyncio.timeout(timeout):
                 await self._wait_until_empty()
         except TimeoutError:
-            names = sorted({str(life.handler.id) for life in self._all})
             logger.warning("%d daemons and timers have not exited in %s s, and are cancelled: %s.",
-                           len(self._all), timeout, ', '.join(names))
+                           len(self._all), timeout, self._list_names())
         finally:
             await self._cancel_all()
 
     async def _cancel_all(self) -> None:
-        """Cancel all that lives, and wait for it; if cancelled, cancel it once more, and still wait."""
+        """Cancel all that lives, and wait for it, but not long; if cancelled, cancel it once more, and still wait."""
         for life in list(self._all):
             life.cancel()
         try:
-            await self._wait_until_empty()
+            async with asyncio.timeout(REFUSAL_TIMEOUT):
+                await self._wait_until_empty()
+        except TimeoutError:
+            logger.warning("%d daemons and timers refuse to end, and are left as they are: %s.",
+                           len(self._all), self._list_names())
         except asyncio.CancelledError:
             await self._cancel_all()
             raise
@@ -130,6 +137,9 @@ class Spawner(lives.Crew):
     async def _wait_until_empty(self) -> None:
         while self._all:
             await self._bell.wait()
+
+    def _list_names(self) -> str:
+        return ', '.join(sorted({str(life.handler.id) for life in self._all}))
 
     def _start(self, handler: handlers.SpawningHandler, living: lives.Lives) -> None:
         life: lives.Life[Any]
@@ -188,9 +198,9 @@ class Spawner(lives.Crew):
         return loggers.ObjectLogger(body=life.lives.body, settings=self.settings)
 
     def _build_environment(self, life: lives.Life[Any]) -> execution.Environment:
-        executor: OwnThreads | None = None
+        executor: threads.OwnThreads | None = None
         if isinstance(life.handler, handlers.DaemonHandler) and not life.is_async:
-            executor = OwnThreads(f'{life.handler.id} of {life.lives.body.metadata.name}')
+            executor = threads.OwnThreads(f'{life.handler.id} of {life.lives.body.metadata.name}')
         return execution.Environment(
             settings=self.settings, now=self._now, executor=executor, meter=self._context.meter)
 
@@ -214,24 +224,3 @@ class Spawner(lives.Crew):
         patch.fns.extend(applied.fns)
         if applied.version is not None:
             place.note_patched(body, applied.version)
-
-
-class OwnThreads(concurrent.futures.Executor):
-    """Threads for functions that run for as long as they want: one for each, never waiting for a free one."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> 'concurrent.futures.Future[Any]':
-        future: concurrent.futures.Future[Any] = concurrent.futures.Future()
-
-        def run() -> None:
-            if not future.set_running_or_notify_cancel():
-                return
-            try:
-                future.set_result(fn(*args, **kwargs))
-            except BaseException as error:
-                future.set_exception(error)
-
-        threading.Thread(target=run, name=self._name, daemon=True).start()
-        return future

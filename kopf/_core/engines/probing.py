@@ -5,15 +5,13 @@ Only the operator's own well-being is told, to whoever asks; nothing can be chan
 its clients: their connections are limited in number and in time, one request for each.
 """
 import asyncio
-import contextlib
-import errno
 import logging
-import socket
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from aiohttp import web
 
+from kopf._cogs.aiokits import sockets
 from kopf._cogs.helpers import jsons
 from kopf._core.engines import endpoints, healths, probes
 
@@ -46,13 +44,13 @@ class Server:
     async def start(self) -> None:
         """Begin to serve. Raises `EndpointError` if it is not possible at this endpoint."""
         try:
-            sockets = await bind(self._endpoint.host, self._endpoint.port)
+            bound = await sockets.bind(self._endpoint.host, self._endpoint.port)
         except OSError as error:
             raise endpoints.EndpointError(f"The liveness endpoint {self._endpoint} cannot be served: "
                                           f"{error.strerror or error}") from error
         self._runner = web.ServerRunner(_Reception(self._answer), shutdown_timeout=CLOSING_TIMEOUT)
         await self._runner.setup()
-        for sock in sockets:
+        for sock in bound:
             await web.SockSite(self._runner, sock).start()
         logger.info("The probes and the metrics are served at %s.", self._endpoint)
 
@@ -92,37 +90,6 @@ class _Reception(web.Server):
         deadline = self._deadlines.pop(handler, None)
         if deadline is not None:
             deadline.cancel()
-
-
-async def bind(host: str, port: int) -> list[socket.socket]:
-    """Take all addresses of the host that this machine has. Raises `OSError` if there are none, or one is busy."""
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    absence: OSError | None = None
-    with contextlib.ExitStack() as stack:
-        sockets: list[socket.socket] = []
-        for family, kind, protocol, _, address in dict.fromkeys(found):
-            try:
-                sock = stack.enter_context(socket.socket(family, kind, protocol))
-                _bind(sock, address)
-            except OSError as error:
-                if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
-                    raise
-                absence = error
-            else:
-                sockets.append(sock)
-        if not sockets and absence is not None:
-            raise absence
-        stack.pop_all()
-    return sockets
-
-
-def _bind(sock: socket.socket, address: Any) -> None:
-    sock.setblocking(False)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    if sock.family == socket.AF_INET6:
-        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-    sock.bind(address)
 
 
 def build_liveness_page(prober: probes.Prober, examine: Callable[[], healths.Vitals]) -> Page:

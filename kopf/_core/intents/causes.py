@@ -9,9 +9,9 @@ import enum
 import functools
 import logging
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kopf._cogs.structs import bodies, diffs, patches, references, selectors
+from kopf._cogs.structs import bodies, diffs, patches, references, reviews, selectors
 from kopf._core.intents import stoppers
 
 if TYPE_CHECKING:
@@ -21,22 +21,6 @@ Logger = logging.Logger | logging.LoggerAdapter[Any]
 """What can be given to handlers to log with."""
 
 Selectors: TypeAlias = Collection[selectors.Selector]
-
-Operation = Literal['CREATE', 'UPDATE', 'DELETE', 'CONNECT']
-"""What a client of the API wants to do with an object, as in admission reviews."""
-
-Headers = dict[str, str]
-"""The headers of an HTTP request."""
-
-SSLPeer = dict[str, Any]
-"""The certificate of the client, as in `ssl.SSLSocket.getpeercert`; empty if there is none, or it is not verified."""
-
-
-class UserInfo(TypedDict):
-    """Who makes a request to the API."""
-    username: str
-    uid: str
-    groups: list[str]
 
 
 class Reason(enum.StrEnum):
@@ -182,12 +166,12 @@ class ChangingCause(ComparingCause):
 class WebhookCause(ComparingCause):
     """A request to the API is under review. The states are the bodies before and after the request."""
     dryrun: bool
-    operation: Operation | None = None
+    operation: reviews.Operation | None = None
     subresource: str | None = None
     warnings: list[str] = dataclasses.field(default_factory=list)
-    userinfo: UserInfo
-    headers: Headers = dataclasses.field(default_factory=dict)
-    sslpeer: SSLPeer = dataclasses.field(default_factory=dict)
+    userinfo: reviews.UserInfo
+    headers: reviews.Headers = dataclasses.field(default_factory=dict, repr=False)  # can have credentials
+    sslpeer: reviews.SSLPeer = dataclasses.field(default_factory=dict)
 
     def _own_kwargs(self) -> dict[str, Any]:
         return {

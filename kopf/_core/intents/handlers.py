@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from kopf._cogs.structs import dicts, diffs, selectors
+from kopf._cogs.structs import dicts, diffs, reviews, selectors
 from kopf._core.actions import execution
 from kopf._core.intents import callbacks, causes
 
@@ -97,7 +97,7 @@ class TimerHandler(SpawningHandler):
 class WebhookHandler(ResourceHandler):
     """A handler of admission reviews."""
     type: causes.WebhookType
-    operations: frozenset[causes.Operation] | None = None  # None is for all
+    operations: frozenset[reviews.Operation] | None = None  # None is for all
     subresource: str | None = None  # None is for the main body only, '*' is for all
     persistent: bool | None = None
     side_effects: bool | None = None

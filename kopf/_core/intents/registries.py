@@ -180,6 +180,10 @@ class OperatorRegistry:
         """List the resources that are to be watched; reviews of requests need no watching."""
         return self.patched_selectors() | self._watching.selectors() | self._indexing.selectors()
 
+    def reviewed_selectors(self) -> set[selectors.Selector]:
+        """List the resources the requests to which are reviewed; nothing else is needed of these."""
+        return self._webhooks.selectors()
+
     def patched_selectors(self) -> set[selectors.Selector]:
         """List the resources whose objects must be patchable, as the state of their handlers is kept on them."""
         return self._changing.selectors() | self._spawning.selectors()

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from kopf._cogs.aiokits import pulses, toggles
 from kopf._cogs.clients import watching
-from kopf._core.actions import execution
+from kopf._core.actions import execution, threads
 from kopf._core.engines import activities, endpoints, healths, memberships, peering, probes
+from kopf._core.engines import admission as admission_
 from kopf._core.intents import causes
 from kopf._core.reactor import observation, orchestration, sites
 
@@ -24,9 +25,9 @@ class Monitor:
     """The observer of one operator. Belongs to its event loop."""
 
     def __init__(self, site: sites.Site, *, insights: observation.Insights, streams: Streams, pauses: toggles.Toggles,
-                 pulse: pulses.Pulse) -> None:
+                 pulse: pulses.Pulse, admission: admission_.Admission) -> None:
         self._site, self._insights, self._streams = site, insights, streams
-        self._pauses, self._pulse = pauses, pulse
+        self._pauses, self._pulse, self._admission = pauses, pulse, admission
         self._prober: probes.Prober | None = None
         self._server: probing.Server | None = None
 
@@ -74,6 +75,8 @@ class Monitor:
             yield 'operator', 'stopping'
         if not self._insights.ready.is_set():
             yield 'discovery', 'the resources or namespaces are not known yet'
+        if not self._admission.is_ready:
+            yield 'admission', 'the webhook server is not reachable yet'
         for key in self._pauses.keys:
             if key == peering.UNDECIDED:
                 yield 'peering', 'paused, as it is not known yet if there are other operators'
@@ -93,7 +96,8 @@ class Monitor:
         site = self._site
         cause = activities.build_cause(
             causes.Activity.PROBE, settings=site.settings, memo=site.memo, indices=site.indices)
-        env = execution.Environment(settings=site.settings, now=site.now, is_quiet=True, meter=site.context.meter)
+        env = execution.Environment(settings=site.settings, now=site.now, is_quiet=True, meter=site.context.meter,
+                                    executor=threads.OwnThreads(f'kopf {cause.activity}'))
         return probes.Prober(site.registry._activities.select(causes.Activity.PROBE), cause, env)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from kopf._cogs.aiokits import bells
 from kopf._cogs.clients import discovery, errors, requests, signals, watching
-from kopf._cogs.structs import references
+from kopf._cogs.structs import references, selectors
 from kopf._core.reactor import definitions, resolution
 
 NAMESPACES = references.Resource(
@@ -60,8 +60,13 @@ class Insights:
 
     @property
     def resources(self) -> resolution.Resources:
-        """The resources to be served; none while they are not known."""
+        """The resources to be watched; none while they are not known."""
         return self.resolved.resources
+
+    @property
+    def reviewed(self) -> Mapping[selectors.Selector, Collection[references.Resource]]:
+        """The resources the requests to which are reviewed, for each of the selectors."""
+        return self.resolved.reviewed
 
     @property
     def is_known(self) -> bool:
@@ -147,7 +152,7 @@ async def run_resource_observer(*, context: requests.Context, demand: resolution
     found at the start are served. What is unclear is logged, every time when it is something new.
     Ends only by cancellation, or by `LoginError`.
     """
-    sight = _Sight(context, demand, insights, groups=resolution.select_groups(demand.asked))
+    sight = _Sight(context, demand, insights, groups=resolution.select_groups(demand.selectors))
     is_live = not context.settings.scanning.disabled and sight.groups not in (frozenset(), frozenset({''}))
     try:
         async with asyncio.TaskGroup() as group:
@@ -251,9 +256,10 @@ def _announce(sight: _Sight) -> None:
     for complaint in sorted(resolved.complaints - sight.complaints, key=repr):
         logger.warning(complaint.text, *complaint.values)
     if insights.is_resources_known:
-        for resource in sorted(resolved.resources - insights.resources, key=repr):
+        before, after = insights.resolved.all_resources, resolved.all_resources
+        for resource in sorted(after - before, key=repr):
             logger.info("The resource %r has come, and is served from now on.", resource)
-        for resource in sorted(insights.resources - resolved.resources, key=repr):
+        for resource in sorted(before - after, key=repr):
             logger.info("The resource %r has gone, and is not served any more.", resource)
     sight.complaints = resolved.complaints
     insights.learn_resources(resolved)

@@ -20,9 +20,10 @@ from kopf._cogs.clients import limits, requests, watching
 from kopf._cogs.configs import checks
 from kopf._cogs.configs import settings as settings_
 from kopf._cogs.structs import references, selectors, vaults
-from kopf._core.actions import lifecycles
+from kopf._core.actions import execution, lifecycles
 from kopf._core.engines import (
     activities,
+    admission,
     authentication,
     daemons,
     endpoints,
@@ -31,6 +32,7 @@ from kopf._core.engines import (
     peers,
     posters,
     posting,
+    reviewers,
 )
 from kopf._core.intents import causes, registries
 from kopf._core.reactor import (
@@ -91,6 +93,8 @@ class Operator:
         self.pauses.listen(self._pause_or_resume)
         self.peering = peering.Peering(
             context=self.context, scope=plan.insights, pauses=self.pauses, identity=self._detect_identity())
+        self.admission = self._make_admission()
+        self.is_indexed = False  # at least once, or is there nothing to be indexed?
 
     async def run(self, stopper: stopping.Stopper) -> None:
         """
@@ -100,6 +104,7 @@ class Operator:
         """
         is_started = False
         async with contextlib.AsyncExitStack() as stack:
+            stack.callback(self._release_threads)
             stack.push_async_callback(self.plan.vault.close)
             stack.enter_context(posting.attached(self.poster))
             stack.push_async_callback(self.poster.close)  # if there is no startup; otherwise, it is closed below
@@ -109,18 +114,20 @@ class Operator:
             monitor = self._make_monitor(stack.enter_context(pulses.feeling_pulse(self._get_blocking_limit)))
             stack.push_async_callback(monitor.close)
             logger.info("The operator is started.")
-            flags.raise_flag(self.plan.ready_flag)
+            if self.admission.is_ready:
+                self._report_ready()
             authenticator = asyncio.create_task(self._authenticate(), name='authentication')
             stack.push_async_callback(_stop, authenticator)
             stack.enter_context(posting.listening(self.poster))
             stack.push_async_callback(self.poster.close)
             stack.push_async_exit(self._clean_up)
+            stack.push_async_callback(self.admission.stop)
             stack.push_async_callback(self.peering.stop)
             stack.push_async_callback(self.poster.flush)
             stack.push_async_callback(self.spawner.stop)
             self.poster.start()
             await monitor.serve(self.plan.endpoint)
-            besides = [authenticator, self.peering.start()]
+            besides = [authenticator, self.peering.start(), *self.admission.start()]
             await _run_until_stopped(stopper, {
                 'observer of resources': self._observe_resources(),
                 'observer of namespaces': self._observe_namespaces(),
@@ -131,16 +138,42 @@ class Operator:
 
     def _make_monitor(self, pulse: pulses.Pulse) -> monitoring.Monitor:
         return monitoring.Monitor(
-            self.site, insights=self.plan.insights, streams=self.streams, pauses=self.pauses, pulse=pulse)
+            self.site, insights=self.plan.insights, streams=self.streams, pauses=self.pauses, pulse=pulse,
+            admission=self.admission)
+
+    def _make_admission(self) -> admission.Admission:
+        env = execution.Environment(settings=self.plan.settings, now=self.now, meter=self.context.meter)
+        reviewer = reviewers.Reviewer(
+            self.plan.registry, scope=self.plan.insights, memos=self.site, indices=self.site.indices, env=env,
+            is_ready=self._is_reviewable)
+        return admission.Admission(
+            reviewer, context=self.context, scope=self.plan.insights, on_ready=self._report_ready)
+
+    def _report_ready(self) -> None:
+        flags.raise_flag(self.plan.ready_flag)
+
+    def _is_reviewable(self) -> bool:
+        """Is there enough known for the handlers of admission? While others are active, it is as good as it can be."""
+        is_paused_for_others = self.pauses.is_on and peering.UNDECIDED not in self.pauses.keys
+        return self.plan.insights.is_resources_known and (self.is_indexed or is_paused_for_others)
 
     def _get_blocking_limit(self) -> float | None:
         return self.plan.settings.execution.blocking_limit
+
+    def _release_threads(self) -> None:
+        busy = settings_.release_threads(self.plan.settings.execution)
+        if busy:
+            logger.warning("%d synchronous handlers still run: they cannot be interrupted, and are left as they are. "
+                           "The process waits for them in its very end.", busy)
 
     async def _start_up(self) -> None:
         await self._run_activity(causes.Activity.STARTUP)
         complaints = checks.check_settings(self.plan.settings)
         if complaints:
             raise SettingsError(f"Some settings are wrong: {'; '.join(complaints)}")
+        if self.admission.is_needed and self.plan.settings.admission.server is None:
+            raise SettingsError("There are handlers of admission, but no server that would call them. In a startup "
+                                "handler, set settings.admission.server, e.g. to kopf.WebhookServer().")
 
     async def _clean_up(self, exc_type: type[BaseException] | None, exc: BaseException | None,
                         traceback: TracebackType | None) -> None:
@@ -166,7 +199,8 @@ class Operator:
 
     async def _observe_resources(self) -> None:
         registry = self.plan.registry
-        demand = resolution.Demand(registry.watched_selectors(), registry.patched_selectors())
+        demand = resolution.Demand(
+            registry.watched_selectors(), registry.patched_selectors(), registry.reviewed_selectors())
         await observation.run_resource_observer(context=self.context, demand=demand, insights=self.plan.insights)
 
     async def _observe_namespaces(self) -> None:
@@ -198,6 +232,7 @@ class Operator:
         """
         self.site.indexers.prepare()
         if self.site.indexers.is_empty:
+            self.is_indexed = True
             return
         self.slots.shut()
         await self.plan.insights.ready.wait()
@@ -206,6 +241,7 @@ class Operator:
             while not self._is_indexed():
                 await self.listed.wait()
             self.slots.open()
+            self.is_indexed = True
             await self.pauses.wait_until(True)
             self.slots.shut()
 

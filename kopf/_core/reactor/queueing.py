@@ -178,6 +178,8 @@ class Queue:
                 lane.timer.cancel()
         try:
             if self._workers:
+                logger.info("Waiting for %d handlings of %s to finish, for %s s at most.",
+                            len(self._workers), self._name, timeout)
                 await asyncio.wait(self._workers, timeout=timeout)
         finally:
             await self._cancel_workers()

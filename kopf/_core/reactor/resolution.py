@@ -20,8 +20,14 @@ WATCHING = frozenset({'list', 'watch'})
 @dataclasses.dataclass(frozen=True)
 class Demand:
     """What is asked of the cluster by all handlers together."""
-    asked: Collection[selectors.Selector] = ()  # by all handlers
+    asked: Collection[selectors.Selector] = ()  # by all handlers that need the objects to be watched
     patching: Collection[selectors.Selector] = ()  # those of them whose handlers need the objects to be changed
+    reviewing: Collection[selectors.Selector] = ()  # by the handlers of requests, which need nothing of the resources
+
+    @property
+    def selectors(self) -> frozenset[selectors.Selector]:
+        """All that is asked for in any way."""
+        return frozenset([*self.asked, *self.reviewing])
 
 
 class Complaint(NamedTuple):
@@ -34,6 +40,7 @@ class Complaint(NamedTuple):
 class Resolution:
     """What is served for each selector, and what is not."""
     served: Mapping[selectors.Selector, Resources] = dataclasses.field(default_factory=dict)
+    reviewed: Mapping[selectors.Selector, Resources] = dataclasses.field(default_factory=dict)
     ambiguous: Mapping[selectors.Selector, Resources] = dataclasses.field(default_factory=dict)
     unwatchable: Mapping[selectors.Selector, Resources] = dataclasses.field(default_factory=dict)
     unpatchable: Mapping[selectors.Selector, Resources] = dataclasses.field(default_factory=dict)
@@ -42,8 +49,13 @@ class Resolution:
 
     @property
     def resources(self) -> Resources:
-        """All resources to be served, each once."""
+        """All resources to be watched, each once."""
         return frozenset(resource for resources in self.served.values() for resource in resources)
+
+    @property
+    def all_resources(self) -> Resources:
+        """All resources to be served in any way: to be watched, or only to have the requests to them reviewed."""
+        return self.resources.union(*self.reviewed.values())
 
     def select_selectors(self, resource: references.Resource) -> frozenset[selectors.Selector]:
         """
@@ -62,17 +74,19 @@ class Resolution:
 def resolve(demand: Demand, resources: Iterable[references.Resource]) -> Resolution:
     """Find out which of these resources are to be served for each of the selectors."""
     candidates = list(resources)
-    matched, broken = _match_all(demand.asked, candidates)
+    matched, broken = _match_all(demand.selectors, candidates)
     chosen = {selector: _prefer_core(selector, found) for selector, found in matched.items()}
     ambiguous = {selector: found for selector, found in chosen.items() if _is_ambiguous(selector, found)}
     certain = {selector: found for selector, found in chosen.items() if found and selector not in ambiguous}
+    watched = {selector: found for selector, found in certain.items() if selector in demand.asked}
     patched = {resource for selector in demand.patching for resource in certain.get(selector, ())}
     watchable = {resource for resource in candidates if resource.verbs >= WATCHING}
     unpatchable = {resource for resource in patched & watchable if 'patch' not in resource.verbs}
     return Resolution(
-        served=_restrict(certain, lambda resource: resource in watchable and resource not in unpatchable),
-        unwatchable=_restrict(certain, lambda resource: resource not in watchable),
-        unpatchable=_restrict(certain, lambda resource: resource in unpatchable),
+        served=_restrict(watched, lambda resource: resource in watchable and resource not in unpatchable),
+        reviewed={selector: found for selector, found in certain.items() if selector in demand.reviewing},
+        unwatchable=_restrict(watched, lambda resource: resource not in watchable),
+        unpatchable=_restrict(watched, lambda resource: resource in unpatchable),
         ambiguous=ambiguous,
         broken=broken,
         unresolved=frozenset(selector for selector, found in matched.items() if not found),

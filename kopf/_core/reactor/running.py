@@ -163,6 +163,12 @@ _current: contextvars.ContextVar[operating.Plan | None] = contextvars.ContextVar
 """The operator that has started the current task, directly or through other tasks."""
 
 
+def get_current_vault() -> vaults.Vault | None:
+    """Get the credentials of the operator that has started the current task; none if it is not started by any."""
+    plan = _current.get()
+    return plan.vault if plan is not None else None
+
+
 def _get_plan(task: asyncio.Task[Any]) -> operating.Plan | None:
     """Tell to which operator the task belongs: tasks inherit the context of those who start them."""
     if sys.version_info >= (3, 12):

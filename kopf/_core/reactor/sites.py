@@ -1,6 +1,7 @@
 """
 Sites: where objects are handled, and which of them. What is the same for all objects of an operator, or of a resource.
 """
+import copy
 import dataclasses
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -33,6 +34,16 @@ class Site:
     def indices(self) -> Mapping[str, Any]:
         """The indices by their names, for all handlers."""
         return self.indexers.indices
+
+    def get_memo(self, body: Mapping[str, Any], /, *, is_existing: bool) -> Any:
+        """
+        Get the memo of an existing object if it is known; otherwise, one that nobody else has and nobody keeps.
+
+        Unlike in `Memories.recall`, nothing is remembered: objects are known only as long as they are watched.
+        """
+        if is_existing and self.memories.is_known(body):
+            return self.memories.recall(body, memo=self.memo).memo
+        return copy.copy(self.memo)
 
 
 @dataclasses.dataclass(frozen=True)

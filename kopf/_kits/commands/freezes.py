@@ -18,33 +18,41 @@ PRIORITY = 100
 """The priority of those who pause others, if not said otherwise."""
 
 
+scope_options = options.scope_options(
+    one="In the peering of this namespace", whole="In the peering of the whole cluster; this is the default.")
+
+
 def identity_option(fn: options.Decorated) -> options.Decorated:
     """Let a command be told whose record it is about."""
-    return click.option('-i', '--id', metavar='TEXT', help="In whose name.  [default: user@host]")(fn)
+    return options.option('-i', '--id', metavar='TEXT', show_default='user@host', help="In whose name.")(fn)
 
 
 def peering_option(command: str) -> Callable[[options.Decorated], options.Decorated]:
     """Let a command be told which peering it is about."""
-    return click.option('-P', '--peering', 'peering_name', envvar=f'KOPF_{command}_PEERING', required=True,
-                        metavar='NAME', help="The name of the peering.")
+    return options.option('-P', '--peering', 'peering_name', envvar=f'KOPF_{command}_PEERING', required=True,
+                          metavar='NAME', help="The name of the peering.")
 
 
 @click.command
-@options.scope_options
-@options.priority_options
+@scope_options
+@options.priority_options(text="Pause the operators of this priority and of lower ones.", default=PRIORITY)
 @identity_option
 @peering_option('FREEZE')
-@click.option('-t', '--lifetime', type=click.IntRange(min=1), required=True, metavar='SECONDS',
-              help="For how long, unless it is ended before that.")
-@click.option('-m', '--message', metavar='TEXT', help="Why: for those who look into the peering or into the logs.")
+@options.option('-t', '--lifetime', type=click.IntRange(min=1), required=True, metavar='SECONDS',
+                help="For how long, unless it is ended before that.")
+@options.option('-m', '--message', metavar='TEXT', help="Why: for those who look into the peering or into the logs.")
 @options.logging_options
 @click.make_pass_decorator(options.CLIControls, ensure=True)
 def freeze(controls: options.CLIControls, /, *, priority: int | None, lifetime: int, message: str | None, dev: bool,
            **chosen: Any) -> None:
     """
-    Pause the operators of a peering for some time.
+    Pause the operators of a peering for some time, or until kopf resume.
 
-    Those of lower priorities are paused. The priority is 100 if not said otherwise.
+    They go on by themselves when the time is over. Those of higher priorities, those of other peerings, and the
+    standalone ones are not paused.
+
+    \b
+    kopf freeze --all-namespaces --peering=default --lifetime=600 --message="An upgrade."
     """
     from kopf._core.engines import peers
     chosen_priority = PRIORITY if priority is None else priority
@@ -52,13 +60,17 @@ def freeze(controls: options.CLIControls, /, *, priority: int | None, lifetime: 
 
 
 @click.command
-@options.scope_options
+@scope_options
 @identity_option
 @peering_option('RESUME')
 @options.logging_options
 @click.make_pass_decorator(options.CLIControls, ensure=True)
 def resume(controls: options.CLIControls, /, **chosen: Any) -> None:
-    """Resume the operators of a peering that were paused by kopf freeze."""
+    """
+    Resume the operators of a peering that were paused by kopf freeze.
+
+    It is for what was paused in the same name: add --id if it was done by another user or from another machine.
+    """
     _order(controls, chosen, None)
 
 

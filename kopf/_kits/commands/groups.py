@@ -60,7 +60,18 @@ SUBCOMMANDS = {
 }
 
 
-@click.group(name='kopf', cls=LazyGroup, subcommands=SUBCOMMANDS, context_settings={'auto_envvar_prefix': 'KOPF'})
+@click.group(name='kopf', cls=LazyGroup, subcommands=SUBCOMMANDS,
+             context_settings={'auto_envvar_prefix': 'KOPF', 'max_content_width': 100})
 @click.version_option(versions.version, prog_name='kopf')
 def main() -> None:
-    """Run and try Kubernetes operators written in Python."""
+    """
+    Run and try Kubernetes operators written in Python.
+
+    To try it with no cluster at all: kopf run --sandbox handlers.py
+
+    \b
+    To complete commands and options in the shell, add to its settings:
+      bash:  eval "$(_KOPF_COMPLETE=bash_source kopf)"
+      zsh:   eval "$(_KOPF_COMPLETE=zsh_source kopf)"
+      fish:  _KOPF_COMPLETE=fish_source kopf | source
+    """

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+import click.shell_completion
 
 from kopf._core.actions import loggers
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 Decorated = TypeVar('Decorated', bound=Callable[..., Any])
 
 DEV_PRIORITY = 666
+
+option = functools.partial(click.option, show_envvar=True)
+"""An option that tells in its help by which environment variable it can be set."""
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -41,16 +45,16 @@ class CLIControls:
 def logging_options(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Let a command be told how to log, and do so before it begins; its function does not get these options."""
 
-    @click.option('-v', '--verbose', is_flag=True, help="Show what the framework does, in detail.")
-    @click.option('-d', '--debug', is_flag=True, help="Show everything, also what the libraries do.")
-    @click.option('-q', '--quiet', is_flag=True, help="Show only warnings and errors.")
-    @click.option('--log-format', type=click.Choice([item.name.lower() for item in loggers.LogFormat],
-                                                    case_sensitive=False),
-                  default='full', show_default=True, callback=_parse_log_format, help="How messages look.")
-    @click.option('--log-prefix/--no-log-prefix', default=None,
-                  help="Begin messages with the names of objects.  [default: yes, but not in JSON]")
-    @click.option('--log-refkey', metavar='KEY', help="In JSON, where to put the references of objects.  "
-                                                      f"[default: {loggers.DEFAULT_REFKEY}]")
+    @option('-v', '--verbose', is_flag=True, help="Show what the framework does, in detail.")
+    @option('-d', '--debug', is_flag=True, help="Show everything, also what the libraries do.")
+    @option('-q', '--quiet', is_flag=True, help="Show only warnings and errors.")
+    @option('--log-format', type=click.Choice([item.name.lower() for item in loggers.LogFormat], case_sensitive=False),
+            default='full', show_default=True, callback=_parse_log_format,
+            help="How messages look: only the texts, or also the times, levels and loggers, or JSON for machines.")
+    @option('--log-prefix/--no-log-prefix', default=None, show_default='yes, but not in JSON',
+            help="Begin messages with the names of objects.")
+    @option('--log-refkey', metavar='KEY', show_default=loggers.DEFAULT_REFKEY,
+            help="In JSON, where to put the references of objects.")
     @functools.wraps(fn)  # the options that are already there are inherited too
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         chosen = {name: kwargs.pop(name) for name in ('debug', 'verbose', 'quiet')}
@@ -61,20 +65,29 @@ def logging_options(fn: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
-def scope_options(fn: Decorated) -> Decorated:
-    """Let a command be told which namespaces it is about."""
-    fn = click.option('-A', '--all-namespaces', 'clusterwide', is_flag=True, help="Serve the whole cluster.")(fn)
-    return click.option('-n', '--namespace', 'namespaces', multiple=True, metavar='NAME', callback=_add_namespace,
-                        help="Serve this namespace, or those that match a pattern, e.g. 'app-*,!*-test'. "
-                             "Can be repeated.")(fn)
+def scope_options(*, one: str, whole: str) -> Callable[[Decorated], Decorated]:
+    """Let a command be told which namespaces it is about; say what it does in one of them, or in the whole cluster."""
+    def decorate(fn: Decorated) -> Decorated:
+        fn = option('-A', '--all-namespaces', 'clusterwide', is_flag=True, help=whole)(fn)
+        return option('-n', '--namespace', 'namespaces', multiple=True, metavar='NAME', callback=_add_namespace,
+                      help=f"{one}, or of those that match a pattern, e.g. 'app-*,!*-test'. Can be repeated.")(fn)
+    return decorate
 
 
-def priority_options(fn: Decorated) -> Decorated:
-    """Let a command be told its priority among other operators."""
-    fn = click.option('-p', '--priority', type=int, metavar='NUMBER', callback=_prefer_dev,
-                      help="Pause the operators of lower priorities; be paused by those of higher ones.")(fn)
-    return click.option('--dev', is_flag=True, is_eager=True,  # known before the priority is
-                        help=f"Have the priority of developers, {DEV_PRIORITY}, whatever else is said.")(fn)
+def priority_options(*, text: str, default: int) -> Callable[[Decorated], Decorated]:
+    """Let a command be told its priority among other operators; say what it is for, and what it is otherwise."""
+    def decorate(fn: Decorated) -> Decorated:
+        fn = option('-p', '--priority', type=int, metavar='NUMBER', show_default=str(default), callback=_prefer_dev,
+                    help=text)(fn)
+        return option('--dev', is_flag=True, is_eager=True,  # known before the priority is
+                      help=f"Have the priority of developers, {DEV_PRIORITY}, whatever else is said.")(fn)
+    return decorate
+
+
+def complete_paths(context: click.Context, parameter: click.Parameter,
+                   incomplete: str) -> list[click.shell_completion.CompletionItem]:
+    """Let the shell complete it by files and directories. Unlike with paths of click, variables have spaces between."""
+    return [click.shell_completion.CompletionItem(incomplete, type='file')]
 
 
 def _parse_log_format(context: click.Context, parameter: click.Parameter, value: str) -> loggers.LogFormat:

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from kopf._cogs.helpers import loaders
-from kopf._kits.commands import options
+from kopf._kits.commands import interruptions, options
 
 if TYPE_CHECKING:
     import asyncio
@@ -43,29 +43,42 @@ class BrokenCode(click.ClickException):
 
 
 @click.command
-@options.scope_options
-@options.priority_options
-@click.option('--standalone', is_flag=True, default=None, help="Ignore all other operators.")
-@click.option('-P', '--peering', 'peering_name', envvar='KOPF_RUN_PEERING', metavar='NAME',
-              help="Be aware of the operators with the same peering.")
-@click.option('-L', '--liveness', 'liveness_endpoint', metavar='URL',
-              help="Where to serve the probes, e.g. http://0.0.0.0:8080/healthz.")
-@click.option('-m', '--module', 'modules', multiple=True, metavar='NAME',
-              help="A module with handlers, by its full name. Can be repeated.")
-@click.option('--sandbox', 'is_sandboxed', envvar='KOPF_RUN_SANDBOX', is_flag=True,
-              help="Run on a cluster in memory, which is gone in the end: nothing else is needed.")
-@click.option('--apply', 'sources', envvar='KOPF_RUN_APPLY', multiple=True, metavar='FILE',
-              help="For the sandbox, manifests to begin with: a file, a directory, or - for the standard input. "
-                   "Can be repeated.")
-@click.argument('paths', nargs=-1)
+@options.scope_options(one="Serve the objects of this namespace", whole="Serve the whole cluster; this is the default.")
+@options.priority_options(
+    text="Pause the operators of lower priorities; be paused by those of the same and of higher ones.", default=0)
+@options.option('--standalone', is_flag=True, default=None, help="Neither pause other operators nor be paused by them.")
+@options.option('-P', '--peering', 'peering_name', envvar='KOPF_RUN_PEERING', metavar='NAME',
+                show_default="'default', if it exists",
+                help="Where to meet other operators, and to pause for them; it is waited for if it does not exist.")
+@options.option('-L', '--liveness', 'liveness_endpoint', metavar='URL',
+                help="Where to serve the probes and metrics, e.g. http://0.0.0.0:8080/healthz.")
+@options.option('-m', '--module', 'modules', multiple=True, metavar='NAME',
+                help="A module with handlers, by its full name. Can be repeated.")
+@options.option('--sandbox', 'is_sandboxed', envvar='KOPF_RUN_SANDBOX', is_flag=True,
+                help="Run on a cluster in memory, which is gone in the end: nothing else is needed.")
+@options.option('--apply', 'sources', envvar='KOPF_RUN_APPLY', multiple=True, metavar='FILE',
+                shell_complete=options.complete_paths,
+                help="For the sandbox, manifests to begin with: a file, a directory, or - for the standard input. "
+                     "Can be repeated.")
+@click.argument('paths', nargs=-1, shell_complete=options.complete_paths)
 @options.logging_options
 @click.make_pass_decorator(options.CLIControls, ensure=True)
 def run(controls: options.CLIControls, /, *, paths: Sequence[str], modules: Sequence[str], is_sandboxed: bool,
         sources: Sequence[str], dev: bool, **chosen: Any) -> None:
-    """Run an operator with the handlers of these files and modules, until Ctrl-C."""
+    """
+    Run an operator with the handlers of these files and modules, until Ctrl-C.
+
+    The cluster is the one where it runs as a pod, or the current one of kubectl, unless handlers log in by themselves.
+
+    \b
+    kopf run --all-namespaces handlers.py
+    kopf run --namespace='app-*' --module=package.handlers --log-format=json
+    kopf run --sandbox --apply=crd.yaml --verbose handlers.py
+    """
     _check_usage(chosen, is_sandboxed=is_sandboxed, sources=sources)
     _check_liveness(chosen['liveness_endpoint'])
     with contextlib.ExitStack() as stack:
+        interruption = stack.enter_context(interruptions.Interruption(is_process=_is_process()))
         stack.enter_context(_default_registry(controls.registry))
         if is_sandboxed:
             from kopf._kits.commands import sandboxing
@@ -76,34 +89,50 @@ def run(controls: options.CLIControls, /, *, paths: Sequence[str], modules: Sequ
             sandboxing.configure_clients(sandbox.kubeconfig)
         else:
             load(paths, modules)
-        operate(controls, chosen)
+        operate(controls, chosen, interruption)
+
+
+def _is_process() -> bool:
+    """Is there nothing else in the process but this command?"""
+    return bool(getattr(click.get_current_context().find_root().command, 'is_process', False))
 
 
 def load(paths: Sequence[str], modules: Sequence[str]) -> None:
     """Load the users' code, or show why it cannot be loaded."""
+    from kopf._core.intents import registries
     try:
         loaders.preload(paths, modules)
     except loaders.LoadingError as e:
         raise click.UsageError(str(e)) from e
     except Exception as e:
         raise BrokenCode(e) from e
-    if not paths and not modules:
-        logger.warning("No files and no modules are given, so there may be no handlers: try kopf run --help.")
+    if not any(registries.get_default_registry()._iter_handlers()):
+        _complain_of_no_handlers("No files and no modules are given, so there are no handlers: try kopf run --help."
+                                 if not paths and not modules else
+                                 "There are no handlers in these files and modules: nothing to do for the operator.")
 
 
-def operate(controls: options.CLIControls, chosen: dict[str, Any]) -> None:
-    """Run the operator to its end."""
-    from kopf._cogs.structs import credentials
+def _complain_of_no_handlers(message: str) -> None:
+    """Refuse to run, unless the command is called from code, which can declare handlers later."""
+    if _is_process():
+        raise click.UsageError(message)
+    logger.warning("%s", message)
+
+
+def operate(controls: options.CLIControls, chosen: dict[str, Any], interruption: interruptions.Interruption) -> None:
+    """Run the operator to its end, unless it is interrupted before it starts."""
+    from kopf._cogs.structs import credentials, reviews
     from kopf._core.engines import activities, endpoints
     from kopf._core.reactor import operating, running, stopping
-    if getattr(click.get_current_context().find_root().command, 'is_process', False):
+    if _is_process():
         stopping.end_with_operator()
     given = {field.name: getattr(controls, field.name) for field in dataclasses.fields(controls)}
     with _event_loop(given.pop('loop')) as loop:
+        interruption.check()
         try:
             running.run(loop=loop, **given, **chosen)
         except (credentials.LoginError, activities.ActivityError, operating.SettingsError,
-                endpoints.EndpointError) as e:
+                endpoints.EndpointError, reviews.ServerError) as e:
             raise Failure(str(e)) from e
 
 

@@ -28,6 +28,8 @@ from kopf._kits.sandbox import (
 JSON = 'application/json'
 YAML = 'application/yaml'
 PROTOBUF = 'application/vnd.kubernetes.protobuf'
+WRITTEN = (JSON, YAML, PROTOBUF)
+"""What refusals offer, in this order."""
 
 Headers = Sequence[tuple[str, str]]
 Clock = Callable[[], datetime.datetime]
@@ -56,24 +58,24 @@ def choose_form(accept: str, *, shapes: bool, custom: bool = False, streams: boo
     """
     Choose the first acceptable form of the header; refuse if there is none.
 
-    With ``shapes``, objects can be shown as tables and as mere metadata. Of the built-in resources, the endpoints
-    with ``streams`` are also for watching, which they tell in refusals.
+    With ``shapes``, objects can be shown as tables and as mere metadata. The built-in endpoints, i.e. not ``custom``,
+    refuse in their own way; those of them with ``streams`` are also for watching, and say so.
     """
-    wildcards = ('application/*', '*/*') if custom or not shapes else ('*/*',)
+    wildcards = ('application/*', '*/*') if custom else ('*/*',)
     is_written = False
     for media_type, parameters in parse_accept(accept or '*/*'):
         shape = parameters.get('as', '')
         known = not shape or (shapes and shape in ('Table', 'PartialObjectMetadata', 'PartialObjectMetadataList')
                               and parameters.get('g') == 'meta.k8s.io' and parameters.get('v') in ('v1', 'v1beta1'))
-        is_written = is_written or media_type in (JSON, YAML, PROTOBUF, *wildcards)
+        is_written = is_written or media_type in (*WRITTEN, *wildcards)
         if known and media_type in (JSON, *wildcards):
             return Form(JSON, shape, parameters.get('g', ''), parameters.get('v', ''))
         if known and not shape and media_type in (YAML, 'application/x-yaml'):
             return Form(YAML)
-    if custom or (shapes and is_written):
-        raise errors.unknown_shape((JSON, YAML, PROTOBUF))
+    if custom or is_written:
+        raise errors.unknown_shape(WRITTEN)
     streaming = (f'{JSON};stream=watch', f'{PROTOBUF};stream=watch') if streams else ()
-    raise errors.not_acceptable((JSON, YAML, PROTOBUF, *streaming))
+    raise errors.not_acceptable((*WRITTEN, *streaming))
 
 
 def parse_accept(header: str) -> list[tuple[str, dict[str, str]]]:
@@ -154,7 +156,7 @@ def encode_value(value: Any, form: Form, *, pretty: bool = False) -> bytes:
     """Encode anything that is not an object of a resource: statuses, discovery, …"""
     if form.media_type == YAML:
         import yaml
-        return yaml.safe_dump(value, sort_keys=False, allow_unicode=True).encode()
+        return yaml.safe_dump(jsons.loads(jsons.dumps(value)), allow_unicode=True).encode()  # with no aliases
     if pretty:
         return json.dumps(value, indent=2, ensure_ascii=False).encode() + b'\n'
     return jsons.dumps(value) + b'\n'
@@ -207,11 +209,8 @@ class Renderer:
         if annotations:
             meta['annotations'] = dict(annotations)
         body = {'kind': self.resource.kind, 'apiVersion': self.resource.api_version, 'metadata': meta}
-        if self.form.shape == 'Table':
-            body = tables.build_table(self.resource, [], now=self.clock(), include=self.include, list_metadata=meta)
-            body = self._drop_headers(body)
-        elif self.form.shape:
-            body = {'kind': 'PartialObjectMetadata', 'apiVersion': 'meta.k8s.io/v1', 'metadata': meta}
+        if self.form.shape:
+            body = self._drop_headers(self._shape(body))
         return watching.encode_line('BOOKMARK', jsons.dumps(body))
 
     def _join_list(self, meta: Mapping[str, Any], items: Sequence[storage.Stored]) -> bytes:

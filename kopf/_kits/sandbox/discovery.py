@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from kopf._kits.sandbox import kinds
 
 AGGREGATED_MEDIA_TYPE: Final = 'application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList'
+AGGREGATED_KIND: Final = ('apidiscovery.k8s.io', 'v2', 'APIGroupDiscoveryList')
 """How the aggregated discovery is asked for and answered; without it, the discovery is step by step."""
 
 KUBERNETES_VERSION: Final = (1, 35, 4)

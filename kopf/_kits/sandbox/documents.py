@@ -25,6 +25,8 @@ class Library:
         path = path.rstrip('/') or '/'
         if path in HEALTH or path.startswith(tuple(f'{root}/' for root in HEALTH)):
             return answers.Answer(200, b'ok', 'text/plain; charset=utf-8')
+        if path == '/version':
+            return self._find_version(accept)
         if path == '/openapi/v2':
             return self._find_swagger(accept)
         if path.startswith('/openapi/v3/'):
@@ -35,8 +37,8 @@ class Library:
         value = self._find_value(path, address)
         if value is None:
             return None
-        form = answers.choose_form(accept, shapes=False)
-        body = answers.encode_value(value, form, pretty=pretty or path == '/version')
+        form = answers.choose_form(accept, shapes=False, custom=not self.is_read_only(path))
+        body = answers.encode_value(value, form, pretty=pretty)
         return answers.Answer(200, body, form.media_type)
 
     def is_read_only(self, path: str) -> bool:
@@ -54,8 +56,6 @@ class Library:
         match path.strip('/').split('/'):
             case ['']:
                 return {'paths': ['/api', '/api/v1', '/apis', *HEALTH, '/openapi/v2', '/openapi/v3', '/version']}
-            case ['version']:
-                return {**discovery.build_version()}
             case ['openapi', 'v3']:
                 return self._cluster.publisher.build_index()
             case ['api']:
@@ -80,15 +80,20 @@ class Library:
         return found
 
     def _find_aggregated(self, path: str, accept: str) -> answers.Answer | None:
-        """The aggregated discovery, if it is what the client prefers."""
+        """The aggregated discovery, if the client understands it, even if it prefers the other one."""
         for media_type, parameters in answers.parse_accept(accept):
-            asked = media_type, parameters.get('g'), parameters.get('v')
-            if asked == (answers.JSON, 'apidiscovery.k8s.io', 'v2'):
+            asked = parameters.get('g'), parameters.get('v'), parameters.get('as')
+            if media_type in (answers.JSON, answers.YAML) and asked == discovery.AGGREGATED_KIND:
                 value = discovery.build_aggregated(self._cluster.catalog, core=path == '/api')
-                return answers.Answer(200, answers.encode_value(value, answers.Form()), discovery.AGGREGATED_MEDIA_TYPE)
-            if media_type == answers.JSON and not parameters.get('g'):
-                return None
+                body = answers.encode_value(value, answers.Form(media_type))
+                return answers.Answer(200, body, discovery.AGGREGATED_MEDIA_TYPE.replace(answers.JSON, media_type))
         return None
+
+    def _find_version(self, accept: str) -> answers.Answer:
+        """It is in JSON only, in whichever shape it was asked for."""
+        if not any(media_type in ('', '*/*', answers.JSON) for media_type, _ in answers.parse_accept(accept)):
+            raise errors.not_acceptable((answers.JSON,))
+        return answers.Answer(200, answers.encode_value(discovery.build_version(), answers.Form(), pretty=True))
 
     def _find_openapi(self, path: str) -> answers.Answer:
         found = self._cluster.publisher.find_document(path)

@@ -23,6 +23,7 @@ class ApiError(Exception):
 
     @property
     def status(self) -> dict[str, Any]:
+        """The error as the API tells it: an object of the kind ``Status``."""
         status = {'kind': 'Status', 'apiVersion': 'v1', 'metadata': {}, 'status': 'Failure',
                   'message': self.message, 'reason': self.reason, 'details': self.details, 'code': self.code}
         return {key: value for key, value in status.items() if value not in ('', None)}

@@ -9,8 +9,8 @@ import contextlib
 import logging
 import ssl
 import uuid
-from collections.abc import AsyncGenerator
-from typing import Any
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any, Protocol
 
 from aiohttp import web
 
@@ -26,6 +26,14 @@ KEEPALIVE = 3630.0
 """Seconds until idle connections are closed: longer than any watch."""
 
 
+class Interceptor(Protocol):
+    """Stands between the clients and the cluster: changes what is asked and what is answered, or refuses to answer."""
+
+    async def intercept(self, call: routing.Call, asked: faults.Asked,
+                        proceed: Callable[[routing.Call], Awaitable[answers.Answer]]) -> answers.Answer:
+        """Answer a call, usually by letting it proceed. Raises `faults.Cut` to close the connection instead."""
+
+
 class Server:
     """One cluster on one port. Started and stopped from the loop that serves; can be stopped and started again."""
 
@@ -33,6 +41,7 @@ class Server:
                  context: ssl.SSLContext | None = None) -> None:
         self.cluster, self.host, self.port, self.context = cluster, host, port, context
         self.requests: collections.deque[faults.Asked] = collections.deque(maxlen=REMEMBERED)
+        self.interceptor: Interceptor | None = None
         self._router = routing.Router(cluster)
         self._web_server: web.Server | None = None
         self._listener: asyncio.Server | None = None
@@ -78,14 +87,21 @@ class Server:
             user_agent=http.headers.get('User-Agent', ''), content_type=http.headers.get('Content-Type', ''))
         self.requests.append(asked)
         try:
-            answer = await self._router.answer(self._make_call(http), asked)
+            answer = await self._answer(self._make_call(http), asked)
+            asked.code = answer.code
+            _log(asked)
+            if answer.lines is not None:
+                return await self._stream(http, asked, answer, answer.lines)
         except faults.Cut:
             if http.transport is not None:
                 http.transport.abort()
             raise asyncio.CancelledError from None
-        asked.code = answer.code
-        _log(asked)
-        return make_response(answer) if answer.lines is None else await self._stream(http, asked, answer, answer.lines)
+        return make_response(answer)
+
+    async def _answer(self, call: routing.Call, asked: faults.Asked) -> answers.Answer:
+        if self.interceptor is None:
+            return await self._router.answer(call, asked)
+        return await self.interceptor.intercept(call, asked, lambda call: self._router.answer(call, asked))
 
     def _make_call(self, http: web.BaseRequest) -> routing.Call:
         secured = self.context is not None and http.transport is not None

@@ -13,7 +13,7 @@ EXAMPLES = references.Resource('kopf.dev', 'v1', 'kopfexamples', namespaced=True
 UNKNOWN = references.Resource('kopf.dev', 'v1', 'kopfexamples')
 
 
-@pytest.mark.guarantee('RES-026')
+@pytest.mark.guarantee('RES-026', 'ARC-013')
 def test_only_the_group_version_and_plural_are_required():
     resource = references.Resource('kopf.dev', 'v1', 'kopfexamples')
 
@@ -59,7 +59,7 @@ def test_everything_is_shown_by_its_public_name():
     assert repr(references.EVERYTHING) == 'kopf.EVERYTHING'
 
 
-@pytest.mark.guarantee('RES-027', 'RES-028')
+@pytest.mark.guarantee('RES-027', 'RES-028', 'ARC-014', 'ARC-015')
 @pytest.mark.parametrize('resource, kwargs, url', [
     pytest.param(PODS, {}, '/api/v1/pods', id='core'),
     pytest.param(EXAMPLES, {}, '/apis/kopf.dev/v1/kopfexamples', id='group'),

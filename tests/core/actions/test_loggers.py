@@ -186,6 +186,14 @@ def test_prefix_is_inside_of_the_full_format(console, object_logger):
     assert console().endswith('] kopf.objects         [INFO    ] [default/kopf-example-1] Hello!\n')
 
 
+def test_format_can_be_of_the_users(console, object_logger):
+    loggers.configure(log_format='%(levelname)s:%(message)s', log_prefix=True)
+
+    object_logger.info("Hello!")
+
+    assert console() == 'INFO:[default/kopf-example-1] Hello!\n'
+
+
 @pytest.mark.guarantee('CFG-010')
 def test_prefix_does_not_leak_to_other_handlers(caplog, console, object_logger):
     loggers.configure(log_format=loggers.LogFormat.PLAIN, log_prefix=True)
@@ -323,6 +331,67 @@ def test_console_is_the_current_stream(console, monkeypatch):
     logging.getLogger('other').warning("Hello!")
 
     assert (console(), other.getvalue()) == ('', 'Hello!\n')
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def open_terminal(monkeypatch):
+    """Have a terminal for the standard error stream, and return it: in the test itself, as pytest replaces it too."""
+    monkeypatch.setenv('TERM', 'xterm')
+    monkeypatch.delenv('NO_COLOR', raising=False)
+
+    def open_terminal():
+        monkeypatch.setattr(sys, 'stderr', Terminal())
+        return sys.stderr
+
+    return open_terminal
+
+
+@pytest.mark.parametrize('level, expected', [
+    pytest.param(logging.DEBUG, '\033[2mHello!\033[0m\n', id='debug'),
+    pytest.param(logging.INFO, 'Hello!\n', id='info'),
+    pytest.param(logging.WARNING, '\033[33mHello!\033[0m\n', id='warning'),
+    pytest.param(logging.ERROR, '\033[31mHello!\033[0m\n', id='error'),
+    pytest.param(logging.CRITICAL, '\033[31mHello!\033[0m\n', id='critical'),
+])
+def test_levels_have_colours_on_a_terminal(open_terminal, level, expected):
+    terminal = open_terminal()
+    loggers.configure(debug=True, log_format=loggers.LogFormat.PLAIN)
+
+    logging.getLogger('other').log(level, "Hello!")
+
+    assert terminal.getvalue() == expected
+
+
+@pytest.mark.parametrize('variables, log_format', [
+    pytest.param({'NO_COLOR': '1'}, loggers.LogFormat.PLAIN, id='unwelcome'),
+    pytest.param({'TERM': 'dumb'}, loggers.LogFormat.PLAIN, id='unable'),
+    pytest.param({}, loggers.LogFormat.JSON, id='for-machines'),
+])
+def test_colours_are_not_for_everyone(open_terminal, monkeypatch, variables, log_format):
+    terminal = open_terminal()
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    loggers.configure(log_format=log_format)
+
+    logging.getLogger('other').error("Hello!")
+
+    assert 'Hello!' in terminal.getvalue()
+    assert '\033' not in terminal.getvalue()
+
+
+def test_colours_are_only_for_terminals(open_terminal, monkeypatch):
+    open_terminal()
+    loggers.configure(log_format=loggers.LogFormat.PLAIN)
+    monkeypatch.setattr(sys, 'stderr', other := io.StringIO())  # e.g. redirected later
+
+    logging.getLogger('other').error("Hello!")
+
+    assert other.getvalue() == 'Hello!\n'
 
 
 def test_wrong_messages_do_not_break_the_code_that_logs(console):

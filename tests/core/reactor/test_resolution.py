@@ -157,6 +157,38 @@ def test_unpatchable_resources_are_not_served_for_anyone_if_someone_patches():
     assert resolved.served == {unrelated: {PODS}}
 
 
+@pytest.mark.guarantee('ADM-046')
+def test_nothing_is_needed_of_resources_that_are_only_reviewed():
+    reviewable = dataclasses.replace(KEX1, verbs=frozenset({'create'}))
+    selector, pods = select('kopfexamples'), select('pods')
+
+    resolved = resolution.resolve(resolution.Demand([pods], reviewing=[selector]), [PODS, reviewable])
+
+    assert resolved.served == {pods: {PODS}}
+    assert resolved.reviewed == {selector: {KEX1}}
+    assert resolved.all_resources == {PODS, KEX1}
+    assert resolved.complaints == set()
+
+
+def test_resources_that_cannot_be_watched_are_reviewed_nevertheless():
+    unwatchable = dataclasses.replace(KEX1, verbs=frozenset({'create'}))
+    selector = select('kopfexamples')
+
+    resolved = resolution.resolve(resolution.Demand([selector], reviewing=[selector]), [unwatchable])
+
+    assert (resolved.served, resolved.reviewed) == ({}, {selector: {KEX1}})
+    assert resolved.unwatchable == {selector: {KEX1}}
+
+
+def test_unclear_selectors_of_reviews_are_complained_about():
+    absent, ambiguous = select('absent'), select('kopfexamples')
+
+    resolved = resolution.resolve(resolution.Demand(reviewing=[absent, ambiguous]), [*ALL, OTHER_KEX])
+
+    assert resolved.reviewed == {}
+    assert len(resolved.complaints) == 2
+
+
 def test_failing_functions_affect_nobody_else():
     selector, pods = select(lambda resource: resource.kind.unknown), select('pods')
 

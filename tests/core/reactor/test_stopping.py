@@ -399,7 +399,7 @@ def run_command(run_process, tmp_path):
     return run
 
 
-@pytest.mark.guarantee('NEW-211')
+@pytest.mark.guarantee('NEW-211', 'SHD-009', 'DMN-018')
 @pytest.mark.parametrize('obstacle', [
     pytest.param('threading.Thread(target=time.sleep, args=[1000]).start()', id='thread'),
     pytest.param('asyncio.create_task(refuse())', id='task'),

@@ -1,0 +1,26 @@
+# An image with the framework and all it can use, for experiments and for images of operators:
+#
+#   docker build -t kopf .
+#   docker run --rm -v ./handlers.py:/app/main.py -v ~/.kube/config:/kubeconfig -e KUBECONFIG=/kubeconfig kopf
+#
+# An image of your own operator is this one with your code:
+#
+#   FROM kopf
+#   COPY main.py requirements.txt /app/
+#   RUN pip install -r /app/requirements.txt
+ARG PYTHON=3.13
+
+FROM python:${PYTHON}-slim AS build
+WORKDIR /src
+COPY pyproject.toml README.md LICENSE ./
+COPY kopf ./kopf
+RUN python -m venv /opt/kopf && /opt/kopf/bin/pip install --no-cache-dir '.[full-auth,speed,dev]'
+
+FROM python:${PYTHON}-slim
+RUN useradd --uid 65532 --user-group --home-dir /app --create-home operator
+COPY --from=build --chown=65532:65532 /opt/kopf /opt/kopf
+COPY --chmod=755 docker/entrypoint.sh /usr/local/bin/kopf-entrypoint
+ENV PATH=/opt/kopf/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+WORKDIR /app
+USER 65532:65532
+ENTRYPOINT ["kopf-entrypoint"]

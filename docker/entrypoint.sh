@@ -1,0 +1,27 @@
+#!/bin/sh
+# Installs what the code in /app asks for, and becomes kopf: signals go to it directly.
+# With no arguments, it runs /app/main.py.
+set -eu
+
+app=${KOPF_APP:-/app}
+
+if [ -f "$app/requirements.txt" ]; then
+    pip install --quiet --disable-pip-version-check -r "$app/requirements.txt"
+fi
+if [ -f "$app/pyproject.toml" ]; then
+    pip install --quiet --disable-pip-version-check -e "$app/"
+fi
+
+if [ $# -gt 0 ]; then
+    exec kopf "$@"
+elif [ -f "$app/main.py" ]; then
+    exec kopf run -v "$app/main.py"
+fi
+
+cat >&2 <<'USAGE'
+There is nothing to run. Either mount your code to /app/main.py, or say what to run:
+
+  docker run -v ./handlers.py:/app/main.py kopf
+  docker run -v ./handlers.py:/src/handlers.py kopf run -v /src/handlers.py
+USAGE
+exit 1

@@ -1,0 +1,24 @@
+import kubernetes
+
+import kopf
+
+
+@kopf.on.create('ephemeralvolumeclaims')
+def create_fn(name, namespace, spec, logger, **_):
+    size = spec.get('size')
+    if not size:
+        raise kopf.PermanentError("There is no size in the spec.")
+
+    claim = {
+        'apiVersion': 'v1',
+        'kind': 'PersistentVolumeClaim',
+        'metadata': {'name': name},
+        'spec': {
+            'accessModes': ['ReadWriteOnce'],
+            'resources': {'requests': {'storage': size}},
+        },
+    }
+    api = kubernetes.client.CoreV1Api()
+    created = api.create_namespaced_persistent_volume_claim(namespace, claim)
+    logger.info(f"The claim is created: {created.metadata.name}")
+    return {'claim': created.metadata.name}

@@ -1,0 +1,25 @@
+"""
+Pools: threads for functions that are not coroutines, a limited number of them at once.
+"""
+import concurrent.futures
+from collections.abc import Callable
+from typing import Any
+
+
+class OwnPool(concurrent.futures.ThreadPoolExecutor):
+    """A pool that nobody but the framework knows of, so it can be ended by the framework too."""
+
+    def __init__(self, max_workers: int | None = None) -> None:
+        super().__init__(max_workers, thread_name_prefix='kopf-handlers')
+        self._unfinished: set[concurrent.futures.Future[Any]] = set()
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> 'concurrent.futures.Future[Any]':
+        future = super().submit(fn, *args, **kwargs)
+        self._unfinished.add(future)
+        future.add_done_callback(self._unfinished.discard)
+        return future
+
+    def release(self) -> int:
+        """Let the threads end as soon as they are idle, without waiting for that; tell how many of them are not."""
+        self.shutdown(wait=False)
+        return len([future for future in list(self._unfinished) if future.running()])

@@ -1,0 +1,125 @@
+"""
+Admission: a webhook server that lives beside the operator, and the webhooks in the cluster that lead to it.
+
+It begins before anything is handled, and ends when nothing is: the operator's own changes are reviewed too, also the
+last ones. In the end, first the cluster is told not to ask any more, and only then nobody answers.
+"""
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterable, Callable, Mapping
+
+from kopf._cogs.clients import requests
+from kopf._cogs.structs import reviews
+from kopf._core.engines import hookkeeping, reviewers
+
+logger = logging.getLogger(__name__)
+
+LINGERING = 0.5
+"""Seconds to answer those who have not heard yet that nobody is to be asked any more."""
+
+STOPPING_TIMEOUT = 30.0
+"""Seconds for the server to finish what it does, before it is left as it is: as long as a review can take."""
+
+
+class Admission:
+    """
+    The admission of one operator. Belongs to its event loop. Without handlers of admission, it does nothing.
+
+    It is started once, when the settings are final, and stopped once, while there are still credentials.
+    """
+
+    def __init__(self, reviewer: reviewers.Reviewer, *, context: requests.Context, scope: hookkeeping.Scope,
+                 on_ready: Callable[[], None] = lambda: None) -> None:
+        self._reviewer, self._context, self._scope, self._on_ready = reviewer, context, scope, on_ready
+        self._keeper: hookkeeping.Keeper | None = None
+        self._keeping: asyncio.Task[None] | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self._is_reachable = False
+
+    @property
+    def is_needed(self) -> bool:
+        """Is there anything to be reviewed?"""
+        return bool(self._reviewer.webhooks)
+
+    @property
+    def is_ready(self) -> bool:
+        """Is the server where it has promised to be, if it is needed at all?"""
+        return self._is_reachable or not self.is_needed
+
+    def start(self) -> list[asyncio.Task[None]]:
+        """
+        Start the server, and tell the cluster of it if it is wanted. The tasks end only by errors.
+
+        These are: the errors of the server; `ServerError` if it ends with no errors, or is wrong; `LoginError`.
+        """
+        if not self.is_needed:
+            return []
+        managed = self._context.settings.admission.managed
+        if managed is not None:
+            self._keeper = hookkeeping.Keeper(managed, context=self._context, scope=self._scope,
+                                              get_webhooks=lambda: self._reviewer.webhooks)
+            self._keeping = asyncio.create_task(self._keeper.run(), name='keeper of webhooks')
+        self._serving = asyncio.create_task(self._serve(), name='webhook server')
+        return [task for task in (self._serving, self._keeping) if task is not None]
+
+    async def stop(self) -> None:
+        """
+        Remove the webhooks from the cluster, except for the persistent ones, and stop the server, in a limited time.
+
+        If cancelled, the server is told to stop anyway, but is not waited for.
+        """
+        if self._serving is None:
+            return
+        try:
+            await self._withdraw(self._serving)
+        except asyncio.CancelledError:
+            self._serving.cancel()
+            raise
+        await _stop(self._serving)
+
+    async def _withdraw(self, serving: asyncio.Task[None]) -> None:
+        if self._keeper is None or self._keeping is None:
+            return
+        await _stop(self._keeping)
+        is_withdrawn = await self._keeper.withdraw()
+        if is_withdrawn and not serving.done():
+            await asyncio.sleep(LINGERING)
+
+    async def _serve(self) -> None:
+        server = self._context.settings.admission.server
+        assert server is not None
+        async with contextlib.AsyncExitStack() as stack:
+            if isinstance(server, contextlib.AbstractAsyncContextManager):
+                server = await stack.enter_async_context(server)
+            configs = server(self._reviewer.review)
+            if not isinstance(configs, AsyncIterable):
+                raise reviews.ServerError(f"The webhook server must be an async generator function, or alike; "
+                                          f"it returns {type(configs).__name__}.")
+            if hasattr(configs, 'aclose'):
+                stack.push_async_callback(configs.aclose)
+            async for config in configs:
+                self._take(config)
+        raise reviews.ServerError("The webhook server has ended, although nobody has stopped it.")
+
+    def _take(self, config: reviews.WebhookClientConfig) -> None:
+        if not isinstance(config, Mapping):
+            raise reviews.ServerError(f"The webhook server must yield client configs as dicts; "
+                                      f"it yields {type(config).__name__}.")
+        where = config.get('url') or config.get('service')
+        logger.info("The webhooks are served at %s.", where)
+        if self._keeper is not None:
+            self._keeper.reconfigure(config)
+        if not self._is_reachable:
+            self._is_reachable = True
+            self._on_ready()
+
+
+async def _stop(task: asyncio.Task[None]) -> None:
+    """Cancel and await, for a limited time; its error, if any, has been raised already or is of no interest now."""
+    task.cancel()
+    done, _ = await asyncio.wait([task], timeout=STOPPING_TIMEOUT)
+    if not done:
+        logger.warning("The %s has not stopped in %s s, and is left as it is.", task.get_name(), STOPPING_TIMEOUT)
+    elif not task.cancelled():
+        task.exception()

@@ -1,0 +1,105 @@
+"""
+Hookconfigs: the configurations of webhooks as the cluster must have them. Nothing is requested here.
+"""
+import urllib.parse
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from kopf._cogs.structs import references, reviews, selectors
+from kopf._core.engines import webhooks as webhooks_
+from kopf._core.intents import causes, handlers
+
+GROUP, VERSION = 'admissionregistration.k8s.io', 'v1'
+TIMEOUT = 30
+"""Seconds for a webhook to respond, the most that the API accepts."""
+
+OPERATIONS: Sequence[reviews.Operation] = ('CREATE', 'UPDATE', 'DELETE', 'CONNECT')
+
+RESOURCES: Mapping[causes.WebhookType, references.Resource] = {
+    causes.WebhookType.VALIDATING: references.Resource(
+        GROUP, VERSION, 'validatingwebhookconfigurations', kind='ValidatingWebhookConfiguration', namespaced=False),
+    causes.WebhookType.MUTATING: references.Resource(
+        GROUP, VERSION, 'mutatingwebhookconfigurations', kind='MutatingWebhookConfiguration', namespaced=False),
+}
+
+Reviewed = Mapping[selectors.Selector, Collection[references.Resource]]
+"""The resources the requests to which are reviewed, for each of the selectors."""
+
+Record = Mapping[str, Any]
+"""One webhook of a configuration."""
+
+Records = Mapping[causes.WebhookType, Sequence[Record]]
+
+
+def build_records(webhooks: Sequence[webhooks_.Webhook], reviewed: Reviewed,
+                  client: reviews.WebhookClientConfig, name: str) -> Records:
+    """Build all records of both configurations; webhooks whose resources do not exist have none."""
+    return {type: [build_record(webhook, rules, client, name) for webhook in webhooks
+                   if webhook.traits.type is type and (rules := build_rules(webhook, reviewed))]
+            for type in causes.WebhookType}
+
+
+def build_configuration(type: causes.WebhookType, name: str, records: Sequence[Record]) -> Mapping[str, Any]:
+    """Build a whole configuration, for when it is absent."""
+    resource = RESOURCES[type]
+    return {'apiVersion': resource.api_version, 'kind': resource.kind, 'metadata': {'name': name},
+            'webhooks': records}
+
+
+def build_record(webhook: webhooks_.Webhook, rules: Sequence[Mapping[str, Any]],
+                 client: reviews.WebhookClientConfig, name: str) -> Record:
+    traits = webhook.traits
+    return {
+        'name': f'{webhook.slug}.{name}',
+        'sideEffects': 'NoneOnDryRun' if traits.has_side_effects else 'None',
+        'failurePolicy': 'Ignore' if traits.ignores_failures else 'Fail',
+        'matchPolicy': 'Equivalent',
+        'timeoutSeconds': TIMEOUT,
+        'admissionReviewVersions': ['v1', 'v1beta1'],
+        'clientConfig': build_client_config(webhook, client),
+        'rules': rules,
+        **({'objectSelector': build_object_selector(traits.labels)} if traits.labels else {}),
+        **({'reinvocationPolicy': 'Never'} if traits.type is causes.WebhookType.MUTATING else {}),
+    }
+
+
+def build_client_config(webhook: webhooks_.Webhook, client: reviews.WebhookClientConfig) -> Mapping[str, Any]:
+    """Tell how to reach this webhook: as any of the operator, but with a path of its own."""
+    config: dict[str, Any] = {key: value for key, value in client.items() if value is not None}
+    if 'url' in config:
+        config['url'] = f"{config['url'].rstrip('/')}/{urllib.parse.quote(webhook.id)}"
+    if 'service' in config:
+        service = {key: value for key, value in config['service'].items() if value is not None}
+        path = service.get('path', '').rstrip('/')
+        is_acceptable = all(webhooks_.build_slug(part) == part for part in webhook.id.split('/'))
+        config['service'] = {**service, 'path': f'{path}/{webhook.id if is_acceptable else webhook.slug}'}
+    return config
+
+
+def build_object_selector(requirements: Sequence[webhooks_.Requirement]) -> Mapping[str, Any]:
+    return {'matchExpressions': [
+        {'key': key, 'operator': operator, **({'values': list(values)} if values else {})}
+        for key, operator, values in requirements]}
+
+
+def build_rules(webhook: webhooks_.Webhook, reviewed: Reviewed) -> list[Mapping[str, Any]]:
+    """List what the webhook is called for, always in the same order; each once."""
+    rules: list[Mapping[str, Any]] = []
+    for handler in webhook.handlers:
+        resources = reviewed.get(handler.selector, ()) if handler.selector is not None else ()
+        for resource in sorted(resources, key=tuple):
+            rule = _build_rule(handler, resource)
+            if rule not in rules:
+                rules.append(rule)
+    return rules
+
+
+def _build_rule(handler: handlers.WebhookHandler, resource: references.Resource) -> Mapping[str, Any]:
+    operations = [operation for operation in OPERATIONS if operation in (handler.operations or ())]
+    return {
+        'apiGroups': [resource.group],
+        'apiVersions': [resource.version],
+        'resources': [resource.plural if handler.subresource is None else f'{resource.plural}/{handler.subresource}'],
+        'operations': operations or ['*'],
+        'scope': '*',
+    }

@@ -1,0 +1,189 @@
+"""
+Hookkeeping: the configurations of webhooks in the cluster are kept as they must be, for as long as the operator runs.
+
+They are only created and patched, never read: what is there is known by what was written last. So, nothing is written
+while nothing changes. If they cannot be written, the operator goes on, and tries again.
+"""
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Protocol
+
+from kopf._cogs.aiokits import bells
+from kopf._cogs.clients import creating, errors, requests, signals
+from kopf._cogs.structs import credentials, references, reviews, selectors
+from kopf._core.engines import hookconfigs, webhooks
+from kopf._core.intents import causes
+
+logger = logging.getLogger(__name__)
+
+WRITING_TIMEOUT = 5.0
+"""Seconds for one writing of a configuration; then it is tried again."""
+
+WITHDRAWAL_TIMEOUT = 10.0
+"""Seconds for all attempts to remove the records when the operator exits."""
+
+WITHDRAWAL_BACKOFF = 1.0
+"""Seconds between these attempts."""
+
+FAILURES = errors.RequestError, TimeoutError, OSError
+
+_OPTIONS = requests.Options(answers=(403, 404, 409, 422), backoffs=())
+
+_HINTS = {
+    403: "Grant the operator the verbs create and patch on it.",
+    422: "See if settings.admission.managed is a domain name, and if the server is reachable by https.",
+}
+
+
+class Scope(Protocol):
+    """Which resources are meant by the selectors of the handlers at the moment, and when it changes."""
+
+    @property
+    def reviewed(self) -> Mapping[selectors.Selector, Collection[references.Resource]]: ...
+
+    @property
+    def is_resources_known(self) -> bool: ...
+
+    @property
+    def revision(self) -> int: ...
+
+    async def wait_until_changed(self, since: int) -> None: ...
+
+
+class Keeper:
+    """
+    Keeps the configurations of one operator. Belongs to its event loop; it is run by one task, and then withdrawn.
+
+    What is to be written is not known until there are resources and a client config.
+    """
+
+    def __init__(self, name: str, *, context: requests.Context, scope: Scope,
+                 get_webhooks: Callable[[], Sequence[webhooks.Webhook]]) -> None:
+        self._name, self._context, self._scope, self._get_webhooks = name, context, scope, get_webhooks
+        self._client: reviews.WebhookClientConfig | None = None
+        self._written: dict[causes.WebhookType, Sequence[hookconfigs.Record] | None] = {}  # None if nobody knows
+        self._bell = bells.Bell()
+
+    def reconfigure(self, client: reviews.WebhookClientConfig) -> None:
+        """Let all webhooks be reached in this way from now on."""
+        self._client = client
+        self._bell.ring()
+
+    async def run(self) -> None:
+        """Write what must be written, until cancelled. Raises `LoginError` if there are no credentials."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._follow(), name='scope of webhooks')
+                group.create_task(self._keep(), name='writer of webhooks')
+        except BaseExceptionGroup as error:
+            raise error.exceptions[0] from None
+
+    async def withdraw(self) -> bool:
+        """
+        Remove all records but the persistent ones, in a limited time; tell if anything was to be removed.
+
+        If it is not possible, it is logged. If cancelled, some of them can be left.
+        """
+        wanted = self._build([webhook for webhook in self._get_webhooks() if webhook.traits.is_persistent])
+        outdated = [type for type in self._written if self._written[type] != wanted[type]]
+        try:
+            async with asyncio.timeout(WITHDRAWAL_TIMEOUT):
+                for type in outdated:
+                    await self._insist(type, wanted[type])
+        except (*FAILURES, credentials.LoginError) as error:
+            logger.warning("The webhooks are left in the configurations %r, and can block the requests to the cluster "
+                           "while the operator is down: %s", self._name, str(error) or 'there is no answer.')
+        return bool(outdated)
+
+    async def _follow(self) -> None:
+        while True:
+            await self._scope.wait_until_changed(self._scope.revision)
+            self._bell.ring()
+
+    async def _keep(self) -> None:
+        failures = 0
+        while True:
+            wanted = self._build(self._get_webhooks())
+            outdated = [type for type in wanted if self._written.get(type) != wanted[type]]
+            if not outdated:
+                await self._bell.wait()
+                continue
+            results = [await self._try(type, wanted[type]) for type in outdated]
+            failures = 0 if all(results) else failures + 1
+            if failures:
+                await self._wait(signals.choose_backoff(failures, self._context.chance()))
+
+    async def _wait(self, delay: float) -> None:
+        """Wait before the next attempt, but not if something changes."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(delay):
+                await self._bell.wait()
+
+    def _build(self, chosen: Sequence[webhooks.Webhook]) -> hookconfigs.Records:
+        """Build what must be there; nothing if it is not known yet."""
+        if self._client is None or not self._scope.is_resources_known:
+            return {}
+        return hookconfigs.build_records(chosen, self._scope.reviewed, self._client, self._name)
+
+    async def _try(self, type: causes.WebhookType, records: Sequence[hookconfigs.Record]) -> bool:
+        """Write a configuration, or tell why it cannot be written."""
+        try:
+            await self._write(type, records)
+        except FAILURES as error:
+            hint = _HINTS.get(error.code, '') if isinstance(error, errors.APIError) else ''
+            logger.warning("The %s %r is not written, and will be tried again: %s %s", hookconfigs.RESOURCES[type].kind,
+                           self._name, str(error) or 'there is no answer.', hint)
+            return False
+        return True
+
+    async def _insist(self, type: causes.WebhookType, records: Sequence[hookconfigs.Record]) -> None:
+        """Write a configuration, at last, unless it is refused."""
+        while True:
+            try:
+                return await self._write(type, records)
+            except errors.APIClientError:
+                raise
+            except FAILURES as error:
+                logger.debug("The webhooks are not removed from %r yet: %s", self._name, error)
+            await asyncio.sleep(WITHDRAWAL_BACKOFF)
+
+    async def _write(self, type: causes.WebhookType, records: Sequence[hookconfigs.Record]) -> None:
+        """Put these records in place of all that are there. If it fails, it is remembered what is known of them."""
+        before = dict(self._written)
+        self._written[type] = None
+        try:
+            async with asyncio.timeout(WRITING_TIMEOUT):
+                await self._replace(type, records, is_dispensable=not records and not before.get(type))
+        except errors.APIClientError:
+            self._written = before
+            raise
+        self._written[type] = records
+        level = logging.INFO if records or before.get(type) else logging.DEBUG
+        logger.log(level, "The %s %r has %d webhooks of this operator now.",
+                   hookconfigs.RESOURCES[type].kind, self._name, len(records))
+
+    async def _replace(self, type: causes.WebhookType, records: Sequence[hookconfigs.Record], *,
+                       is_dispensable: bool) -> None:
+        """Write, be the configuration there or not. If there is nothing to write or to remove, it may be forbidden."""
+        try:
+            await self._patch(type, records)
+        except errors.APINotFoundError:
+            if records:
+                await self._create(type, records)
+        except errors.APIForbiddenError:
+            if not is_dispensable:
+                raise
+
+    async def _create(self, type: causes.WebhookType, records: Sequence[hookconfigs.Record]) -> None:
+        body = hookconfigs.build_configuration(type, self._name, records)
+        try:
+            await creating.create_object(
+                hookconfigs.RESOURCES[type], body, context=self._context, options=_OPTIONS)
+        except errors.APIConflictError:  # somebody else has just created it
+            await self._patch(type, records)
+
+    async def _patch(self, type: causes.WebhookType, records: Sequence[hookconfigs.Record]) -> None:
+        url = hookconfigs.RESOURCES[type].get_url(name=self._name)
+        await requests.patch(url, context=self._context, payload={'webhooks': records}, options=_OPTIONS)

@@ -1,0 +1,221 @@
+"""
+Reviewers: the handlers of admission, called for the reviews that come to a webhook server.
+"""
+import asyncio
+import dataclasses
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Protocol, cast
+
+from kopf._cogs.structs import bodies, dicts, diffs, patches, references, reviews, selectors
+from kopf._core.actions import execution, failures, loggers
+from kopf._core.engines import reviewing, webhooks
+from kopf._core.intents import causes, filters, handlers, registries
+
+READINESS_LOOKS, READINESS_PERIOD = 80, 0.1
+"""
+How many times, and after how many seconds each, to look if the operator knows enough of the cluster already, before
+a review is refused. The API itself waits for 10 seconds by default.
+"""
+
+UNKNOWN, UNREADY = 404, 503
+
+
+class Scope(Protocol):
+    """Which resources are meant by the selectors of the handlers at the moment."""
+
+    @property
+    def reviewed(self) -> Mapping[selectors.Selector, Collection[references.Resource]]: ...
+
+
+class Memos(Protocol):
+    """What is remembered of objects by all of their handlers."""
+
+    def get_memo(self, body: Mapping[str, Any], /, *, is_existing: bool) -> Any:
+        """Get the memo of an existing object if the object is known; otherwise, one that nobody else has."""
+
+
+@dataclasses.dataclass(eq=False)
+class _Call:
+    """One handler called for one review, with a cause of its own: handlers do not see what the others do."""
+    handler: handlers.WebhookHandler
+    cause: causes.WebhookCause
+    error: Exception | None = None
+
+    async def run(self, env: execution.Environment) -> None:
+        """Call the handler, once. Raises nothing but cancellations."""
+        if self.error is None:
+            outcome = await execution.run_attempt(
+                self.handler, self.cause, None, env, default_errors=failures.ErrorsMode.PERMANENT)
+            self.error = outcome.exception
+
+    @property
+    def is_mutating(self) -> bool:
+        return self.handler.type is causes.WebhookType.MUTATING
+
+    @property
+    def is_denying(self) -> bool:
+        return self.error is not None and not self.handler.ignore_failures
+
+    @property
+    def warnings(self) -> list[Any]:
+        """What the handler warns of; also of its own failure if nobody else would tell of it."""
+        failure = (f"{self.handler} failed, and is ignored: {reviewing.describe_error(self.error)}"
+                   if self.error is not None and not self.is_denying else None)
+        return [*self.cause.warnings, *([] if failure is None else [failure])]
+
+
+class Reviewer:
+    """
+    Reviews the requests to the API, any number of them at once. Belongs to the event loop of its operator.
+
+    Nothing of the reviews is kept when they are answered.
+    """
+
+    def __init__(self, registry: registries.OperatorRegistry, *, scope: Scope, memos: Memos,
+                 indices: Mapping[str, Any], env: execution.Environment,
+                 is_ready: Callable[[], bool] = lambda: True) -> None:
+        self._registry, self._scope, self._memos, self._indices = registry, scope, memos, indices
+        self._env = dataclasses.replace(env, is_quiet=True, extras=_adjust)
+        self._is_ready = is_ready
+        self._known: list[handlers.WebhookHandler] = []
+        self._webhooks: Sequence[webhooks.Webhook] = ()
+
+    @property
+    def webhooks(self) -> Sequence[webhooks.Webhook]:
+        """All that are declared by now."""
+        declared = list(self._registry._webhooks)
+        if declared != self._known:
+            self._known, self._webhooks = declared, webhooks.build_webhooks(declared)
+        return self._webhooks
+
+    async def review(self, request: Mapping[str, Any], *, webhook: str | None = None,
+                     headers: Mapping[str, str] | None = None,
+                     sslpeer: Mapping[str, Any] | None = None) -> reviews.Response:
+        """
+        Call the handlers of the webhook, or all handlers, for what the review asks about, and return the response.
+
+        It takes as long as the handlers do; if cancelled, so are they. Handlers in threads block nobody else.
+        Raises `ReviewRefused` if it is not a review, or nobody here can answer it.
+        """
+        peer = _Peer(dict(headers or {}), dict(sslpeer or {}))
+        try:
+            return await self._review(request, (webhook or '').strip('/'), peer)
+        except RecursionError:
+            raise reviews.ReviewRefused("The review is nested too deeply.", code=reviewing.MALFORMED) from None
+
+    async def _review(self, request: Mapping[str, Any], path: str, peer: '_Peer') -> reviews.Response:
+        question = reviewing.parse_review(request)
+        candidates = self._find_handlers(path)
+        await self._wait_until_ready()
+        cause = self._build_cause(question, peer)
+        calls = select_calls(candidates, cause)
+        received = dicts.plain(question.new) if any(call.is_mutating for call in calls) else None
+        await _run_calls(calls, self._env)
+        return reviewing.build_response(question, conclude(calls, received))
+
+    def _find_handlers(self, path: str) -> Sequence[handlers.WebhookHandler]:
+        found = webhooks.find_handlers(self.webhooks, path) if path else [*self._registry._webhooks]
+        if path and not found:
+            raise reviews.ReviewRefused("There is no such webhook.", code=UNKNOWN)
+        return found
+
+    async def _wait_until_ready(self) -> None:
+        for _ in range(READINESS_LOOKS):
+            if self._is_ready():
+                return
+            await asyncio.sleep(READINESS_PERIOD)
+        raise reviews.ReviewRefused("The operator is not ready yet.", code=UNREADY)
+
+    def _build_cause(self, question: reviewing.Question, peer: '_Peer') -> causes.WebhookCause:
+        resource, chosen = self._find_resource(question.resource)
+        body, old = bodies.Body(question.body), question.old
+        is_posted = question.is_about_existing and not question.is_dryrun
+        make_logger = loggers.ObjectLogger if is_posted else loggers.LocalObjectLogger
+        return causes.WebhookCause(
+            logger=make_logger(body=body, settings=self._env.settings), indices=self._indices,
+            memo=self._memos.get_memo(question.body, is_existing=question.is_about_existing),
+            resource=resource, selectors=chosen, body=body, patch=patches.Patch(body=body),
+            old=None if old is None else bodies.Body(old), new=None if question.new is None else body,
+            diff=diffs.diff(old, question.new), dryrun=question.is_dryrun, operation=question.operation,
+            subresource=question.subresource, userinfo=cast(reviews.UserInfo, dict(question.userinfo)),
+            headers=peer.headers, sslpeer=peer.certificate)
+
+    def _find_resource(
+            self, asked: references.Resource,
+    ) -> tuple[references.Resource, Collection[selectors.Selector]]:
+        """Find the resource as it is discovered, and those who mean it by their selectors."""
+        found = {selector: resource for selector, resources in self._scope.reviewed.items()
+                 for resource in resources if resource == asked}
+        if not found:
+            raise reviews.ReviewRefused("The resource is not served by the operator.", code=UNKNOWN)
+        return next(iter(found.values())), frozenset(found)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Peer:
+    """Who has sent the review."""
+    headers: reviews.Headers
+    certificate: reviews.SSLPeer
+
+
+def select_calls(candidates: Sequence[handlers.WebhookHandler], cause: causes.WebhookCause) -> list[_Call]:
+    """Select those to be called, each function once per id. Those whose filters fail have failed themselves."""
+    calls: dict[int, _Call] = {}
+    for handler in candidates:
+        own = dataclasses.replace(cause, patch=patches.Patch(body=cause.body), warnings=[])
+        try:
+            if handler.selector in (cause.selectors or ()) and filters.match(handler, own):
+                calls[id(handler)] = _Call(handler, own)
+        except Exception as error:
+            cause.logger.error("%s failed in its filters.", handler, exc_info=error)
+            calls[id(handler)] = _Call(handler, own, error)
+    unique = registries.deduplicate(call.handler for call in calls.values())
+    return [calls[id(handler)] for handler in unique]
+
+
+async def _run_calls(calls: Sequence[_Call], env: execution.Environment) -> None:
+    """Call all handlers at once. If cancelled, they are too."""
+    if len(calls) == 1:  # as usual: it needs no tasks
+        await calls[0].run(env)
+        return
+    async with asyncio.TaskGroup() as group:
+        for call in calls:
+            group.create_task(call.run(env), name=f'admission by {call.handler.id}')
+
+
+def conclude(calls: Sequence[_Call], received: reviewing.RawBody | None) -> reviewing.Verdict:
+    """
+    Decide on the request by what the handlers have done; ``received`` is the object, untouched by anybody.
+
+    It is `None` if there is nothing to patch, as when the object is deleted: then the API accepts no patches.
+    """
+    patch = None
+    if not any(call.is_denying for call in calls):
+        patch = _collect_patch(calls, received)
+    error = reviewing.choose_error(call.error for call in calls if call.error is not None and call.is_denying)
+    warnings = [warning for call in calls for warning in call.warnings]
+    return reviewing.Verdict(error, warnings, patch if error is None else None)
+
+
+def _collect_patch(calls: Sequence[_Call], received: reviewing.RawBody | None) -> bytes | None:
+    """Unite the patches in the order of the handlers. If anything is wrong with a patch, the handler has failed."""
+    patch: bytes | None = None
+    current = received
+    for call in calls:
+        if not call.cause.patch or call.error is not None:
+            continue
+        if not call.is_mutating or current is None or received is None:
+            reason = "the object is being deleted" if call.is_mutating else "it only validates; use @kopf.on.mutate"
+            call.cause.logger.warning("%s has a patch, which is ignored: %s.", call.handler, reason)
+            continue
+        try:
+            following = reviewing.apply_patch(call.cause.patch, current)
+            patch, current = reviewing.encode_patch(received, following), following
+        except Exception as error:
+            call.cause.logger.error("%s failed in its patch.", call.handler, exc_info=error)
+            call.error = error
+    return patch
+
+
+def _adjust(handler: handlers.WebhookHandler, cause: causes.WebhookCause) -> Mapping[str, Any]:
+    return handler.adjust(cause)

@@ -1,0 +1,80 @@
+"""
+Contexts: servers and tunnels that release everything they have taken, however they are left.
+
+A server is a callable that returns an iterator; nobody is obliged to close that. But whoever enters the server
+as a context manager, has everything released when it is exited.
+"""
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Callable
+from types import TracebackType
+from typing import TypeVar
+
+from kopf._cogs.structs import reviews
+
+SelfT = TypeVar('SelfT', bound='WebhookContextManager')
+Configs = AsyncGenerator[reviews.WebhookClientConfig]
+
+
+class WebhookContextManager:
+    """The base of the built-in servers and tunnels. All their iterators end when the context is exited."""
+
+    async def __aenter__(self: SelfT) -> SelfT:
+        return self
+
+    async def __aexit__(self, exc_type: type[BaseException] | None, exc: BaseException | None,
+                        traceback: TracebackType | None) -> None:
+        for run in list(self._runs):
+            await run.close()
+
+    @property
+    def _runs(self) -> 'set[Run]':
+        runs: set[Run] = self.__dict__.setdefault('_kopf_runs', set())  # works with no constructor called, too
+        return runs
+
+    def _track(self, serve: 'Callable[[Run], Configs]') -> Configs:
+        """Start the iterator, and remember it while it runs."""
+        run = Run(self._runs.discard)
+        run.configs = _iterate(serve, run)
+        self._runs.add(run)
+        return run.configs
+
+
+async def _iterate(serve: 'Callable[[Run], Configs]', run: 'Run') -> Configs:
+    try:
+        async with contextlib.aclosing(serve(run)) as configs:
+            async for config in configs:
+                yield config
+    finally:
+        run.end()
+
+
+class Run:
+    """One use of a server."""
+    configs: Configs
+
+    def __init__(self, forget: 'Callable[[Run], None]') -> None:
+        self._forget = forget
+        self._stop = asyncio.Event()
+        self._ended = asyncio.Event()
+
+    async def close(self) -> None:
+        """End the iterator, even if another task waits for its next item, and wait until everything is released."""
+        self._stop.set()
+        try:
+            await self.configs.aclose()
+        except RuntimeError:  # it is running at the moment; then it stops by itself
+            await self._ended.wait()
+        self._forget(self)
+
+    async def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it is to be ended, for so many seconds; tell if it is."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await self._stop.wait()
+        return self._stop.is_set()
+
+    def end(self) -> None:
+        """Tell that everything is released."""
+        self._ended.set()
+        self._forget(self)

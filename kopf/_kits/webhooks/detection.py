@@ -1,0 +1,100 @@
+"""
+Detection: which of the local clusters it is, and how it knows the machine where it runs.
+
+It is told by the names in the certificate of the API server. Nothing is sent there, besides the wish to talk by TLS.
+"""
+import asyncio
+import contextlib
+import itertools
+import logging
+import ssl
+import urllib.parse
+from collections.abc import Collection
+
+from kopf._cogs.structs import credentials
+from kopf._kits.webhooks import facts
+
+logger = logging.getLogger(__name__)
+
+DELAYS = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
+"""Seconds between the attempts to see the certificate; the last one is repeated for ever."""
+
+CONNECTION_TIMEOUT = 10.0
+"""Seconds for one attempt."""
+
+K3D_HOST, MINIKUBE_HOST, DOCKER_HOST = 'host.k3d.internal', 'host.minikube.internal', 'host.docker.internal'
+
+
+class ClusterDetector:
+    """What the servers and tunnels have in common that find by themselves how they can be reached."""
+
+    @staticmethod
+    async def guess_host() -> str | None:
+        """
+        Find how the cluster of this operator calls this machine; ``None`` if there is no way to know.
+
+        Waits until the operator is logged in, and until the API server is reachable.
+        Raises `RuntimeError` if it is not called by an operator, `LoginError` if the operator cannot log in.
+        """
+        from kopf._core.reactor import running
+        vault = running.get_current_vault()
+        if vault is None:
+            raise RuntimeError("There is no cluster to detect: it can be done only while an operator is running, "
+                               "and only in its own tasks.")
+        names = await _read_names(await vault.select())
+        host = choose_host(names)
+        logger.debug("The API server is known as %s; so, the host is %s.", ', '.join(sorted(names)), host)
+        return host
+
+
+def choose_host(names: Collection[str]) -> str | None:
+    """Tell how this machine is called inside of the cluster whose certificate has these names."""
+    for name in names:
+        if name == 'k3s' or name.startswith(('k3s-server-ca', 'k3d-')):
+            return K3D_HOST
+        if name in ('minikube', 'minikubeCA') or name.endswith('.minikube.internal'):
+            return MINIKUBE_HOST
+        if name == 'docker-for-desktop':
+            return DOCKER_HOST
+    return None
+
+
+async def _read_names(selected: tuple[str, credentials.Credentials]) -> Collection[str]:
+    _, info = selected
+    if urllib.parse.urlsplit(info.server).scheme != 'https':
+        return ()
+    if isinstance(info, credentials.ConnectionInfo) and info.proxy_url is not None:
+        logger.info("The API server is behind a proxy, so the kind of the cluster is not detected.")
+        return ()
+    for delay in itertools.chain(DELAYS, itertools.repeat(DELAYS[-1])):
+        try:
+            return facts.read_der(await _fetch_certificate(info)).names
+        except OSError as error:  # those of TLS and of time are, too
+            logger.warning("Cannot detect the kind of the cluster, and will try again in %.0f s: %s", delay, error)
+        await asyncio.sleep(delay)
+    raise AssertionError('the attempts are not limited')
+
+
+async def _fetch_certificate(info: credentials.Credentials) -> bytes:
+    """See the certificate of the API server, verified as the credentials say. Raises `OSError` if it is not shown."""
+    context, name = _build_blind_context(), None
+    if isinstance(info, credentials.ConnectionInfo):
+        context, name = await asyncio.to_thread(info.as_ssl_context), info.tls_server_name
+    parts = urllib.parse.urlsplit(info.server)
+    async with asyncio.timeout(CONNECTION_TIMEOUT):
+        _, writer = await asyncio.open_connection(
+            parts.hostname, parts.port or 443, ssl=context, server_hostname=name)
+        try:
+            shown: bytes = writer.get_extra_info('ssl_object').getpeercert(True)
+            return shown
+        finally:
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+
+def _build_blind_context() -> ssl.SSLContext:
+    """Trust anyone: ready-made sessions do not tell whom they trust, and only the names are of interest."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context

@@ -1,0 +1,272 @@
+"""
+Servers: HTTP and HTTPS endpoints in the operator's process, for the API servers that can reach it.
+
+A server is called with the function that makes reviews, and yields how the clients can reach it: first when it is
+ready, then every time when that changes. It serves for as long as it is iterated, or until its context is exited.
+"""
+# ruff: noqa: PLR0913  # there are as many arguments as there are options
+import asyncio
+import base64
+import contextlib
+import logging
+import socket
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable
+from typing import TYPE_CHECKING
+
+from kopf._cogs.aiokits import clocks, sockets
+from kopf._cogs.structs import reviews
+from kopf._kits.webhooks import addresses, contexts, detection, options
+
+if TYPE_CHECKING:
+    import datetime
+    import ssl
+
+    from kopf._kits.webhooks import certificates, receptions
+
+logger = logging.getLogger(__name__)
+
+OVERLAP = 5.0
+"""
+Seconds to let all API servers know the new authority before the certificate that needs it is shown to them.
+Until then, they trust both the new and the old one, and no request fails.
+"""
+
+LONGEST_NAP = 3600.0
+"""Seconds between the looks at the time of day, which does not go as the loop's time does if the machine sleeps."""
+
+
+class WebhookServer(contexts.WebhookContextManager):
+    """
+    A local HTTP or HTTPS endpoint.
+
+    ``addr`` and ``port`` are where to listen: by default, on all interfaces and at a random port. ``path`` is where
+    all webhooks are. ``host`` is how the clients call this machine, if not by its address.
+
+    ``certfile``, ``pkeyfile`` and ``password`` are the certificate to show; if there is none, it is made, signed by
+    itself, for the host, for the address, and for ``extra_sans``. ``cafile`` or ``cadata`` are what the clients
+    should trust; ``cadump`` is where to save that. ``verify_...`` are how the clients are verified, if at all.
+    ``context`` is the TLS to use instead of the usual one. With ``insecure``, there is no TLS.
+
+    The files are looked at every ``file_check_interval`` seconds. When they change, the new connections get the new
+    certificate; the certificate of our own is replaced by a new one long before its end.
+    """
+
+    DEFAULT_HOST: str | None = None
+
+    def __init__(
+            self,
+            *,
+            addr: str | None = None,
+            port: int | None = None,
+            path: str | None = None,
+            host: str | None = None,
+            cadata: bytes | None = None,
+            cafile: options.FilePath | None = None,
+            cadump: options.FilePath | None = None,
+            context: 'ssl.SSLContext | None' = None,
+            insecure: bool = False,
+            certfile: options.FilePath | None = None,
+            pkeyfile: options.FilePath | None = None,
+            password: str | None = None,
+            extra_sans: Iterable[str] = (),
+            verify_mode: 'ssl.VerifyMode | None' = None,
+            verify_cafile: options.FilePath | None = None,
+            verify_capath: options.FilePath | None = None,
+            verify_cadata: str | bytes | None = None,
+            file_check_interval: float = 60.0,
+    ) -> None:
+        super().__init__()
+        self.addr = addr
+        self.port = port
+        self.path = path
+        self.host = host
+        self.cadata = cadata
+        self.cafile = cafile
+        self.cadump = cadump
+        self.context = context
+        self.insecure = insecure
+        self.certfile = certfile
+        self.pkeyfile = pkeyfile
+        self.password = password
+        self.extra_sans = extra_sans
+        self.verify_mode = verify_mode
+        self.verify_cafile = verify_cafile
+        self.verify_capath = verify_capath
+        self.verify_cadata = verify_cadata
+        self.file_check_interval = file_check_interval
+
+    def __call__(self, fn: reviews.WebhookFn) -> AsyncIterator[reviews.WebhookClientConfig]:
+        """
+        Serve the requests with this function, and iterate over the ways to reach it.
+
+        Raises `WebhookServerError` at the first iteration if it is not possible with these options.
+        """
+        return self._track(lambda run: self._serve(fn, run))
+
+    @staticmethod
+    def build_certificate(hostnames: Collection[str], password: str | None = None) -> tuple[bytes, bytes]:
+        """
+        Make a certificate of a server with these names and addresses, signed by itself; return it and its key, in PEM.
+
+        The first name goes to the subject, or else the first address. Addresses such as 0.0.0.0 are left out.
+        """
+        from kopf._kits.webhooks import certificates
+        return certificates.build_certificate(hostnames, password)
+
+    async def _detect_host(self) -> str | None:
+        """Find how the clients call this machine, if it was not told."""
+        return self.DEFAULT_HOST
+
+    async def _serve(self, fn: reviews.WebhookFn, run: contexts.Run) -> contexts.Configs:
+        from kopf._kits.webhooks import certificates, desks, receptions
+        given = self._collect_options()
+        host = given.host or await self._detect_host()
+        path = addresses.normalize_path(given.path)
+        hostnames = addresses.list_hostnames(host, given.addr, given.extra_sans)
+        source = certificates.Source(given, hostnames, self.build_certificate)
+        identity = await asyncio.to_thread(source.obtain)
+        bound = await _bind(given.addr, given.port or 0)
+        reception = receptions.Reception(bound, desks.Desk(fn, path).answer, max_size=desks.MAX_SIZE)
+        place = addresses.Place('http' if given.insecure else 'https', addresses.choose_host(host, given.addr),
+                                bound[0].getsockname()[1], path)
+        renewals = _Renewals(reception, source, run, given.file_check_interval)
+        try:
+            reception.use(identity.activate())
+            await asyncio.to_thread(source.dump, identity.authority)
+            reception.start()
+            logger.debug("The webhook server listens for %s.", place.url)
+            if identity.problem is not None:
+                logger.warning("The webhooks are not going to be trusted by API servers: %s", identity.problem)
+            async with contextlib.aclosing(renewals.follow(identity)) as authorities:
+                async for authority in authorities:
+                    yield _build_config(place, authority)
+        finally:
+            await reception.close()
+
+    def _collect_options(self) -> options.Options:
+        values = {name: getattr(self, name) for name in options.NAMES}
+        if not isinstance(self.extra_sans, str | bytes) and isinstance(self.extra_sans, Iterable):
+            values['extra_sans'] = tuple(self.extra_sans)  # it can be iterated once, and is needed many times
+        given = options.Options(**values)
+        options.check_options(given)
+        return given
+
+
+class WebhookK3dServer(WebhookServer):
+    """A server for the clusters of K3d and K3s on the same machine, which know the machine by this name."""
+    DEFAULT_HOST = 'host.k3d.internal'
+
+
+class WebhookMinikubeServer(WebhookServer):
+    """A server for the clusters of Minikube on the same machine, which know the machine by this name."""
+    DEFAULT_HOST = 'host.minikube.internal'
+
+
+class WebhookDockerDesktopServer(WebhookServer):
+    """A server for the cluster of Docker Desktop on the same machine, which knows the machine by this name."""
+    DEFAULT_HOST = 'host.docker.internal'
+
+
+class WebhookAutoServer(detection.ClusterDetector, WebhookServer):
+    """A server that finds by itself how the cluster knows this machine. If there is no way, it is a local server."""
+
+    async def _detect_host(self) -> str | None:
+        return await self.guess_host()
+
+
+class _Renewals:
+    """How the identity of a server changes in time. Used by one task."""
+
+    def __init__(self, reception: 'receptions.Reception', source: 'certificates.Source', run: contexts.Run,
+                 interval: float) -> None:
+        self._reception, self._source, self._run, self._interval = reception, source, run, interval
+        self._now = clocks.Clock()
+        self._failures: set[str] = set()  # those that are told about already
+
+    async def follow(self, identity: 'certificates.Identity') -> AsyncGenerator[bytes | None]:
+        """Iterate over what the clients should trust: at first, and every time it changes or is replaced."""
+        yield identity.authority
+        while not await self._pause(self._choose_delay(identity)):
+            if not await asyncio.to_thread(self._source.is_outdated, identity, self._now()):
+                continue
+            renewed = await self._renew(identity)
+            if renewed is None:
+                continue
+            if renewed.authority and identity.authority and renewed.authority != identity.authority:
+                yield join_authorities(renewed.authority, identity.authority)
+                if await self._pause(min(OVERLAP, self._interval)):
+                    return
+            if await self._replace(renewed):
+                identity = renewed
+                yield identity.authority
+
+    async def _renew(self, identity: 'certificates.Identity') -> 'certificates.Identity | None':
+        try:
+            return await asyncio.to_thread(self._source.renew, identity)
+        except options.WebhookServerError as error:
+            self._complain(error)
+            return None
+
+    async def _replace(self, renewed: 'certificates.Identity') -> bool:
+        try:
+            self._reception.use(renewed.activate())
+            await asyncio.to_thread(self._source.dump, renewed.authority)
+        except options.WebhookServerError as error:
+            self._complain(error)
+            return False
+        self._failures.clear()
+        logger.info("The certificate of the webhook server is replaced.")
+        return True
+
+    def _complain(self, error: Exception) -> None:
+        """Tell about the failure, once: it will be tried again and again."""
+        if str(error) not in self._failures:
+            logger.error("The certificate of the webhook server cannot be replaced; the old one is used for now: %s",
+                         error)
+        self._failures.add(str(error))
+
+    async def _pause(self, delay: float | None) -> bool:
+        """Let the server serve for some time. Tell if it is time to stop; raise if the server has failed."""
+        serving = asyncio.create_task(self._reception.wait(), name='webhooks server')
+        stopping = asyncio.create_task(self._run.wait(), name='webhooks stopper')
+        try:
+            await asyncio.wait([serving, stopping], timeout=delay, return_when=asyncio.FIRST_COMPLETED)
+            if serving.done():
+                serving.result()
+            return stopping.done()
+        finally:
+            serving.cancel()
+            stopping.cancel()
+            await asyncio.wait([serving, stopping])
+
+    def _choose_delay(self, identity: 'certificates.Identity') -> float | None:
+        return choose_delay(identity.renewal, self._now(), self._interval if self._source.has_files else None)
+
+
+def choose_delay(renewal: 'datetime.datetime | None', now: 'datetime.datetime', interval: float | None) -> float | None:
+    """Tell when to look at the certificates again, in seconds; ``None`` if there is no need to, ever."""
+    delays = [] if interval is None else [interval]
+    if renewal is not None:
+        delays.append(min(LONGEST_NAP, max(1.0, (renewal - now).total_seconds())))
+    return min(delays, default=None)
+
+
+def join_authorities(*pems: bytes) -> bytes:
+    """Trust all of them."""
+    return b''.join(pem if pem.endswith(b'\n') else pem + b'\n' for pem in pems)
+
+
+async def _bind(addr: str | None, port: int) -> list[socket.socket]:
+    try:
+        return await sockets.bind(addresses.strip_brackets(addr) if addr else None, port)
+    except OSError as error:
+        raise options.WebhookServerError(
+            f"The webhook server cannot listen at addr={addr!r}, port={port}: {error.strerror or error}. "
+            f"Is it an address of this machine, is the port free, and are you permitted to use it?") from error
+
+
+def _build_config(place: addresses.Place, authority: bytes | None) -> reviews.WebhookClientConfig:
+    config = reviews.WebhookClientConfig(url=place.url)
+    if authority is not None:
+        config['caBundle'] = base64.b64encode(authority).decode('ascii')
+    return config
