@@ -36,6 +36,7 @@ myst_heading_anchors = 4
 myst_enable_extensions = ['attrs_inline', 'colon_fence', 'deflist']
 
 autodoc_member_order = 'bysource'
+autodoc_inherit_docstrings = False  # those of the standard library are not about us
 autodoc_typehints_format = 'short'
 autodoc_class_signature = 'mixed'
 python_maximum_signature_line_length = 600

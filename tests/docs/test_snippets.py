@@ -31,14 +31,14 @@ def isolation(monkeypatch, tmp_path):
     modules = set(sys.modules)
     lifecycle = kopf.get_default_lifecycle()
     registry = kopf.get_default_registry()
-    level = logging.getLogger().level
+    loggers = save_loggers()
     kopf.set_default_registry(kopf.OperatorRegistry())
     try:
         yield
     finally:
         kopf.set_default_lifecycle(lifecycle)
         kopf.set_default_registry(registry)
-        logging.getLogger().setLevel(level)
+        restore_loggers(loggers)
         asyncio.set_event_loop(None)
         for name in set(sys.modules) - modules:
             if (tmp_path / name).with_suffix('.py').exists():
@@ -66,6 +66,18 @@ def test_python_that_is_not_run_is_still_python(page):
 def test_yaml_in_the_pages_can_be_parsed(page):
     for block in doc_blocks.read_blocks(page, 'yaml'):
         assert all(document is not None for document in yaml.safe_load_all(block.code)), f'line {block.line}'
+
+
+def save_loggers():
+    named = [logger for logger in logging.Logger.manager.loggerDict.values() if isinstance(logger, logging.Logger)]
+    return [(logger, logger.level, logger.propagate, [*logger.handlers], [*logger.filters])
+            for logger in [logging.getLogger(), *named]]
+
+
+def restore_loggers(saved):
+    for logger, level, propagate, handlers, filters in saved:
+        logger.setLevel(level)
+        logger.propagate, logger.handlers[:], logger.filters[:] = propagate, handlers, filters
 
 
 def write_file(block: doc_blocks.Block) -> None:

@@ -23,6 +23,7 @@ REASONS = {
     'certificate': "the webhooks have their own authority for each server",
     'order of field managers': "by time, and within a second by names: it depends on when the second ends",
     'user': "who administers the cluster is called differently",
+    'periodic bookmarks': "of the clock; they are skipped in streams, unless they are what is waited for",
     'continue token': "opaque; only its presence is kept",
     'order of resources': "in the discovery, it is that of the code of the server; they are compared by names",
     'order of errors': "random for custom resources, as the fields are validated in a random order",

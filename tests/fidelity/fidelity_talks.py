@@ -19,9 +19,10 @@ import yaml
 from kopf._cogs.structs import credentials
 
 USER_AGENT = 'fidelity/1.0'  # becomes the manager of fields, so it is the same for both servers
-PATIENCE = 30.0
+PATIENCE = 90.0  # seconds; what is missed by the controllers of a real server, they see again in a minute
 PAUSE = 0.05
 HEADERS = ('Content-Type', 'Warning', 'Retry-After', 'Location', 'Allow', 'WWW-Authenticate')  # what clients act upon
+INITIAL_EVENTS_END = 'k8s.io/initial-events-end'
 CRDS = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions'
 
 Compactor = Callable[[], Awaitable[None]]
@@ -68,19 +69,22 @@ class Stream:
         self._exchanges = exchanges
         self._count = 0
 
-    async def next(self) -> Any:
-        """Take the next event; ``None`` if the stream has ended."""
+    async def next(self, *, bookmarks: bool = False) -> Any:
+        """Take the next event; ``None`` if the stream has ended. Bookmarks come by the clock, and are skipped if so."""
         async with asyncio.timeout(PATIENCE):
-            line = await self._response.content.readline()
-        event = json.loads(line) if line else None
+            while True:
+                line = await self._response.content.readline()
+                event = json.loads(line) if line else None
+                if bookmarks or not is_periodic(event):
+                    break
         self._count += 1
         label = f'event {self._count} of {self._label}'
         self._exchanges.append(Exchange(label, self._response.status, {}, event, is_event=True))
         return event
 
-    async def take(self, count: int) -> list[Any]:
+    async def take(self, count: int, *, bookmarks: bool = False) -> list[Any]:
         """Take some next events."""
-        return [await self.next() for _ in range(count)]
+        return [await self.next(bookmarks=bookmarks) for _ in range(count)]
 
     async def rest(self) -> None:
         """Take all events until the end of the stream."""
@@ -244,6 +248,11 @@ class Talk:
         asked = '&'.join(f'{key}={value}' for key, value in query.items())
         number = sum(not exchange.is_event for exchange in self.exchanges) + 1
         return f'{number}. {method} {path}{"?" if asked else ""}{asked}{" — " if self._label else ""}{self._label}'
+
+
+def is_periodic(event: Any) -> bool:
+    """Tell if it is a bookmark that comes when its time comes, not one that tells of the end of the initial events."""
+    return event is not None and event['type'] == 'BOOKMARK' and INITIAL_EVENTS_END not in json.dumps(event)
 
 
 def is_established(crd: Any) -> bool:

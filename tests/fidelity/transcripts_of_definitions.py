@@ -31,6 +31,7 @@ async def live(talk: Talk) -> None:
     await talk.merge(f'{CRDS}/{name}', {'spec': {'names': {'shortNames': ['th', 'tg']}}})
     await talk.merge(f'{CRDS}/{name}', {'spec': {'group': 'other.kopf.dev'}})
     await talk.wait_until(f'{CRDS}/{name}', lambda _, body: 'tg' in body['status']['acceptedNames']['shortNames'])
+    await talk.wait_until(talk.custom('things', 'one'), lambda code, _: code == 200)
     await talk.delete(f'{CRDS}/{name}')
     await talk.wait_until_gone(f'{CRDS}/{name}')
     await talk.get(f'{CRDS}/{name}')

@@ -136,8 +136,8 @@ async def end(talk: Talk) -> None:
     async with (talk.watch(things, **bookmarks) as plain,
                 talk.watch(things, **bookmarks, headers={'Accept': fidelity_samples.TABLE}) as table):
         await talk.post(things, fidelity_samples.build_thing(talk))  # not for these watches, but there is some progress
-        await plain.take(1)
-        await table.take(1)
+        await plain.take(1, bookmarks=True)
+        await table.take(1, bookmarks=True)
 
 
 async def be_too_late(talk: Talk) -> None:

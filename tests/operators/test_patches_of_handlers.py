@@ -88,7 +88,7 @@ async def test_all_changes_of_a_cycle_are_four_requests_if_the_status_is_a_subre
     body = await status_cluster.wait(lambda body: 'made' in body.get('status', {}))
 
     assert list_writes(status_cluster) == [
-        (MERGE, '', 200), (MERGE, 'status', 200), (JSON, '', 200), (JSON, 'status', 200)]
+        (MERGE, 'status', 200), (MERGE, '', 200), (JSON, '', 200), (JSON, 'status', 200)]
     assert body['spec'] == {'x': 1, 'merged': 1, 'made': 3}
     assert body['status'] == {'create_fn': 'result', 'merged': 2, 'made': 4}
     assert create_everywhere[-1] == (1, 2, 3)

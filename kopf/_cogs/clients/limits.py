@@ -13,6 +13,7 @@ import contextlib
 import dataclasses
 import math
 from collections.abc import AsyncIterator
+from typing import NamedTuple
 
 PATIENCE = 5.0
 """Seconds for which the others wait for the answer to the request that goes ahead, before one more goes ahead."""
@@ -26,8 +27,7 @@ class Bounds:
     rate_burst: int = 1
 
 
-@dataclasses.dataclass(frozen=True)
-class Traffic:
+class Traffic(NamedTuple):
     """The state of the requests to one server."""
     in_flight: int = 0
     spent_until: float = -math.inf  # the permitted rate is used up to this moment
@@ -44,7 +44,7 @@ def has_room(traffic: Traffic, bounds: Bounds) -> bool:
 
 def board(traffic: Traffic) -> Traffic:
     """Take a place in flight, as there is one."""
-    return dataclasses.replace(traffic, in_flight=traffic.in_flight + 1)
+    return traffic._replace(in_flight=traffic.in_flight + 1)
 
 
 def measure_wait(traffic: Traffic, bounds: Bounds, now: float) -> float:
@@ -59,28 +59,31 @@ def measure_wait(traffic: Traffic, bounds: Bounds, now: float) -> float:
 
 def depart(traffic: Traffic, bounds: Bounds, now: float) -> Traffic:
     """Make a request, as it is the time."""
+    if bounds.rate_limit is None and not traffic.is_doubtful:
+        return traffic
     spent_until = traffic.spent_until
     if bounds.rate_limit is not None:
         spent_until = max(spent_until, now) + 1 / bounds.rate_limit
     probed_until = now + PATIENCE if traffic.is_doubtful else traffic.probed_until
-    return dataclasses.replace(traffic, spent_until=spent_until, probed_until=probed_until)
+    return traffic._replace(spent_until=spent_until, probed_until=probed_until)
 
 
 def land(traffic: Traffic) -> Traffic:
     """Free the place in flight."""
-    return dataclasses.replace(traffic, in_flight=traffic.in_flight - 1)
+    return traffic._replace(in_flight=traffic.in_flight - 1)
 
 
 def refuse(traffic: Traffic, delay: float, now: float) -> Traffic:
     """Obey the server that asked to come later."""
-    return dataclasses.replace(
-        traffic, closed_until=max(traffic.closed_until, now + delay), probed_until=-math.inf,
+    return traffic._replace(
+        closed_until=max(traffic.closed_until, now + delay), probed_until=-math.inf,
         is_doubtful=True, refusals=traffic.refusals + 1)
 
 
 def accept(traffic: Traffic, refusals: int) -> Traffic:
     """Trust the server again after an answer, unless it asked to come later after the request was made."""
-    return dataclasses.replace(traffic, is_doubtful=False) if traffic.refusals == refusals else traffic
+    is_trusted = traffic.is_doubtful and traffic.refusals == refusals
+    return traffic._replace(is_doubtful=False) if is_trusted else traffic
 
 
 class Pass:
@@ -127,9 +130,10 @@ class Gate:
 
     def switch(self, traffic: Traffic) -> None:
         """Take the new state into account."""
-        self.traffic = traffic
-        self._changed.set()
-        self._changed = asyncio.Event()
+        if traffic is not self.traffic:
+            self.traffic = traffic
+            self._changed.set()
+            self._changed = asyncio.Event()
 
     async def _wait_for_room(self, bounds: Bounds) -> bool:
         """Take a place in flight; tell if it had to be waited for."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kopf._cogs.clients import errors, requests, retries
-from kopf._cogs.structs import references
+from kopf._cogs.structs import dicts, references
 
 RawBody = Mapping[str, Any]
 Operation = Mapping[str, Any]  # of JSON patches, with ``op``, ``path``, ``value``
@@ -20,8 +20,8 @@ _OPTIONS = requests.Options(answers=(404, 409, 422))
 
 class Step(enum.Enum):
     """The requests of one patching, in the order of sending."""
+    MERGE_STATUS = enum.auto()  # before the object itself, which gets the record that all of it is done
     MERGE_BODY = enum.auto()
-    MERGE_STATUS = enum.auto()
     AMEND_BODY = enum.auto()
     AMEND_STATUS = enum.auto()
 
@@ -90,13 +90,18 @@ async def patch_object(
 
 
 def split_merge(merge: Mapping[str, Any], *, has_status: bool) -> dict[Step, Mapping[str, Any]]:
-    """Choose what to merge and where. Empty sections change nothing, so they are not sent."""
+    """
+    Choose what to merge and where, in the order of sending. Empty sections change nothing, so they are not sent.
+
+    The status goes first: whoever is killed between the two, has not yet recorded that the work is done, and repeats
+    it. But if the changes are only for one version of the object, it goes last, as the object is checked for that.
+    """
     merge = {key: value for key, value in merge.items() if not isinstance(value, Mapping) or value}
-    parts = {
-        Step.MERGE_BODY: {key: value for key, value in merge.items() if key != 'status' or not has_status},
-        Step.MERGE_STATUS: {key: value for key, value in merge.items() if key == 'status' and has_status},
-    }
-    return {step: part for step, part in parts.items() if part}
+    body = {key: value for key, value in merge.items() if key != 'status' or not has_status}
+    status = {key: value for key, value in merge.items() if key == 'status' and has_status}
+    parts = [(Step.MERGE_STATUS, status), (Step.MERGE_BODY, body)]
+    is_versioned = dicts.has(merge, ('metadata', 'resourceVersion'))
+    return {step: part for step, part in (reversed(parts) if is_versioned else parts) if part}
 
 
 def split_operations(operations: Sequence[Operation], *, has_status: bool) -> dict[Step, list[Operation]]:

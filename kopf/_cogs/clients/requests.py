@@ -146,13 +146,13 @@ def _build_call(method: str, url: str, options: Options, payload: Any = None, me
 
 async def _exchange(call: sessions.Call, context: Context, options: Options) -> Any:
     """Make a regular request with all its retries; return what the server has answered in the end."""
-    async def act(session: sessions.Session, stack: contextlib.AsyncExitStack) -> Any:
-        return await _fetch(session, call, context)
-
     async def attempt() -> Any:
-        result, opened = await _act(act, call, context)
-        await opened.aclose()
-        return result
+        while True:
+            async with context.vault.extended(sessions.open_session) as lease:
+                try:
+                    return await _fetch(lease.item, call, context)
+                except (errors.APIUnauthorizedError, errors.APISessionClosedError) as error:
+                    await _report(error, lease, call, context)
 
     return await _retry(attempt, call, context, options)
 
@@ -178,8 +178,6 @@ async def _retry(attempt: Callable[[], Awaitable[T]], call: sessions.Call, conte
 async def _act(act: Act[T], call: sessions.Call, context: Context) -> tuple[T, contextlib.AsyncExitStack]:
     """
     Make one attempt, with as many credentials as it takes; return also what to close when the result is not needed.
-
-    Credentials that are not accepted, or whose session is closed by somebody else, are reported as unusable.
     """
     while True:
         async with contextlib.AsyncExitStack() as stack:
@@ -187,11 +185,17 @@ async def _act(act: Act[T], call: sessions.Call, context: Context) -> tuple[T, c
             try:
                 result = await act(lease.item, stack)
             except (errors.APIUnauthorizedError, errors.APISessionClosedError) as error:
-                if isinstance(error, errors.APISessionClosedError) and error.is_sent and not call.is_repeatable:
-                    raise
-                await context.vault.invalidate(lease.key, lease.info, exc=error)
+                await _report(error, lease, call, context)
             else:
                 return result, stack.pop_all()
+
+
+async def _report(error: errors.RequestError, lease: vaults.Lease[sessions.Session], call: sessions.Call,
+                  context: Context) -> None:
+    """Report credentials that are not accepted, or whose session is closed by somebody else, as unusable."""
+    if isinstance(error, errors.APISessionClosedError) and error.is_sent and not call.is_repeatable:
+        raise error
+    await context.vault.invalidate(lease.key, lease.info, exc=error)
 
 
 async def _fetch(session: sessions.Session, call: sessions.Call, context: Context) -> Any:

@@ -45,10 +45,11 @@ class NetworkingSettings:
     and ``~/.netrc``. If not, these are ignored.
     """
 
-    inflight_limit: int | None = 100
+    inflight_limit: int | None = 25
     """
     How many requests to one server can be in progress at once, besides watch-streams; the others wait for their turn.
-    Less is gentler to the server in bursts (e.g. at the start), more is faster; ``None`` means no limit.
+    Less is gentler to the server in bursts (e.g. at the start), more is faster if the server is far away, and takes
+    more memory: each has a connection of its own. ``None`` means no limit.
     """
 
     rate_limit: float | None = None

@@ -24,6 +24,7 @@ GARBAGE = frozenset({'kubectl.kubernetes.io/last-applied-configuration'})
 _KNOWN_DOMAIN = 'kopf.zalando.org'
 _ANNOTATIONS = ('metadata', 'annotations')
 _LONGEST_NAME = 63
+_KNOWN_KEYS = 1000  # ids of sub-handlers can be of any number
 _LONGEST_PREFIX = 253 - len('/') - _LONGEST_NAME
 
 
@@ -68,13 +69,19 @@ class KeyForming:
                           f"while only {_LONGEST_PREFIX} are safe.", UserWarning, stacklevel=3)
         self.prefix = prefix
         self.v1 = v1
+        self._keys: dict[str, tuple[str, ...]] = {}
 
     def make_keys(self, key: str, *, body: Mapping[str, Any] | None = None) -> Iterable[str]:
         """Make all the annotations of the key: to write to all of them, to read from the first one that is there."""
         marked = key if body is None else self.mark_key(key, body=body)
-        newer = self.make_v2_key(marked)
-        older = self.make_v1_key(marked) if self.v1 else newer
-        return [newer] if newer == older else [newer, older]
+        known = self._keys.get(marked)
+        if known is None:
+            newer = self.make_v2_key(marked)
+            older = self.make_v1_key(marked) if self.v1 else newer
+            known = (newer,) if newer == older else (newer, older)
+            if len(self._keys) < _KNOWN_KEYS:
+                self._keys[marked] = known
+        return known
 
     def make_v1_key(self, key: str, max_length: int = _LONGEST_NAME) -> str:
         """Make an annotation, limited in length with its prefix; the digest is of the name as it would be uncut."""

@@ -5,7 +5,7 @@ Wherever a path leads through something that is not a mapping, there is nothing 
 as absence, as it is in Kubernetes. Lists are values: there are no paths into them.
 """
 from collections.abc import Iterator, Mapping, MutableMapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 FieldPath = tuple[str, ...]
 FieldSpec = str | FieldPath | list[str] | None
@@ -28,7 +28,7 @@ def parse_field(spec: FieldSpec) -> FieldPath:
 def resolve(d: object, path: FieldPath, default: Any = None) -> Any:
     """Get the value at the path, or the default if there is none."""
     for key in path:
-        if not isinstance(d, Mapping):
+        if type(d) is not dict and not isinstance(d, Mapping):  # the exact type is checked much faster
             return default
         d = d.get(key)
     return default if d is None else d
@@ -37,7 +37,7 @@ def resolve(d: object, path: FieldPath, default: Any = None) -> Any:
 def resolve_mapping(d: object, path: FieldPath) -> Mapping[str, Any]:
     """Get the mapping at the path; it is an empty one if there is none, or if it is not a mapping."""
     value = resolve(d, path)
-    return value if isinstance(value, Mapping) else {}
+    return value if type(value) is dict or isinstance(value, Mapping) else {}
 
 
 def has(d: object, path: FieldPath) -> bool:
@@ -95,13 +95,12 @@ def cut(d: Mapping[str, Any], path: FieldPath) -> Mapping[str, Any]:
 
 def plain(value: Any) -> Any:
     """Make a deep copy of mappings and sequences of any kind as dicts and lists; other values are taken as they are."""
-    match value:
-        case str() | None:
-            return value
-        case Mapping():
-            return {key: plain(item) for key, item in value.items()}
-        case list() | tuple():
-            return [plain(item) for item in value]
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, dict | Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
     return value
 
 
@@ -109,6 +108,8 @@ def is_same(a: Any, b: Any) -> bool:
     """Tell if the values are the same in JSON: unlike in Python, true is not 1; and tuples are lists."""
     if a is b:
         return True
+    if isinstance(a, str):
+        return bool(a == b)
     if isinstance(a, Mapping):
         return isinstance(b, Mapping) and a.keys() == b.keys() and all(is_same(a[key], b[key]) for key in a)
     if isinstance(a, list | tuple):
@@ -143,6 +144,10 @@ class MappingView(Mapping[str, V]):
 
     def __getitem__(self, key: str) -> V:
         return self._content[key]
+
+    if not TYPE_CHECKING:  # it is typed already
+        def get(self, key, default=None):
+            return self._content.get(key, default)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._content)

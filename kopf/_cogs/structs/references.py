@@ -6,6 +6,7 @@ what the discovery tells about it.
 """
 import dataclasses
 import enum
+import functools
 import re
 import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping
@@ -57,13 +58,21 @@ class Resource:
     verbs: frozenset[str] = frozenset()
 
     def __eq__(self, other: object) -> bool:
-        return tuple(self) == tuple(other) if isinstance(other, Resource) else NotImplemented
+        return self is other or (self._key == other._key if isinstance(other, Resource) else NotImplemented)
 
     def __hash__(self) -> int:
-        return hash(tuple(self))
+        return self._hash
 
     def __iter__(self) -> Iterator[str]:
-        return iter((self.group, self.version, self.plural))
+        return iter(self._key)
+
+    @functools.cached_property
+    def _key(self) -> tuple[str, str, str]:
+        return self.group, self.version, self.plural
+
+    @functools.cached_property
+    def _hash(self) -> int:
+        return hash(self._key)
 
     def __repr__(self) -> str:
         return f'{self.plural}.{self.version}.{self.group}'.rstrip('.')

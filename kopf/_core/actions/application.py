@@ -231,11 +231,15 @@ class _Sender:
                                 ', '.join(mismatches))
 
     def _log_merge(self, merge: Mapping[str, Any]) -> None:
+        if not self.logger.isEnabledFor(logging.DEBUG):
+            return
         for step, part in patching.split_merge(merge, has_status=self.target.has_status).items():
             place = 'status' if step is patching.Step.MERGE_STATUS else 'resource'
             self.logger.debug("Merge-patching the %s with: %r", place, list(part) if self._is_secret else part)
 
     def _log_operations(self, operations: Sequence[patching.Operation]) -> None:
+        if not self.logger.isEnabledFor(logging.DEBUG):
+            return
         for step, part in patching.split_operations(operations, has_status=self.target.has_status).items():
             place = 'status' if step is patching.Step.AMEND_STATUS else 'resource'
             shown = [operation['path'] for operation in part] if self._is_secret else part

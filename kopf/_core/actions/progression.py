@@ -88,12 +88,12 @@ class HandlerState:
         return not self.finished and not self.sleeping(now)
 
     def with_outcome(self, outcome: outcomes.Outcome, *, now: datetime.datetime,
-                     essence: str | None = None) -> 'HandlerState':
+                     essence: str | None = None, purpose: str | None = None) -> 'HandlerState':
         """Add one more attempt. What it does not tell of the time has happened right now."""
         ended = outcome.ended or now
         is_first = not self.retries or self.started is None
-        return dataclasses.replace(
-            self,
+        return HandlerState(
+            purpose=purpose or self.purpose,
             started=(outcome.began or now) if is_first else self.started,
             stopped=ended if outcome.final else None,
             delayed=_postpone(ended, outcome.delay) if outcome.delay and not outcome.final else None,
@@ -104,6 +104,10 @@ class HandlerState:
             subrefs=self.subrefs | outcome.subrefs,
             essence=essence if outcome.final else None,
         )
+
+
+BLANK = HandlerState()
+"""The progress of those who were never tried."""
 
 
 class State(Mapping[ids.HandlerId, HandlerState]):
@@ -156,17 +160,19 @@ class State(Mapping[ids.HandlerId, HandlerState]):
 
     def including(self, ids: Iterable[ids.HandlerId]) -> 'State':
         """Look up the handlers that are not known yet, with their sub-handlers: they are blank if never tried."""
+        queue = [id for id in ids if id not in self._known]
+        if not queue:
+            return self
         known, stored, foreign = dict(self._known), dict(self._stored), set(self._foreign)
-        queue = [id for id in ids if id not in known]
         while queue:
             id = queue.pop(0)
             record = self._source(id) if self._source is not None else None
-            state = HandlerState.from_record(record) if record is not None else HandlerState()
+            state = HandlerState.from_record(record) if record is not None else BLANK
             if record is not None:
                 stored[id] = state
             if self._is_foreign(state):
                 foreign.add(id)
-            known[id] = HandlerState() if id in foreign else state
+            known[id] = BLANK if id in foreign else state
             queue.extend(subref for subref in sorted(state.subrefs) if subref not in known and subref not in queue)
         return self._replace(known, stored, frozenset(foreign))
 
@@ -178,7 +184,7 @@ class State(Mapping[ids.HandlerId, HandlerState]):
     def forgetting(self, ids: Iterable[ids.HandlerId]) -> 'State':
         """Let these handlers be as if never tried; what is stored of them is of no use any more."""
         dropped = frozenset(ids)
-        known = {id: HandlerState() if id in dropped else state for id, state in self._known.items()}
+        known = {id: BLANK if id in dropped else state for id, state in self._known.items()}
         return self._replace(known, self._stored, self._foreign | dropped)
 
     def with_outcomes(self, outcomes: Mapping[ids.HandlerId, outcomes.Outcome], *, now: datetime.datetime,
@@ -186,8 +192,7 @@ class State(Mapping[ids.HandlerId, HandlerState]):
         """Add the outcomes of one cycle. With them, finished handlers remember the digest of the essence."""
         extended = self.including(outcomes)
         updated = {
-            id: dataclasses.replace(extended[id], purpose=self._purpose or extended[id].purpose)
-                .with_outcome(outcome, now=now, essence=essence)
+            id: extended[id].with_outcome(outcome, now=now, essence=essence, purpose=self._purpose)
             for id, outcome in outcomes.items()
         }
         return extended._replace({**extended._known, **updated}, extended._stored, extended._foreign)
@@ -198,7 +203,7 @@ class State(Mapping[ids.HandlerId, HandlerState]):
 
     def delay(self, ids: Iterable[ids.HandlerId], now: datetime.datetime) -> float | None:
         """Tell in how many seconds the earliest of the unfinished handlers is due; `None` if all are finished."""
-        states = [self._known.get(id, HandlerState()) for id in ids]
+        states = [self._known.get(id, BLANK) for id in ids]
         moments = [state.delayed or now for state in states if not state.finished]
         return max(0.0, (min(moments) - now).total_seconds()) if moments else None
 
@@ -228,13 +233,13 @@ class State(Mapping[ids.HandlerId, HandlerState]):
         return self._purpose is not None and state.purpose is not None and state.purpose != self._purpose
 
     def _list_changed(self) -> list[ids.HandlerId]:
-        return [id for id, state in self._known.items() if state not in (self._get_stored(id), HandlerState())]
+        return [id for id, state in self._known.items() if state not in (self._get_stored(id), BLANK)]
 
     def _get(self, id: ids.HandlerId) -> HandlerState:
-        return self._known.get(id, HandlerState())
+        return self._known.get(id, BLANK)
 
     def _get_stored(self, id: ids.HandlerId) -> HandlerState:
-        return self._stored.get(id, HandlerState())
+        return self._stored.get(id, BLANK)
 
 
 if TYPE_CHECKING:

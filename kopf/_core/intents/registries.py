@@ -5,7 +5,7 @@ Handlers are added by decorators, at any time and from any module, and stay in t
 One registry can be used by several operators at once.
 """
 import functools
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from kopf._cogs.structs import dicts, ids, references, selectors
@@ -44,9 +44,11 @@ class ResourceRegistry(Generic[ResourceHandlerT, CauseT]):
 
     def __init__(self) -> None:
         self._handlers: list[ResourceHandlerT] = []
+        self._selected: dict[tuple[references.Resource, frozenset[selectors.Selector]], list[ResourceHandlerT]] = {}
 
     def append(self, handler: ResourceHandlerT) -> None:
         self._handlers.append(handler)
+        self._selected.clear()
 
     def __iter__(self) -> Iterator[ResourceHandlerT]:
         return iter(tuple(self._handlers))
@@ -54,22 +56,30 @@ class ResourceRegistry(Generic[ResourceHandlerT, CauseT]):
     def discard(self, unwanted: Collection[int]) -> None:
         """Forget the handlers of these identities."""
         self._handlers[:] = [handler for handler in self._handlers if id(handler) not in unwanted]
+        self._selected.clear()
 
     def selectors(self) -> set[selectors.Selector]:
         """List the resources that are of interest here."""
         return {handler.selector for handler in self if handler.selector is not None}
 
-    def select(self, resource: references.Resource, resolved: Selectors | None = None) -> list[ResourceHandlerT]:
+    def select(self, resource: references.Resource, resolved: Selectors | None = None) -> Sequence[ResourceHandlerT]:
         """
         Select the handlers of the resource: those of the selectors that were resolved into this resource.
 
         If it is not known which were, each selector decides for itself, with no regard to other resources.
+        It is asked for many times with every event, so the answers are remembered.
         """
-        return [handler for handler in self if _is_for(handler.selector, resource, resolved)]
+        if not isinstance(resolved, frozenset):
+            return [handler for handler in self if _is_for(handler.selector, resource, resolved)]
+        selected = self._selected.get((resource, resolved))
+        if selected is None:
+            selected = [handler for handler in self if _is_for(handler.selector, resource, resolved)]
+            self._selected[resource, resolved] = selected
+        return selected
 
     def has_handlers(self, resource: references.Resource, resolved: Selectors | None = None) -> bool:
         """Tell if there are any handlers for the resource."""
-        return any(_is_for(handler.selector, resource, resolved) for handler in self)
+        return bool(self.select(resource, resolved))
 
     def iter_handlers(self, cause: CauseT, *,
                       skip: Callable[[ResourceHandlerT], bool] | None = None) -> list[ResourceHandlerT]:
@@ -81,7 +91,7 @@ class ResourceRegistry(Generic[ResourceHandlerT, CauseT]):
         """Tell if the object is of interest: not necessarily now, but maybe later, when its fields change."""
         return any(filters.prematch(handler, cause) for handler in self._select_for(cause))
 
-    def _select_for(self, cause: CauseT) -> list[ResourceHandlerT]:
+    def _select_for(self, cause: CauseT) -> Sequence[ResourceHandlerT]:
         return self.select(cause.resource, cause.selectors)
 
 

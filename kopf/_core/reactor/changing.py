@@ -4,6 +4,7 @@ Changing: the handlers of creation, update, deletion, resuming, called for the f
 Nothing is sent from here: what is to be changed in the object is put into the patches, for the caller to apply.
 """
 import dataclasses
+import functools
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
@@ -169,13 +170,23 @@ class _Cycle:
         self.storage = work.persistence.progress_storage
         known = dict.fromkeys(handler.id for handler in registry.select(work.served.resource, work.served.selectors))
         self.state = progression.State.read(self.storage, work.body, known, purpose=cause.reason.value)
-        self.seen = self.left = cycles.seal(cause.new)
+        self._left: cycles.Essence | None = None  # the same as seen
         self.is_idle = False  # has nobody been called the last time, though some were due?
+
+    @functools.cached_property
+    def seen(self) -> cycles.Essence:
+        """What the handlers are called with."""
+        return cycles.seal(self.cause.new)
+
+    @property
+    def left(self) -> cycles.Essence:
+        """The same with the changes of the handlers themselves."""
+        return self.seen if self._left is None else self._left
 
     @property
     def is_begun(self) -> bool:
         """Is there any progress of the past, of this cycle or of another one?"""
-        return bool(self.state.foreign) or any(state != progression.HandlerState() for state in self.state.values())
+        return bool(self.state.foreign) or any(state != progression.BLANK for state in self.state.values())
 
     @property
     def delay(self) -> float | None:
@@ -264,7 +275,7 @@ class _Cycle:
         for id, outcome in results.items():
             if outcome.result is not None:
                 self.work.patch.status[id] = outcome.result
-        self.left = self._build_left()
+        self._left = self._build_left()
         self.state = self.state.with_outcomes(results, now=self.work.site.now(), essence=self.left.digest)
         if self.work.memory.is_initial:
             finished = {id for id, outcome in results.items() if outcome.final}

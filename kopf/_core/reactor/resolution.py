@@ -5,6 +5,7 @@ Decisions only: nothing is requested, remembered or logged here. Each selector i
 ones say. The results are remade from scratch every time, as the resources come and go.
 """
 import dataclasses
+import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -63,7 +64,13 @@ class Resolution:
 
         There can be fewer of them than those matching: these do not know of the other resources of the same names.
         """
-        return frozenset(selector for selector, resources in self.served.items() if resource in resources)
+        return self._meanings.get(resource, frozenset())
+
+    @functools.cached_property
+    def _meanings(self) -> Mapping[references.Resource, frozenset[selectors.Selector]]:
+        """The other way around, as it is asked for with every event."""
+        return {resource: frozenset(selector for selector, resources in self.served.items() if resource in resources)
+                for resource in self.resources}
 
     @property
     def complaints(self) -> frozenset[Complaint]:

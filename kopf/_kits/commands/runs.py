@@ -7,6 +7,7 @@ The bugs of the framework are shown in full.
 """
 import contextlib
 import dataclasses
+import gc
 import logging
 import traceback
 from collections.abc import Iterator, Sequence
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from kopf._core.intents import registries
 
 logger = logging.getLogger('kopf.cli')
+
+COLLECTOR_THRESHOLD = 10_000
+"""How many new objects there must be for the garbage to be looked for among them."""
 
 
 class Failure(click.ClickException):
@@ -126,6 +130,7 @@ def operate(controls: options.CLIControls, chosen: dict[str, Any], interruption:
     from kopf._core.reactor import operating, running, stopping
     if _is_process():
         stopping.end_with_operator()
+        _calm_collector()
     given = {field.name: getattr(controls, field.name) for field in dataclasses.fields(controls)}
     with _event_loop(given.pop('loop')) as loop:
         interruption.check()
@@ -134,6 +139,19 @@ def operate(controls: options.CLIControls, chosen: dict[str, Any], interruption:
         except (credentials.LoginError, activities.ActivityError, operating.SettingsError,
                 endpoints.EndpointError, reviews.ServerError) as e:
             raise Failure(str(e)) from e
+
+
+def _calm_collector() -> None:
+    """
+    Let the garbage be collected less often, and not looked for in what is loaded: it will stay.
+
+    There is nearly none: objects are freed when they are not used any more, without the collector. With its defaults,
+    it takes a tenth of the operator's time.
+    """
+    gc.collect()
+    gc.freeze()
+    if gc.get_threshold()[0] < COLLECTOR_THRESHOLD:  # otherwise, somebody knows better
+        gc.set_threshold(COLLECTOR_THRESHOLD, *gc.get_threshold()[1:])
 
 
 def _check_usage(chosen: dict[str, Any], *, is_sandboxed: bool, sources: Sequence[str]) -> None:

@@ -142,7 +142,18 @@ async def test_all_requests_are_sent_in_their_order(sandbox, context, body):
     assert patched.refused is None
     assert patched.body['status'] == {'x': 2, 'y': 3}
     assert patched.body['spec'] == {**body['spec'], 'x': 1, 'y': 4}
-    assert list_asked(sandbox) == [('', MERGE), ('status', MERGE), ('', JSON), ('status', JSON)]
+    assert list_asked(sandbox) == [('status', MERGE), ('', MERGE), ('', JSON), ('status', JSON)]
+
+
+async def test_status_goes_last_if_the_changes_are_for_one_version_of_the_object(sandbox, context, body):
+    version = body['metadata']['resourceVersion']
+    merge = {'metadata': {'resourceVersion': version}, 'spec': {'x': 1}, 'status': {'x': 2}}
+
+    patched = await patching.patch_object(aim(WITH_STATUS), merge=merge, context=context)
+
+    assert patched.refused is None
+    assert (patched.body['spec']['x'], patched.body['status']) == (1, {'x': 2})
+    assert list_asked(sandbox) == [('', MERGE), ('status', MERGE)]
 
 
 @pytest.mark.guarantee('NEW-061')
@@ -202,7 +213,7 @@ async def test_merged_part_stays_when_the_amendment_is_refused(sandbox, context,
 
 async def test_invalid_changes_are_refused_and_nothing_follows(sandbox, context, body):
     patched = await patching.patch_object(
-        aim(WITH_STATUS), merge={'spec': {'size': 'big'}, 'status': {'x': 1}}, context=context)
+        aim(WITH_STATUS), merge={'spec': {'size': 'big'}}, amendment=amend(body, add('/spec/y', 1)), context=context)
 
     assert (patched.body, patched.refused) == (None, Step.MERGE_BODY)
     assert 'spec.size' in patched.refusal.message
@@ -223,7 +234,7 @@ async def test_conflicts_are_answers(sandbox, context, body):
 @pytest.mark.parametrize('done', [0, 1, 2, 3])
 async def test_objects_can_be_gone_at_any_request(sandbox, context, body, done):
     def vanish(reference):
-        sandbox.faults.inject(path='*/withs/obj/status' if done % 2 else '*/withs/obj', code=404)
+        sandbox.faults.inject(path='*/withs/obj/status' if done in (0, 3) else '*/withs/obj', code=404)
         return [add('/spec/y', 1), add('/status/y', 1)]
 
     if done < 2:

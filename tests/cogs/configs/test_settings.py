@@ -36,7 +36,7 @@ DEFAULTS = {
         'cancellation_polling': 60, 'instant_exit_timeout': None, 'instant_exit_zero_time_cycles': 10},
     'networking': {
         'request_timeout': 300, 'connect_timeout': None, 'error_backoffs': (1, 1, 2, 3, 5, 8, 13, 21),
-        'enforce_retry_after': False, 'trust_env': False, 'inflight_limit': 100, 'rate_limit': None, 'rate_burst': 20},
+        'enforce_retry_after': False, 'trust_env': False, 'inflight_limit': 25, 'rate_limit': None, 'rate_burst': 20},
     'persistence': {'finalizer': 'kopf.zalando.org/KopfFinalizerMarker', 'consistency_timeout': 5.0},
 }
 

@@ -42,7 +42,7 @@ async def test_everything_goes_together_in_four_requests_if_the_status_is_a_subr
         fns=[put(2, 'spec', 'y'), put(2, 'status', 'y')])
     body = await stateful.get()
 
-    assert stateful.asked == [('', MERGE, 200), ('status', MERGE, 200), ('', JSON, 200), ('status', JSON, 200)]
+    assert stateful.asked == [('status', MERGE, 200), ('', MERGE, 200), ('', JSON, 200), ('status', JSON, 200)]
     assert applied == application.Applied(body['metadata']['resourceVersion'])
     assert body['spec'] == {'x': 1, 'y': 2}
     assert body['status'] == {'x': 1, 'y': 2, 'own': 1}
