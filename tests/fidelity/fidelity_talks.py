@@ -252,7 +252,7 @@ class Talk:
 
 def is_periodic(event: Any) -> bool:
     """Tell if it is a bookmark that comes when its time comes, not one that tells of the end of the initial events."""
-    return event is not None and event['type'] == 'BOOKMARK' and INITIAL_EVENTS_END not in json.dumps(event)
+    return event is not None and event.get('type') == 'BOOKMARK' and INITIAL_EVENTS_END not in json.dumps(event)
 
 
 def is_established(crd: Any) -> bool:

@@ -132,7 +132,7 @@ async def test_everything_can_be_in_several_places(any_cluster, run_operator, se
         kopf.AnnotationsDiffBaseStorage(prefix=OTHER), kopf.StatusDiffBaseStorage()])
     await run_operator()
     await any_cluster.create()
-    body = await any_cluster.wait(lambda body: 'slow' in str(body.get('status')))
+    body = await any_cluster.wait(lambda body: f'{OTHER}/slow' in get_annotations(body))
     assert set(body['status']['kopf']['progress']) >= {'quick', 'slow'}
     assert set(get_annotations(body)) >= {f'{OTHER}/quick', f'{OTHER}/slow', f'{OTHER}/kopf-managed'}
     await settle()

@@ -224,8 +224,8 @@ async def test_every_request_is_logged_with_its_kind_and_target(stateful, logs):
     await stateful.apply({'spec': {'x': 1}, 'status': {'x': 2}}, fns=[put(3, 'spec', 'y'), put(4, 'status', 'y')])
 
     assert logs() == [
-        "Merge-patching the resource with: {'spec': {'x': 1}}",
         "Merge-patching the status with: {'status': {'x': 2}}",
+        "Merge-patching the resource with: {'spec': {'x': 1}}",
         "JSON-patching the resource with: [{'op': 'add', 'path': '/spec/y', 'value': 3}]",
         "JSON-patching the status with: [{'op': 'add', 'path': '/status/y', 'value': 4}]",
     ]

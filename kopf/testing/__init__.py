@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from kopf._kits.runner import KopfRunner
     from kopf._kits.sandbox.coroutines import AsyncSandbox
     from kopf._kits.simulations import Operator, Simulation
+    from kopf.testing import chaos
 
-__all__ = ['ApiError', 'AsyncSandbox', 'KopfRunner', 'ManifestError', 'Operator', 'Sandbox', 'Simulation', 'call']
+__all__ = [
+    'ApiError', 'AsyncSandbox', 'KopfRunner', 'ManifestError', 'Operator', 'Sandbox', 'Simulation', 'call', 'chaos']
 
 _ORIGINS = {
     'AsyncSandbox': 'kopf._kits.sandbox.coroutines',
@@ -29,6 +31,8 @@ _ORIGINS = {
 if not TYPE_CHECKING:  # otherwise, any misspelt name would pass the type checks
 
     def __getattr__(name: str) -> Any:
+        if name == 'chaos':
+            return importlib.import_module('kopf.testing.chaos')
         if name not in _ORIGINS:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return getattr(importlib.import_module(_ORIGINS[name]), name)

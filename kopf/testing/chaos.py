@@ -1,0 +1,17 @@
+"""
+For tests of operators: do they come to the same end, whatever happens to them and to their cluster?
+"""
+from kopf._kits.chaos.checks import (
+    ConvergenceError,
+    Divergence,
+    Outcome,
+    Report,
+    check_convergence,
+    try_seeds,
+)
+from kopf._kits.chaos.plans import Perturbation, Plan
+from kopf._kits.chaos.timelines import Moment, Timeline
+
+__all__ = [
+    'ConvergenceError', 'Divergence', 'Moment', 'Outcome', 'Perturbation', 'Plan', 'Report', 'Timeline',
+    'check_convergence', 'try_seeds']
