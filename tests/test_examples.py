@@ -247,6 +247,15 @@ def test_tests_of_an_operator_pass(tmp_path):
     assert '4 passed' in done.stdout
 
 
+def test_bugs_are_found_in_chaos(tmp_path):
+    done = subprocess.run(
+        [sys.executable, '-B', '-m', 'pytest', '-p', 'no:cacheprovider', EXAMPLES / '18-chaos'],
+        text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=tmp_path, timeout=200)
+
+    assert done.returncode == 0, done.stdout
+    assert '9 passed' in done.stdout
+
+
 def test_operator_runs_beside_an_application():
     with kopf.testing.Sandbox(apply=[EXAMPLES / 'crd.yaml']) as sandbox:
         done = subprocess.run(

@@ -250,7 +250,7 @@ async def test_nothing_is_written_on_exit_if_everything_is_persistent(sandbox, h
 
 @pytest.mark.parametrize('trouble, message', [
     pytest.param({'code': 403}, "Grant the operator the verbs create and patch", id='forbidden'),
-    pytest.param({'code': 422}, "settings.admission.managed is a domain name", id='invalid'),
+    pytest.param({'code': 422}, ". See if settings.admission.managed is a domain name", id='invalid'),
     pytest.param({'code': 500}, "HTTP 500", id='server-error'),
     pytest.param({'cut': True}, "will be tried again", id='disconnected'),
     pytest.param({'stall': True}, "there is no answer", id='stalled'),

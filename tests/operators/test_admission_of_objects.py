@@ -2,6 +2,8 @@
 Operators with admission handlers: whatever is done in the cluster is reviewed by them first.
 """
 import asyncio
+import logging
+import threading
 
 import aiohttp
 import pytest
@@ -276,6 +278,48 @@ async def test_slow_handlers_do_not_delay_other_requests(registry, run, client):
 
     assert fast.code == 201
     assert (await slow).code == 201
+
+
+async def test_busy_threads_of_other_handlers_do_not_delay_reviews(registry, settings, run, client, cluster):
+    is_busy, is_released = threading.Event(), threading.Event()
+    settings.execution.max_workers = 1
+
+    @kopf.on.validate('kopfexamples', registry=registry)
+    def validate_fn(**_):
+        pass
+
+    @kopf.on.create('kopfexamples', registry=registry)
+    def create_fn(**_):
+        is_busy.set()
+        is_released.wait()
+
+    await run()
+    await client.create(build_object('slow'))
+    await wait_until(is_busy.is_set)
+    fast = await client.create(build_object('fast'))
+    is_reviewed_meanwhile = not is_released.is_set()
+    is_released.set()
+
+    assert fast.code == 201
+    assert is_reviewed_meanwhile
+
+
+async def test_reviews_left_in_threads_are_reported_in_the_end(registry, hall, run, client, logs):
+    is_busy, is_released = threading.Event(), threading.Event()
+
+    @kopf.on.validate('kopfexamples', registry=registry)
+    def validate_fn(**_):
+        is_busy.set()
+        is_released.wait()
+
+    operator = await run()
+    request = asyncio.create_task(client.create(build_object('slow')))
+    await wait_until(is_busy.is_set)
+    await operator.stop()
+    is_released.set()
+    await request
+
+    assert any(text.startswith("1 synchronous handlers still run") for text in logs(logging.WARNING))
 
 
 @pytest.mark.guarantee('KWA-049', 'KWA-050', 'KWA-048', 'ADM-054', 'ADM-011')

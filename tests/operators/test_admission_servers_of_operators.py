@@ -190,6 +190,7 @@ async def test_operators_end_with_their_servers(settings, run_operator, is_manag
 @pytest.mark.parametrize('server, message', [
     pytest.param(lambda fn: None, 'must be an async generator function', id='function'),
     pytest.param(lambda fn: iter([CONFIG]), 'must be an async generator function', id='iterator'),
+    pytest.param(kopf.WebhookServer, r'add the parentheses: WebhookServer\(\)', id='class'),
     pytest.param(lambda fn: yield_wrongly(), 'must yield client configs as dicts; it yields str', id='config'),
 ])
 async def test_wrong_servers_are_explained(settings, run_operator, server, message):
@@ -198,6 +199,24 @@ async def test_wrong_servers_are_explained(settings, run_operator, server, messa
 
     with pytest.raises(reviews.ServerError, match=message):
         await operator.task
+
+
+@pytest.mark.guarantee('ADM-091')
+@pytest.mark.usefixtures('validate')
+async def test_places_of_servers_are_logged_once_unless_changed(settings, run_operator, logs):
+    async def serve(fn):
+        yield {'url': 'https://one/', 'caBundle': 'b25l'}
+        yield {'url': 'https://one/', 'caBundle': 'dHdv'}
+        yield {'url': 'https://two/', 'caBundle': 'dHdv'}
+        await asyncio.Event().wait()
+
+    settings.admission.server = serve
+    operator = await run_operator()
+    await wait_until(lambda: any('https://two/' in text for text in logs()))
+    await operator.stop()
+
+    assert [text for text in logs() if 'served at' in text] == [
+        "The webhooks are served at https://one/.", "The webhooks are served at https://two/."]
 
 
 async def yield_wrongly():

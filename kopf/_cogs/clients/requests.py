@@ -160,12 +160,12 @@ async def _exchange(call: sessions.Call, context: Context, options: Options) -> 
 async def _retry(attempt: Callable[[], Awaitable[T]], call: sessions.Call, context: Context, options: Options) -> T:
     """Repeat the attempts for as long as they fail temporarily and the backoffs last; raise the last error."""
     networking = context.settings.networking
-    policy = retries.Policy(call.is_repeatable, options.answers, networking.enforce_retry_after)
     delays = retries.iter_delays(networking.error_backoffs if options.backoffs is None else options.backoffs)
     for number in itertools.count(1):
         try:
             return await attempt()
         except errors.RequestError as error:
+            policy = retries.Policy(call.is_repeatable, options.answers, networking.enforce_retry_after)
             delay = retries.decide_retry(error, delays, policy, context.chance())
             if delay is None:
                 raise

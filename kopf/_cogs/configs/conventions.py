@@ -35,7 +35,7 @@ class StanzaCleaning:
     def remove_annotations(essence: bodies.BodyEssence, keys_to_remove: Collection[str]) -> None:
         """Remove these annotations, if they are there."""
         annotations = dicts.resolve(essence, _ANNOTATIONS)
-        if isinstance(annotations, MutableMapping):
+        if keys_to_remove and isinstance(annotations, MutableMapping):
             for key in [key for key in annotations if key in keys_to_remove]:
                 del annotations[key]
 
@@ -127,11 +127,11 @@ class AnnotationStoring(KeyForming, StanzaCleaning):
 
     def _store_value(self, body: Mapping[str, Any], patch: dict[str, Any], key: str, value: str) -> None:
         """Put the value under all names of the key, unless it is there already."""
-        meaning = decode(value)
+        meaning = _make_sense(value)
         for name in self.make_keys(key, body=body):
             path = (*_ANNOTATIONS, name)
             present = dicts.resolve(body, path)
-            is_there = meaning is not None and dicts.is_same(decode(present), meaning)
+            is_there = present == value or (meaning is not None and _make_sense(present) == meaning)
             put(body, patch, path, present if is_there else value)
         self._mark_prefix(body, patch)
 
@@ -154,7 +154,9 @@ class AnnotationStoring(KeyForming, StanzaCleaning):
     def _remove_own_annotations(self, essence: bodies.BodyEssence) -> None:
         """Remove everything under the prefix: also before it is marked, for the essence to be the same after that."""
         annotations = dicts.resolve_mapping(essence, _ANNOTATIONS)
-        self.remove_annotations(essence, {name for name in annotations if name.startswith(f'{self.prefix}/')})
+        if annotations:
+            prefix = f'{self.prefix}/'
+            self.remove_annotations(essence, {name for name in annotations if name.startswith(prefix)})
 
 
 def put(body: Mapping[str, Any], patch: dict[str, Any], path: dicts.FieldPath, value: Any) -> None:
@@ -164,7 +166,8 @@ def put(body: Mapping[str, Any], patch: dict[str, Any], path: dicts.FieldPath, v
     If the body is already so, nothing is left in the patch, whatever was put there before.
     """
     if dicts.is_same(dicts.resolve(body, path), value):
-        dicts.remove(patch, path)
+        if patch:
+            dicts.remove(patch, path)
     else:
         dicts.ensure(patch, path, value)
 
@@ -178,6 +181,12 @@ def decode(value: Any) -> dict[str, Any] | None:
     except ValueError:
         return None
     return decoded if isinstance(decoded, dict) else None
+
+
+def _make_sense(value: Any) -> bytes | None:
+    """Write a JSON object so that it can be compared with others, whatever the order of their keys and the spaces."""
+    decoded = decode(value)
+    return None if decoded is None else jsons.dumps_sorted(decoded)
 
 
 def parse_location(field: dicts.FieldSpec, *, name: str) -> dicts.FieldPath:

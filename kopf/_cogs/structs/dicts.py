@@ -140,14 +140,28 @@ class MappingView(Mapping[str, V]):
 
     @property
     def _content(self) -> Mapping[str, V]:
-        return resolve_mapping(self._holder.content, self._path)
+        content: Any = self._holder.content
+        for key in self._path:  # the same as `resolve_mapping`: it is called too often to be called
+            if type(content) is not dict and not isinstance(content, Mapping):
+                return {}
+            content = content.get(key)
+        return content if type(content) is dict or isinstance(content, Mapping) else {}
 
     def __getitem__(self, key: str) -> V:
         return self._content[key]
 
-    if not TYPE_CHECKING:  # it is typed already
+    if not TYPE_CHECKING:  # they are typed already
         def get(self, key, default=None):
             return self._content.get(key, default)
+
+        def keys(self):
+            return self._content.keys()
+
+        def values(self):
+            return self._content.values()
+
+        def items(self):
+            return self._content.items()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._content)

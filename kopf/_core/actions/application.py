@@ -59,6 +59,7 @@ class Applied:
     is_gone: bool = False  # there is no such object any more
     is_held: bool = False  # our finalizer could not be changed now: the object is newer than we know
     is_refused: bool = False  # the functions or our own part are wrong for any version, as far as it is known
+    body: Mapping[str, Any] | None = dataclasses.field(default=None, compare=False, repr=False)  # of that version
 
 
 async def apply_changes(target: patching.Target, changes: Changes, body: Mapping[str, Any], *,
@@ -77,7 +78,7 @@ async def apply_changes(target: patching.Target, changes: Changes, body: Mapping
         fns, is_amended = tuple(changes.patch.fns), _is_amending(refusal, changes)
         if is_amended and is_outdated(refusal.error):
             return Applied(sender.version, kept or fns, is_held=changes.holding is not Holding.KEEP,
-                           is_refused=is_refused)
+                           is_refused=is_refused, body=sender.patched)
         if is_conflicting(refusal.error, changes) and conflicts < CONFLICTS:
             await asyncio.sleep(math.ldexp(CONFLICT_DELAY, conflicts) * (1 + context.chance() / 2))
             conflicts += 1
@@ -90,7 +91,8 @@ async def apply_changes(target: patching.Target, changes: Changes, body: Mapping
             kept, is_refused = fns, True
         is_refused = is_refused or bool(changes.own and not lesser.own and not is_amended)
         changes = lesser
-    return Applied(sender.version, kept, is_gone=sender.is_gone, is_refused=is_refused and not sender.is_gone)
+    return Applied(sender.version, kept, is_gone=sender.is_gone,
+                   is_refused=is_refused and not sender.is_gone, body=sender.patched)
 
 
 def lessen(changes: Changes, *, is_amended: bool) -> Changes | None:
@@ -155,6 +157,11 @@ class _Sender:
         self.target, self.body, self.context, self.logger = target, body, context, logger
         self.version: str | None = None
         self.is_gone = False
+
+    @property
+    def patched(self) -> Mapping[str, Any] | None:
+        """The object after the last accepted request, if there was one."""
+        return None if self.version is None else self.body
 
     async def send(self, changes: Changes) -> _Refusal | None:
         """Send what differs from the object; return what is refused, if anything. All before it is accepted then."""

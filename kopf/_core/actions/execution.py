@@ -176,12 +176,12 @@ async def run_attempt(
         _log_failure(error, outcome, handler, cause.logger)
         kind = classify_failure(error, outcome)
     else:
-        outcome, kind = outcomes.Outcome(final=True, result=result), 'succeeded'
+        outcome, kind = outcomes.Outcome(final=True, result=result, began=attempt.began, ended=env.now()), 'succeeded'
         cause.logger.log(logging.DEBUG if env.is_quiet else logging.INFO, "%s succeeded.", handler)
-    ended = env.now()
-    outcome = dataclasses.replace(outcome, began=attempt.began, ended=ended)
-    if env.meter is not None:
-        env.meter.count_attempt(env.family or handler.id, kind, (ended - attempt.began).total_seconds())
+    if outcome.ended is None:
+        outcome = dataclasses.replace(outcome, began=attempt.began, ended=env.now())
+    if env.meter is not None and outcome.ended is not None:
+        env.meter.count_attempt(env.family or handler.id, kind, (outcome.ended - attempt.began).total_seconds())
     return env.companion.complete(handler, outcome) if env.companion is not None else outcome
 
 

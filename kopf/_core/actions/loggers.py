@@ -10,7 +10,7 @@ import logging
 import os
 import sys
 from collections.abc import Mapping, MutableMapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from kopf._cogs.structs import bodies
 
@@ -81,18 +81,26 @@ class ConsoleHandler(logging.Handler):
     def __init__(self, *, is_colourful: bool = False) -> None:
         super().__init__()
         self._is_colourful = is_colourful  # if the stream is a terminal
+        self._terminal: tuple[object, bool] = (None, False)
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
+            stream = sys.stderr
             text = self.format(record)
-            if self._is_colourful and sys.stderr.isatty():
+            if self._is_colourful and self._is_terminal(stream):
                 text = paint(text, record.levelno)
-            sys.stderr.write(f'{text}\n')
-            sys.stderr.flush()
+            stream.write(f'{text}\n')
+            stream.flush()
         except RecursionError:
             raise
         except Exception:
             self.handleError(record)
+
+
+    def _is_terminal(self, stream: TextIO) -> bool:
+        if self._terminal[0] is not stream:
+            self._terminal = (stream, stream.isatty())
+        return self._terminal[1]
 
 
 def configure(

@@ -189,10 +189,16 @@ class State(Mapping[ids.HandlerId, HandlerState]):
 
     def with_outcomes(self, outcomes: Mapping[ids.HandlerId, outcomes.Outcome], *, now: datetime.datetime,
                       essence: str | None = None) -> 'State':
-        """Add the outcomes of one cycle. With them, finished handlers remember the digest of the essence."""
-        extended = self.including(outcomes)
+        """
+        Add the outcomes of one cycle. With them, finished handlers remember the digest of the essence.
+
+        Those who begin anew still refer to all their sub-handlers of before, so that those are purged in the end.
+        """
+        subrefs = [subref for outcome in outcomes.values() for subref in sorted(outcome.subrefs)]
+        extended = self.including([*outcomes, *subrefs])
         updated = {
-            id: extended[id].with_outcome(outcome, now=now, essence=essence, purpose=self._purpose)
+            id: extended[id].with_outcome(extended._with_past_subrefs(id, outcome), now=now, essence=essence,
+                                          purpose=self._purpose)
             for id, outcome in outcomes.items()
         }
         return extended._replace({**extended._known, **updated}, extended._stored, extended._foreign)
@@ -228,6 +234,10 @@ class State(Mapping[ids.HandlerId, HandlerState]):
         state = State(self._source, purpose=self._purpose)
         state._known, state._stored, state._foreign = known, stored, foreign
         return state
+
+    def _with_past_subrefs(self, id: ids.HandlerId, outcome: outcomes.Outcome) -> outcomes.Outcome:
+        past = self._get_stored(id).subrefs
+        return dataclasses.replace(outcome, subrefs=outcome.subrefs | past) if past else outcome
 
     def _is_foreign(self, state: HandlerState) -> bool:
         return self._purpose is not None and state.purpose is not None and state.purpose != self._purpose

@@ -36,6 +36,7 @@ class Admission:
         self._keeping: asyncio.Task[None] | None = None
         self._serving: asyncio.Task[None] | None = None
         self._is_reachable = False
+        self._place: object = None  # where it is reachable, if anywhere
 
     @property
     def is_needed(self) -> bool:
@@ -92,6 +93,7 @@ class Admission:
         async with contextlib.AsyncExitStack() as stack:
             if isinstance(server, contextlib.AbstractAsyncContextManager):
                 server = await stack.enter_async_context(server)
+            _check_server(server)
             configs = server(self._reviewer.review)
             if not isinstance(configs, AsyncIterable):
                 raise reviews.ServerError(f"The webhook server must be an async generator function, or alike; "
@@ -106,13 +108,23 @@ class Admission:
         if not isinstance(config, Mapping):
             raise reviews.ServerError(f"The webhook server must yield client configs as dicts; "
                                       f"it yields {type(config).__name__}.")
-        where = config.get('url') or config.get('service')
-        logger.info("The webhooks are served at %s.", where)
+        place = config.get('url') or config.get('service')
+        if place != self._place:  # and not, for example, only the certificate
+            self._place = place
+            logger.info("The webhooks are served at %s.", place)
         if self._keeper is not None:
             self._keeper.reconfigure(config)
         if not self._is_reachable:
             self._is_reachable = True
             self._on_ready()
+
+
+def _check_server(server: object) -> None:
+    """Explain the usual mistake: any class can be called, but seldom with a function."""
+    if isinstance(server, type) and not issubclass(server, AsyncIterable):
+        name = server.__name__
+        raise reviews.ServerError(f"The webhook server must be not the class {name} but an instance of it; "
+                                  f"add the parentheses: {name}().")
 
 
 async def _stop(task: asyncio.Task[None]) -> None:

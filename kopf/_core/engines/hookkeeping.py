@@ -132,9 +132,10 @@ class Keeper:
         try:
             await self._write(type, records)
         except FAILURES as error:
-            hint = _HINTS.get(error.code, '') if isinstance(error, errors.APIError) else ''
-            logger.warning("The %s %r is not written, and will be tried again: %s %s", hookconfigs.RESOURCES[type].kind,
-                           self._name, str(error) or 'there is no answer.', hint)
+            hint = _HINTS.get(error.code) if isinstance(error, errors.APIError) else None
+            reason = (str(error) or 'there is no answer').rstrip('.')
+            logger.warning("The %s %r is not written, and will be tried again: %s.%s", hookconfigs.RESOURCES[type].kind,
+                           self._name, reason, f' {hint}' if hint else '')
             return False
         return True
 

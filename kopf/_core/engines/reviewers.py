@@ -17,6 +17,18 @@ How many times, and after how many seconds each, to look if the operator knows e
 a review is refused. The API itself waits for 10 seconds by default.
 """
 
+TIMEOUT = 29.0
+"""
+Seconds for a review from its arrival until it is decided, whatever the handlers do. The API itself waits for 30 seconds
+at most, so it is told in time who is to blame; and nothing hangs here when nobody waits any more.
+"""
+
+THREADS_LIMIT = 100
+"""
+How many handlers can be in threads at once; the others wait. As they cannot be interrupted, they keep their threads
+also when nobody waits for them.
+"""
+
 UNKNOWN, UNREADY = 404, 503
 
 
@@ -41,12 +53,24 @@ class _Call:
     cause: causes.WebhookCause
     error: Exception | None = None
 
-    async def run(self, env: execution.Environment) -> None:
-        """Call the handler, once. Raises nothing but cancellations."""
-        if self.error is None:
-            outcome = await execution.run_attempt(
-                self.handler, self.cause, None, env, default_errors=failures.ErrorsMode.PERMANENT)
-            self.error = outcome.exception
+    async def run(self, env: execution.Environment, deadline: float) -> None:
+        """
+        Call the handler, once, until this time of the event loop. Raises nothing but cancellations.
+
+        At the deadline, coroutines are cancelled, and functions in threads are left to themselves.
+        """
+        if self.error is not None:
+            return
+        try:
+            async with asyncio.timeout_at(deadline):
+                outcome = await execution.run_attempt(
+                    self.handler, self.cause, None, env, default_errors=failures.ErrorsMode.PERMANENT)
+                self.error = outcome.exception
+        except TimeoutError:  # only of the deadline: those of the handler are in the outcome
+            self.error = failures.HandlerTimeoutError(f"{self.handler} has not decided in {TIMEOUT:g} seconds.")
+            self.cause.logger.error("%s", self.error)
+            if env.meter is not None:
+                env.meter.count_attempt(self.handler.id, 'failed', TIMEOUT)
 
     @property
     def is_mutating(self) -> bool:
@@ -94,7 +118,8 @@ class Reviewer:
         """
         Call the handlers of the webhook, or all handlers, for what the review asks about, and return the response.
 
-        It takes as long as the handlers do; if cancelled, so are they. Handlers in threads block nobody else.
+        It takes as long as the handlers do, but not longer than `TIMEOUT`: those who are late have failed.
+        If cancelled, so are they. Handlers in threads block nobody else.
         Raises `ReviewRefused` if it is not a review, or nobody here can answer it.
         """
         peer = _Peer(dict(headers or {}), dict(sslpeer or {}))
@@ -104,13 +129,14 @@ class Reviewer:
             raise reviews.ReviewRefused("The review is nested too deeply.", code=reviewing.MALFORMED) from None
 
     async def _review(self, request: Mapping[str, Any], path: str, peer: '_Peer') -> reviews.Response:
+        deadline = asyncio.get_running_loop().time() + TIMEOUT
         question = reviewing.parse_review(request)
         candidates = self._find_handlers(path)
         await self._wait_until_ready()
         cause = self._build_cause(question, peer)
         calls = select_calls(candidates, cause)
         received = dicts.plain(question.new) if any(call.is_mutating for call in calls) else None
-        await _run_calls(calls, self._env)
+        await _run_calls(calls, self._env, deadline)
         return reviewing.build_response(question, conclude(calls, received))
 
     def _find_handlers(self, path: str) -> Sequence[handlers.WebhookHandler]:
@@ -154,7 +180,7 @@ class Reviewer:
 @dataclasses.dataclass(frozen=True)
 class _Peer:
     """Who has sent the review."""
-    headers: reviews.Headers
+    headers: reviews.Headers = dataclasses.field(repr=False)  # can have credentials
     certificate: reviews.SSLPeer
 
 
@@ -162,7 +188,7 @@ def select_calls(candidates: Sequence[handlers.WebhookHandler], cause: causes.We
     """Select those to be called, each function once per id. Those whose filters fail have failed themselves."""
     calls: dict[int, _Call] = {}
     for handler in candidates:
-        own = dataclasses.replace(cause, patch=patches.Patch(body=cause.body), warnings=[])
+        own = _copy_cause(cause) if len(candidates) > 1 else cause
         try:
             if handler.selector in (cause.selectors or ()) and filters.match(handler, own):
                 calls[id(handler)] = _Call(handler, own)
@@ -173,14 +199,18 @@ def select_calls(candidates: Sequence[handlers.WebhookHandler], cause: causes.We
     return [calls[id(handler)] for handler in unique]
 
 
-async def _run_calls(calls: Sequence[_Call], env: execution.Environment) -> None:
+def _copy_cause(cause: causes.WebhookCause) -> causes.WebhookCause:
+    return dataclasses.replace(cause, patch=patches.Patch(body=cause.body), warnings=[])
+
+
+async def _run_calls(calls: Sequence[_Call], env: execution.Environment, deadline: float) -> None:
     """Call all handlers at once. If cancelled, they are too."""
     if len(calls) == 1:  # as usual: it needs no tasks
-        await calls[0].run(env)
+        await calls[0].run(env, deadline)
         return
     async with asyncio.TaskGroup() as group:
         for call in calls:
-            group.create_task(call.run(env), name=f'admission by {call.handler.id}')
+            group.create_task(call.run(env, deadline), name=f'admission by {call.handler.id}')
 
 
 def conclude(calls: Sequence[_Call], received: reviewing.RawBody | None) -> reviewing.Verdict:

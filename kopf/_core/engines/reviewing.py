@@ -20,7 +20,8 @@ VERSIONS = ('admission.k8s.io/v1', 'admission.k8s.io/v1beta1')
 
 MALFORMED = 400
 
-_TYPES: Mapping[type, str] = {Mapping: 'an object', str: 'a string', bool: 'true or false'}
+_OBJECT = (dict, Mapping)  # almost always, it is a dict, which is quicker to check
+_TYPES: Mapping[Any, str] = {_OBJECT: 'an object', str: 'a string', bool: 'true or false'}
 _PRIORITIES = (failures.AdmissionError, failures.PermanentError, failures.TemporaryError, Exception)
 
 RawBody = Mapping[str, Any]
@@ -63,8 +64,8 @@ def parse_review(review: Any) -> Question:
     if not isinstance(review, Mapping):
         raise reviews.ReviewRefused("The review is not an object.", code=MALFORMED)
     _choose(review, 'kind', '', [KIND])
-    request = _get(review, 'request', '', Mapping, is_needed=True)
-    resource = _get(request, 'resource', 'request.', Mapping, is_needed=True)
+    request = _get(review, 'request', '', _OBJECT, is_needed=True)
+    resource = _get(request, 'resource', 'request.', _OBJECT, is_needed=True)
     return Question(
         api_version=_choose(review, 'apiVersion', '', VERSIONS) or VERSIONS[0],
         uid=_get(request, 'uid', 'request.', str, is_needed=True),
@@ -75,12 +76,12 @@ def parse_review(review: Any) -> Question:
         subresource=_get(request, 'subResource', 'request.', str) or None,
         operation=_choose(request, 'operation', 'request.', typing.get_args(reviews.Operation)),
         is_dryrun=_get(request, 'dryRun', 'request.', bool) or False,
-        userinfo=_get(request, 'userInfo', 'request.', Mapping) or {},
+        userinfo=_get(request, 'userInfo', 'request.', _OBJECT) or {},
         old=_get_body(request, 'oldObject'),
         new=_get_body(request, 'object'))
 
 
-def _get(source: Mapping[str, Any], field: str, prefix: str, kind: type, *, is_needed: bool = False) -> Any:
+def _get(source: Mapping[str, Any], field: str, prefix: str, kind: Any, *, is_needed: bool = False) -> Any:
     """Take a field of this type; nulls are the same as absence."""
     value = source.get(field)
     if value is not None and not isinstance(value, kind):
@@ -100,14 +101,18 @@ def _choose(source: Mapping[str, Any], field: str, prefix: str, known: Sequence[
 
 def _get_body(request: Mapping[str, Any], field: str) -> RawBody | None:
     """Take an object, of which all is as objects have it, as far as anybody here relies on that."""
-    body: RawBody | None = _get(request, field, 'request.', Mapping)
+    body: RawBody | None = _get(request, field, 'request.', _OBJECT)
+    if body is None:
+        return None
+    prefix = f'request.{field}.'
     for name in ('apiVersion', 'kind'):
-        _get(body or {}, name, f'request.{field}.', str)
-    metadata = _get(body or {}, 'metadata', f'request.{field}.', Mapping) or {}
+        _get(body, name, prefix, str)
+    metadata = _get(body, 'metadata', prefix, _OBJECT) or {}
+    prefix += 'metadata.'
     for name in ('uid', 'name', 'namespace'):
-        _get(metadata, name, f'request.{field}.metadata.', str)
+        _get(metadata, name, prefix, str)
     for name in ('labels', 'annotations'):
-        _get(metadata, name, f'request.{field}.metadata.', Mapping)
+        _get(metadata, name, prefix, _OBJECT)
     return body
 
 

@@ -222,6 +222,7 @@ class _Cycle:
     def save(self) -> None:
         """Put the progress into the patch."""
         self.state.store(self.storage, self.work.body, self.work.own)
+        self.work.memory.recorded |= frozenset(id for id, state in self.state.items() if state.retries)
 
     def finish(self, conclusion: cycles.Conclusion) -> float | None:
         """Remember what is handled; tell if there is more to handle right after that."""
@@ -236,12 +237,13 @@ class _Cycle:
         """Remove the progress, except for those who are not to be called for what remains of the change."""
         body, own, left = self.work.body, self.work.own, self._build_remains(frozenset(kept))
         is_careful = conventions.is_custom(self.storage)  # ours also remove what cannot be read; users' ones may fail
-        stale = dict.fromkeys([*self.state, *self.state.foreign, cycles.BASE_ID])
+        stale = dict.fromkeys([*self.state, *self.state.foreign, *self.work.memory.recorded, cycles.BASE_ID])
         for id in [id for id in stale if id not in left and not (has_base and id == cycles.BASE_ID)]:
             if not is_careful or self.storage.fetch(key=id, body=body) is not None:
                 self.storage.purge(key=id, body=body, patch=own)
         for id in sorted(left):
             self.storage.store(key=id, record=left[id].as_record(), body=body, patch=own)
+        self.work.memory.recorded = frozenset(left)
 
     def _build_remains(self, kept: frozenset[ids.HandlerId]) -> dict[ids.HandlerId, progression.HandlerState]:
         """Build what stays for the next cycle: the kept ones, and how to find them if their parents begin anew."""

@@ -54,6 +54,22 @@ def unseal(text: object) -> Essence | None:
     return seal(essence) if isinstance(essence, dict) else None
 
 
+_UNTOLD = frozenset({'annotations', 'managedFields', 'resourceVersion'})
+
+
+def is_only_annotated(before: Mapping[str, Any], after: Mapping[str, Any], names: Collection[str]) -> bool:
+    """Tell if two versions of an object surely differ in nothing but these annotations. When in doubt, they do."""
+    def strip(body: Mapping[str, Any]) -> bytes:
+        metadata = body['metadata']
+        annotations = metadata.get('annotations') or {}
+        return jsons.dumps([
+            {key: value for key, value in body.items() if key != 'metadata'},
+            {key: value for key, value in metadata.items() if key not in _UNTOLD},
+            {key: value for key, value in annotations.items() if key not in names}])
+
+    return strip(before) == strip(after)
+
+
 def detect_reason(body: bodies.Body, *, finalizer: str, is_new: bool, is_changed: bool,
                   is_initial: bool) -> causes.Reason:
     """Tell why an existing object is to be handled, if at all."""

@@ -31,8 +31,10 @@ class Memory:
     memo: Any
     is_initial: bool = False  # existed before the operator, and is not resumed yet
     resumed: frozenset[ids.HandlerId] = frozenset()  # the resuming handlers done so far, while it is not resumed
+    recorded: frozenset[ids.HandlerId] = frozenset()  # those with records in the current cycle, be it not seen yet
     is_released: bool = False  # all deletion handlers are finished, though our finalizer can be still there
     awaited: Awaited | None = None
+    settled: str | None = None  # the version of it with nothing to do, made by our own last change
     fns: tuple[patches.PatchFn, ...] = ()  # refused by the cluster for an outdated version; to be applied anew
     unsent: dict[str, Any] | None = None  # the rest of the users' patch, if it is not known to be accepted or refused
     refusals: int = 0  # how many times in a row the known version was outdated for our changes

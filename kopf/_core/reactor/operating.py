@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Coroutine, Mapping
 from types import TracebackType
 from typing import Any
 
-from kopf._cogs.aiokits import bells, clocks, flags, pulses, toggles
+from kopf._cogs.aiokits import bells, clocks, flags, pools, pulses, toggles
 from kopf._cogs.clients import limits, requests, watching
 from kopf._cogs.configs import checks
 from kopf._cogs.configs import settings as settings_
@@ -93,6 +93,7 @@ class Operator:
         self.pauses.listen(self._pause_or_resume)
         self.peering = peering.Peering(
             context=self.context, scope=plan.insights, pauses=self.pauses, identity=self._detect_identity())
+        self.reviewing_threads = pools.OwnPool(reviewers.THREADS_LIMIT)  # reviews cannot wait for other handlers
         self.admission = self._make_admission()
         self.is_indexed = False  # at least once, or is there nothing to be indexed?
 
@@ -142,7 +143,8 @@ class Operator:
             admission=self.admission)
 
     def _make_admission(self) -> admission.Admission:
-        env = execution.Environment(settings=self.plan.settings, now=self.now, meter=self.context.meter)
+        env = execution.Environment(
+            settings=self.plan.settings, now=self.now, meter=self.context.meter, executor=self.reviewing_threads)
         reviewer = reviewers.Reviewer(
             self.plan.registry, scope=self.plan.insights, memos=self.site, indices=self.site.indices, env=env,
             is_ready=self._is_reviewable)
@@ -161,7 +163,7 @@ class Operator:
         return self.plan.settings.execution.blocking_limit
 
     def _release_threads(self) -> None:
-        busy = settings_.release_threads(self.plan.settings.execution)
+        busy = settings_.release_threads(self.plan.settings.execution) + self.reviewing_threads.release()
         if busy:
             logger.warning("%d synchronous handlers still run: they cannot be interrupted, and are left as they are. "
                            "The process waits for them in its very end.", busy)

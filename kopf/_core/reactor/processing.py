@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 
 from kopf._cogs.clients import errors, patching, retries
-from kopf._cogs.structs import bodies, patches
+from kopf._cogs.structs import bodies, dicts, patches
 from kopf._core.actions import application, execution, failures, loggers, throttlers
 from kopf._core.intents import causes, handlers
 from kopf._core.reactor import accompanying, changing, cycles, inventory, queueing, sites
@@ -87,6 +87,8 @@ class Processor:
         has_changing = registry._changing.has_handlers(resource, chosen) or registry._spawning.has_handlers(
             resource, chosen)
         if has_changing and waiting is None and not memory.fns:
+            if not patch and memory.settled is not None and memory.settled == work.body.metadata.get('resourceVersion'):
+                return queueing.Verdict()  # it is as we have left it
             return await self._change(work)
         if waiting is not None and not application.prune(patch, work.body):
             memory.fns = tuple(patch.fns)  # they would surely be refused for a body which is known to be outdated
@@ -136,10 +138,19 @@ class Processor:
         applied = await self._apply(work, step)
         pause = self._get_pause(applied, work.memory)
         is_done = step.delay is None and step.holding is not application.Holding.BLOCK and not pause
+        work.memory.settled = applied.version if is_done and self._is_settled(work, applied) else None
         if is_done:
             return queueing.Verdict()
         waiting = self._get_inconsistency(work.body, work.memory) or 0
         return queueing.Verdict(max(step.delay or 0, waiting, pause))
+
+    def _is_settled(self, work: changing.Work, applied: application.Applied) -> bool:
+        """Tell if there will be nothing to do when our own change comes back: it is nothing but our records."""
+        has_more = self.site.registry._spawning.has_handlers(self.served.resource, self.served.selectors)
+        if applied.version is None or applied.body is None or work.patch or has_more:
+            return False
+        ours = dicts.resolve_mapping(work.own, ('metadata', 'annotations'))
+        return cycles.is_only_annotated(work.body, applied.body, ours.keys())
 
     async def _apply(self, work: changing.Work, step: changing.Step) -> application.Applied:
         """Send all changes of the object, and remember what to wait for."""

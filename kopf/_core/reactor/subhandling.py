@@ -98,7 +98,8 @@ class _Run:
             result = await fn()
             registered = scope.registry.iter_handlers(cause)
             await scope.execute([rest for rest in registered if rest.id not in scope.subrefs], cause)
-            scope.check()
+            if scope.subrefs:
+                scope.check()
         finally:
             _current.reset(token)
             scope.is_open = False
@@ -106,7 +107,8 @@ class _Run:
         return result
 
     def complete(self, handler: handlers.ChangingHandler, outcome: outcomes.Outcome) -> outcomes.Outcome:
-        outcome = dataclasses.replace(outcome, subrefs=self._subrefs.pop(handler.id, frozenset()))
+        subrefs = self._subrefs.pop(handler.id, None)
+        outcome = dataclasses.replace(outcome, subrefs=subrefs) if subrefs else outcome
         self.results[handler.id] = outcomes.combine(self.results.get(handler.id), outcome)
         return outcome
 
@@ -126,6 +128,8 @@ class _Scope:
     async def execute(self, subhandlers: Sequence[handlers.ChangingHandler], cause: causes.ChangingCause,
                       lifecycle: lifecycles.LifecycleFn | None = None) -> None:
         """Execute those of the sub-handlers that are not finished and are due; the order is up to the lifecycle."""
+        if not subhandlers:
+            return
         self.subrefs |= {subhandler.id for subhandler in subhandlers}
         self.run.state = state = self.run.state.including(self.subrefs)
         top = self.run.families.get(self.parent.id, self.parent.id)

@@ -3,9 +3,12 @@ Threads: an event loop beside synchronous code.
 """
 import asyncio
 import concurrent.futures
+import logging
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar('T')
 
@@ -15,8 +18,25 @@ def choose_loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     try:
         import uvloop
     except ImportError:
-        return asyncio.new_event_loop
-    return uvloop.new_event_loop
+        return lambda: _with_forgiveness(asyncio.new_event_loop())
+    return lambda: _with_forgiveness(uvloop.new_event_loop())
+
+
+def _with_forgiveness(loop: asyncio.AbstractEventLoop) -> asyncio.AbstractEventLoop:
+    """
+    Do not log as errors that secure connections are cut by ourselves while the other side still talks.
+
+    Here, uvloop tells of it with a traceback; asyncio does not: https://github.com/MagicStack/uvloop/issues/506.
+    """
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get('exception')
+        if isinstance(error, RuntimeError) and str(error).endswith('the handler is closed'):
+            logger.debug("A connection was cut: %s", error)
+        else:
+            loop.default_exception_handler(context)
+
+    loop.set_exception_handler(handle)
+    return loop
 
 
 class EndedError(RuntimeError):

@@ -75,21 +75,24 @@ class Desk:
 
 
 async def _read_body(request: web.BaseRequest) -> bytes:
-    too_large = Refusal(http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The request is larger than {MAX_SIZE} bytes.")
     if (request.content_length or 0) > MAX_SIZE:
-        raise too_large
+        raise _make_size_refusal()
     if request.headers.get('Expect', '').lower() == '100-continue':
         await request.writer.write(b'HTTP/1.1 100 Continue\r\n\r\n')
         request.writer.output_size = 0  # or else, the real response is not expected to come
     try:
-        async with asyncio.timeout(BODY_TIMEOUT):
+        async with asyncio.timeout(None if request.content.is_eof() else BODY_TIMEOUT):  # it is costly to count time
             return await request.read()
     except TimeoutError as error:
         raise Refusal(http.HTTPStatus.REQUEST_TIMEOUT, "The request was not sent in time.") from error
     except web.HTTPRequestEntityTooLarge as error:
-        raise too_large from error
+        raise _make_size_refusal() from error
     except (web.RequestPayloadError, aiohttp.ClientError, OSError) as error:
         raise Refusal(http.HTTPStatus.BAD_REQUEST, "The request was not sent to its end.") from error
+
+
+def _make_size_refusal() -> Refusal:
+    return Refusal(http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The request is larger than {MAX_SIZE} bytes.")
 
 
 def _parse_review(raw: bytes) -> dict[str, Any]:

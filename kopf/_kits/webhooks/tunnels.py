@@ -124,7 +124,7 @@ class _Ngrok:
         """Open the tunnel to this address; return its public URL. If cancelled, it can be open nevertheless."""
         self._connecting = asyncio.create_task(asyncio.to_thread(self._connect, target), name='ngrok connector')
         url = await asyncio.shield(self._connecting)
-        logger.info("The webhooks are served at %s, which is public.", url)
+        logger.info("The tunnel is open, and is public: anyone who knows its URL can make requests to the handlers.")
         return url
 
     async def disconnect(self) -> None:

@@ -1,13 +1,14 @@
 """
 Cycles: what has happened to an object, and what is handled when.
 """
+import copy
 import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kopf._cogs.structs import bodies, ids
+from kopf._cogs.structs import bodies, dicts, ids
 from kopf._core.actions import progression
 from kopf._core.intents import causes
 from kopf._core.reactor import cycles
@@ -226,3 +227,26 @@ def test_handlers_finished_with_another_essence_are_found(states, expected):
 ])
 def test_echo_is_recognised_by_its_version(version, awaited, expected):
     assert cycles.is_echo(version, awaited) is expected
+
+
+@pytest.mark.parametrize('change, expected', [
+    pytest.param({}, True, id='nothing'),
+    pytest.param({'metadata.resourceVersion': '2', 'metadata.managedFields': [{}]}, True, id='versions'),
+    pytest.param({'metadata.annotations.ours': 'new'}, True, id='our-annotation'),
+    pytest.param({'metadata.annotations.theirs': 'new'}, False, id='other-annotation'),
+    pytest.param({'metadata.labels.a': 'new'}, False, id='label'),
+    pytest.param({'metadata.finalizers': ['f', 'g']}, False, id='finalizer'),
+    pytest.param({'metadata.deletionTimestamp': '2020-01-01T00:00:00Z'}, False, id='deletion'),
+    pytest.param({'spec.x': 2}, False, id='spec'),
+    pytest.param({'spec.x': True}, False, id='true-is-not-one'),
+    pytest.param({'status.x': 1}, False, id='status'),
+    pytest.param({'data': {'x': 1}}, False, id='another-stanza'),
+])
+def test_our_annotations_are_told_from_all_other_changes(change, expected):
+    before = {'kind': 'X', 'spec': {'x': 1}, 'metadata': {
+        'name': 'x', 'resourceVersion': '1', 'labels': {'a': 'b'}, 'annotations': {'theirs': 'y'}, 'finalizers': ['f']}}
+    after = copy.deepcopy(before)
+    for path, value in change.items():
+        dicts.ensure(after, tuple(path.split('.')), value)
+
+    assert cycles.is_only_annotated(before, after, {'ours'}) is expected

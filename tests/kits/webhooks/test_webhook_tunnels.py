@@ -53,6 +53,14 @@ def ngrok(monkeypatch):
     return fake
 
 
+async def test_users_are_told_that_the_tunnel_is_public(serve, ngrok, caplog):
+    caplog.set_level('INFO')
+
+    await serve(tunnels.WebhookNgrokTunnel())
+
+    assert [text for text in caplog.messages if 'is public' in text]
+
+
 @pytest.mark.guarantee('ADM-083', 'ADM-084', 'ADM-081')
 async def test_tunnel_leads_to_a_plain_local_server_and_needs_no_authority(serve, session, reviewer, ngrok):
     served = await serve(tunnels.WebhookNgrokTunnel(path='/secret'))
