@@ -96,10 +96,14 @@ class Cluster:
             await send(session, 'PATCH', f'{LOADS}/{name}', {'metadata': {'finalizers': None}}, kind=MERGE)
             await send(session, 'DELETE', f'{LOADS}/{name}', None)
 
-        async def list_names() -> list[str]:
+        self._repeat(self.list_versions(), wipe)
+
+    def list_versions(self) -> dict[str, str]:
+        """All objects by their names."""
+        async def ask() -> list[dict[str, Any]]:
             async with self.connect() as session, session.get(LOADS) as response:
-                return [item['metadata']['name'] for item in (await response.json())['items']]
-        self._repeat(asyncio.run(list_names()), wipe)
+                return [item['metadata'] for item in (await response.json())['items']]
+        return {metadata['name']: metadata['resourceVersion'] for metadata in asyncio.run(ask())}
 
     def _repeat(self, values: Iterable[Any], action: Callable[[aiohttp.ClientSession, Any], Awaitable[None]]) -> None:
         """Do it with all values, several at once."""
