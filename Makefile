@@ -13,6 +13,7 @@ VENV := .venv-$(VERSION)
 BIN := $(VENV)/bin
 
 KUBERNETES_VERSION := 1.35.4
+REFERENCE_VERSION := 1.45.2
 TOOLS_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kopf-tests
 TOOLS_SOURCE := tests/controlplane
 KUBECTL_BUILD := $(TOOLS_CACHE)/kubectl-$(KUBERNETES_VERSION)/kubectl
@@ -22,7 +23,7 @@ GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w \
     -X k8s.io/component-base/version.gitMajor=$(word 1,$(subst ., ,$(KUBERNETES_VERSION))) \
     -X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(KUBERNETES_VERSION)))"
 
-.PHONY: help run test lint docs fidelity kubectl controlplane clean
+.PHONY: help run test lint docs fidelity bench kubectl controlplane clean
 
 help: ## show these targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -45,6 +46,10 @@ docs: $(VENV)/.for-docs ## build the documentation, and check the links inside o
 	$(BIN)/python -m sphinx -q -W --keep-going -b html -d docs/_build/doctrees docs docs/_build/html
 	@$(BIN)/python docs/tools/links.py docs/_build/html
 
+bench: $(VENV)/.for-test .venv-bench/kopf .venv-bench/plain .venv-bench/reference .venv-bench/go controlplane ## compare with the reference and with Go
+	@$(BIN)/python benchmarks/arena/run.py --python .venv-bench/kopf/bin/python --plain .venv-bench/plain/bin/python \
+	    --reference .venv-bench/reference/bin/python --go .venv-bench/go/operator $(ARGS)
+
 kubectl: $(KUBECTL_BUILD) ## build the kubectl that the tests use, once, and show where it is
 	@echo $<
 
@@ -65,6 +70,19 @@ $(VENV)/.for-lint: EXTRAS := dev,speed,test,lint
 $(VENV)/.for-docs: EXTRAS := dev,docs
 $(VENV)/.for-%: $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
+	@touch $@
+
+.venv-bench/kopf: PACKAGES := --editable '.[speed]'
+.venv-bench/plain: PACKAGES := --editable .
+.venv-bench/reference: PACKAGES := 'kopf==$(REFERENCE_VERSION)' uvloop
+.venv-bench/kopf .venv-bench/plain .venv-bench/reference: pyproject.toml
+	$(PYTHON) -m venv --clear $@
+	$@/bin/python -m pip install --quiet --disable-pip-version-check $(PACKAGES)
+	@touch $@
+
+.venv-bench/go: benchmarks/go/main.go benchmarks/go/go.mod
+	@mkdir -p $@
+	cd benchmarks/go && CGO_ENABLED=0 go build -trimpath -buildvcs=false -o $(CURDIR)/$@/operator .
 	@touch $@
 
 $(KUBECTL_BUILD):

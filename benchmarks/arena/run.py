@@ -68,9 +68,10 @@ def parse_args() -> argparse.Namespace:
 def main() -> None:
     args = parse_args()
     pythons = {'kopf': args.python, 'plain': args.plain, 'reference': args.reference}
-    contestants = [subjects.Subject(name, python=pathlib.Path(python)) for name, python in pythons.items() if python]
+    contestants = [subjects.Subject(name, python=pathlib.Path(python).absolute())
+                   for name, python in pythons.items() if python]
     if args.go:
-        contestants.append(subjects.Subject('go', program=args.go))
+        contestants.append(subjects.Subject('go', program=args.go.absolute()))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the processes are stopped
     everything: dict[str, Results] = {}
     with contextlib.ExitStack() as stack:

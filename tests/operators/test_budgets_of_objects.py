@@ -1,0 +1,59 @@
+"""
+What an object costs while nothing happens to it: its memory, and nothing else. Counts, not seconds.
+"""
+import asyncio
+import tracemalloc
+
+import pytest
+
+import kopf
+from kopf._core.reactor import inventory
+
+
+@pytest.fixture
+def handled(registry):
+    handled = set()
+
+    @kopf.on.event('kopfexamples', registry=registry)
+    async def see(**_):
+        pass
+
+    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.update('kopfexamples', registry=registry)
+    @kopf.on.delete('kopfexamples', registry=registry)
+    async def handle(name, **_):
+        handled.add(name)
+
+    @kopf.timer('kopfexamples', registry=registry, initial_delay=1000, interval=1000)
+    async def tick(**_):
+        pass
+
+    return handled
+
+
+async def test_idle_objects_have_no_tasks_of_their_own(cluster, run_operator, handled):
+    await run_operator()
+    counts = []
+    for total in [5, 50]:
+        for number in range(len(handled), total):
+            await cluster.create(f'obj{number}')
+        while len(handled) < total:
+            await asyncio.sleep(1)
+        await asyncio.sleep(60)
+        counts.append(len([task for task in asyncio.all_tasks() if '_core' in task.get_coro().cr_code.co_filename]))
+
+    assert counts[0] == counts[1] > 0  # besides those that serve connections on the other side
+
+
+def test_memory_of_an_object_is_small():
+    memories, memo = inventory.Memories(), kopf.Memo()
+    names = [f'00000000-0000-0000-0000-{number:012}' for number in range(10_000)]
+    tracemalloc.start()
+    try:
+        for name in names:
+            memories.recall({'metadata': {'uid': name}}, memo=memo)
+        size, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert size / len(names) < 600
