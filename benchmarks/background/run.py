@@ -146,12 +146,17 @@ def measure_daemons(python: str, cluster: Any) -> dict[str, float]:
         return {**results, 'all stopped, s': operator.stop()}
 
 
-def measure_index(python: str, cluster: Any) -> dict[str, float]:
-    """An index of all objects, with one worker for all of them."""
-    with operating(python, cluster, 'index') as operator:
+def measure_index(python: str, cluster: Any, kind: str = 'index') -> dict[str, float]:
+    """An index of all objects."""
+    with operating(python, cluster, kind) as operator:
         indexed = operator.wait_for(indexed=cluster.total)
         results = {'all indexed, s': indexed, 'all indexed, CPU s': operator.process.cpu}
         return {**results, 'all handled, s': operator.wait_for(met=cluster.total), **operator.rest()}
+
+
+def measure_limited(python: str, cluster: Any) -> dict[str, float]:
+    """The same with one worker for all of them."""
+    return measure_index(python, cluster, 'limited')
 
 
 def measure_lookups() -> dict[str, float]:
@@ -174,7 +179,7 @@ def measure_lookups() -> dict[str, float]:
 
 
 BENCHMARKS = {'rest': (measure_rest, 50_000), 'ticks': (measure_ticks, 10_000), 'daemons': (measure_daemons, 1_000),
-              'index': (measure_index, 100_000)}
+              'index': (measure_index, 50_000), 'limited': (measure_limited, 100_000)}
 
 
 def measure(name: str, pythons: dict[str, str], total: int | None) -> dict[str, dict[str, float]]:
@@ -183,7 +188,8 @@ def measure(name: str, pythons: dict[str, str], total: int | None) -> dict[str, 
     with streams.serving(total or default) as cluster:
         asyncio.run(fill(cluster))
         for whose, python in pythons.items():
-            results[whose] = function(python, cluster)
+            if whose == 'operator' or name != 'limited':
+                results[whose] = function(python, cluster)
     return results
 
 

@@ -38,6 +38,9 @@ Handle = Callable[[Batch], Awaitable[Verdict]]
 Dropped = Mapping[inventory.Key, bodies.RawBody]
 """The objects with something left to do, with their latest bodies."""
 
+TURN = 100
+"""How many objects begin to be handled in one turn of the loop: each takes a fraction of a millisecond at least."""
+
 FAILURE_DELAY = 60.0
 """Seconds before an object is handled again, if its handling fails in spite of all efforts not to."""
 
@@ -50,6 +53,7 @@ class Slots:
         self._taken = 0
         self._waiting: collections.deque[Callable[[], bool]] = collections.deque()
         self._is_open = True
+        self._is_continued = False  # will the rest of them be served in the next turn of the loop?
 
     @property
     def is_contended(self) -> bool:
@@ -61,7 +65,7 @@ class Slots:
         self._is_open = False
 
     def open(self) -> None:
-        """Let all begin who wait and fit in."""
+        """Let all begin who wait and fit in: not all at once, for the loop to do other things, too."""
         self._is_open = True
         self._serve()
 
@@ -80,13 +84,22 @@ class Slots:
         self._serve()
 
     def _serve(self) -> None:
-        while self._is_open and self._waiting:
+        if self._is_continued:
+            return
+        for _ in range(TURN):
             limit = self._get_limit()
-            if limit is not None and self._taken >= limit:
-                break
+            if not self._is_open or not self._waiting or (limit is not None and self._taken >= limit):
+                return
             self._taken += 1
             if not self._waiting.popleft()():
                 self._taken -= 1
+        if self._waiting:
+            self._is_continued = True
+            asyncio.get_running_loop().call_soon(self._continue)
+
+    def _continue(self) -> None:
+        self._is_continued = False
+        self._serve()
 
 
 @dataclasses.dataclass(slots=True, eq=False)

@@ -259,3 +259,19 @@ async def test_worker_that_fails_in_closing_is_reported(queue, recorder, caplog)
     await queue.close(timeout=10)
 
     assert 'has failed' in caplog.text
+
+
+async def test_all_who_wait_begin_in_turns_so_that_the_loop_is_not_blocked():
+    slots, begun, turns = queueing.Slots(lambda: None), [], 0
+    slots.shut()
+    for number in range(1050):
+        slots.take(lambda number=number: not begun.append(number))
+
+    slots.open()
+    slots.take(lambda: not begun.append('late'))
+    while len(begun) < 1051:
+        turns += 1
+        await asyncio.sleep(0)
+
+    assert begun == [*range(1050), 'late']
+    assert turns >= 10
