@@ -1,7 +1,8 @@
 # An image with the framework and all it can use, for experiments and for images of operators:
 #
 #   docker build -t kopf .
-#   docker run --rm -v ./handlers.py:/app/main.py -v ~/.kube/config:/kubeconfig -e KUBECONFIG=/kubeconfig kopf
+#   docker run --rm --user "$(id -u)" -v ./handlers.py:/app/main.py \
+#       -v ~/.kube/config:/kubeconfig:ro -e KUBECONFIG=/kubeconfig kopf
 #
 # An image of your own operator is this one with your code:
 #

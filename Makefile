@@ -3,6 +3,8 @@
 
 PYTHON ?= python3
 ARGS ?=
+SEEDS ?= 66
+MINUTES ?= 20
 
 VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 ifeq ($(VERSION),)
@@ -23,7 +25,7 @@ GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w \
     -X k8s.io/component-base/version.gitMajor=$(word 1,$(subst ., ,$(KUBERNETES_VERSION))) \
     -X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(KUBERNETES_VERSION)))"
 
-.PHONY: help run test lint docs fidelity bench kubectl controlplane clean
+.PHONY: help run test lint docs fidelity bench chaos soak kubectl controlplane clean
 
 help: ## show these targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -36,6 +38,13 @@ test: $(VENV)/.for-test ## run the tests; ARGS goes to pytest
 
 fidelity: $(VENV)/.for-test controlplane ## hold the sandbox to a real API server: compare their answers
 	@KOPF_TESTS_CONTROLPLANE=required $(BIN)/python -m pytest -q -m controlplane tests/fidelity $(ARGS)
+
+chaos: $(VENV)/.for-test controlplane ## kill operators and break their clusters in all ways; SEEDS of each way
+	@$(BIN)/python tests/faults/chaos_table.py --seeds $(SEEDS)
+	@KOPF_TESTS_CONTROLPLANE=required KOPF_TESTS_CHAOS=full $(BIN)/python -m pytest -q tests/faults/test_faults_of_clusters.py $(ARGS)
+
+soak: $(VENV)/.for-test ## let an operator live in churn and faults for some MINUTES, and check that it does not grow
+	@$(BIN)/python benchmarks/soak/soak.py --minutes $(MINUTES) $(ARGS)
 
 lint: $(VENV)/.for-lint ## check the style, the types, and the layers
 	$(BIN)/ruff check

@@ -98,7 +98,7 @@ def section(ids: list[str], shown: Shown) -> Iterator[str]:
 
 
 def describe(id: str, tests: list[tuple[str, str]]) -> Iterator[str]:
-    """The id, and under it the sentences of its tests; the files are told once for each run of them."""
+    """The id, and under it the sentences of its tests, with their files."""
     yield f'- **{id}**'
     for path, name in dict.fromkeys(tests):
         sentence = name.removeprefix('test_').replace('_', ' ')

@@ -1,9 +1,11 @@
 """
 The documentation as a whole: all pages are there, can be reached, and lead somewhere.
 """
+import os
 import pathlib
 import re
 import shutil
+import subprocess
 
 import doc_blocks
 import doc_links
@@ -84,6 +86,22 @@ def test_all_public_names_are_in_the_reference():
     assert {name for name in names if not re.search(rf'{re.escape(name)}\b', text)} == set()
     assert {name for name in re.findall(r'auto\w+:: (kopf\.[A-Za-z]\w*)$', text, re.MULTILINE)
             if not hasattr(kopf, name.removeprefix('kopf.'))} == set()
+
+
+@pytest.mark.slow
+def test_peering_is_applied_by_kubectl_in_two_turns_as_its_page_tells(kubectl_path, kopf_sandbox):
+    (command,) = re.findall(r'^kubectl (apply -f peering\.yaml)$', (doc_blocks.DOCS / 'peering.md').read_text(), re.MULTILINE)
+
+    def apply():
+        return subprocess.run([kubectl_path, *command.split()], cwd=ROOT, capture_output=True, text=True, timeout=60,
+                              env={**os.environ, 'KUBECONFIG': str(kopf_sandbox.kubeconfig)})
+
+    first, second = apply(), apply()
+
+    assert 'no matches for kind "ClusterKopfPeering"' in first.stderr
+    assert (second.returncode, second.stderr) == (0, '')
+    assert kopf_sandbox.get('clusterkopfpeerings', 'default')
+    assert kopf_sandbox.get('kopfpeerings', 'default', 'default')
 
 
 def test_roles_can_be_checked_as_the_page_of_deployment_tells(tmp_path, monkeypatch):

@@ -36,7 +36,7 @@ def parse_endpoint(url: str) -> Endpoint:
         raise EndpointError(f"The liveness endpoint is not a URL with a port of 1 to 65535: {error}") from error
     if parts.scheme != 'http':
         raise EndpointError(f"The liveness endpoint can only be served by HTTP, as http://host:port/path, "
-                            f"not by {parts.scheme or 'an unknown protocol'!r}.")
+                            f"not by {repr(parts.scheme) if parts.scheme else 'an unknown protocol'}.")
     if port == 0:
         raise EndpointError("The liveness endpoint needs a port of 1 to 65535, not 0.")
     if '@' in parts.netloc or parts.query or parts.fragment:

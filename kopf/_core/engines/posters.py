@@ -1,8 +1,8 @@
 """
 Posters: the queue of k8s-events of an operator, and the workers that post them.
 
-Reports come from any thread, and wait for nothing. Those of one object are posted one by one, in the order of their
-coming; objects do not wait for each other, unless the number of workers is limited. Nothing of it is worth failing for:
+Reports come from any thread, and wait for nothing. Those of one object are posted one after another, as they have
+come; objects do not wait for each other, unless the number of workers is limited. Nothing of it is worth failing for:
 what cannot be posted is dropped, and is told of in the logs.
 """
 import asyncio

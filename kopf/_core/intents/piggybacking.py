@@ -70,11 +70,13 @@ def list_default_logins() -> tuple[LoginFn, ...]:
 
 def build_login_error(attempts: Mapping[str, BaseException | None]) -> credentials.LoginError:
     """Explain that all the attempts, by the ids of handlers, have either failed or returned nothing (`None`)."""
+    current = os.environ.get('KUBECONFIG')
     lines = [f"  {name}: {'not applicable here' if error is None else str(error) or type(error).__name__}"
              for name, error in attempts.items()]
     return credentials.LoginError('\n'.join([
         "Cannot log in to the cluster. Tried:" if lines else "Cannot log in to the cluster: nothing to try.", *lines,
-        "Set KUBECONFIG to a kubeconfig, or put it to ~/.kube/config, or run in a pod with a service account, "
+        f"Set KUBECONFIG {f'(now: {current}) ' if current else ''}to a kubeconfig, or put it to ~/.kube/config, "
+        "or run in a pod with a service account, "
         "or declare a handler with @kopf.on.login()."]))
 
 

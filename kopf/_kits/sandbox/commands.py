@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kopf._kits.commands import options
+
 if TYPE_CHECKING:
     from kopf._kits.sandbox import hosting
 
@@ -90,21 +92,21 @@ def _refuse_empty(context: click.Context, parameter: click.Parameter, value: Any
 
 
 @click.command
-@click.option('--port', type=click.IntRange(0, 65535), default=0, show_default='any free',
-              help="The port to listen on.")
-@click.option('--host', default='127.0.0.1', show_default=True, help="The address to listen on.")
-@click.option('--kubeconfig', type=click.Path(dir_okay=False, path_type=pathlib.Path), metavar='FILE',
-              callback=_refuse_empty,
-              help="Where to write the kubeconfig, and to leave it there.  [default: a temporary file]")
-@click.option('--apply', 'sources', type=click.Path(allow_dash=True), multiple=True, metavar='FILE',
-              callback=_refuse_empty,
-              help="Manifests to begin with: a file, a directory, or - for the standard input. Can be repeated.")
-@click.option('--rbac', is_flag=True, help="Allow only what the roles and their bindings grant.")
-@click.option('--save', type=click.Path(file_okay=False), metavar='DIR', callback=_refuse_empty,
-              help="Keep the objects over restarts.")
-@click.option('--tls/--no-tls', default=True, help="Serve HTTPS or plain HTTP.  [default: HTTPS]")
-@click.option('-v', '--verbose', is_flag=True, help="Show the requests, one per line.")
-@click.option('-q', '--quiet', is_flag=True, help="Show nothing but errors.")
+@options.option('--port', type=click.IntRange(0, 65535), default=0, show_default='any free',
+                help="The port to listen on.")
+@options.option('--host', default='127.0.0.1', show_default=True, help="The address to listen on.")
+@options.option('--kubeconfig', type=click.Path(dir_okay=False, path_type=pathlib.Path), metavar='FILE',
+                show_default='a temporary file', callback=_refuse_empty,
+                help="Where to write the kubeconfig, and to leave it there.")
+@options.option('--apply', 'sources', envvar='KOPF_SANDBOX_APPLY', multiple=True, metavar='FILE',
+                callback=_refuse_empty, shell_complete=options.complete_paths,
+                help="Manifests to begin with: a file, a directory, or - for the standard input. Can be repeated.")
+@options.option('--rbac', is_flag=True, help="Allow only what the roles and their bindings grant.")
+@options.option('--save', type=click.Path(file_okay=False), metavar='DIR', callback=_refuse_empty,
+                help="Keep the objects over restarts.")
+@options.option('--tls/--no-tls', default=True, show_default='HTTPS', help="Serve HTTPS or plain HTTP.")
+@options.option('-v', '--verbose', is_flag=True, help="Show the requests, one per line.")
+@options.option('-q', '--quiet', is_flag=True, help="Show nothing but errors.")
 def sandbox(verbose: bool, quiet: bool, **chosen: Any) -> None:
     """Serve a Kubernetes API in memory, for development, until Ctrl-C."""
     closing = "The sandbox is stopped."

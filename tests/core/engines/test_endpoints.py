@@ -27,7 +27,7 @@ def test_urls_are_understood(url, host, port, path):
     pytest.param('https://localhost:8080/healthz', "not by 'https'", id='https'),
     pytest.param('tcp://localhost:8080', "not by 'tcp'", id='tcp'),
     pytest.param('localhost:8080', "not by 'localhost'", id='no-scheme'),
-    pytest.param('/healthz', "not by 'an unknown protocol'", id='path'),
+    pytest.param('/healthz', "not by an unknown protocol", id='path'),
     pytest.param('http://localhost:http/', 'port', id='port-of-letters'),
     pytest.param('http://localhost:65536/', '65535', id='port-too-big'),
     pytest.param('http://localhost:0/', 'not 0', id='port-zero'),

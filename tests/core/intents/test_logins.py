@@ -343,7 +343,8 @@ def test_directories_with_the_names_of_libraries_are_not_libraries(tmp_path):
     assert done.stdout.split() == ['login_with_service_account', 'login_with_kubeconfig']
 
 
-def test_failure_of_all_logins_tells_what_was_tried():
+def test_failure_of_all_logins_tells_what_was_tried(monkeypatch):
+    monkeypatch.delenv('KUBECONFIG', raising=False)
     attempts = {'login_with_service_account': None, 'login_fn': credentials.LoginError('Too bad.'), 'other': KeyError()}
 
     error = piggybacking.build_login_error(attempts)
@@ -355,6 +356,14 @@ def test_failure_of_all_logins_tells_what_was_tried():
         '  other: KeyError',
         'Set KUBECONFIG to a kubeconfig, or put it to ~/.kube/config, or run in a pod with a service account, '
         'or declare a handler with @kopf.on.login().']
+
+
+def test_failure_of_all_logins_tells_which_kubeconfig_was_asked_for(monkeypatch):
+    monkeypatch.setenv('KUBECONFIG', '/misspelt')
+
+    error = piggybacking.build_login_error({'login_with_kubeconfig': None})
+
+    assert 'Set KUBECONFIG (now: /misspelt) to a kubeconfig, or ' in str(error)
 
 
 async def who_am_i(info: credentials.ConnectionInfo) -> str:

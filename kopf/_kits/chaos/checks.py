@@ -1,0 +1,222 @@
+"""
+Checks: does an operator come to the same end, whatever happens to it and to its cluster?
+"""
+import contextlib
+import dataclasses
+import os
+import random
+import sys
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any, TypedDict, Unpack
+
+from kopf._kits.chaos import plans, states, timelines, worlds
+from kopf._kits.sandbox import options as options_
+
+SEEDS = 20
+"""How many seeds are tried if it is not said which ones; for crashes, all writes of the scenario are tried."""
+
+
+class ConvergenceError(AssertionError):
+    """The operator has come to another end than it does when nothing goes wrong."""
+
+
+class Options(TypedDict, total=False):
+    """How the runs are made."""
+    apply: Sequence[options_.Source]  # manifests to begin with, as for `Sandbox`
+    observe: Callable[[Any], object]  # gets the sandbox in the end; what it returns is compared
+    ignore: Collection[str]  # fields not to compare: status.since, Pod.spec.nodeName
+    calm: float  # seconds with no changes after which it is the end
+    patience: float  # seconds for which the end is waited for at most
+    operator: dict[str, Any]  # options of the operator: settings, namespaces, …
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """How one run has ended, and what has happened in it."""
+    plan: plans.Plan
+    state: states.State
+    observed: object
+    error: Exception | None  # of the scenario or of the operator
+    timeline: timelines.Timeline = dataclasses.field(repr=False)
+    writes: int = 0
+    changes: int = 0
+    starts: int = 1
+    seconds: float = 0.0  # real ones
+
+
+@dataclasses.dataclass(frozen=True)
+class Divergence:
+    """A run that has ended otherwise than when nothing goes wrong."""
+    perturbation: plans.Perturbation
+    outcome: Outcome
+    differences: list[str]
+
+    @property
+    def seed(self) -> int:
+        return self.outcome.plan.seed
+
+    def __str__(self) -> str:
+        return '\n'.join([
+            f"The end is different with the seed {self.seed} of {self.perturbation.value!r}: {self.outcome.plan}.",
+            *(f'  {line}' for line in self.differences),
+            "What happened, by the virtual seconds since the beginning:",
+            *(f'  {line}' for line in self.outcome.timeline.format()),
+            f"To repeat: perturbation={self.perturbation.value!r}, seeds=[{self.seed}]"])
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What has become of all tried seeds."""
+    perturbation: plans.Perturbation
+    peace: Outcome  # with nothing wrong
+    seeds: list[int] = dataclasses.field(default_factory=list)
+    divergences: list[Divergence] = dataclasses.field(default_factory=list)
+    crashes: int = 0  # how many times the operator was started again
+    seconds: float = 0.0  # real ones, of all runs
+
+    @property
+    def converged(self) -> bool:
+        return not self.divergences
+
+
+def check_convergence(
+        handlers: worlds.Handlers,
+        scenario: Callable[[Any], Any],
+        *,
+        seeds: Iterable[int] | None = None,
+        perturbation: plans.Perturbation | str = plans.Perturbation.ALL,
+        **options: Unpack[Options],
+) -> Report:
+    """
+    Check that the operator brings the cluster to the same state, whatever happens meanwhile.
+
+    The scenario is done with nothing wrong, and then once per seed: with faults and crashes that follow from the seed.
+    Then all is well again, the operator gets the time to finish, and the objects are compared with the first run.
+    Raises `ConvergenceError` for the first seed with another end, with all that happened in that run.
+    """
+    report = try_seeds(handlers, scenario, seeds=seeds, perturbation=perturbation, limit=1, **options)
+    for divergence in report.divergences:
+        raise ConvergenceError(str(divergence))
+    return report
+
+
+def try_seeds(
+        handlers: worlds.Handlers,
+        scenario: Callable[[Any], Any],
+        *,
+        seeds: Iterable[int] | None = None,
+        perturbation: plans.Perturbation | str = plans.Perturbation.ALL,
+        limit: int | None = None,
+        **options: Unpack[Options],
+) -> Report:
+    """The same as `check_convergence`, but other ends are not raised: they are reported, up to ``limit`` of them."""
+    chosen, since = plans.Perturbation(perturbation), time.monotonic()
+    trial = Trial(handlers, scenario, options)
+    peace = trial.run_in_peace()
+    scale = plans.Scale(peace.writes, peace.changes)
+    tried: list[int] = []
+    divergences: list[Divergence] = []
+    crashes = 0
+    for seed in _choose_seeds(seeds, chosen, scale):
+        outcome = trial.run(plans.build_plan(seed, chosen, scale))
+        tried.append(seed)
+        crashes += outcome.starts - 1
+        differences = compare_outcomes(peace, outcome)
+        if differences:
+            divergences.append(Divergence(chosen, outcome, differences))
+        if limit is not None and len(divergences) >= limit:
+            break
+    return Report(chosen, peace, tried, divergences, crashes, time.monotonic() - since)
+
+
+def compare_outcomes(expected: Outcome, actual: Outcome) -> list[str]:
+    """Tell in lines how the ends differ."""
+    lines = [] if actual.error is None else [f'it has failed: {actual.error!r}']
+    lines += states.compare_states(expected.state, actual.state)
+    if expected.observed != actual.observed:
+        lines.append(f'observed is {actual.observed!r}, not {expected.observed!r}')
+    return lines
+
+
+def _choose_seeds(seeds: Iterable[int] | None, perturbation: plans.Perturbation, scale: plans.Scale) -> Iterator[int]:
+    if seeds is not None:
+        return iter(seeds)
+    return iter(range(plans.count_crashes(scale) if perturbation is plans.Perturbation.CRASHES else SEEDS))
+
+
+class Trial:
+    """A scenario for some handlers, to be done again and again, each time in a new cluster."""
+
+    def __init__(self, handlers: worlds.Handlers, scenario: Callable[[Any], Any], options: Options) -> None:
+        wrong = options.keys() - Options.__annotations__.keys()
+        if wrong:
+            raise TypeError(f"There are no such options: {', '.join(sorted(wrong))}.")
+        self._handlers, self._scenario, self._options = handlers, scenario, options
+        self._blindness = states.Blindness(tuple(options.get('ignore', ())))
+
+    def run_in_peace(self) -> Outcome:
+        """Run it with nothing wrong, twice; raise what is raised there, or if it ends differently with no reason."""
+        outcome, repeated = self.run(plans.PEACE), self.run(plans.PEACE)
+        for error in filter(None, [outcome.error, repeated.error]):
+            raise error
+        differences = compare_outcomes(outcome, repeated)
+        if differences:
+            raise ConvergenceError('\n'.join([
+                "The end is different even if nothing goes wrong. Use ignore=[...] for what is never the same.",
+                *differences]))
+        return outcome
+
+    def run(self, plan: plans.Plan) -> Outcome:
+        """Run it once in a new cluster."""
+        since, scripts = time.monotonic(), set(sys.modules)
+        world = worlds.World(plan, self._handlers, self._options.get('operator', {}),
+                             apply=self._options.get('apply', ()))
+        with timelines.recorded(world.timeline), _restored(), world:
+            random.seed(plan.seed)
+            os.environ['KUBECONFIG'] = str(world.kubeconfig)
+            error = self._live(world)
+            state = states.build_state(world.collect(), self._blindness)
+            observe = self._options.get('observe')
+            observed = observe(world) if observe is not None else None
+            world.timeline.note('end', "the run is over")
+            error = error or _end(world)
+        worlds.forget_scripts(scripts)
+        meddler = world.meddler
+        return Outcome(plan, state, observed, error, world.timeline, meddler.writes, meddler.changes, world.starts,
+                       time.monotonic() - since)
+
+    def _live(self, world: worlds.World) -> Exception | None:
+        """Do all that the scenario does, and wait for the end of what follows from it; return the error, if any."""
+        calm, patience = self._options.get('calm', 300.0), self._options.get('patience', 3600.0)
+        try:
+            world.begin()
+            world.run_scenario(self._scenario)
+            world.calm_down(calm, patience)
+            world.lift()
+            world.calm_down(calm, patience)
+        except Exception as error:
+            world.timeline.note('end', f'the run has failed: {error!r}')
+            return error
+        return None
+
+
+def _end(world: worlds.World) -> Exception | None:
+    try:
+        world.end()
+    except Exception as error:
+        return error
+    return None
+
+
+@contextlib.contextmanager
+def _restored() -> Iterator[None]:
+    """Restore all that is set for a run: where clients in handlers find the cluster, and the source of randomness."""
+    kubeconfig, chance = os.environ.get('KUBECONFIG'), random.getstate()
+    try:
+        yield
+    finally:
+        random.setstate(chance)
+        os.environ.pop('KUBECONFIG', None)
+        if kubeconfig is not None:
+            os.environ['KUBECONFIG'] = kubeconfig

@@ -1,0 +1,206 @@
+"""
+Worlds: sandboxes in virtual time with an operator that is killed as planned, and started again, as a cluster does it.
+
+A killed operator does not do anything any more as far as it can be: its requests are not answered from that moment on,
+and all its tasks are cancelled, again and again until they end. Only threads, which cannot be ended, go on.
+"""
+import asyncio
+import contextvars
+import os
+import sys
+import types
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from kopf._cogs.helpers import loaders
+from kopf._core.intents import registries
+from kopf._kits import simulations
+from kopf._kits.chaos import meddlers, plans, timelines
+from kopf._kits.sandbox import coroutines
+
+Handlers = (registries.OperatorRegistry | types.ModuleType | str | os.PathLike[str]
+            | Callable[[registries.OperatorRegistry], object])
+
+CANCELLATIONS, TURNS = 100, 10
+"""How many times the tasks of a killed operator are cancelled, and how many turns of the loop they have each time."""
+
+RESTART_DELAY = 10.0
+"""Seconds until an operator is started again if it has ended by itself."""
+
+MOST_RESTARTS = 50
+READINESS_TIMEOUT = 60.0
+
+_life: 'contextvars.ContextVar[weakref.WeakSet[asyncio.Task[Any]] | None]' = contextvars.ContextVar(
+    'kopf-chaos-life', default=None)
+"""All tasks of the operator that is started here, however deep."""
+
+
+class World(simulations.Simulation):
+    """One run: ``with World(plan, handlers, options, apply=[...]) as world: world.begin(); ...; world.settle()``."""
+
+    def __init__(self, plan: plans.Plan, handlers: Handlers, options: Mapping[str, Any], **sandbox: Any) -> None:
+        super().__init__(**sandbox)
+        self._plan, self._handlers, self._options_of_operator = plan, handlers, options
+        self.timeline = timelines.Timeline(lambda: self.elapsed)
+        self.starts = 0
+        self.meddler: meddlers.Meddler
+        self._supervisor: asyncio.Task[None] | None = None
+        self._is_ready = asyncio.Event()
+
+    def begin(self) -> None:
+        """Start the operator, and let it begin to work."""
+        self._call(self._begin())
+        assert self._supervisor is not None
+        self._stepping.guards.append(self._supervisor)
+
+    def calm_down(self, calm: float, patience: float) -> None:
+        """Wait until nothing changes in the cluster for ``calm`` seconds, but for ``patience`` seconds at most."""
+        self._call(self._calm_down(calm, patience))
+
+    def lift(self) -> None:
+        """Let everything be well from now on, with the operator running."""
+        self._call(self._lift())
+
+    def end(self) -> None:
+        """Stop the operator."""
+        self._stepping.guards.clear()
+        self._call(self._end())
+
+    def collect(self) -> list[dict[str, Any]]:
+        """Collect all objects that are there."""
+        assert self._host is not None
+        return [stored.load() for _, shelf in self._host.cluster.store for stored in shelf.objects.values()]
+
+    def run_scenario(self, scenario: Callable[[Any], Any]) -> None:
+        """Do what the scenario does: functions get this very sandbox, coroutine functions get the asynchronous one."""
+        if asyncio.iscoroutinefunction(scenario):
+            self._call(scenario(self._running))
+        else:
+            scenario(self)
+
+    async def _begin(self) -> None:
+        assert self._host is not None
+        cluster = self._host.cluster
+        self.meddler = meddlers.Meddler(self._plan, cluster.store, cluster.faults, self.timeline)
+        self._host.server.interceptor = self.meddler
+        asyncio.get_running_loop().set_task_factory(_make_task)
+        self._supervisor = asyncio.create_task(self._supervise(self._running), name='supervisor of the operator')
+        await self._wait_until_ready()
+
+    async def _wait_until_ready(self) -> None:
+        waiting = asyncio.create_task(self._is_ready.wait(), name='readiness')
+        await asyncio.wait({waiting, *filter(None, [self._supervisor])}, timeout=READINESS_TIMEOUT,
+                           return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+
+    async def _calm_down(self, calm: float, patience: float) -> None:
+        assert self._host is not None
+        store, clock = self._host.cluster.store, asyncio.get_running_loop().time
+        deadline, version = clock() + patience, -1
+        while version != store.version and clock() < deadline:
+            version = store.version
+            await asyncio.sleep(min(calm, deadline - clock()))
+
+    async def _lift(self) -> None:
+        self.timeline.note('peace', "Everything is well from now on.")
+        self.meddler.lift()
+        await self._wait_until_ready()
+
+    async def _end(self) -> None:
+        assert self._supervisor is not None
+        self._supervisor.cancel()
+        await asyncio.wait({self._supervisor})
+        if not self._supervisor.cancelled():
+            self._supervisor.result()
+
+    async def _supervise(self, sandbox: coroutines.AsyncSandbox) -> None:
+        """Run the operator again and again, whenever it is killed or ends."""
+        while self.starts < MOST_RESTARTS:
+            self.starts += 1
+            self.timeline.note('start', f'the operator is started for the time {self.starts}')
+            await self._live(sandbox)
+            self._is_ready.clear()
+            await asyncio.sleep(RESTART_DELAY if self.meddler.crash is None else self.meddler.crash.downtime)
+            self.meddler.revive()
+        raise RuntimeError(f"The operator has ended {MOST_RESTARTS} times, and is not started again.")
+
+    async def _live(self, sandbox: coroutines.AsyncSandbox) -> None:
+        """Run the operator until it is killed or ends; stop it properly if cancelled."""
+        operator = make_operator(sandbox, self._handlers, {**self._options_of_operator, 'ready_flag': self._is_ready})
+        tasks: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
+        context = contextvars.copy_context()
+        context.run(_life.set, tasks)
+        task = context.run(operator.spawn, context)
+        dying = asyncio.create_task(self.meddler.crashed.wait(), name='death of the operator')
+        try:
+            await asyncio.wait({task, dying}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            await operator.stop()
+            raise
+        finally:
+            dying.cancel()
+        if self.meddler.crash is not None:
+            await kill(tasks, self.timeline)
+        else:
+            error = None if task.cancelled() else task.exception()
+            self.timeline.note('end', f'the operator has ended by itself: {error!r}')
+        await operator.abandon()
+
+
+def make_operator(sandbox: coroutines.AsyncSandbox, handlers: Handlers,
+                  options: Mapping[str, Any]) -> simulations.Operator:
+    """
+    Make an operator of what is given as its handlers.
+
+    Files are executed, and functions are called, for every start, so that what they had in memory is lost in crashes.
+    """
+    if isinstance(handlers, str | os.PathLike):
+        return simulations.Operator(sandbox, handlers, **options)
+    return simulations.Operator(sandbox, registry=make_registry(handlers), **options)
+
+
+def make_registry(handlers: Any) -> registries.OperatorRegistry:
+    """Take the registry as it is, or fill in a new one by the function, or with what the imported module declares."""
+    if isinstance(handlers, registries.OperatorRegistry):
+        return handlers
+    registry = registries.OperatorRegistry()
+    if isinstance(handlers, types.ModuleType):
+        declared = registries.get_default_registry()._iter_handlers()
+        for handler in [handler for handler in declared if handler.fn.__module__ == handlers.__name__]:
+            registry._append(handler)
+    elif callable(handlers):
+        handlers(registry)
+    else:
+        raise TypeError(f"Handlers are a registry, a module, a path of a file, or a function that declares them "
+                        f"in a registry; got {handlers!r}.")
+    return registry
+
+
+async def kill(tasks: 'weakref.WeakSet[asyncio.Task[Any]]', timeline: timelines.Timeline) -> None:
+    """Cancel these tasks, and those that they start while they end, until there are none; no time passes."""
+    for number in range(CANCELLATIONS * TURNS):
+        alive = [task for task in tasks if not task.done()]
+        if not alive:
+            return
+        for task in alive if number % TURNS == 0 else ():
+            task.cancel()
+        await asyncio.sleep(0)
+    names: Sequence[str] = sorted(task.get_name() for task in tasks if not task.done())
+    timeline.note('crash', f'some tasks of the killed operator refuse to end: {", ".join(names)}')
+
+
+def _make_task(loop: asyncio.AbstractEventLoop, coro: Any, **kwargs: Any) -> 'asyncio.Task[Any]':
+    """Make a task as usual, but remember it as of the operator that makes it."""
+    task: asyncio.Task[Any] = asyncio.Task(coro, loop=loop, **kwargs)
+    context = kwargs.get('context')
+    life = _life.get() if context is None else context.get(_life)
+    if life is not None:
+        life.add(task)
+    return task
+
+
+def forget_scripts(before: set[str]) -> None:
+    """Forget the files that were executed meanwhile."""
+    for name in [name for name in sys.modules if name not in before and loaders.is_script(name)]:
+        del sys.modules[name]
