@@ -49,7 +49,7 @@ def find_dangers(path):
                 yield f'{node.value.id}.{node.attr}'
         if isinstance(node, ast.keyword) and node.arg == 'shell' and getattr(node.value, 'value', None) is not False:
             yield 'shell='
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ('eval', 'exec', 'compile'):
+        if isinstance(node, ast.Call) and getattr(node.func, 'id', '') in ('eval', 'exec', 'compile'):
             yield node.func.id
 
 

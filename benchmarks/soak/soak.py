@@ -28,7 +28,8 @@ HERE = pathlib.Path(__file__).parent
 KINDS = {'apples': 'Apple', 'pears': 'Pear', 'plums': 'Plum'}
 POPULATION = 60  # of each kind
 LIMIT = 1.0  # MB of memory per 100,000 events
-SLACK = {'tasks': 8, 'threads': 1, 'sockets': 2, 'descriptors': 3}  # how much these can fluctuate
+SLACK = {'tasks': 20, 'threads': 3, 'sockets': 10, 'descriptors': 10}  # how much these can fluctuate
+BUSY = 300  # tasks, with which the operator is given a rest: its growth is of interest, not its capacity
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,7 +156,7 @@ def live_on(process, options, moments, samples, report, since, sandbox, chance):
     if now >= moments['fault']:
         disturb(sandbox, chance)
         moments['fault'] = now + chance.expovariate(1 / options.pause)
-    time.sleep(1 / options.rate)
+    time.sleep(0.05 if samples and samples[-1].tasks > BUSY else 1 / options.rate)
 
 
 def judge(samples):
@@ -164,8 +165,8 @@ def judge(samples):
     slope = measure_slope([sample.events / 100_000 for sample in counted], [sample.memory for sample in counted])
     problems = [f'memory grows by {slope:.2f} MB per 100,000 events'] if slope > LIMIT else []
     half = len(counted) // 2
-    for name, slack in SLACK.items():
-        before, after = (sorted(getattr(sample, name) for sample in part)[len(part) // 2]
+    for name, slack in SLACK.items():  # in the quiet moments: there are always more of them in the busy ones
+        before, after = (sorted(getattr(sample, name) for sample in part)[len(part) // 10]
                          for part in (counted[:half], counted[half:]))
         if after > before + slack:
             problems.append(f'{name} have grown from {before} to {after}')

@@ -90,7 +90,8 @@ def test_all_public_names_are_in_the_reference():
 
 @pytest.mark.slow
 def test_peering_is_applied_by_kubectl_in_two_turns_as_its_page_tells(kubectl_path, kopf_sandbox):
-    (command,) = re.findall(r'^kubectl (apply -f peering\.yaml)$', (doc_blocks.DOCS / 'peering.md').read_text(), re.MULTILINE)
+    page = (doc_blocks.DOCS / 'peering.md').read_text()
+    (command,) = re.findall(r'^kubectl (apply -f peering\.yaml)$', page, re.MULTILINE)
 
     def apply():
         return subprocess.run([kubectl_path, *command.split()], cwd=ROOT, capture_output=True, text=True, timeout=60,

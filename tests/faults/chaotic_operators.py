@@ -163,12 +163,12 @@ class Client:
     async def _ask(self, method, path, body=None):
         url = f'{self._url}/api/v1/namespaces/default/configmaps{path}'
         kind = {'Content-Type': 'application/apply-patch+yaml'} if method == 'PATCH' else {}
-        async with aiohttp.ClientSession(headers={**self._headers, **kind}) as session:
-            async with session.request(method, url, json=body) as response:
-                if response.status == 404 and method == 'DELETE':
-                    return None
-                response.raise_for_status()
-                return await response.json()
+        headers = {**self._headers, **kind}
+        async with aiohttp.request(method, url, json=body, headers=headers) as response:
+            if response.status == 404 and method == 'DELETE':
+                return None
+            response.raise_for_status()
+            return await response.json()
 
 
 def declare_children(registry):

@@ -166,8 +166,9 @@ class FaultProxy:
             query = {**query, 'resourceVersion': str(self._behind), 'resourceVersionMatch': 'Exact'}
             self._note(f'list {passage.request.what}: as of the version {self._behind}', 'stale')
         headers = {name: http.headers[name] for name in ('Accept', 'Content-Type') if name in http.headers}
-        async with self._client.request(http.method, f'{self._server}{http.path}', params=query, data=passage.body or None,
-                                        headers={**headers, **self._headers}) as answer:
+        async with self._client.request(
+                http.method, f'{self._server}{http.path}', params=query, data=passage.body or None,
+                headers={**headers, **self._headers}) as answer:
             yield answer
 
     async def _stream(self, passage, harm, answer):

@@ -315,7 +315,7 @@ def test_view_is_behind_after_a_restart_and_then_is_not(is_amnesic, expected):
 def test_nothing_is_seen_in_a_gap_and_all_is_seen_after_it(is_forgotten):
     things.clear()
     plan = plans.Plan(gaps=(plans.Gap(2, 100.0, is_forgotten=is_forgotten),))
-    world, _, requests = run_world(plan, declare_good, edit)
+    world, _, _ = run_world(plan, declare_good, edit)
 
     gap = next(moment for moment in world.timeline if moment.kind == 'gap')
     answered = [moment for moment in world.timeline
@@ -326,14 +326,14 @@ def test_nothing_is_seen_in_a_gap_and_all_is_seen_after_it(is_forgotten):
 
 @pytest.mark.parametrize('seed', range(3))
 def test_faults_come_to_all_requests_and_the_work_is_done_after_them(seed):
-    world, (body,), requests = run_world(plans.Plan(seed=seed, intensity=0.5), declare_good, edit)
+    world, _, requests = run_world(plans.Plan(seed=seed, intensity=0.5), declare_good, edit)
 
     faults = [moment.text for moment in world.timeline if moment.kind == 'fault']
     peace = next(moment for moment in world.timeline if moment.kind == 'peace')
     assert len(faults) >= 5
     assert all(moment.time <= peace.time for moment in world.timeline if moment.kind == 'fault')
     assert things == {'one': 2}
-    assert any(asked.code is not None and asked.code >= 400 or asked.code is None for asked in requests)
+    assert any((asked.code is not None and asked.code >= 400) or asked.code is None for asked in requests)
 
 
 def test_public_module_is_reachable_in_all_ways():

@@ -21,6 +21,8 @@ from kopf._kits.chaos import plans, states
 pytestmark = [pytest.mark.controlplane, pytest.mark.slow, pytest.mark.timeout(1500)]
 
 IS_FULL = os.environ.get('KOPF_TESTS_CHAOS') == 'full'
+SHORT = (plans.Perturbation.CRASHES, plans.Perturbation.STALENESS, plans.Perturbation.FAULTS)
+PERTURBATIONS = list(plans.Perturbation) if IS_FULL else SHORT
 HANDLERS = pathlib.Path(__file__).with_name('clustered_operator.py')
 CRD = build_crd('chaosexamples', 'ChaosExample')
 CRDS = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions'
@@ -156,7 +158,7 @@ async def live(info, plan, directory, expected=None):
                 await asyncio.wait({supervisor})
                 await operator.stop()
         await release(cluster)
-        return state, proxy, operator
+        return state, proxy
 
 
 async def release(cluster):
@@ -188,7 +190,7 @@ async def define(info):
 @pytest.fixture(scope='module')
 def peace(info, tmp_path_factory):
     """The end with nothing wrong, and how much has happened until then."""
-    state, proxy, _ = asyncio.run(live(info, plans.PEACE, tmp_path_factory.mktemp('peace')))
+    state, proxy = asyncio.run(live(info, plans.PEACE, tmp_path_factory.mktemp('peace')))
     assert is_settled(state), state
     return state, plans.Scale(proxy.writes, proxy.writes)
 
@@ -196,18 +198,18 @@ def peace(info, tmp_path_factory):
 def choose_seeds(perturbation, scale):
     if perturbation is plans.Perturbation.CRASHES:
         every = range(plans.count_crashes(scale))
-        return every if IS_FULL else every[3::9][:2]
+        return every if IS_FULL else [3]
     return range(8 if IS_FULL else 1)
 
 
-@pytest.mark.parametrize('perturbation', plans.Perturbation)
+@pytest.mark.parametrize('perturbation', PERTURBATIONS)
 async def test_operator_comes_to_the_same_end(info, peace, tmp_path, outcomes, perturbation):
     expected, scale = peace
     diverged, hits = {}, {}
     seeds = choose_seeds(perturbation, scale)
     for seed in seeds:
         plan = plans.build_plan(seed, perturbation, scale)
-        state, proxy, operator = await live(info, plan, tmp_path, expected)
+        state, proxy = await live(info, plan, tmp_path, expected)
         hits[seed] = proxy.hits
         differences = states.compare_states(expected, state)
         if differences:
@@ -215,4 +217,5 @@ async def test_operator_comes_to_the_same_end(info, peace, tmp_path, outcomes, p
     outcomes.record('real control plane', perturbation.value, f'{len(seeds) - len(diverged)} of {len(seeds)}')
 
     assert diverged == {}
-    assert any(hits.values()) or perturbation is plans.Perturbation.ALL  # something has really gone wrong
+    if perturbation in (plans.Perturbation.CRASHES, plans.Perturbation.FAULTS):  # others can come too late to happen
+        assert all(hits.values())

@@ -19,7 +19,7 @@ CELLS = [(case, perturbation) for case in CASES for perturbation in chaos.Pertur
 @pytest.mark.parametrize('case, perturbation', [
     pytest.param(case, perturbation, id=f'{case.name}-{perturbation.value}') for case, perturbation in CELLS])
 def test_operator_comes_to_the_same_end(case, perturbation):
-    chaos.check_convergence(case.declare, case.scenario, perturbation=perturbation, seeds=[3, 4], **case.options)
+    chaos.check_convergence(case.declare, case.scenario, perturbation=perturbation, seeds=[3], **case.options)
 
 
 def test_operator_is_killed_at_every_write():

@@ -23,7 +23,7 @@ def compare(expected, actual, *ignore):
     pytest.param([build('p', uid='u1'), build('c', uid='u2', ownerReferences=[{'uid': 'u1'}])],
                  [build('p', uid='u3'), build('c', uid='u4', ownerReferences=[{'uid': 'u3'}])], id='owners'),
     pytest.param([build('x-1', generateName='x-'), build('x-2', generateName='x-', spec={'a': 1})],
-                 [build('x-3', generateName='x-', spec={'a': 1}), build('x-4', generateName='x-')], id='generated-names'),
+                 [build('x-3', generateName='x-', spec={'a': 1}), build('x-4', generateName='x-')], id='generated'),
     pytest.param([build()], [build(), build('event', 'Event'), build('lease', 'Lease')], id='ignored-kinds'),
     pytest.param([build(deletionTimestamp='1')], [build(deletionTimestamp='2')], id='times-of-deletion'),
 ])

@@ -152,7 +152,7 @@ def test_manifests_come_from_the_environment_with_spaces_between(start, tmp_path
     for name in ('one', 'two'):
         (tmp_path / f'{name}.yaml').write_text(json.dumps({**CONFIG, 'metadata': {'name': name}}))
 
-    running = start('--no-tls', KOPF_SANDBOX_APPLY=f"{tmp_path / 'one.yaml'} {tmp_path / 'two.yaml'}").wait_until_served()
+    running = start('--no-tls', KOPF_SANDBOX_APPLY=f'{tmp_path}/one.yaml {tmp_path}/two.yaml').wait_until_served()
 
     assert sorted(item['metadata']['name'] for item in running.ask(CONFIGS)['items']) == ['one', 'two']
     running.end()
