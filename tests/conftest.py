@@ -39,6 +39,7 @@ async def virtual_time() -> AsyncIterator[VirtualTime]:
     looptime.patch_event_loop(loop, start=loop.time(), idle_step=0.1)
     yield VirtualTime(since=loop.time())
     await loop.shutdown_default_executor()  # otherwise, the time limit of that would be skipped too
+    loop._default_executor = None  # type: ignore[attr-defined]  # or it is shut down again, with the time limit
 
 
 @pytest.fixture(autouse=True)

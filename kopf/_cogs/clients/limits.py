@@ -15,6 +15,9 @@ import math
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
+MARGIN = 0.001
+"""Seconds to wait at least: timers can fire a bit too early, and the rest would be waited for again and again."""
+
 PATIENCE = 5.0
 """Seconds for which the others wait for the answer to the request that goes ahead, before one more goes ahead."""
 
@@ -152,7 +155,7 @@ class Gate:
             while (delay := measure_wait(self.traffic, bounds, clock())) > 0:
                 is_held = True
                 try:
-                    async with asyncio.timeout(delay):
+                    async with asyncio.timeout(max(delay, MARGIN)):
                         await self._changed.wait()
                 except TimeoutError:
                     pass

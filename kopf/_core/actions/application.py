@@ -83,24 +83,30 @@ async def apply_changes(target: patching.Target, changes: Changes, body: Mapping
             await asyncio.sleep(math.ldexp(CONFLICT_DELAY, conflicts) * (1 + context.chance() / 2))
             conflicts += 1
             continue
-        lesser = None if is_conflicting(refusal.error, changes) else lessen(changes, is_amended=is_amended)
+        lesser = None if is_conflicting(refusal.error, changes) else lessen(
+            changes, is_amended=is_amended, is_status=refusal.step is patching.Step.MERGE_STATUS)
         if lesser is None:
             raise refusal.error
         logger.error("Patching failed: the cluster refuses %s: %s", _describe_loss(changes, lesser), refusal.error)
         if is_amended and not finalizers.is_deletion_ongoing(sender.body):
             kept, is_refused = fns, True
-        is_refused = is_refused or bool(changes.own and not lesser.own and not is_amended)
+        is_refused = is_refused or (not is_amended and lesser.own != changes.own)
         changes = lesser
     return Applied(sender.version, kept, is_gone=sender.is_gone,
                    is_refused=is_refused and not sender.is_gone, body=sender.patched)
 
 
-def lessen(changes: Changes, *, is_amended: bool) -> Changes | None:
+def lessen(changes: Changes, *, is_amended: bool, is_status: bool = False) -> Changes | None:
     """
     Leave out what is probably refused; ``None`` if there is nothing to leave out but the finalizer.
 
     If the cluster refuses what was made by the functions, everything that is merged was accepted before that.
+    If it refuses the status that is sent apart, the rest of the object has done nothing wrong.
     """
+    if is_status and 'status' in changes.patch:
+        return dataclasses.replace(changes, patch=_without_status(changes.patch))
+    if is_status and 'status' in changes.own:
+        return dataclasses.replace(changes, own=_without_status(changes.own))
     if is_amended:
         return Changes(patches.Patch(), patches.Patch(), changes.holding) if changes.patch.fns else None
     if len(changes.patch):
@@ -108,6 +114,10 @@ def lessen(changes: Changes, *, is_amended: bool) -> Changes | None:
     if changes.own:
         return Changes(changes.patch, patches.Patch(), changes.holding)
     return None
+
+
+def _without_status(patch: patches.Patch) -> patches.Patch:
+    return patches.Patch({key: value for key, value in patch.items() if key != 'status'}, fns=patch.fns)
 
 
 def is_refusal(error: errors.RequestError) -> bool:
@@ -146,6 +156,8 @@ def _is_amending(refusal: _Refusal, changes: Changes) -> bool:
 def _describe_loss(changes: Changes, lesser: Changes) -> str:
     if len(changes.patch.fns) > len(lesser.patch.fns):
         return "what the patch functions have made"
+    if lesser.patch:
+        return "the changes of the status, and they are dropped"
     return "the changes, and they are dropped" if len(changes.patch) else "our own records"
 
 

@@ -37,7 +37,7 @@ async def test_refused_status_is_dropped_and_our_part_of_it_is_sent(stateful, lo
         ALLOW)
     body = await stateful.get()
 
-    assert stateful.asked == [('', MERGE, 200), ('status', MERGE, 422), ('status', MERGE, 200), ('', JSON, 200)]
+    assert stateful.asked == [('status', MERGE, 422), ('status', MERGE, 200), ('', MERGE, 200), ('', JSON, 200)]
     assert applied == application.Applied(body['metadata']['resourceVersion'])
     assert (body['spec'], body['status']) == ({'x': 1}, {'own': 1})
     assert body['metadata']['annotations'] == {'a': 'b'}

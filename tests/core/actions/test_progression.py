@@ -308,6 +308,27 @@ def test_parent_remembers_the_subhandlers_that_it_had_before(storage):
     assert state.subrefs_of('p') == {'p/a', 'p/b'}
 
 
+@pytest.mark.parametrize('purpose', ['create', 'update'])
+def test_parent_that_begins_anew_still_refers_to_the_subhandlers_that_it_had_before(storage, purpose):
+    record = {**SUCCEEDED, 'purpose': 'create'}
+    body, patch = build_body(p={**record, 'subrefs': ['p/a']}, p__a=record), patches.Patch()
+    state = progression.State.read(storage, body, ['p'], purpose=purpose).forgetting(['p', 'p/a'])
+
+    state = state.with_outcomes({'p': outcomes.Outcome(final=False, subrefs=frozenset({'p/b'}))}, now=after(20))
+    state.store(storage, body, patch)
+
+    assert read_patch(patch)['p']['subrefs'] == ['p/a', 'p/b']
+
+
+def test_subhandlers_finished_before_are_known_though_nobody_refers_to_them(storage):
+    body = build_body(p=RETRYING, p__a={**SUCCEEDED, 'essence': 'abc'})
+    state = progression.State.read(storage, body, ['p'], purpose='create')
+
+    state = state.with_outcomes({'p': outcomes.Outcome(final=True, subrefs=frozenset({'p/a'}))}, now=after(20))
+
+    assert state['p/a'].essence == 'abc'
+
+
 @pytest.mark.guarantee('ERR-004', 'ERR-005')
 @pytest.mark.parametrize('ids, now, delay', [
     pytest.param([], T0, None, id='nothing'),
