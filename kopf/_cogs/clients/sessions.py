@@ -109,7 +109,7 @@ class Session:
             yield Chunks(self, call, response)
         finally:
             self._streams.discard(response)
-            response.close()
+            _cut(response)
 
     async def close(self) -> None:
         """
@@ -119,7 +119,7 @@ class Session:
         """
         self._is_closing = True
         for response in list(self._streams):
-            response.close()
+            _cut(response)
         for unanswered in self._unanswered:
             if unanswered.call.is_repeatable:
                 unanswered.cut()
@@ -174,6 +174,14 @@ class Session:
             finally:
                 self._unanswered.discard(unanswered)
                 unanswered.end.cancel()
+
+
+def _cut(response: 'aiohttp.ClientResponse') -> None:
+    """End a stream at once: without the farewells of TLS, which nobody waits for if the loop is about to be closed."""
+    transport = None if response.connection is None else response.connection.transport
+    if transport is not None:
+        transport.abort()
+    response.close()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -93,6 +93,7 @@ class World(simulations.Simulation):
         await asyncio.wait({waiting, *filter(None, [self._supervisor])}, timeout=READINESS_TIMEOUT,
                            return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
+        await asyncio.wait({waiting})
 
     async def _calm_down(self, calm: float, patience: float) -> None:
         assert self._host is not None
@@ -140,6 +141,7 @@ class World(simulations.Simulation):
             raise
         finally:
             dying.cancel()
+            await asyncio.wait({dying})
         if self.meddler.crash is not None:
             await kill(tasks, self.timeline)
         else:

@@ -30,7 +30,7 @@ def _with_forgiveness(loop: asyncio.AbstractEventLoop) -> asyncio.AbstractEventL
     """
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get('exception')
-        if isinstance(error, RuntimeError) and str(error).endswith('the handler is closed'):
+        if isinstance(error, RuntimeError) and str(error).endswith(('the handler is closed', 'loop is closed')):
             logger.debug("A connection was cut: %s", error)
         else:
             loop.default_exception_handler(context)
