@@ -1,7 +1,7 @@
 """
 The results as a table and a picture for the documentation: ``python benchmarks/arena/pages.py RESULTS.json``.
 
-The results are those of ``run.py --json``. Both files go to ``docs/performance/``.
+The results are those of ``run.py --json``. The picture goes to the documentation, and the table is printed.
 """
 import html
 import json
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-PLACE = pathlib.Path(__file__).resolve().parents[2] / 'docs' / 'performance'
+PICTURE = pathlib.Path(__file__).resolve().parents[2] / 'docs' / 'pictures' / 'ratios.svg'
 BASE, OURS = 'reference', 'kopf'
 TITLES = {'kopf': 'Kopf', 'plain': 'without the extra `speed`', 'reference': 'Kopf 1.45.2', 'go': 'in Go'}
 ROW, LABELS, BARS = 22, 330, 400  # pixels
@@ -64,9 +64,8 @@ def main() -> None:
     if len(sys.argv) != 2:
         raise SystemExit(__doc__)
     results = json.loads(pathlib.Path(sys.argv[1]).read_text())
-    PLACE.mkdir(exist_ok=True)
-    (PLACE / 'table.md').write_text(build_table(results))
-    (PLACE / 'ratios.svg').write_text(build_picture(results))
+    PICTURE.write_text(build_picture(results))
+    print(build_table(results))
 
 
 if __name__ == '__main__':

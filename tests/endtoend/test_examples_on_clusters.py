@@ -97,6 +97,10 @@ async def make(world):
     pytest.param('07-subhandlers', ["READY item1", "READY item2", "'create_fn' succeeded"], id='subhandlers'),
     pytest.param('11-filtering-handlers', ["MATCHED by the value of the field", "'with_negated_function' succeeded"],
                  id='filters'),
+    pytest.param('06-peering', [f'CREATED {NAME}: seen by', "'create_fn' succeeded"], id='peering'),
+    pytest.param('14-daemons', ["the field is 'value'.", f'BEAT of the thread of {NAME}'], id='daemons'),
+    pytest.param('15-timers', [f'TICK 3 of {NAME}', f'QUIET {NAME}', f'DONE for {NAME}'], id='timers'),
+    pytest.param('16-indexing', [f'COUNT of {NAME}: 0 pods'], id='indexing'),
 ])
 async def test_operators_react_to_creations(start, make, name, texts):
     example = await start(name)
@@ -132,6 +136,17 @@ async def test_exceptions_are_retried_or_not(start, make):
     said, example.said = example.said, ''
     await example.stop()
     assert said.count("'succeeds_at_last' failed") == 2
+
+
+async def test_all_features_work_together(world, start, make):
+    example = await start('99-all-at-once')
+    await make()
+    await example.wait_until_says('RECOVERED', 'PREPARED item1', 'PREPARED item2', 'DAEMON is here.', 'TIMER was here.',
+                                  "'recover' succeeded")
+
+    await world.delete(NAME)
+    await example.wait_until_says('DAEMON is gone.', 'DELETED')
+    await world.wait_until_gone(NAME)
 
 
 async def test_events_are_posted_about_the_object(world, start, make):
