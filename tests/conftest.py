@@ -36,7 +36,7 @@ async def virtual_time() -> AsyncIterator[VirtualTime]:
     """Let the event loop of the test jump over its sleeps and timeouts; I/O and threads still take their real time."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, asyncio.BaseEventLoop)
-    looptime.patch_event_loop(loop, start=loop.time(), idle_step=0.1)
+    looptime.patch_event_loop(loop, start=loop.time(), idle_step=0.1, resolution=1e-9)  # finer than any wait
     yield VirtualTime(since=loop.time())
     await loop.shutdown_default_executor()  # otherwise, the time limit of that would be skipped too
     loop._default_executor = None  # type: ignore[attr-defined]  # or it is shut down again, with the time limit

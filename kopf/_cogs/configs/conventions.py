@@ -186,7 +186,7 @@ def decode(value: Any) -> dict[str, Any] | None:
 def _make_sense(value: Any) -> bytes | None:
     """Write a JSON object so that it can be compared with others, whatever the order of their keys and the spaces."""
     decoded = decode(value)
-    return None if decoded is None else jsons.dumps_sorted(decoded)
+    return None if decoded is None else jsons.dumps(decoded, sort_keys=True)
 
 
 def parse_location(field: dicts.FieldSpec, *, name: str) -> dicts.FieldPath:

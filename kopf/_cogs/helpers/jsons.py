@@ -21,31 +21,23 @@ except ImportError:
 JSONDecodeError = json.JSONDecodeError
 
 _PLAIN_ONLY = 0 if orjson is None else orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS
+_PLAIN_SORTED = 0 if orjson is None else _PLAIN_ONLY | orjson.OPT_SORT_KEYS
 _INTEGERS = range(-2**63, 2**64)
 
 
-def dumps(value: Any) -> bytes:
+def dumps(value: Any, *, sort_keys: bool = False) -> bytes:
     """
     Write a plain value (dicts, lists, strings, numbers, booleans, nulls) compactly, in UTF-8, with minimal escaping.
 
+    With the keys sorted, equal values are written equally.
     Raises `TypeError` for objects of other types, `ValueError` for circular or too deep structures.
     """
     if orjson is not None:
         try:
-            return orjson.dumps(value, option=_PLAIN_ONLY)
+            return orjson.dumps(value, option=_PLAIN_SORTED if sort_keys else _PLAIN_ONLY)
         except TypeError:
             pass
-    return _dumps_portably(value)
-
-
-def dumps_sorted(value: Any) -> bytes:
-    """The same with the keys in their order: equal values are written equally."""
-    if orjson is not None:
-        try:
-            return orjson.dumps(value, option=_PLAIN_ONLY | orjson.OPT_SORT_KEYS)
-        except TypeError:
-            pass
-    return _dumps_portably(value, sort_keys=True)
+    return _dumps_portably(value, sort_keys=sort_keys)
 
 
 def loads(raw: bytes | str) -> Any:
@@ -58,7 +50,7 @@ def loads(raw: bytes | str) -> Any:
     return _loads_portably(raw)
 
 
-def _dumps_portably(value: Any, *, sort_keys: bool = False) -> bytes:
+def _dumps_portably(value: Any, *, sort_keys: bool) -> bytes:
     dump = functools.partial(
         json.dumps, ensure_ascii=False, separators=(',', ':'), allow_nan=False, sort_keys=sort_keys)
     try:

@@ -4,7 +4,7 @@ import pytest
 from kopf._kits.webhooks import addresses
 
 
-@pytest.mark.guarantee('ADM-064', 'ADM-066', 'NEW-266')
+@pytest.mark.guarantee('ADM-066', 'NEW-266')
 @pytest.mark.parametrize('host, addr, expected', [
     pytest.param(None, None, 'localhost', id='nothing'),
     pytest.param(None, 'localhost', 'localhost', id='name'),
