@@ -10,10 +10,11 @@ The arithmetic is pure; the times are of the clock of the loop.
 """
 import asyncio
 import contextlib
-import dataclasses
 import math
 from collections.abc import AsyncIterator
 from typing import NamedTuple
+
+from kopf._cogs.aiokits import bells
 
 MARGIN = 0.001
 """Seconds to wait at least: timers can fire a bit too early, and the rest would be waited for again and again."""
@@ -22,8 +23,7 @@ PATIENCE = 5.0
 """Seconds for which the others wait for the answer to the request that goes ahead, before one more goes ahead."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Bounds:
+class Bounds(NamedTuple):
     """How many requests are permitted; see the settings of networking for the meaning."""
     inflight_limit: int | None = None
     rate_limit: float | None = None
@@ -110,9 +110,10 @@ class Gate:
 
     def __init__(self) -> None:
         self.traffic = Traffic()
+        self.waiting = 0  # how many requests wait for anything here
         self._boarding = asyncio.Lock()  # locks are fair: only the first in the queue looks at the traffic
         self._departing = asyncio.Lock()
-        self._changed = asyncio.Event()
+        self._changed = bells.Bell()
 
     @contextlib.asynccontextmanager
     async def passing(self, bounds: Bounds, *, is_counted: bool = True) -> AsyncIterator[Pass]:
@@ -121,46 +122,78 @@ class Gate:
 
         Watch-streams are not counted in flight, so the others cannot hold them back. A cancelled wait takes nothing.
         """
+        passed = await self.enter(bounds, is_counted=is_counted)
+        try:
+            yield passed
+        finally:
+            if is_counted:
+                self.leave()
+
+    async def enter(self, bounds: Bounds, *, is_counted: bool = True) -> Pass:
+        """Do the same with no block: if counted, it is up to the caller to leave."""
         clock = asyncio.get_running_loop().time
         since = clock()
+        if is_counted and self._is_free(bounds, since):
+            self.traffic = board(self.traffic)  # nobody waits, so nobody is to be told
+            return Pass(self)
         is_held = await self._wait_for_room(bounds) if is_counted else False
         try:
             is_held = await self._wait_for_turn(bounds) or is_held
-            yield Pass(self, waited=clock() - since if is_held else 0.0)
-        finally:
+        except BaseException:
             if is_counted:
-                self.switch(land(self.traffic))
+                self.leave()
+            raise
+        return Pass(self, waited=clock() - since if is_held else 0.0)
+
+    def leave(self) -> None:
+        """Free the place in flight."""
+        self.switch(land(self.traffic))
+
+    def _is_free(self, bounds: Bounds, now: float) -> bool:
+        """Tell if there is nothing to wait for, and nothing to count but the place: so it is most of the time."""
+        return (bounds.rate_limit is None and not self.traffic.is_doubtful and now >= self.traffic.closed_until
+                and has_room(self.traffic, bounds) and not self._boarding.locked() and not self._departing.locked())
 
     def switch(self, traffic: Traffic) -> None:
         """Take the new state into account."""
         if traffic is not self.traffic:
             self.traffic = traffic
-            self._changed.set()
-            self._changed = asyncio.Event()
+            self._changed.ring()
 
     async def _wait_for_room(self, bounds: Bounds) -> bool:
         """Take a place in flight; tell if it had to be waited for."""
         is_held = self._boarding.locked()
-        async with self._boarding:
-            while not has_room(self.traffic, bounds):
-                is_held = True
-                await self._changed.wait()
-            self.switch(board(self.traffic))  # No await since the check: nobody else can take the place.
+        self.waiting += 1
+        try:
+            async with self._boarding:
+                while not has_room(self.traffic, bounds):
+                    is_held = True
+                    await self._changed.wait()
+                self.switch(board(self.traffic))  # No await since the check: nobody else can take the place.
+        finally:
+            self.waiting -= 1
         return is_held
 
     async def _wait_for_turn(self, bounds: Bounds) -> bool:
         clock = asyncio.get_running_loop().time
         is_held = self._departing.locked()
-        async with self._departing:
-            while (delay := measure_wait(self.traffic, bounds, clock())) > 0:
-                is_held = True
-                try:
-                    async with asyncio.timeout(max(delay, MARGIN)):
-                        await self._changed.wait()
-                except TimeoutError:
-                    pass
-            self.switch(depart(self.traffic, bounds, clock()))  # No await since the check: nobody else can go.
+        self.waiting += 1
+        try:
+            async with self._departing:
+                while (delay := measure_wait(self.traffic, bounds, clock())) > 0:
+                    is_held = True
+                    await self._wait_for_change(max(delay, MARGIN))
+                self.switch(depart(self.traffic, bounds, clock()))  # No await since the check: nobody else can go.
+        finally:
+            self.waiting -= 1
         return is_held
+
+    async def _wait_for_change(self, timeout: float) -> None:
+        try:
+            async with asyncio.timeout(timeout):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
 
 
 class Gates:
@@ -170,7 +203,13 @@ class Gates:
         self._gates: dict[str, Gate] = {}
 
     def __getitem__(self, server: str) -> Gate:
-        return self._gates.setdefault(server.rstrip('/'), Gate())
+        gate = self._gates.get(server)
+        return self._gates.setdefault(server.rstrip('/'), Gate()) if gate is None else gate
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for their turns."""
+        return sum(gate.waiting for gate in self._gates.values())
 
 
 _gates: dict[asyncio.AbstractEventLoop, Gates] = {}

@@ -14,18 +14,18 @@ import itertools
 import logging
 import math
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterator, Mapping
 from typing import Any, TypeVar
 
-from kopf._cogs.clients import errors, limits, lines, retries, sessions
+from kopf._cogs.clients import calls, errors, limits, lines, retries, sessions
 from kopf._cogs.configs import connecting, settings
 from kopf._cogs.helpers import jsons, meters
 from kopf._cogs.structs import vaults
 
 T = TypeVar('T')
-AnsweredT = TypeVar('AnsweredT', sessions.Answer, sessions.Chunks)
+AnsweredT = TypeVar('AnsweredT', calls.Answer, calls.Chunks)
 
-Act = Callable[[sessions.Session, contextlib.AsyncExitStack], Awaitable[T]]
+Act = Callable[[calls.Session, contextlib.AsyncExitStack], Awaitable[T]]
 """Makes a request in this session, once; what should be closed later, goes to the stack."""
 
 
@@ -112,10 +112,10 @@ async def stream(url: str, *, context: Context, timeouts: StreamTimeouts,
     """
     call = _build_call('GET', url, dataclasses.replace(options, verb='watch'))
 
-    async def act(session: sessions.Session, stack: contextlib.AsyncExitStack) -> tuple[sessions.Chunks, float]:
+    async def act(session: calls.Session, stack: contextlib.AsyncExitStack) -> tuple[calls.Chunks, float]:
         return await _open_stream(session, stack, call, context, timeouts)
 
-    async def attempt() -> tuple[tuple[sessions.Chunks, float], contextlib.AsyncExitStack]:
+    async def attempt() -> tuple[tuple[calls.Chunks, float], contextlib.AsyncExitStack]:
         return await _act(act, call, context)
 
     (chunks, deadline), opened = await _retry(attempt, call, context, options)
@@ -134,17 +134,17 @@ def choose_stream_timeouts(chosen: settings.OperatorSettings) -> StreamTimeouts:
     )
 
 
-def _build_call(method: str, url: str, options: Options, payload: Any = None, media_type: str = '') -> sessions.Call:
+def _build_call(method: str, url: str, options: Options, payload: Any = None, media_type: str = '') -> calls.Call:
     headers = {'Accept': 'application/json'} | ({} if payload is None else {'Content-Type': media_type})
     is_repeatable = options.is_repeatable
     if is_repeatable is None:
         is_repeatable = retries.is_repeatable(method, media_type=media_type, payload=payload)
     body = None if payload is None else jsons.dumps(payload)
-    return sessions.Call(method, url, {**headers, **options.headers}, body, is_repeatable,
+    return calls.Call(method, url, {**headers, **options.headers}, body, is_repeatable,
                          options.verb or VERBS[method])
 
 
-async def _exchange(call: sessions.Call, context: Context, options: Options) -> Any:
+async def _exchange(call: calls.Call, context: Context, options: Options) -> Any:
     """Make a regular request with all its retries; return what the server has answered in the end."""
     async def attempt() -> Any:
         while True:
@@ -157,14 +157,17 @@ async def _exchange(call: sessions.Call, context: Context, options: Options) -> 
     return await _retry(attempt, call, context, options)
 
 
-async def _retry(attempt: Callable[[], Awaitable[T]], call: sessions.Call, context: Context, options: Options) -> T:
+async def _retry(attempt: Callable[[], Awaitable[T]], call: calls.Call, context: Context, options: Options) -> T:
     """Repeat the attempts for as long as they fail temporarily and the backoffs last; raise the last error."""
     networking = context.settings.networking
-    delays = retries.iter_delays(networking.error_backoffs if options.backoffs is None else options.backoffs)
+    delays: Iterator[float] | None = None
     for number in itertools.count(1):
         try:
             return await attempt()
         except errors.RequestError as error:
+            if delays is None:
+                backoffs = networking.error_backoffs if options.backoffs is None else options.backoffs
+                delays = retries.iter_delays(backoffs)
             policy = retries.Policy(call.is_repeatable, options.answers, networking.enforce_retry_after)
             delay = retries.decide_retry(error, delays, policy, context.chance())
             if delay is None:
@@ -175,7 +178,7 @@ async def _retry(attempt: Callable[[], Awaitable[T]], call: sessions.Call, conte
     raise AssertionError('the attempts are not limited')
 
 
-async def _act(act: Act[T], call: sessions.Call, context: Context) -> tuple[T, contextlib.AsyncExitStack]:
+async def _act(act: Act[T], call: calls.Call, context: Context) -> tuple[T, contextlib.AsyncExitStack]:
     """
     Make one attempt, with as many credentials as it takes; return also what to close when the result is not needed.
     """
@@ -190,7 +193,7 @@ async def _act(act: Act[T], call: sessions.Call, context: Context) -> tuple[T, c
                 return result, stack.pop_all()
 
 
-async def _report(error: errors.RequestError, lease: vaults.Lease[sessions.Session], call: sessions.Call,
+async def _report(error: errors.RequestError, lease: vaults.Lease[calls.Session], call: calls.Call,
                   context: Context) -> None:
     """Report credentials that are not accepted, or whose session is closed by somebody else, as unusable."""
     if isinstance(error, errors.APISessionClosedError) and error.is_sent and not call.is_repeatable:
@@ -198,40 +201,45 @@ async def _report(error: errors.RequestError, lease: vaults.Lease[sessions.Sessi
     await context.vault.invalidate(lease.key, lease.info, exc=error)
 
 
-async def _fetch(session: sessions.Session, call: sessions.Call, context: Context) -> Any:
+async def _fetch(session: calls.Session, call: calls.Call, context: Context) -> Any:
     """Make a regular request once."""
     networking = context.settings.networking
-    timeouts = sessions.Timeouts(networking.request_timeout, networking.connect_timeout)
-    async with context.gates[session.server].passing(_build_bounds(networking)) as passing:
+    timeouts = calls.Timeouts(networking.request_timeout, networking.connect_timeout)
+    gate = context.gates[session.server]
+    passing = await gate.enter(_build_bounds(networking))
+    try:
         answer = await _measure(session.fetch(call, timeouts), call, passing, context)
         _check_answer(answer, passing, context)
+    finally:
+        gate.leave()
     try:
         return None if answer.code == 204 else jsons.loads(answer.raw)
     except ValueError as error:
         raise errors.APIGarbledError(f"{call}: HTTP {answer.code}, but the body is not JSON.") from error
 
 
-async def _open_stream(session: sessions.Session, stack: contextlib.AsyncExitStack, call: sessions.Call,
-                       context: Context, timeouts: StreamTimeouts) -> tuple[sessions.Chunks, float]:
+async def _open_stream(session: calls.Session, stack: contextlib.AsyncExitStack, call: calls.Call,
+                       context: Context, timeouts: StreamTimeouts) -> tuple[calls.Chunks, float]:
     """Open a stream once; tell also when it should be ended."""
     bounds = _build_bounds(context.settings.networking)
     async with context.gates[session.server].passing(bounds, is_counted=False) as passing:
         since = asyncio.get_running_loop().time()
-        opening = sessions.Timeouts(_limit_opening(timeouts), timeouts.connect)
+        opening = calls.Timeouts(_limit_opening(timeouts), timeouts.connect)
         opened = stack.enter_async_context(session.stream(call, opening))
         chunks = await _measure(opened, call, passing, context)
         raw = b'' if chunks.code < 300 else await chunks.read_all(timeouts.idle)
-        _check_answer(sessions.Answer(chunks.code, chunks.headers, raw), passing, context)
+        _check_answer(calls.Answer(chunks.code, chunks.headers, raw), passing, context)
     return chunks, math.inf if timeouts.total is None else since + timeouts.total
 
 
-async def _measure(answering: Coroutine[Any, Any, AnsweredT], call: sessions.Call, passing: limits.Pass,
+async def _measure(answering: Coroutine[Any, Any, AnsweredT], call: calls.Call, passing: limits.Pass,
                    context: Context) -> AnsweredT:
     """Wait for the answer, and count it, or the absence of any, unless it is cancelled."""
-    clock, calls = asyncio.get_running_loop().time, context.meter.calls[call.verb]
+    clock = asyncio.get_running_loop().time
     if passing.waited:
-        calls.throttled += 1
-        calls.waits += passing.waited
+        tally = context.meter.calls[call.verb]
+        tally.throttled += 1
+        tally.waits += passing.waited
     since = clock()
     try:
         answer = await answering
@@ -246,7 +254,7 @@ def _name_error(error: errors.RequestError) -> str:
     return type(error).__name__.removeprefix('API').removesuffix('Error').lower()
 
 
-def _check_answer(answer: sessions.Answer, passing: limits.Pass, context: Context) -> None:
+def _check_answer(answer: calls.Answer, passing: limits.Pass, context: Context) -> None:
     """Raise the refusals as errors, and let all requests know what the server thinks of their number."""
     if 200 <= answer.code < 300:
         passing.accept()
@@ -260,7 +268,7 @@ def _check_answer(answer: sessions.Answer, passing: limits.Pass, context: Contex
     raise error
 
 
-async def _iterate_lines(chunks: sessions.Chunks, idle: float | None, deadline: float) -> AsyncGenerator[bytes]:
+async def _iterate_lines(chunks: calls.Chunks, idle: float | None, deadline: float) -> AsyncGenerator[bytes]:
     splitter = lines.Splitter()
     while (chunk := await _read_chunk(chunks, idle, deadline)) is not None:
         for line in splitter.feed(chunk) if chunk else splitter.finish():
@@ -269,13 +277,12 @@ async def _iterate_lines(chunks: sessions.Chunks, idle: float | None, deadline: 
             break
 
 
-async def _read_chunk(chunks: sessions.Chunks, idle: float | None, deadline: float) -> bytes | None:
+async def _read_chunk(chunks: calls.Chunks, idle: float | None, deadline: float) -> bytes | None:
     """Wait for more bytes: none for the end of the stream, ``None`` for the deadline."""
     remaining = deadline - asyncio.get_running_loop().time()
     timeout = min(remaining, math.inf if idle is None else idle)
     try:
-        async with asyncio.timeout(None if math.isinf(timeout) else timeout):
-            return await chunks.read_chunk()
+        return await chunks.read_chunk(None if math.isinf(timeout) else timeout)
     except TimeoutError:
         if timeout == remaining:
             return None

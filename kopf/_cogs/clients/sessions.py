@@ -1,203 +1,233 @@
 """
-Sessions: HTTP connections to the API, with all that is shared by the requests with the same credentials.
+Sessions: connections to the API, with all that is shared by the requests with the same credentials.
 
 A session has one pool of connections and one TLS context. It is made of credentials and closed with them.
-All errors of the network are translated to ours, so nobody else depends on the HTTP library; and it is loaded late.
+It is of our own if the server is reached directly; proxies and ready-made sessions are up to the HTTP library.
 """
 import asyncio
-import base64
 import contextlib
-import dataclasses
 import urllib.parse
-from collections.abc import AsyncIterator, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
-from kopf._cogs.clients import errors
-from kopf._cogs.helpers import versions
+from kopf._cogs.aiokits import bells
+from kopf._cogs.clients import calls, connections, errors, foreign, wires
 from kopf._cogs.structs import credentials
 
-if TYPE_CHECKING:
-    import aiohttp
+KEEPALIVE = 15.0
+"""Seconds for an unused connection to be kept: those on the way can forget it silently, so it is not kept for long."""
 
-USER_AGENT = f'kopf/{versions.version}'
+REDIRECTS_LIMIT = 10
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
-CLOSING_TIMEOUT = 3.0
-"""Seconds for the requests that cannot be repeated to finish when their session is closed."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Call:
-    """One request, independent of where and as whom it will be made."""
-    method: str
-    url: str  # from the root of the API, properly encoded
-    headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    body: bytes | None = dataclasses.field(default=None, repr=False)
-    is_repeatable: bool = True
-    verb: str = ''  # what it is in terms of the API
-
-    def __str__(self) -> str:
-        return f'{self.method} {self.url.partition("?")[0]}'
+Ask = Callable[[connections.Connection, bytes, float | None], Awaitable[wires.Reader]]
 
 
-@dataclasses.dataclass(frozen=True)
-class Timeouts:
-    """How long a request can take, in seconds; ``None`` means no limit."""
-    total: float | None = None  # until the last byte of the answer; for streams, until the headers
-    connect: float | None = None  # only the establishing of a connection, as a part of the above
+class DirectSession:
+    """A session with the server itself. The contract is that of `calls.Session`."""
 
-
-@dataclasses.dataclass(frozen=True)
-class Answer:
-    """What the server has answered, good or bad."""
-    code: int
-    headers: Mapping[str, str] = dataclasses.field(repr=False)
-    raw: bytes = dataclasses.field(repr=False)
-
-
-class Chunks:
-    """The answer of the server that comes in chunks, some time later than its code and headers."""
-
-    def __init__(self, session: 'Session', call: Call, response: 'aiohttp.ClientResponse') -> None:
-        self._session, self._call, self._response = session, call, response
-        self.code: int = response.status
-        self.headers: Mapping[str, str] = response.headers
-
-    async def read_chunk(self) -> bytes:
-        """Wait for some more bytes, for as long as it takes; none mean the end. A cancelled wait loses nothing."""
-        with self._session.translated(self._call):
-            return await self._response.content.readany()
-
-    async def read_all(self, timeout: float | None) -> bytes:
-        """Wait for all the rest, for so many seconds."""
-        with self._session.translated(self._call):
-            async with asyncio.timeout(timeout):
-                return await self._response.read()
-
-
-class Session:
-    """One set of credentials in use. Any number of tasks may make requests at once."""
-
-    def __init__(self, http: 'aiohttp.ClientSession', *, server: str, **options: Any) -> None:
+    def __init__(self, server: str, address: connections.Address, headers: Mapping[str, str]) -> None:
         self.server = server.rstrip('/')
-        self._http = http
-        self._options = options  # for every request
+        parts = urllib.parse.urlsplit(self.server)
+        self._prefix = parts.path
+        self._origin = f'{parts.scheme}://{parts.netloc}'
+        self._address = address
+        self._headers = {'Host': parts.netloc, **headers}
         self._is_closing = False
-        self._unanswered: set[_Unanswered] = set()
-        self._streams: set[aiohttp.ClientResponse] = set()
+        self._alive: set[connections.Connection] = set()
+        self._idle: list[connections.Connection] = []  # the last used one is the last
+        self._asked: dict[connections.Connection, calls.Call] = {}
+        self._streams: set[connections.Connection] = set()
+        self._connecting: set[asyncio.Timeout] = set()
+        self._sweeping: asyncio.TimerHandle | None = None
+        self._answered = bells.Bell()
 
     def __repr__(self) -> str:
-        return f'<{type(self).__name__} of {credentials.hide_userinfo(self.server)}>'
+        return f'<Session of {credentials.hide_userinfo(self.server)}>'
 
     @property
     def is_closed(self) -> bool:
-        return self._is_closing or self._http.closed
+        return self._is_closing
 
-    async def fetch(self, call: Call, timeouts: Timeouts) -> Answer:
-        """Make a request, and read the whole answer. Raises `APIConnectionError` if there is none in time."""
-        with self.translated(call):
-            async with self._waiting(call, timeouts.total), await self._send(call, timeouts.connect) as response:
-                return Answer(response.status, response.headers, await response.read())
+    async def fetch(self, call: calls.Call, timeouts: calls.Timeouts) -> calls.Answer:
+        deadline = _find_deadline(timeouts.total)
+        url = call.url
+        for _ in range(REDIRECTS_LIMIT):
+            connection, reader = await self._exchange(call, url, connections.Connection.ask, timeouts, deadline)
+            self._release(connection)
+            redirect = self._find_redirect(call, url, reader)
+            if redirect is None:
+                break
+            url = redirect
+        return calls.Answer(reader.code, reader.headers if reader.code >= 300 else {}, reader.take())
 
     @contextlib.asynccontextmanager
-    async def stream(self, call: Call, timeouts: Timeouts) -> AsyncIterator[Chunks]:
-        """Make a request, and wait until it is answered, but not for the contents. Raises as `fetch` does."""
-        with self.translated(call):
-            async with self._waiting(call, timeouts.total):
-                response = await self._send(call, timeouts.connect)
-        self._streams.add(response)
+    async def stream(self, call: calls.Call, timeouts: calls.Timeouts) -> AsyncIterator['DirectChunks']:
+        deadline = _find_deadline(timeouts.total)
+        url = call.url
+        for _ in range(REDIRECTS_LIMIT):
+            connection, reader = await self._exchange(
+                call, url, connections.Connection.ask_for_stream, timeouts, deadline)
+            redirect = self._find_redirect(call, url, reader)
+            if redirect is None:
+                break
+            connection.abort()
+            url = redirect
+        self._streams.add(connection)
         try:
-            yield Chunks(self, call, response)
+            yield DirectChunks(self, call, connection, reader)
         finally:
-            self._streams.discard(response)
-            _cut(response)
+            self._streams.discard(connection)
+            connection.abort()
 
     async def close(self) -> None:
-        """
-        Cut all streams and requests, which are to be repeated with other credentials, and close the session itself.
-
-        Those that are not to be repeated get a few seconds to finish. Closing again, at any time, is harmless.
-        """
         self._is_closing = True
-        for response in list(self._streams):
-            _cut(response)
-        for unanswered in self._unanswered:
-            if unanswered.call.is_repeatable:
-                unanswered.cut()
-        if self._unanswered:
-            await asyncio.wait([unanswered.end for unanswered in self._unanswered], timeout=CLOSING_TIMEOUT)
-        for unanswered in self._unanswered:
-            unanswered.cut()
-        await self._http.close()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        for limit in self._connecting:
+            if not limit.expired():
+                limit.reschedule(asyncio.get_running_loop().time())
+        for connection in [*self._streams, *[one for one, call in self._asked.items() if call.is_repeatable]]:
+            connection.fail(connections.LostError("the session is closed"))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(calls.CLOSING_TIMEOUT):
+                while self._asked:
+                    await self._answered.wait()
+        for connection in list(self._alive):
+            connection.fail(connections.LostError("the session is closed"))
+        if self._alive:
+            await asyncio.wait([connection.lost for connection in self._alive], timeout=calls.CLOSING_TIMEOUT)
 
-    @contextlib.contextmanager
-    def translated(self, call: Call) -> Iterator[None]:
-        """Turn the errors of the HTTP library and of the system to those of ours."""
-        import aiohttp
-        try:
-            yield
-        except (aiohttp.ClientError, OSError) as error:
-            failure = translate(error, call)
-            if self.is_closed:
-                is_sent = not isinstance(failure, errors.APIUnreachableError)
-                raise errors.APISessionClosedError(f"{call}: the session is closed.", is_sent=is_sent) from error
-            raise failure from error
-        except (AssertionError, RuntimeError) as error:
-            if not self.is_closed:
-                raise
-            # The HTTP library does not expect its sessions to be closed by somebody else in the middle.
-            raise errors.APISessionClosedError(f"{call}: the session is closed.", is_sent=True) from error
-        except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is None or task.cancelling() or not self.is_closed:
-                raise
-            # The connector cancels what waits for connections when it is closed, but nobody has cancelled us.
-            raise errors.APISessionClosedError(f"{call}: the session is closed.", is_sent=False) from error
+    def translate(self, error: Exception, call: calls.Call, *, is_sent: bool = True) -> errors.APIConnectionError:
+        """Tell what an error of a connection means for the request."""
+        if self._is_closing:
+            return errors.APISessionClosedError(f"{call}: the session is closed.", is_sent=is_sent)
+        if not is_sent:
+            reason = "no connection in time" if type(error) is TimeoutError else error
+            return errors.APIUnreachableError(f"{call}: cannot connect to {self._address}: {reason}")
+        match error:
+            case TimeoutError():
+                return errors.APITimeoutError(f"{call}: there is no answer in time.")
+            case wires.WireError():
+                return errors.APIGarbledError(f"{call}: the answer is wrong: {error}.")
+            case _:
+                return errors.APIDisconnectedError(f"{call}: {error}.")
 
-    async def _send(self, call: Call, connect_timeout: float | None) -> 'aiohttp.ClientResponse':
-        import aiohttp
-        if self.is_closed:
-            raise errors.APISessionClosedError(f"{call}: the session is closed.", is_sent=False)
-        headers = {**self._options.get('headers', {}), **call.headers}
-        return await self._http.request(call.method, **{
-            **self._options, 'headers': headers, 'url': _encode(f'{self.server}{call.url}'), 'data': call.body,
-            'allow_redirects': call.method == 'GET',
-            'timeout': aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout)})
-
-    @contextlib.asynccontextmanager
-    async def _waiting(self, call: Call, timeout: float | None) -> AsyncIterator[None]:
-        """Limit a request in time, and let it be cut when the session is closed."""
-        async with asyncio.timeout(timeout) as limit:
-            unanswered = _Unanswered(call, limit, asyncio.get_running_loop().create_future())
-            self._unanswered.add(unanswered)
+    async def _exchange(self, call: calls.Call, url: str, ask: Ask, timeouts: calls.Timeouts,
+                        deadline: float | None) -> tuple[connections.Connection, wires.Reader]:
+        """Send a request, and wait for the answer, or for its beginning; then, the connection is up to the caller."""
+        request = self._write(call, url)
+        while True:
+            kept = self._take_idle()
+            connection = kept or await self._connect(call, timeouts.connect, deadline)
+            self._asked[connection] = call
             try:
-                yield
+                return connection, await ask(connection, request, deadline)
+            except (TimeoutError, connections.LostError, wires.CutError, wires.WireError) as error:
+                connection.abort()
+                # A kept connection can be closed by the server before it gets the request; no other can.
+                is_stale = kept is not None and not connection.is_answered and not isinstance(error, TimeoutError)
+                if not is_stale or not call.is_repeatable or self._is_closing:
+                    raise self.translate(error, call) from error
+            except asyncio.CancelledError:
+                connection.abort()
+                raise
             finally:
-                self._unanswered.discard(unanswered)
-                unanswered.end.cancel()
+                del self._asked[connection]
+                self._answered.ring()
+
+    async def _connect(self, call: calls.Call, timeout: float | None, deadline: float | None) -> connections.Connection:
+        if self._is_closing:
+            raise errors.APISessionClosedError(f"{call}: the session is closed.", is_sent=False)
+        limits = [limit for limit in (deadline, _find_deadline(timeout)) if limit is not None]
+        try:
+            async with asyncio.timeout_at(min(limits, default=None)) as limit:
+                self._connecting.add(limit)
+                try:
+                    connection = await connections.connect(self._address)
+                finally:
+                    self._connecting.discard(limit)
+        except OSError as error:  # timeouts too
+            raise self.translate(error, call, is_sent=False) from error
+        self._alive.add(connection)
+        connection.lost.add_done_callback(lambda _: self._alive.discard(connection))
+        return connection
+
+    def _take_idle(self) -> connections.Connection | None:
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_reusable:
+                return connection
+            connection.abort()
+        return None
+
+    def _release(self, connection: connections.Connection) -> None:
+        """Keep the connection for the next requests, if it is usable."""
+        if self._is_closing or not connection.is_reusable:
+            connection.abort()
+            return
+        connection.rest()
+        self._idle.append(connection)
+        if self._sweeping is None:
+            self._sweeping = asyncio.get_running_loop().call_later(KEEPALIVE, self._sweep)
+
+    def _sweep(self) -> None:
+        """Close the connections that were not used for long."""
+        loop = asyncio.get_running_loop()
+        since = loop.time() - KEEPALIVE
+        for connection in self._idle:
+            if connection.idle_since <= since:
+                connection.abort()
+        self._idle = [connection for connection in self._idle if connection.idle_since > since]
+        self._sweeping = loop.call_later(KEEPALIVE, self._sweep) if self._idle else None
+
+    def _write(self, call: calls.Call, url: str) -> bytes:
+        body = call.body or b''
+        length = {} if call.body is None and call.method == 'GET' else {'Content-Length': str(len(body))}
+        return wires.write_head(call.method, f'{self._prefix}{url}', {**self._headers, **call.headers, **length}) + body
+
+    def _find_redirect(self, call: calls.Call, url: str, reader: wires.Reader) -> str | None:
+        """Find where to go for the answer. To other servers, nobody follows: they should not get the credentials."""
+        location = reader.headers.get('Location') if call.method == 'GET' and reader.code in REDIRECTS else None
+        if location is None:
+            return None
+        target = urllib.parse.urljoin(f'{self._origin}{self._prefix}{url}', location)
+        start = f'{self._origin}{self._prefix}/'
+        return target.removeprefix(start.rstrip('/')) if target.startswith(start) else None
 
 
-def _cut(response: 'aiohttp.ClientResponse') -> None:
-    """End a stream at once: without the farewells of TLS, which nobody waits for if the loop is about to be closed."""
-    transport = None if response.connection is None else response.connection.transport
-    if transport is not None:
-        transport.abort()
-    response.close()
+class DirectChunks:
+    """The answer that comes in chunks. The contract is that of `calls.Chunks`."""
+
+    def __init__(self, session: DirectSession, call: calls.Call, connection: connections.Connection,
+                 reader: wires.Reader) -> None:
+        self.code, self.headers = reader.code, reader.headers
+        self._session, self._call, self._connection = session, call, connection
+
+    async def read_chunk(self, timeout: float | None = None) -> bytes:
+        return await self._read(_find_deadline(timeout))
+
+    async def read_all(self, timeout: float | None) -> bytes:
+        deadline = _find_deadline(timeout)
+        pieces: list[bytes] = []
+        try:
+            while piece := await self._read(deadline):
+                pieces.append(piece)
+        except TimeoutError as error:
+            raise self._session.translate(error, self._call) from error
+        return b''.join(pieces)
+
+    async def _read(self, deadline: float | None) -> bytes:
+        try:
+            return await self._connection.read(deadline)
+        except (connections.LostError, wires.CutError, wires.WireError) as error:
+            raise self._session.translate(error, self._call) from error
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Unanswered:
-    """A request in progress."""
-    call: Call
-    limit: asyncio.Timeout
-    end: asyncio.Future[None]  # done when the request is, in any way
-
-    def cut(self) -> None:
-        # Of the HTTP library itself, one can close only the connections; then it makes the requests once more.
-        if not self.limit.expired():
-            self.limit.reschedule(asyncio.get_running_loop().time())
+def _find_deadline(timeout: float | None) -> float | None:
+    return None if timeout is None else asyncio.get_running_loop().time() + timeout
 
 
-async def open_session(info: credentials.Credentials) -> Session:
+async def open_session(info: credentials.Credentials) -> calls.Session:
     """
     Make a session of the credentials; close it later.
 
@@ -205,36 +235,17 @@ async def open_session(info: credentials.Credentials) -> Session:
     """
     parts = _check_server(info.server)
     if isinstance(info, credentials.AiohttpSession):
-        own = {} if 'User-Agent' in info.aiohttp_session.headers else {'User-Agent': USER_AGENT}
-        return Session(info.aiohttp_session, server=info.server, headers=own)
-    import aiohttp
-    context = await asyncio.to_thread(info.as_ssl_context) if parts.scheme == 'https' else True
-    http = aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(ssl=context, limit=0),
-        headers={'User-Agent': USER_AGENT},
-        cookie_jar=aiohttp.DummyCookieJar(),
-        trust_env=info.trust_env,
-    )
-    options = _build_proxy_options(info.proxy_url, is_tunnelled=parts.scheme == 'https')
-    # Not in the session's headers: the HTTP library sends those to proxies, too, with the token as the proxy's one.
-    headers = {**options.pop('headers', {}), **info.as_http_headers()}
-    return Session(http, server=info.server, server_hostname=info.tls_server_name, headers=headers, **options)
-
-
-def translate(error: Exception, call: Call) -> errors.APIConnectionError:
-    """Tell by an error of the HTTP library how far the request went."""
-    import aiohttp
-    text = f"{call}: {str(error) or type(error).__name__}"
-    match error:
-        case (aiohttp.ClientConnectorError() | aiohttp.ConnectionTimeoutError() | aiohttp.ClientHttpProxyError()
-              | aiohttp.ServerFingerprintMismatch()):
-            return errors.APIUnreachableError(text)
-        case TimeoutError():
-            return errors.APITimeoutError(f"{call}: there is no answer in time.")
-        case aiohttp.ClientResponseError():
-            return errors.APIGarbledError(f"{call}: HTTP {error.status}: {error.message}")
-        case _:
-            return errors.APIDisconnectedError(text)
+        return foreign.adopt_session(info)
+    context = await asyncio.to_thread(info.as_ssl_context) if parts.scheme == 'https' else None
+    if info.proxy_url is not None or info.trust_env or '@' in parts.netloc:
+        return foreign.make_session(info, context)
+    headers = {'User-Agent': calls.USER_AGENT, 'Accept-Encoding': 'gzip', **info.as_http_headers()}
+    if not all(wires.is_clean(value) for value in headers.values()):
+        raise credentials.LoginError("The credentials cannot be sent in a header: they have line breaks or alike. "
+                                     "Remove these from the token, the username, or the password.")
+    host = (parts.hostname or '').encode('idna').decode('ascii')
+    port = parts.port or (80 if context is None else 443)
+    return DirectSession(info.server, connections.Address(host, port, context, info.tls_server_name), headers)
 
 
 def _check_server(server: str) -> urllib.parse.SplitResult:
@@ -247,22 +258,3 @@ def _check_server(server: str) -> urllib.parse.SplitResult:
         raise credentials.LoginError(f"The server must be a URL of HTTP or HTTPS, "
                                      f"not {credentials.hide_userinfo(server)!r}.")
     return parts
-
-
-def _build_proxy_options(url: str | None, *, is_tunnelled: bool) -> dict[str, Any]:
-    """Build the options of requests via a proxy; the password goes to the header, as the URLs are shown in errors."""
-    if url is None:
-        return {}
-    parts = urllib.parse.urlsplit(url)
-    address = parts.netloc.rpartition('@')[2]
-    proxy = urllib.parse.urlunsplit(parts._replace(netloc=address))
-    if parts.username is None:
-        return {'proxy': proxy}
-    pair = f'{urllib.parse.unquote(parts.username)}:{urllib.parse.unquote(parts.password or "")}'
-    headers = {'Proxy-Authorization': f'Basic {base64.b64encode(pair.encode()).decode()}'}
-    return {'proxy': proxy, ('proxy_headers' if is_tunnelled else 'headers'): headers}
-
-
-def _encode(url: str) -> Any:
-    import yarl
-    return yarl.URL(url, encoded=True)

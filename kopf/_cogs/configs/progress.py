@@ -188,11 +188,14 @@ class MultiProgressStorage(ProgressStorage):
             storage.touch(body=body, patch=patch, value=value)
 
     def clear(self, *, essence: bodies.BodyEssence) -> bodies.BodyEssence:
-        is_custom = any(map(conventions.is_custom, [self, *self.storages]))
-        cleared = conventions.copy_essence(cast(Mapping[str, Any], essence), fully=is_custom)
+        cleared = essence
         for storage in self.storages:
+            if conventions.is_custom(storage):
+                cleared = conventions.copy_essence(cast(Mapping[str, Any], cleared), fully=True)
             cleared = storage.clear(essence=cleared)
-        return cleared
+        is_copied = bool(self.storages) and not conventions.is_custom(self)
+        return cleared if is_copied else conventions.copy_essence(
+            cast(Mapping[str, Any], cleared), fully=conventions.is_custom(self))
 
     def flush(self) -> None:
         for storage in self.storages:

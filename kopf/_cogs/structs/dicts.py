@@ -12,6 +12,8 @@ FieldSpec = str | FieldPath | list[str] | None
 
 V = TypeVar('V')
 
+_SCALARS = frozenset({str, int, bool, float, type(None)})
+
 
 def parse_field(spec: FieldSpec) -> FieldPath:
     """Get the path from any of its notations; the path is empty, which is everything, if there is no notation."""
@@ -28,8 +30,11 @@ def parse_field(spec: FieldSpec) -> FieldPath:
 def resolve(d: object, path: FieldPath, default: Any = None) -> Any:
     """Get the value at the path, or the default if there is none."""
     for key in path:
-        if type(d) is not dict and not isinstance(d, Mapping):  # the exact type is checked much faster
-            return default
+        if type(d) is not dict:  # the exact type is checked much faster, and most are of it
+            if isinstance(d, MappingView):
+                d = d._content
+            elif not isinstance(d, Mapping):
+                return default
         d = d.get(key)
     return default if d is None else d
 
@@ -95,10 +100,10 @@ def cut(d: Mapping[str, Any], path: FieldPath) -> Mapping[str, Any]:
 
 def plain(value: Any) -> Any:
     """Make a deep copy of mappings and sequences of any kind as dicts and lists; other values are taken as they are."""
-    if value is None or isinstance(value, str):
+    if type(value) in _SCALARS:
         return value
     if isinstance(value, dict | Mapping):
-        return {key: plain(item) for key, item in value.items()}
+        return {key: item if type(item) in _SCALARS else plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     return value
@@ -110,8 +115,8 @@ def is_same(a: Any, b: Any) -> bool:
         return True
     if isinstance(a, str):
         return bool(a == b)
-    if isinstance(a, Mapping):
-        return isinstance(b, Mapping) and a.keys() == b.keys() and all(is_same(a[key], b[key]) for key in a)
+    if isinstance(a, dict | Mapping):
+        return isinstance(b, dict | Mapping) and a.keys() == b.keys() and all(is_same(a[key], b[key]) for key in a)
     if isinstance(a, list | tuple):
         return isinstance(b, list | tuple) and len(a) == len(b) and all(map(is_same, a, b))
     return bool(a == b) and isinstance(a, bool) is isinstance(b, bool)

@@ -22,6 +22,7 @@ NamespacePattern = str | re.Pattern[str]
 """Which namespaces are served: an exact name, comma-separated globs with negations, or a regular expression."""
 
 
+_PLAIN = re.compile('[A-Za-z0-9._-]+')  # the names of nearly all objects
 _SPECIALS = frozenset(',*?!')
 
 
@@ -155,4 +156,4 @@ def _match_glob(name: str, glob: str) -> bool:
 
 
 def _quote(part: str) -> str:
-    return urllib.parse.quote(part, safe=':')
+    return part if _PLAIN.fullmatch(part) else urllib.parse.quote(part, safe=':')

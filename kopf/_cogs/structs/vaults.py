@@ -18,7 +18,7 @@ import enum
 import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 from kopf._cogs.aiokits import bells
 from kopf._cogs.structs import credentials
@@ -49,8 +49,7 @@ Key: TypeAlias = str  # normally, the id of the login handler
 Factory: TypeAlias = Callable[[credentials.Credentials], Awaitable[ClosableT]]
 
 
-@dataclasses.dataclass(frozen=True)
-class Lease(Generic[ClosableT]):
+class Lease(NamedTuple, Generic[ClosableT]):
     """The credentials and the object made of them, for the time of one request or of one stream."""
     key: Key
     info: credentials.Credentials
@@ -146,12 +145,15 @@ class Vault:
         Credentials of which the factory can make nothing (`LoginError`) count as rejected, and others are taken.
         Cancelling an unfinished making is safe: the next task in need makes it anew.
         """
-        entry, item = await self._lease(factory)
+        entry = self._take_sole(factory)
+        if entry is None:
+            entry = await self._lease(factory)
         try:
-            yield Lease(entry.key, entry.info, item)
+            yield Lease(entry.key, entry.info, cast(ClosableT, entry.items[factory]))
         finally:
             entry.leases -= 1
-            await self._dispose()
+            if self._discarded:
+                await self._dispose()
 
     async def invalidate(self, key: Key, info: credentials.Credentials, *, exc: Exception | None = None) -> None:
         """
@@ -250,30 +252,40 @@ class Vault:
         finally:
             self._demand -= 1
 
-    async def _lease(self, factory: Factory[ClosableT]) -> tuple[_Entry, ClosableT]:
+    def _take_sole(self, factory: Factory[Any]) -> _Entry | None:
+        """Take the only credentials, which never expire: the usual case, with nothing to choose or to wait for."""
+        if self._is_closed or self._discarded or len(self._entries) != 1:
+            return None
+        entry = next(iter(self._entries.values()))
+        if entry.phase is not _Phase.VALID or entry.info.expiration is not None or factory not in entry.items:
+            return None
+        entry.leases += 1
+        return entry
+
+    async def _lease(self, factory: Factory[ClosableT]) -> _Entry:
         """Take an entry with one more lease, which is up to the caller to end."""
         while True:
             entry = await self._select_entry()
             entry.leases += 1  # keeps the entry while the object is being made
-            item: ClosableT | None = None
+            is_ready = False
             try:
-                item = await self._obtain(entry, factory)
+                is_ready = await self._obtain(entry, factory)
             except credentials.LoginError as error:
                 logger.warning("Credentials of %r cannot be used: %s", entry.key, error)
                 self._reject(entry, error)
             finally:
-                entry.leases -= 1 if item is None else 0
-            if item is not None:
-                return entry, item
+                entry.leases -= 0 if is_ready else 1
+            if is_ready:
+                return entry
 
-    async def _obtain(self, entry: _Entry, factory: Factory[ClosableT]) -> ClosableT | None:
-        """Take the object or make it; take nothing if the credentials are rejected meanwhile."""
+    async def _obtain(self, entry: _Entry, factory: Factory[ClosableT]) -> bool:
+        """Make the object if it is not there; tell if it is there now: not if the credentials are rejected."""
         async with entry.making:
             if factory not in entry.items and not entry.is_rejected:
                 entry.items[factory] = await factory(entry.info)
                 if entry.is_rejected:
                     self._discard(entry, _Phase.REJECTED)  # again: what was made too late is to be closed too
-            return cast(ClosableT, entry.items[factory]) if not entry.is_rejected else None
+            return not entry.is_rejected
 
     @property
     def _is_login_needed(self) -> bool:

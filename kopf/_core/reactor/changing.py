@@ -108,7 +108,8 @@ def build_essence(work: Work, body: bodies.Body) -> bodies.BodyEssence:
 def _clear(work: Work, essence: bodies.BodyEssence) -> bodies.BodyEssence:
     """Remove the progress; the users' own storages may do it in place, ours never do."""
     storage = work.persistence.progress_storage
-    return storage.clear(essence=conventions.copy_essence(essence, fully=conventions.is_custom(storage)))
+    is_safe = not conventions.is_custom(storage)
+    return storage.clear(essence=essence if is_safe else conventions.copy_essence(essence, fully=True))
 
 
 async def _delete(cycle: '_Cycle') -> Step:

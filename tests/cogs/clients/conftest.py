@@ -11,7 +11,7 @@ import meddling
 import pytest
 
 import kopf.testing
-from kopf._cogs.clients import limits, requests, sessions, watching
+from kopf._cogs.clients import foreign, limits, requests, sessions, watching
 from kopf._cogs.configs import settings
 from kopf._cogs.structs import credentials, references, vaults
 
@@ -178,12 +178,16 @@ async def check(sandbox):
     return check
 
 
-@pytest.fixture
-async def open_session():
-    """Open sessions, and close them when the test ends."""
+@pytest.fixture(params=['direct', 'foreign'])
+async def open_session(request):
+    """Open sessions of both kinds, and close them when the test ends."""
     async with contextlib.AsyncExitStack() as stack:
         async def open_session(**kwargs):
-            session = await sessions.open_session(credentials.ConnectionInfo(**kwargs))
+            info = credentials.ConnectionInfo(**kwargs)
+            if request.param == 'direct':
+                session = await sessions.open_session(info)
+            else:
+                session = foreign.make_session(info, info.as_ssl_context() if info.server[:6] == 'https:' else None)
             stack.push_async_callback(session.close)
             return session
         yield open_session

@@ -1,0 +1,210 @@
+"""
+Foreign sessions: those of the HTTP library, for all that is not a direct connection: proxies, ready-made sessions.
+
+All errors of the network are translated to ours, so nobody else depends on the HTTP library; and it is loaded late.
+"""
+import asyncio
+import base64
+import contextlib
+import dataclasses
+import urllib.parse
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from kopf._cogs.clients import calls, errors
+from kopf._cogs.structs import credentials
+
+if TYPE_CHECKING:
+    import ssl
+
+    import aiohttp
+
+class ForeignChunks:
+    """The answer that comes in chunks. The contract is that of `calls.Chunks`."""
+
+    def __init__(self, session: 'ForeignSession', call: calls.Call, response: 'aiohttp.ClientResponse') -> None:
+        self._session, self._call, self._response = session, call, response
+        self.code: int = response.status
+        self.headers: Mapping[str, str] = response.headers
+
+    async def read_chunk(self, timeout: float | None = None) -> bytes:
+        async with asyncio.timeout(timeout):
+            with self._session.translated(self._call):
+                return await self._response.content.readany()
+
+    async def read_all(self, timeout: float | None) -> bytes:
+        with self._session.translated(self._call):
+            async with asyncio.timeout(timeout):
+                return await self._response.read()
+
+
+class ForeignSession:
+    """A session of the HTTP library. The contract is that of `calls.Session`."""
+
+    def __init__(self, http: 'aiohttp.ClientSession', *, server: str, **options: Any) -> None:
+        self.server = server.rstrip('/')
+        self._http = http
+        self._options = options  # for every request
+        self._is_closing = False
+        self._unanswered: set[_Unanswered] = set()
+        self._streams: set[aiohttp.ClientResponse] = set()
+
+    def __repr__(self) -> str:
+        return f'<Session of {credentials.hide_userinfo(self.server)}>'
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closing or self._http.closed
+
+    async def fetch(self, call: calls.Call, timeouts: calls.Timeouts) -> calls.Answer:
+        with self.translated(call):
+            async with self._waiting(call, timeouts.total), await self._send(call, timeouts.connect) as response:
+                return calls.Answer(response.status, response.headers, await response.read())
+
+    @contextlib.asynccontextmanager
+    async def stream(self, call: calls.Call, timeouts: calls.Timeouts) -> AsyncIterator[ForeignChunks]:
+        with self.translated(call):
+            async with self._waiting(call, timeouts.total):
+                response = await self._send(call, timeouts.connect)
+        self._streams.add(response)
+        try:
+            yield ForeignChunks(self, call, response)
+        finally:
+            self._streams.discard(response)
+            _cut(response)
+
+    async def close(self) -> None:
+        self._is_closing = True
+        for response in list(self._streams):
+            _cut(response)
+        for unanswered in self._unanswered:
+            if unanswered.call.is_repeatable:
+                unanswered.cut()
+        if self._unanswered:
+            await asyncio.wait([unanswered.end for unanswered in self._unanswered], timeout=calls.CLOSING_TIMEOUT)
+        for unanswered in self._unanswered:
+            unanswered.cut()
+        await self._http.close()
+
+    @contextlib.contextmanager
+    def translated(self, call: calls.Call) -> Iterator[None]:
+        """Turn the errors of the HTTP library and of the system to those of ours."""
+        import aiohttp
+        try:
+            yield
+        except (aiohttp.ClientError, OSError) as error:
+            failure = translate(error, call)
+            if self.is_closed:
+                is_sent = not isinstance(failure, errors.APIUnreachableError)
+                raise errors.APISessionClosedError(f"{call}: the session is closed.", is_sent=is_sent) from error
+            raise failure from error
+        except (AssertionError, RuntimeError) as error:
+            if not self.is_closed:
+                raise
+            # The HTTP library does not expect its sessions to be closed by somebody else in the middle.
+            raise errors.APISessionClosedError(f"{call}: the session is closed.", is_sent=True) from error
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling() or not self.is_closed:
+                raise
+            # The connector cancels what waits for connections when it is closed, but nobody has cancelled us.
+            raise errors.APISessionClosedError(f"{call}: the session is closed.", is_sent=False) from error
+
+    async def _send(self, call: calls.Call, connect_timeout: float | None) -> 'aiohttp.ClientResponse':
+        import aiohttp
+        if self.is_closed:
+            raise errors.APISessionClosedError(f"{call}: the session is closed.", is_sent=False)
+        headers = {**self._options.get('headers', {}), **call.headers}
+        return await self._http.request(call.method, **{
+            **self._options, 'headers': headers, 'url': _encode(f'{self.server}{call.url}'), 'data': call.body,
+            'allow_redirects': call.method == 'GET',
+            'timeout': aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout)})
+
+    @contextlib.asynccontextmanager
+    async def _waiting(self, call: calls.Call, timeout: float | None) -> AsyncIterator[None]:
+        """Limit a request in time, and let it be cut when the session is closed."""
+        async with asyncio.timeout(timeout) as limit:
+            unanswered = _Unanswered(call, limit, asyncio.get_running_loop().create_future())
+            self._unanswered.add(unanswered)
+            try:
+                yield
+            finally:
+                self._unanswered.discard(unanswered)
+                unanswered.end.cancel()
+
+
+def _cut(response: 'aiohttp.ClientResponse') -> None:
+    """End a stream at once: without the farewells of TLS, which nobody waits for if the loop is about to be closed."""
+    transport = None if response.connection is None else response.connection.transport
+    if transport is not None:
+        transport.abort()
+    response.close()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Unanswered:
+    """A request in progress."""
+    call: calls.Call
+    limit: asyncio.Timeout
+    end: asyncio.Future[None]  # done when the request is, in any way
+
+    def cut(self) -> None:
+        # Of the HTTP library itself, one can close only the connections; then it makes the requests once more.
+        if not self.limit.expired():
+            self.limit.reschedule(asyncio.get_running_loop().time())
+
+
+def adopt_session(info: credentials.AiohttpSession) -> ForeignSession:
+    """Use a ready-made session as it is; it is closed with ours."""
+    own = {} if 'User-Agent' in info.aiohttp_session.headers else {'User-Agent': calls.USER_AGENT}
+    return ForeignSession(info.aiohttp_session, server=info.server, headers=own)
+
+
+def make_session(info: credentials.ConnectionInfo, context: 'ssl.SSLContext | None') -> ForeignSession:
+    """Make a session of the credentials; nothing is sent to the server yet."""
+    import aiohttp
+    http = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(ssl=True if context is None else context, limit=0),
+        headers={'User-Agent': calls.USER_AGENT},
+        cookie_jar=aiohttp.DummyCookieJar(),
+        trust_env=info.trust_env,
+    )
+    options = _build_proxy_options(info.proxy_url, is_tunnelled=context is not None)
+    # Not in the session's headers: the HTTP library sends those to proxies, too, with the token as the proxy's one.
+    headers = {**options.pop('headers', {}), **info.as_http_headers()}
+    return ForeignSession(http, server=info.server, server_hostname=info.tls_server_name, headers=headers, **options)
+
+
+def translate(error: Exception, call: calls.Call) -> errors.APIConnectionError:
+    """Tell by an error of the HTTP library how far the request went."""
+    import aiohttp
+    text = f"{call}: {str(error) or type(error).__name__}"
+    match error:
+        case (aiohttp.ClientConnectorError() | aiohttp.ConnectionTimeoutError() | aiohttp.ClientHttpProxyError()
+              | aiohttp.ServerFingerprintMismatch()):
+            return errors.APIUnreachableError(text)
+        case TimeoutError():
+            return errors.APITimeoutError(f"{call}: there is no answer in time.")
+        case aiohttp.ClientResponseError():
+            return errors.APIGarbledError(f"{call}: HTTP {error.status}: {error.message}")
+        case _:
+            return errors.APIDisconnectedError(text)
+
+
+def _build_proxy_options(url: str | None, *, is_tunnelled: bool) -> dict[str, Any]:
+    """Build the options of requests via a proxy; the password goes to the header, as the URLs are shown in errors."""
+    if url is None:
+        return {}
+    parts = urllib.parse.urlsplit(url)
+    address = parts.netloc.rpartition('@')[2]
+    proxy = urllib.parse.urlunsplit(parts._replace(netloc=address))
+    if parts.username is None:
+        return {'proxy': proxy}
+    pair = f'{urllib.parse.unquote(parts.username)}:{urllib.parse.unquote(parts.password or "")}'
+    headers = {'Proxy-Authorization': f'Basic {base64.b64encode(pair.encode()).decode()}'}
+    return {'proxy': proxy, ('proxy_headers' if is_tunnelled else 'headers'): headers}
+
+
+def _encode(url: str) -> Any:
+    import yarl
+    return yarl.URL(url, encoded=True)

@@ -1,0 +1,222 @@
+"""
+HTTP/1.1 as bytes: how requests are written, and how answers are read, however they are cut on the way.
+
+Only bytes in, bytes out: where they come from and go to is up to the connections.
+"""
+import string
+import zlib
+from collections.abc import Mapping
+
+HEAD_LIMIT = 64 * 1024
+"""Bytes of the status line and the headers together, and of any other line: more than that is not an API."""
+
+_VERSION = b'HTTP/1.'
+_HEXADECIMALS = frozenset(string.hexdigits)
+_BODILESS = frozenset({204, 304})
+
+
+class WireError(Exception):
+    """These bytes are not an answer by HTTP/1.1."""
+
+
+class CutError(Exception):
+    """The answer has ended before its end."""
+
+
+def write_head(method: str, target: str, headers: Mapping[str, str]) -> bytes:
+    """Write the beginning of a request. The headers are expected to be clean: see `is_clean`."""
+    lines = [f'{method} {target} HTTP/1.1', *[f'{name}: {value}' for name, value in headers.items()], '\r\n']
+    return '\r\n'.join(lines).encode('latin-1')
+
+
+def is_clean(value: str) -> bool:
+    """Tell if the text can be a header as it is: neither splits it nor is lost in it."""
+    return value.isprintable() and all(ord(symbol) < 256 for symbol in value)
+
+
+class Reader:
+    """
+    One answer, read from the bytes as they come: first `head` of it is known, then pieces of its body, then its end.
+
+    Raises `WireError` or `CutError`; then it is not to be used any more.
+    """
+    __slots__ = ('_expects_break', '_head', '_inflate', '_is_chunked', '_is_in_trailers', '_left', '_pieces', '_rest',
+                 'code', 'has_head', 'is_begun', 'is_complete', 'is_reusable', 'size')
+
+    def __init__(self) -> None:
+        self.code = 0
+        self.is_begun = False  # has anything come?
+        self.has_head = False
+        self.is_complete = False
+        self.is_reusable = False  # can the connection be used for the next request? only for complete answers
+        self.size = 0  # how much is to be taken
+        self._head = ''
+        self._pieces: list[bytes] = []
+        self._rest = b''  # what cannot be read before there is more of it
+        self._is_chunked = self._is_in_trailers = self._expects_break = False
+        self._left: int | None = 0  # until the end of the body, or of the chunk; None if it ends with the connection
+        self._inflate: zlib._Decompress | None = None
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """All headers; their names are as in "Retry-After"."""
+        return _parse_headers(self._head)
+
+    def feed(self, data: bytes) -> None:
+        """Read some more bytes."""
+        self.is_begun = True
+        if self._rest:
+            data, self._rest = self._rest + data, b''
+        if not self.has_head:
+            position = self._read_head(data)
+            if not self.has_head:
+                return
+            data = data[position:]
+        if self.is_complete:
+            self.is_reusable = self.is_reusable and not data
+        elif self._is_chunked:
+            self._read_chunks(data)
+        elif data:
+            self._read_plainly(data)
+
+    def feed_end(self) -> None:
+        """Learn that there will be no more bytes."""
+        if self.has_head and self._left is None:
+            self._complete()
+            self.is_reusable = False
+        if not self.is_complete:
+            raise CutError("the connection was closed in the middle of the answer" if self.is_begun else
+                           "the connection was closed without an answer")
+
+    def take(self) -> bytes:
+        """Take what has come of the body since the last time."""
+        pieces, self._pieces, self.size = self._pieces, [], 0
+        return pieces[0] if len(pieces) == 1 else b''.join(pieces)
+
+    def _read_head(self, data: bytes) -> int:
+        """Read the head if it is there as a whole; tell where the body begins."""
+        if not data.startswith(_VERSION) and not _VERSION.startswith(data):
+            raise WireError("it is not HTTP")
+        position = 0
+        while (end := data.find(b'\r\n\r\n', position)) >= 0:
+            self._head = data[position:end].decode('latin-1')
+            self.code = _parse_status(self._head)
+            position = end + 4
+            if self.code >= 200 or self.code == 101:
+                self.has_head = True
+                self._prepare()
+                return position
+        self._rest = data[position:]
+        if len(self._rest) > HEAD_LIMIT:
+            raise WireError("the headers are too long")
+        return position
+
+    def _prepare(self) -> None:
+        """Choose how to read the body."""
+        head = self._head.lower()
+        self.is_reusable = head.startswith('http/1.1') and _find(head, 'connection') != 'close'
+        if _find(head, 'content-encoding') in ('gzip', 'x-gzip', 'deflate'):
+            self._inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)
+        encoding, length = _find(head, 'transfer-encoding'), _find(head, 'content-length')
+        if self.code in _BODILESS:
+            self.is_complete = True
+        elif encoding is not None:
+            if encoding != 'chunked':
+                raise WireError(f"the transfer encoding is not known: {encoding!r}")
+            self._is_chunked = True
+        elif length is not None:
+            if not length.isdecimal() or not length.isascii():
+                raise WireError(f"the length is not a number: {length!r}")
+            self._left = int(length)
+            self.is_complete = not self._left
+        else:
+            self._left, self.is_reusable = None, False
+
+    def _read_plainly(self, data: bytes) -> None:
+        if self._left is not None:
+            if len(data) > self._left:
+                data, self.is_reusable = data[:self._left], False
+            self._left -= len(data)
+        self._add(data)
+        if self._left == 0:
+            self._complete()
+
+    def _read_chunks(self, data: bytes) -> None:
+        position, total = 0, len(data)
+        while position < total and not self.is_complete:
+            if self._left:
+                piece = data[position:position + self._left]
+                self._add(piece)
+                position += len(piece)
+                self._left -= len(piece)
+                self._expects_break = not self._left
+            else:
+                end = data.find(b'\r\n', position)
+                if end < 0:
+                    break
+                self._read_line(data[position:end])
+                position = end + 2
+        if self.is_complete:
+            self.is_reusable = self.is_reusable and position == total
+        elif position < total:
+            self._rest = data[position:]
+            if len(self._rest) > HEAD_LIMIT:
+                raise WireError("a line of the chunked body is too long")
+
+    def _read_line(self, line: bytes) -> None:
+        """Read a line between the chunks, or after the last of them."""
+        if self._is_in_trailers:
+            if not line:
+                self._complete()
+        elif self._expects_break:
+            if line:
+                raise WireError("a chunk is longer than it says")
+            self._expects_break = False
+        else:
+            size = line.partition(b';')[0].strip().decode('latin-1')
+            if not size or not _HEXADECIMALS.issuperset(size):
+                raise WireError(f"the size of a chunk is not a number: {size[:20]!r}")
+            self._left = int(size, 16)
+            self._is_in_trailers = not self._left
+
+    def _add(self, piece: bytes) -> None:
+        if self._inflate is not None:
+            try:
+                piece = self._inflate.decompress(piece)
+            except zlib.error as error:
+                raise WireError(f"the body cannot be decompressed: {error}") from error
+        if piece:
+            self._pieces.append(piece)
+            self.size += len(piece)
+
+    def _complete(self) -> None:
+        if self._inflate is not None and not self._inflate.eof:
+            raise WireError("the compressed body is cut")
+        self.is_complete = True
+
+
+def _parse_status(head: str) -> int:
+    status = head.partition('\r\n')[0]
+    version, _, rest = status.partition(' ')
+    code = rest[:3]
+    if len(version) != 8 or len(code) != 3 or not code.isdecimal() or rest[3:4] not in ('', ' '):
+        raise WireError(f"the status line is wrong: {status[:50]!r}")
+    return int(code)
+
+
+def _find(head: str, name: str) -> str | None:
+    """Find one header, with no regard to the others: only few of them matter, and only rarely all of them."""
+    start = head.find(f'\r\n{name}:')
+    if start < 0:
+        return None
+    end = head.find('\r\n', start + 2)
+    return head[start + len(name) + 3:len(head) if end < 0 else end].strip()
+
+
+def _parse_headers(head: str) -> Mapping[str, str]:
+    headers: dict[str, str] = {}
+    for line in head.split('\r\n')[1:]:
+        name, _, value = line.partition(':')
+        name, value = name.title(), value.strip()
+        headers[name] = f'{headers[name]}, {value}' if name in headers else value
+    return headers
