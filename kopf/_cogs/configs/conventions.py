@@ -122,22 +122,24 @@ class AnnotationStoring(KeyForming, StanzaCleaning):
     def _fetch_values(self, body: Mapping[str, Any], key: str) -> Iterator[dict[str, Any]]:
         """Get all that can be read, the preferred ones first."""
         annotations = dicts.resolve_mapping(body, _ANNOTATIONS)
+        if not annotations:
+            return iter(())
         decoded = (decode(annotations.get(name)) for name in self.make_keys(key, body=body))
         return (value for value in decoded if value is not None)
 
     def _store_value(self, body: Mapping[str, Any], patch: dict[str, Any], key: str, value: str) -> None:
         """Put the value under all names of the key, unless it is there already."""
-        meaning = _make_sense(value)
         for name in self.make_keys(key, body=body):
             path = (*_ANNOTATIONS, name)
             present = dicts.resolve(body, path)
-            is_there = present == value or (meaning is not None and _make_sense(present) == meaning)
-            put(body, patch, path, present if is_there else value)
+            put(body, patch, path, present if _is_equivalent(present, value) else value)
         self._mark_prefix(body, patch)
 
     def _remove_value(self, body: Mapping[str, Any], patch: dict[str, Any], key: str) -> None:
+        present, planned = dicts.resolve_mapping(body, _ANNOTATIONS), dicts.resolve_mapping(patch, _ANNOTATIONS)
         for name in self.make_keys(key, body=body):
-            put(body, patch, (*_ANNOTATIONS, name), None)
+            if name in present or name in planned:
+                put(body, patch, (*_ANNOTATIONS, name), None)
         self._mark_prefix(body, patch)
 
     def _mark_prefix(self, body: Mapping[str, Any], patch: dict[str, Any]) -> None:
@@ -165,8 +167,9 @@ def put(body: Mapping[str, Any], patch: dict[str, Any], path: dicts.FieldPath, v
 
     If the body is already so, nothing is left in the patch, whatever was put there before.
     """
-    if dicts.is_same(dicts.resolve(body, path), value):
-        if patch:
+    present = dicts.resolve(body, path)
+    if present is value or dicts.is_same(present, value):
+        if len(patch):
             dicts.remove(patch, path)
     else:
         dicts.ensure(patch, path, value)
@@ -181,6 +184,14 @@ def decode(value: Any) -> dict[str, Any] | None:
     except ValueError:
         return None
     return decoded if isinstance(decoded, dict) else None
+
+
+def _is_equivalent(present: Any, value: str) -> bool:
+    """Tell if the text that is there means the same, also if it was written by someone else."""
+    if present is None or present == value:
+        return bool(present == value)
+    meaning = _make_sense(value)
+    return meaning is not None and _make_sense(present) == meaning
 
 
 def _make_sense(value: Any) -> bytes | None:

@@ -90,7 +90,7 @@ class Patch(dict[str, Any]):
             body: Mapping[str, Any] | None = None,
             fns: Iterable[PatchFn] = (),
     ) -> None:
-        super().__init__(_copy_mappings(src or {}))
+        super().__init__(_copy_mappings(src) if src else {})
         inherited = src if isinstance(src, Patch) else None
         self._body: Mapping[str, Any] | None = body if body is not None or inherited is None else inherited._body
         self._fns: list[PatchFn] = [*(inherited._fns if inherited is not None else ()), *fns]
@@ -173,12 +173,13 @@ def build_json_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> JSO
 
 def _compare(before: Mapping[str, Any], after: Mapping[str, Any], path: str) -> Iterator[JSONPatchItem]:
     for key, old in before.items():
+        new = after.get(key)
+        if new is old and new is not None:  # most of it is not even copied
+            continue
         child = f'{path}/{_escape(key)}'
         if key not in after:
             yield {'op': 'remove', 'path': child}
-            continue
-        new = after[key]
-        if isinstance(old, Mapping) and isinstance(new, Mapping):
+        elif isinstance(old, Mapping) and isinstance(new, Mapping):
             yield from _compare(old, new, child)
         elif not dicts.is_same(old, new):
             yield {'op': 'replace', 'path': child, 'value': dicts.plain(new)}
@@ -193,4 +194,4 @@ def _escape(key: str) -> str:
 
 def _copy_mappings(src: Mapping[str, Any]) -> dict[str, Any]:
     """Copy the mappings, as they will be changed in place by the views; lists and other values are shared."""
-    return {key: _copy_mappings(value) if isinstance(value, Mapping) else value for key, value in src.items()}
+    return {key: _copy_mappings(value) if isinstance(value, dict | Mapping) else value for key, value in src.items()}

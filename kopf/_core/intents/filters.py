@@ -21,14 +21,25 @@ _CHANGING = frozenset({causes.Reason.CREATE, causes.Reason.UPDATE})
 
 def prematch(handler: handlers.ResourceHandler, cause: causes.ResourceCause) -> bool:
     """Tell if the object is of interest for the handler, now or later."""
+    if not is_selective(handler):
+        return True
     check = _Check(handler, cause)
     return check.match_metadata() and check.match_when()
 
 
 def match(handler: handlers.ResourceHandler, cause: causes.ResourceCause) -> bool:
     """Tell if the handler is to be called now. Functions are called last, so they can rely on the other criteria."""
+    if not _match_occasion(handler, cause):
+        return False
+    if not is_selective(handler):
+        return True
     check = _Check(handler, cause)
-    return _match_occasion(handler, cause) and check.match_metadata() and check.match_field() and check.match_when()
+    return check.match_metadata() and check.match_field() and check.match_when()
+
+
+def is_selective(handler: handlers.ResourceHandler) -> bool:
+    """Tell if anything of the object matters for the handler, other than what has happened to it."""
+    return bool(handler.labels or handler.annotations) or handler.field is not None or handler.when is not None
 
 
 def _match_occasion(handler: handlers.ResourceHandler, cause: causes.ResourceCause) -> bool:

@@ -123,6 +123,8 @@ class ChangingRegistry(ResourceRegistry[handlers.ChangingHandler, causes.Changin
         mandatory = [handler for handler in self._select_for(cause) if handler.requires_finalizer]
         if not mandatory:
             return False
+        if any(handler.reason is causes.Reason.DELETE and not filters.is_selective(handler) for handler in mandatory):
+            return True
         deletion = causes.as_deletion(cause)
         return any(filters.match(handler, deletion) for handler in mandatory)
 
