@@ -431,7 +431,8 @@ async def test_one_wrong_report_does_not_spoil_the_others(office, poster, caplog
     poster.put(ref(), **TEXTS | {'message': 'm1', 'backoffs': object()})
     poster.put(ref(), **TEXTS | {'message': 'm2'})
 
-    await poster.flush()
+    with office.sandbox.faults.inject(verb='create', resource='events', code=500, times=1):
+        await poster.flush()
 
     assert await office.list() == [('obj', 'm2', 1)]
     assert caplog.messages == ["Failed to post a k8s-event about KopfExample obj (Normal: R)."]
