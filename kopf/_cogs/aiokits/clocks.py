@@ -27,7 +27,7 @@ class Clock:
         self._anchor = _anchors.setdefault(self._loop, _Anchor(self._loop.time(), _read_wall()))
 
     def __call__(self) -> datetime.datetime:
-        return self._anchor.tell(self._loop.time(), _read_wall())
+        return self._anchor.tell(self._loop.time(), datetime.datetime.now(datetime.UTC))
 
 
 @dataclasses.dataclass(slots=True)
@@ -39,9 +39,10 @@ class _Anchor:
     def tell(self, now: float, wall: datetime.datetime) -> datetime.datetime:
         """Tell the time of day; from now on, it is never earlier than that."""
         told = self.origin + datetime.timedelta(seconds=now - self.since)
-        if wall > told:
-            self.since, self.origin = now, wall
-        return max(told, wall)
+        if wall <= told:
+            return told
+        self.since, self.origin = now, wall
+        return wall
 
 
 _anchors: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Anchor] = weakref.WeakKeyDictionary()

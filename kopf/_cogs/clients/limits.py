@@ -47,7 +47,7 @@ def has_room(traffic: Traffic, bounds: Bounds) -> bool:
 
 def board(traffic: Traffic) -> Traffic:
     """Take a place in flight, as there is one."""
-    return traffic._replace(in_flight=traffic.in_flight + 1)
+    return Traffic(traffic.in_flight + 1, *traffic[1:])  # the general way of replacing is slower, and it is always so
 
 
 def measure_wait(traffic: Traffic, bounds: Bounds, now: float) -> float:
@@ -73,7 +73,7 @@ def depart(traffic: Traffic, bounds: Bounds, now: float) -> Traffic:
 
 def land(traffic: Traffic) -> Traffic:
     """Free the place in flight."""
-    return traffic._replace(in_flight=traffic.in_flight - 1)
+    return Traffic(traffic.in_flight - 1, *traffic[1:])
 
 
 def refuse(traffic: Traffic, delay: float, now: float) -> Traffic:

@@ -31,7 +31,7 @@ class DirectSession:
         self._prefix = parts.path
         self._origin = f'{parts.scheme}://{parts.netloc}'
         self._address = address
-        self._headers = {'Host': parts.netloc, **headers}
+        self._headers = wires.write_headers({'Host': parts.netloc, **headers})
         self._is_closing = False
         self._alive: set[connections.Connection] = set()
         self._idle: list[connections.Connection] = []  # the last used one is the last
@@ -181,9 +181,8 @@ class DirectSession:
         self._sweeping = loop.call_later(KEEPALIVE, self._sweep) if self._idle else None
 
     def _write(self, call: calls.Call, url: str) -> bytes:
-        body = call.body or b''
-        length = {} if call.body is None and call.method == 'GET' else {'Content-Length': str(len(body))}
-        return wires.write_head(call.method, f'{self._prefix}{url}', {**self._headers, **call.headers, **length}) + body
+        headers = f'{self._headers}{wires.write_headers(call.headers)}'
+        return wires.write_request(call.method, f'{self._prefix}{url}', headers, call.body)
 
     def _find_redirect(self, call: calls.Call, url: str, reader: wires.Reader) -> str | None:
         """Find where to go for the answer. To other servers, nobody follows: they should not get the credentials."""

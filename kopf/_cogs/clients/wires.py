@@ -23,10 +23,17 @@ class CutError(Exception):
     """The answer has ended before its end."""
 
 
-def write_head(method: str, target: str, headers: Mapping[str, str]) -> bytes:
-    """Write the beginning of a request. The headers are expected to be clean: see `is_clean`."""
-    lines = [f'{method} {target} HTTP/1.1', *[f'{name}: {value}' for name, value in headers.items()], '\r\n']
-    return '\r\n'.join(lines).encode('latin-1')
+def write_request(method: str, target: str, headers: str, body: bytes | None) -> bytes:
+    """Write a request with the headers as `write_headers` makes them; the length of the body is added to them."""
+    is_told = body is not None or method != 'GET'
+    length = f'Content-Length: {len(body or b"")}\r\n' if is_told else ''
+    head = f'{method} {target} HTTP/1.1\r\n{headers}{length}\r\n'.encode('latin-1')
+    return head + body if body else head
+
+
+def write_headers(headers: Mapping[str, str]) -> str:
+    """Write some headers, to be put together with others. They are expected to be clean: see `is_clean`."""
+    return ''.join([f'{name}: {value}\r\n' for name, value in headers.items()])
 
 
 def is_clean(value: str) -> bool:

@@ -91,17 +91,21 @@ class Meta(_Part):
 
     def __init__(self, body: 'Body') -> None:
         super().__init__(body, ('metadata',))
-        self._labels = _Part(self, ('labels',))
-        self._annotations = _Part(self, ('annotations',))
+        self._labels: _Part | None = None
+        self._annotations: _Part | None = None
 
     @property
     def labels(self) -> Labels:
         """The labels; empty if there are none."""
+        if self._labels is None:
+            self._labels = _Part(self, ('labels',))
         return self._labels
 
     @property
     def annotations(self) -> Annotations:
         """The annotations; empty if there are none."""
+        if self._annotations is None:
+            self._annotations = _Part(self, ('annotations',))
         return self._annotations
 
     @property
@@ -220,7 +224,7 @@ def build_owner_reference(
 
 
 def _unwrap(src: Mapping[str, Any]) -> Mapping[str, Any]:
-    return src._content if isinstance(src, dicts.MappingView) else src
+    return src._content if isinstance(src, dicts.LiveView) else src
 
 
 def _iter_present(fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

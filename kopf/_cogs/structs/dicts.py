@@ -31,7 +31,7 @@ def resolve(d: object, path: FieldPath, default: Any = None) -> Any:
     """Get the value at the path, or the default if there is none."""
     for key in path:
         if type(d) is not dict:  # the exact type is checked much faster, and most are of it
-            if isinstance(d, MappingView):
+            if isinstance(d, LiveView):
                 d = d._content
             elif not isinstance(d, Mapping):
                 return default
@@ -130,21 +130,23 @@ class Holder:
         self.content = content
 
 
-class MappingView(Mapping[str, V]):
+class LiveView:
     """
-    A read-only live view of a mapping inside of another mapping; it is empty if that one is absent.
+    What is inside of a mapping at the moment. A view of a view follows the same origin.
 
-    Nothing is copied: nested values are given as they are. A view of a view follows the same origin.
-    Copies of views, shallow and deep, are plain dicts, free to be changed.
+    It is apart from the mapping that it is, as instances of abstract classes are recognised much slower.
     """
     __slots__ = ('_holder', '_path')
 
     def __init__(self, src: Mapping[str, Any], path: FieldPath = (), /) -> None:
-        self._holder: Holder = src._holder if isinstance(src, MappingView) else Holder(src)
-        self._path: FieldPath = (*src._path, *path) if isinstance(src, MappingView) else path
+        if isinstance(src, LiveView):
+            self._holder: Holder = src._holder
+            self._path: FieldPath = (*src._path, *path)
+        else:
+            self._holder, self._path = Holder(src), path
 
     @property
-    def _content(self) -> Mapping[str, V]:
+    def _content(self) -> Mapping[str, Any]:
         content: Any = self._holder.content
         for key in self._path:  # the same as `resolve_mapping`: it is called too often to be called
             if type(content) is not dict and not isinstance(content, Mapping):
@@ -152,8 +154,19 @@ class MappingView(Mapping[str, V]):
             content = content.get(key)
         return content if type(content) is dict or isinstance(content, Mapping) else {}
 
+
+class MappingView(LiveView, Mapping[str, V]):
+    """
+    A read-only live view of a mapping inside of another mapping; it is empty if that one is absent.
+
+    Nothing is copied: nested values are given as they are. Copies of views, shallow and deep, are plain dicts, free
+    to be changed.
+    """
+    __slots__ = ()
+
     def __getitem__(self, key: str) -> V:
-        return self._content[key]
+        value: V = self._content[key]
+        return value
 
     if not TYPE_CHECKING:  # they are typed already
         def get(self, key, default=None):

@@ -76,8 +76,6 @@ class Diff(Sequence[DiffItem]):
 
 EMPTY = Diff()
 
-_MAPPINGS = (dict, Mapping)  # dicts are recognised much faster than mappings in general
-
 
 def diff(a: Any, b: Any) -> Diff:
     """List what has to be done with the first value to get the second one."""
@@ -105,7 +103,7 @@ def _reduce_item(item: DiffItem, path: dicts.FieldPath) -> list[DiffItem]:
 def _compare(a: Any, b: Any, path: dicts.FieldPath) -> list[DiffItem]:
     if a is b:
         return []
-    if isinstance(a, _MAPPINGS) and isinstance(b, _MAPPINGS):
+    if (type(a) is dict or isinstance(a, Mapping)) and (type(b) is dict or isinstance(b, Mapping)):
         return _compare_mappings(a, b, path)
     if a is None:
         return [DiffItem(DiffOperation.ADD, path, None, b)]

@@ -151,10 +151,17 @@ def test_deflated_bodies_are_read_too():
     assert read(HEAD + b'Content-Encoding: deflate\r\nContent-Length: %d\r\n\r\n' % len(raw), raw).take() == b'hello'
 
 
-def test_requests_are_written_with_their_headers():
-    head = wires.write_head('GET', '/x?y=z', {'Host': 'h:1', 'Accept': '*/*'})
+@pytest.mark.parametrize('method, body, expected', [
+    pytest.param('GET', None, b'GET /x?y=z HTTP/1.1\r\nHost: h:1\r\nAccept: */*\r\n\r\n', id='nothing'),
+    pytest.param('POST', None, b'POST /x?y=z HTTP/1.1\r\nHost: h:1\r\nAccept: */*\r\nContent-Length: 0\r\n\r\n',
+                 id='no-body'),
+    pytest.param('PATCH', b'{}', b'PATCH /x?y=z HTTP/1.1\r\nHost: h:1\r\nAccept: */*\r\nContent-Length: 2\r\n\r\n{}',
+                 id='body'),
+])
+def test_requests_are_written_with_their_headers_and_bodies(method, body, expected):
+    headers = wires.write_headers({'Host': 'h:1', 'Accept': '*/*'})
 
-    assert head == b'GET /x?y=z HTTP/1.1\r\nHost: h:1\r\nAccept: */*\r\n\r\n'
+    assert wires.write_request(method, '/x?y=z', headers, body) == expected
 
 
 @pytest.mark.parametrize('value, expected', [
