@@ -116,8 +116,9 @@ class DirectSession:
                         deadline: float | None) -> tuple[connections.Connection, wires.Reader]:
         """Send a request, and wait for the answer, or for its beginning; then, the connection is up to the caller."""
         request = self._write(call, url)
+        is_repeated = False
         while True:
-            kept = self._take_idle()
+            kept = None if is_repeated else self._take_idle()
             connection = kept or await self._connect(call, timeouts.connect, deadline)
             self._asked[connection] = call
             try:
@@ -128,6 +129,7 @@ class DirectSession:
                 is_stale = kept is not None and not connection.is_answered and not isinstance(error, TimeoutError)
                 if not is_stale or not call.is_repeatable or self._is_closing:
                     raise self.translate(error, call) from error
+                is_repeated = True
             except asyncio.CancelledError:
                 connection.abort()
                 raise
