@@ -274,7 +274,7 @@ async def test_requests_with_no_answers_are_counted_too(cluster, registry, run_s
     async def create_fn(**_):
         pass
 
-    with cluster.sandbox.faults.inject(verb='patch', cut=True, times=2):  # the first one in a kept connection is forgiven
+    with cluster.sandbox.faults.inject(verb='patch', cut=True, times=2):  # one is forgiven to a kept connection
         await run_served()
         await cluster.create()
         await cluster.wait_until_handled()
