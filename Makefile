@@ -3,7 +3,7 @@
 
 PYTHON ?= python3
 ARGS ?=
-SEEDS ?= 66
+SEEDS ?= 55
 MINUTES ?= 20
 
 VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
@@ -25,7 +25,7 @@ GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w \
     -X k8s.io/component-base/version.gitMajor=$(word 1,$(subst ., ,$(KUBERNETES_VERSION))) \
     -X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(KUBERNETES_VERSION)))"
 
-.PHONY: help run test lint docs fidelity bench chaos soak kubectl controlplane clean
+.PHONY: help run test lint docs fidelity bench chaos load soak kubectl controlplane clean
 
 help: ## show these targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -43,6 +43,9 @@ chaos: $(VENV)/.for-test controlplane ## kill operators and break their clusters
 	@$(BIN)/python tests/faults/chaos_table.py --seeds $(SEEDS)
 	@KOPF_TESTS_CONTROLPLANE=required KOPF_TESTS_CHAOS=full $(BIN)/python -m pytest -q tests/faults/test_faults_of_clusters.py $(ARGS)
 
+load: $(VENV)/.for-test controlplane ## start and kill an operator among 20,000 objects, and edit them meanwhile; ARGS for options
+	@$(BIN)/python benchmarks/load/run.py $(ARGS)
+
 soak: $(VENV)/.for-test ## let an operator live in churn and faults for some MINUTES, and check that it does not grow
 	@$(BIN)/python benchmarks/soak/soak.py --minutes $(MINUTES) $(ARGS)
 
@@ -55,7 +58,7 @@ docs: $(VENV)/.for-docs ## build the documentation, and check the links inside o
 	$(BIN)/python -m sphinx -q -W --keep-going -b html -d docs/_build/doctrees docs docs/_build/html
 	@$(BIN)/python docs/tools/links.py docs/_build/html
 
-bench: $(VENV)/.for-test .venv-bench/kopf .venv-bench/plain .venv-bench/reference .venv-bench/go controlplane ## compare with the reference and with Go
+bench: $(VENV)/.for-test .venv-bench/kopf .venv-bench/plain .venv-bench/reference .venv-bench/go controlplane ## compare with the reference and with Go, refresh docs/performance; ARGS='--quick --only A,B'
 	@$(BIN)/python benchmarks/arena/run.py --python .venv-bench/kopf/bin/python --plain .venv-bench/plain/bin/python \
 	    --reference .venv-bench/reference/bin/python --go .venv-bench/go/operator $(ARGS)
 
@@ -89,7 +92,7 @@ $(VENV)/.for-%: $(BIN)/python pyproject.toml
 	$@/bin/python -m pip install --quiet --disable-pip-version-check $(PACKAGES)
 	@touch $@
 
-.venv-bench/go: benchmarks/go/main.go benchmarks/go/go.mod
+.venv-bench/go: $(wildcard benchmarks/go/*.go) benchmarks/go/go.mod benchmarks/go/go.sum
 	@mkdir -p $@
 	cd benchmarks/go && CGO_ENABLED=0 go build -trimpath -buildvcs=false -o $(CURDIR)/$@/operator .
 	@touch $@

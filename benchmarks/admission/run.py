@@ -10,7 +10,6 @@ import argparse
 import asyncio
 import contextlib
 import datetime
-import importlib.util
 import json
 import os
 import pathlib
@@ -28,10 +27,11 @@ HERE = pathlib.Path(__file__).resolve().parent
 PLAIN = 'import sys; sys.modules.update(uvloop=None, orjson=None); from kopf import cli; cli.main()'
 FIGURES = ('reviews per second', 'p50, ms', 'p99, ms', 'CPU per review, ms')
 
-spec = importlib.util.spec_from_file_location('streams', HERE.parent / 'streams' / 'run.py')
-assert spec is not None and spec.loader is not None
-streams = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(streams)
+sys.path.insert(0, str(HERE.parent / 'arena'))
+
+import processes  # noqa: E402
+import servers  # noqa: E402
+import tables  # noqa: E402
 
 
 def make_request(port: int) -> bytes:
@@ -42,11 +42,17 @@ def make_request(port: int) -> bytes:
         'kind': kind, 'requestKind': kind, 'resource': {**resource, 'resource': 'loads'},
         'requestResource': {**resource, 'resource': 'loads'}, 'dryRun': False, 'oldObject': None,
         'userInfo': {'username': 'admin', 'groups': ['system:masters', 'system:authenticated']},
-        'object': streams.make_object(1)}}
+        'object': make_object()}}
     content = json.dumps(review).encode()
     return (f'POST /check?timeout=10s HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAccept: application/json, */*\r\n'
             f'User-Agent: kube-apiserver-admission\r\nContent-Type: application/json\r\n'
             f'Content-Length: {len(content)}\r\n\r\n').encode() + content
+
+
+def make_object() -> dict[str, Any]:
+    body = servers.make_object(1)
+    body['metadata']['annotations'] = {'note': 'x' * 1000}
+    return body
 
 
 class Operator:
@@ -56,8 +62,8 @@ class Operator:
         with socket.create_server(('127.0.0.1', 0)) as free:
             self.port = free.getsockname()[1]
         arguments = ['run', '--quiet', '--namespace', 'default', str(HERE / 'handlers.py')]
-        self.process = streams.Measured([*command, *arguments], core=1, cwd=directory, **files,
-                                        KUBECONFIG=str(cluster.kubeconfig), BENCH_PORT=str(self.port))
+        environ = {**files, 'KUBECONFIG': str(cluster.kubeconfig), 'BENCH_PORT': str(self.port)}
+        self.process = processes.Measured([*command, *arguments], core=1, directory=directory, environ=environ)
         self.rounds: list[dict[str, float]] = []
 
     def is_listening(self) -> bool:
@@ -102,10 +108,12 @@ def operating(commands: dict[str, list[str]], cluster: Any, files: dict[str, str
     with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as stack:
         operators = {}
         for name, command in commands.items():
-            operators[name] = Operator(command, cluster, pathlib.Path(directory), files)
+            home = pathlib.Path(directory, name)
+            home.mkdir()
+            operators[name] = Operator(command, cluster, home, files)
             stack.callback(operators[name].process.stop)
         for operator in operators.values():
-            streams.wait_until(operator.is_listening, operator.process)
+            operator.process.wait_until(operator.is_listening)
         time.sleep(5)  # let them do whatever they do in the beginning: only then are the resources known
         yield operators
 
@@ -136,7 +144,7 @@ def compare(commands: dict[str, list[str]], cluster: Any, args: argparse.Namespa
                 everything[f'{connections} connections'] = results
                 print(f'== {"HTTPS" if is_secure else "HTTP"}, {connections} connections, '
                       f'at the load average of {os.getloadavg()[0]:.1f}')
-                streams.report(results)
+                print(tables.compare(results))
             return everything
 
 
@@ -151,10 +159,9 @@ def main() -> None:
     commands = {'operator': [sys.executable, '-m', 'kopf'], 'plain operator': [sys.executable, '-c', PLAIN]}
     if args.reference:
         commands['reference'] = [args.reference, '-m', 'kopf']
-    streams.pin(0)
+    processes.pin(0)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the processes are stopped
-    with streams.serving(0) as cluster:
-        asyncio.run(cluster.fill())
+    with servers.serve_sandbox(core=0) as cluster:
         everything = {scheme: compare(commands, cluster, args, is_secure=scheme == 'https')
                       for scheme in ('http', 'https')}
     if args.json:

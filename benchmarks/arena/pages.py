@@ -1,72 +1,123 @@
 """
-The results as a table and a picture for the documentation: ``python benchmarks/arena/pages.py RESULTS.json``.
+The page of the documentation on performance: ``python benchmarks/arena/pages.py`` makes it anew of the kept results.
 
-The results are those of ``run.py --json``. The picture goes to the documentation, and the table is printed.
+The results are merged into ``results.json``; the pictures are drawn of all of them; the tables go to the page itself,
+between its marks. The rest of the page is written by hand.
 """
-import html
-import json
 import pathlib
-import statistics
-import sys
-from collections.abc import Iterator
-from typing import Any
+import re
+from collections.abc import Iterable
 
-PICTURE = pathlib.Path(__file__).resolve().parents[2] / 'docs' / 'pictures' / 'ratios.svg'
-BASE, OURS = 'reference', 'kopf'
-TITLES = {'kopf': 'Kopf', 'plain': 'without the extra `speed`', 'reference': 'Kopf 1.45.2', 'go': 'in Go'}
-ROW, LABELS, BARS = 22, 330, 400  # pixels
+import charts
+import results
+import tables
+import targets
 
+PAGES = pathlib.Path(__file__).resolve().parents[2] / 'docs' / 'performance'
+RESULTS, PAGE = 'results.json', 'index.md'
+MARKED = re.compile(r'(<!-- (?P<name>[a-z]+) -->\n).*?(<!-- end -->)', re.DOTALL)
+COLOURS = {'kopf': '#2a7ae2', 'plain': '#8fbcf5', 'reference': '#9a9a9a', 'go': '#2aa198'}
+SERIES = {name: charts.Series(title.replace('`', ''), COLOURS[name]) for name, title in tables.TITLES.items()}
 
-def list_rows(results: dict[str, Any]) -> Iterator[tuple[str, dict[str, float]]]:
-    """Go over all figures: the medians of all who have them."""
-    for scenario, contestants in results.items():
-        for figure in contestants[BASE]:
-            values = {name: statistics.median(figures[figure]) for name, figures in contestants.items()
-                      if figure in figures}
-            yield f'{scenario}: {figure}', values
-
-
-def build_table(results: dict[str, Any]) -> str:
-    names = [name for name in TITLES if any(name in contestants for contestants in results.values())]
-    lines = ['| | ' + ' | '.join(TITLES[name] for name in names) + ' |', '|---|' + '---|' * len(names)]
-    for title, values in list_rows(results):
-        cells = [describe(values.get(name), values[BASE]) for name in names]
-        lines.append(f'| {title} | ' + ' | '.join(cells) + ' |')
-    return '\n'.join(lines) + '\n'
-
-
-def describe(value: float | None, base: float) -> str:
-    if value is None:
-        return ''
-    ratio = f' ({value / base:.2f})' if base else ''
-    return f'{value:.2f}{ratio}'
+RATIOS = {
+    'created, CPU': ('lifecycle', 'created, CPU s'),
+    'updated, CPU': ('lifecycle', 'updated, CPU s'),
+    'deleted, CPU': ('lifecycle', 'deleted, CPU s'),
+    'all of them, peak memory': ('lifecycle', 'peak RSS MB'),
+    'only watched: listed, CPU': ('events', 'listed, CPU s'),
+    'only watched: changed, CPU': ('events', 'watched, CPU s'),
+    'only watched, memory': ('events', 'RSS MB'),
+    'restarted, CPU': ('restart', 'CPU s'),
+    'latency when idle, p50': ('latency', 'idle, ms, p50'),
+    'latency at 200 changes per second, p95': ('latency', 'loaded, ms, p95'),
+    'timers, CPU': ('timers', 'CPU ms per call'),
+    'timers, memory': ('timers', 'RSS MB'),
+    'indices, CPU': ('indices', 'all indexed, CPU s'),
+    'idle, memory': ('idle', 'RSS MB'),
+    'import kopf, time': ('loading', 'import, s'),
+    'kopf --help, time': ('loading', 'help, s'),
+}
 
 
-def build_picture(results: dict[str, Any]) -> str:
-    """Draw our figures as parts of those of the reference, which are the whole width."""
-    rows = [(title, values[OURS] / values[BASE]) for title, values in list_rows(results)
-            if values[BASE] and OURS in values]
-    height, width = ROW * (len(rows) + 1), LABELS + BARS + 50
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" '
-             f'font-size="12" fill="currentColor">',
-             f'<text x="{LABELS + BARS}" y="14" text-anchor="end">Kopf 1.45.2 = 1</text>']
-    for number, (title, ratio) in enumerate(rows, start=1):
-        top, length = number * ROW, min(ratio, 1.1) * BARS
-        parts += [
-            f'<text x="{LABELS - 8}" y="{top + 14}" text-anchor="end">{html.escape(title)}</text>',
-            f'<rect x="{LABELS}" y="{top + 3}" width="{BARS}" height="{ROW - 7}" opacity="0.12"/>',
-            f'<rect x="{LABELS}" y="{top + 3}" width="{length:.0f}" height="{ROW - 7}" fill="#2a7ae2"/>',
-            f'<text x="{LABELS + max(length, 0) + 5:.0f}" y="{top + 14}">{ratio:.2f}</text>']
-    return '\n'.join([*parts, '</svg>', ''])
+def publish(directory: pathlib.Path, fresh: results.Results, *, order: Iterable[str] = ()) -> None:
+    """Keep these results, in this order, with those of other scenarios; make all that is made of them."""
+    kept = results.read_results(directory / RESULTS) | fresh
+    kept = {name: kept[name] for name in dict.fromkeys([*order, *kept]) if name in kept}
+    results.write_results(directory / RESULTS, kept)
+    for name, picture in draw_pictures(kept).items():
+        (directory / name).write_text(picture)
+    page = directory / PAGE
+    if page.exists():
+        page.write_text(fill_page(page.read_text(), kept))
 
 
-def main() -> None:
-    if len(sys.argv) != 2:
-        raise SystemExit(__doc__)
-    results = json.loads(pathlib.Path(sys.argv[1]).read_text())
-    PICTURE.write_text(build_picture(results))
-    print(build_table(results))
+def fill_page(text: str, measured: results.Results) -> str:
+    """Put tables of the results between the marks. Marks of what was not measured stay as they are."""
+    def fill(match: re.Match[str]) -> str:
+        content = build_content(match['name'], measured)
+        return match[0] if content is None else f'{match[1]}{content}{match[3]}'
+    return MARKED.sub(fill, text)
+
+
+def build_content(name: str, measured: results.Results) -> str | None:
+    if name == 'targets':
+        return tables.format_markdown(tables.build_targets(targets.judge(measured)))
+    if name not in measured:
+        return None
+    one = measured[name]
+    remark = f'On {one.server}, {one.date}; {one.machine}; the load average before it was {one.load:.1f}.'
+    return f'{one.title}.\n{remark}\n\n{tables.format_markdown(tables.build_figures(one))}'
+
+
+def draw_pictures(measured: results.Results) -> dict[str, str]:
+    """The pictures by the names of their files; of those scenarios that were measured."""
+    pictures = {'ratios.svg': draw_ratios(measured)}
+    if 'lifecycle' in measured:
+        stages = {f'{stage}, CPU s': stage for stage in ('created', 'updated', 'deleted')}
+        pictures['lifecycle.svg'] = draw_groups('Seconds of CPU by stages', measured['lifecycle'], stages, unit=' s')
+    if 'latency' in measured:
+        percentiles = {f'{state}, ms, {percentile}': f'{state}, {percentile}'
+                       for state in ('idle', 'loaded') for percentile in ('p50', 'p95')}
+        pictures['latency.svg'] = draw_groups('Latency in ms', measured['latency'], percentiles, unit=' ms')
+    if 'memory' in measured:
+        pictures['memory.svg'] = draw_memory(measured['memory'])
+    return pictures
+
+
+def draw_ratios(measured: results.Results) -> str:
+    """Draw our figures as parts of those of the reference, with the targets."""
+    limits = {(target.scenario, target.figure): target.limit for target in targets.TARGETS
+              if target.kind is targets.Kind.OF_REFERENCE}
+    groups = []
+    for title, (scenario, figure) in RATIOS.items():
+        if scenario not in measured:
+            continue
+        found = measured[scenario].compute_ratio(results.OURS, results.REFERENCE, figure)
+        if found is not None:
+            groups.append(charts.Group(title, {results.OURS: found[0]}, target=limits.get((scenario, figure))))
+    series = {results.OURS: charts.Series('Kopf, as a part of Kopf 1.45.2; across: the targets', COLOURS[results.OURS])}
+    return charts.draw_bars('Figures as parts of those of Kopf 1.45.2', groups, series)
+
+
+def draw_groups(title: str, measurement: results.Measurement, figures: dict[str, str], *, unit: str) -> str:
+    names = [name for name in SERIES if name in measurement.figures]
+    groups = [charts.Group(label, {name: value for name in names
+                                  if (value := measurement.compute_value(name, figure)) is not None})
+              for figure, label in figures.items()]
+    return charts.draw_bars(title, groups, {name: SERIES[name] for name in names}, unit=unit)
+
+
+def draw_memory(measurement: results.Measurement) -> str:
+    points: dict[str, dict[float, float]] = {}
+    for figure in measurement.list_names():
+        if match := re.fullmatch(r'([\d,]+) objects, RSS MB', figure):
+            for name in measurement.figures:
+                value = measurement.compute_value(name, figure)
+                if value is not None:
+                    points.setdefault(name, {})[float(match[1].replace(',', ''))] = value
+    return charts.draw_lines('Resident memory in MB by the number of only-watched objects', points,
+                            {name: SERIES[name] for name in SERIES if name in points}, unit='objects')
 
 
 if __name__ == '__main__':
-    main()
+    publish(PAGES, {})

@@ -1,102 +1,75 @@
-"""What is measured: each function takes one subject through one scenario, and returns its figures."""
-import statistics
-import subprocess
-import time
-from collections.abc import Callable
+"""All scenarios: what is measured in each, of whom, with how many objects, and how many times."""
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 
+import background
+import changes
 import servers
 import subjects
+import trials
+import watches
 
-Figures = dict[str, float]
-Scenario = Callable[[servers.Cluster, subjects.Subject, int], Figures | None]
-
-
-def measure_lifecycle(cluster: servers.Cluster, subject: subjects.Subject, total: int) -> Figures | None:
-    """All objects are created, then updated, then deleted; each stage is waited for until all is quiet."""
-    command = subject.build_command('lifecycle')
-    if command is None:
-        return None
-    figures: Figures = {}
-    cluster.clear()
-    with subjects.running(command, kubeconfig=cluster.kubeconfig, total=total) as operator:
-        operator.settle()
-        figures |= {'start, CPU s': operator.cpu, 'idle, RSS MB': operator.memory}
-        stages = {'created': lambda: cluster.create(total), 'updated': lambda: cluster.update(total, 2),
-                  'deleted': lambda: cluster.delete(total)}
-        for stage, act in stages.items():
-            before = operator.cpu
-            act()
-            operator.wait_for(stage, total)
-            operator.settle()
-            figures[f'{stage}, CPU ms per object'] = (operator.cpu - before) * 1000 / total
-        figures['peak RSS MB'] = operator.peak
-        if cluster.count():
-            raise SystemExit(f'{subject.name} has left {cluster.count()} objects.')
-    return figures
+PYTHONS = frozenset({'kopf', 'plain', 'reference'})
+EVERYBODY = PYTHONS | {'go'}
+OURS = frozenset({'kopf'})
 
 
-def measure_events(cluster: servers.Cluster, subject: subjects.Subject, total: int) -> Figures | None:
-    """All objects exist, and are only watched; then each of them is changed once."""
-    command = subject.build_command('events')
-    if command is None:
-        return None
-    prepare(cluster, total)
-    with subjects.running(command, kubeconfig=cluster.kubeconfig, total=total) as operator:
-        operator.wait_for('seen', total)
-        operator.settle()
-        listed = operator.cpu
-        cluster.update(total, int(time.time()))
-        operator.wait_for('seen', 2 * total)
-        operator.settle()
-        return {'listed, CPU s': listed, 'watched, CPU ms per object': (operator.cpu - listed) * 1000 / total,
-                'RSS MB': operator.memory, 'peak RSS MB': operator.peak}
+def take_all(total: int) -> list[int]:
+    return [total]
 
 
-def measure_restart(cluster: servers.Cluster, subject: subjects.Subject, total: int) -> Figures | None:
-    """An operator is started with all objects handled already: there is nothing to do, and nothing to write."""
-    command = subject.build_command('lifecycle')
-    if command is None:
-        return None
-    cluster.clear()
-    with subjects.running(command, kubeconfig=cluster.kubeconfig, total=total) as operator:
-        cluster.create(total)
-        operator.wait_for('created', total)
-        operator.settle()
-    before = cluster.list_versions()
-    with subjects.running(command, kubeconfig=cluster.kubeconfig, total=total) as operator:
-        operator.settle(window=3)
-        figures = {'CPU s': operator.cpu, 'RSS MB': operator.memory, 'peak RSS MB': operator.peak}
-    return {**figures, 'objects written': float(sum(
-        version != before.get(name) for name, version in cluster.list_versions().items()))}
+def take_none(total: int) -> list[int]:
+    return [0]
 
 
-def measure_children(cluster: servers.Cluster, subject: subjects.Subject, total: int) -> Figures | None:
-    """What it takes to load the framework, and to show the help of its command."""
-    if subject.python is None:
-        return None
-    commands = {'import': ['-c', 'import kopf'], 'help': ['-m', 'kopf', '--help'], 'nothing': ['-c', '']}
-    figures: Figures = {}
-    for name, args in commands.items():
-        figures[f'{name}, s'] = statistics.median(run_child([str(subject.python), *args]) for _ in range(7))
-    return figures
+def take_ends(total: int) -> list[int]:
+    return [max(total // 50, 1), total]
 
 
-def run_child(command: list[str]) -> float:
-    since = time.perf_counter()
-    subprocess.run(command, stdout=subprocess.DEVNULL, cwd='/', check=True)
-    return time.perf_counter() - since
+def take_steps(total: int) -> list[int]:
+    return [0, max(total // 50, 1), max(total // 5, 1), total]
 
 
-def prepare(cluster: servers.Cluster, total: int) -> None:
-    """Let there be so many objects, with nothing on them."""
-    cluster.clear()
-    cluster.create(total)
+def prepare_nothing(cluster: servers.Cluster, contestants: Sequence[subjects.Subject], size: int) -> None:
+    """Those who are measured do all by themselves."""
 
 
-SCENARIOS: dict[str, tuple[Scenario, int]] = {
-    'lifecycle': (measure_lifecycle, 5_000),
-    'events': (measure_events, 10_000),
-    'restart': (measure_restart, 10_000),
-    'loading': (measure_children, 1),
+@dataclasses.dataclass(frozen=True)
+class Scenario:
+    """One of the ways to load an operator."""
+    title: str  # with ``{total}`` for the number of objects
+    measure: Callable[[trials.Trial], None]
+    total: int  # how many objects, at most
+    quick: int  # the same if figures are not wanted, but only that everything works
+    prepare: Callable[[servers.Cluster, Sequence[subjects.Subject], int], None] = prepare_nothing
+    sizes: Callable[[int], list[int]] = take_all  # one step for each of them
+    rounds: int = 3  # at most
+    names: frozenset[str] = EVERYBODY  # who is measured
+
+
+SCENARIOS: Mapping[str, Scenario] = {
+    'loading': Scenario('Loading: the framework is imported, its command shows the help',
+                        watches.measure_loading, 1, 1, sizes=take_none, names=PYTHONS),
+    'idle': Scenario('Idleness: an operator without objects',
+                     watches.measure_idle, 1, 1, sizes=take_none, rounds=2),
+    'lifecycle': Scenario('Life cycle: {total} objects of 1 kB are created, updated, deleted, each handled',
+                          changes.measure_lifecycle, 5_000, 200),
+    'events': Scenario('Watching: {total} objects are listed, then each is changed; there is one handler of events',
+                       watches.measure_events, 10_000, 500, prepare=watches.prepare_events, rounds=2),
+    'latency': Scenario('Latency: from the sending of a change to the call of its handler; {total} objects',
+                        changes.measure_latency, 1_000, 50, rounds=2),
+    'restart': Scenario('Restart: {total} objects are handled already',
+                        changes.measure_restart, 10_000, 200, prepare=changes.prepare_restart),
+    'timers': Scenario('Timers: {total} objects with a timer each, called every 5 s',
+                       background.measure_timers, 10_000, 200, prepare=background.prepare_timers, rounds=2,
+                       names=PYTHONS),
+    'indices': Scenario('Indices: {total} objects are indexed, and looked up',
+                        background.measure_indices, 10_000, 500, prepare=background.prepare_indices, rounds=2,
+                        names=PYTHONS),
+    'memory': Scenario('Memory: up to {total} objects, only watched',
+                       watches.measure_memory, 50_000, 1_000, prepare=watches.prepare_events, sizes=take_steps,
+                       rounds=1),
+    'growth': Scenario('Growth: the cost of a change among {total} objects, and among a 50th of them',
+                       changes.measure_growth, 50_000, 1_000, prepare=changes.prepare_growth, sizes=take_ends,
+                       rounds=2, names=OURS),
 }
-"""With the usual number of objects in each."""

@@ -2,6 +2,7 @@
 import asyncio
 import base64
 import contextlib
+import copy
 import importlib.util
 import json
 import os
@@ -9,8 +10,10 @@ import pathlib
 import ssl
 import sys
 import tempfile
+import time
+import urllib.error
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import aiohttp
 import processes
@@ -18,7 +21,7 @@ import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CRDS = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions'
-LOADS = '/apis/bench.dev/v1/namespaces/default/loads'
+NAMESPACES = '/api/v1/namespaces'
 CRD = {
     'apiVersion': 'apiextensions.k8s.io/v1', 'kind': 'CustomResourceDefinition',
     'metadata': {'name': 'loads.bench.dev'},
@@ -27,7 +30,14 @@ CRD = {
         'schema': {'openAPIV3Schema': {'type': 'object', 'x-kubernetes-preserve-unknown-fields': True}}}]},
 }
 MERGE = 'application/merge-patch+json'
-CONNECTIONS = 10
+CONNECTIONS = 10  # at once
+ATTEMPTS, BUSY = 30, {429, 500, 503, 504}
+PAGE = '2000'
+FINALIZER = 'kopf.zalando.org/KopfFinalizerMarker'
+HANDLED = 'kopf.zalando.org/last-handled-configuration'
+
+Maker = Callable[[int], dict[str, Any]]
+Result = TypeVar('Result')
 
 
 def make_object(number: int) -> dict[str, Any]:
@@ -39,11 +49,26 @@ def make_object(number: int) -> dict[str, Any]:
     }
 
 
+def make_held_object(number: int) -> dict[str, Any]:
+    """The same with the finalizer, as if it was met before: adding it is not what is measured."""
+    body = make_object(number)
+    body['metadata']['finalizers'] = [FINALIZER]
+    return body
+
+
+def make_handled_object(number: int) -> dict[str, Any]:
+    """The same as if it was handled before."""
+    body = make_held_object(number)
+    essence = {'spec': body['spec'], 'metadata': {'labels': body['metadata']['labels']}}
+    body['metadata']['annotations'] = {HANDLED: json.dumps(essence, separators=(',', ':')) + '\n'}
+    return body
+
+
 class Cluster:
     """How to make load on a server: many requests by a few connections. Each method runs a loop of its own."""
 
-    def __init__(self, kubeconfig: pathlib.Path) -> None:
-        self.kubeconfig = kubeconfig
+    def __init__(self, kubeconfig: pathlib.Path, *, compact: Callable[[], None] | None = None) -> None:
+        self.kubeconfig, self.namespace, self._compact = kubeconfig, 'default', compact
         config = yaml.safe_load(kubeconfig.read_text())
         cluster = config['clusters'][0]['cluster']
         self.url, self.token = cluster['server'], config['users'][0]['user']['token']
@@ -53,57 +78,99 @@ class Cluster:
             authority = (kubeconfig.parent / cluster['certificate-authority']).read_text()
         self.context = ssl.create_default_context(cadata=authority)
 
-    @contextlib.asynccontextmanager
-    async def connect(self) -> AsyncIterator[aiohttp.ClientSession]:
-        headers = {'Authorization': f'Bearer {self.token}'}
-        connector = aiohttp.TCPConnector(ssl=self.context, limit=CONNECTIONS)
-        async with aiohttp.ClientSession(self.url, headers=headers, connector=connector) as session:
-            yield session
+    @property
+    def loads(self) -> str:
+        return f'/apis/bench.dev/v1/namespaces/{self.namespace}/loads'
 
     def prepare(self) -> None:
         """Define the resource, and wait until it is served."""
-        async def define() -> None:
-            async with self.connect() as session:
-                await send(session, 'POST', CRDS, CRD)
-                while True:
-                    async with session.get(LOADS) as response:
-                        if response.ok:
-                            return
-                    await asyncio.sleep(0.1)
-        asyncio.run(define())
+        async def define(session: aiohttp.ClientSession) -> None:
+            await send(session, 'POST', CRDS, CRD)
+            while True:
+                async with session.get(self.loads) as response:
+                    if response.ok:
+                        return
+                await asyncio.sleep(0.1)
+        self._run(define)
 
-    def create(self, total: int) -> None:
-        self._repeat(range(total), lambda session, number: send(session, 'POST', LOADS, make_object(number)))
+    def create_namespace(self, namespace: str) -> None:
+        self._run(lambda session: send(session, 'POST', NAMESPACES, {'metadata': {'name': namespace}}))
+
+    def enter(self, namespace: str) -> 'Cluster':
+        """Tell of the same cluster as seen from that namespace."""
+        entered = copy.copy(self)
+        entered.namespace = namespace
+        return entered
+
+    def create(self, total: int, *, make: Maker = make_object, first: int = 0) -> None:
+        self._repeat(range(first, total), lambda session, number: send(session, 'POST', self.loads, make(number)))
 
     def update(self, total: int, replicas: int) -> None:
-        patch = {'spec': {'replicas': replicas}}
-        self._repeat(range(total), lambda session, number: send(
-            session, 'PATCH', f'{LOADS}/load-{number}', patch, kind=MERGE))
+        self._repeat(range(total), lambda session, number: self._patch(session, number, {'replicas': replicas}))
+
+    def change(self, number: int, **spec: Any) -> None:
+        """Change one object only."""
+        self._repeat([number], lambda session, _: self._patch(session, number, spec))
+
+    def pace(self, numbers: Iterable[int], *, rate: float) -> list[float]:
+        """
+        Change objects, so many per second, if the server can do it. They know when they were sent: ``spec.sent``.
+
+        Returns the seconds that each of the requests took.
+        """
+        connections = asyncio.Semaphore(CONNECTIONS)
+
+        async def change(session: aiohttp.ClientSession, number: int) -> float:
+            async with connections:
+                since = time.time()
+                await self._patch(session, number, {'sent': since})
+                return time.time() - since
+
+        async def change_all(session: aiohttp.ClientSession) -> list[float]:
+            since = time.monotonic()
+            async with asyncio.TaskGroup() as group:
+                tasks = []
+                for count, number in enumerate(numbers):
+                    await asyncio.sleep(since + count / rate - time.monotonic())
+                    tasks.append(group.create_task(change(session, number)))
+            return [task.result() for task in tasks]
+        return self._run(change_all)
 
     def delete(self, total: int) -> None:
-        self._repeat(range(total), lambda session, number: send(session, 'DELETE', f'{LOADS}/load-{number}', None))
+        self._repeat(range(total), lambda session, number: send(session, 'DELETE', f'{self.loads}/load-{number}', None))
 
     def count(self) -> int:
-        async def ask() -> int:
-            async with self.connect() as session, session.get(LOADS, params={'limit': '1'}) as response:
-                found = await response.json()
-                return len(found['items']) + found['metadata'].get('remainingItemCount', 0)
-        return asyncio.run(ask())
+        return len(self.list_versions())
 
     def clear(self) -> None:
         """Remove all objects, whatever holds them."""
         async def wipe(session: aiohttp.ClientSession, name: str) -> None:
-            await send(session, 'PATCH', f'{LOADS}/{name}', {'metadata': {'finalizers': None}}, kind=MERGE)
-            await send(session, 'DELETE', f'{LOADS}/{name}', None)
-
+            await send(session, 'PATCH', f'{self.loads}/{name}', {'metadata': {'finalizers': None}}, kind=MERGE)
+            await send(session, 'DELETE', f'{self.loads}/{name}', None)
         self._repeat(self.list_versions(), wipe)
+
+    def compact(self) -> None:
+        """Forget the history of objects, if it is stored at all: it would fill the storage. Nobody may watch now."""
+        if self._compact is not None:
+            with contextlib.suppress(urllib.error.HTTPError):  # there is nothing new to forget
+                self._compact()
 
     def list_versions(self) -> dict[str, str]:
         """All objects by their names."""
-        async def ask() -> list[dict[str, Any]]:
-            async with self.connect() as session, session.get(LOADS) as response:
-                return [item['metadata'] for item in (await response.json())['items']]
-        return {metadata['name']: metadata['resourceVersion'] for metadata in asyncio.run(ask())}
+        async def ask(session: aiohttp.ClientSession) -> dict[str, str]:
+            found: dict[str, str] = {}
+            token = ''
+            while True:
+                async with session.get(self.loads, params={'limit': PAGE, 'continue': token}) as response:
+                    page = await response.json()
+                found |= {item['metadata']['name']: item['metadata']['resourceVersion'] for item in page['items']}
+                token = page['metadata'].get('continue', '')
+                if not token:
+                    return found
+        return self._run(ask)
+
+    async def _patch(self, session: aiohttp.ClientSession, number: int, spec: dict[str, Any]) -> None:
+        await send(session, 'PATCH', f'{self.loads}/load-{number}', {'spec': spec}, kind=MERGE)
 
     def _repeat(self, values: Iterable[Any], action: Callable[[aiohttp.ClientSession, Any], Awaitable[None]]) -> None:
         """Do it with all values, several at once."""
@@ -111,21 +178,40 @@ class Cluster:
             for value in queue:
                 await action(session, value)
 
-        async def work_all() -> None:
+        async def work_all(session: aiohttp.ClientSession) -> None:
             queue = iter(values)
-            async with self.connect() as session, asyncio.TaskGroup() as group:
+            async with asyncio.TaskGroup() as group:
                 for _ in range(CONNECTIONS):
                     group.create_task(work(session, queue))
-        asyncio.run(work_all())
+        self._run(work_all)
+
+    def _run(self, action: Callable[[aiohttp.ClientSession], Awaitable[Result]]) -> Result:
+        async def run() -> Result:
+            async with self._connect() as session:
+                return await action(session)
+        return asyncio.run(run())
+
+    @contextlib.asynccontextmanager
+    async def _connect(self) -> AsyncIterator[aiohttp.ClientSession]:
+        headers = {'Authorization': f'Bearer {self.token}'}
+        connector = aiohttp.TCPConnector(ssl=self.context)
+        async with aiohttp.ClientSession(self.url, headers=headers, connector=connector) as session:
+            yield session
 
 
 async def send(session: aiohttp.ClientSession, method: str, url: str, body: Any, *,
                kind: str = 'application/json') -> None:
+    """Make a request. Servers that are too busy are asked again; what is gone already, is not missed."""
     data = None if body is None else json.dumps(body)
-    async with session.request(method, url, data=data, headers={'Content-Type': kind}) as response:
-        text = await response.text()
-        if not response.ok and response.status != 404:
-            raise SystemExit(f'{method} {url}: {response.status}: {text[:500]}')
+    for _ in range(ATTEMPTS):
+        async with session.request(method, url, data=data, headers={'Content-Type': kind}) as response:
+            text = await response.text()
+            if response.ok or response.status == 404:
+                return
+        if response.status not in BUSY:
+            break
+        await asyncio.sleep(1)
+    raise SystemExit(f'{method} {url}: {response.status}: {text[:500]}')
 
 
 @contextlib.contextmanager
@@ -139,18 +225,18 @@ def serve_controlplane() -> Iterator[Cluster]:
     if build is None:
         raise SystemExit('There is no control plane here: `make controlplane` builds it; or use --sandbox.')
     with controlplanes.run_controlplane(build) as controlplane:
-        cluster = Cluster(controlplane.admin.kubeconfig)
+        cluster = Cluster(controlplane.admin.kubeconfig, compact=controlplane.compact)
         cluster.prepare()
         yield cluster
 
 
 @contextlib.contextmanager
-def serve_sandbox() -> Iterator[Cluster]:
+def serve_sandbox(*, core: int | None = None) -> Iterator[Cluster]:
     with tempfile.TemporaryDirectory() as name:
         directory = pathlib.Path(name)
         kubeconfig = directory / 'kubeconfig'
         command = [sys.executable, '-m', 'kopf', 'sandbox', '--kubeconfig', str(kubeconfig)]
-        sandbox = processes.Measured(command, directory=directory, environ={})
+        sandbox = processes.Measured(command, directory=directory, environ={}, core=core)
         try:
             sandbox.wait_until(lambda: kubeconfig.exists() and kubeconfig.stat().st_size > 0)
             cluster = Cluster(kubeconfig)

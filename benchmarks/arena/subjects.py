@@ -5,8 +5,10 @@ import json
 import pathlib
 import tempfile
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import processes
+import servers
 
 OPERATORS = pathlib.Path(__file__).resolve().parent / 'operators'
 
@@ -18,40 +20,49 @@ class Subject:
     python: pathlib.Path | None = None
     program: pathlib.Path | None = None
 
-    def build_command(self, operator: str) -> list[str] | None:
-        """Tell how to run such an operator; ``None`` if there is no such one."""
+    def build_command(self, operator: str, namespace: str) -> list[str]:
+        """Tell how to run such an operator."""
         if self.program is not None:
-            return [str(self.program)] if operator == 'lifecycle' else None
-        return [str(self.python), '-m', 'kopf', 'run', '--namespace', 'default', str(OPERATORS / f'{operator}.py')]
+            return [str(self.program), operator, namespace]
+        return [str(self.python), '-m', 'kopf', 'run', '--namespace', namespace, str(OPERATORS / f'{operator}.py')]
 
 
 class Running(processes.Measured):
     """An operator that is being measured."""
 
-    def __init__(self, command: list[str], *, directory: pathlib.Path, environ: Mapping[str, str]) -> None:
+    def __init__(self, command: list[str], *, directory: pathlib.Path, environ: Mapping[str, str],
+                 core: int | None = None) -> None:
         self.progress = directory / 'progress'
         self.progress.touch()
-        super().__init__(command, directory=directory, environ={**environ, 'BENCH_PROGRESS': str(self.progress)})
+        environ = {**environ, 'BENCH_PROGRESS': str(self.progress), 'PYTHONPATH': str(OPERATORS)}
+        super().__init__(command, directory=directory, environ=environ, core=core)
 
     @property
-    def said(self) -> dict[str, float]:
+    def said(self) -> dict[str, Any]:
         """The last of each figure."""
-        figures: dict[str, float] = {}
+        figures: dict[str, Any] = {}
         for line in self.progress.read_text().splitlines():
             figures |= json.loads(line)
         return figures
 
-    def wait_for(self, name: str, value: float) -> None:
-        self.wait_until(lambda: self.said.get(name, 0) >= value)
+    def wait_for(self, name: str, value: float, *, timeout: float = processes.PATIENCE) -> None:
+        self.wait_until(lambda: self.said.get(name, 0) >= value, timeout=timeout)
+
+    def finish(self) -> dict[str, Any]:
+        """Stop it, and read what it says in the end."""
+        self.stop()
+        return self.said
 
 
 @contextlib.contextmanager
-def running(command: list[str], *, kubeconfig: pathlib.Path, total: int) -> Iterator[Running]:
+def running(subject: Subject, operator: str, cluster: servers.Cluster, total: int) -> Iterator[Running]:
+    """Run an operator that tells when so many objects were handled; wait until it has started."""
     with tempfile.TemporaryDirectory() as directory:
-        environ = {'KUBECONFIG': str(kubeconfig), 'BENCH_TOTAL': str(total)}
-        operator = Running(command, directory=pathlib.Path(directory), environ=environ)
+        command = subject.build_command(operator, cluster.namespace)
+        environ = {'KUBECONFIG': str(cluster.kubeconfig), 'BENCH_TOTAL': str(total)}
+        running = Running(command, directory=pathlib.Path(directory), environ=environ)
         try:
-            operator.wait_for('ready', 1)
-            yield operator
+            running.wait_for('ready', 1)
+            yield running
         finally:
-            operator.stop()
+            running.stop()

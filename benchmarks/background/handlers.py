@@ -1,35 +1,29 @@
 """
 Operators with timers, daemons or an index: ``$BENCH_KIND`` tells which. They are the same for all frameworks.
 
-They say to the file of ``$BENCH_PROGRESS``, in lines of JSON, how many objects they have met, and how late they were.
+They tell how many objects they have met, and how late they were.
 """
 import asyncio
-import json
 import os
-import pathlib
 import time
+
+import telling
+from telling import RESOURCE, TOTAL
 
 import kopf
 
-KIND, TOTAL = os.environ['BENCH_KIND'], int(os.environ['BENCH_TOTAL'])
-PROGRESS = pathlib.Path(os.environ['BENCH_PROGRESS'])
-RESOURCE = ('bench.dev', 'v1', 'loads')
+KIND = os.environ['BENCH_KIND']
 INTERVAL = 60
 met: set[str] = set()
 ended: dict[str, float] = {}
 latenesses: list[float] = []
 
 
-def report(**figures):
-    with PROGRESS.open('a') as file:
-        file.write(f'{json.dumps(figures)}\n')
-
-
 def meet(name):
     if name not in met:
         met.add(name)
         if len(met) in (1, TOTAL):
-            report(met=len(met))
+            telling.tell({'met': len(met)})
 
 
 @kopf.on.startup()
@@ -65,7 +59,8 @@ elif KIND == 'timers':
             latenesses.append(now - ended[name] - INTERVAL)
             if len(latenesses) in (TOTAL, 2 * TOTAL):
                 values = sorted(latenesses)
-                report(ticks=len(values), p50=values[len(values) // 2], p99=values[len(values) * 99 // 100])
+                telling.tell({'ticks': len(values), 'p50': values[len(values) // 2],
+                              'p99': values[len(values) * 99 // 100]})
         ended[name] = asyncio.get_running_loop().time()
 
 elif KIND == 'daemons':
@@ -77,7 +72,7 @@ elif KIND == 'daemons':
 
     @kopf.on.update(*RESOURCE)
     def update(spec, **_):
-        report(handled=time.time() - spec['sent'])
+        telling.tell({'handled': time.time() - spec['sent']})
 
 elif KIND in ('index', 'limited'):
 
@@ -88,5 +83,5 @@ elif KIND in ('index', 'limited'):
     @kopf.on.event(*RESOURCE)
     async def see(name, by_shard, **_):
         if not met:
-            report(indexed=len(by_shard))
+            telling.tell({'indexed': len(by_shard)})
         meet(name)

@@ -6,13 +6,10 @@ a process of its own, with the same file ``handlers.py``. ``PYTHON`` is the inte
 the reference installed: it is run as ``PYTHON -m kopf run``, and known only by that. Without it, only we are measured.
 """
 import argparse
-import asyncio
 import contextlib
-import importlib.util
 import json
 import os
 import pathlib
-import re
 import signal
 import sys
 import tempfile
@@ -22,141 +19,110 @@ from collections.abc import Iterator
 from typing import Any
 
 HERE = pathlib.Path(__file__).resolve().parent
-FINALIZER = 'kopf.zalando.org/KopfFinalizerMarker'  # as if the objects were met before: it is not what is measured
-REST = 30.0  # seconds to look at an operator that does nothing
+sys.path.insert(0, str(HERE.parent / 'arena'))
 
-spec = importlib.util.spec_from_file_location('streams', HERE.parent / 'streams' / 'run.py')
-assert spec is not None and spec.loader is not None
-streams = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(streams)
+import processes  # noqa: E402
+import servers  # noqa: E402
+import subjects  # noqa: E402
+import tables  # noqa: E402
+
+REST = 30.0  # seconds to look at an operator that does nothing
+PATIENCE = 1200.0  # seconds
 
 
 def make_object(number: int) -> dict[str, Any]:
-    return {'apiVersion': 'bench.dev/v1', 'kind': 'Load', 'spec': {'replicas': 1},
-            'metadata': {'name': f'load-{number}', 'labels': {'shard': str(number % 10)}, 'finalizers': [FINALIZER]}}
+    """A small object, with the finalizer as if it was met before: its adding is not what is measured."""
+    return {'apiVersion': 'bench.dev/v1', 'kind': 'Load', 'spec': {'replicas': 1}, 'metadata': {
+        'name': f'load-{number}', 'labels': {'shard': str(number % 10)}, 'finalizers': [servers.FINALIZER]}}
 
 
-async def fill(cluster: Any) -> None:
-    await cluster.send('POST', '/apis/apiextensions.k8s.io/v1/customresourcedefinitions', [streams.CRD])
-    await cluster.send('POST', streams.COLLECTION, [make_object(number) for number in range(cluster.total)])
+class Operator(subjects.Running):
+    """An operator that is being measured, and when it was started."""
 
-
-class Operator:
-    """An operator that is being measured, and what it says of itself."""
-
-    def __init__(self, python: str, cluster: Any, kind: str, directory: pathlib.Path) -> None:
-        self.progress = directory / 'progress'
-        self.progress.touch()
+    def __init__(self, python: str, cluster: servers.Cluster, kind: str, total: int, directory: pathlib.Path) -> None:
         self.since = time.perf_counter()
         command = [python, '-m', 'kopf', 'run', '--quiet', '--namespace', 'default', str(HERE / 'handlers.py')]
-        self.process = streams.Measured(
-            command, core=1, cwd=directory, KUBECONFIG=str(cluster.kubeconfig), BENCH_KIND=kind,
-            BENCH_PROGRESS=str(self.progress), BENCH_TOTAL=str(cluster.total))
+        environ = {'KUBECONFIG': str(cluster.kubeconfig), 'BENCH_KIND': kind, 'BENCH_TOTAL': str(total)}
+        super().__init__(command, directory=directory, environ=environ, core=1)
 
-    @property
-    def said(self) -> dict[str, float]:
-        """The last of each figure."""
-        figures: dict[str, float] = {}
-        for line in self.progress.read_text().splitlines():
-            figures.update(json.loads(line))
-        return figures
-
-    def wait_for(self, **figures: float) -> float:
+    def reach(self, name: str, value: float) -> float:
         """Wait until it says so; return the seconds since its start."""
-        streams.wait_until(lambda: all(self.said.get(name, 0) >= value for name, value in figures.items()),
-                           self.process, timeout=1200)
+        self.wait_for(name, value, timeout=PATIENCE)
         return time.perf_counter() - self.since
-
-    def read(self, name: str, source: str = 'status') -> float:
-        text = pathlib.Path(f'/proc/{self.process.process.pid}/{source}').read_text()
-        match = re.search(rf'^{name}:\s+(\d+)', text, re.M)
-        return int(match[1]) if match else float('nan')
-
-    @property
-    def memory(self) -> float:
-        """Megabytes of the resident memory now."""
-        return self.read('VmRSS') / 1024
 
     def rest(self) -> dict[str, float]:
         """Let it settle, and measure how much of a core it takes when there is nothing to do."""
-        settle(self.process)
-        before = self.process.cpu
+        self.settle(window=3, share=0.15)
+        before = self.cpu
         time.sleep(REST)
-        return {'RSS MB': self.memory, 'CPU at rest, %': (self.process.cpu - before) / REST * 100}
-
-    def stop(self) -> float:
-        since = time.perf_counter()
-        self.process.stop()
-        return time.perf_counter() - since
+        return {'RSS MB': self.memory, 'CPU at rest, %': (self.cpu - before) / REST * 100}
 
 
-def settle(process: Any) -> None:
-    while True:
-        before = process.cpu
-        time.sleep(3)
-        if process.cpu - before < 0.5:
-            return
+class Stage:
+    """A sandbox with some objects, and an interpreter to run operators on it."""
+
+    def __init__(self, python: str, cluster: servers.Cluster, total: int) -> None:
+        self.python, self.cluster, self.total = python, cluster, total
+
+    @contextlib.contextmanager
+    def operating(self, kind: str) -> Iterator[Operator]:
+        with tempfile.TemporaryDirectory() as directory:
+            operator = Operator(self.python, self.cluster, kind, self.total, pathlib.Path(directory))
+            try:
+                yield operator
+            finally:
+                operator.stop()
 
 
-@contextlib.contextmanager
-def operating(python: str, cluster: Any, kind: str) -> Iterator[Operator]:
-    with tempfile.TemporaryDirectory() as directory:
-        operator = Operator(python, cluster, kind, pathlib.Path(directory))
-        try:
-            yield operator
-        finally:
-            operator.stop()
-
-
-def measure_rest(python: str, cluster: Any) -> dict[str, float]:
+def measure_rest(stage: Stage) -> dict[str, float]:
     """Timers that wait for their time, next to the same objects with no timers."""
     results: dict[str, float] = {}
     for kind in ['nothing', 'rest']:
-        with operating(python, cluster, kind) as operator:
-            operator.wait_for(met=cluster.total)
+        with stage.operating(kind) as operator:
+            operator.reach('met', stage.total)
             results |= {f'{name} ({kind})': value for name, value in operator.rest().items()}
     added = results['RSS MB (rest)'] - results['RSS MB (nothing)']
-    return {**results, 'kB per object with a timer': added * 1024 / cluster.total}
+    return {**results, 'kB per object with a timer': added * 1024 / stage.total}
 
 
-def measure_ticks(python: str, cluster: Any) -> dict[str, float]:
+def measure_ticks(stage: Stage) -> dict[str, float]:
     """Timers that are called every minute."""
-    with operating(python, cluster, 'timers') as operator:
-        operator.wait_for(met=cluster.total)
-        operator.wait_for(ticks=cluster.total)
-        before, since = operator.process.cpu, time.perf_counter()
-        operator.wait_for(ticks=2 * cluster.total)
-        cpu = (operator.process.cpu - before) / (time.perf_counter() - since)
+    with stage.operating('timers') as operator:
+        operator.reach('met', stage.total)
+        operator.reach('ticks', stage.total)
+        before, since = operator.cpu, time.perf_counter()
+        operator.reach('ticks', 2 * stage.total)
+        cpu = (operator.cpu - before) / (time.perf_counter() - since)
         said = operator.said
         return {'RSS MB': operator.memory, 'CPU, %': cpu * 100,
                 'late by, ms, p50': said['p50'] * 1000, 'late by, ms, p99': said['p99'] * 1000}
 
 
-def measure_daemons(python: str, cluster: Any) -> dict[str, float]:
+def measure_daemons(stage: Stage) -> dict[str, float]:
     """Sync daemons, and a sync handler of changes beside them."""
-    with operating(python, cluster, 'daemons') as operator:
-        started = operator.wait_for(met=cluster.total)
-        settle(operator.process)
-        asyncio.run(cluster.send(
-            'PATCH', f'{streams.COLLECTION}/load-0', [{'spec': {'replicas': 2, 'sent': time.time()}}],
-            kind='application/merge-patch+json'))
-        operator.wait_for(handled=0.000001)
+    with stage.operating('daemons') as operator:
+        started = operator.reach('met', stage.total)
+        operator.settle(window=3, share=0.15)
+        stage.cluster.change(0, replicas=2, sent=time.time())
+        operator.reach('handled', 0.000001)
         results = {'all started, s': started, 'a change handled, s': operator.said['handled'],
                    'threads': operator.read('Threads'), **operator.rest()}
-        return {**results, 'all stopped, s': operator.stop()}
+        since = time.perf_counter()
+        operator.stop()
+        return {**results, 'all stopped, s': time.perf_counter() - since}
 
 
-def measure_index(python: str, cluster: Any, kind: str = 'index') -> dict[str, float]:
+def measure_index(stage: Stage, kind: str = 'index') -> dict[str, float]:
     """An index of all objects."""
-    with operating(python, cluster, kind) as operator:
-        indexed = operator.wait_for(indexed=cluster.total)
-        results = {'all indexed, s': indexed, 'all indexed, CPU s': operator.process.cpu}
-        return {**results, 'all handled, s': operator.wait_for(met=cluster.total), **operator.rest()}
+    with stage.operating(kind) as operator:
+        indexed = operator.reach('indexed', stage.total)
+        results = {'all indexed, s': indexed, 'all indexed, CPU s': operator.cpu}
+        return {**results, 'all handled, s': operator.reach('met', stage.total), **operator.rest()}
 
 
-def measure_limited(python: str, cluster: Any) -> dict[str, float]:
+def measure_limited(stage: Stage) -> dict[str, float]:
     """The same with one worker for all of them."""
-    return measure_index(python, cluster, 'limited')
+    return measure_index(stage, 'limited')
 
 
 def measure_lookups() -> dict[str, float]:
@@ -184,13 +150,10 @@ BENCHMARKS = {'rest': (measure_rest, 50_000), 'ticks': (measure_ticks, 10_000), 
 
 def measure(name: str, pythons: dict[str, str], total: int | None) -> dict[str, dict[str, float]]:
     function, default = BENCHMARKS[name]
-    results = {}
-    with streams.serving(total or default) as cluster:
-        asyncio.run(fill(cluster))
-        for whose, python in pythons.items():
-            if whose == 'operator' or name != 'limited':
-                results[whose] = function(python, cluster)
-    return results
+    with servers.serve_sandbox(core=0) as cluster:
+        cluster.create(total or default, make=make_object)
+        return {whose: function(Stage(python, cluster, total or default)) for whose, python in pythons.items()
+                if whose == 'operator' or name != 'limited'}
 
 
 def main() -> None:
@@ -201,14 +164,14 @@ def main() -> None:
     parser.add_argument('--json', type=pathlib.Path, help='where to write the results')
     args = parser.parse_args()
     pythons = {'operator': sys.executable, **({'reference': args.reference} if args.reference else {})}
-    streams.pin(1)
+    processes.pin(1)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the processes are stopped
     everything: dict[str, Any] = {'load average': os.getloadavg()[0]}
     for name in args.only:
         results = {'operator': measure_lookups()} if name == 'lookups' else measure(name, pythons, args.total)
         everything[name] = results
         print(f'== {name}, at the load average of {os.getloadavg()[0]:.1f}')
-        streams.report(results)
+        print(tables.compare(results))
     if args.json:
         args.json.write_text(json.dumps(everything, indent=2))
 

@@ -6,22 +6,15 @@ import collections
 import contextlib
 import importlib.util
 import logging
-import os
-import pathlib
+
+import telling
 
 from kopf._cogs.clients import limits, requests, watching
 from kopf._cogs.configs import settings
 from kopf._cogs.structs import references, vaults
 from kopf._core.intents import piggybacking
 
-TOTAL = int(os.environ['BENCH_TOTAL'])
-PROGRESS = pathlib.Path(os.environ['BENCH_PROGRESS'])
 LOADS = references.Resource('bench.dev', 'v1', 'loads', kind='Load', namespaced=True)
-
-
-def report(generation: int) -> None:
-    with PROGRESS.open('a') as file:
-        file.write(f'{generation}\n')
 
 
 async def count() -> None:
@@ -35,8 +28,8 @@ async def count() -> None:
                 continue
             generation = item['object']['spec']['replicas']
             counts[generation] += 1
-            if counts[generation] == TOTAL:
-                report(generation)
+            if counts[generation] == telling.TOTAL:
+                telling.tell({'generation': generation})
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ import aiohttp
 import yaml
 
 import kopf
+import kopf.testing
 
 PLURAL = 'kopfexamples'
 
@@ -269,6 +270,79 @@ def change_indexed(sandbox):
     sandbox.create(build_configmap('map2', labels={'app': 'one'}))
 
 
+class Hall:
+    """Where the reviews of the sandbox meet the operator that serves them, as long as there is one."""
+
+    def __init__(self):
+        self._review = None
+
+    async def serve(self, review):
+        self._review = review
+        try:
+            yield {'service': {'namespace': 'default', 'name': 'hall'}}
+            await asyncio.Event().wait()
+        finally:
+            self._review = None
+
+    async def answer(self, path, review):
+        if self._review is None:
+            raise ConnectionError("Nobody is there.")
+        return await self._review(review, webhook=path.removeprefix('/'))
+
+
+hall = Hall()
+
+
+def declare_admission(registry):
+    """Objects are completed and checked before they are stored, also when the operator itself changes them."""
+    @kopf.on.startup(registry=registry)
+    async def configure(settings, **_):
+        settings.admission.managed = 'auto.kopf.dev'
+        settings.admission.server = hall.serve
+
+    @kopf.on.mutate(PLURAL, registry=registry, operations=['CREATE', 'UPDATE'])
+    async def complete(spec, patch, **_):
+        if 'size' not in spec:
+            patch.spec['size'] = 1
+
+    @kopf.on.validate(PLURAL, registry=registry, operations=['CREATE', 'UPDATE'])
+    async def check(spec, **_):
+        if spec['size'] < 0:
+            raise kopf.AdmissionError("It is too small.", code=400)
+
+    @kopf.on.create(PLURAL, registry=registry)
+    @kopf.on.update(PLURAL, registry=registry)
+    async def keep(spec, patch, **_):
+        patch.status['size'] = spec['size']
+
+
+def change_admitted(sandbox):
+    """Ask until it is accepted or denied: while there is no operator, nothing can be changed."""
+    def insist(act):
+        while True:
+            try:
+                return act()
+            except kopf.testing.ApiError as error:
+                if 'denied the request' in str(error):
+                    return error
+            sandbox.sleep(5)
+
+    def insist_on(change):
+        return insist(lambda: sandbox.patch(PLURAL, 'one', {'spec': change}))
+
+    sandbox.add_service('default', 'hall', hall.answer)
+    for plural in ('mutatingwebhookconfigurations', 'validatingwebhookconfigurations'):
+        sandbox.wait(plural, 'auto.kopf.dev', lambda body: body and body.get('webhooks'), timeout=3600)
+    insist(lambda: sandbox.create(build_object('one')))
+    sandbox.sleep(5)
+    insist_on({'size': 5})
+    assert isinstance(insist_on({'size': -5}), kopf.testing.ApiError)
+    sandbox.sleep(5)
+    insist_on({'size': None})
+    sandbox.sleep(5)
+    insist(lambda: sandbox.create(build_object('two', size=2)))
+
+
 CASES = [
     Case('changes', declare_changes, change, look_at_cloud),
     Case('status in the object', declare_changes, change, manifests=(build_crd(has_status=False),)),
@@ -276,4 +350,5 @@ CASES = [
     Case('children', declare_children, change_children, is_levelled=True),
     Case('daemons, timers', declare_background, change_background, is_levelled=True),
     Case('indices', declare_indices, change_indexed, is_levelled=True),
+    Case('admission', declare_admission, change_admitted),
 ]

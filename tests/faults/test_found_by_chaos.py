@@ -1,6 +1,8 @@
 """
 What was once found by chaos, and is mended: with the seeds that have shown it, and with what it came to.
 """
+import asyncio
+
 import pytest
 from chaotic_operators import CASES, PLURAL, build_crd, build_object
 
@@ -13,8 +15,8 @@ def find_case(name):
     return next(case for case in CASES if case.name == name)
 
 
-def run_world(plan, handlers, scenario):
-    with worlds.World(plan, handlers, {}, apply=[build_crd()]) as world:
+def run_world(plan, handlers, scenario, *, has_status=True, **options):
+    with worlds.World(plan, handlers, options, apply=[build_crd(has_status=has_status)]) as world:
         world.begin()
         world.run_scenario(scenario)
         world.calm_down(300, 3000)
@@ -41,6 +43,95 @@ def test_results_are_not_lost_if_killed_between_the_status_and_the_object(write,
     (body,) = run_world(plan, declare, lambda sandbox: sandbox.create(build_object('one')))
 
     assert body['status'] == {'fn': 'result'}
+
+
+def build_settings(where):
+    """Keep the last handled state and the progress in these places."""
+    settings = kopf.OperatorSettings()
+    storages = {
+        'annotations': (kopf.AnnotationsDiffBaseStorage(), kopf.AnnotationsProgressStorage()),
+        'status': (kopf.StatusDiffBaseStorage(), kopf.StatusProgressStorage()),
+    }
+    diffbases, progresses = zip(*[storages[place] for place in where.split()], strict=True)
+    settings.persistence.diffbase_storage = kopf.MultiDiffBaseStorage(diffbases)
+    settings.persistence.progress_storage = kopf.MultiProgressStorage(progresses)
+    return settings
+
+
+CRASHES = [pytest.param(plans.Plan(crashes=(plans.Crash(write, is_before=False),)), id=f'after-{write}')
+           for write in range(1, 6)]
+
+
+@pytest.mark.guarantee('CNT-003', 'CNT-006')
+@pytest.mark.parametrize('plan', CRASHES)
+@pytest.mark.parametrize('where', ['annotations', 'status', 'annotations status'])
+def test_changes_of_handlers_are_not_lost_if_killed_at_any_write(plan, where):
+    def declare(registry):
+        @kopf.on.create(PLURAL, registry=registry)
+        async def one(patch, **_):
+            patch.spec['one'] = True
+            patch.status['one'] = True
+
+        @kopf.on.create(PLURAL, registry=registry)
+        async def two(patch, **_):
+            patch.metadata.labels['two'] = 'yes'
+            return 2
+
+    (body,) = run_world(plan, declare, lambda sandbox: sandbox.create(build_object('object')),
+                        settings=build_settings(where))
+
+    assert body['spec'] == {'one': True}
+    assert body['metadata']['labels'] == {'two': 'yes'}
+    assert {key: value for key, value in body['status'].items() if key != 'kopf'} == {'one': True, 'two': 2}
+
+
+@pytest.mark.guarantee('CNT-003', 'CNT-006', 'NEW-051')
+@pytest.mark.parametrize('plan', CRASHES)
+@pytest.mark.parametrize('where', ['annotations', 'status'])
+@pytest.mark.parametrize('has_status', [True, False], ids=['subresource', 'field'])
+def test_functions_of_patches_are_not_lost_if_killed_at_any_write(plan, where, has_status):
+    def add_condition(body):
+        body.setdefault('status', {})['conditions'] = ['ready']
+
+    def add_item(body):
+        body['spec']['items'] = sorted({*body['spec'].get('items', ()), 'item'})
+
+    def declare(registry):
+        @kopf.on.create(PLURAL, registry=registry)
+        async def one(patch, **_):
+            patch.fns.append(add_condition)
+
+        @kopf.on.create(PLURAL, registry=registry)
+        async def two(patch, **_):
+            patch.spec['two'] = 2
+            patch.fns.append(add_item)
+
+    (body,) = run_world(plan, declare, lambda sandbox: sandbox.create(build_object('object')),
+                        has_status=has_status, settings=build_settings(where))
+
+    assert body['spec'] == {'two': 2, 'items': ['item']}
+    assert body['status']['conditions'] == ['ready']
+
+
+@pytest.mark.guarantee('NEW-064', 'CNT-006')
+@pytest.mark.parametrize('has_status', [True, False], ids=['subresource', 'field'])
+def test_functions_are_not_lost_if_they_were_for_an_outdated_object_and_the_operator_is_killed(has_status):
+    def declare(registry):
+        @kopf.on.create(PLURAL, registry=registry)
+        async def create_fn(patch, **_):
+            await asyncio.sleep(5)
+            patch.fns.append(lambda body: body['spec'].update(made=True))
+
+    def scenario(sandbox):
+        sandbox.create(build_object('object'))
+        sandbox.sleep(2)
+        sandbox.patch(PLURAL, 'object', {'metadata': {'labels': {'foreign': 'yes'}}})
+
+    plan = plans.Plan(crashes=(plans.Crash(2, is_before=True),))
+    (body,) = run_world(plan, declare, scenario, has_status=has_status)
+
+    assert body['spec'] == {'made': True}
+    assert body['metadata']['labels'] == {'foreign': 'yes'}
 
 
 @pytest.mark.parametrize('perturbation, seed', [

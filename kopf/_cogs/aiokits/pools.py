@@ -19,6 +19,11 @@ class OwnPool(concurrent.futures.ThreadPoolExecutor):
         future.add_done_callback(self._unfinished.discard)
         return future
 
+    @property
+    def waiting(self) -> int:
+        """How many functions wait for their threads."""
+        return max(0, len(self._unfinished) - self._max_workers)
+
     def release(self) -> int:
         """Let the threads end as soon as they are idle, without waiting for that; tell how many of them are not."""
         self.shutdown(wait=False)

@@ -206,10 +206,10 @@ class Gates:
         gate = self._gates.get(server)
         return self._gates.setdefault(server.rstrip('/'), Gate()) if gate is None else gate
 
-    @property
-    def waiting(self) -> int:
-        """How many requests wait for their turns."""
-        return sum(gate.waiting for gate in self._gates.values())
+    def count_requests(self) -> tuple[int, int]:
+        """Count the requests that are in flight, and those that wait for that."""
+        gates = self._gates.values()
+        return sum(gate.traffic.in_flight for gate in gates), sum(gate.waiting for gate in gates)
 
 
 _gates: dict[asyncio.AbstractEventLoop, Gates] = {}

@@ -89,6 +89,16 @@ async def patch_object(
     return Patched(body)
 
 
+async def patch_part(target: Target, step: Step, payload: Any, *, context: requests.Context) -> Patched | None:
+    """Do one step of patching, with the payload as it is sent. The results and the errors are as of `patch_object`."""
+    try:
+        return Patched(await _send(target, step, payload, context))
+    except errors.APINotFoundError:
+        return None
+    except _Refused as refused:
+        return Patched(None, refused.step, refused.error)
+
+
 def split_merge(merge: Mapping[str, Any], *, has_status: bool) -> dict[Step, Mapping[str, Any]]:
     """
     Choose what to merge and where, in the order of sending. Empty sections change nothing, so they are not sent.

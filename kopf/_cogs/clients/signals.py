@@ -65,6 +65,7 @@ class Trouble(enum.Enum):
 
 
 Signal = Change | Bookmark | Oddity | errors.RequestError
+Finding = listing.Page | Change | Bookmark
 
 
 def classify_line(line: bytes) -> Signal:
@@ -146,6 +147,61 @@ def detect_vanished(known: Mapping[Key, Seen], listed: Collection[Key],
                     resource: references.Resource) -> list[Change]:
     """Find the known objects that are absent in a complete listing; only the minimum of their bodies is left."""
     return [_build_vanished(key, seen, resource) for key, seen in known.items() if key not in listed]
+
+
+class Census:
+    """
+    One listing in pages, and the changes that come meanwhile: how they differ, together, from what is known.
+
+    What is known is to be updated by the caller with each of the changes, before the next one is asked for.
+    """
+
+    def __init__(self, known: Mapping[Key, Seen], resource: references.Resource, *, is_initial: bool) -> None:
+        self._known, self._resource, self._is_initial = known, resource, is_initial
+        self._present: set[Key] = set()  # both listed and changed
+        self._changed: set[Key] = set()  # since the first page: the next pages are older than that
+        self.version = ''  # up to which everything is taken, when all pages are
+
+    def take(self, finding: Finding) -> Iterator[Change]:
+        """Take the next page or change; with the last page, those known but absent are noticed."""
+        match finding:
+            case listing.Page():
+                yield from self._take_page(finding)
+            case Change():
+                yield from self._take_change(finding)
+                self.version = finding.version or self.version
+            case Bookmark():
+                self.version = finding.version or self.version
+
+    def _take_page(self, page: listing.Page) -> Iterator[Change]:
+        if page.is_first:  # also if it starts over
+            self._present.clear()
+            self._changed.clear()
+            self.version = page.version
+        valid = [item for item in page.items if identify(item)[0] not in self._changed]
+        self._present.update(identify(item)[0] for item in valid)
+        yield from self._compare(valid)
+        if not page.following:
+            yield from detect_vanished(self._known, self._present, self._resource)
+
+    def _take_change(self, change: Change) -> Iterator[Change]:
+        """
+        Tell of a change. If the object is not listed yet, it will not be, as the listing is older than the change:
+        then it is told first that the object exists.
+        """
+        self._changed.add(change.key)
+        self._present.add(change.key)
+        known, body, type_ = self._known.get(change.key), change.event['object'], change.event['type']
+        is_known = known is not None and known.uid == identify(body)[1].uid
+        if not is_known and type_ == 'MODIFIED':
+            yield from self._compare([body])
+        elif not is_known and known is not None:
+            yield _build_vanished(change.key, known, self._resource)
+        if is_known or type_ != 'DELETED':
+            yield change
+
+    def _compare(self, items: Iterable[Mapping[str, Any]]) -> Iterator[Change]:
+        return compare_listing(self._known, items, is_initial=self._is_initial, resource=self._resource)
 
 
 def _build_vanished(key: Key, seen: Seen, resource: references.Resource) -> Change:

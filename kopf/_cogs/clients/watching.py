@@ -12,6 +12,7 @@ import math
 from collections.abc import AsyncGenerator, Collection
 from typing import Any
 
+from kopf._cogs.aiokits import mergers
 from kopf._cogs.clients import errors, listing, requests, signals
 from kopf._cogs.configs import connecting
 from kopf._cogs.helpers import meters
@@ -202,34 +203,52 @@ async def _attempt(position: _Position) -> AsyncGenerator[Item]:
 
 
 async def _list(position: _Position) -> AsyncGenerator[Item]:
-    resource, state = position.resource, position.state
-    listed: set[signals.Key] = set()
-    async with contextlib.aclosing(
-            listing.list_pages(resource, position.namespace, context=position.context)) as pages:
-        async for page in pages:
+    state = position.state
+    census = signals.Census(state.known, position.resource, is_initial=not state.is_listed)
+    async with contextlib.aclosing(_find(position)) as findings:
+        async for finding in findings:
             position.feed()
-            if page.is_first:
-                listed.clear()
-            listed.update(signals.identify(item)[0] for item in page.items)
-            for change in signals.compare_listing(state.known, page.items, is_initial=not state.is_listed,
-                                                  resource=resource):
+            for change in census.take(finding):
                 yield change.event
                 state.remember(change)
-            version = page.version
-    for change in signals.detect_vanished(state.known, listed, resource):
-        yield change.event
-        state.remember(change)
-    position.version, state.is_listed = version, True
+    position.version, state.is_listed = census.version, True
     yield Marker.LISTED
 
 
+async def _find(position: _Position) -> AsyncGenerator[signals.Finding]:
+    """
+    Get all pages of the objects. If they are many and listed for the first time, it lasts, as the objects are being
+    handled already: then the changes are watched meanwhile, so that they do not have to wait for the last page.
+    """
+    async with mergers.Merger[signals.Finding]() as merger:
+        merger.add(listing.list_pages(position.resource, position.namespace, context=position.context),
+                   name=f'listing of {position}')
+        early: list[asyncio.Task[None]] = []
+        async with contextlib.aclosing(merger.iterate()) as findings:
+            async for finding in findings:
+                if isinstance(finding, listing.Page) and finding.is_first and not position.state.is_listed:
+                    await merger.drop(*early)
+                    early = [merger.add(_watch_early(position, finding.version), name=f'early stream of {position}')
+                             ] if finding.following and finding.version else []
+                yield finding
+                if isinstance(finding, listing.Page) and not finding.following:
+                    break
+
+
+async def _watch_early(position: _Position, version: str) -> AsyncGenerator[signals.Finding]:
+    """Watch for as long as it works: if it fails, all that is missed will come in the stream after the listing."""
+    try:
+        async with _open(position, version) as lines:
+            async for line in lines:
+                signal = _read_signal(position, line)
+                if signal is not None:
+                    yield signal
+    except (errors.RequestError, OSError) as error:
+        position.context.logger.debug("The early stream of %s has failed: %s", position, error)
+
+
 async def _watch(position: _Position, *, is_streaming: bool) -> AsyncGenerator[Item]:
-    context = position.context
-    params = build_watch_params(context.settings.watching, position.resource, position.version,
-                                is_streaming=is_streaming, chance=context.chance())
-    url = position.resource.get_url(namespace=position.namespace, params=params)
-    timeouts = requests.choose_stream_timeouts(context.settings)
-    async with requests.stream(url, context=context, timeouts=timeouts, options=listing.AT_ONCE) as lines:
+    async with _open(position, position.version, is_streaming=is_streaming) as lines:
         position.opened, position.is_admitted = _read_clock(), True
         if is_streaming:
             async with contextlib.aclosing(_take_initial(position, lines)) as items:
@@ -240,6 +259,16 @@ async def _watch(position: _Position, *, is_streaming: bool) -> AsyncGenerator[I
             async with contextlib.aclosing(_take_changes(position, lines)) as items:
                 async for item in items:
                     yield item
+
+
+def _open(position: _Position, version: str | None, *,
+          is_streaming: bool = False) -> contextlib.AbstractAsyncContextManager[AsyncGenerator[bytes]]:
+    context = position.context
+    params = build_watch_params(context.settings.watching, position.resource, version,
+                                is_streaming=is_streaming, chance=context.chance())
+    url = position.resource.get_url(namespace=position.namespace, params=params)
+    timeouts = requests.choose_stream_timeouts(context.settings)
+    return requests.stream(url, context=context, timeouts=timeouts, options=listing.AT_ONCE)
 
 
 async def _take_initial(position: _Position, lines: AsyncGenerator[bytes]) -> AsyncGenerator[Item]:

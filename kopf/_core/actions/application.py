@@ -2,21 +2,22 @@
 Application: the changes that the operator makes to an object, sent in as few requests as possible.
 
 There are three kinds of them: what the users want, what we keep there for ourselves, and our finalizer. They go
-together. If the cluster refuses the users' part, the other two go without it: what is done is done, and must not be
-repeated for ever because of what cannot be stored. What differs in nothing from the object is not sent at all.
+together; in several requests, ours goes last: then it is done. If the cluster refuses the users' part, the other two
+go without it: what is done is done, and must not be repeated for ever because of what cannot be stored. What differs
+in nothing from the object is not sent at all.
 """
 import asyncio
 import dataclasses
 import enum
-import functools
 import logging
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping
+from typing import Any, cast
 
 from kopf._cogs.clients import errors, patching, requests
 from kopf._cogs.helpers import jsons
-from kopf._cogs.structs import dicts, finalizers, patches
+from kopf._cogs.structs import bodies, dicts, finalizers, patches
+from kopf._core.actions import sequences
 
 Logger = logging.Logger | logging.LoggerAdapter[Any]
 
@@ -59,6 +60,8 @@ class Applied:
     is_gone: bool = False  # there is no such object any more
     is_held: bool = False  # our finalizer could not be changed now: the object is newer than we know
     is_refused: bool = False  # the functions or our own part are wrong for any version, as far as it is known
+    unsent: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of the users, to go with the functions
+    own: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of ours, to go with the functions
     body: Mapping[str, Any] | None = dataclasses.field(default=None, compare=False, repr=False)  # of that version
 
 
@@ -75,10 +78,12 @@ async def apply_changes(target: patching.Target, changes: Changes, body: Mapping
     kept: tuple[patches.PatchFn, ...] = ()
     is_refused, conflicts = False, 0
     while (refusal := await sender.send(changes)) is not None:
-        fns, is_amended = tuple(changes.patch.fns), _is_amending(refusal, changes)
+        changes = sender.left
+        fns, is_amended = tuple(changes.patch.fns), refusal.step in sequences.AMENDMENTS.values()
         if is_amended and is_outdated(refusal.error):
             return Applied(sender.version, kept or fns, is_held=changes.holding is not Holding.KEEP,
-                           is_refused=is_refused, body=sender.patched)
+                           is_refused=is_refused, unsent=dict(changes.patch), own=dict(changes.own),
+                           body=sender.patched)
         if is_conflicting(refusal.error, changes) and conflicts < CONFLICTS:
             await asyncio.sleep(math.ldexp(CONFLICT_DELAY, conflicts) * (1 + context.chance() / 2))
             conflicts += 1
@@ -100,7 +105,6 @@ def lessen(changes: Changes, *, is_amended: bool, is_status: bool = False) -> Ch
     """
     Leave out what is probably refused; ``None`` if there is nothing to leave out but the finalizer.
 
-    If the cluster refuses what was made by the functions, everything that is merged was accepted before that.
     If it refuses the status that is sent apart, the rest of the object has done nothing wrong.
     """
     if is_status and 'status' in changes.patch:
@@ -108,7 +112,7 @@ def lessen(changes: Changes, *, is_amended: bool, is_status: bool = False) -> Ch
     if is_status and 'status' in changes.own:
         return dataclasses.replace(changes, own=_without_status(changes.own))
     if is_amended:
-        return Changes(patches.Patch(), patches.Patch(), changes.holding) if changes.patch.fns else None
+        return dataclasses.replace(changes, patch=patches.Patch(dict(changes.patch))) if changes.patch.fns else None
     if len(changes.patch):
         return Changes(patches.Patch(fns=changes.patch.fns), changes.own, changes.holding)
     if changes.own:
@@ -143,20 +147,13 @@ def is_conflicting(refusal: errors.APIError, changes: Changes) -> bool:
 class _Refusal:
     """What the cluster does not accept."""
     error: errors.APIError
-    step: patching.Step | None = None  # if it is known
-
-
-def _is_amending(refusal: _Refusal, changes: Changes) -> bool:
-    """Tell if the refused part is that of the functions; if unknown, the merged part is suspected first."""
-    if refusal.step is None:
-        return not len(changes.patch) and not changes.own
-    return refusal.step in (patching.Step.AMEND_BODY, patching.Step.AMEND_STATUS)
+    step: patching.Step
 
 
 def _describe_loss(changes: Changes, lesser: Changes) -> str:
     if len(changes.patch.fns) > len(lesser.patch.fns):
         return "what the patch functions have made"
-    if lesser.patch:
+    if len(lesser.patch):
         return "the changes of the status, and they are dropped"
     return "the changes, and they are dropped" if len(changes.patch) else "our own records"
 
@@ -167,8 +164,10 @@ class _Sender:
     def __init__(self, target: patching.Target, body: Mapping[str, Any], context: requests.Context,
                  logger: Logger) -> None:
         self.target, self.body, self.context, self.logger = target, body, context, logger
+        self.left = Changes(patches.Patch(), patches.Patch())  # what is not accepted yet; the functions always are
         self.version: str | None = None
         self.is_gone = False
+        self._failed: list[patches.PatchFn] = []  # also those that make no sense: it is said once
 
     @property
     def patched(self) -> Mapping[str, Any] | None:
@@ -177,70 +176,101 @@ class _Sender:
 
     async def send(self, changes: Changes) -> _Refusal | None:
         """Send what differs from the object; return what is refused, if anything. All before it is accepted then."""
-        merge = self._choose_merge(changes)
-        holder = _build_holder(changes.holding, self.context.settings.persistence.finalizer)
-        is_verified = not merge
+        self.left, amended = self._distinguish(changes), set[sequences.Place]()
+        while not self.is_gone and (request := self._choose_request(amended)) is not None:
+            refusal = await (self._amend(request) if request.is_amending else self._merge(request))
+            if refusal is not None:
+                return refusal
+            self.left = Changes(_subtract(self.left.patch, request.users), _subtract(self.left.own, request.own),
+                                self.left.holding)
+            amended |= {request.place} if request.is_amending else set()
+        return None
 
-        def build(reference: Mapping[str, Any]) -> Sequence[patching.Operation]:
-            nonlocal is_verified
-            self._verify({} if is_verified else merge, reference)
-            is_verified = True
-            return self._build_operations(changes.patch.fns, holder, reference)
-
-        self._log_merge(merge)
-        has_fns = bool(changes.patch.fns) or holder is not None
+    def _distinguish(self, changes: Changes) -> Changes:
+        """Leave only what differs from the object, with no contradictions; what cannot be sent at all is left out."""
+        if not len(changes.patch):
+            return Changes(changes.patch, patches.Patch(prune(changes.own, self.body)), changes.holding)
+        own, users = sequences.separate(changes.own, changes.patch, self.body)
         try:
-            patched = await patching.patch_object(
-                self.target, merge=merge, amendment=patching.Amendment(self.body, build) if has_fns else None,
-                context=self.context)
+            users = prune(users, self.body)
+            jsons.dumps(users)
+        except (TypeError, ValueError, RecursionError) as error:
+            self.logger.error("Patching failed: the changes cannot be put as JSON, and are dropped: %s", error)
+            own, users = dict(changes.own), {}
+        patch = patches.Patch(users, fns=changes.patch.fns)
+        return Changes(patch, patches.Patch(prune(own, self.body)), changes.holding)
+
+    def _choose_request(self, amended: Collection[sequences.Place]) -> sequences.Request | None:
+        """Choose what is to be sent next; the finalizer goes with the functions, or after all if there are none."""
+        users, own = self.left.patch, self.left.own
+        touched = self._find_touched() - set(amended) if users.fns else set[sequences.Place]()
+        requests = sequences.plan(users, own, touched, has_status=self.target.has_status)
+        if not requests and not users.fns and self.left.holding is not Holding.KEEP and not amended:
+            return sequences.Request(sequences.Place.BODY, is_amending=True)
+        return requests[0] if requests else None
+
+    def _find_touched(self) -> set[sequences.Place]:
+        """Find where the functions change anything, by what is known of the object."""
+        merged = patches.merge(self.body, self.left.patch)
+        operations = patches.build_json_patch(merged, self._transform(merged))
+        steps = patching.split_operations(operations, has_status=self.target.has_status)
+        return {place for place, step in sequences.AMENDMENTS.items() if step in steps}
+
+    async def _merge(self, request: sequences.Request) -> _Refusal | None:
+        merge = request.merge
+        self._log(request.step, merge, list(merge))
+        refusal = await self._patch(request.step, merge)
+        if refusal is None and not self.is_gone:
+            self._verify(merge, self.body)
+        return refusal
+
+    async def _amend(self, request: sequences.Request) -> _Refusal | None:
+        """Send what the functions make of the object, if anything; be it not merged yet, they see it as if it was."""
+        wanted = patches.merge(self._transform(patches.merge(self.body, self.left.patch)), request.own)
+        operations = patching.split_operations(
+            patches.build_json_patch(self.body, wanted), has_status=self.target.has_status).get(request.step)
+        if not operations:
+            return None
+        self._log(request.step, operations, [operation['path'] for operation in operations])
+        return await self._patch(request.step, patching.guard(operations, self.body))
+
+    async def _patch(self, step: patching.Step, payload: Any) -> _Refusal | None:
+        try:
+            patched = await patching.patch_part(self.target, step, payload, context=self.context)
         except errors.APIError as error:
             if error.code not in REFUSALS:
                 raise
-            return _Refusal(error)
-        refusal = self._take(patched)
-        if refusal is None and not is_verified and patched is not None and patched.body is not None:
-            self._verify(merge, patched.body)
-        return refusal
-
-    def _take(self, patched: patching.Patched | None) -> _Refusal | None:
+            return _Refusal(error, step)
         if patched is None:
             self.logger.debug("The object is gone: there is nothing to patch.")
             self.is_gone = True
             return None
         if patched.body is not None:
             self.body, self.version = patched.body, _get_version(patched.body)
-        return None if patched.refusal is None else _Refusal(patched.refusal, patched.refused)
+        return None if patched.refusal is None else _Refusal(patched.refusal, step)
 
-    def _choose_merge(self, changes: Changes) -> dict[str, Any]:
-        """Choose what is to be merged; what cannot be sent at all is left out."""
-        try:
-            merge = prune(join(changes.own, changes.patch, self.body), self.body)
-            jsons.dumps(merge)
-        except (TypeError, ValueError, RecursionError) as error:
-            self.logger.error("Patching failed: the changes cannot be put as JSON, and are dropped: %s", error)
-            return prune(changes.own, self.body)
-        return merge
-
-    def _build_operations(self, fns: Sequence[patches.PatchFn], holder: patches.PatchFn | None,
-                          reference: Mapping[str, Any]) -> Sequence[patching.Operation]:
-        """Build a JSON patch of all functions; those that fail are left out, all of them if it cannot be sent."""
-        body = reference
-        for fn in fns:
+    def _transform(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Make what is wanted, with the finalizer; functions that fail are left out, all of them if it is not JSON."""
+        made = body
+        for fn in self.left.patch.fns:
             try:
-                body = patches.apply_fns([fn], body)
+                made = patches.apply_fns([fn], made)
             except Exception as error:
-                self.logger.error("Patching failed: a patch function has failed, and is skipped: %r", error,
-                                  exc_info=True)
-        holders = [holder] if holder is not None else []
-        operations = patches.build_json_patch(reference, patches.apply_fns(holders, body))
+                self._complain(fn, "Patching failed: a patch function has failed, and is skipped: %r", error)
+        holding, finalizer = self.left.holding, self.context.settings.persistence.finalizer
         try:
-            jsons.dumps(operations)
+            if made is not body:
+                jsons.dumps(patches.build_json_patch(body, made))
         except (TypeError, ValueError) as error:
-            self.logger.error("Patching failed: what the patch functions have made cannot be put as JSON, "
-                              "and is dropped: %s", error)
-            operations = patches.build_json_patch(reference, patches.apply_fns(holders, reference))
-        self._log_operations(operations)
-        return operations
+            self._complain(self.left.patch.fns[0], "Patching failed: what the patch functions have made cannot be put "
+                                                   "as JSON, and is dropped: %s", error)
+            made = body
+        return _hold(made, holding, finalizer)
+
+    def _complain(self, fn: patches.PatchFn, text: str, error: Exception) -> None:
+        if fn not in self._failed:
+            self._failed.append(fn)
+            self.logger.error(text, error, exc_info=error)
 
     def _verify(self, merge: Mapping[str, Any], body: Mapping[str, Any]) -> None:
         mismatches = find_mismatches(merge, body)
@@ -249,20 +279,11 @@ class _Sender:
                                 "resource have these fields, or does anything else change them?",
                                 ', '.join(mismatches))
 
-    def _log_merge(self, merge: Mapping[str, Any]) -> None:
-        if not self.logger.isEnabledFor(logging.DEBUG):
-            return
-        for step, part in patching.split_merge(merge, has_status=self.target.has_status).items():
-            place = 'status' if step is patching.Step.MERGE_STATUS else 'resource'
-            self.logger.debug("Merge-patching the %s with: %r", place, list(part) if self._is_secret else part)
-
-    def _log_operations(self, operations: Sequence[patching.Operation]) -> None:
-        if not self.logger.isEnabledFor(logging.DEBUG):
-            return
-        for step, part in patching.split_operations(operations, has_status=self.target.has_status).items():
-            place = 'status' if step is patching.Step.AMEND_STATUS else 'resource'
-            shown = [operation['path'] for operation in part] if self._is_secret else part
-            self.logger.debug("JSON-patching the %s with: %r", place, shown)
+    def _log(self, step: patching.Step, content: object, outline: list[str]) -> None:
+        """Tell what is sent; of secrets, only the outline."""
+        way = 'JSON' if step in sequences.AMENDMENTS.values() else 'Merge'
+        place = 'status' if step in (patching.Step.MERGE_STATUS, patching.Step.AMEND_STATUS) else 'resource'
+        self.logger.debug("%s-patching the %s with: %r", way, place, outline if self._is_secret else content)
 
     @property
     def _is_secret(self) -> bool:
@@ -300,30 +321,16 @@ def find_mismatches(merge: Mapping[str, Any], body: Mapping[str, Any], path: str
     return found
 
 
-def join(own: Mapping[str, Any], users: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
-    """
-    Make one merge-patch of two; where they contradict, that of the users wins.
-
-    But if the users remove something as a whole, what is ours in it stays: all the rest is removed one by one.
-    """
-    joined = dict(own)
-    for key, value in users.items():
-        ours, present = joined.get(key), dicts.resolve_mapping(body, (key,))
-        if isinstance(ours, Mapping) and isinstance(value, Mapping):
-            joined[key] = join(ours, value, present)
-        elif isinstance(ours, Mapping) and value is None:
-            joined[key] = {**dict.fromkeys(present), **ours}
-        else:
-            joined[key] = value
-    return joined
-
-
-def _build_holder(holding: Holding, finalizer: str) -> patches.PatchFn | None:
+def _hold(body: Mapping[str, Any], holding: Holding, finalizer: str) -> Mapping[str, Any]:
+    """Get the object with the finalizer or without it; all the rest of it is shared, and not copied."""
+    if holding is Holding.KEEP:
+        return body
+    held = cast(bodies.RawBody, {**body, 'metadata': dict(body['metadata'])})
     if holding is Holding.BLOCK:
-        return functools.partial(finalizers.block_deletion, finalizer=finalizer)
-    if holding is Holding.ALLOW:
-        return functools.partial(finalizers.allow_deletion, finalizer=finalizer)
-    return None
+        finalizers.block_deletion(held, finalizer=finalizer)
+    else:
+        finalizers.allow_deletion(held, finalizer=finalizer)
+    return held
 
 
 def _without_removals(merge: Mapping[str, Any]) -> dict[str, Any]:
@@ -334,6 +341,13 @@ def _without_removals(merge: Mapping[str, Any]) -> dict[str, Any]:
         if nested is not None and (nested or not isinstance(value, Mapping) or not value):
             cleaned[key] = nested
     return cleaned
+
+
+def _subtract(patch: patches.Patch, sent: Mapping[str, Any]) -> patches.Patch:
+    """Leave what is not sent yet: it is sent by whole sections."""
+    if not sent:
+        return patch
+    return patches.Patch({key: value for key, value in patch.items() if key not in sent}, fns=patch.fns)
 
 
 def _get_version(body: Mapping[str, Any] | None) -> str | None:

@@ -221,6 +221,7 @@ class Spawner(lives.Crew):
                       life.handler, error)
             return
         patch.clear()
+        patch.update(applied.unsent)
         patch.fns.extend(applied.fns)
-        if applied.version is not None:
-            place.note_patched(body, applied.version)
+        if applied.body is not None:
+            place.note_patched(body, applied.body)

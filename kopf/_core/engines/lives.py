@@ -41,8 +41,8 @@ class Place(Protocol):
     def wake(self, body: bodies.Body) -> None:
         """Have the object handled once more."""
 
-    def note_patched(self, body: bodies.Body, version: str) -> None:
-        """Take notice of the version of the object with our own changes."""
+    def note_patched(self, body: bodies.Body, patched: Mapping[str, Any]) -> None:
+        """Take notice of what our own changes have made of the object."""
 
 
 class Lives:

@@ -2,14 +2,14 @@
 Accompanying: daemons and timers are started and stopped as their objects come, change and go.
 """
 import asyncio
-from collections.abc import Callable, Collection
-from typing import cast
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, cast
 
 from kopf._cogs.structs import bodies, diffs, finalizers, patches, references, selectors
 from kopf._core.actions import loggers
 from kopf._core.engines import lives
 from kopf._core.intents import causes, handlers, stoppers
-from kopf._core.reactor import changing, inventory, queueing, sites
+from kopf._core.reactor import changing, cycles, inventory, queueing, sites
 
 Nudge = Callable[[bodies.RawBody], None]
 """Has an object handled once more."""
@@ -98,11 +98,12 @@ class _Place:
     def wake(self, body: bodies.Body) -> None:
         self._nudge(cast(bodies.RawBody, body))
 
-    def note_patched(self, body: bodies.Body, version: str) -> None:
+    def note_patched(self, body: bodies.Body, patched: Mapping[str, Any]) -> None:
         """Let the handlers of changes wait for our own changes to come back."""
         timeout = self.served.site.settings.persistence.consistency_timeout
-        if timeout > 0 and version != body.metadata.get('resourceVersion'):
-            self.memory.expect(version, _read_clock() + timeout)
+        version = str(patched['metadata']['resourceVersion'])
+        if not cycles.is_echo(body.metadata.get('resourceVersion'), version):
+            self.memory.expect(version, _read_clock() + timeout, cast(bodies.RawBody, patched))
 
 
 def _read_clock() -> float:

@@ -10,7 +10,7 @@ from typing import Any
 
 from kopf._cogs.configs import conventions
 from kopf._cogs.configs import settings as settings_
-from kopf._cogs.structs import bodies, dicts, diffs, finalizers, ids, patches
+from kopf._cogs.structs import bodies, dicts, diffs, finalizers, ids, patches, selectors
 from kopf._core.actions import application, execution, lifecycles, loggers, outcomes, progression
 from kopf._core.intents import causes, handlers
 from kopf._core.reactor import cycles, inventory, sites, subhandling
@@ -37,6 +37,11 @@ class Work:
     def site(self) -> sites.Site:
         return self.served.site
 
+    @functools.cached_property
+    def selectors(self) -> Collection[selectors.Selector] | None:
+        """Whose handlers are for the object; asked for once, as they are needed in many places."""
+        return self.served.selectors
+
     @property
     def is_alive(self) -> bool:
         """Does any daemon or timer live beside the object right now, such as is waited for?"""
@@ -56,8 +61,8 @@ async def change_object(work: Work) -> Step:
     """
     cause = detect_cause(work)
     registry = work.site.registry._changing
-    is_ours = (registry.may_require_finalizer(work.served.resource, work.served.selectors) or
-               work.site.registry._spawning.has_handlers(work.served.resource, work.served.selectors))
+    is_ours = (registry.may_require_finalizer(work.served.resource, work.selectors) or
+               work.site.registry._spawning.has_handlers(work.served.resource, work.selectors))
     if cause.reason is causes.Reason.FREE or (cause.reason is causes.Reason.DELETE and not is_ours):
         return Step()
     if cause.reason is causes.Reason.DELETE:
@@ -89,7 +94,7 @@ def detect_cause(work: Work) -> causes.ChangingCause:
     return causes.ChangingCause(
         logger=loggers.ObjectLogger(body=work.body, settings=work.site.settings),
         memo=work.memory.memo, indices=work.site.indices, resource=work.served.resource,
-        selectors=work.served.selectors, body=work.body, patch=work.patch,
+        selectors=work.selectors, body=work.body, patch=work.patch,
         old=old, new=new, diff=diff, reason=reason, initial=work.memory.is_initial)
 
 
@@ -101,7 +106,7 @@ def compare(work: Work) -> tuple[bodies.BodyEssence | None, bodies.BodyEssence]:
 
 def build_essence(work: Work, body: bodies.Body) -> bodies.BodyEssence:
     """Take the part of the object whose changes matter to the handlers of its resource."""
-    fields = work.site.registry._changing.get_extra_fields(work.served.resource, work.served.selectors)
+    fields = work.site.registry._changing.get_extra_fields(work.served.resource, work.selectors)
     return _clear(work, work.persistence.diffbase_storage.build(body=body, extra_fields=fields))
 
 
@@ -169,7 +174,7 @@ class _Cycle:
         registry, resumed = work.site.registry._changing, work.memory.resumed
         self.selected = registry.iter_handlers(cause, skip=lambda handler: handler.initial and handler.id in resumed)
         self.storage = work.persistence.progress_storage
-        known = dict.fromkeys(handler.id for handler in registry.select(work.served.resource, work.served.selectors))
+        known = dict.fromkeys(handler.id for handler in registry.select(work.served.resource, work.selectors))
         self.state = progression.State.read(self.storage, work.body, known, purpose=cause.reason.value)
         self._left: cycles.Essence | None = None  # the same as seen
         self.is_idle = False  # has nobody been called the last time, though some were due?

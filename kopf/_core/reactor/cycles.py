@@ -138,4 +138,10 @@ def is_echo(version: str | None, awaited: str) -> bool:
     """Tell if an object of this version includes the awaited change. Versions grow, if they are numbers."""
     if version == awaited:
         return True
-    return bool(version) and str(version).isdecimal() and awaited.isdecimal() and int(str(version)) > int(awaited)
+    return is_older(awaited, version)
+
+
+def is_older(version: str | None, other: str | None) -> bool:
+    """Tell if one version is surely older than another: if they are not numbers, nobody knows."""
+    one, two = str(version), str(other)
+    return one.isdecimal() and two.isdecimal() and int(one) < int(two)

@@ -18,11 +18,19 @@ Key = NewType('Key', str)
 """What tells one object from all others of the cluster: objects of the same name are not the same object."""
 
 
+TRUST_PERIOD = 600.0
+"""
+Seconds for which older versions that come after our own change are believed to be late. If they come even later,
+it is rather a cluster restored from its past, where the versions were lower.
+"""
+
+
 @dataclasses.dataclass(slots=True)
 class Awaited:
     """A change of ours that has not come back from the cluster yet."""
     version: str
     deadline: float  # loop time, after which it is not waited for
+    body: bodies.RawBody | None = None  # of that version; None if it is not known to be the newest one
 
 
 @dataclasses.dataclass(slots=True)
@@ -37,15 +45,27 @@ class Memory:
     settled: str | None = None  # the version of it with nothing to do, made by our own last change
     fns: tuple[patches.PatchFn, ...] = ()  # refused by the cluster for an outdated version; to be applied anew
     unsent: dict[str, Any] | None = None  # the rest of the users' patch, if it is not known to be accepted or refused
+    records: dict[str, Any] | None = None  # of ours, that all of this is done; they wait for the functions
     refusals: int = 0  # how many times in a row the known version was outdated for our changes
     lives: lives_.Lives | None = None  # the daemons and timers, if there can be any
     throttler: throttlers.Throttler | None = None  # if there were errors beyond handlers
     throttled: float | None = None  # loop time, until which it is left alone after them
 
-    def expect(self, version: str, deadline: float) -> None:
+    def expect(self, version: str, deadline: float, body: bodies.RawBody | None = None) -> None:
         """Wait for this version, unless a newer one is expected already; daemons make their changes any time."""
         if self.awaited is None or not cycles.is_echo(self.awaited.version, version):
-            self.awaited = Awaited(version, deadline)
+            self.awaited = Awaited(version, deadline, body)
+
+    def choose_newest(self, body: bodies.RawBody, *, is_new: bool, now: float) -> bodies.RawBody:
+        """Choose what is newer: the object as it came last time, or as our own change has made it; just now, or not."""
+        awaited, version = self.awaited, (body.get('metadata') or {}).get('resourceVersion')
+        if awaited is None or cycles.is_echo(version, awaited.version):
+            self.awaited = None
+            return body
+        is_late = cycles.is_older(version, awaited.version) and now < awaited.deadline + TRUST_PERIOD
+        if is_new and not is_late:
+            awaited.body = None
+        return body if awaited.body is None else awaited.body
 
 
 class Memories:

@@ -49,6 +49,12 @@ from kopf._core.reactor import (
 
 logger = logging.getLogger(__name__)
 
+CROWD = 10
+"""How many requests or synchronous handlers can wait: it is enough for the next ones to come as soon as these go."""
+
+FLIGHT_SHARE = 0.5
+"""Which part of the permitted requests in flight can be taken by a crowd, so that the others do not have to wait."""
+
 
 class SettingsError(Exception):
     """Some settings have values that make no sense."""
@@ -85,7 +91,7 @@ class Operator:
         self.site = sites.Site(
             registry=plan.registry, settings=plan.settings, context=self.context, memories=plan.memories,
             memo=plan.memo, now=self.now, lifecycle=plan.lifecycle, indexers=indexers, spawner=self.spawner)
-        self.slots = queueing.Slots(lambda: plan.settings.queueing.worker_limit)
+        self.slots = queueing.Slots(lambda: plan.settings.queueing.worker_limit, is_crowded=self._is_crowded)
         self.listed = bells.Bell()  # rings when anything is listed, or is not to be listed any more
         self.poster = posters.Poster(self.context)
         self.streams: dict[orchestration.Key, watching.StreamState] = {}
@@ -158,6 +164,14 @@ class Operator:
         """Is there enough known for the handlers of admission? While others are active, it is as good as it can be."""
         is_paused_for_others = self.pauses.is_on and peering.UNDECIDED not in self.pauses.keys
         return self.plan.insights.is_resources_known and (self.is_indexed or is_paused_for_others)
+
+    def _is_crowded(self) -> bool:
+        """Are there so many requests or synchronous handlers already that more of them would only be in the way?"""
+        limit = self.plan.settings.networking.inflight_limit
+        executor = self.plan.settings.execution.executor
+        flying, waiting = self.context.gates.count_requests()
+        threads = executor.waiting if isinstance(executor, pools.OwnPool) else 0
+        return max(waiting, threads) >= CROWD or (limit is not None and flying + waiting >= limit * FLIGHT_SHARE)
 
     def _get_blocking_limit(self) -> float | None:
         return self.plan.settings.execution.blocking_limit

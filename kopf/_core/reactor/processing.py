@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import math
 from collections.abc import Sequence
+from typing import cast
 
 from kopf._cogs.clients import errors, patching, retries
 from kopf._cogs.structs import bodies, dicts, patches
@@ -73,19 +74,22 @@ class Processor:
         return verdict
 
     async def _handle(self, batch: queueing.Batch, memory: inventory.Memory, *, is_gone: bool) -> queueing.Verdict:
-        patch = patches.Patch(memory.unsent, body=batch.body, fns=memory.fns)
+        known = memory.choose_newest(batch.body, now=_read_clock(), is_new=bool(batch.events))
+        if memory.settled is not None and not is_gone and self._is_nothing_left(known, memory):
+            return queueing.Verdict()
+        patch = patches.Patch(memory.unsent, body=known, fns=memory.fns)
         try:
             await self._watch(batch.events, memory, patch)
         finally:
             is_accompanied = accompanying.accompany(self.served, batch, memory, nudge=self.nudge)
         if is_gone:
             return queueing.Verdict()
-        work = changing.Work(self.served, bodies.Body(batch.body), memory, patch, own=patches.Patch(),
+        work = changing.Work(self.served, bodies.Body(known), memory, patch, own=patches.Patch(memory.records),
                              is_accompanied=is_accompanied)
-        waiting = self._get_inconsistency(work.body, memory)
-        registry, resource, chosen = self.site.registry, self.served.resource, self.served.selectors
-        has_changing = registry._changing.has_handlers(resource, chosen) or registry._spawning.has_handlers(
-            resource, chosen)
+        waiting = self._get_inconsistency(memory)
+        registry, resource = self.site.registry, self.served.resource
+        has_changing = registry._changing.has_handlers(resource, work.selectors) or registry._spawning.has_handlers(
+            resource, work.selectors)
         if has_changing and waiting is None and not memory.fns:
             if not patch and memory.settled is not None and memory.settled == work.body.metadata.get('resourceVersion'):
                 return queueing.Verdict()  # it is as we have left it
@@ -96,7 +100,16 @@ class Processor:
         applied = await self._apply(work, changing.Step())
         if not has_changing and not memory.fns:
             return queueing.Verdict()
-        return queueing.Verdict(max(self._get_inconsistency(work.body, memory) or 0, self._get_pause(applied, memory)))
+        return queueing.Verdict(max(self._get_inconsistency(memory) or 0, self._get_pause(applied, memory)))
+
+    def _is_nothing_left(self, known: bodies.RawBody, memory: inventory.Memory) -> bool:
+        """Tell if the object is as we have left it, and nobody else wants to see it: half of all events are such."""
+        is_same = memory.settled == known['metadata'].get('resourceVersion')
+        if not is_same or memory.fns or memory.unsent or memory.awaited is not None:
+            return False
+        registry, resource, chosen = self.site.registry, self.served.resource, self.served.selectors
+        return not registry._watching.has_handlers(resource, chosen) and not registry._spawning.has_handlers(
+            resource, chosen)
 
     async def _watch(self, events: Sequence[bodies.RawEvent], memory: inventory.Memory, patch: patches.Patch) -> None:
         """Call the handlers of events for each of them; their errors are logged and ignored."""
@@ -141,12 +154,12 @@ class Processor:
         work.memory.settled = applied.version if is_done and self._is_settled(work, applied) else None
         if is_done:
             return queueing.Verdict()
-        waiting = self._get_inconsistency(work.body, work.memory) or 0
+        waiting = self._get_inconsistency(work.memory) or 0
         return queueing.Verdict(max(step.delay or 0, waiting, pause))
 
     def _is_settled(self, work: changing.Work, applied: application.Applied) -> bool:
         """Tell if there will be nothing to do when our own change comes back: it is nothing but our records."""
-        has_more = self.site.registry._spawning.has_handlers(self.served.resource, self.served.selectors)
+        has_more = self.site.registry._spawning.has_handlers(self.served.resource, work.selectors)
         if applied.version is None or applied.body is None or work.patch or has_more:
             return False
         ours = dicts.resolve_mapping(work.own, ('metadata', 'annotations'))
@@ -166,11 +179,12 @@ class Processor:
         except errors.RequestError as error:
             if not application.is_refusal(error):  # the status, if it is sent apart, or the functions can be not sent
                 memory.unsent, memory.fns = dict(work.patch), tuple(work.patch.fns)
+                memory.records = dict(work.own) if memory.fns else None
             raise
-        memory.unsent, memory.fns = None, applied.fns
+        memory.unsent, memory.fns, memory.records = dict(applied.unsent) or None, applied.fns, dict(applied.own) or None
         timeout, version = settings.persistence.consistency_timeout, work.body.metadata.get('resourceVersion')
-        if applied.version is not None and applied.version != version and timeout > 0:
-            memory.expect(applied.version, _read_clock() + timeout)
+        if applied.version is not None and applied.version != version:
+            memory.expect(applied.version, _read_clock() + timeout, cast(bodies.RawBody, applied.body))
         if applied.is_refused and not applied.fns:
             raise RefusedPatchError("The cluster refuses our own records.")
         return applied
@@ -187,15 +201,10 @@ class Processor:
         memory.refusals = memory.refusals + 1 if is_outdated else 0
         return choose_refusal_delay(memory.refusals, self.site.context.chance()) if is_outdated else 0
 
-    def _get_inconsistency(self, body: bodies.Body, memory: inventory.Memory) -> float | None:
-        """Tell for how many seconds to wait for our own changes at most; ``None`` if they are there already."""
-        if memory.awaited is None:
-            return None
-        remaining = memory.awaited.deadline - _read_clock()
-        if remaining <= 0 or cycles.is_echo(body.metadata.get('resourceVersion'), memory.awaited.version):
-            memory.awaited = None
-            return None
-        return remaining
+    def _get_inconsistency(self, memory: inventory.Memory) -> float | None:
+        """Tell for how many seconds to wait for our own changes to come at most; ``None`` if there is no need to."""
+        remaining = 0.0 if memory.awaited is None else memory.awaited.deadline - _read_clock()
+        return remaining if remaining > 0 else None
 
     def _throttle(self, error: Exception, batch: queueing.Batch, memory: inventory.Memory) -> queueing.Verdict:
         """Leave the object alone for a while; then continue with its latest state."""

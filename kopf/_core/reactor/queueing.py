@@ -4,6 +4,9 @@ Queueing: the backlogs of objects, and the workers that handle them.
 The events of one object are handled by one worker at a time, in the order of their arrival; objects do not wait
 for each other, unless the number of workers is limited. An object with nothing to do has neither a backlog
 nor a worker. One that waits for its time has a timer, but no worker: it does not count in the limit.
+
+Those that were there before can be many, and are in no hurry. They let all others go first, and hold back while
+there is a crowd already, e.g. of requests: the changes that are made right now would have to wait behind it.
 """
 import asyncio
 import collections
@@ -38,27 +41,43 @@ Handle = Callable[[Batch], Awaitable[Verdict]]
 Dropped = Mapping[inventory.Key, bodies.RawBody]
 """The objects with something left to do, with their latest bodies."""
 
-TURN = 100
+TURN = 5
 """How many objects begin to be handled in one turn of the loop: each takes a fraction of a millisecond at least."""
+
+SHARE = 5
+"""Of so many objects that begin, one is of those in no hurry, whatever the others do: they do not wait for ever."""
+
+CROWD_DELAY = 0.1
+"""Seconds before one of those in no hurry begins in spite of a crowd; the end of a crowd is noticed sooner."""
 
 FAILURE_DELAY = 60.0
 """Seconds before an object is handled again, if its handling fails in spite of all efforts not to."""
 
 
-class Slots:
-    """The limit of simultaneous workers, common for all queues of an operator. The waiting ones are served in turn."""
+Begin = Callable[[], bool]
+"""Begins what has waited for it. If it returns false, there is nothing to begin any more."""
 
-    def __init__(self, get_limit: Callable[[], int | None]) -> None:
-        self._get_limit = get_limit
+
+class Slots:
+    """
+    The limit of simultaneous workers, common for all queues of an operator. The waiting ones are served in turn,
+    but those in no hurry are served after the others, and rarely while there is a crowd.
+    """
+
+    def __init__(self, get_limit: Callable[[], int | None], *, is_crowded: Callable[[], bool] = lambda: False) -> None:
+        self._get_limit, self._is_crowded = get_limit, is_crowded
         self._taken = 0
-        self._waiting: collections.deque[Callable[[], bool]] = collections.deque()
+        self._waiting: collections.deque[Begin] = collections.deque()
+        self._yielding: collections.deque[Begin] = collections.deque()  # those in no hurry
+        self._overtakings = 0  # how many have begun since the last one of those in no hurry
         self._is_open = True
-        self._is_continued = False  # will the rest of them be served in the next turn of the loop?
+        self._begun = 0  # how many have begun in this turn of the loop
+        self._timer: asyncio.TimerHandle | None = None  # only while they wait for the crowd to go
 
     @property
     def is_contended(self) -> bool:
         """Does anyone wait for a slot?"""
-        return bool(self._waiting)
+        return bool(self._waiting or self._yielding)
 
     def shut(self) -> None:
         """Let no one begin until it is opened."""
@@ -69,13 +88,13 @@ class Slots:
         self._is_open = True
         self._serve()
 
-    def take(self, begin: Callable[[], bool]) -> None:
+    def take(self, begin: Begin, *, is_yielding: bool = False) -> None:
         """
         Call the function as soon as there is a free slot, possibly now.
 
         If it returns true, the slot is taken until `free` is called; otherwise, it is not needed any more.
         """
-        self._waiting.append(begin)
+        (self._yielding if is_yielding else self._waiting).append(begin)
         self._serve()
 
     def free(self) -> None:
@@ -84,21 +103,46 @@ class Slots:
         self._serve()
 
     def _serve(self) -> None:
-        if self._is_continued:
-            return
-        for _ in range(TURN):
-            limit = self._get_limit()
-            if not self._is_open or not self._waiting or (limit is not None and self._taken >= limit):
-                return
-            self._taken += 1
-            if not self._waiting.popleft()():
-                self._taken -= 1
-        if self._waiting:
-            self._is_continued = True
+        while self._begun < TURN:
+            begin = self._pick() if self._has_room() else None
+            if begin is None:
+                break
+            self._begin(begin)
+        is_held = self._begun < TURN and self.is_contended and self._has_room()
+        if is_held and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(CROWD_DELAY, self._insist)
+
+    def _begin(self, begin: Begin) -> None:
+        if not self._begun:
             asyncio.get_running_loop().call_soon(self._continue)
+        self._begun += 1
+        self._taken += 1
+        if not begin():
+            self._taken -= 1
+
+    def _has_room(self) -> bool:
+        limit = self._get_limit()
+        return self._is_open and (limit is None or self._taken < limit)
+
+    def _pick(self) -> Begin | None:
+        """Choose who is the next; nobody if no one waits, or those who wait have to wait."""
+        may_yield = bool(self._yielding) and (not self._waiting or self._overtakings >= SHARE - 1)
+        if may_yield and not self._is_crowded():
+            self._overtakings = 0
+            return self._yielding.popleft()
+        if not self._waiting:
+            return None
+        self._overtakings += 1
+        return self._waiting.popleft()
 
     def _continue(self) -> None:
-        self._is_continued = False
+        self._begun = 0
+        self._serve()
+
+    def _insist(self) -> None:
+        self._timer = None
+        if self._yielding and self._has_room():
+            self._begin(self._yielding.popleft())
         self._serve()
 
 
@@ -111,6 +155,8 @@ class _Lane:
     timer: asyncio.TimerHandle | None = None  # only while it waits for its time
     since: float | None = None  # loop time, since when there is something to do for it right now
     is_nudged: bool = False  # is it to be handled once more, even with no events?
+    is_waiting: bool = False  # for a slot
+    is_yielding: bool = False  # is it in no hurry?
 
 
 class Queue:
@@ -156,12 +202,14 @@ class Queue:
         lane = self._lanes.get(key)
         if lane is None:
             lane = self._lanes[key] = _Lane(key, body, [event], since=_read_clock())
-            self._slots.take(lambda: self._begin(lane))
+            self._line_up(lane, is_yielding=event['type'] is None)
             return
         lane.events.append(event)
         lane.body = body
         if lane.since is None:
             lane.since = _read_clock()
+        if lane.is_waiting and lane.is_yielding and event['type'] is not None:
+            self._line_up(lane)
         self._wake(lane)
 
     def nudge(self, body: bodies.RawBody) -> None:
@@ -172,7 +220,7 @@ class Queue:
         lane = self._lanes.get(key)
         if lane is None:
             lane = self._lanes[key] = _Lane(key, body, since=_read_clock())
-            self._slots.take(lambda: self._begin(lane))
+            self._line_up(lane)
         else:
             lane.is_nudged = True
             self._wake(lane)
@@ -214,11 +262,17 @@ class Queue:
             lane.timer.cancel()
             lane.timer = None
             lane.since = _read_clock() if lane.since is None else lane.since
-            self._slots.take(lambda: self._begin(lane))
+            self._line_up(lane)
+
+    def _line_up(self, lane: _Lane, *, is_yielding: bool = False) -> None:
+        """Wait for a slot; for those who wait in no hurry, it is the way to be served sooner."""
+        lane.is_waiting, lane.is_yielding = True, is_yielding
+        self._slots.take(lambda: self._begin(lane), is_yielding=is_yielding)
 
     def _begin(self, lane: _Lane) -> bool:
-        if self._is_closed:
+        if self._is_closed or not lane.is_waiting:
             return False
+        lane.is_waiting = False
         worker = asyncio.create_task(self._work(lane), name=f'worker of {self._name} {lane.key}')
         self._workers.add(worker)
         worker.add_done_callback(lambda worker: self._end(lane, worker))

@@ -184,13 +184,17 @@ async def _run_plan(plan: operating.Plan) -> None:
 
 async def _stop_roots(roots: set[asyncio.Task[None]]) -> None:
     """Stop them gracefully; every time when cancelled while they are stopping, pass it on to them, and still wait."""
-    for task in roots:
-        task.cancel()
-    try:
-        await asyncio.wait(roots)
-    except asyncio.CancelledError:
-        await _stop_roots(roots)
-        raise
+    cancellation: asyncio.CancelledError | None = None
+    while True:
+        for task in roots:
+            task.cancel()
+        try:
+            await asyncio.wait(roots)
+            break
+        except asyncio.CancelledError as error:
+            cancellation = error
+    if cancellation is not None:
+        raise cancellation
 
 
 async def _stop_leftovers(tasks: set[asyncio.Task[Any]]) -> None:

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -17,6 +18,9 @@ from kopf._cogs.configs import settings as settings_
 logger = logging.getLogger(__name__)
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+SAME_SIGNAL = 0.5
+"""Seconds in which signals are one and the same: e.g. when both a process and its group are signalled."""
 
 
 class Stopper:
@@ -105,6 +109,7 @@ class _Switchboard:
     def __init__(self) -> None:
         self._stoppers: list[Stopper] = []
         self._previous: dict[signal.Signals, Any] = {}
+        self._taken = 0.0  # the time of the signal that was taken last
         self.is_final = False  # is there nothing else in the process but the operator?
 
     def connect(self, stopper: Stopper) -> None:
@@ -122,11 +127,13 @@ class _Switchboard:
                     signal.signal(number, previous if previous is not None else signal.SIG_DFL)
 
     def _take(self, number: int, frame: FrameType | None) -> None:
-        if any(stopper.is_signalled for stopper in self._stoppers):
+        is_same = time.monotonic() - self._taken <= SAME_SIGNAL
+        if any(stopper.is_signalled for stopper in self._stoppers) and not is_same:
             # Not here: this thread can be in the middle of logging, or of anything else that has locks.
             threading.Thread(target=_exit_by_signal, args=(signal.Signals(number),), name='exit', daemon=True).start()
         for stopper in self._stoppers:
             if not stopper.is_signalled:
+                self._taken = time.monotonic()
                 stopper.take_signal(signal.Signals(number))
 
 

@@ -55,31 +55,6 @@ def test_differences_are_plain_whatever_they_are_made_of():
     assert type(merge['status']['spec']) is type(merge['status']['list'][0]) is dict
 
 
-@pytest.mark.parametrize('own, users, body, expected', [
-    pytest.param({}, {}, {}, {}, id='nothing'),
-    pytest.param({'a': {'b': 1}}, {'a': {'c': 2}}, {}, {'a': {'b': 1, 'c': 2}}, id='together'),
-    pytest.param({'a': {'b': 1}}, {'a': {'b': 2}}, {}, {'a': {'b': 2}}, id='contradiction'),
-    pytest.param({'a': {'b': 1}}, {'a': {'b': None}}, {}, {'a': {'b': None}}, id='removal'),
-    pytest.param({'a': {'b': 1}}, {'a': 'text'}, {}, {'a': 'text'}, id='other-kind'),
-    pytest.param({'a': None}, {'a': {'b': 2}}, {}, {'a': {'b': 2}}, id='removal-of-ours'),
-    pytest.param({'a': {'b': 1}}, {'a': None}, {}, {'a': {'b': 1}}, id='removal-of-all-in-absent'),
-    pytest.param({'a': {'b': 1}}, {'a': None}, {'a': {'b': 0, 'c': 2}}, {'a': {'b': 1, 'c': None}},
-                 id='removal-of-all-but-ours'),
-    pytest.param({'x': {'a': {'b': 1}}}, {'x': {'a': None}}, {'x': {'a': {'c': 2}}},
-                 {'x': {'a': {'b': 1, 'c': None}}}, id='nested-removal-of-all-but-ours'),
-])
-def test_two_patches_are_joined(own, users, body, expected):
-    assert application.join(own, users, body) == expected
-
-
-def test_joined_patches_are_not_changed():
-    own, users = {'a': {'b': 1}}, {'a': {'c': 2}}
-
-    application.join(own, users, {})
-
-    assert (own, users) == ({'a': {'b': 1}}, {'a': {'c': 2}})
-
-
 @pytest.mark.guarantee('NEW-075')
 @pytest.mark.parametrize('merge, body, expected', [
     pytest.param({}, {}, [], id='nothing'),
@@ -147,7 +122,7 @@ def describe(changes):
     pytest.param({}, 1, {'b': 2}, False, ({}, 1, {}, BLOCK), id='ours'),
     pytest.param({}, 0, {'b': 2}, False, ({}, 0, {}, BLOCK), id='ours-and-the-finalizer'),
     pytest.param({}, 0, {}, False, None, id='nothing-merged'),
-    pytest.param({'a': 1}, 1, {'b': 2}, True, ({}, 0, {}, BLOCK), id='functions-after-all'),
+    pytest.param({'a': 1}, 1, {'b': 2}, True, ({'a': 1}, 0, {'b': 2}, BLOCK), id='functions'),
     pytest.param({}, 0, {}, True, None, id='only-the-finalizer'),
     pytest.param({'a': 1}, 0, {'b': 2}, True, None, id='only-the-finalizer-after-all'),
 ])

@@ -127,3 +127,62 @@ def test_failed_copying_of_the_memo_leaves_no_memory():
         memories.recall(build_body(), memo=Uncopiable())
 
     assert len(memories) == 0
+
+
+# What our own changes have made of the objects.
+
+def expecting(version, *, is_known=True):
+    memory = inventory.Memory(None)
+    memory.expect(version, 100.0, build_body(resourceVersion=version) if is_known else None)
+    return memory
+
+
+def choose(memory, version, **kwargs):
+    kwargs = {'now': 50.0, 'is_new': True, **kwargs}
+    return memory.choose_newest(build_body(resourceVersion=version), **kwargs)['metadata']['resourceVersion']
+
+
+@pytest.mark.guarantee('NEW-089', 'NEW-091', 'NEW-092')
+@pytest.mark.parametrize('version, awaited, kwargs, expected', [
+    pytest.param('5', '5', {}, '5', id='own-change-has-come'),
+    pytest.param('6', '5', {}, '6', id='newer-state-has-come'),
+    pytest.param('4', '5', {}, '5', id='older-state-has-come'),
+    pytest.param('4', '5', {'now': 150.0}, '5', id='older-state-is-late'),
+    pytest.param('4', '5', {'now': 1000.0}, '4', id='cluster-is-restored'),
+    pytest.param('4', '5', {'is_new': False}, '5', id='nothing-has-come'),
+    pytest.param('4', '5', {'is_new': False, 'now': 9999.0}, '5', id='nothing-has-come-for-long'),
+    pytest.param('abc', 'def', {'is_new': False}, 'def', id='nothing-has-come-of-unclear-versions'),
+    pytest.param('abc', 'def', {}, 'abc', id='unclear-what-is-newer'),
+    pytest.param(None, '5', {}, None, id='no-version'),
+])
+def test_newest_state_is_chosen(version, awaited, kwargs, expected):
+    assert choose(expecting(awaited), version, **kwargs) == expected
+
+
+def test_state_that_came_when_it_was_unclear_what_is_newer_is_kept():
+    memory = expecting('def')
+    choose(memory, 'abc')
+
+    assert choose(memory, 'abc', is_new=False) == 'abc'
+
+
+def test_nothing_is_kept_of_our_own_changes_when_they_have_come():
+    memory = expecting('5')
+    choose(memory, '5')
+
+    assert memory.awaited is None
+
+
+def test_nothing_is_chosen_from_if_the_result_of_our_own_change_is_unknown():
+    assert choose(expecting('5', is_known=False), '4') == '4'
+
+
+@pytest.mark.parametrize('first, second, expected', [
+    pytest.param('5', '6', '6', id='newer-later'),
+    pytest.param('6', '5', '6', id='older-later'),
+])
+def test_newest_of_our_own_changes_is_expected(first, second, expected):
+    memory = expecting(first)
+    memory.expect(second, 100.0, build_body(resourceVersion=second))
+
+    assert choose(memory, '4') == expected

@@ -135,6 +135,31 @@ async def test_orchestration_cancelled_twice_interrupts_the_tasks_but_awaits_the
     assert virtual_time.elapsed == 2
 
 
+@pytest.mark.guarantee('EMB-012', 'EMB-017')
+async def test_orchestration_can_be_cancelled_any_number_of_times(virtual_time):
+    async def refuse():
+        while len(refused) < 3000:
+            try:
+                await asyncio.sleep(1000)
+            except asyncio.CancelledError:
+                refused.append(virtual_time.elapsed)
+
+    refused = []
+    task = asyncio.create_task(refuse())
+    running = asyncio.create_task(kopf.run_tasks([task]))
+    await asyncio.sleep(1)
+    for _ in range(3000):
+        running.cancel()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+    assert task.done()
+    assert set(refused) == {1}
+
+
 @pytest.fixture
 async def start(options, virtual_time):
     """Start an operator; it is up to the test to end it."""

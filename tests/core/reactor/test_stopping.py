@@ -280,7 +280,9 @@ def run_process():
 
 OPERATOR = """
     import asyncio, logging, threading, time, kopf
+    from kopf._core.reactor import stopping
 
+    stopping.SAME_SIGNAL = DELAY
     logging.basicConfig(level=logging.INFO, format='%(message)s')
 
     @kopf.on.login()
@@ -308,8 +310,9 @@ OPERATOR = """
 
 @pytest.fixture
 def run_operator(run_process):
-    def run(*, cleanup='pass', timeout=600):
-        process = run_process(OPERATOR.replace('CLEANUP', cleanup).replace('TIMEOUT', str(timeout)))
+    def run(*, cleanup='pass', timeout=600, same=0.0):
+        script = OPERATOR.replace('CLEANUP', cleanup).replace('TIMEOUT', str(timeout)).replace('DELAY', str(same))
+        process = run_process(script)
         process.wait_for('ready')
         return process
     return run
@@ -340,6 +343,17 @@ def test_operator_exits_at_once_by_the_second_signal(run_operator, number, clean
     assert process.end() == 128 + number
     assert any('Exiting at once' in line for line in process.lines)
     assert not any('Traceback' in line or 'cleaned' in line for line in process.lines)
+
+
+def test_signals_in_quick_succession_are_one_and_the_same(run_operator, number):
+    process = run_operator(cleanup='await asyncio.sleep(0.1)', same=60.0)
+    process.send(number)
+    process.wait_for('cleaning')
+
+    process.send(number)
+
+    assert process.end() == 0
+    assert {'cleaned', 'returned'} <= set(process.lines)
 
 
 def test_operator_exits_at_once_by_another_second_signal(run_operator):
@@ -393,7 +407,12 @@ def run_command(run_process, tmp_path):
     def run(*, obstacle, timeout=600):
         path = tmp_path / 'handlers.py'
         path.write_text(textwrap.dedent(HANDLERS).replace('OBSTACLE', obstacle).replace('TIMEOUT', str(timeout)))
-        process = run_process(f"from kopf import cli; cli.main(['run', '-A', {str(path)!r}])")
+        process = run_process(f"""
+            from kopf import cli
+            from kopf._core.reactor import stopping
+            stopping.SAME_SIGNAL = 0.0
+            cli.main(['run', '-A', {str(path)!r}])
+        """)
         process.wait_for('ready')
         return process
     return run

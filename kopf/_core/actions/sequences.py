@@ -1,0 +1,119 @@
+"""
+Sequences: in which requests an object is changed, and in which order.
+
+What we keep there tells that the work is done, so it goes last, together with the last changes of the users: whoever
+is killed in between, finds no such record, and repeats the work. Pure decisions, made anew after every request.
+"""
+import dataclasses
+import enum
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from kopf._cogs.clients import patching
+from kopf._cogs.structs import dicts
+
+_NOTHING: Mapping[str, Any] = {}
+
+
+class Place(enum.Enum):
+    """Which part of an object a request is for; if the status is not a subresource, all of it is the body."""
+    BODY = enum.auto()
+    STATUS = enum.auto()
+
+
+MERGES = {Place.BODY: patching.Step.MERGE_BODY, Place.STATUS: patching.Step.MERGE_STATUS}
+AMENDMENTS = {Place.BODY: patching.Step.AMEND_BODY, Place.STATUS: patching.Step.AMEND_STATUS}
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """One request, either to merge something, or to amend the object with what the functions make of it."""
+    place: Place
+    users: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    own: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    is_amending: bool = False
+
+    @property
+    def merge(self) -> Mapping[str, Any]:
+        return join(self.own, self.users, _NOTHING)
+
+    @property
+    def step(self) -> patching.Step:
+        return AMENDMENTS[self.place] if self.is_amending else MERGES[self.place]
+
+
+def plan(users: Mapping[str, Any], own: Mapping[str, Any], touched: Collection[Place] = (), *,
+         has_status: bool) -> list[Request]:
+    """
+    List the requests for what is to be merged, the users' part and ours, and for what the functions change.
+
+    The functions see the object with all that is to be merged, so nothing is merged after them in the same place,
+    except for what is ours.
+    """
+    if not users and not touched and not (has_status and 'status' in own):
+        return [Request(Place.BODY, own=own)] if own else []
+    is_versioned = dicts.has(users, ('metadata', 'resourceVersion'))
+    theirs, ours = split(users, has_status=has_status), split(own, has_status=has_status)
+    is_told_in_status = has_records(ours[Place.STATUS]) and not has_records(ours[Place.BODY])
+    first, last = (Place.BODY, Place.STATUS) if is_versioned or is_told_in_status else (Place.STATUS, Place.BODY)
+    is_twice = not is_versioned and has_records(ours[first]) and bool(theirs[last] or last in touched)
+    early, late = (_NOTHING, ours[first]) if is_twice and first not in touched else (ours[first], _NOTHING)
+    if first in touched:
+        beginning = [Request(first, theirs[first]), Request(first, own=early, is_amending=True)]
+    else:
+        beginning = [Request(first, theirs[first], early)]
+    if last in touched:
+        beginning.insert(1, Request(last, theirs[last]))
+        ending = Request(last, own=ours[last], is_amending=True)
+    else:
+        ending = Request(last, theirs[last], ours[last])
+    requests = [*beginning, ending, Request(first, own=late)]
+    return [request for request in requests if request.is_amending or request.users or request.own]
+
+
+def split(merge: Mapping[str, Any], *, has_status: bool) -> dict[Place, Mapping[str, Any]]:
+    """Tell what is to be merged where. Empty sections change nothing."""
+    steps = patching.split_merge(merge, has_status=has_status)
+    return {place: steps.get(step, _NOTHING) for place, step in MERGES.items()}
+
+
+def has_records(own: Mapping[str, Any]) -> bool:
+    """Tell if there is anything but removals."""
+    return any(has_records(value) if isinstance(value, Mapping) else value is not None for value in own.values())
+
+
+def join(own: Mapping[str, Any], users: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    Make one merge-patch of two; where they contradict, that of the users wins.
+
+    But if the users remove something as a whole, what is ours in it stays: all the rest is removed one by one.
+    """
+    joined = dict(own)
+    for key, value in users.items():
+        ours, present = joined.get(key), dicts.resolve_mapping(body, (key,))
+        if isinstance(ours, Mapping) and isinstance(value, Mapping):
+            joined[key] = join(ours, value, present)
+        elif isinstance(ours, Mapping) and value is None:
+            joined[key] = {**dict.fromkeys(present), **ours}
+        else:
+            joined[key] = value
+    return joined
+
+
+def separate(own: Mapping[str, Any], users: Mapping[str, Any],
+             body: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Make the two merge-patches independent, ours and theirs: together they are what `join` makes of them."""
+    ours, theirs = {key: value for key, value in own.items() if key not in users}, dict(users)
+    for key in own.keys() & users.keys():
+        mine, other, present = own[key], users[key], dicts.resolve_mapping(body, (key,))
+        if isinstance(mine, Mapping) and isinstance(other, Mapping):
+            mine, rest = separate(mine, other, present)
+        elif isinstance(mine, Mapping) and other is None:
+            rest = dict.fromkeys(name for name in present if name not in mine)
+        else:
+            continue
+        ours |= {key: mine} if mine else {}
+        theirs[key] = rest
+        if not rest:
+            del theirs[key]
+    return ours, theirs
