@@ -6,6 +6,7 @@ Decisions only: nothing is requested here, and nothing is remembered.
 import dataclasses
 import enum
 import math
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple, cast
 
@@ -121,7 +122,7 @@ def build_change(type: EventType, body: Mapping[str, Any]) -> Change:
 def identify(body: Mapping[str, Any]) -> tuple[Key, Seen]:
     """Tell which object it is, and in which state."""
     metadata = body['metadata']
-    key = Key(str(metadata.get('namespace') or ''), metadata['name'])
+    key = Key(sys.intern(str(metadata.get('namespace') or '')), metadata['name'])  # many are in few namespaces
     return key, Seen(str(metadata.get('uid') or ''), str(metadata.get('resourceVersion') or ''))
 
 

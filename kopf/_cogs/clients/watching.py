@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import enum
 import math
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from typing import Any
 
 from kopf._cogs.aiokits import mergers
@@ -43,6 +43,9 @@ class Marker(enum.Enum):
     """Stands among the events."""
     LISTED = enum.auto()  # all objects that exist were handed over, and those that do not exist are reported as such
 
+
+Pace = Callable[[], Awaitable[None]]
+"""Holds back the next page of a listing for a moment, if those before it are not handled yet."""
 
 Item = signals.RawEvent | Marker
 
@@ -123,6 +126,7 @@ class _Position:
     is_admitted: bool = False  # was any connection ever accepted?
     is_fruitful: bool = False  # has anything come in the current connection?
     is_streaming_refused: bool = False  # does the server not send the initial objects in the stream?
+    pace: Pace | None = None
 
     def __str__(self) -> str:
         where = 'the cluster' if self.namespace is None else f'the namespace {self.namespace!r}'
@@ -148,7 +152,7 @@ class _Position:
 
 async def stream_events(resource: references.Resource, namespace: references.Namespace, *,
                         context: requests.Context, state: StreamState,
-                        refusals: Collection[int] = ()) -> AsyncGenerator[Item]:
+                        refusals: Collection[int] = (), pace: Pace | None = None) -> AsyncGenerator[Item]:
     """
     Iterate over the objects that exist (of the type ``None``), then over all changes since, and never end.
 
@@ -160,7 +164,7 @@ async def stream_events(resource: references.Resource, namespace: references.Nam
     served at all: closing it then is up to the caller. Raises `LoginError` if there will be no credentials; and
     `APIError` with the codes in ``refusals``, if it comes before the changes could be watched for the first time.
     """
-    position = _Position(resource, namespace, context, state)
+    position = _Position(resource, namespace, context, state, pace=pace)
     state.begun = _read_clock()
     try:
         while True:
@@ -221,8 +225,7 @@ async def _find(position: _Position) -> AsyncGenerator[signals.Finding]:
     handled already: then the changes are watched meanwhile, so that they do not have to wait for the last page.
     """
     async with mergers.Merger[signals.Finding]() as merger:
-        merger.add(listing.list_pages(position.resource, position.namespace, context=position.context),
-                   name=f'listing of {position}')
+        merger.add(_list_in_pace(position), name=f'listing of {position}')
         early: list[asyncio.Task[None]] = []
         async with contextlib.aclosing(merger.iterate()) as findings:
             async for finding in findings:
@@ -233,6 +236,15 @@ async def _find(position: _Position) -> AsyncGenerator[signals.Finding]:
                 yield finding
                 if isinstance(finding, listing.Page) and not finding.following:
                     break
+
+
+async def _list_in_pace(position: _Position) -> AsyncGenerator[signals.Finding]:
+    pages = listing.list_pages(position.resource, position.namespace, context=position.context)
+    async with contextlib.aclosing(pages):
+        async for page in pages:
+            yield page
+            if page.following and position.pace is not None:
+                await position.pace()
 
 
 async def _watch_early(position: _Position, version: str) -> AsyncGenerator[signals.Finding]:

@@ -14,6 +14,7 @@ import dataclasses
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+from kopf._cogs.aiokits import bells
 from kopf._cogs.helpers import meters
 from kopf._cogs.structs import bodies
 from kopf._core.reactor import inventory
@@ -50,6 +51,12 @@ SHARE = 5
 CROWD_DELAY = 0.1
 """Seconds before one of those in no hurry begins in spite of a crowd; the end of a crowd is noticed sooner."""
 
+CALM, CALM_TIMEOUT = 100, 0.5
+"""
+How many of those in no hurry can wait with no harm, and for how many seconds the next ones are held back if there are
+more: bodies in memory are much bigger than what is remembered of them, but listings have to end before they expire.
+"""
+
 FAILURE_DELAY = 60.0
 """Seconds before an object is handled again, if its handling fails in spite of all efforts not to."""
 
@@ -72,6 +79,7 @@ class Slots:
         self._overtakings = 0  # how many have begun since the last one of those in no hurry
         self._is_open = True
         self._begun = 0  # how many have begun in this turn of the loop
+        self._calmed = bells.Bell()
         self._timer: asyncio.TimerHandle | None = None  # only while they wait for the crowd to go
 
     @property
@@ -96,6 +104,15 @@ class Slots:
         """
         (self._yielding if is_yielding else self._waiting).append(begin)
         self._serve()
+
+    async def wait_until_calm(self) -> None:
+        """Wait until only few of those in no hurry are left, if they are being served at all; but not for long."""
+        try:
+            async with asyncio.timeout(CALM_TIMEOUT):
+                while self._is_open and len(self._yielding) > CALM:
+                    await self._calmed.wait()
+        except TimeoutError:
+            pass
 
     def free(self) -> None:
         """Give a slot back."""
@@ -129,7 +146,7 @@ class Slots:
         may_yield = bool(self._yielding) and (not self._waiting or self._overtakings >= SHARE - 1)
         if may_yield and not self._is_crowded():
             self._overtakings = 0
-            return self._yielding.popleft()
+            return self._pop_yielding()
         if not self._waiting:
             return None
         self._overtakings += 1
@@ -142,8 +159,14 @@ class Slots:
     def _insist(self) -> None:
         self._timer = None
         if self._yielding and self._has_room():
-            self._begin(self._yielding.popleft())
+            self._begin(self._pop_yielding())
         self._serve()
+
+    def _pop_yielding(self) -> Begin:
+        begin = self._yielding.popleft()
+        if len(self._yielding) <= CALM:
+            self._calmed.ring()
+        return begin
 
 
 @dataclasses.dataclass(slots=True, eq=False)

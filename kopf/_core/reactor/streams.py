@@ -75,7 +75,8 @@ class Watcher:
             self._queue.put({'type': 'DELETED', 'object': body})
         self._deleted.clear()
         stream = watching.stream_events(
-            self._served.resource, self._namespace, context=self._served.site.context, state=self._state)
+            self._served.resource, self._namespace, context=self._served.site.context, state=self._state,
+            pace=self._slots.wait_until_calm)
         async with contextlib.aclosing(stream) as items:
             turns = itertools.cycle(range(BREATH))
             async for item in items:
