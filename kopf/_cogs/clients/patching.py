@@ -1,12 +1,12 @@
 """
 Patching: changes of objects, sent only if there is something to change.
 
-A change has two parts. One is merged into the object, whatever its version. The other, the amendment, is made for one
-version of the object, and is refused if there is a newer one. If the status is a subresource, it goes separately.
+A change can be merged into the object, whatever its version. Or it is an amendment, made for one version of the object,
+and refused if there is a newer one. If the status is a subresource, it goes separately.
 """
 import dataclasses
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kopf._cogs.clients import errors, requests, retries
@@ -19,8 +19,8 @@ _OPTIONS = requests.Options(answers=(404, 409, 422))
 
 
 class Step(enum.Enum):
-    """The requests of one patching, in the order of sending."""
-    MERGE_STATUS = enum.auto()  # before the object itself, which gets the record that all of it is done
+    """The kinds of requests: what is sent, and where. Their order is up to the senders."""
+    MERGE_STATUS = enum.auto()
     MERGE_BODY = enum.auto()
     AMEND_BODY = enum.auto()
     AMEND_STATUS = enum.auto()
@@ -46,13 +46,6 @@ def identify(resource: references.Resource, body: RawBody) -> Target:
 
 
 @dataclasses.dataclass(frozen=True)
-class Amendment:
-    """What depends on the exact state of the object."""
-    body: RawBody  # the latest known one; a newer one is used if something is merged
-    build: Callable[[RawBody], Sequence[Operation]]  # no operations if nothing differs
-
-
-@dataclasses.dataclass(frozen=True)
 class Patched:
     """What became of a change. The steps before the refused one have been done; it and those after it have not."""
     body: RawBody | None = None  # as it is after the last accepted request; None if there was none
@@ -60,37 +53,30 @@ class Patched:
     refusal: errors.APIConflictError | errors.APIInvalidError | None = None
 
 
-async def patch_object(
-        target: Target,
-        *,
-        merge: Mapping[str, Any] | None = None,
-        amendment: Amendment | None = None,
-        context: requests.Context,
-) -> Patched | None:
+async def patch_object(target: Target, *, merge: Mapping[str, Any], context: requests.Context) -> Patched | None:
     """
-    Change an object in up to 4 requests: none for what is empty. ``None`` is for an object that does not exist.
+    Change an object in up to 2 requests: none for what is empty. ``None`` is for an object that does not exist.
 
     The first refusal (409 or 422) ends the patching and is returned. Other errors are raised as from any request. After
     them, or if cancelled, nobody knows which steps are done; it is harmless to repeat them all.
     """
-    body: RawBody | None = None
-    try:
-        for step, payload in split_merge(merge or {}, has_status=target.has_status).items():
-            body = await _send(target, step, payload, context)
-        if amendment is not None:
-            reference = amendment.body if body is None else body
-            operations = amendment.build(reference)
-            for step, part in split_operations(operations, has_status=target.has_status).items():
-                body = reference = await _send(target, step, guard(part, reference), context)
-    except errors.APINotFoundError:
-        return None
-    except _Refused as refused:
-        return Patched(body, refused.step, refused.error)
-    return Patched(body)
+    patched: Patched | None = Patched()
+    for step, payload in split_merge(merge, has_status=target.has_status).items():
+        body = None if patched is None else patched.body
+        patched = await patch_part(target, step, payload, context=context)
+        if patched is None:
+            return None
+        if patched.refusal is not None:
+            return dataclasses.replace(patched, body=body)
+    return patched
 
 
 async def patch_part(target: Target, step: Step, payload: Any, *, context: requests.Context) -> Patched | None:
-    """Do one step of patching, with the payload as it is sent. The results and the errors are as of `patch_object`."""
+    """
+    Make one request, with the payload as it is sent: amendments are to be guarded.
+
+    The results and the errors are as of `patch_object`.
+    """
     try:
         return Patched(await _send(target, step, payload, context))
     except errors.APINotFoundError:

@@ -59,8 +59,8 @@ def aim(resource, name='obj'):
     return patching.Target(resource, references.NamespaceName('default'), name)
 
 
-def amend(body, *operations):
-    return patching.Amendment(body, lambda _: operations)
+async def amend(body, *operations, context, step=Step.AMEND_BODY, resource=WITH_STATUS):
+    return await patching.patch_part(aim(resource), step, patching.guard(operations, body), context=context)
 
 
 def add(path, value):
@@ -112,9 +112,9 @@ def test_operations_begin_with_a_test_of_the_version():
     assert operations == [{'op': 'test', 'path': '/metadata/resourceVersion', 'value': '123'}, add('/spec/x', 1)]
 
 
-@pytest.mark.parametrize('merge', [None, {}, {'metadata': {}, 'status': {}}], ids=str)
+@pytest.mark.parametrize('merge', [{}, {'metadata': {}, 'status': {}}], ids=str)
 async def test_nothing_is_sent_for_nothing(sandbox, context, body, merge):
-    patched = await patching.patch_object(aim(WITH_STATUS), merge=merge, amendment=amend(body), context=context)
+    patched = await patching.patch_object(aim(WITH_STATUS), merge=merge, context=context)
 
     assert patched == patching.Patched()
     assert not list(sandbox.requests)
@@ -131,18 +131,14 @@ async def test_patch_is_merged_into_the_object(sandbox, context, body):
     assert list_asked(sandbox) == [('', MERGE)]
 
 
-@pytest.mark.guarantee('NEW-060')
-async def test_all_requests_are_sent_in_their_order(sandbox, context, body):
+async def test_status_goes_first(sandbox, context, body):
     merge = {'spec': {'x': 1}, 'status': {'x': 2}}
-    operations = [add('/status/y', 3), add('/spec/y', 4)]
 
-    patched = await patching.patch_object(
-        aim(WITH_STATUS), merge=merge, amendment=amend(body, *operations), context=context)
+    patched = await patching.patch_object(aim(WITH_STATUS), merge=merge, context=context)
 
     assert patched.refused is None
-    assert patched.body['status'] == {'x': 2, 'y': 3}
-    assert patched.body['spec'] == {**body['spec'], 'x': 1, 'y': 4}
-    assert list_asked(sandbox) == [('status', MERGE), ('', MERGE), ('', JSON), ('status', JSON)]
+    assert (patched.body['spec']['x'], patched.body['status']) == (1, {'x': 2})
+    assert list_asked(sandbox) == [('status', MERGE), ('', MERGE)]
 
 
 async def test_status_goes_last_if_the_changes_are_for_one_version_of_the_object(sandbox, context, body):
@@ -159,41 +155,29 @@ async def test_status_goes_last_if_the_changes_are_for_one_version_of_the_object
 @pytest.mark.guarantee('NEW-061')
 async def test_status_is_a_part_of_the_object_if_it_is_not_a_subresource(sandbox, context, stateless_body):
     merge = {'spec': {'x': 1}, 'status': {'x': 2}}
-    operations = [add('/status/y', 3), add('/spec/y', 4)]
 
-    patched = await patching.patch_object(
-        aim(WITHOUT_STATUS), merge=merge, amendment=amend(stateless_body, *operations), context=context)
+    patched = await patching.patch_object(aim(WITHOUT_STATUS), merge=merge, context=context)
 
-    assert (patched.body['spec'], patched.body['status']) == ({'x': 1, 'y': 4}, {'x': 2, 'y': 3})
-    assert list_asked(sandbox) == [('', MERGE), ('', JSON)]
+    assert (patched.body['spec'], patched.body['status']) == ({'x': 1}, {'x': 2})
+    assert list_asked(sandbox) == [('', MERGE)]
 
 
-@pytest.mark.guarantee('NEW-062')
-async def test_amendment_of_the_status_follows_the_amendment_of_the_body(sandbox, context, body):
-    operations = [add('/status', {'x': 1}), add('/spec/x', 2)]
+@pytest.mark.parametrize('step, operation, place', [
+    pytest.param(Step.AMEND_BODY, add('/spec/x', 1), '', id='body'),
+    pytest.param(Step.AMEND_STATUS, add('/status', {'x': 1}), 'status', id='status'),
+])
+async def test_amendments_are_sent_as_json_patches(sandbox, context, body, step, operation, place):
+    patched = await amend(body, operation, context=context, step=step)
 
-    patched = await patching.patch_object(aim(WITH_STATUS), amendment=amend(body, *operations), context=context)
-
-    assert patched.refused is None
-    assert (patched.body['spec']['x'], patched.body['status']) == (2, {'x': 1})
-    assert list_asked(sandbox) == [('', JSON), ('status', JSON)]
-
-
-async def test_amendment_is_made_for_the_freshest_body(sandbox, context, body):
-    await sandbox.patch('withs', 'obj', {'spec': {'foreign': 1}})
-    seen = []
-    amendment = patching.Amendment(body, lambda body: seen.append(body) or ())
-
-    await patching.patch_object(aim(WITH_STATUS), merge={'spec': {'x': 1}}, amendment=amendment, context=context)
-
-    assert seen == [await sandbox.get('withs', 'obj')]
+    assert patched == patching.Patched(await sandbox.get('withs', 'obj'))
+    assert patched.body[place or 'spec']['x'] == 1
+    assert list_asked(sandbox) == [(place, JSON)]
 
 
 async def test_amendment_of_an_old_body_is_refused_and_changes_nothing(sandbox, context, body):
     changed = await sandbox.patch('withs', 'obj', {'spec': {'foreign': 1}})
 
-    patched = await patching.patch_object(
-        aim(WITH_STATUS), amendment=amend(body, add('/spec/x', 1), add('/status', {})), context=context)
+    patched = await amend(body, add('/spec/x', 1), context=context)
 
     assert (patched.body, patched.refused) == (None, Step.AMEND_BODY)
     assert patched.refusal.code == 422
@@ -201,23 +185,32 @@ async def test_amendment_of_an_old_body_is_refused_and_changes_nothing(sandbox, 
     assert len(sandbox.requests) == 1
 
 
-async def test_merged_part_stays_when_the_amendment_is_refused(sandbox, context, body):
-    patched = await patching.patch_object(
-        aim(WITH_STATUS), merge={'spec': {'x': 1}}, amendment=amend(body, add('/spec/no/such', 1)), context=context)
+async def test_impossible_amendments_are_refused(sandbox, context, body):
+    patched = await amend(body, add('/spec/no/such', 1), context=context)
 
     assert patched.refused is Step.AMEND_BODY
     assert isinstance(patched.refusal, errors.APIInvalidError)
-    assert patched.body == await sandbox.get('withs', 'obj')
-    assert patched.body['spec']['x'] == 1
+    assert await sandbox.get('withs', 'obj') == body
 
 
 async def test_invalid_changes_are_refused_and_nothing_follows(sandbox, context, body):
-    patched = await patching.patch_object(
-        aim(WITH_STATUS), merge={'spec': {'size': 'big'}}, amendment=amend(body, add('/spec/y', 1)), context=context)
+    version = body['metadata']['resourceVersion']
+    merge = {'metadata': {'resourceVersion': version}, 'spec': {'size': 'big'}, 'status': {'x': 1}}
+
+    patched = await patching.patch_object(aim(WITH_STATUS), merge=merge, context=context)
 
     assert (patched.body, patched.refused) == (None, Step.MERGE_BODY)
     assert 'spec.size' in patched.refusal.message
     assert len(sandbox.requests) == 1
+
+
+async def test_what_was_accepted_before_the_refusal_stays(sandbox, context, body):
+    patched = await patching.patch_object(
+        aim(WITH_STATUS), merge={'spec': {'size': 'big'}, 'status': {'x': 1}}, context=context)
+
+    assert patched.refused is Step.MERGE_BODY
+    assert patched.body == await sandbox.get('withs', 'obj')
+    assert patched.body['status'] == {'x': 1}
 
 
 async def test_conflicts_are_answers(sandbox, context, body):
@@ -231,20 +224,22 @@ async def test_conflicts_are_answers(sandbox, context, body):
 
 
 @pytest.mark.guarantee('NEW-067')
-@pytest.mark.parametrize('done', [0, 1, 2, 3])
-async def test_objects_can_be_gone_at_any_request(sandbox, context, body, done):
-    def vanish(reference):
-        sandbox.faults.inject(path='*/withs/obj/status' if done in (0, 3) else '*/withs/obj', code=404)
-        return [add('/spec/y', 1), add('/status/y', 1)]
+@pytest.mark.parametrize('path, done', [('*/withs/obj/status', 0), ('*/withs/obj', 1)], ids=['first', 'second'])
+async def test_objects_can_be_gone_at_any_request(sandbox, context, body, path, done):
+    sandbox.faults.inject(path=path, code=404)
 
-    if done < 2:
-        vanish(body)
     patched = await patching.patch_object(
-        aim(WITH_STATUS), merge={'spec': {'x': 1}, 'status': {'x': 1}}, amendment=patching.Amendment(body, vanish),
-        context=context)
+        aim(WITH_STATUS), merge={'spec': {'x': 1}, 'status': {'x': 1}}, context=context)
 
     assert patched is None
     assert len(sandbox.requests) == done + 1
+
+
+@pytest.mark.guarantee('NEW-067')
+async def test_objects_to_be_amended_can_be_gone(sandbox, context, body):
+    sandbox.faults.inject(path='*/withs/obj', code=404)
+
+    assert await amend(body, add('/spec/y', 1), context=context) is None
 
 
 async def test_absent_objects_are_gone(context, kinds):
