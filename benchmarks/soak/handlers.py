@@ -1,5 +1,7 @@
 """
 An operator with handlers of all kinds for objects that come and go. It tells of itself to the file of ``$SOAK_REPORT``.
+
+With ``$SOAK_LEAK``, it leaks on purpose.
 """
 import asyncio
 import contextlib
@@ -8,17 +10,53 @@ import gc
 import json
 import os
 import pathlib
+import signal
+import socket
+import sys
+import threading
 
 import kopf
 
 REPORT = pathlib.Path(os.environ['SOAK_REPORT'])
 PLURALS = ('apples', 'pears', 'plums')
-counts = {'events': 0, 'calls': 0}
+counts = {'events': 0, 'calls': 0, 'ticks': 0}
 _reporters = []
+
+LEAK = os.environ.get('SOAK_LEAK')
+LEAKS = {  # how often something is left behind, in events; and what
+    'tasks': (1_000, lambda: asyncio.create_task(asyncio.Event().wait())),
+    'threads': (5_000, lambda: threading.Thread(target=threading.Event().wait, daemon=True).start()),
+    'sockets': (5_000, socket.socket),
+    'memory': (1, lambda: bytes(67)),  # 100 bytes with the overhead
+}
+_leaked = []
+
+
+def leak():
+    period, make = LEAKS[LEAK]
+    if counts['events'] % period == 0:
+        _leaked.append(make())
+
+
+class Mallinfo(ctypes.Structure):
+    """What the allocator of the C library tells of itself."""
+    _fields_ = [(name, ctypes.c_size_t) for name in (
+        'arena', 'ordblks', 'smblks', 'hblks', 'hblkhd', 'usmblks', 'fsmblks', 'uordblks', 'fordblks', 'keepcost')]
+
+
+def measure_heap():
+    """How many megabytes are in use, besides the small objects of the interpreter; 0 if it is not known."""
+    try:
+        mallinfo = ctypes.CDLL(None).mallinfo2
+    except (OSError, AttributeError):
+        return 0.0
+    mallinfo.restype = Mallinfo
+    return (mallinfo().uordblks + mallinfo().hblkhd) / 2**20
 
 
 def trim():
-    """Give the free memory back to the system, where it is possible: so it is seen what is really in use."""
+    """Give the free memory back to the system, where it is possible."""
+    gc.collect()
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
@@ -29,6 +67,8 @@ async def configure(settings, **_):
     settings.networking.error_backoffs = [0.1, 0.2, 0.4, 0.8, 1.6]
     settings.queueing.error_delays = [0.1, 0.2, 0.5, 1]
     _reporters.append(asyncio.create_task(report(), name='reporter'))
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, gc.collect)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, trim)
 
 
 @kopf.on.cleanup()
@@ -38,11 +78,9 @@ async def finish(**_):
 
 
 async def report():
-    """Tell once a second how many tasks there are, and how much was done. What is not used is given back before."""
+    """Tell once a second how many tasks there are, how much memory is in use, and how much was done."""
     while True:
-        gc.collect()
-        trim()
-        write({'tasks': len(asyncio.all_tasks()), **counts})
+        write({'tasks': len(asyncio.all_tasks()), 'blocks': sys.getallocatedblocks(), 'heap': measure_heap(), **counts})
         await asyncio.sleep(1)
 
 
@@ -61,6 +99,8 @@ for plural in PLURALS:
     @kopf.on.event(plural)
     async def see(**_):
         counts['events'] += 1
+        if LEAK:
+            leak()
 
     @kopf.on.create(plural, id='keep', backoff=0.5)
     @kopf.on.update(plural, id='keep', backoff=0.5)
@@ -86,7 +126,7 @@ async def split(new, **_):
 
 @kopf.timer('pears', interval=1.0)
 async def tick(by_size: kopf.Index, **_):
-    counts['calls'] += len(by_size) > 0
+    counts['ticks'] += len(by_size) > 0
 
 
 @kopf.daemon('plums', cancellation_timeout=1)

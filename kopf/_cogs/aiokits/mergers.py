@@ -2,6 +2,7 @@
 Mergers: the items of several generators, as they come.
 """
 import asyncio
+import collections
 import contextlib
 import dataclasses
 from collections.abc import AsyncGenerator
@@ -23,7 +24,8 @@ class Merger(Generic[T]):
     """
     Several generators, each in a task of its own. Used by one task, as a context: all of them are closed in the end.
 
-    A generator is continued only when its previous item is done with, i.e. when the next one is asked for.
+    A generator is continued when its previous item is done with, i.e. when the next one is asked for; or it can be
+    some items ahead, if there are many of them, and each one is not worth the switching of tasks.
     """
 
     def __init__(self) -> None:
@@ -37,9 +39,9 @@ class Merger(Generic[T]):
                         traceback: TracebackType | None) -> None:
         await self.drop(*self._sources)
 
-    def add(self, source: AsyncGenerator[T], *, name: str) -> 'asyncio.Task[None]':
+    def add(self, source: AsyncGenerator[T], *, name: str, ahead: int = 0) -> 'asyncio.Task[None]':
         """Begin with one more generator."""
-        task = asyncio.create_task(self._pump(source), name=name)
+        task = asyncio.create_task(self._pump(source, ahead), name=name)
         self._sources.add(task)
         return task
 
@@ -64,14 +66,16 @@ class Merger(Generic[T]):
                 self._sources.discard(arrival.source)
                 await arrival.source
 
-    async def _pump(self, source: AsyncGenerator[T]) -> None:
+    async def _pump(self, source: AsyncGenerator[T], ahead: int) -> None:
         task = asyncio.current_task()
         assert task is not None
+        untaken: collections.deque[_Arrival[T]] = collections.deque()
         try:
             async with contextlib.aclosing(source) as items:
                 async for item in items:
-                    arrival = _Arrival(task, [item], asyncio.Event())
-                    self._arrivals.put_nowait(arrival)
-                    await arrival.taken.wait()
+                    untaken.append(_Arrival(task, [item], asyncio.Event()))
+                    self._arrivals.put_nowait(untaken[-1])
+                    if len(untaken) > ahead:
+                        await untaken.popleft().taken.wait()
         finally:
             self._arrivals.put_nowait(_Arrival(task, [], asyncio.Event()))

@@ -24,6 +24,9 @@ HEALTHY_PERIOD = 10.0
 SUSPICIOUS_PERIOD = 1.0
 """Seconds of an open stream within which its end is a failure if nothing has come."""
 
+LONGEST_LEAD = 1000
+"""How many changes of an early stream can wait in memory: they come while the listed objects are handed over."""
+
 SHORTEST_TIMEOUT, LONGEST_TIMEOUT = 300, 600
 """Seconds between which the server is asked to end a stream by default, at random."""
 
@@ -231,8 +234,8 @@ async def _find(position: _Position) -> AsyncGenerator[signals.Finding]:
             async for finding in findings:
                 if isinstance(finding, listing.Page) and finding.is_first and not position.state.is_listed:
                     await merger.drop(*early)
-                    early = [merger.add(_watch_early(position, finding.version), name=f'early stream of {position}')
-                             ] if finding.following and finding.version else []
+                    early = [merger.add(_watch_early(position, finding.version), ahead=LONGEST_LEAD,
+                                        name=f'early stream of {position}')] if _is_long(finding) else []
                 yield finding
                 if isinstance(finding, listing.Page) and not finding.following:
                     break
@@ -245,6 +248,10 @@ async def _list_in_pace(position: _Position) -> AsyncGenerator[signals.Finding]:
             yield page
             if page.following and position.pace is not None:
                 await position.pace()
+
+
+def _is_long(page: listing.Page) -> bool:
+    return bool(page.following and page.version)
 
 
 async def _watch_early(position: _Position, version: str) -> AsyncGenerator[signals.Finding]:

@@ -55,6 +55,18 @@ async def test_generator_is_not_continued_until_the_next_item_is_asked_for(merge
     assert log == ['one makes a', 'one makes b']
 
 
+async def test_generator_can_be_some_items_ahead_but_not_more(merger, generate, log):
+    merger.add(generate('one', *[(0, number) for number in range(10)]), name='one', ahead=3)
+    items = merger.iterate()
+    await anext(items)
+    await asyncio.sleep(100)
+    before = len(log)
+    rest = [item async for item in items]
+
+    assert before == 4  # the taken one, and three more
+    assert rest == list(range(1, 10))
+
+
 async def test_errors_are_raised_in_their_turn(merger, generate):
     merger.add(generate('one', (1, 'a'), (3, ValueError('boo!'))), name='one')
     merger.add(generate('two', (2, 'b'), (4, 'd')), name='two')
