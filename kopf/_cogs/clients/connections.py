@@ -92,9 +92,9 @@ class Connection(asyncio.Protocol):
             if reader.is_complete:
                 return b''
             await self._wait(deadline)
-        if self._is_paused and self._transport is not None:
+        if self._is_paused and self._transport is not None and not self._transport.is_closing():
             self._is_paused = False
-            self._transport.resume_reading()
+            self._transport.resume_reading()  # not all loops permit it when the connection is gone
         return reader.take()
 
     def fail(self, error: Exception) -> None:

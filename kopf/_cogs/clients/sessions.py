@@ -152,6 +152,9 @@ class DirectSession:
             raise self.translate(error, call, is_sent=False) from error
         self._alive.add(connection)
         connection.lost.add_done_callback(lambda _: self._alive.discard(connection))
+        if self._is_closing:  # at the very last moment
+            connection.abort()
+            raise errors.APISessionClosedError(f"{call}: the session is closed.", is_sent=False)
         return connection
 
     def _take_idle(self) -> connections.Connection | None:
