@@ -89,7 +89,8 @@ def test_mandatory_dependencies_are_few():
     required = [line for line in importlib.metadata.requires('kopf') if 'extra ==' not in line]
 
     assert {re.match(r'[\w.-]+', line)[0].lower().replace('_', '-') for line in required} == {
-        'aiohttp', 'click', 'iso8601', 'prometheus-client', 'python-json-logger', 'pyyaml', 'typing-extensions'}
+        'aiohappyeyeballs', 'aiohttp', 'click', 'iso8601', 'prometheus-client', 'python-json-logger', 'pyyaml',
+        'typing-extensions'}
 
 
 @pytest.mark.guarantee('NEW-004')
