@@ -5,22 +5,9 @@ import os
 import subprocess
 import sys
 
-import kopf.testing
+from command_calls import CRD, build_object
 
-CRD = """
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: kopfexamples.kopf.dev}
-spec:
-  group: kopf.dev
-  scope: Namespaced
-  names: {kind: KopfExample, plural: kopfexamples}
-  versions:
-    - name: v1
-      served: true
-      storage: true
-      schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-"""
+import kopf.testing
 
 OPERATOR = """
 import os, signal, sys
@@ -42,10 +29,7 @@ HEAVY = {'aiohttp', 'cryptography', 'kubernetes', 'prometheus_client', 'pykube'}
 def test_heavy_libraries_are_not_loaded_by_a_running_operator(tmp_path):
     path = tmp_path / 'handlers.py'
     path.write_text(OPERATOR)
-    with kopf.testing.Sandbox() as sandbox:
-        sandbox.apply(CRD)
-        sandbox.create({'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample', 'metadata': {'name': 'obj'}})
-
+    with kopf.testing.Sandbox(apply=[CRD, build_object('obj')]) as sandbox:
         done = subprocess.run(
             [sys.executable, '-m', 'kopf', 'run', '--namespace', 'default', str(path)], check=True,
             capture_output=True, text=True, env={**os.environ, 'KUBECONFIG': str(sandbox.kubeconfig)})

@@ -27,7 +27,7 @@ class Clock:
         self._anchor = _anchors.setdefault(self._loop, _Anchor(self._loop.time(), _read_wall()))
 
     def __call__(self) -> datetime.datetime:
-        return self._anchor.tell(self._loop.time(), datetime.datetime.now(datetime.UTC))
+        return self._anchor.tell(self._loop.time(), _read_wall())
 
 
 @dataclasses.dataclass(slots=True)

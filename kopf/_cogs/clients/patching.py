@@ -77,12 +77,18 @@ async def patch_part(target: Target, step: Step, payload: Any, *, context: reque
 
     The results and the errors are as of `patch_object`.
     """
+    subresource = 'status' if step in (Step.MERGE_STATUS, Step.AMEND_STATUS) else None
+    media_type = retries.MERGE_PATCH if step in (Step.MERGE_BODY, Step.MERGE_STATUS) else retries.JSON_PATCH
+    url = target.resource.get_url(namespace=target.namespace, name=target.name, subresource=subresource)
     try:
-        return Patched(await _send(target, step, payload, context))
+        body = await requests.patch(url, context=context, payload=payload, media_type=media_type, options=_OPTIONS)
     except errors.APINotFoundError:
         return None
-    except _Refused as refused:
-        return Patched(None, refused.step, refused.error)
+    except (errors.APIConflictError, errors.APIInvalidError) as error:
+        return Patched(None, step, error)
+    if not isinstance(body, Mapping) or 'metadata' not in body:
+        raise errors.APIGarbledError(f"PATCH {url}: the answer is JSON, but not an object of the API.")
+    return Patched(body)
 
 
 def split_merge(merge: Mapping[str, Any], *, has_status: bool) -> dict[Step, Mapping[str, Any]]:
@@ -113,24 +119,3 @@ def guard(operations: Sequence[Operation], body: RawBody) -> list[Operation]:
     """Let the operations be executed only on this version of the object."""
     version = body['metadata']['resourceVersion']
     return [{'op': 'test', 'path': '/metadata/resourceVersion', 'value': version}, *operations]
-
-
-class _Refused(Exception):
-    """The server does not accept a step."""
-
-    def __init__(self, step: Step, error: errors.APIConflictError | errors.APIInvalidError) -> None:
-        super().__init__(str(error))
-        self.step, self.error = step, error
-
-
-async def _send(target: Target, step: Step, payload: Any, context: requests.Context) -> RawBody:
-    subresource = 'status' if step in (Step.MERGE_STATUS, Step.AMEND_STATUS) else None
-    media_type = retries.MERGE_PATCH if step in (Step.MERGE_BODY, Step.MERGE_STATUS) else retries.JSON_PATCH
-    url = target.resource.get_url(namespace=target.namespace, name=target.name, subresource=subresource)
-    try:
-        body = await requests.patch(url, context=context, payload=payload, media_type=media_type, options=_OPTIONS)
-    except (errors.APIConflictError, errors.APIInvalidError) as error:
-        raise _Refused(step, error) from error
-    if not isinstance(body, Mapping) or 'metadata' not in body:
-        raise errors.APIGarbledError(f"PATCH {url}: the answer is JSON, but not an object of the API.")
-    return body

@@ -49,29 +49,13 @@ class DirectSession:
         return self._is_closing
 
     async def fetch(self, call: calls.Call, timeouts: calls.Timeouts) -> calls.Answer:
-        deadline = _find_deadline(timeouts.total)
-        url = call.url
-        for _ in range(REDIRECTS_LIMIT):
-            connection, reader = await self._exchange(call, url, connections.Connection.ask, timeouts, deadline)
-            self._release(connection)
-            redirect = self._find_redirect(call, url, reader)
-            if redirect is None:
-                break
-            url = redirect
+        connection, reader = await self._follow(call, connections.Connection.ask, timeouts)
+        self._release(connection)
         return calls.Answer(reader.code, reader.headers if reader.code >= 300 else {}, reader.take())
 
     @contextlib.asynccontextmanager
     async def stream(self, call: calls.Call, timeouts: calls.Timeouts) -> AsyncIterator['DirectChunks']:
-        deadline = _find_deadline(timeouts.total)
-        url = call.url
-        for _ in range(REDIRECTS_LIMIT):
-            connection, reader = await self._exchange(
-                call, url, connections.Connection.ask_for_stream, timeouts, deadline)
-            redirect = self._find_redirect(call, url, reader)
-            if redirect is None:
-                break
-            connection.abort()
-            url = redirect
+        connection, reader = await self._follow(call, connections.Connection.ask_for_stream, timeouts)
         self._streams.add(connection)
         try:
             yield DirectChunks(self, call, connection, reader)
@@ -111,6 +95,18 @@ class DirectSession:
                 return errors.APIGarbledError(f"{call}: the answer is wrong: {error}.")
             case _:
                 return errors.APIDisconnectedError(f"{call}: {error}.")
+
+    async def _follow(self, call: calls.Call, ask: Ask,
+                      timeouts: calls.Timeouts) -> tuple[connections.Connection, wires.Reader]:
+        """Get the answer, or its beginning, wherever it is in the server; then, the connection is up to the caller."""
+        deadline = _find_deadline(timeouts.total)
+        connection, reader = await self._exchange(call, call.url, ask, timeouts, deadline)
+        url, redirects = self._find_redirect(call, call.url, reader), 1
+        while url is not None and redirects < REDIRECTS_LIMIT:
+            self._release(connection)
+            connection, reader = await self._exchange(call, url, ask, timeouts, deadline)
+            url, redirects = self._find_redirect(call, url, reader), redirects + 1
+        return connection, reader
 
     async def _exchange(self, call: calls.Call, url: str, ask: Ask, timeouts: calls.Timeouts,
                         deadline: float | None) -> tuple[connections.Connection, wires.Reader]:
