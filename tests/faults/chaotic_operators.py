@@ -312,6 +312,7 @@ def declare_admission(registry):
 
     @kopf.on.create(PLURAL, registry=registry)
     @kopf.on.update(PLURAL, registry=registry)
+    @kopf.on.resume(PLURAL, registry=registry)  # for edits taken back while nobody is there: nothing else tells of them
     async def keep(spec, patch, **_):
         patch.status['size'] = spec['size']
 

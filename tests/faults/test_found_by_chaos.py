@@ -176,3 +176,35 @@ def test_records_of_subhandlers_are_not_left_behind_if_resuming_becomes_updating
         world.end()
 
     assert set(body['metadata']['annotations']) == {'kopf.zalando.org/last-handled-configuration'}
+
+
+def test_edit_taken_back_while_killed_is_noticed_by_resuming():
+    """Killed after the status is written, but before it is recorded what was handled; nothing differs afterwards."""
+    case = find_case('admission')
+
+    report = chaos.check_convergence(case.declare, case.scenario, perturbation='all', seeds=[16], apply=case.manifests)
+
+    assert report.crashes == 3
+
+
+@pytest.mark.parametrize('write', range(1, 6))
+@pytest.mark.parametrize('is_before', [True, False], ids=['instead-of', 'after'])
+def test_status_follows_edits_taken_back_while_the_resuming_operator_is_down(write, is_before):
+    def declare(registry):
+        @kopf.on.create(PLURAL, registry=registry)
+        @kopf.on.update(PLURAL, registry=registry)
+        @kopf.on.resume(PLURAL, registry=registry)
+        async def keep(spec, patch, **_):
+            patch.status['size'] = spec['size']
+
+    def scenario(sandbox):
+        sandbox.create(build_object('object', size=1))
+        sandbox.sleep(10)
+        sandbox.patch(PLURAL, 'object', {'spec': {'size': 5}})
+        sandbox.sleep(1)
+        sandbox.patch(PLURAL, 'object', {'spec': {'size': 1}})
+
+    plan = plans.Plan(crashes=(plans.Crash(write, is_before, downtime=5.0),))
+    (body,) = run_world(plan, declare, scenario)
+
+    assert body['status'] == {'size': 1}
