@@ -25,7 +25,9 @@ GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w \
     -X k8s.io/component-base/version.gitMajor=$(word 1,$(subst ., ,$(KUBERNETES_VERSION))) \
     -X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(KUBERNETES_VERSION)))"
 
-.PHONY: help run test lint docs fidelity bench chaos load soak kubectl controlplane clean
+AUDIT := .venv-audit/tool/bin/pip-audit --strict --disable-pip --no-deps --progress-spinner off
+
+.PHONY: help run test lint audit docs fidelity bench chaos load soak kubectl controlplane clean
 
 help: ## show these targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -53,6 +55,13 @@ lint: $(VENV)/.for-lint ## check the style, the types, and the layers
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+audit: .venv-audit/tool .venv-audit/audited ## look for known vulnerabilities in all that is installed with kopf; needs their database
+	@.venv-audit/audited/bin/python -m pip freeze --exclude-editable > .venv-audit/audited.txt
+	@echo 'pyyaml==5.3' > .venv-audit/vulnerable.txt
+	@$(AUDIT) -r .venv-audit/vulnerable.txt 2>&1 | grep -qE '(PYSEC|CVE|GHSA)-' || { echo "NOT AUDITED: the database of \
+	vulnerabilities cannot be reached, or it does not know of those that are there for sure." >&2; exit 1; }
+	$(AUDIT) -r .venv-audit/audited.txt $(ARGS)
 
 docs: $(VENV)/.for-docs ## build the documentation, and check the links inside of it
 	$(BIN)/python -m sphinx -q -W --keep-going -b html -d docs/_build/doctrees docs docs/_build/html
@@ -91,6 +100,13 @@ $(VENV)/.for-%: $(BIN)/python pyproject.toml
 	$(PYTHON) -m venv --clear $@
 	$@/bin/python -m pip install --quiet --disable-pip-version-check $(PACKAGES)
 	@touch $@
+
+.venv-audit/tool: PACKAGES := pip-audit
+.venv-audit/audited: PACKAGES := --editable '.[full-auth,uvloop,dev,speed]'
+.PHONY: .venv-audit/audited  # always anew: with the versions that anybody would get now
+.venv-audit/tool .venv-audit/audited:
+	$(PYTHON) -m venv --clear $@
+	$@/bin/python -m pip install --quiet --disable-pip-version-check $(PACKAGES)
 
 .venv-bench/go: $(wildcard benchmarks/go/*.go) benchmarks/go/go.mod benchmarks/go/go.sum
 	@mkdir -p $@
