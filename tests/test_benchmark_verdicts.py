@@ -107,7 +107,8 @@ def build_samples(growth=None, *, minutes=20, events=100_000):
     pytest.param({'descriptors': 20}, ['descriptors'], id='descriptor-per-5000-events'),
     pytest.param({'memory': 10}, ['memory'], id='100-bytes-per-event'),
     pytest.param({'memory': 0.9, 'heap': 0.9}, [], id='9-bytes-per-event'),
-    pytest.param({'memory': 1.1, 'heap': 1.1}, ['heap'], id='11-bytes-per-event'),
+    pytest.param({'memory': 1.1}, ['memory'], id='11-bytes-per-event'),
+    pytest.param({'heap': 1.1}, ['heap'], id='11-bytes-per-event-in-use'),
     pytest.param({'blocks': 100_000}, ['blocks'], id='object-per-event'),
     pytest.param({'tasks': -100, 'memory': -10}, [], id='shrinking'),
 ])
@@ -115,6 +116,44 @@ def test_what_grows_is_told(growth, expected):
     problems = verdicts.judge(list(build_samples(growth)))
 
     assert [problem.split(':')[0] for problem in problems] == expected
+
+
+@pytest.mark.parametrize('growth, events, is_sure', [
+    pytest.param(0.75, 50_000, False, id='less-than-the-moments-of-rest-differ'),
+    pytest.param(15, 1_000_000, True, id='the-same-slope-for-longer'),
+    pytest.param(10, 100_000, True, id='steep'),
+])
+def test_growth_that_can_be_by_chance_is_told_with_what_would_be_long_enough(growth, events, is_sure):
+    [problem] = verdicts.judge(list(build_samples({'memory': growth}, events=events)))
+
+    assert ('by chance: repeat it with 100,000' not in problem) == is_sure
+
+
+def test_single_step_in_a_long_run_is_no_slope():
+    samples = list(build_samples(events=500_000))
+    stepped = [verdicts.dataclasses.replace(sample, memory=sample.memory + 2 * (sample.seconds > 700))
+               for sample in samples]
+
+    assert verdicts.judge(stepped) == []
+
+
+def build_reports(*, worked=0, restless=0):
+    """Reports of a minute, with something done or with tasks that come and go so many seconds ago; never if 0."""
+    return [{'events': int(second > 60 - worked), 'calls': 3, 'tasks': 126 + int(second > 60 - restless) * (second % 2)}
+            for second in range(1, 61)]
+
+
+@pytest.mark.parametrize('reports, expected', [
+    pytest.param(build_reports(), True, id='nothing-done'),
+    pytest.param(build_reports()[:31], False, id='not-for-long'),
+    pytest.param(build_reports(worked=20), False, id='done-recently'),
+    pytest.param(build_reports(worked=40), True, id='done-long-ago'),
+    pytest.param(build_reports(restless=10), False, id='tasks-come-and-go'),
+    pytest.param(build_reports(restless=20)[:42], False, id='tasks-have-just-changed'),
+    pytest.param([], False, id='nothing-told'),
+])
+def test_operator_is_quiet_when_nothing_is_done_and_unused_connections_are_closed(reports, expected):
+    assert verdicts.is_quiet(reports) is expected
 
 
 def test_growth_in_the_first_third_does_not_count():

@@ -7,7 +7,7 @@ import kopf.testing
 
 KINDS = {'apples': 'Apple', 'pears': 'Pear', 'plums': 'Plum'}
 POPULATION = 60  # of each kind
-THREADED = 20  # every such plum has a daemon in a thread
+THREADED = 3  # plums with a daemon in a thread: always the same number of them, so that their stacks do not matter
 
 
 def build_crd(plural, kind):
@@ -26,12 +26,13 @@ class Churn:
     def __init__(self, sandbox, chance):
         self._sandbox, self._chance = sandbox, chance
         self._numbers = {plural: [] for plural in KINDS}  # of the objects that exist
+        self._threaded = set()  # the numbers of those with daemons in threads
         self._last = 0
 
     @property
     def threaded(self):
         """How many daemons in threads there should be."""
-        return sum(number % THREADED == 0 for number in self._numbers['plums'])
+        return len(self._threaded)
 
     def act(self):
         """Do something; the number of objects stays."""
@@ -53,13 +54,16 @@ class Churn:
 
     def _create(self, plural):
         self._last += 1
-        labels = {'soak': 'yes', 'thread': 'no' if self._last % THREADED else 'yes'}
+        if plural == 'plums' and len(self._threaded) < THREADED:
+            self._threaded.add(self._last)
+        labels = {'soak': 'yes', 'thread': 'yes' if self._last in self._threaded else 'no'}
         self._sandbox.create({
             'apiVersion': 'soak.dev/v1', 'kind': KINDS[plural], 'spec': {'size': self._last},
             'metadata': {'name': f'{plural}-{self._last}', 'namespace': 'default', 'labels': labels}})
         self._numbers[plural].append(self._last)
 
     def _delete(self, plural, number):
+        self._threaded.discard(number)
         with contextlib.suppress(kopf.testing.ApiError):
             self._sandbox.delete(plural, f'{plural}-{number}')
 

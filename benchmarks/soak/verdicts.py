@@ -3,18 +3,21 @@ Verdicts: does anything grow with the number of events?
 
 Only the moments of rest are looked at: in the busy ones, there is always something in progress. The first third of
 the time is for warming up. What grows, is told by the median slope between all pairs of moments (Theil-Sen): a few odd
-moments do not change it. In short runs, slopes are steep with no reason: the growth must be also more than the moments
-differ by themselves (``NOISE``). Decisions only.
+moments do not change it. A slope above the limit is a failure even if the run is too short to be sure of it, as
+the moments differ as much by themselves (``NOISE``); then it is told, with how many events would do. Decisions only.
 """
 import dataclasses
 import itertools
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 SCALE = 100_000  # events: all slopes are per so many of them
 LIMITS = {'memory': 1.0, 'heap': 1.0, 'blocks': 5000, 'tasks': 5, 'threads': 2, 'sockets': 2, 'descriptors': 2}
-NOISE = {'memory': 3.0, 'heap': 0.3, 'blocks': 2000, 'tasks': 3, 'threads': 1, 'sockets': 1, 'descriptors': 1}
+NOISE = {'memory': 1.0, 'heap': 0.3, 'blocks': 2000, 'tasks': 3, 'threads': 1, 'sockets': 1, 'descriptors': 1}
 SHORTEST = 5  # moments of rest, without which nothing can be told
+WARMING = 1 / 3  # of the time
+IDLE = 32  # reports of every second with nothing done: all unused connections are closed
+QUIET = 3  # of them with the same tasks: everything is finished
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,9 +35,16 @@ class Sample:
     is_rest: bool = False
 
 
+def is_quiet(reports: Sequence[Mapping[str, float]]) -> bool:
+    """Tell by what the operator has told of itself if nothing is in progress any more."""
+    recent = reports[-IDLE:]
+    return (len(recent) == IDLE and len({(report['events'], report['calls']) for report in recent}) == 1
+            and len({report['tasks'] for report in recent[-QUIET:]}) == 1)
+
+
 def select_counted(samples: Sequence[Sample]) -> list[Sample]:
     """Select the moments of rest after the warming up."""
-    since = samples[-1].seconds / 3 if samples else 0.0
+    since = samples[-1].seconds * WARMING if samples else 0.0
     return [sample for sample in samples if sample.is_rest and sample.seconds >= since]
 
 
@@ -62,9 +72,16 @@ def judge(samples: Sequence[Sample]) -> list[str]:
     counted = select_counted(samples)
     if len(counted) < SHORTEST:
         return [f'there were only {len(counted)} moments of rest after the warming up: it was too short to tell']
-    span = measure_span(counted)
     return [f'{name}: grows by {slope:.2f} per {SCALE:,} events, while {LIMITS[name]:g} is permitted'
-            for name, slope in measure_slopes(samples).items() if slope > LIMITS[name] and slope * span > NOISE[name]]
+            + describe_doubt(name, slope, measure_span(counted))
+            for name, slope in measure_slopes(samples).items() if slope > LIMITS[name]]
+
+
+def describe_doubt(name: str, slope: float, span: float) -> str:
+    """Tell if the run is too short to be sure of such a slope, and how long it should be."""
+    enough = NOISE[name] / LIMITS[name] * SCALE
+    is_sure = slope * span > NOISE[name]
+    return '' if is_sure else f'; in {span * SCALE:,.0f} events, it can be by chance: repeat it with {enough:,.0f}'
 
 
 def describe(samples: Sequence[Sample]) -> list[str]:
