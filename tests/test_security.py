@@ -205,6 +205,15 @@ def test_dependencies_have_minimal_versions():
     assert [name for name in required if '>=' not in name] == []
 
 
+def test_audit_is_of_all_extras_but_those_of_developers():
+    extras = tomllib.loads((ROOT / 'pyproject.toml').read_text())['project']['optional-dependencies']
+
+    [audited] = re.findall(r"^\.venv-audit/audited: PACKAGES := --editable '\.\[(.+)\]'$",
+                           (ROOT / 'Makefile').read_text(), re.MULTILINE)
+
+    assert sorted(audited.split(',')) == sorted(set(extras) - {'test', 'lint', 'docs'})
+
+
 def test_reporting_and_promises_are_described():
     text = (ROOT / 'SECURITY.md').read_text()
 
