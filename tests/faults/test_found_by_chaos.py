@@ -208,3 +208,32 @@ def test_status_follows_edits_taken_back_while_the_resuming_operator_is_down(wri
     (body,) = run_world(plan, declare, scenario)
 
     assert body['status'] == {'size': 1}
+
+
+@pytest.mark.parametrize('pause', [0, 0.001, 2])
+@pytest.mark.parametrize('trouble', [
+    pytest.param({'code': 422, 'times': 1}, id='refused-once'),
+    pytest.param({'code': 400, 'times': 1, 'latency': 5}, id='refused-late'),
+    pytest.param({'code': 404, 'times': 1}, id='not-found-for-a-moment'),
+    pytest.param({'code': 500, 'times': 30}, id='failing-for-long'),
+    pytest.param({'cut': True, 'times': 50}, id='disconnected-for-long'),
+])
+def test_edit_taken_back_is_noticed_if_the_record_of_it_could_not_be_made(trouble, pause):
+    def declare(registry):
+        @kopf.on.create(PLURAL, registry=registry)
+        @kopf.on.update(PLURAL, registry=registry)
+        async def keep(spec, patch, **_):
+            patch.status['size'] = spec['size']
+
+    def scenario(sandbox):
+        sandbox.create(build_object('one', size=1))
+        sandbox.sleep(10)
+        sandbox.faults.inject(verb='patch', path='*/kopfexamples/one', user_agent='kopf/*', **trouble)
+        sandbox.patch(PLURAL, 'one', {'spec': {'size': 5}})
+        sandbox.sleep(pause)
+        sandbox.patch(PLURAL, 'one', {'spec': {'size': 1}})
+        sandbox.sleep(300)
+
+    (body,) = run_world(plans.PEACE, declare, scenario)
+
+    assert body['status'] == {'size': 1}

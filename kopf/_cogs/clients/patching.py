@@ -9,7 +9,7 @@ import enum
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kopf._cogs.clients import errors, requests, retries
+from kopf._cogs.clients import errors, listing, requests, retries
 from kopf._cogs.structs import dicts, references
 
 RawBody = Mapping[str, Any]
@@ -86,9 +86,9 @@ async def patch_part(target: Target, step: Step, payload: Any, *, context: reque
         return None
     except (errors.APIConflictError, errors.APIInvalidError) as error:
         return Patched(None, step, error)
-    if not isinstance(body, Mapping) or 'metadata' not in body:
+    if not listing.is_object(body):
         raise errors.APIGarbledError(f"PATCH {url}: the answer is JSON, but not an object of the API.")
-    return Patched(body)
+    return Patched(listing.clean_object(body))
 
 
 def split_merge(merge: Mapping[str, Any], *, has_status: bool) -> dict[Step, Mapping[str, Any]]:
@@ -98,7 +98,7 @@ def split_merge(merge: Mapping[str, Any], *, has_status: bool) -> dict[Step, Map
     The status goes first: whoever is killed between the two, has not yet recorded that the work is done, and repeats
     it. But if the changes are only for one version of the object, it goes last, as the object is checked for that.
     """
-    merge = {key: value for key, value in merge.items() if not isinstance(value, Mapping) or value}
+    merge = {key: value for key, value in merge.items() if not dicts.is_mapping(value) or value}
     body = {key: value for key, value in merge.items() if key != 'status' or not has_status}
     status = {key: value for key, value in merge.items() if key == 'status' and has_status}
     parts = [(Step.MERGE_STATUS, status), (Step.MERGE_BODY, body)]

@@ -148,11 +148,13 @@ async def _exchange(call: calls.Call, context: Context, options: Options) -> Any
     """Make a regular request with all its retries; return what the server has answered in the end."""
     async def attempt() -> Any:
         while True:
-            async with context.vault.extended(sessions.open_session) as lease:
-                try:
-                    return await _fetch(lease.item, call, context)
-                except (errors.APIUnauthorizedError, errors.APISessionClosedError) as error:
-                    await _report(error, lease, call, context)
+            lease = await context.vault.take(sessions.open_session)
+            try:
+                return await _fetch(lease.item, call, context)
+            except (errors.APIUnauthorizedError, errors.APISessionClosedError) as error:
+                await _report(error, lease, call, context)
+            finally:
+                await context.vault.give_back(lease)
 
     return await _retry(attempt, call, context, options)
 

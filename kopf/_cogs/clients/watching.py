@@ -9,11 +9,11 @@ import contextlib
 import dataclasses
 import enum
 import math
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from typing import Any
 
 from kopf._cogs.aiokits import mergers
-from kopf._cogs.clients import errors, listing, requests, signals
+from kopf._cogs.clients import echoes, errors, listing, requests, signals
 from kopf._cogs.configs import connecting
 from kopf._cogs.helpers import meters
 from kopf._cogs.structs import references
@@ -73,6 +73,7 @@ class StreamState:
     error: Exception | None = None  # the last one ever
     is_listed: bool = False  # at least once
     known: dict[signals.Key, signals.Seen] = dataclasses.field(default_factory=dict)
+    own: echoes.Echoes = dataclasses.field(default_factory=echoes.Echoes)
 
     def enter(self, phase: Phase, now: float) -> None:
         self.phase, self.since = phase, now
@@ -89,6 +90,14 @@ class StreamState:
             self.known.pop(change.key, None)
         else:
             self.known[change.key] = change.seen
+
+
+    def expect(self, body: Mapping[str, Any]) -> None:
+        """Let an object be recognised as it was answered to our own change, unless it has come already."""
+        key, seen = signals.identify(body)
+        known = self.known.get(key)
+        if known is not None and known.version != seen.version:
+            self.own.expect(body)
 
 
 def describe(state: StreamState, now: float) -> dict[str, Any]:
@@ -328,7 +337,8 @@ async def _take_changes(position: _Position, lines: AsyncGenerator[bytes]) -> As
 
 def _read_signal(position: _Position, line: bytes) -> signals.Change | signals.Bookmark | None:
     """Read a line; raise the errors, complain of the unknown."""
-    signal = signals.classify_line(line)
+    echo = position.state.own.recognise(line)
+    signal = signals.classify_line(line) if echo is None else signals.build_change('MODIFIED', echo)
     if isinstance(signal, errors.RequestError):
         raise signal
     position.feed()

@@ -3,7 +3,7 @@ HTTP/1.1 as bytes: how requests are written, and how answers are read, however t
 
 Only bytes in, bytes out: where they come from and go to is up to the connections.
 """
-import string
+import re
 import zlib
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ HEAD_LIMIT = 64 * 1024
 """Bytes of the status line and the headers together, and of any other line: more than that is not an API."""
 
 _VERSION = b'HTTP/1.'
-_HEXADECIMALS = frozenset(string.hexdigits)
+_SIZE = re.compile(rb'\s*([0-9A-Fa-f]+)\s*(?:;|$)')
 _BODILESS = frozenset({204, 304})
 
 
@@ -180,10 +180,10 @@ class Reader:
                 raise WireError("a chunk is longer than it says")
             self._expects_break = False
         else:
-            size = line.partition(b';')[0].strip().decode('latin-1')
-            if not size or not _HEXADECIMALS.issuperset(size):
-                raise WireError(f"the size of a chunk is not a number: {size[:20]!r}")
-            self._left = int(size, 16)
+            size = _SIZE.match(line)
+            if size is None:
+                raise WireError(f"the size of a chunk is not a number: {line[:20].decode('latin-1')!r}")
+            self._left = int(size[1], 16)
             self._is_in_trailers = not self._left
 
     def _add(self, piece: bytes) -> None:

@@ -22,7 +22,7 @@ GARBAGE = frozenset({'kubectl.kubernetes.io/last-applied-configuration'})
 """The annotations of other tools that change with anything else."""
 
 _KNOWN_DOMAIN = 'kopf.zalando.org'
-_ANNOTATIONS = ('metadata', 'annotations')
+ANNOTATIONS = ('metadata', 'annotations')
 _LONGEST_NAME = 63
 _KNOWN_KEYS = 1000  # ids of sub-handlers can be of any number
 _LONGEST_PREFIX = 253 - len('/') - _LONGEST_NAME
@@ -34,7 +34,7 @@ class StanzaCleaning:
     @staticmethod
     def remove_annotations(essence: bodies.BodyEssence, keys_to_remove: Collection[str]) -> None:
         """Remove these annotations, if they are there."""
-        annotations = dicts.resolve(essence, _ANNOTATIONS)
+        annotations = dicts.resolve(essence, ANNOTATIONS)
         if keys_to_remove and isinstance(annotations, MutableMapping):
             for key in [key for key in annotations if key in keys_to_remove]:
                 del annotations[key]
@@ -121,25 +121,25 @@ class AnnotationStoring(KeyForming, StanzaCleaning):
 
     def _fetch_values(self, body: Mapping[str, Any], key: str) -> Iterator[dict[str, Any]]:
         """Get all that can be read, the preferred ones first."""
-        annotations = dicts.resolve_mapping(body, _ANNOTATIONS)
-        if not annotations:
-            return iter(())
-        decoded = (decode(annotations.get(name)) for name in self.make_keys(key, body=body))
-        return (value for value in decoded if value is not None)
+        annotations = dicts.resolve_mapping(body, ANNOTATIONS)
+        present = [annotations[name] for name in self.make_keys(key, body=body) if name in annotations]
+        return (value for value in map(decode, present) if value is not None) if present else iter(())
 
     def _store_value(self, body: Mapping[str, Any], patch: dict[str, Any], key: str, value: str) -> None:
         """Put the value under all names of the key, unless it is there already."""
         for name in self.make_keys(key, body=body):
-            path = (*_ANNOTATIONS, name)
+            path = (*ANNOTATIONS, name)
             present = dicts.resolve(body, path)
-            put(body, patch, path, present if _is_equivalent(present, value) else value)
+            put(body, patch, path, present if is_equivalent(present, value) else value)
         self._mark_prefix(body, patch)
 
     def _remove_value(self, body: Mapping[str, Any], patch: dict[str, Any], key: str) -> None:
-        present, planned = dicts.resolve_mapping(body, _ANNOTATIONS), dicts.resolve_mapping(patch, _ANNOTATIONS)
+        present, planned = dicts.resolve_mapping(body, ANNOTATIONS), dicts.resolve_mapping(patch, ANNOTATIONS)
+        if not present and not planned:
+            return
         for name in self.make_keys(key, body=body):
             if name in present or name in planned:
-                put(body, patch, (*_ANNOTATIONS, name), None)
+                put(body, patch, (*ANNOTATIONS, name), None)
         self._mark_prefix(body, patch)
 
     def _mark_prefix(self, body: Mapping[str, Any], patch: dict[str, Any]) -> None:
@@ -147,15 +147,15 @@ class AnnotationStoring(KeyForming, StanzaCleaning):
         if self.prefix.startswith('kopf.'):
             return
         marker = f'{self.prefix}/{MARKER}'
-        stored = {name for name, value in dicts.resolve_mapping(patch, _ANNOTATIONS).items() if value is not None}
+        stored = {name for name, value in dicts.resolve_mapping(patch, ANNOTATIONS).items() if value is not None}
         if any(name.startswith(f'{self.prefix}/') for name in stored - {marker}):
-            put(body, patch, (*_ANNOTATIONS, marker), 'yes')
+            put(body, patch, (*ANNOTATIONS, marker), 'yes')
         else:
-            dicts.remove(patch, (*_ANNOTATIONS, marker))
+            dicts.remove(patch, (*ANNOTATIONS, marker))
 
     def _remove_own_annotations(self, essence: bodies.BodyEssence) -> None:
         """Remove everything under the prefix: also before it is marked, for the essence to be the same after that."""
-        annotations = dicts.resolve_mapping(essence, _ANNOTATIONS)
+        annotations = dicts.resolve_mapping(essence, ANNOTATIONS)
         if annotations:
             prefix = f'{self.prefix}/'
             self.remove_annotations(essence, {name for name in annotations if name.startswith(prefix)})
@@ -186,7 +186,7 @@ def decode(value: Any) -> dict[str, Any] | None:
     return decoded if isinstance(decoded, dict) else None
 
 
-def _is_equivalent(present: Any, value: str) -> bool:
+def is_equivalent(present: Any, value: str) -> bool:
     """Tell if the text that is there means the same, also if it was written by someone else."""
     if present is None or present == value:
         return bool(present == value)

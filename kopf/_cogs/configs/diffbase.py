@@ -54,6 +54,14 @@ class DiffBaseStorage(conventions.StanzaCleaning, abc.ABC):
     def store(self, *, body: bodies.Body, patch: patches.Patch, essence: bodies.BodyEssence) -> None:
         """Keep the state as the last handled one."""
 
+    def _is_stored(self, *, body: bodies.Body, essence: bodies.BodyEssence) -> bool:
+        """
+        Tell if exactly this state is surely kept; it is to be asked only of the framework's own storages.
+
+        States come to them with sorted keys usually, so that those are recognised without being read.
+        """
+        return False
+
 
 class AnnotationsDiffBaseStorage(conventions.AnnotationStoring, DiffBaseStorage):
     """The last handled state as JSON in an annotation."""
@@ -86,6 +94,12 @@ class AnnotationsDiffBaseStorage(conventions.AnnotationStoring, DiffBaseStorage)
 
     def store(self, *, body: bodies.Body, patch: patches.Patch, essence: bodies.BodyEssence) -> None:
         self._store_value(body, patch, self.key, f'{_encode(essence)}\n')
+
+    def _is_stored(self, *, body: bodies.Body, essence: bodies.BodyEssence) -> bool:
+        annotations = dicts.resolve_mapping(body, conventions.ANNOTATIONS)
+        value = f'{_encode(essence, sort_keys=True)}\n'
+        return all(conventions.is_equivalent(annotations.get(name), value)
+                   for name in self.make_keys(self.key, body=body))
 
 
 class StatusDiffBaseStorage(DiffBaseStorage):
@@ -127,6 +141,9 @@ class StatusDiffBaseStorage(DiffBaseStorage):
     def store(self, *, body: bodies.Body, patch: patches.Patch, essence: bodies.BodyEssence) -> None:
         conventions.put(body, patch, self.field, _encode(essence))
 
+    def _is_stored(self, *, body: bodies.Body, essence: bodies.BodyEssence) -> bool:
+        return conventions.is_equivalent(dicts.resolve(body, self.field), _encode(essence, sort_keys=True))
+
 
 class MultiDiffBaseStorage(DiffBaseStorage):
     """Several storages at once: to write to all of them, to read from the first one that has the state."""
@@ -155,6 +172,11 @@ class MultiDiffBaseStorage(DiffBaseStorage):
     def store(self, *, body: bodies.Body, patch: patches.Patch, essence: bodies.BodyEssence) -> None:
         for storage in self.storages:
             storage.store(body=body, patch=patch, essence=essence)
+
+    def _is_stored(self, *, body: bodies.Body, essence: bodies.BodyEssence) -> bool:
+        return bool(self.storages) and all(
+            not conventions.is_custom(storage) and storage._is_stored(body=body, essence=essence)
+            for storage in self.storages)
 
 
 def _build_body(essence: bodies.BodyEssence, origin: Mapping[str, Any]) -> bodies.Body:
@@ -186,8 +208,8 @@ def _choose_annotations(essence: Mapping[str, Any], extra_paths: Iterable[dicts.
     return garbage - (named & conventions.GARBAGE)
 
 
-def _encode(essence: bodies.BodyEssence) -> str:
-    return jsons.dumps(essence).decode()
+def _encode(essence: bodies.BodyEssence, *, sort_keys: bool = False) -> str:
+    return jsons.dumps(essence, sort_keys=sort_keys).decode()
 
 
 def _modernise(essence: dict[str, Any]) -> bodies.BodyEssence:

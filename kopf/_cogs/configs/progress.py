@@ -82,7 +82,8 @@ class AnnotationsProgressStorage(conventions.AnnotationStoring, ProgressStorage)
         self.touch_key = touch_key
 
     def fetch(self, *, key: ids.HandlerId, body: bodies.Body) -> ProgressRecord | None:
-        return next(map(_parse_record, self._fetch_values(body, key)), None)
+        raw = next(self._fetch_values(body, key), None)
+        return None if raw is None else _parse_record(raw)
 
     def store(self, *, key: ids.HandlerId, record: ProgressRecord, body: bodies.Body, patch: patches.Patch) -> None:
         kept = _build_record(record, verbose=self.verbose)
@@ -172,8 +173,11 @@ class MultiProgressStorage(ProgressStorage):
         self.storages = list(storages)
 
     def fetch(self, *, key: ids.HandlerId, body: bodies.Body) -> ProgressRecord | None:
-        fetched = (storage.fetch(key=key, body=body) for storage in self.storages)
-        return next((record for record in fetched if record is not None), None)
+        for storage in self.storages:
+            record = storage.fetch(key=key, body=body)
+            if record is not None:
+                return record
+        return None
 
     def store(self, *, key: ids.HandlerId, record: ProgressRecord, body: bodies.Body, patch: patches.Patch) -> None:
         for storage in self.storages:

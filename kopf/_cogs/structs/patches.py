@@ -90,10 +90,14 @@ class Patch(dict[str, Any]):
             body: Mapping[str, Any] | None = None,
             fns: Iterable[PatchFn] = (),
     ) -> None:
-        super().__init__(_copy_mappings(src) if src else {})
-        inherited = src if isinstance(src, Patch) else None
-        self._body: Mapping[str, Any] | None = body if body is not None or inherited is None else inherited._body
-        self._fns: list[PatchFn] = [*(inherited._fns if inherited is not None else ()), *fns]
+        self._body: Mapping[str, Any] | None = body
+        self._fns: list[PatchFn] = list(fns)
+        if src is None:  # so it is usually, and many times for each object
+            return
+        self.update(_copy_mappings(src))
+        if isinstance(src, Patch):
+            self._body = body if body is not None else src._body
+            self._fns[:0] = src._fns
 
     @property
     def fns(self) -> list[PatchFn]:
@@ -149,10 +153,10 @@ def merge(target: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]
         present = merged.get(key)
         if value is None:
             merged.pop(key, None)
-        elif not isinstance(value, Mapping):
+        elif not dicts.is_mapping(value):
             merged[key] = value
         else:
-            child = merge(present if isinstance(present, Mapping) else {}, value)
+            child = merge(present if dicts.is_mapping(present) else {}, value)
             if child or not value or present is not None:
                 merged[key] = child
     return merged
@@ -179,7 +183,7 @@ def _compare(before: Mapping[str, Any], after: Mapping[str, Any], path: str) -> 
         child = f'{path}/{_escape(key)}'
         if key not in after:
             yield {'op': 'remove', 'path': child}
-        elif isinstance(old, Mapping) and isinstance(new, Mapping):
+        elif dicts.is_mapping(old) and dicts.is_mapping(new):
             yield from _compare(old, new, child)
         elif not dicts.is_same(old, new):
             yield {'op': 'replace', 'path': child, 'value': dicts.plain(new)}
@@ -194,4 +198,4 @@ def _escape(key: str) -> str:
 
 def _copy_mappings(src: Mapping[str, Any]) -> dict[str, Any]:
     """Copy the mappings, as they will be changed in place by the views; lists and other values are shared."""
-    return {key: _copy_mappings(value) if isinstance(value, dict | Mapping) else value for key, value in src.items()}
+    return {key: _copy_mappings(value) if dicts.is_mapping(value) else value for key, value in src.items()}

@@ -18,7 +18,7 @@ import enum
 import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
 from kopf._cogs.aiokits import bells
 from kopf._cogs.structs import credentials
@@ -49,11 +49,13 @@ Key: TypeAlias = str  # normally, the id of the login handler
 Factory: TypeAlias = Callable[[credentials.Credentials], Awaitable[ClosableT]]
 
 
-class Lease(NamedTuple, Generic[ClosableT]):
+@dataclasses.dataclass(frozen=True)
+class Lease(Generic[ClosableT]):
     """The credentials and the object made of them, for the time of one request or of one stream."""
     key: Key
     info: credentials.Credentials
     item: ClosableT
+    entry: '_Entry | None' = dataclasses.field(default=None, compare=False, repr=False)  # of the vault
 
 
 class _Phase(enum.Enum):
@@ -145,15 +147,25 @@ class Vault:
         Credentials of which the factory can make nothing (`LoginError`) count as rejected, and others are taken.
         Cancelling an unfinished making is safe: the next task in need makes it anew.
         """
+        lease = await self.take(factory)
+        try:
+            yield lease
+        finally:
+            await self.give_back(lease)
+
+    async def take(self, factory: Factory[ClosableT]) -> Lease[ClosableT]:
+        """Do the same with no block: it is up to the caller to give the lease back."""
         entry = self._take_sole(factory)
         if entry is None:
             entry = await self._lease(factory)
-        try:
-            yield Lease(entry.key, entry.info, cast(ClosableT, entry.items[factory]))
-        finally:
-            entry.leases -= 1
-            if self._discarded:
-                await self._dispose()
+        return Lease(entry.key, entry.info, cast(ClosableT, entry.items[factory]), entry)
+
+    async def give_back(self, lease: Lease[Any]) -> None:
+        """End a lease; if it was the last one of what is not needed any more, close that."""
+        if lease.entry is not None:
+            lease.entry.leases -= 1
+        if self._discarded:
+            await self._dispose()
 
     async def invalidate(self, key: Key, info: credentials.Credentials, *, exc: Exception | None = None) -> None:
         """

@@ -295,13 +295,13 @@ def prune(merge: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
     pruned: dict[str, Any] = {}
     for key, value in merge.items():
         present = body.get(key)
-        if isinstance(value, Mapping) and isinstance(present, Mapping):
+        if dicts.is_mapping(value) and dicts.is_mapping(present):
             nested = prune(value, present)
             if nested:
                 pruned[key] = nested
-        elif isinstance(value, Mapping):
+        elif dicts.is_mapping(value):
             cleaned = _without_removals(value)
-            if cleaned or (present is not None and not isinstance(present, Mapping)) or not value:
+            if cleaned or (present is not None and not dicts.is_mapping(present)) or not value:
                 pruned[key] = cleaned
         elif not dicts.is_same(value, present):
             pruned[key] = dicts.plain(value)
@@ -314,8 +314,8 @@ def find_mismatches(merge: Mapping[str, Any], body: Mapping[str, Any], path: str
     for key, value in merge.items():
         field = f'{path}.{key}' if path else key
         present = body.get(key)
-        if isinstance(value, Mapping):
-            found.extend(find_mismatches(value, present if isinstance(present, Mapping) else {}, field))
+        if dicts.is_mapping(value):
+            found.extend(find_mismatches(value, present if dicts.is_mapping(present) else {}, field))
         elif not dicts.is_same(value, present) and not (field in EMPTIED and not value and not present):
             found.append(field)
     return found
@@ -337,8 +337,8 @@ def _without_removals(merge: Mapping[str, Any]) -> dict[str, Any]:
     """Leave only what is to be set: there is nothing to remove in what does not exist."""
     cleaned: dict[str, Any] = {}
     for key, value in merge.items():
-        nested = _without_removals(value) if isinstance(value, Mapping) else dicts.plain(value)
-        if nested is not None and (nested or not isinstance(value, Mapping) or not value):
+        nested = _without_removals(value) if dicts.is_mapping(value) else dicts.plain(value)
+        if nested is not None and (nested or not dicts.is_mapping(value) or not value):
             cleaned[key] = nested
     return cleaned
 

@@ -146,6 +146,16 @@ class State(Mapping[ids.HandlerId, HandlerState]):
     def __len__(self) -> int:
         return len(self._known)
 
+    if not TYPE_CHECKING:  # they are typed already; those of mappings in general are slow
+        def get(self, id, default=None):
+            return self._known.get(id, default)
+
+        def items(self):
+            return self._known.items()
+
+        def values(self):
+            return self._known.values()
+
     def __repr__(self) -> str:
         return f'{type(self).__name__}({dict(self._known)!r})'
 
@@ -157,6 +167,11 @@ class State(Mapping[ids.HandlerId, HandlerState]):
     def foreign(self) -> frozenset[ids.HandlerId]:
         """The handlers with records of other purposes, of no use now."""
         return self._foreign
+
+    @property
+    def is_begun(self) -> bool:
+        """Is there any progress of the past, of this purpose or of another one?"""
+        return bool(self._foreign) or any(state is not BLANK and state != BLANK for state in self._known.values())
 
     def including(self, ids: Iterable[ids.HandlerId]) -> 'State':
         """Look up the handlers that are not known yet, with their sub-handlers: they are blank if never tried."""

@@ -79,7 +79,7 @@ def split(merge: Mapping[str, Any], *, has_status: bool) -> dict[Place, Mapping[
 
 def has_records(own: Mapping[str, Any]) -> bool:
     """Tell if there is anything but removals."""
-    return any(has_records(value) if isinstance(value, Mapping) else value is not None for value in own.values())
+    return any(has_records(value) if dicts.is_mapping(value) else value is not None for value in own.values())
 
 
 def join(own: Mapping[str, Any], users: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
@@ -91,9 +91,9 @@ def join(own: Mapping[str, Any], users: Mapping[str, Any], body: Mapping[str, An
     joined = dict(own)
     for key, value in users.items():
         ours, present = joined.get(key), dicts.resolve_mapping(body, (key,))
-        if isinstance(ours, Mapping) and isinstance(value, Mapping):
+        if dicts.is_mapping(ours) and dicts.is_mapping(value):
             joined[key] = join(ours, value, present)
-        elif isinstance(ours, Mapping) and value is None:
+        elif dicts.is_mapping(ours) and value is None:
             joined[key] = {**dict.fromkeys(present), **ours}
         else:
             joined[key] = value
@@ -106,9 +106,9 @@ def separate(own: Mapping[str, Any], users: Mapping[str, Any],
     ours, theirs = {key: value for key, value in own.items() if key not in users}, dict(users)
     for key in own.keys() & users.keys():
         mine, other, present = own[key], users[key], dicts.resolve_mapping(body, (key,))
-        if isinstance(mine, Mapping) and isinstance(other, Mapping):
+        if dicts.is_mapping(mine) and dicts.is_mapping(other):
             mine, rest = separate(mine, other, present)
-        elif isinstance(mine, Mapping) and other is None:
+        elif dicts.is_mapping(mine) and other is None:
             rest = dict.fromkeys(name for name in present if name not in mine)
         else:
             continue

@@ -123,10 +123,15 @@ class ChangingRegistry(ResourceRegistry[handlers.ChangingHandler, causes.Changin
         mandatory = [handler for handler in self._select_for(cause) if handler.requires_finalizer]
         if not mandatory:
             return False
-        if any(handler.reason is causes.Reason.DELETE and not filters.is_selective(handler) for handler in mandatory):
+        if any(map(_is_for_any_deletion, mandatory)):
             return True
         deletion = causes.as_deletion(cause)
         return any(filters.match(handler, deletion) for handler in mandatory)
+
+    def surely_requires_finalizer(self, resource: references.Resource, resolved: Selectors | None = None) -> bool:
+        """Tell if all objects of the resource must not vanish unseen, whatever they are."""
+        return any(handler.requires_finalizer and _is_for_any_deletion(handler)
+                   for handler in self.select(resource, resolved))
 
     def may_require_finalizer(self, resource: references.Resource, resolved: Selectors | None = None) -> bool:
         """Tell if the objects of the resource can have our finalizer at all; if not, it is of someone else."""
@@ -199,6 +204,10 @@ class OperatorRegistry:
     def patched_selectors(self) -> set[selectors.Selector]:
         """List the resources whose objects must be patchable, as the state of their handlers is kept on them."""
         return self._changing.selectors() | self._spawning.selectors()
+
+
+def _is_for_any_deletion(handler: handlers.ChangingHandler) -> bool:
+    return handler.reason is causes.Reason.DELETE and not filters.is_selective(handler)
 
 
 def deduplicate(items: Iterable[HandlerT]) -> list[HandlerT]:

@@ -75,7 +75,7 @@ def _is_changed(served: sites.Served, living: lives.Lives, memory: inventory.Mem
             if isinstance(handler, handlers.TimerHandler) and handler.idle is not None]
     if not idle:
         return False
-    work = changing.Work(served, living.body, memory, patches.Patch(), own=patches.Patch())
+    work = changing.Work(served, living.body, memory, patches.Patch(), own=patches.Patch(), selectors=served.selectors)
     old, new = changing.compare(work)
     return old is None or bool(diffs.diff(old, new))
 

@@ -4,13 +4,12 @@ Changing: the handlers of creation, update, deletion, resuming, called for the f
 Nothing is sent from here: what is to be changed in the object is put into the patches, for the caller to apply.
 """
 import dataclasses
-import functools
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from kopf._cogs.configs import conventions
 from kopf._cogs.configs import settings as settings_
-from kopf._cogs.structs import bodies, dicts, diffs, finalizers, ids, patches, selectors
+from kopf._cogs.structs import bodies, dicts, diffs, finalizers, ids, patches
 from kopf._core.actions import application, execution, lifecycles, loggers, outcomes, progression
 from kopf._core.intents import causes, handlers
 from kopf._core.reactor import cycles, inventory, sites, subhandling
@@ -31,16 +30,12 @@ class Work:
     memory: inventory.Memory
     patch: patches.Patch  # of the users
     own: patches.Patch  # of ours
+    selectors: causes.Selectors | None = None  # whose handlers are for the object
     is_accompanied: bool = False  # should daemons or timers live beside the object, or do they still?
 
     @property
     def site(self) -> sites.Site:
         return self.served.site
-
-    @functools.cached_property
-    def selectors(self) -> Collection[selectors.Selector] | None:
-        """Whose handlers are for the object; asked for once, as they are needed in many places."""
-        return self.served.selectors
 
     @property
     def is_alive(self) -> bool:
@@ -59,20 +54,63 @@ async def change_object(work: Work) -> Step:
     When cancelled, the handlers that have finished by then are put into the patch; the interrupted one is not.
     Raises whatever filters and storages raise.
     """
-    cause = detect_cause(work)
     registry = work.site.registry._changing
-    is_ours = (registry.may_require_finalizer(work.served.resource, work.selectors) or
-               work.site.registry._spawning.has_handlers(work.served.resource, work.selectors))
+    is_blocked = finalizers.is_blocked(work.body, work.persistence.finalizer)
+    if not is_blocked and _is_surely_needed(work) and not finalizers.is_deletion_ongoing(work.body):
+        return Step(application.Holding.BLOCK)
+    cause = detect_cause(work)
+    is_ours = _is_finalizer_ours(work)
     if cause.reason is causes.Reason.FREE or (cause.reason is causes.Reason.DELETE and not is_ours):
         return Step()
     if cause.reason is causes.Reason.DELETE:
         return await _delete(_Cycle(work, cause))
     holding = decide_holding(
-        is_needed=work.is_accompanied or registry.requires_finalizer(cause), is_ours=is_ours,
-        is_blocked=finalizers.is_blocked(work.body, work.persistence.finalizer))
+        is_needed=work.is_accompanied or registry.requires_finalizer(cause), is_ours=is_ours, is_blocked=is_blocked)
     if holding is application.Holding.BLOCK or not registry.is_in_scope(cause):
         return Step(holding)
     return Step(holding, await _continue(_Cycle(work, cause)))
+
+
+def is_handled(work: Work) -> bool:
+    """
+    Tell if the object is exactly as it was handled last time, nothing is in progress, and there is nobody to call.
+
+    It is for objects that existed before the operator. When in doubt, it is not handled.
+    Raises whatever filters and storages raise.
+    """
+    storage, registry = work.persistence.diffbase_storage, work.site.registry._changing
+    if conventions.is_custom(storage) or finalizers.is_deletion_ongoing(work.body):
+        return False
+    essence = build_essence(work, work.body)
+    if not storage._is_stored(body=work.body, essence=essence):
+        return False
+    cause = _build_cause(work, causes.Reason.RESUME, old=essence, new=essence)
+    holding = decide_holding(
+        is_needed=registry.requires_finalizer(cause), is_ours=_is_finalizer_ours(work),
+        is_blocked=finalizers.is_blocked(work.body, work.persistence.finalizer))
+    if holding is not application.Holding.KEEP or not registry.is_in_scope(cause) or registry.iter_handlers(cause):
+        return False
+    return not _read_state(work, cause.reason).is_begun
+
+
+def _is_surely_needed(work: Work) -> bool:
+    """Tell if the finalizer is needed, whatever has happened to the object."""
+    return work.is_accompanied or work.site.registry._changing.surely_requires_finalizer(
+        work.served.resource, work.selectors)
+
+
+def _is_finalizer_ours(work: Work) -> bool:
+    """Tell if the objects of the resource can have our finalizer at all."""
+    registry = work.site.registry
+    return (registry._changing.may_require_finalizer(work.served.resource, work.selectors) or
+            registry._spawning.has_handlers(work.served.resource, work.selectors))
+
+
+def _read_state(work: Work, reason: causes.Reason) -> progression.State:
+    """Read the progress of all handlers of the resource, be they selected now or not."""
+    known = dict.fromkeys(handler.id for handler in work.site.registry._changing.select(
+        work.served.resource, work.selectors))
+    return progression.State.read(work.persistence.progress_storage, work.body, known, purpose=reason.value)
 
 
 def decide_holding(*, is_needed: bool, is_blocked: bool, is_ours: bool) -> application.Holding:
@@ -88,9 +126,17 @@ def detect_cause(work: Work) -> causes.ChangingCause:
     """Compare the object with its last handled state, and tell what it means."""
     old, new = compare(work)
     diff = diffs.diff(old, new)
+    if old is not None and not diff and work.memory.unrecorded is not None:  # the change was taken back meanwhile
+        old = work.memory.unrecorded
+        diff = diffs.diff(old, new)
     reason = cycles.detect_reason(
         work.body, finalizer=work.persistence.finalizer,
         is_new=old is None, is_changed=bool(diff), is_initial=work.memory.is_initial)
+    return _build_cause(work, reason, old=old, new=new, diff=diff)
+
+
+def _build_cause(work: Work, reason: causes.Reason, *, old: bodies.BodyEssence | None, new: bodies.BodyEssence,
+                 diff: diffs.Diff = diffs.EMPTY) -> causes.ChangingCause:
     return causes.ChangingCause(
         logger=loggers.ObjectLogger(body=work.body, settings=work.site.settings),
         memo=work.memory.memo, indices=work.site.indices, resource=work.served.resource,
@@ -174,15 +220,17 @@ class _Cycle:
         registry, resumed = work.site.registry._changing, work.memory.resumed
         self.selected = registry.iter_handlers(cause, skip=lambda handler: handler.initial and handler.id in resumed)
         self.storage = work.persistence.progress_storage
-        known = dict.fromkeys(handler.id for handler in registry.select(work.served.resource, work.selectors))
-        self.state = progression.State.read(self.storage, work.body, known, purpose=cause.reason.value)
+        self.state = _read_state(work, cause.reason)
+        self._seen: cycles.Essence | None = None  # not taken yet
         self._left: cycles.Essence | None = None  # the same as seen
         self.is_idle = False  # has nobody been called the last time, though some were due?
 
-    @functools.cached_property
+    @property
     def seen(self) -> cycles.Essence:
         """What the handlers are called with."""
-        return cycles.seal(self.cause.new)
+        if self._seen is None:
+            self._seen = cycles.seal(self.cause.new)
+        return self._seen
 
     @property
     def left(self) -> cycles.Essence:
@@ -192,7 +240,7 @@ class _Cycle:
     @property
     def is_begun(self) -> bool:
         """Is there any progress of the past, of this cycle or of another one?"""
-        return bool(self.state.foreign) or any(state != progression.BLANK for state in self.state.values())
+        return self.state.is_begun
 
     @property
     def delay(self) -> float | None:
@@ -280,6 +328,8 @@ class _Cycle:
 
     def _take(self, results: Mapping[ids.HandlerId, outcomes.Outcome]) -> None:
         """Add the outcomes to the progress, and the results to the status of the object."""
+        if results:
+            self.work.memory.unrecorded = self.cause.new
         for id, outcome in results.items():
             if outcome.result is not None:
                 self.work.patch.status[id] = outcome.result

@@ -41,8 +41,10 @@ class Essence:
 
 def seal(essence: Mapping[str, Any]) -> Essence:
     """Take a snapshot of an essence; equal ones are equal, whatever the order of their keys."""
-    text = json.dumps(essence, sort_keys=True, separators=(',', ':'))
-    return Essence(text, hashlib.blake2b(text.encode(), digest_size=6).hexdigest())
+    raw = jsons.dumps(essence, sort_keys=True)
+    if not raw.isascii():  # as it is put into a text of limited size; it takes longer, so it is not for all
+        raw = json.dumps(essence, sort_keys=True, separators=(',', ':')).encode('ascii')
+    return Essence(raw.decode('ascii'), hashlib.blake2b(raw, digest_size=6).hexdigest())
 
 
 def unseal(text: object) -> Essence | None:
@@ -54,18 +56,20 @@ def unseal(text: object) -> Essence | None:
     return seal(essence) if isinstance(essence, dict) else None
 
 
-_UNTOLD = frozenset({'annotations', 'managedFields', 'resourceVersion'})
+_UNTOLD = ('managedFields', 'resourceVersion')
 
 
 def is_only_annotated(before: Mapping[str, Any], after: Mapping[str, Any], names: Collection[str]) -> bool:
     """Tell if two versions of an object surely differ in nothing but these annotations. When in doubt, they do."""
     def strip(body: Mapping[str, Any]) -> bytes:
-        metadata = body['metadata']
-        annotations = metadata.get('annotations') or {}
-        return jsons.dumps([
-            {key: value for key, value in body.items() if key != 'metadata'},
-            {key: value for key, value in metadata.items() if key not in _UNTOLD},
-            {key: value for key, value in annotations.items() if key not in names}])
+        rest = dict(body)
+        metadata = dict(rest.pop('metadata'))
+        annotations = dict(metadata.pop('annotations', None) or {})
+        for key in _UNTOLD:
+            metadata.pop(key, None)
+        for name in names:
+            annotations.pop(name, None)
+        return jsons.dumps([rest, metadata, annotations])
 
     return strip(before) == strip(after)
 

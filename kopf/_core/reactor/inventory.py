@@ -46,6 +46,7 @@ class Memory:
     fns: tuple[patches.PatchFn, ...] = ()  # refused by the cluster for an outdated version; to be applied anew
     unsent: dict[str, Any] | None = None  # the rest of the users' patch, if it is not known to be accepted or refused
     records: dict[str, Any] | None = None  # of ours, that all of this is done; they wait for the functions
+    unrecorded: bodies.BodyEssence | None = None  # what handlers were called with, until it is recorded on the object
     refusals: int = 0  # how many times in a row the known version was outdated for our changes
     lives: lives_.Lives | None = None  # the daemons and timers, if there can be any
     throttler: throttlers.Throttler | None = None  # if there were errors beyond handlers

@@ -7,8 +7,8 @@ changes made before: nobody is called for what is known to be outdated. All chan
 import asyncio
 import contextlib
 import math
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
 from kopf._cogs.clients import errors, patching, retries
 from kopf._cogs.structs import bodies, dicts, patches
@@ -47,13 +47,48 @@ class Processor:
         self.served, self.site = served, served.site
         self._flow = served.flow
         self.nudge: accompanying.Nudge = lambda body: None
+        self.expect: Callable[[Mapping[str, Any]], None] = lambda body: None  # our own change to come back
+
+    def dismiss(self, batch: queueing.Batch) -> bool:
+        """
+        Tell if there is nothing to do for an object, and nobody wants to see every event; take notice of it then.
+
+        So it is with half of all events, the echoes of our own changes, and with most of objects at a restart.
+        """
+        began = _read_clock()
+        try:
+            is_dismissed = bool(batch.events) and self._is_calm() and self._dismiss(batch)
+        except Exception:  # of filters and storages: whoever handles the object will meet them too, and tell of them
+            return False
+        if is_dismissed:
+            self._flow.cycles['finished'] += 1
+            self._flow.durations.add(_read_clock() - began)
+        return is_dismissed
+
+    def _dismiss(self, batch: queueing.Batch) -> bool:
+        memory = self._recall(batch)
+        if memory.throttled is not None or memory.lives is not None:
+            return False
+        if batch.events[-1]['type'] == 'DELETED':
+            self.site.memories.forget(batch.body)
+            return True
+        known = memory.choose_newest(batch.body, now=_read_clock(), is_new=True)
+        if not _is_nothing_left(memory):
+            return False
+        if _is_as_left(known, memory):
+            return True
+        # Later events tell of changes usually: to look for these twice is not worth it.
+        is_handled = memory.is_initial and memory.awaited is None and changing.is_handled(
+            self._prepare(known, memory, patches.Patch()))
+        if is_handled:
+            memory.is_initial, memory.resumed = False, frozenset()
+        return is_handled
 
     async def handle(self, batch: queueing.Batch) -> queueing.Verdict:
         """Handle all that has come for an object; tell when to come back."""
         if not batch.events and not self.site.memories.is_known(batch.body):
             return queueing.Verdict()  # it is gone already
-        is_initial = bool(batch.events) and batch.events[0]['type'] is None
-        memory = self.site.memories.recall(batch.body, memo=self.site.memo, is_initial=is_initial)
+        memory = self._recall(batch)
         if memory.throttled is not None and memory.throttled > _read_clock():
             return queueing.Verdict(memory.throttled - _read_clock(), is_postponed=True)
         is_gone = bool(batch.events) and batch.events[-1]['type'] == 'DELETED'
@@ -75,7 +110,7 @@ class Processor:
 
     async def _handle(self, batch: queueing.Batch, memory: inventory.Memory, *, is_gone: bool) -> queueing.Verdict:
         known = memory.choose_newest(batch.body, now=_read_clock(), is_new=bool(batch.events))
-        if not is_gone and _is_as_left(known, memory) and self._is_nothing_left(memory):
+        if not is_gone and _is_as_left(known, memory) and _is_nothing_left(memory) and self._is_calm():
             return queueing.Verdict()
         patch = patches.Patch(memory.unsent, body=known, fns=memory.fns)
         try:
@@ -84,8 +119,7 @@ class Processor:
             is_accompanied = accompanying.accompany(self.served, batch, memory, nudge=self.nudge)
         if is_gone:
             return queueing.Verdict()
-        work = changing.Work(self.served, bodies.Body(known), memory, patch, own=patches.Patch(memory.records),
-                             is_accompanied=is_accompanied)
+        work = self._prepare(known, memory, patch, is_accompanied=is_accompanied)
         waiting = self._get_inconsistency(memory)
         registry, resource = self.site.registry, self.served.resource
         has_changing = registry._changing.has_handlers(resource, work.selectors) or registry._spawning.has_handlers(
@@ -102,10 +136,17 @@ class Processor:
             return queueing.Verdict()
         return queueing.Verdict(max(self._get_inconsistency(memory) or 0, self._get_pause(applied, memory)))
 
-    def _is_nothing_left(self, memory: inventory.Memory) -> bool:
-        """Tell if nothing waits to be sent, and nobody wants to see every event: half of all events end here."""
-        if memory.fns or memory.unsent or memory.awaited is not None:
-            return False
+    def _recall(self, batch: queueing.Batch) -> inventory.Memory:
+        is_initial = bool(batch.events) and batch.events[0]['type'] is None
+        return self.site.memories.recall(batch.body, memo=self.site.memo, is_initial=is_initial)
+
+    def _prepare(self, body: bodies.RawBody, memory: inventory.Memory, patch: patches.Patch, *,
+                 is_accompanied: bool = False) -> changing.Work:
+        return changing.Work(self.served, bodies.Body(body), memory, patch, own=patches.Patch(memory.records),
+                             selectors=self.served.selectors, is_accompanied=is_accompanied)
+
+    def _is_calm(self) -> bool:
+        """Tell if nobody wants to see every event."""
         registry, resource, chosen = self.site.registry, self.served.resource, self.served.selectors
         return not registry._watching.has_handlers(resource, chosen) and not registry._spawning.has_handlers(
             resource, chosen)
@@ -138,7 +179,23 @@ class Processor:
             await execution.run_attempt(handler, cause, None, env, default_errors=failures.ErrorsMode.IGNORED)
 
     async def _change(self, work: changing.Work) -> queueing.Verdict:
-        """Call the handlers of changes; if interrupted, save what they have done, for a limited time."""
+        """Call the handlers of changes, and tell when to come back to the object."""
+        step, applied = await self._take_step(work)
+        if step.holding is application.Holding.BLOCK and self._is_calm() and _is_newest(applied, work.memory):
+            # It is as the stream will bring it, and nobody but the handlers of changes is interested in that.
+            body = cast(bodies.RawBody, applied.body)
+            work = self._prepare(body, work.memory, patches.Patch(body=body))
+            step, applied = await self._take_step(work)
+        pause = self._get_pause(applied, work.memory)
+        is_done = step.delay is None and step.holding is not application.Holding.BLOCK and not pause
+        work.memory.settled = applied.version if is_done and self._is_settled(work, applied) else None
+        if is_done:
+            return queueing.Verdict()
+        waiting = self._get_inconsistency(work.memory) or 0
+        return queueing.Verdict(max(step.delay or 0, waiting, pause))
+
+    async def _take_step(self, work: changing.Work) -> tuple[changing.Step, application.Applied]:
+        """Call the handlers, and send the changes; if interrupted, save what they have done, for a limited time."""
         try:
             step = await changing.change_object(work)
         except asyncio.CancelledError:
@@ -147,14 +204,7 @@ class Processor:
                     async with asyncio.timeout(CHECKPOINT_TIMEOUT):
                         await self._apply(work, changing.Step())
             raise
-        applied = await self._apply(work, step)
-        pause = self._get_pause(applied, work.memory)
-        is_done = step.delay is None and step.holding is not application.Holding.BLOCK and not pause
-        work.memory.settled = applied.version if is_done and self._is_settled(work, applied) else None
-        if is_done:
-            return queueing.Verdict()
-        waiting = self._get_inconsistency(work.memory) or 0
-        return queueing.Verdict(max(step.delay or 0, waiting, pause))
+        return step, await self._apply(work, step)
 
     def _is_settled(self, work: changing.Work, applied: application.Applied) -> bool:
         """Tell if there will be nothing to do when our own change comes back: it is nothing but our records."""
@@ -184,8 +234,12 @@ class Processor:
         timeout, version = settings.persistence.consistency_timeout, work.body.metadata.get('resourceVersion')
         if applied.version is not None and applied.version != version:
             memory.expect(applied.version, _read_clock() + timeout, cast(bodies.RawBody, applied.body))
+            if applied.body is not None:
+                self.expect(applied.body)
         if applied.is_refused and not applied.fns:
             raise RefusedPatchError("The cluster refuses our own records.")
+        if not applied.own and not applied.is_gone:
+            memory.unrecorded = None
         return applied
 
     def _get_pause(self, applied: application.Applied, memory: inventory.Memory) -> float:
@@ -220,6 +274,19 @@ class Processor:
 def _is_as_left(body: bodies.RawBody, memory: inventory.Memory) -> bool:
     """Tell if the object is as our own last change has left it, with nothing to do."""
     return memory.settled is not None and memory.settled == dicts.resolve(body, ('metadata', 'resourceVersion'))
+
+
+def _is_nothing_left(memory: inventory.Memory) -> bool:
+    """Tell if nothing waits to be sent, or to be seen first: but what is left settled can be seen later."""
+    if memory.fns or memory.unsent or memory.records or memory.recorded or memory.unrecorded:
+        return False
+    return memory.awaited is None or memory.awaited.version == memory.settled
+
+
+def _is_newest(applied: application.Applied, memory: inventory.Memory) -> bool:
+    """Tell if there is no newer state of the object than the one after the changes, as far as it is known."""
+    is_known = applied.body is not None and not memory.fns
+    return is_known and memory.awaited is not None and memory.awaited.version == applied.version
 
 
 def choose_refusal_delay(refusals: int, chance: float) -> float:

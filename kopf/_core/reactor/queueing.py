@@ -39,11 +39,17 @@ class Verdict:
 Handle = Callable[[Batch], Awaitable[Verdict]]
 """Handles an object as it is. It is never called for the same object twice at once. It should not fail."""
 
+Dismiss = Callable[[Batch], bool]
+"""Tells if there is nothing to do for an object as it is, and takes notice of it then. It never fails or waits."""
+
 Dropped = Mapping[inventory.Key, bodies.RawBody]
 """The objects with something left to do, with their latest bodies."""
 
-TURN = 5
-"""How many objects begin to be handled in one turn of the loop: each takes a fraction of a millisecond at least."""
+TURN, BURDEN = 20, 4
+"""
+How many objects are looked at in one turn of the loop, and as how many of them those count that begin to be handled:
+each of these takes a fraction of a millisecond at least.
+"""
 
 SHARE = 5
 """Of so many objects that begin, one is of those in no hurry, whatever the others do: they do not wait for ever."""
@@ -78,7 +84,7 @@ class Slots:
         self._yielding: collections.deque[Begin] = collections.deque()  # those in no hurry
         self._overtakings = 0  # how many have begun since the last one of those in no hurry
         self._is_open = True
-        self._begun = 0  # how many have begun in this turn of the loop
+        self._begun = 0  # how many were looked at or have begun in this turn of the loop
         self._calmed = bells.Bell()
         self._timer: asyncio.TimerHandle | None = None  # only while they wait for the crowd to go
 
@@ -132,9 +138,11 @@ class Slots:
     def _begin(self, begin: Begin) -> None:
         if not self._begun:
             asyncio.get_running_loop().call_soon(self._continue)
-        self._begun += 1
         self._taken += 1
-        if not begin():
+        if begin():
+            self._begun += BURDEN
+        else:
+            self._begun += 1
             self._taken -= 1
 
     def _has_room(self) -> bool:
@@ -186,12 +194,13 @@ class Queue:
     """
     The objects of one watch-stream. Belongs to its event loop; `put` is called by one task.
 
-    The workers are tasks of the queue: they end by themselves, or are ended by `close`.
+    The workers are tasks of the queue: they end by themselves, or are ended by `close`. Those objects that can be
+    dismissed need none.
     """
 
     def __init__(self, handle: Handle, slots: Slots, *, name: str = 'objects',
-                 flow: meters.Flow | None = None) -> None:
-        self._handle, self._slots, self._name = handle, slots, name
+                 dismiss: Dismiss = lambda batch: False, flow: meters.Flow | None = None) -> None:
+        self._handle, self._dismiss, self._slots, self._name = handle, dismiss, slots, name
         self._waits = (flow or meters.Flow()).waits
         self._lanes: dict[inventory.Key, _Lane] = {}
         self._workers: set[asyncio.Task[None]] = set()
@@ -224,8 +233,10 @@ class Queue:
         key = inventory.identify(body)
         lane = self._lanes.get(key)
         if lane is None:
-            lane = self._lanes[key] = _Lane(key, body, [event], since=_read_clock())
-            self._line_up(lane, is_yielding=event['type'] is None)
+            is_yielding = event['type'] is None
+            if is_yielding or not self._dismiss(Batch([event], body)):
+                lane = self._lanes[key] = _Lane(key, body, [event], since=_read_clock())
+                self._line_up(lane, is_yielding=is_yielding)
             return
         lane.events.append(event)
         lane.body = body
@@ -296,6 +307,10 @@ class Queue:
         if self._is_closed or not lane.is_waiting:
             return False
         lane.is_waiting = False
+        if (lane.is_yielding or len(lane.events) > 1) and self._dismiss(Batch(lane.events, lane.body)):
+            self._note_wait(lane)
+            del self._lanes[lane.key]
+            return False
         worker = asyncio.create_task(self._work(lane), name=f'worker of {self._name} {lane.key}')
         self._workers.add(worker)
         worker.add_done_callback(lambda worker: self._end(lane, worker))
@@ -305,9 +320,7 @@ class Queue:
         """Handle an object until there is nothing to do; then leave it until its time or until its next event."""
         while True:
             events, lane.events, lane.is_nudged = lane.events, [], False
-            if lane.since is not None:
-                self._waits.add(_read_clock() - lane.since)
-                lane.since = None
+            self._note_wait(lane)
             try:
                 verdict = await self._handle(Batch(events, lane.body))
             except BaseException:
@@ -326,6 +339,11 @@ class Queue:
             self._schedule(lane, verdict.delay)
         else:
             del self._lanes[lane.key]
+
+    def _note_wait(self, lane: _Lane) -> None:
+        if lane.since is not None:
+            self._waits.add(_read_clock() - lane.since)
+            lane.since = None
 
     def _schedule(self, lane: _Lane, delay: float) -> None:
         if not self._is_closed:

@@ -31,7 +31,7 @@ class Watcher:
         self._served, self._namespace, self._slots, self._on_listed = served, namespace, slots, on_listed
         self._state, self._flow = state, served.flow
         self._processor = processing.Processor(served)
-        self._processor.nudge = self._nudge
+        self._processor.nudge, self._processor.expect = self._nudge, state.expect
         self._queue = self._make_queue()
         self._earlier: dict[signals.Key, signals.Seen] = {}  # known before the pause, and not seen since then
         self._deleted: dict[inventory.Key, bodies.RawBody] = {}  # just before the pause, and not handled so
@@ -119,7 +119,8 @@ class Watcher:
 
     def _make_queue(self) -> queueing.Queue:
         return queueing.Queue(
-            self._processor.handle, self._slots, name=self._served.resource.plural, flow=self._flow)
+            self._processor.handle, self._slots, name=self._served.resource.plural, dismiss=self._processor.dismiss,
+            flow=self._flow)
 
     def _nudge(self, body: bodies.RawBody) -> None:
         self._queue.nudge(body)
