@@ -125,12 +125,13 @@ class AnnotationStoring(KeyForming, StanzaCleaning):
         present = [annotations[name] for name in self.make_keys(key, body=body) if name in annotations]
         return (value for value in map(decode, present) if value is not None) if present else iter(())
 
-    def _store_value(self, body: Mapping[str, Any], patch: dict[str, Any], key: str, value: str) -> None:
-        """Put the value under all names of the key, unless it is there already."""
+    def _store_value(self, body: Mapping[str, Any], patch: dict[str, Any], key: str, value: str,
+                     meaning: Mapping[str, Any] | None = None) -> None:
+        """Put the value under all names of the key, unless it is there already, or something of the same meaning."""
         for name in self.make_keys(key, body=body):
             path = (*ANNOTATIONS, name)
             present = dicts.resolve(body, path)
-            put(body, patch, path, present if is_equivalent(present, value) else value)
+            put(body, patch, path, present if is_equivalent(present, value, meaning) else value)
         self._mark_prefix(body, patch)
 
     def _remove_value(self, body: Mapping[str, Any], patch: dict[str, Any], key: str) -> None:
@@ -186,18 +187,12 @@ def decode(value: Any) -> dict[str, Any] | None:
     return decoded if isinstance(decoded, dict) else None
 
 
-def is_equivalent(present: Any, value: str) -> bool:
-    """Tell if the text that is there means the same, also if it was written by someone else."""
-    if present is None or present == value:
+def is_equivalent(present: Any, value: str, meaning: Mapping[str, Any] | None) -> bool:
+    """Tell if the text that is there is the same, or means the same, whatever the order of its keys and the spaces."""
+    if present is None or present == value or meaning is None:
         return bool(present == value)
-    meaning = _make_sense(value)
-    return meaning is not None and _make_sense(present) == meaning
-
-
-def _make_sense(value: Any) -> bytes | None:
-    """Write a JSON object so that it can be compared with others, whatever the order of their keys and the spaces."""
-    decoded = decode(value)
-    return None if decoded is None else jsons.dumps(decoded, sort_keys=True)
+    decoded = decode(present)
+    return decoded is not None and dicts.is_same(decoded, meaning)
 
 
 def parse_location(field: dicts.FieldSpec, *, name: str) -> dicts.FieldPath:

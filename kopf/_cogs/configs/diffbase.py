@@ -93,12 +93,12 @@ class AnnotationsDiffBaseStorage(conventions.AnnotationStoring, DiffBaseStorage)
         return next(map(_modernise, self._fetch_values(body, self.key)), None)
 
     def store(self, *, body: bodies.Body, patch: patches.Patch, essence: bodies.BodyEssence) -> None:
-        self._store_value(body, patch, self.key, f'{_encode(essence)}\n')
+        self._store_value(body, patch, self.key, f'{_encode(essence)}\n', essence)
 
     def _is_stored(self, *, body: bodies.Body, essence: bodies.BodyEssence) -> bool:
         annotations = dicts.resolve_mapping(body, conventions.ANNOTATIONS)
         value = f'{_encode(essence, sort_keys=True)}\n'
-        return all(conventions.is_equivalent(annotations.get(name), value)
+        return all(conventions.is_equivalent(annotations.get(name), value, essence)
                    for name in self.make_keys(self.key, body=body))
 
 
@@ -142,7 +142,7 @@ class StatusDiffBaseStorage(DiffBaseStorage):
         conventions.put(body, patch, self.field, _encode(essence))
 
     def _is_stored(self, *, body: bodies.Body, essence: bodies.BodyEssence) -> bool:
-        return conventions.is_equivalent(dicts.resolve(body, self.field), _encode(essence, sort_keys=True))
+        return conventions.is_equivalent(dicts.resolve(body, self.field), _encode(essence, sort_keys=True), essence)
 
 
 class MultiDiffBaseStorage(DiffBaseStorage):
@@ -189,6 +189,7 @@ def _build_body(essence: bodies.BodyEssence, origin: Mapping[str, Any]) -> bodie
 
 def _take_essence(body: Mapping[str, Any], extra_paths: Iterable[dicts.FieldPath]) -> dict[str, Any]:
     """Take what is essential by its place; shorter paths come first, so that only new dicts are written to."""
+    body = bodies.unwrap(body)
     metadata = dicts.resolve_mapping(body, ('metadata',))
     essence = {key: value for key, value in body.items() if key not in _SYSTEM}
     essence['metadata'] = {key: dict(dicts.resolve_mapping(metadata, (key,))) for key in ('labels', 'annotations')}

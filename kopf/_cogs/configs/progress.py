@@ -87,7 +87,7 @@ class AnnotationsProgressStorage(conventions.AnnotationStoring, ProgressStorage)
 
     def store(self, *, key: ids.HandlerId, record: ProgressRecord, body: bodies.Body, patch: patches.Patch) -> None:
         kept = _build_record(record, verbose=self.verbose)
-        self._store_value(body, patch, key, jsons.dumps(kept).decode())
+        self._store_value(body, patch, key, jsons.dumps(kept).decode(), kept)
 
     def purge(self, *, key: ids.HandlerId, body: bodies.Body, patch: patches.Patch) -> None:
         self._remove_value(body, patch, key)

@@ -159,7 +159,7 @@ class Body(_Part):
     __slots__ = ('_meta', '_spec', '_status')
 
     def __init__(self, src: Mapping[str, Any], /) -> None:
-        super().__init__(_unwrap(src))
+        super().__init__(unwrap(src))
         self._meta: Meta | None = None
         self._spec: Spec | None = None
         self._status: Status | None = None
@@ -192,7 +192,7 @@ class Body(_Part):
 
     def _replace_with(self, raw: Mapping[str, Any]) -> None:
         """Have another content from now on, with all the views of this body; for the framework only."""
-        self._holder.content = _unwrap(raw)
+        self._holder.content = unwrap(raw)
 
 
 def build_object_reference(body: Mapping[str, Any]) -> ObjectReference:
@@ -223,7 +223,8 @@ def build_owner_reference(
     })))
 
 
-def _unwrap(src: Mapping[str, Any]) -> Mapping[str, Any]:
+def unwrap(src: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Get what is inside of a body as it is at the moment; plain bodies are what they are."""
     return src._content if isinstance(src, dicts.LiveView) else src
 
 

@@ -53,6 +53,11 @@ class ResourceRegistry(Generic[ResourceHandlerT, CauseT]):
     def __iter__(self) -> Iterator[ResourceHandlerT]:
         return iter(tuple(self._handlers))
 
+    @property
+    def is_empty(self) -> bool:
+        """Are there no handlers for any resources? Then there is no need to know what is asked about."""
+        return not self._handlers
+
     def discard(self, unwanted: Collection[int]) -> None:
         """Forget the handlers of these identities."""
         self._handlers[:] = [handler for handler in self._handlers if id(handler) not in unwanted]
@@ -79,7 +84,7 @@ class ResourceRegistry(Generic[ResourceHandlerT, CauseT]):
 
     def has_handlers(self, resource: references.Resource, resolved: Selectors | None = None) -> bool:
         """Tell if there are any handlers for the resource."""
-        return bool(self.select(resource, resolved))
+        return bool(self._handlers) and bool(self.select(resource, resolved))
 
     def iter_handlers(self, cause: CauseT, *,
                       skip: Callable[[ResourceHandlerT], bool] | None = None) -> list[ResourceHandlerT]:

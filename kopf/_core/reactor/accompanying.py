@@ -24,7 +24,7 @@ def accompany(served: sites.Served, batch: queueing.Batch, memory: inventory.Mem
     """
     registry = served.site.registry._spawning
     is_gone = bool(batch.events) and batch.events[-1]['type'] == 'DELETED'
-    if is_gone or not registry.has_handlers(served.resource, served.selectors):
+    if is_gone or registry.is_empty or not registry.has_handlers(served.resource, served.selectors):
         forget(served.site, memory)
         return False
     living = memory.lives = memory.lives or _begin(_Place(served, memory, nudge), batch)
@@ -75,7 +75,9 @@ def _is_changed(served: sites.Served, living: lives.Lives, memory: inventory.Mem
             if isinstance(handler, handlers.TimerHandler) and handler.idle is not None]
     if not idle:
         return False
-    work = changing.Work(served, living.body, memory, patches.Patch(), own=patches.Patch(), selectors=served.selectors)
+    raw = cast(bodies.RawBody, dict(living.body))
+    work = changing.Work(served, living.body, raw, memory, patches.Patch(), own=patches.Patch(),
+                         selectors=served.selectors)
     old, new = changing.compare(work)
     return old is None or bool(diffs.diff(old, new))
 

@@ -26,7 +26,8 @@ class Step:
 class Work:
     """One object to be handled once."""
     served: sites.Served
-    body: bodies.Body
+    body: bodies.Body  # for handlers, filters and storages
+    raw: bodies.RawBody  # the same, for those who look into it often: views are slower
     memory: inventory.Memory
     patch: patches.Patch  # of the users
     own: patches.Patch  # of ours
@@ -55,8 +56,8 @@ async def change_object(work: Work) -> Step:
     Raises whatever filters and storages raise.
     """
     registry = work.site.registry._changing
-    is_blocked = finalizers.is_blocked(work.body, work.persistence.finalizer)
-    if not is_blocked and _is_surely_needed(work) and not finalizers.is_deletion_ongoing(work.body):
+    is_blocked = finalizers.is_blocked(work.raw, work.persistence.finalizer)
+    if not is_blocked and _is_surely_needed(work) and not finalizers.is_deletion_ongoing(work.raw):
         return Step(application.Holding.BLOCK)
     cause = detect_cause(work)
     is_ours = _is_finalizer_ours(work)
@@ -79,7 +80,7 @@ def is_handled(work: Work) -> bool:
     Raises whatever filters and storages raise.
     """
     storage, registry = work.persistence.diffbase_storage, work.site.registry._changing
-    if conventions.is_custom(storage) or finalizers.is_deletion_ongoing(work.body):
+    if conventions.is_custom(storage) or finalizers.is_deletion_ongoing(work.raw):
         return False
     essence = build_essence(work, work.body)
     if not storage._is_stored(body=work.body, essence=essence):
@@ -87,7 +88,7 @@ def is_handled(work: Work) -> bool:
     cause = _build_cause(work, causes.Reason.RESUME, old=essence, new=essence)
     holding = decide_holding(
         is_needed=registry.requires_finalizer(cause), is_ours=_is_finalizer_ours(work),
-        is_blocked=finalizers.is_blocked(work.body, work.persistence.finalizer))
+        is_blocked=finalizers.is_blocked(work.raw, work.persistence.finalizer))
     if holding is not application.Holding.KEEP or not registry.is_in_scope(cause) or registry.iter_handlers(cause):
         return False
     return not _read_state(work, cause.reason).is_begun
@@ -130,7 +131,7 @@ def detect_cause(work: Work) -> causes.ChangingCause:
         old = work.memory.unrecorded
         diff = diffs.diff(old, new)
     reason = cycles.detect_reason(
-        work.body, finalizer=work.persistence.finalizer,
+        work.raw, finalizer=work.persistence.finalizer,
         is_new=old is None, is_changed=bool(diff), is_initial=work.memory.is_initial)
     return _build_cause(work, reason, old=old, new=new, diff=diff)
 
@@ -138,7 +139,7 @@ def detect_cause(work: Work) -> causes.ChangingCause:
 def _build_cause(work: Work, reason: causes.Reason, *, old: bodies.BodyEssence | None, new: bodies.BodyEssence,
                  diff: diffs.Diff = diffs.EMPTY) -> causes.ChangingCause:
     return causes.ChangingCause(
-        logger=loggers.ObjectLogger(body=work.body, settings=work.site.settings),
+        logger=loggers.ObjectLogger(body=work.raw, settings=work.site.settings),
         memo=work.memory.memo, indices=work.site.indices, resource=work.served.resource,
         selectors=work.selectors, body=work.body, patch=work.patch,
         old=old, new=new, diff=diff, reason=reason, initial=work.memory.is_initial)

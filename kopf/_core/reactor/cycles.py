@@ -74,7 +74,7 @@ def is_only_annotated(before: Mapping[str, Any], after: Mapping[str, Any], names
     return strip(before) == strip(after)
 
 
-def detect_reason(body: bodies.Body, *, finalizer: str, is_new: bool, is_changed: bool,
+def detect_reason(body: Mapping[str, Any], *, finalizer: str, is_new: bool, is_changed: bool,
                   is_initial: bool) -> causes.Reason:
     """Tell why an existing object is to be handled, if at all."""
     if finalizers.is_deletion_ongoing(body):
@@ -131,11 +131,12 @@ def find_outdated(states: Mapping[ids.HandlerId, progression.HandlerState], left
     Where it is not known which essence it was, it is believed to be the newest one.
     """
     outdated = {id for id, state in states.items() if state.finished and state.essence not in (None, left.digest)}
-    while True:
+    while outdated:
         parents = {id for id, state in states.items() if state.finished and state.subrefs & outdated} - outdated
         if not parents:
             return outdated
         outdated |= parents
+    return outdated
 
 
 def is_echo(version: str | None, awaited: str) -> bool:

@@ -128,7 +128,7 @@ class Processor:
             if not patch and _is_as_left(known, memory):
                 return queueing.Verdict()
             return await self._change(work)
-        if waiting is not None and not application.prune(patch, work.body):
+        if waiting is not None and not application.prune(patch, known):
             memory.fns = tuple(patch.fns)  # they would surely be refused for a body which is known to be outdated
             return queueing.Verdict(waiting if has_changing or memory.fns else None)
         applied = await self._apply(work, changing.Step())
@@ -142,19 +142,22 @@ class Processor:
 
     def _prepare(self, body: bodies.RawBody, memory: inventory.Memory, patch: patches.Patch, *,
                  is_accompanied: bool = False) -> changing.Work:
-        return changing.Work(self.served, bodies.Body(body), memory, patch, own=patches.Patch(memory.records),
+        return changing.Work(self.served, bodies.Body(body), body, memory, patch, own=patches.Patch(memory.records),
                              selectors=self.served.selectors, is_accompanied=is_accompanied)
 
     def _is_calm(self) -> bool:
         """Tell if nobody wants to see every event."""
-        registry, resource, chosen = self.site.registry, self.served.resource, self.served.selectors
+        registry = self.site.registry
+        if registry._watching.is_empty and registry._spawning.is_empty:
+            return True
+        resource, chosen = self.served.resource, self.served.selectors
         return not registry._watching.has_handlers(resource, chosen) and not registry._spawning.has_handlers(
             resource, chosen)
 
     async def _watch(self, events: Sequence[bodies.RawEvent], memory: inventory.Memory, patch: patches.Patch) -> None:
         """Call the handlers of events for each of them; their errors are logged and ignored."""
         registry, settings = self.site.registry._watching, self.site.settings
-        if not events or not registry.has_handlers(self.served.resource, self.served.selectors):
+        if not events or registry.is_empty or not registry.has_handlers(self.served.resource, self.served.selectors):
             return
         first_error: Exception | None = None
         for event in events:
@@ -212,7 +215,7 @@ class Processor:
         if applied.version is None or applied.body is None or work.patch or has_more:
             return False
         ours = dicts.resolve_mapping(work.own, ('metadata', 'annotations'))
-        return cycles.is_only_annotated(work.body, applied.body, ours.keys())
+        return cycles.is_only_annotated(work.raw, applied.body, ours.keys())
 
     async def _apply(self, work: changing.Work, step: changing.Step) -> application.Applied:
         """Send all changes of the object, and remember what to wait for."""
@@ -220,10 +223,10 @@ class Processor:
         if work.own or work.patch:
             settings.persistence.progress_storage.touch(body=work.body, patch=work.own, value=None)
         changes = application.Changes(work.patch, work.own, step.holding)
-        logger = loggers.LocalObjectLogger(body=work.body, settings=settings)
+        logger = loggers.LocalObjectLogger(body=work.raw, settings=settings)
         try:
             applied = await application.apply_changes(
-                patching.identify(self.served.resource, work.body), changes, work.body,
+                patching.identify(self.served.resource, work.raw), changes, work.raw,
                 context=self.site.context, logger=logger)
         except errors.RequestError as error:
             if not application.is_refusal(error):  # the status, if it is sent apart, or the functions can be not sent
@@ -231,7 +234,7 @@ class Processor:
                 memory.records = dict(work.own) if memory.fns else None
             raise
         memory.unsent, memory.fns, memory.records = dict(applied.unsent) or None, applied.fns, dict(applied.own) or None
-        timeout, version = settings.persistence.consistency_timeout, work.body.metadata.get('resourceVersion')
+        timeout, version = settings.persistence.consistency_timeout, work.raw['metadata'].get('resourceVersion')
         if applied.version is not None and applied.version != version:
             memory.expect(applied.version, _read_clock() + timeout, cast(bodies.RawBody, applied.body))
             if applied.body is not None:

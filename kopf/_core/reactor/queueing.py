@@ -307,7 +307,8 @@ class Queue:
         if self._is_closed or not lane.is_waiting:
             return False
         lane.is_waiting = False
-        if (lane.is_yielding or len(lane.events) > 1) and self._dismiss(Batch(lane.events, lane.body)):
+        is_changed = lane.is_yielding or len(lane.events) > 1  # since it was offered when it came
+        if is_changed and not lane.is_nudged and self._dismiss(Batch(lane.events, lane.body)):
             self._note_wait(lane)
             del self._lanes[lane.key]
             return False

@@ -104,7 +104,7 @@ class Watcher:
     async def _take(self, event: bodies.RawEvent) -> None:
         """Update the indices before anyone else sees the object; then have it handled."""
         site, body = self._served.site, event['object']
-        if site.indexers.is_indexed(self._served.resource, self._served.selectors):
+        if not site.indexers.is_empty and site.indexers.is_indexed(self._served.resource, self._served.selectors):
             memory = site.memories.recall(body, memo=site.memo, is_initial=event['type'] is None)
             await site.indexers.index(indexing.Sighting(
                 inventory.identify(body), self._served.resource, self._served.selectors, event, memory.memo))
