@@ -49,8 +49,9 @@ async def select(talk: Talk) -> None:
         await by_field.take(3)
         await everywhere.take(7)
     talk.note('of one object')
-    await talk.post(things, fidelity_samples.build_thing(talk, 'c'))
-    async with talk.watch(f'{things}/c', **since) as stream:
+    created = await talk.post(things, fidelity_samples.build_thing(talk, 'c'))
+    version = created['metadata']['resourceVersion']  # from older ones, the cache of the server may not know it yet
+    async with talk.watch(f'{things}/c', resourceVersion=version) as stream:
         await stream.take(1)
 
 

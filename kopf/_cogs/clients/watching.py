@@ -91,7 +91,6 @@ class StreamState:
         else:
             self.known[change.key] = change.seen
 
-
     def expect(self, body: Mapping[str, Any]) -> None:
         """Let an object be recognised as it was answered to our own change, unless it has come already."""
         key, seen = signals.identify(body)
