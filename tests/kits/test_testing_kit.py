@@ -283,15 +283,20 @@ def test_vain_waits_end(simulation):
 
 
 def test_waits_can_be_interrupted(simulation, registry, build_object):
+    begun, ended = threading.Event(), threading.Event()
+
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(**_):
+        await asyncio.to_thread(begun.wait, 10)  # while threads work, the time is real: it does not jump to the timeout
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-        await asyncio.Event().wait()
+        await asyncio.to_thread(ended.wait, 10)
 
     simulation.run(registry=registry)
     simulation.create(build_object())
     with pytest.raises(KeyboardInterrupt):
+        begun.set()
         simulation.wait('configmaps', 'absent', lambda body: body is not None, timeout=1_000_000)
+    ended.set()
 
     assert simulation.get('kopfexamples', 'obj')
     simulation.sleep(1)
