@@ -80,24 +80,32 @@ class LoopThread:
         if not self.is_running:
             coroutine.close()
             raise RuntimeError('The sandbox is not running.')
+        timely = self._run_in_time(coroutine)
         try:
-            future = asyncio.run_coroutine_threadsafe(coroutine, self._started.result())
+            future = asyncio.run_coroutine_threadsafe(timely, self._started.result())
         except RuntimeError as e:  # it is just being closed
+            timely.close()
             coroutine.close()
             raise EndedError from e
-        return self._wait_for(future, coroutine)
+        return self._wait_for(future, timely, coroutine)
 
-    def _wait_for(self, future: concurrent.futures.Future[T], coroutine: Coroutine[Any, Any, T]) -> T:
+    async def _run_in_time(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Begin nothing new when the loop is about to end: there is nobody to clean up after it any more."""
+        if self._stopping.is_set():
+            coroutine.close()
+            raise EndedError
+        return await coroutine
+
+    def _wait_for(self, future: concurrent.futures.Future[T], *coroutines: Coroutine[Any, Any, T]) -> T:
         either: list[concurrent.futures.Future[Any]] = [future, self._ended]
         try:
             concurrent.futures.wait(either, return_when=concurrent.futures.FIRST_COMPLETED)
         except BaseException:
             future.cancel()
             raise
-        if not future.done():  # the loop has ended before it could begin
-            coroutine.close()
-            raise EndedError
-        if future.cancelled():  # only the end of the loop cancels what is running in it
+        if not future.done() or future.cancelled():  # only the end of the loop cancels what is running in it
+            for coroutine in coroutines:  # maybe, it could not even begin
+                coroutine.close()
             raise EndedError
         return future.result()
 
