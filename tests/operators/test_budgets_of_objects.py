@@ -2,6 +2,7 @@
 What an object costs while nothing happens to it: its memory, and nothing else. Counts, not seconds.
 """
 import asyncio
+import gc
 import tracemalloc
 
 import pytest
@@ -57,3 +58,38 @@ def test_memory_of_an_object_is_small():
         tracemalloc.stop()
 
     assert size / len(names) < 600
+
+
+async def measure_objects(cluster, handled):
+    """Tell how many bytes of the framework itself are there for each object, when all of them are handled."""
+    tracemalloc.start()
+    try:
+        for number in range(100):
+            await cluster.create(f'obj{number}')
+        while len(handled) < 100:
+            await asyncio.sleep(1)
+        await asyncio.sleep(60)
+        gc.collect()
+        ours = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, '*/kopf/_core/*')])
+    finally:
+        tracemalloc.stop()
+    return sum(trace.size for trace in ours.statistics('filename')) / 100
+
+
+async def test_handled_objects_leave_little_in_memory(registry, cluster, run_operator):
+    handled = set()
+
+    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.resume('kopfexamples', registry=registry)
+    async def handle(name, **_):
+        handled.add(name)
+
+    await run_operator()
+
+    assert 0 < await measure_objects(cluster, handled) < 700
+
+
+async def test_waiting_timers_leave_little_in_memory(cluster, run_operator, handled):
+    await run_operator()
+
+    assert 0 < await measure_objects(cluster, handled) < 2000

@@ -196,10 +196,12 @@ def parse_answer(code: int, headers: Mapping[str, str], raw: bytes, *, now: date
 
 def parse_retry_after(text: str, *, now: datetime.datetime) -> float | None:
     """Read the header: either seconds or a date; ``None`` if it is neither, or absent, or asks for nothing."""
-    import email.utils  # it loads much more than what is needed, and is needed rarely
     text = text.strip()
+    if not text:
+        return None
     if text.isascii() and text.isdigit() and len(text) < 10:
         return float(text) or None
+    import email.utils  # it loads much more than what is needed, and is needed rarely
     try:
         moment = email.utils.parsedate_to_datetime(text)
     except ValueError:

@@ -243,7 +243,8 @@ async def open_session(info: credentials.Credentials) -> calls.Session:
     if not all(wires.is_clean(value) for value in headers.values()):
         raise credentials.LoginError("The credentials cannot be sent in a header: they have line breaks or alike. "
                                      "Remove these from the token, the username, or the password.")
-    host = (parts.hostname or '').encode('idna').decode('ascii')
+    host = parts.hostname or ''
+    host = host if host.isascii() else host.encode('idna').decode('ascii')  # its tables take a megabyte
     port = parts.port or (80 if context is None else 443)
     return DirectSession(info.server, connections.Address(host, port, context, info.tls_server_name), headers)
 

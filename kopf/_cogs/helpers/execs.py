@@ -7,7 +7,6 @@ The errors tell which program has failed, and how to get it; they never quote wh
 import dataclasses
 import datetime
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -140,6 +139,7 @@ def _has_terminal() -> bool:
 
 
 def _find_program(plugin: Plugin, environ: Mapping[str, str]) -> str:
+    import shutil  # with all kinds of archives
     found = shutil.which(plugin.command, path=environ.get('PATH', os.defpath))
     if found is None:
         where = 'exists and is executable' if os.path.dirname(plugin.command) else 'is in the PATH'

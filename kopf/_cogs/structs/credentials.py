@@ -10,10 +10,10 @@ import binascii
 import contextlib
 import dataclasses
 import datetime
+import functools
 import os
 import pathlib
 import re
-import tempfile
 import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
@@ -90,6 +90,7 @@ class ConnectionInfo:
         with _explained(_name_source('certificate authority', self.ca_path)):
             authority = _read_pem(self.ca_path, self.ca_data)
             context = ssl.create_default_context(cadata=authority)
+        context.__class__ = _get_context_class()
         if authority is not None:
             # As Go does: clusters' own authorities often lack what strict verifiers demand, or are intermediate ones.
             context.verify_flags &= ~ssl.VERIFY_X509_STRICT
@@ -222,13 +223,29 @@ def _explained(source: str) -> Iterator[None]:
         raise LoginError(f"Cannot load {source}: {error}.") from None
 
 
+@functools.cache
+def _get_context_class() -> 'type[ssl.SSLContext]':
+    """Get contexts that load the tables of international names, a megabyte of them, only for the names that are so."""
+    import ssl
+
+    class Context(ssl.SSLContext):
+        def wrap_bio(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, server_side: bool = False,
+                     server_hostname: str | bytes | None = None,
+                     session: ssl.SSLSession | None = None) -> ssl.SSLObject:
+            if isinstance(server_hostname, str) and server_hostname.isascii():
+                server_hostname = server_hostname.encode()
+            return super().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
+
+    return Context
+
+
 def _read_pem(path: FilePath | None, raw: str | bytes | None) -> str | None:
     if not path and not raw:
         return None
     content = pathlib.Path(_expand(path)).read_bytes() if path else _decode(raw or b'')
     if _PEM_MARK not in content:
         raise ValueError("it is not PEM")
-    return content.decode('ascii', 'replace').replace('\N{REPLACEMENT CHARACTER}', '?')  # comments are in any encoding
+    return content.decode('ascii', 'replace').replace('\ufffd', '?')  # comments are in any encoding
 
 
 def _decode(raw: str | bytes) -> bytes:
@@ -254,6 +271,7 @@ def _materialized(path: FilePath | None, raw: str | bytes | None) -> Iterator[st
     if path or not raw:
         yield _expand(path) if path else ''
         return
+    import tempfile  # with all kinds of archives, which are not needed for the usual credentials of pods
     content = _decode(raw)
     descriptor, temporary = tempfile.mkstemp(prefix='kopf-', suffix='.pem')  # with mode 0600
     try:

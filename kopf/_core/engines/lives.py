@@ -58,8 +58,8 @@ class Lives:
         self.key, self.body = key, bodies.Body(body)
         self.memo, self.place = memo, place
         self.running: dict[Key, Life[Any]] = {}  # also those that are stopping or abandoned
-        self.finished: frozenset[Key] = frozenset()  # not to be started again while the object exists
-        self.delayed: frozenset[Key] = frozenset()  # those whose initial delay is over
+        self.finished: tuple[Key, ...] = ()  # not to be started again while the object exists
+        self.delayed: tuple[Key, ...] = ()  # those whose initial delay is over; sets would take 4 times as much
         self.matching: tuple[handlers.SpawningHandler, ...] | None = None  # None if it is to be decided
         self.changed = now  # when the object has changed for the last time
         self.is_due = True  # are those that match to be started?
@@ -69,6 +69,14 @@ class Lives:
     def is_alive(self) -> bool:
         """Is there anyone to wait for?"""
         return any(not life.is_abandoned for life in self.running.values())
+
+    def note_delayed(self, key: Key) -> None:
+        if key not in self.delayed:
+            self.delayed = (*self.delayed, key)
+
+    def note_finished(self, key: Key) -> None:
+        if key not in self.finished:
+            self.finished = (*self.finished, key)
 
     def refresh(self, body: Mapping[str, Any]) -> None:
         """Take the new state of the object: it is to be decided anew who should live."""
@@ -235,14 +243,14 @@ class DaemonLife(Life[handlers.DaemonHandler]):
             await self._wait(self.crew.get_initial_delay(self))
         state = _BLANK
         while not self.stopper.is_set():
-            self.lives.delayed |= {self.key}
+            self.lives.note_delayed(self.key)
             outcome = await self.crew.call(self, state)
             self.is_saving = True
             await self.crew.save(self, outcome)
             self.is_saving = False
             state = self.crew.advance(state, outcome)
             if outcome.final and not self.stopper.is_set():
-                self.lives.finished |= {self.key}
+                self.lives.note_finished(self.key)
                 break
             await self._wait(outcome.delay)
 
@@ -334,7 +342,7 @@ class TimerLife(Life[handlers.TimerHandler]):
     def _fire(self) -> None:
         """Call the function, unless the object has changed meanwhile: then, when it is idle."""
         self.timer = None
-        self.lives.delayed |= {self.key}
+        self.lives.note_delayed(self.key)
         now, due = _read_clock(), schedules.postpone(self.handler, self.lives.changed)
         if due > now:
             self._set_timer(due - now, self._fire)
@@ -356,7 +364,7 @@ class TimerLife(Life[handlers.TimerHandler]):
         elif not outcome.is_failure:
             self._plan(ended + (outcome.delay or 0))
         else:
-            self.lives.finished |= {self.key}
+            self.lives.note_finished(self.key)
 
     def _plan(self, due: float | None) -> None:
         if due is not None:
@@ -364,7 +372,7 @@ class TimerLife(Life[handlers.TimerHandler]):
         elif self.handler.idle is not None:
             self.is_waiting = True
         else:
-            self.lives.finished |= {self.key}
+            self.lives.note_finished(self.key)
 
     def _end(self, task: asyncio.Task[None]) -> None:
         self.task = None

@@ -205,7 +205,7 @@ async def _continue(cycle: '_Cycle') -> float | None:
             cycle.save_base(conclusion.base)
         cycle.save()
         return cycle.delay
-    work.memory.is_initial, work.memory.resumed = False, frozenset()
+    work.memory.is_initial, work.memory.resumed = False, inventory.NOBODY
     return cycle.finish(conclusion)
 
 
@@ -298,7 +298,7 @@ class _Cycle:
                 self.storage.purge(key=id, body=body, patch=own)
         for id in sorted(left):
             self.storage.store(key=id, record=left[id].as_record(), body=body, patch=own)
-        self.work.memory.recorded = frozenset(left)
+        self.work.memory.recorded = frozenset(left) if left else inventory.NOBODY
 
     def _build_remains(self, kept: frozenset[ids.HandlerId]) -> dict[ids.HandlerId, progression.HandlerState]:
         """Build what stays for the next cycle: the kept ones, and how to find them if their parents begin anew."""

@@ -81,7 +81,7 @@ class Processor:
         is_handled = memory.is_initial and memory.awaited is None and changing.is_handled(
             self._prepare(known, memory, patches.Patch()))
         if is_handled:
-            memory.is_initial, memory.resumed = False, frozenset()
+            memory.is_initial, memory.resumed = False, inventory.NOBODY
         return is_handled
 
     async def handle(self, batch: queueing.Batch) -> queueing.Verdict:
