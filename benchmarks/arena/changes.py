@@ -65,13 +65,14 @@ def measure_latency(trial: trials.Trial) -> None:
     cluster, size = trial.cluster, trial.size
     cluster.clear()
     load = [*range(size)] * LOAD_TIMES
-    for name, numbers, rate in [('idle', range(min(size, IDLE_CHANGES)), IDLE_RATE), ('loaded', load, LOAD_RATE)]:
+    for name, numbers, pace in [('idle', range(min(size, IDLE_CHANGES)), {'rate': IDLE_RATE, 'connections': 1}),
+                                ('loaded', load, {'rate': LOAD_RATE})]:
         with trial.running('latency', total=len(numbers)) as operator:
             if name == 'idle':
                 cluster.create(size)
             operator.settle(window=2)
             before, since = operator.cpu, time.monotonic()
-            requests = cluster.pace(numbers, rate=rate)
+            requests = cluster.pace(numbers, **pace)
             seconds = time.monotonic() - since
             operator.settle()
             trial.figures[f'{name}, CPU ms per change'] = (operator.cpu - before) * 1000 / len(numbers)

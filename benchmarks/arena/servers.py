@@ -10,12 +10,12 @@ import pathlib
 import ssl
 import sys
 import tempfile
-import time
 import urllib.error
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 import aiohttp
+import paces
 import processes
 import yaml
 
@@ -112,29 +112,16 @@ class Cluster:
         """Change one object only."""
         self._repeat([number], lambda session, _: self._patch(session, number, spec))
 
-    def pace(self, numbers: Iterable[int], *, rate: float) -> list[float]:
+    def pace(self, numbers: Iterable[int], *, rate: float, connections: int = CONNECTIONS) -> list[float]:
         """
-        Change objects, so many per second, if the server can do it. They know when they were sent: ``spec.sent``.
+        Change objects, so many per second, if the server can do it. They know when they were due: ``spec.sent``.
 
         Returns the seconds that each of the requests took.
         """
-        connections = asyncio.Semaphore(CONNECTIONS)
-
-        async def change(session: aiohttp.ClientSession, number: int) -> float:
-            async with connections:
-                since = time.time()
-                await self._patch(session, number, {'sent': since})
-                return time.time() - since
-
-        async def change_all(session: aiohttp.ClientSession) -> list[float]:
-            since = time.monotonic()
-            async with asyncio.TaskGroup() as group:
-                tasks = []
-                for count, number in enumerate(numbers):
-                    await asyncio.sleep(since + count / rate - time.monotonic())
-                    tasks.append(group.create_task(change(session, number)))
-            return [task.result() for task in tasks]
-        return self._run(change_all)
+        headers = {'Authorization': f'Bearer {self.token}'}
+        sender = paces.Sender(self.url, headers, self.context, connections=connections)
+        urls = [f'{self.loads}/load-{number}' for number in numbers]
+        return sender.send(urls, lambda due: {'spec': {'sent': due}}, rate=rate)
 
     def delete(self, total: int) -> None:
         self._repeat(range(total), lambda session, number: send(session, 'DELETE', f'{self.loads}/load-{number}', None))
