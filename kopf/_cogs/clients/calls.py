@@ -32,6 +32,7 @@ class Timeouts(NamedTuple):
     """How long a request can take, in seconds; ``None`` means no limit."""
     total: float | None = None  # until the last byte of the answer; for streams, until the headers
     connect: float | None = None  # only the establishing of a connection, as a part of the above
+    head: float | None = None  # since there is a connection, until the headers; only for connections of our own
 
 
 class Answer(NamedTuple):

@@ -28,6 +28,10 @@ class Echoes:
             if len(self._bodies) > LIMIT:
                 del self._bodies[next(iter(self._bodies))]
 
+    def clear(self) -> None:
+        """Forget everything: what comes next is not related to what was before."""
+        self._bodies.clear()
+
     def recognise(self, line: bytes) -> Mapping[str, Any] | None:
         """
         Tell which of the remembered objects it is in a line of the stream, if any; and forget it.

@@ -117,7 +117,7 @@ class ForeignSession:
         headers = {**self._options.get('headers', {}), **call.headers}
         return await self._http.request(call.method, **{
             **self._options, 'headers': headers, 'url': _encode(f'{self.server}{call.url}'), 'data': call.body,
-            'allow_redirects': call.method == 'GET',
+            'allow_redirects': call.method == 'GET', 'raise_for_status': False,
             'timeout': aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout)})
 
     @contextlib.asynccontextmanager

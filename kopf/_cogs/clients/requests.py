@@ -226,7 +226,7 @@ async def _open_stream(session: calls.Session, stack: contextlib.AsyncExitStack,
     bounds = _build_bounds(context.settings.networking)
     async with context.gates[session.server].passing(bounds, is_counted=False) as passing:
         since = asyncio.get_running_loop().time()
-        opening = calls.Timeouts(_limit_opening(timeouts), timeouts.connect)
+        opening = calls.Timeouts(_limit_opening(timeouts), timeouts.connect, timeouts.idle)
         opened = stack.enter_async_context(session.stream(call, opening))
         chunks = await _measure(opened, call, passing, context)
         raw = b'' if chunks.code < 300 else await chunks.read_all(timeouts.idle)

@@ -31,7 +31,8 @@ class DirectSession:
         self._prefix = parts.path
         self._origin = f'{parts.scheme}://{parts.netloc}'
         self._address = address
-        self._headers = wires.write_headers({'Host': parts.netloc, **headers})
+        place = parts.netloc if parts.netloc.isascii() else str(address)
+        self._headers = wires.write_headers({'Host': place, **headers})
         self._is_closing = False
         self._alive: set[connections.Connection] = set()
         self._idle: list[connections.Connection] = []  # the last used one is the last
@@ -117,8 +118,9 @@ class DirectSession:
             kept = None if is_repeated else self._take_idle()
             connection = kept or await self._connect(call, timeouts.connect, deadline)
             self._asked[connection] = call
+            limits = [limit for limit in (deadline, _find_deadline(timeouts.head)) if limit is not None]
             try:
-                return connection, await ask(connection, request, deadline)
+                return connection, await ask(connection, request, min(limits, default=None))
             except (TimeoutError, connections.LostError, wires.CutError, wires.WireError) as error:
                 connection.abort()
                 # A kept connection can be closed by the server before it gets the request; no other can.
@@ -243,8 +245,7 @@ async def open_session(info: credentials.Credentials) -> calls.Session:
     if not all(wires.is_clean(value) for value in headers.values()):
         raise credentials.LoginError("The credentials cannot be sent in a header: they have line breaks or alike. "
                                      "Remove these from the token, the username, or the password.")
-    host = parts.hostname or ''
-    host = host if host.isascii() else host.encode('idna').decode('ascii')  # its tables take a megabyte
+    host = _encode_host(parts.hostname or '')
     port = parts.port or (80 if context is None else 443)
     return DirectSession(info.server, connections.Address(host, port, context, info.tls_server_name), headers)
 
@@ -252,10 +253,20 @@ async def open_session(info: credentials.Credentials) -> calls.Session:
 def _check_server(server: str) -> urllib.parse.SplitResult:
     try:
         parts = urllib.parse.urlsplit(server)
-        is_correct = parts.scheme in ('http', 'https') and bool(parts.hostname) and parts.port != 0
+        host = _encode_host(parts.hostname or '')
+        is_correct = parts.scheme in ('http', 'https') and bool(host) and parts.port != 0
     except ValueError:
         is_correct = False
     if not is_correct:
         raise credentials.LoginError(f"The server must be a URL of HTTP or HTTPS, "
                                      f"not {credentials.hide_userinfo(server)!r}.")
     return parts
+
+
+def _encode_host(host: str) -> str:
+    """Encode the names in other alphabets. Raises `ValueError` for what is not a name."""
+    if not host.isascii():
+        return host.encode('idna').decode('ascii')  # not for all: the tables for that take a megabyte
+    if not all(0 < len(label) < 64 for label in host.removesuffix('.').split('.')):
+        raise ValueError("there are empty or too long labels")
+    return host

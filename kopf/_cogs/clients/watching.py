@@ -24,6 +24,9 @@ HEALTHY_PERIOD = 10.0
 SUSPICIOUS_PERIOD = 1.0
 """Seconds of an open stream within which its end is a failure if nothing has come."""
 
+BARREN_PERIOD = 300.0
+"""Seconds with nothing from the server, not even bookmarks, after which the next silent stream is not believed."""
+
 LONGEST_LEAD = 1000
 """How many changes of an early stream can wait in memory: they come while the listed objects are handed over."""
 
@@ -95,8 +98,15 @@ class StreamState:
         """Let an object be recognised as it was answered to our own change, unless it has come already."""
         key, seen = signals.identify(body)
         known = self.known.get(key)
-        if known is not None and known.version != seen.version:
+        is_released = body['metadata'].get('deletionTimestamp') and not body['metadata'].get('finalizers')
+        # Released objects are gone, and are shown with the version of their previous state.
+        if known is not None and not is_released and _is_newer(seen.version, known.version):
             self.own.expect(body)
+
+
+def _is_newer(version: str, other: str) -> bool:
+    """Compare versions that are numbers; of others, nothing is known."""
+    return version.isdecimal() and other.isdecimal() and int(version) > int(other)
 
 
 def describe(state: StreamState, now: float) -> dict[str, Any]:
@@ -136,6 +146,7 @@ class _Position:
     opened: float | None = None  # when the current connection was accepted
     is_admitted: bool = False  # was any connection ever accepted?
     is_fruitful: bool = False  # has anything come in the current connection?
+    is_doubtful: bool = False  # was the server lost since the version is known to be good?
     is_streaming_refused: bool = False  # does the server not send the initial objects in the stream?
     pace: Pace | None = None
 
@@ -211,6 +222,7 @@ async def _attempt(position: _Position) -> AsyncGenerator[Item]:
                 yield item
     if not is_streaming:
         position.enter(Phase.CONNECTING)
+        await _check_version(position)
     position.is_fruitful = False
     async with contextlib.aclosing(_watch(position, is_streaming=is_streaming)) as items:
         async for item in items:
@@ -226,8 +238,31 @@ async def _list(position: _Position) -> AsyncGenerator[Item]:
             for change in census.take(finding):
                 yield change.event
                 state.remember(change)
-    position.version, state.is_listed = census.version, True
+    position.version, position.is_doubtful, state.is_listed = census.version, False, True
     yield Marker.LISTED
+
+
+async def _check_version(position: _Position) -> None:
+    """
+    Make sure that the version to watch from is not of the future: raises the refusal of the server if it is.
+
+    It is so when the cluster was restored from a backup. The streams from there are accepted, but all that happens
+    until the cluster comes to that version again is silently left out of them.
+    """
+    if not position.is_doubtful or not position.version:
+        return
+    context = position.context
+    params = {**listing.build_selection(context.settings.watching, position.resource), 'limit': '1',
+              'resourceVersion': position.version, 'resourceVersionMatch': 'NotOlderThan'}
+    url = position.resource.get_url(namespace=position.namespace, params=params)
+    try:
+        await requests.get(url, context=context, options=listing.AT_ONCE)
+    except errors.APIInvalidError:
+        pass  # not all servers know these parameters
+    except errors.APIClientError as error:
+        if error.code != 400:
+            raise
+    position.is_doubtful = False
 
 
 async def _find(position: _Position) -> AsyncGenerator[signals.Finding]:
@@ -308,7 +343,7 @@ async def _take_initial(position: _Position, lines: AsyncGenerator[bytes]) -> As
             for change in signals.detect_vanished(state.known, listed, resource):
                 yield change.event
                 state.remember(change)
-            position.version, state.is_listed = signal.version, True
+            position.version, position.is_doubtful, state.is_listed = signal.version, False, True
             yield Marker.LISTED
             return
         if signal is None:
@@ -382,6 +417,7 @@ def _conclude(position: _Position, failure: Exception | None) -> float:
         position.enter(Phase.PAUSING)
         return position.context.settings.watching.reconnect_backoff
     state.fail(failure, now)
+    position.is_doubtful = position.is_doubtful or not isinstance(failure, errors.APIError)
     position.flow.failures += 1
     position.enter(Phase.WAITING)
     return _prepare_retry(position, failure)
@@ -389,8 +425,10 @@ def _conclude(position: _Position, failure: Exception | None) -> float:
 
 def _prepare_retry(position: _Position, failure: Exception) -> float:
     state, context = position.state, position.context
-    is_expired = signals.classify_error(failure) is signals.Trouble.EXPIRED
-    position.version = None if is_expired else position.version or None
+    is_expired = signals.classify_error(failure) is signals.Trouble.EXPIRED or _is_barren(position)
+    if is_expired or not position.version:
+        position.version = None
+        state.own.clear()
     asked = failure.retry_after if isinstance(failure, errors.APIError) else None
     delay = max(asked or 0.0, signals.choose_backoff(state.failures, context.chance()))
     if is_expired and state.failures == 1:
@@ -400,6 +438,19 @@ def _prepare_retry(position: _Position, failure: Exception) -> float:
         context.logger.warning("The stream of %s has failed (%d in a row), and will be continued in %.1f s: %s",
                                position, state.failures, delay, failure)
     return delay
+
+
+def _is_barren(position: _Position) -> bool:
+    """
+    Tell if nothing comes from this version, though the streams are accepted. It can be that nothing happens, and that
+    there are no bookmarks, as for some resources. Or the version has expired, and the server just ends such streams.
+    Or something on the way holds them back. Only a listing can tell, and lets the changes be seen anyway.
+    """
+    state = position.state
+    is_accepted = position.opened is not None and not position.is_fruitful
+    silence = math.inf if state.fed is None else _read_clock() - state.fed
+    is_ended = isinstance(state.error, errors.APIDisconnectedError) and state.failures > 1
+    return is_accepted and (silence >= BARREN_PERIOD or is_ended)
 
 
 def _is_streaming_impossible(position: _Position, failure: Exception | None) -> bool:

@@ -121,7 +121,7 @@ class Reader:
     def _prepare(self) -> None:
         """Choose how to read the body."""
         head = self._head.lower()
-        self.is_reusable = head.startswith('http/1.1') and _find(head, 'connection') != 'close'
+        self.is_reusable = head.startswith('http/1.1') and not _is_last(_find(head, 'connection'))
         if _find(head, 'content-encoding') in ('gzip', 'x-gzip', 'deflate'):
             self._inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)
         encoding, length = _find(head, 'transfer-encoding'), _find(head, 'content-length')
@@ -189,17 +189,32 @@ class Reader:
     def _add(self, piece: bytes) -> None:
         if self._inflate is not None:
             try:
-                piece = self._inflate.decompress(piece)
+                piece = self._decompress(piece)
             except zlib.error as error:
                 raise WireError(f"the body cannot be decompressed: {error}") from error
         if piece:
             self._pieces.append(piece)
             self.size += len(piece)
 
+    def _decompress(self, piece: bytes) -> bytes:
+        """Decompress the next piece: there can be several compressed parts one after another."""
+        found = b''
+        while piece:
+            if self._inflate is None or self._inflate.eof:
+                self._inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)
+            found += self._inflate.decompress(piece)
+            piece = self._inflate.unused_data
+        return found
+
     def _complete(self) -> None:
         if self._inflate is not None and not self._inflate.eof:
             raise WireError("the compressed body is cut")
         self.is_complete = True
+
+
+def _is_last(connection: str | None) -> bool:
+    """Tell if the connection is closed after this answer, as its header says."""
+    return connection is not None and 'close' in (word.strip() for word in connection.split(','))
 
 
 def _parse_status(head: str) -> int:

@@ -126,14 +126,23 @@ def decide_holding(*, is_needed: bool, is_blocked: bool, is_ours: bool) -> appli
 def detect_cause(work: Work) -> causes.ChangingCause:
     """Compare the object with its last handled state, and tell what it means."""
     old, new = compare(work)
+    old = _recall_handled(work, old, new)
     diff = diffs.diff(old, new)
-    if old is not None and not diff and work.memory.unrecorded is not None:  # the change was taken back meanwhile
-        old = work.memory.unrecorded
-        diff = diffs.diff(old, new)
     reason = cycles.detect_reason(
         work.raw, finalizer=work.persistence.finalizer,
         is_new=old is None, is_changed=bool(diff), is_initial=work.memory.is_initial)
     return _build_cause(work, reason, old=old, new=new, diff=diff)
+
+
+def _recall_handled(work: Work, old: bodies.BodyEssence | None, new: bodies.BodyEssence) -> bodies.BodyEssence | None:
+    """Get the last handled state as it is in fact, if it could not be recorded, and the object has changed since."""
+    memory = work.memory
+    if memory.unrecorded is not None and memory.unrecorded.old != old:
+        memory.unrecorded = None  # something else was recorded meanwhile, e.g. by another operator
+    if memory.unrecorded is None or not memory.unrecorded.is_complete:
+        return old
+    handled = memory.unrecorded.essence.value
+    return old if handled == new else handled
 
 
 def _build_cause(work: Work, reason: causes.Reason, *, old: bodies.BodyEssence | None, new: bodies.BodyEssence,
@@ -185,9 +194,11 @@ async def _delete(cycle: '_Cycle') -> Step:
 async def _continue(cycle: '_Cycle') -> float | None:
     """Call the handlers of a change; remember what is handled when they are all finished."""
     work, cause = cycle.work, cycle.cause
-    if cause.reason is causes.Reason.NOOP and not cycle.is_begun:
+    if cause.reason is causes.Reason.NOOP and not cycle.is_begun and cycle.unrecorded is None:
         return None
     base = cycle.read_base() if cycle.is_begun else None
+    if base is None and cycle.unrecorded is not None and not cycle.unrecorded.is_complete:
+        base = cycle.unrecorded.essence
     if cycles.is_taken_back(cause.reason, cycle.seen, base):
         return cycle.finish(cycles.Conclusion(handled=base))
     if base is None or base == cycle.seen:
@@ -201,9 +212,10 @@ async def _continue(cycle: '_Cycle') -> float | None:
         view = cycles.View(cycle.seen, cycle.left, base)
         conclusion = cycles.conclude(cycle.state, [handler.id for handler in cycle.selected], view)
     if conclusion.handled is None:
-        if conclusion.base is not None and conclusion.base != base:
-            cycle.save_base(conclusion.base)
+        if conclusion.base is not None:
+            cycle.keep_base(conclusion.base)
         cycle.save()
+        cycle.save_handled()
         return cycle.delay
     work.memory.is_initial, work.memory.resumed = False, inventory.NOBODY
     return cycle.finish(conclusion)
@@ -222,6 +234,8 @@ class _Cycle:
         self.selected = registry.iter_handlers(cause, skip=lambda handler: handler.initial and handler.id in resumed)
         self.storage = work.persistence.progress_storage
         self.state = _read_state(work, cause.reason)
+        self.unrecorded = work.memory.unrecorded  # since the previous cycles, at the beginning of this one
+        self._recorded = cause.old if self.unrecorded is None else self.unrecorded.old
         self._seen: cycles.Essence | None = None  # not taken yet
         self._left: cycles.Essence | None = None  # the same as seen
         self.is_idle = False  # has nobody been called the last time, though some were due?
@@ -269,7 +283,10 @@ class _Cycle:
                 self.selected, self.cause, self.state, self._build_environment(), results=results)
         except BaseException:
             self._take(results)
+            if self.cause.reason is not causes.Reason.DELETE and any(state.finished for state in self.state.values()):
+                self.keep_base(self.left)
             self.save()
+            self.save_handled()
             raise
         self.is_idle = is_due and not results
         self._take(results)
@@ -286,6 +303,8 @@ class _Cycle:
         self.purge(kept=conclusion.kept, has_base=has_base)
         storage, work = self.work.persistence.diffbase_storage, self.work
         storage.store(body=work.body, patch=work.own, essence=conclusion.handled.value)
+        if work.memory.unrecorded is not None:
+            work.memory.unrecorded = inventory.Unrecorded(conclusion.handled, self._recorded, is_complete=True)
         return None if conclusion.handled == self.left else 0
 
     def purge(self, *, kept: Iterable[ids.HandlerId] = (), has_base: bool = False) -> None:
@@ -314,6 +333,24 @@ class _Cycle:
         record = self.storage.fetch(key=cycles.BASE_ID, body=self.work.body)
         return None if record is None else cycles.unseal(record.get('message'))
 
+    @property
+    def is_ahead(self) -> bool:
+        """Is the change counted from the state that was handled, but could not be recorded?"""
+        return self.unrecorded is not None and self.unrecorded.is_complete and self.cause.old != self._recorded
+
+    def save_handled(self) -> None:
+        """Put the last handled state into the patch, if it is not there yet: this cycle is not the last one."""
+        if self.is_ahead and self.unrecorded is not None:
+            self.work.persistence.diffbase_storage.store(
+                body=self.work.body, patch=self.work.own, essence=self.unrecorded.essence.value)
+
+    def keep_base(self, base: cycles.Essence) -> None:
+        """Let it be known to the end of the cycle what those have seen who finish before others."""
+        if self.is_begun and self.read_base() is not None:
+            return
+        if not self.save_base(base) and not self.is_ahead:
+            self.work.memory.unrecorded = inventory.Unrecorded(base, self._recorded, is_unfit=True)
+
     def save_base(self, base: cycles.Essence, *, kept: Collection[ids.HandlerId] | None = None) -> bool:
         """Put it into the patch, as if it was a part of a handler: whoever ends the cycle removes it, be it not us."""
         if len(base.text) > cycles.BASE_LIMIT:
@@ -329,8 +366,8 @@ class _Cycle:
 
     def _take(self, results: Mapping[ids.HandlerId, outcomes.Outcome]) -> None:
         """Add the outcomes to the progress, and the results to the status of the object."""
-        if results:
-            self.work.memory.unrecorded = self.cause.new
+        if results and not self.is_ahead:
+            self.work.memory.unrecorded = inventory.Unrecorded(self.seen, self._recorded)
         for id, outcome in results.items():
             if outcome.result is not None:
                 self.work.patch.status[id] = outcome.result

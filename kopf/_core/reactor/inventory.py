@@ -34,6 +34,16 @@ class Awaited:
     version: str
     deadline: float  # loop time, after which it is not waited for
     body: bodies.RawBody | None = None  # of that version; None if it is not known to be the newest one
+    is_doubted: bool = False  # has anything older come, though it is too late for that?
+
+
+@dataclasses.dataclass(slots=True)
+class Unrecorded:
+    """What handlers were called with, until it is recorded on the object."""
+    essence: cycles.Essence
+    old: bodies.BodyEssence | None  # what was recorded before it
+    is_complete: bool = False  # are all of the handlers finished?
+    is_unfit: bool = False  # is it too big to be recorded before the cycle ends?
 
 
 @dataclasses.dataclass(slots=True)
@@ -49,7 +59,7 @@ class Memory:
     fns: tuple[patches.PatchFn, ...] = ()  # refused by the cluster for an outdated version; to be applied anew
     unsent: dict[str, Any] | None = None  # the rest of the users' patch, if it is not known to be accepted or refused
     records: dict[str, Any] | None = None  # of ours, that all of this is done; they wait for the functions
-    unrecorded: bodies.BodyEssence | None = None  # what handlers were called with, until it is recorded on the object
+    unrecorded: Unrecorded | None = None
     refusals: int = 0  # how many times in a row the known version was outdated for our changes
     lives: lives_.Lives | None = None  # the daemons and timers, if there can be any
     throttler: throttlers.Throttler | None = None  # if there were errors beyond handlers
@@ -66,10 +76,21 @@ class Memory:
         if awaited is None or cycles.is_echo(version, awaited.version):
             self.awaited = None
             return body
-        is_late = cycles.is_older(version, awaited.version) and now < awaited.deadline + TRUST_PERIOD
-        if is_new and not is_late:
+        is_older = cycles.is_older(version, awaited.version)
+        is_trusted = now < awaited.deadline + TRUST_PERIOD
+        awaited.is_doubted = awaited.is_doubted or (is_new and is_older and now > awaited.deadline)
+        if awaited.is_doubted and not is_trusted:  # it will never come
+            self.awaited = None
+            return body
+        if is_new and not is_older:
             awaited.body = None
         return body if awaited.body is None else awaited.body
+
+    def measure_mistrust(self, body: bodies.RawBody, known: bodies.RawBody, *, now: float) -> float | None:
+        """Tell for how many seconds the object, as it came, will not be believed though our change is not coming."""
+        if self.awaited is None or known is body or now <= self.awaited.deadline:
+            return None
+        return max(0.0, self.awaited.deadline + TRUST_PERIOD - now)
 
 
 class Memories:

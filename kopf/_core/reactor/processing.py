@@ -73,7 +73,7 @@ class Processor:
             self.site.memories.forget(batch.body)
             return True
         known = memory.choose_newest(batch.body, now=_read_clock(), is_new=True)
-        if not _is_nothing_left(memory):
+        if not _is_nothing_left(memory) or memory.measure_mistrust(batch.body, known, now=_read_clock()) is not None:
             return False
         if _is_as_left(known, memory):
             return True
@@ -110,8 +110,9 @@ class Processor:
 
     async def _handle(self, batch: queueing.Batch, memory: inventory.Memory, *, is_gone: bool) -> queueing.Verdict:
         known = memory.choose_newest(batch.body, now=_read_clock(), is_new=bool(batch.events))
+        mistrust = memory.measure_mistrust(batch.body, known, now=_read_clock())
         if not is_gone and _is_as_left(known, memory) and _is_nothing_left(memory) and self._is_calm():
-            return queueing.Verdict()
+            return queueing.Verdict(mistrust)
         patch = patches.Patch(memory.unsent, body=known, fns=memory.fns)
         try:
             await self._watch(batch.events, memory, patch)
@@ -126,7 +127,7 @@ class Processor:
             resource, work.selectors)
         if has_changing and waiting is None and not memory.fns:
             if not patch and _is_as_left(known, memory):
-                return queueing.Verdict()
+                return queueing.Verdict(mistrust)
             return await self._change(work)
         if waiting is not None and not application.prune(patch, known):
             memory.fns = tuple(patch.fns)  # they would surely be refused for a body which is known to be outdated
@@ -211,7 +212,11 @@ class Processor:
 
     def _is_settled(self, work: changing.Work, applied: application.Applied) -> bool:
         """Tell if there will be nothing to do when our own change comes back: it is nothing but our records."""
-        has_more = self.site.registry._spawning.has_handlers(self.served.resource, work.selectors)
+        registry, resource = self.site.registry, self.served.resource
+        # Those who decide by more than the object, e.g. by the memo, can decide anew that the finalizer is needed.
+        is_volatile = (registry._changing.may_require_finalizer(resource, work.selectors) and
+                       not registry._changing.surely_requires_finalizer(resource, work.selectors))
+        has_more = is_volatile or registry._spawning.has_handlers(resource, work.selectors)
         if applied.version is None or applied.body is None or work.patch or has_more:
             return False
         ours = dicts.resolve_mapping(work.own, ('metadata', 'annotations'))
@@ -241,7 +246,7 @@ class Processor:
                 self.expect(applied.body)
         if applied.is_refused and not applied.fns:
             raise RefusedPatchError("The cluster refuses our own records.")
-        if not applied.own and not applied.is_gone:
+        if not applied.own and not applied.is_gone and not (memory.unrecorded and memory.unrecorded.is_unfit):
             memory.unrecorded = None
         return applied
 
@@ -288,7 +293,7 @@ def _is_nothing_left(memory: inventory.Memory) -> bool:
 
 def _is_newest(applied: application.Applied, memory: inventory.Memory) -> bool:
     """Tell if there is no newer state of the object than the one after the changes, as far as it is known."""
-    is_known = applied.body is not None and not memory.fns
+    is_known = applied.body is not None and not memory.fns and not applied.is_gone and not applied.is_held
     return is_known and memory.awaited is not None and memory.awaited.version == applied.version
 
 

@@ -268,3 +268,18 @@ async def test_silence_of_streams_is_limited_by_the_reader_and_is_not_the_end(sc
 def test_addresses_are_shown_with_ports():
     assert str(connections.Address('h', 1)) == 'h:1'
     assert str(connections.Address('::1', 1)) == '[::1]:1'
+
+
+async def test_names_in_other_alphabets_are_sent_as_they_are_resolved(scripted, open_session, monkeypatch):
+    async def connect(address):
+        asked.append(address.host)
+        return await connect_in_fact(connections.Address('127.0.0.1', address.port))
+
+    asked, connect_in_fact = [], connections.connect
+    monkeypatch.setattr(connections, 'connect', connect)
+    async with scripted(OK) as server:
+        session = await open_session(server.url.replace('127.0.0.1', 'кластер.example'))
+        await session.fetch(VERSION, NO_LIMITS)
+
+    assert asked == ['xn--80akne1aeh.example']
+    assert b'\r\nHost: xn--80akne1aeh.example:' in server.asked[0]

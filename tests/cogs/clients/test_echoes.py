@@ -213,3 +213,29 @@ def test_stream_expects_only_the_objects_it_knows_in_another_version(known, is_e
     state.expect(body)
 
     assert (state.own.recognise(build_line(body)) is body) is is_expected
+
+
+@pytest.mark.parametrize('version, metadata, expected', [
+    pytest.param('7', {}, True, id='newer'),
+    pytest.param('10', {}, True, id='newer-by-number'),
+    pytest.param('5', {}, False, id='known'),
+    pytest.param('4', {}, False, id='older'),
+    pytest.param('abc', {}, False, id='unclear'),
+    pytest.param('7', {'deletionTimestamp': 'x', 'finalizers': ['other']}, True, id='held'),
+    pytest.param('7', {'deletionTimestamp': 'x', 'finalizers': []}, False, id='released'),
+    pytest.param('7', {'deletionTimestamp': 'x'}, False, id='released-with-no-finalizers'),
+])
+def test_only_newer_states_of_existing_objects_are_expected(version, metadata, expected):
+    state, body = watching.StreamState(), build_body(version)
+    body['metadata'] |= metadata
+    state.remember(signals.build_change('ADDED', build_body('5')))
+
+    state.expect(body)
+
+    assert (state.own.recognise(build_line(body)) is body) is expected
+
+
+def test_everything_can_be_forgotten(own, known):
+    own.clear()
+
+    assert own.recognise(build_line(known)) is None

@@ -58,7 +58,7 @@ async def test_name_of_the_server_in_its_certificate_can_be_given(secure_sandbox
 
 
 @pytest.mark.parametrize('server', ['', 'host', 'localhost:8080', 'ftp://host', 'https://', 'https://host:port',
-                                    'https://user:secret@:1'])
+                                    'https://user:secret@:1', 'https://a..b', f'https://{"x" * 64}.y', 'https://\u200b'])
 async def test_wrong_servers_are_unusable_credentials(server):
     with pytest.raises(credentials.LoginError, match='must be a URL') as caught:
         await sessions.open_session(credentials.ConnectionInfo(server=server))
@@ -354,3 +354,12 @@ async def test_custom_sessions_closed_in_the_middle_are_told(scripted):
 
         with pytest.raises(errors.APISessionClosedError):
             await asking
+
+
+async def test_answers_are_ours_to_judge_even_if_ready_made_sessions_want_to(scripted):
+    refusal = b'HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\n{}'
+    async with scripted(refusal) as server, aiohttp.ClientSession(raise_for_status=True) as http:
+        session = await sessions.open_session(credentials.AiohttpSession(server=server.url, aiohttp_session=http))
+        answer = await session.fetch(VERSION, NO_LIMITS)
+
+    assert answer.code == 404

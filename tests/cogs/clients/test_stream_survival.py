@@ -67,7 +67,8 @@ async def test_lines_of_many_megabytes_pass_through_streams(scripted, make_conte
 async def test_truncated_streams_are_continued_from_the_last_whole_line(
         scripted, make_context, read, virtual_time, ending):
     torn = CHUNKED + chunk(line('first', '6') + line('second', '7')[:-10])
-    async with scripted(NOTHING_LISTED, torn + (ending or b''), CHUNKED + chunk(line('second', '7'))) as server:
+    async with scripted(NOTHING_LISTED, torn + (ending or b''), NOTHING_LISTED,
+                        CHUNKED + chunk(line('second', '7'))) as server:
         reading = await read(make_context(only=credentials.ConnectionInfo(server=server.url)))
         await reading.wait_for(('ADDED', 'first', None))
         if ending is None:
@@ -230,3 +231,63 @@ async def test_objects_are_listed_if_streaming_is_silent(
     assert reading.events == [LISTED, ('ADDED', 'new', None)]
     assert get_versions(server)[:2] == [None, '5']
     assert 70 <= virtual_time.elapsed < 75
+
+
+EMPTY = CHUNKED + END
+MISSED = answer({'kind': 'ConfigMapList', 'apiVersion': 'v1', 'metadata': {'resourceVersion': '4'}, 'items': [
+    {'metadata': {'name': 'missed', 'namespace': 'default', 'uid': 'uid', 'resourceVersion': '3'}}]})
+
+
+async def test_streams_that_only_end_are_not_believed_to_have_nothing(scripted, make_context, read, virtual_time):
+    """Some servers answer so if the version has expired, and nothing of the resource is cached."""
+    async with scripted(NOTHING_LISTED, EMPTY, NOTHING_LISTED, EMPTY, MISSED, CHUNKED) as server:
+        reading = await read(make_context(only=credentials.ConnectionInfo(server=server.url)))
+        await reading.wait_for(('ADDED', 'missed', None), timeout=10)
+        await server.wait_until_asked(6)
+
+    assert get_versions(server) == ['5', '5', '4']
+
+
+@pytest.mark.guarantee('NEW-125')
+async def test_streams_with_nothing_at_all_are_compared_with_listings_before_they_are_believed_dead(
+        scripted, make_context, read, virtual_time):
+    """There are no bookmarks for some resources; and there are proxies that hold everything back."""
+    silences = [NOTHING_LISTED, CHUNKED] * 5
+    async with scripted(*silences, MISSED, CHUNKED) as server:
+        reading = await read(make_context(only=credentials.ConnectionInfo(server=server.url)))
+        await reading.wait_for(('ADDED', 'missed', None), timeout=400)
+        await server.wait_until_asked(12)
+
+        assert reading.state.failing_since is None
+        assert virtual_time.elapsed > 300
+        assert get_versions(server) == ['5'] * 5 + ['4']
+
+
+async def test_versions_of_a_lost_future_are_not_watched(scripted, make_context, read, virtual_time):
+    """Servers accept these, as after a restore from a backup, and silently skip everything until then."""
+    status = {'kind': 'Status', 'code': 504, 'reason': 'Timeout', 'details': {'causes': [
+        {'reason': 'ResourceVersionTooLarge', 'message': 'Too large resource version'}]}}
+    refusal = answer(status).replace(b'200 OK', b'504 Gateway Timeout')
+    lost = CHUNKED + chunk(line('lost', '6'))
+    async with scripted(NOTHING_LISTED, lost, refusal, MISSED, CHUNKED) as server:
+        reading = await read(make_context(only=credentials.ConnectionInfo(server=server.url)))
+        await reading.wait_for(('ADDED', 'lost', None))
+        server.disconnect()
+        await reading.wait_for(('ADDED', 'missed', None))
+        await server.wait_until_asked(5)
+
+    assert get_versions(server) == ['5', '4']
+    assert reading.events == [LISTED, ('ADDED', 'lost', None), ('ADDED', 'missed', None),
+                              ('DELETED', 'lost', None), LISTED]
+
+
+async def test_servers_that_cannot_tell_of_versions_are_believed(scripted, make_context, read, virtual_time):
+    refusal = answer({'kind': 'Status', 'code': 400, 'reason': 'BadRequest'}).replace(b'200 OK', b'400 Bad Request')
+    async with scripted(NOTHING_LISTED, CHUNKED + chunk(line('first', '6')), refusal,
+                        CHUNKED + chunk(line('second', '7'))) as server:
+        reading = await read(make_context(only=credentials.ConnectionInfo(server=server.url)))
+        await reading.wait_for(('ADDED', 'first', None))
+        server.disconnect()
+        await reading.wait_for(('ADDED', 'second', None))
+
+    assert get_versions(server) == ['5', '6']

@@ -174,3 +174,30 @@ def test_requests_are_written_with_their_headers_and_bodies(method, body, expect
 ])
 def test_only_clean_headers_can_be_sent(value, expected):
     assert wires.is_clean(value) is expected
+
+
+@pytest.mark.parametrize('header, expected', [
+    pytest.param('close', False, id='close'),
+    pytest.param('Close', False, id='case'),
+    pytest.param('keep-alive, close', False, id='last'),
+    pytest.param('close, te', False, id='first'),
+    pytest.param('keep-alive', True, id='keep-alive'),
+    pytest.param('closer', True, id='another-word'),
+])
+def test_connections_are_reusable_as_their_headers_say(header, expected):
+    reader = wires.Reader()
+    reader.feed(f'HTTP/1.1 200 OK\r\nConnection: {header}\r\nContent-Length: 2\r\n\r\nok'.encode())
+
+    assert reader.is_reusable is expected
+
+
+@pytest.mark.parametrize('size', [1, 7, 1000])
+def test_bodies_compressed_in_several_parts_are_read_in_full(size):
+    raw = gzip.compress(b'first, ') + gzip.compress(b'second')
+    reader = wires.Reader()
+    reader.feed(f'HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {len(raw)}\r\n\r\n'.encode())
+    for start in range(0, len(raw), size):
+        reader.feed(raw[start:start + size])
+
+    assert reader.is_complete
+    assert reader.take() == b'first, second'

@@ -166,6 +166,29 @@ def test_state_that_came_when_it_was_unclear_what_is_newer_is_kept():
     assert choose(memory, 'abc', is_new=False) == 'abc'
 
 
+def test_state_that_came_too_late_is_believed_when_our_own_change_is_given_up():
+    memory = expecting('5')
+    chosen = [choose(memory, '4', now=150.0), choose(memory, '4', is_new=False, now=200.0),
+              choose(memory, '4', is_new=False, now=701.0)]
+
+    assert chosen == ['5', '5', '4']
+    assert memory.awaited is None
+
+
+@pytest.mark.parametrize('version, now, expected', [
+    pytest.param('4', 50.0, None, id='own-change-is-still-expected'),
+    pytest.param('4', 150.0, 550.0, id='own-change-is-late'),
+    pytest.param('4', 699.0, 1.0, id='own-change-is-very-late'),
+    pytest.param('5', 150.0, None, id='own-change-has-come'),
+    pytest.param('6', 150.0, None, id='newer-state-has-come'),
+])
+def test_objects_that_are_not_believed_are_looked_at_again_later(version, now, expected):
+    memory, body = expecting('5'), build_body(resourceVersion=version)
+    known = memory.choose_newest(body, is_new=True, now=now)
+
+    assert memory.measure_mistrust(body, known, now=now) == expected
+
+
 def test_nothing_is_kept_of_our_own_changes_when_they_have_come():
     memory = expecting('5')
     choose(memory, '5')
