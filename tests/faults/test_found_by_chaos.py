@@ -237,3 +237,10 @@ def test_edit_taken_back_is_noticed_if_the_record_of_it_could_not_be_made(troubl
     (body,) = run_world(plans.PEACE, declare, scenario)
 
     assert body['status'] == {'size': 1}
+
+
+def test_operators_that_are_down_in_the_end_are_started_when_everything_is_well():
+    """Killed in the last moment, and for longer than anybody waits."""
+    case = find_case('admission')
+
+    chaos.check_convergence(case.declare, case.scenario, perturbation='all', seeds=[11], apply=case.manifests)

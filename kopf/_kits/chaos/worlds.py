@@ -5,6 +5,7 @@ A killed operator does not do anything any more as far as it can be: its request
 and all its tasks are cancelled, again and again until they end. Only threads, which cannot be ended, go on.
 """
 import asyncio
+import contextlib
 import contextvars
 import os
 import sys
@@ -46,7 +47,7 @@ class World(simulations.Simulation):
         self.starts = 0
         self.meddler: meddlers.Meddler
         self._supervisor: asyncio.Task[None] | None = None
-        self._is_ready = asyncio.Event()
+        self._is_ready, self._peace = asyncio.Event(), asyncio.Event()
 
     def begin(self) -> None:
         """Start the operator, and let it begin to work."""
@@ -95,6 +96,11 @@ class World(simulations.Simulation):
         waiting.cancel()
         await asyncio.wait({waiting})
 
+    async def _wait_for_peace(self, timeout: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await self._peace.wait()
+
     async def _calm_down(self, calm: float, patience: float) -> None:
         assert self._host is not None
         store, clock = self._host.cluster.store, asyncio.get_running_loop().time
@@ -106,6 +112,7 @@ class World(simulations.Simulation):
     async def _lift(self) -> None:
         self.timeline.note('peace', "Everything is well from now on.")
         self.meddler.lift()
+        self._peace.set()
         await self._wait_until_ready()
 
     async def _end(self) -> None:
@@ -122,7 +129,10 @@ class World(simulations.Simulation):
             self.timeline.note('start', f'the operator is started for the time {self.starts}')
             await self._live(sandbox)
             self._is_ready.clear()
-            await asyncio.sleep(RESTART_DELAY if self.meddler.crash is None else self.meddler.crash.downtime)
+            if self.meddler.crash is None:
+                await asyncio.sleep(RESTART_DELAY)
+            else:
+                await self._wait_for_peace(self.meddler.crash.downtime)
             self.meddler.revive()
         raise RuntimeError(f"The operator has ended {MOST_RESTARTS} times, and is not started again.")
 
