@@ -57,7 +57,10 @@ def parse_args():
                         help='the rounds to play, in the usual order: they continue each other')
     parser.add_argument('--sandbox', action='store_true', help='use the sandbox instead of a real control plane')
     parser.add_argument('--python', default=sys.executable, help='the interpreter with this package')
-    return parser.parse_args()
+    args = parser.parse_args()
+    if not args.only or not args.only[0].startswith('created'):
+        parser.error('the rounds continue each other: begin with one of those that create the objects')
+    return args
 
 
 def main():

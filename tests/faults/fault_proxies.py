@@ -48,6 +48,7 @@ class FaultProxy:
         self._open = set()
         self._lifted = asyncio.Event()
         self.writes, self.hits, self.story = 0, collections.Counter(), []
+        self.troubled_writes = 0  # until everything is well
         self.crash = None
         self.crashed = asyncio.Event()
 
@@ -73,6 +74,7 @@ class FaultProxy:
     def lift(self):
         """Let everything be well from now on."""
         self._blind_until = self._behind_until = 0.0
+        self.troubled_writes = self.writes
         self._lifted.set()
 
     def revive(self):

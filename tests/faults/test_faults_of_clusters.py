@@ -210,7 +210,8 @@ async def test_operator_comes_to_the_same_end(info, peace, tmp_path, outcomes, p
     for seed in seeds:
         plan = plans.build_plan(seed, perturbation, scale)
         state, proxy = await live(info, plan, tmp_path, expected)
-        hits[seed] = proxy.hits
+        is_possible = all(crash.write <= proxy.troubled_writes for crash in plan.crashes)  # the last ones can be late
+        hits[seed] = proxy.hits or not is_possible
         differences = states.compare_states(expected, state)
         if differences:
             diverged[seed] = [str(plan), *differences, *proxy.story]
@@ -219,3 +220,4 @@ async def test_operator_comes_to_the_same_end(info, peace, tmp_path, outcomes, p
     assert diverged == {}
     if perturbation in (plans.Perturbation.CRASHES, plans.Perturbation.FAULTS):  # others can come too late to happen
         assert all(hits.values())
+        assert sum(isinstance(hit, bool) for hit in hits.values()) <= len(hits) // 10
