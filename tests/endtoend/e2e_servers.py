@@ -30,6 +30,7 @@ class Asked:
     name: str
     user_agent: str
     code: int | None
+    query: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +63,8 @@ def from_sandbox(sandbox: kopf.testing.Sandbox) -> Server:
         await asyncio.to_thread(sandbox.compact)
 
     def read_asked() -> list[Asked]:
-        return [Asked(asked.verb, asked.plural, asked.namespace, asked.name, asked.user_agent, asked.code)
+        return [Asked(asked.verb, asked.plural, asked.namespace, asked.name, asked.user_agent, asked.code,
+                      asked.query)
                 for asked in sandbox.requests]
 
     return Server(sandbox.kubeconfig, info, go_down, come_up, compact, read_asked)
@@ -89,7 +91,8 @@ def from_cluster(cluster: controlplane_fixtures.Cluster) -> Server:
 def _read_audit(controlplane: controlplanes.ControlPlane) -> list[Asked]:
     return [
         Asked(event['verb'], target.get('resource', ''), target.get('namespace', ''), target.get('name', ''),
-              event.get('userAgent', ''), event.get('responseStatus', {}).get('code'))
+              event.get('userAgent', ''), event.get('responseStatus', {}).get('code'),
+              event['requestURI'].partition('?')[2])
         for event in controlplane.read_audit() if event['stage'] != 'ResponseStarted'
         for target in [event.get('objectRef') or {}]]
 

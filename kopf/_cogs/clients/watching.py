@@ -34,6 +34,10 @@ SHORTEST_TIMEOUT, LONGEST_TIMEOUT = 300, 600
 """Seconds between which the server is asked to end a stream by default, at random."""
 
 
+class EmptyStreamError(errors.APIDisconnectedError):
+    """The stream was accepted and ended properly, but at once, with nothing in it."""
+
+
 class Phase(enum.Enum):
     """What the stream is doing."""
     IDLE = enum.auto()        # not begun yet
@@ -408,7 +412,7 @@ def _conclude(position: _Position, failure: Exception | None) -> float:
         position.is_streaming_refused = True
         logger.warning("The server does not stream the existing objects of %s; they will be listed instead.", position)
     if failure is None and not position.is_fruitful and lifetime < SUSPICIOUS_PERIOD:
-        failure = errors.APIDisconnectedError("The stream has ended at once, with nothing in it.")
+        failure = EmptyStreamError("The stream has ended at once, with nothing in it.")
     if failure is None or lifetime >= HEALTHY_PERIOD:
         state.failures = 0
     if failure is None:
@@ -449,8 +453,8 @@ def _is_barren(position: _Position) -> bool:
     state = position.state
     is_accepted = position.opened is not None and not position.is_fruitful
     silence = math.inf if state.fed is None else _read_clock() - state.fed
-    is_ended = isinstance(state.error, errors.APIDisconnectedError) and state.failures > 1
-    return is_accepted and (silence >= BARREN_PERIOD or is_ended)
+    is_empty = isinstance(state.error, EmptyStreamError) and state.failures > 1
+    return is_accepted and (silence >= BARREN_PERIOD or is_empty)
 
 
 def _is_streaming_impossible(position: _Position, failure: Exception | None) -> bool:
