@@ -90,7 +90,8 @@ class AnnotationsDiffBaseStorage(conventions.AnnotationStoring, DiffBaseStorage)
         return essence
 
     def fetch(self, *, body: bodies.Body) -> bodies.BodyEssence | None:
-        return next(map(_modernise, self._fetch_values(body, self.key)), None)
+        value = self._fetch_value(body, self.key)
+        return None if value is None else _modernise(value)
 
     def store(self, *, body: bodies.Body, patch: patches.Patch, essence: bodies.BodyEssence) -> None:
         self._store_value(body, patch, self.key, f'{_encode(essence)}\n', essence)

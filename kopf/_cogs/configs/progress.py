@@ -82,7 +82,7 @@ class AnnotationsProgressStorage(conventions.AnnotationStoring, ProgressStorage)
         self.touch_key = touch_key
 
     def fetch(self, *, key: ids.HandlerId, body: bodies.Body) -> ProgressRecord | None:
-        raw = next(self._fetch_values(body, key), None)
+        raw = self._fetch_value(body, key)
         return None if raw is None else _parse_record(raw)
 
     def store(self, *, key: ids.HandlerId, record: ProgressRecord, body: bodies.Body, patch: patches.Patch) -> None:

@@ -12,7 +12,10 @@ FieldSpec = str | FieldPath | list[str] | None
 
 V = TypeVar('V')
 
-_SCALARS = frozenset({str, int, bool, float, type(None)})
+SCALARS = frozenset({str, int, bool, float, type(None)})
+"""The types of values that have nothing inside: they are compared and copied at once."""
+
+_PLAIN = SCALARS | {list, tuple}  # surely not mappings
 
 
 def parse_field(spec: FieldSpec) -> FieldPath:
@@ -30,7 +33,7 @@ def parse_field(spec: FieldSpec) -> FieldPath:
 def is_mapping(value: object) -> TypeGuard[Mapping[str, Any]]:
     """Tell the same as `isinstance`, but sooner: abstract classes are slow, and most values are dicts and scalars."""
     kind = type(value)
-    return kind is dict or (kind not in _SCALARS and isinstance(value, Mapping))
+    return kind is dict or (kind not in _PLAIN and isinstance(value, Mapping))
 
 
 def resolve(d: object, path: FieldPath, default: Any = None) -> Any:
@@ -38,8 +41,8 @@ def resolve(d: object, path: FieldPath, default: Any = None) -> Any:
     for key in path:
         if type(d) is not dict:  # the exact type is checked much faster, and most are of it
             if isinstance(d, LiveView):
-                d = d._content
-            elif type(d) in _SCALARS or not isinstance(d, Mapping):
+                d = d._content if d._path or type(d._holder.content) is not dict else d._holder.content
+            elif type(d) in _PLAIN or not isinstance(d, Mapping):
                 return default
         d = d.get(key)
     return default if d is None else d
@@ -65,7 +68,7 @@ def ensure(d: MutableMapping[str, Any], path: FieldPath, value: Any) -> None:
     *parents, last = path
     for key in parents:
         child = d.get(key)
-        if not isinstance(child, MutableMapping):
+        if type(child) is not dict and not isinstance(child, MutableMapping):
             child = d[key] = dict(child) if isinstance(child, Mapping) else {}
         d = child
     d[last] = value
@@ -76,7 +79,7 @@ def remove(d: MutableMapping[str, Any], path: FieldPath) -> None:
     parents = [d]
     for key in path[:-1]:
         child = parents[-1].get(key)
-        if not isinstance(child, MutableMapping):
+        if child is None or (type(child) is not dict and not isinstance(child, MutableMapping)):
             return
         parents.append(child)
     if not path or path[-1] not in parents[-1]:
@@ -106,10 +109,10 @@ def cut(d: Mapping[str, Any], path: FieldPath) -> Mapping[str, Any]:
 
 def plain(value: Any) -> Any:
     """Make a deep copy of mappings and sequences of any kind as dicts and lists; other values are taken as they are."""
-    if type(value) in _SCALARS:
+    if type(value) in SCALARS:
         return value
     if is_mapping(value):
-        return {key: item if type(item) in _SCALARS else plain(item) for key, item in value.items()}
+        return {key: item if type(item) in SCALARS else plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     return value

@@ -103,7 +103,7 @@ def _reduce_item(item: DiffItem, path: dicts.FieldPath) -> list[DiffItem]:
 def _compare(a: Any, b: Any, path: dicts.FieldPath) -> list[DiffItem]:
     if a is b:
         return []
-    if (type(a) is dict or isinstance(a, Mapping)) and (type(b) is dict or isinstance(b, Mapping)):
+    if dicts.is_mapping(a) and dicts.is_mapping(b):
         return _compare_mappings(a, b, path)
     if a is None:
         return [DiffItem(DiffOperation.ADD, path, None, b)]
@@ -117,7 +117,8 @@ def _compare_mappings(a: Mapping[str, Any], b: Mapping[str, Any], path: dicts.Fi
     found: dict[str, list[DiffItem]] = {}
     for key, old in a.items():
         new = b.get(key)
-        if old is not new and (type(old) is not str or old != new):
+        kind = type(old)
+        if old is not new and (kind not in dicts.SCALARS or kind is not type(new) or old != new):
             items = _compare(old, new, (*path, key))
             if items:
                 found[key] = items

@@ -188,7 +188,8 @@ class State(Mapping[ids.HandlerId, HandlerState]):
             if self._is_foreign(state):
                 foreign.add(id)
             known[id] = BLANK if id in foreign else state
-            queue.extend(subref for subref in sorted(state.subrefs) if subref not in known and subref not in queue)
+            if state.subrefs:
+                queue.extend(subref for subref in sorted(state.subrefs) if subref not in known and subref not in queue)
         return self._replace(known, stored, frozenset(foreign))
 
     def referring(self, id: ids.HandlerId, subref: ids.HandlerId) -> 'State':
@@ -199,6 +200,8 @@ class State(Mapping[ids.HandlerId, HandlerState]):
     def forgetting(self, ids: Iterable[ids.HandlerId]) -> 'State':
         """Let these handlers be as if never tried; what is stored of them is of no use any more."""
         dropped = frozenset(ids)
+        if not dropped:
+            return self
         known = {id: BLANK if id in dropped else state for id, state in self._known.items()}
         return self._replace(known, self._stored, self._foreign | dropped)
 

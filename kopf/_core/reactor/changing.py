@@ -321,6 +321,8 @@ class _Cycle:
 
     def _build_remains(self, kept: frozenset[ids.HandlerId]) -> dict[ids.HandlerId, progression.HandlerState]:
         """Build what stays for the next cycle: the kept ones, and how to find them if their parents begin anew."""
+        if not kept:
+            return {}
         purpose = causes.Reason.UPDATE.value
         parents = {id for id in self.state if id not in kept and self.state.subrefs_of(id) & kept}
         remains = {id: dataclasses.replace(self.state[id], purpose=purpose) for id in kept}

@@ -212,12 +212,13 @@ class Processor:
 
     def _is_settled(self, work: changing.Work, applied: application.Applied) -> bool:
         """Tell if there will be nothing to do when our own change comes back: it is nothing but our records."""
+        if applied.version is None or applied.body is None or work.patch:
+            return False
         registry, resource = self.site.registry, self.served.resource
         # Those who decide by more than the object, e.g. by the memo, can decide anew that the finalizer is needed.
         is_volatile = (registry._changing.may_require_finalizer(resource, work.selectors) and
                        not registry._changing.surely_requires_finalizer(resource, work.selectors))
-        has_more = is_volatile or registry._spawning.has_handlers(resource, work.selectors)
-        if applied.version is None or applied.body is None or work.patch or has_more:
+        if is_volatile or registry._spawning.has_handlers(resource, work.selectors):
             return False
         ours = dicts.resolve_mapping(work.own, ('metadata', 'annotations'))
         return cycles.is_only_annotated(work.raw, applied.body, ours.keys())
