@@ -68,6 +68,7 @@ docs: $(VENV)/.for-docs ## build the documentation, and check the links inside o
 	@$(BIN)/python docs/tools/links.py docs/_build/html
 
 bench: $(VENV)/.for-test .venv-bench/kopf .venv-bench/plain .venv-bench/reference .venv-bench/go controlplane ## compare with the reference and with Go, refresh docs/performance; ARGS='--quick --only A,B'
+	@.venv-bench/kopf/bin/python -m compileall -q kopf  # as others are when they are installed
 	@$(BIN)/python benchmarks/arena/run.py --python .venv-bench/kopf/bin/python --plain .venv-bench/plain/bin/python \
 	    --reference .venv-bench/reference/bin/python --go .venv-bench/go/operator $(ARGS)
 

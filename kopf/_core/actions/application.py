@@ -203,6 +203,8 @@ class _Sender:
     def _choose_request(self, amended: Collection[sequences.Place]) -> sequences.Request | None:
         """Choose what is to be sent next; the finalizer goes with the functions, or after all if there are none."""
         users, own = self.left.patch, self.left.own
+        if not users and not own and (self.left.holding is Holding.KEEP or amended):
+            return None
         touched = self._find_touched() - set(amended) if users.fns else set[sequences.Place]()
         requests = sequences.plan(users, own, touched, has_status=self.target.has_status)
         if not requests and not users.fns and self.left.holding is not Holding.KEEP and not amended:

@@ -72,8 +72,9 @@ class Processor:
         if batch.events[-1]['type'] == 'DELETED':
             self.site.memories.forget(batch.body)
             return True
-        known = memory.choose_newest(batch.body, now=_read_clock(), is_new=True)
-        if not _is_nothing_left(memory) or memory.measure_mistrust(batch.body, known, now=_read_clock()) is not None:
+        now = _read_clock()
+        known = memory.choose_newest(batch.body, now=now, is_new=True)
+        if not _is_nothing_left(memory) or memory.measure_mistrust(batch.body, known, now=now) is not None:
             return False
         if _is_as_left(known, memory):
             return True
@@ -109,8 +110,9 @@ class Processor:
         return verdict
 
     async def _handle(self, batch: queueing.Batch, memory: inventory.Memory, *, is_gone: bool) -> queueing.Verdict:
-        known = memory.choose_newest(batch.body, now=_read_clock(), is_new=bool(batch.events))
-        mistrust = memory.measure_mistrust(batch.body, known, now=_read_clock())
+        now = _read_clock()
+        known = memory.choose_newest(batch.body, now=now, is_new=bool(batch.events))
+        mistrust = memory.measure_mistrust(batch.body, known, now=now)
         if not is_gone and _is_as_left(known, memory) and _is_nothing_left(memory) and self._is_calm():
             return queueing.Verdict(mistrust)
         patch = patches.Patch(memory.unsent, body=known, fns=memory.fns)

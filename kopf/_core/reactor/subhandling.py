@@ -96,8 +96,9 @@ class _Run:
         token = _current.set(scope)
         try:
             result = await fn()
-            registered = scope.registry.iter_handlers(cause)
-            await scope.execute([rest for rest in registered if rest.id not in scope.subrefs], cause)
+            if not scope.registry.is_empty:
+                registered = scope.registry.iter_handlers(cause)
+                await scope.execute([rest for rest in registered if rest.id not in scope.subrefs], cause)
             if scope.subrefs:
                 scope.check()
         finally:
