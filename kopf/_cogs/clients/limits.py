@@ -1,9 +1,11 @@
 """
 Limits: when the next request to a server may be made.
 
-All requests of an event loop pass here, whichever operators make them. They wait while there are too many of them in
-flight, while they would be too frequent, and while the server asks to come later. When that time is over, one request
-goes ahead, and the others follow when the server is seen to answer it. They go in the order of their coming.
+All requests of an event loop pass here, whichever operators make them. They wait while there are
+too many of them in flight, while they would be too frequent, and while the server asks to come
+later, up to 30 seconds. When that time is over, one request goes ahead as a probe, and the others
+follow when the server is seen to answer it; if it refuses the probe, they wait again. Requests go
+in the order of their coming. A refused request waits by itself, for as long as the server asked.
 
 Watch-streams do not count as requests in flight: they last for minutes, and servers count them apart, too.
 The arithmetic is pure; the times are of the clock of the loop.
@@ -18,6 +20,12 @@ from kopf._cogs.aiokits import bells
 
 MARGIN = 0.001
 """Seconds to wait at least: timers can fire a bit too early, and the rest would be waited for again and again."""
+
+HOLD = 30.0
+"""
+Seconds for which a refusal holds the requests of the process at most, however long a time it names.
+One client's penalty or a wrong clock must not silence them all; one probe per 30 seconds is no load.
+"""
 
 PATIENCE = 5.0
 """Seconds for which the others wait for the answer to the request that goes ahead, before one more goes ahead."""
@@ -34,7 +42,8 @@ class Traffic(NamedTuple):
     """The state of the requests to one server."""
     in_flight: int = 0
     spent_until: float = -math.inf  # the permitted rate is used up to this moment
-    closed_until: float = -math.inf  # the server asked not to come before this moment
+    closed_since: float = -math.inf  # the first of the refusals that hold the requests now
+    closed_until: float = -math.inf  # no request goes before this moment
     probed_until: float = -math.inf  # a request went ahead, and the others wait for it up to this moment
     is_doubtful: bool = False  # the server asked to come later, and has not answered anything good since then
     refusals: int = 0  # how many times it asked
@@ -77,9 +86,16 @@ def land(traffic: Traffic) -> Traffic:
 
 
 def refuse(traffic: Traffic, delay: float, now: float) -> Traffic:
-    """Obey the server that asked to come later."""
+    """
+    Hold the requests for as long as the server asked, but not longer than `HOLD`.
+
+    Requests sent earlier can be refused during the hold: they prolong it, up to `HOLD` in total.
+    """
+    is_held = now < traffic.closed_until
+    since = traffic.closed_since if is_held else now
+    until = min(max(traffic.closed_until, now + delay), since + HOLD)
     return traffic._replace(
-        closed_until=max(traffic.closed_until, now + delay), probed_until=-math.inf,
+        closed_since=since, closed_until=until, probed_until=-math.inf,
         is_doubtful=True, refusals=traffic.refusals + 1)
 
 
@@ -89,11 +105,19 @@ def accept(traffic: Traffic, refusals: int) -> Traffic:
     return traffic._replace(is_doubtful=False) if is_trusted else traffic
 
 
+def abandon(traffic: Traffic, probed_until: float) -> Traffic:
+    """Let another request go ahead at once, if the others wait for this very probe."""
+    is_awaited = traffic.is_doubtful and traffic.probed_until == probed_until
+    return traffic._replace(probed_until=-math.inf) if is_awaited else traffic
+
+
 class Pass:
     """The permission for one request: tell by it how the request went."""
 
     def __init__(self, gate: 'Gate', *, waited: float = 0.0) -> None:
-        self._gate, self._refusals = gate, gate.traffic.refusals
+        self._gate = gate
+        self._refusals = gate.traffic.refusals
+        self._probed_until = gate.traffic.probed_until  # tells the probes apart
         self.waited = waited  # seconds; 0 if there was nothing to wait for
 
     def accept(self) -> None:
@@ -103,6 +127,10 @@ class Pass:
     def refuse(self, delay: float) -> None:
         """The server asked to come not sooner than in so many seconds."""
         self._gate.switch(refuse(self._gate.traffic, delay, asyncio.get_running_loop().time()))
+
+    def abandon(self) -> None:
+        """Tell that the request was cancelled, so there is no answer to wait for."""
+        self._gate.switch(abandon(self._gate.traffic, self._probed_until))
 
 
 class Gate:
@@ -121,16 +149,24 @@ class Gate:
         Wait for the turn of a request, for as long as it takes, and hold its place in flight for the block.
 
         Watch-streams are not counted in flight, so the others cannot hold them back. A cancelled wait takes nothing.
+        If the block is cancelled while the others wait for its answer, one of them goes ahead instead.
         """
         passed = await self.enter(bounds, is_counted=is_counted)
         try:
             yield passed
+        except asyncio.CancelledError:
+            passed.abandon()
+            raise
         finally:
             if is_counted:
                 self.leave()
 
     async def enter(self, bounds: Bounds, *, is_counted: bool = True) -> Pass:
-        """Do the same with no block: if counted, it is up to the caller to leave."""
+        """
+        Do the same without a block.
+
+        The caller leaves the gate if counted, and abandons the pass if cancelled.
+        """
         clock = asyncio.get_running_loop().time
         since = clock()
         if is_counted and self._is_free(bounds, since):

@@ -212,6 +212,9 @@ async def _fetch(session: calls.Session, call: calls.Call, context: Context) -> 
     try:
         answer = await _measure(session.fetch(call, timeouts), call, passing, context)
         _check_answer(answer, passing, context)
+    except asyncio.CancelledError:
+        passing.abandon()
+        raise
     finally:
         gate.leave()
     try:
