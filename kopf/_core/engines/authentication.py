@@ -1,9 +1,11 @@
 """
 Authentication: bringing credentials whenever the requests to the API have none left.
 
-The credentials come from the login handlers, or, if none are declared, from the built-in ways to log in.
+The credentials come from the login handlers, or, if none are declared, from the built-in ways to log in:
+from the libraries that are installed, and if they all fail, from the usual places.
 All their log lines go via two loggers: the one of the authentication handlers, and the one of the activities' engine.
 """
+import dataclasses
 import datetime
 import functools
 import logging
@@ -12,8 +14,8 @@ from typing import Any
 
 from kopf._cogs.configs import settings as settings_
 from kopf._cogs.helpers import meters
-from kopf._cogs.structs import credentials, vaults
-from kopf._core.actions import failures, invocation, threads
+from kopf._cogs.structs import credentials, ids, vaults
+from kopf._core.actions import failures, invocation, outcomes, threads
 from kopf._core.engines import activities
 from kopf._core.intents import causes, handlers, piggybacking, registries
 
@@ -43,11 +45,12 @@ async def run_authentication(
             if vault.is_closed:
                 return
             raise
-        await authenticate(select_logins(registry), cause, vault=vault, now=now, meter=meter)
+        stages = select_stages(registry)
+        await authenticate(stages, cause, vault=vault, now=now, meter=meter)
 
 
 async def authenticate(
-        logins: Sequence[handlers.ActivityHandler],
+        stages: Sequence[Sequence[handlers.ActivityHandler]],
         cause: causes.ActivityCause,
         *,
         vault: vaults.Vault,
@@ -57,32 +60,62 @@ async def authenticate(
     """
     Log in once: execute the login handlers until they are finished, and give what they have brought to the vault.
 
+    The handlers of each next stage are executed only if the previous ones have brought nothing.
     If cancelled, the vault is as it was. Raises the same errors as `run_authentication`.
     Credentials that have only expired are worth no more than debug lines: some of them do so every minute.
     """
     is_usual = vault.has_expired
     level = logging.DEBUG if is_usual else logging.INFO
     activities.logger.log(level, "The operator has no valid credentials, and logs in.")
-    outcomes = await activities.run_activity_handlers(logins, cause, now=now, meter=meter, is_quiet=is_usual)
-    infos: dict[str, Any] = {id: outcome.result for id, outcome in outcomes.items()}
+
+    latest: dict[ids.HandlerId, outcomes.Outcome] = {}
+    for stage in stages:
+        staged = cause
+        if stage is not stages[-1]:
+            staged = _soften(cause, logging.DEBUG if is_usual else logging.WARNING)
+        latest |= await activities.run_activity_handlers(
+            stage, staged, now=now, meter=meter, is_quiet=is_usual)
+        if any(outcome.result is not None for outcome in latest.values()):
+            break
+
+    await _populate(vault, latest)
+    activities.logger.log(level, "The operator has logged in.")
+
+
+async def _populate(vault: vaults.Vault, latest: Mapping[ids.HandlerId, outcomes.Outcome]) -> None:
+    """Give the credentials to the vault, or fail it with the reasons why there are none."""
+    infos: dict[str, Any] = {id: outcome.result for id, outcome in latest.items()}
     try:
         if all(info is None for info in infos.values()):
-            raise piggybacking.build_login_error({id: outcome.exception for id, outcome in outcomes.items()})
+            raise piggybacking.build_login_error({id: outcome.exception for id, outcome in latest.items()})
         await vault.populate(infos)
     except (credentials.LoginError, ValueError) as error:
         vault.fail(error if isinstance(error, credentials.LoginError) else credentials.LoginError(str(error)))
         raise
-    activities.logger.log(level, "The operator has logged in.")
+
+
+def select_stages(
+        registry: registries.OperatorRegistry,
+) -> Sequence[Sequence[handlers.ActivityHandler]]:
+    """Select the login handlers, and if none are declared, also what to fall back to, in turn."""
+    logins = select_logins(registry)
+    if registry._activities.select(causes.Activity.AUTHENTICATION):
+        return [logins]
+    return [logins, *(_build_handlers(group) for group in piggybacking.list_fallback_logins())]
 
 
 def select_logins(registry: registries.OperatorRegistry) -> Sequence[handlers.ActivityHandler]:
     """Select the declared login handlers, or else make handlers of the built-in functions, which are tried once."""
     declared = registry._activities.select(causes.Activity.AUTHENTICATION)
-    return declared or [
+    return declared or _build_handlers(piggybacking.list_default_logins())
+
+
+def _build_handlers(logins: Sequence[piggybacking.LoginFn]) -> Sequence[handlers.ActivityHandler]:
+    return [
         handlers.ActivityHandler(
             id=registries.build_id(fn), fn=functools.partial(_log_in_once, fn),
             activity=causes.Activity.AUTHENTICATION, errors=failures.ErrorsMode.PERMANENT)
-        for fn in piggybacking.list_default_logins()
+        for fn in logins
     ]
 
 
@@ -92,3 +125,19 @@ async def _log_in_once(fn: piggybacking.LoginFn, /, **kwargs: Any) -> Any:
         return await invocation.invoke(fn, executor=threads.OwnThreads('kopf login'), kwargs=kwargs)
     except credentials.LoginError as error:
         raise failures.PermanentError(str(error)) from error
+
+
+def _soften(cause: causes.ActivityCause, level: int) -> causes.ActivityCause:
+    """Let failures be logged at this level at most: they are not final, as other logins follow."""
+    return dataclasses.replace(cause, logger=_SoftLogger(cause.logger, level))
+
+
+class _SoftLogger(logging.LoggerAdapter[Any]):
+    """A logger whose lines are of the given level at most."""
+
+    def __init__(self, logger: Any, ceiling: int) -> None:
+        super().__init__(logger)
+        self._ceiling = ceiling
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        super().log(min(level, self._ceiling), msg, *args, **kwargs)

@@ -3,7 +3,8 @@ Piggybacking: the built-in ways of logging in, for login handlers and in place o
 
 Those with the names ``login_via_...`` ask other Kubernetes libraries for what these would use themselves, and work only
 if the libraries are installed. Those with the names ``login_with_...`` read the usual places directly.
-Each returns `None` where it is not applicable, and raises `LoginError` where it is, but has failed.
+Each returns `None` where it is not applicable, and raises `LoginError` where it is, but has failed,
+whatever the library itself raises on its import or later.
 
 The texts of foreign errors are shown only in part: they may quote whole entries of kubeconfigs, with the secrets.
 """
@@ -14,6 +15,7 @@ import logging
 import os
 import pathlib
 import sys
+import types
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias
 
@@ -66,6 +68,20 @@ def list_default_logins() -> tuple[LoginFn, ...]:
     elif _is_installed('kubernetes_asyncio'):
         logins.append(login_via_async_client)
     return tuple(logins) or (login_with_service_account, login_with_kubeconfig)
+
+
+def list_fallback_logins() -> tuple[tuple[LoginFn, ...], ...]:
+    """
+    Return the functions to log in with when the default ones bring nothing, in groups to try in turn.
+
+    A library that is installed can still be broken, or refuse the configuration.
+    """
+    if login_with_kubeconfig in list_default_logins():
+        return ()
+    groups: list[tuple[LoginFn, ...]] = [(login_with_service_account, login_with_kubeconfig)]
+    if _is_installed('kubernetes') and _is_installed('kubernetes_asyncio'):
+        groups.insert(0, (login_via_async_client,))
+    return tuple(groups)
 
 
 def build_login_error(attempts: Mapping[str, BaseException | None]) -> credentials.LoginError:
@@ -125,7 +141,8 @@ def login_via_client(*, logger: Logger, settings: Settings | None = None,
 
     Proxies are left to the client itself.
     """
-    config, client = _import('kubernetes.config'), _import('kubernetes.client')
+    config = _import('kubernetes', 'kubernetes.config')
+    client = _import('kubernetes', 'kubernetes.client')
     if config is None or client is None:
         return None
     try:
@@ -138,14 +155,18 @@ def login_via_client(*, logger: Logger, settings: Settings | None = None,
         except Exception as outer:
             raise _build_library_error('kubernetes', inner, outer) from None
     logger.debug("The client library is configured %s.", 'in the cluster' if is_inside else 'by the kubeconfig')
-    return _extract(client.Configuration.get_default_copy(), PRIORITY_OF_CLIENT, _get_trust_env(settings),
-                    namespace=_get_namespace(config, is_inside))
+    try:
+        return _extract(client.Configuration.get_default_copy(), PRIORITY_OF_CLIENT, _get_trust_env(settings),
+                        namespace=_get_namespace(config, is_inside))
+    except Exception as error:
+        raise _build_failure('kubernetes', error) from None
 
 
 async def login_via_async_client(*, logger: Logger, settings: Settings | None = None,
                                  **_: Any) -> credentials.ConnectionInfo | None:
     """Log in as ``kubernetes_asyncio`` does, and leave it configured, so that it can be used in handlers."""
-    config, client = _import('kubernetes_asyncio.config'), _import('kubernetes_asyncio.client')
+    config = _import('kubernetes_asyncio', 'kubernetes_asyncio.config')
+    client = _import('kubernetes_asyncio', 'kubernetes_asyncio.client')
     if config is None or client is None:
         return None
     try:
@@ -158,15 +179,19 @@ async def login_via_async_client(*, logger: Logger, settings: Settings | None = 
         except Exception as outer:
             raise _build_library_error('kubernetes_asyncio', inner, outer) from None
     logger.debug("The async client is configured %s.", 'in the cluster' if is_inside else 'by the kubeconfig')
-    loaded = client.Configuration.get_default_copy()
-    return _extract(loaded, PRIORITY_OF_ASYNC_CLIENT, _get_trust_env(settings), proxy_url=loaded.proxy,
-                    namespace=_get_namespace(config, is_inside))
+    try:
+        loaded = client.Configuration.get_default_copy()
+        return _extract(loaded, PRIORITY_OF_ASYNC_CLIENT, _get_trust_env(settings), proxy_url=loaded.proxy,
+                        namespace=_get_namespace(config, is_inside))
+    except Exception as error:
+        raise _build_failure('kubernetes_asyncio', error) from None
 
 
 def login_via_pykube(*, logger: Logger, settings: Settings | None = None,
                      **_: Any) -> credentials.ConnectionInfo | None:
     """Log in as ``pykube-ng`` does, with its authentication providers and plugins."""
-    pykube, http = _import('pykube'), _import('pykube.http')
+    pykube = _import('pykube', 'pykube')
+    http = _import('pykube', 'pykube.http')
     if pykube is None or http is None:
         return None
     try:
@@ -181,7 +206,7 @@ def login_via_pykube(*, logger: Logger, settings: Settings | None = None,
     try:
         return _extract_pykube(http, config, _get_trust_env(settings))
     except Exception as error:
-        raise credentials.LoginError(f"The library 'pykube' has failed to log in: {_quote(error)}") from None
+        raise _build_failure('pykube', error) from None
 
 
 def _build_info(access: kubeconfigs.Access, *, trust_env: bool) -> credentials.ConnectionInfo:
@@ -342,23 +367,43 @@ def _get_trust_env(settings: Settings | None) -> bool:
 
 def _is_installed(library: str) -> bool:
     if library in sys.modules:
-        return sys.modules[library] is not None
+        module = sys.modules[library]
+        return module is not None and not _is_directory(module)
     spec = importlib.util.find_spec(library)
-    return spec is not None and spec.origin is not None  # a directory with manifests can have the same name
+    return spec is not None and spec.origin is not None  # not a mere directory, as below
 
 
-def _import(module: str) -> Any:
+def _is_directory(module: types.ModuleType) -> bool:
+    """Return whether it is a mere directory of the same name, e.g. with manifests."""
+    spec = getattr(module, '__spec__', None)
+    return spec is not None and spec.origin is None
+
+
+def _import(library: str, module: str) -> Any:
+    """
+    Import a module of the library; return `None` if the library is not installed.
+
+    Broken libraries, and those with broken or missing dependencies, can raise anything.
+    """
     try:
-        importlib.import_module(module.partition('.')[0])
+        importlib.import_module(library)  # it can be blocked even if its modules are loaded
         return importlib.import_module(module)
-    except ImportError:
-        return None
+    except Exception as error:
+        if not _is_installed(library):
+            return None
+        raise credentials.LoginError(
+            f"The library {library!r} is installed, but cannot be imported: {_quote(error)}. "
+            f"Repair or uninstall it.") from None
 
 
 def _build_library_error(library: str, inside: Exception, outside: Exception) -> credentials.LoginError:
     return credentials.LoginError(
         f"The library {library!r} finds neither a service account ({_quote(inside)}) "
         f"nor a kubeconfig in {_get_kubeconfig()} ({_quote(outside)}).")
+
+
+def _build_failure(library: str, error: Exception) -> credentials.LoginError:
+    return credentials.LoginError(f"The library {library!r} has failed to log in: {_quote(error)}")
 
 
 def _quote(error: Exception) -> str:

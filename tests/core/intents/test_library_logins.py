@@ -260,6 +260,100 @@ def test_login_fails_when_the_library_finds_nothing(login, library):
         log_in(login)
 
 
+LIBRARIES = [
+    pytest.param(piggybacking.login_via_client, 'kubernetes', id='kubernetes'),
+    pytest.param(piggybacking.login_via_async_client, 'kubernetes_asyncio', id='kubernetes_asyncio'),
+    pytest.param(piggybacking.login_via_pykube, 'pykube', id='pykube'),
+]
+
+
+@pytest.fixture
+def replace_library(tmp_path, monkeypatch):
+    """Replace an installed library by a package with these files; remember nothing of it afterwards."""
+
+    def replace_library(library, **files):
+        for name in [name for name in sys.modules if name.partition('.')[0] == library]:
+            monkeypatch.delitem(sys.modules, name)
+        directory = tmp_path / 'packages' / library
+        directory.mkdir(parents=True)
+        for name, source in files.items():
+            (directory / f'{name}.py').write_text(source)
+        monkeypatch.syspath_prepend(directory.parent)
+
+    yield replace_library
+    replaced = [path.name for path in tmp_path.glob('packages/*')]
+    for name in [name for name in sys.modules if name.partition('.')[0] in replaced]:
+        del sys.modules[name]
+
+
+@pytest.mark.guarantee('FND-017', 'NEW-177')
+@pytest.mark.parametrize('files, error', [
+    pytest.param({'__init__': 'raise ImportError("boo!")'}, 'ImportError: boo!', id='import'),
+    pytest.param({'__init__': 'import no_such_library'}, "ModuleNotFoundError: No module named 'no_such_library'",
+                 id='dependency'),
+    pytest.param({'__init__': 'import sys; sys.no_such_thing'}, 'AttributeError: module', id='attribute'),
+    pytest.param({'__init__': 'def broken('}, 'SyntaxError: ', id='syntax'),
+    pytest.param({'__init__': 'raise RuntimeError'}, 'RuntimeError.', id='runtime'),
+    pytest.param({'__init__': '', 'config': '1 / 0', 'http': '1 / 0'}, 'ZeroDivisionError: division', id='submodule'),
+    pytest.param({'__init__': ''}, 'ModuleNotFoundError: No module named', id='incomplete'),
+])
+@pytest.mark.parametrize('login, library', LIBRARIES)
+def test_installed_library_that_cannot_be_imported_is_an_error(
+        replace_library, write_kubeconfig, login, library, files, error):
+    write_kubeconfig()
+    replace_library(library, **files)
+
+    for _ in range(2):
+        with pytest.raises(credentials.LoginError) as caught:
+            log_in(login)
+
+        assert f"The library {library!r} is installed, but cannot be imported: {error}" in str(caught.value)
+
+
+@pytest.mark.guarantee('NEW-177')
+@pytest.mark.parametrize('login, library', LIBRARIES)
+def test_directory_with_the_name_of_the_library_is_as_no_library(
+        monkeypatch, replace_library, write_kubeconfig, login, library):
+    write_kubeconfig()
+    replace_library(library)
+    monkeypatch.setattr(sys, 'path', [path for path in sys.path if '-packages' not in path])
+
+    infos = [log_in(login) for _ in range(2)]
+
+    assert infos == [None, None]
+
+
+CONFIGURING = [
+    pytest.param(piggybacking.login_via_client, kubernetes.config, 'load_kube_config', id='kubernetes'),
+    pytest.param(piggybacking.login_via_client, kubernetes.config, 'list_kube_config_contexts', id='contexts'),
+    pytest.param(piggybacking.login_via_client, kubernetes.client.Configuration, 'get_default_copy', id='copying'),
+    pytest.param(piggybacking.login_via_async_client, kubernetes_asyncio.config, 'load_kube_config', id='asyncio'),
+    pytest.param(piggybacking.login_via_async_client, kubernetes_asyncio.config, 'list_kube_config_contexts',
+                 id='asyncio-contexts'),
+    pytest.param(piggybacking.login_via_async_client, kubernetes_asyncio.client.Configuration, 'get_default_copy',
+                 id='asyncio-copying'),
+    pytest.param(piggybacking.login_via_pykube, pykube.KubeConfig, 'from_file', id='pykube'),
+    pytest.param(piggybacking.login_via_pykube, pykube.http, 'KubernetesHTTPAdapter', id='pykube-adapting'),
+]
+
+
+@pytest.mark.guarantee('FND-017', 'NEW-177')
+@pytest.mark.parametrize('error', [
+    kubernetes.config.ConfigException('boo!'), KeyError('boo!'), TypeError('boo!'), AttributeError('boo!'),
+    yaml.YAMLError('boo!'), StopIteration('boo!'), OSError('boo!'),
+], ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize('login, owner, name', CONFIGURING)
+def test_library_that_cannot_be_configured_is_an_error(monkeypatch, write_kubeconfig, login, owner, name, error):
+    def fail(*_, **__):
+        raise error
+
+    write_kubeconfig()
+    monkeypatch.setattr(owner, name, fail)
+
+    with pytest.raises(credentials.LoginError, match=rf"The library '\w+' .*{type(error).__name__}: '?boo!"):
+        log_in(login)
+
+
 @pytest.mark.parametrize('login, priority', ALL)
 def test_errors_of_libraries_do_not_quote_secrets(write_kubeconfig, login, priority):
     path = write_kubeconfig()

@@ -330,6 +330,28 @@ def test_installed_libraries_are_used_by_default(monkeypatch, installed, expecte
     assert [login.__name__ for login in logins] == expected
 
 
+USUAL_PLACES = ['login_with_service_account', 'login_with_kubeconfig']
+
+
+@pytest.mark.guarantee('FND-017')
+@pytest.mark.parametrize('installed, expected', [
+    pytest.param({'pykube', 'kubernetes', 'kubernetes_asyncio'}, [['login_via_async_client'], USUAL_PLACES], id='all'),
+    pytest.param({'kubernetes', 'kubernetes_asyncio'}, [['login_via_async_client'], USUAL_PLACES], id='twins'),
+    pytest.param({'pykube'}, [USUAL_PLACES], id='pykube'),
+    pytest.param({'kubernetes'}, [USUAL_PLACES], id='client'),
+    pytest.param({'kubernetes_asyncio'}, [USUAL_PLACES], id='async-client'),
+    pytest.param({'pykube', 'kubernetes_asyncio'}, [USUAL_PLACES], id='mixed'),
+    pytest.param(set(), [], id='none'),
+])
+def test_all_ways_that_are_not_used_by_default_are_left_for_later(monkeypatch, installed, expected):
+    for library in {'pykube', 'kubernetes', 'kubernetes_asyncio'} - installed:
+        monkeypatch.setitem(sys.modules, library, None)
+
+    groups = piggybacking.list_fallback_logins()
+
+    assert [[login.__name__ for login in group] for group in groups] == expected
+
+
 def test_directories_with_the_names_of_libraries_are_not_libraries(tmp_path):
     for library in ('pykube', 'kubernetes', 'kubernetes_asyncio'):
         (tmp_path / library).mkdir()
