@@ -95,6 +95,7 @@ class Operator:
         self.listed = bells.Bell()  # rings when anything is listed, or is not to be listed any more
         self.poster = posters.Poster(self.context)
         self.streams: dict[orchestration.Key, watching.StreamState] = {}
+        self.watchers: dict[orchestration.Key, streams.Watcher] = {}  # also those that have ended, but are not retired
         self.pauses = toggles.Toggles()  # on while nothing is to be handled
         self.pauses.listen(self._pause_or_resume)
         self.peering = peering.Peering(
@@ -112,6 +113,7 @@ class Operator:
         is_started = False
         async with contextlib.AsyncExitStack() as stack:
             stack.callback(self._release_threads)
+            stack.callback(self._release_objects)
             stack.push_async_callback(self.plan.vault.close)
             stack.enter_context(posting.attached(self.poster))
             stack.push_async_callback(self.poster.close)  # if there is no startup; otherwise, it is closed below
@@ -182,6 +184,15 @@ class Operator:
             logger.warning("%d synchronous handlers still run: they cannot be interrupted, and are left as they are. "
                            "The process waits for them in its very end.", busy)
 
+    def _release_objects(self) -> None:
+        """
+        Let the next operator begin with no memories of objects, even if it is given the same ones.
+
+        The indices stay as they are for all functions that still run, be it in threads that nobody waits for.
+        """
+        for watcher in self.watchers.values():
+            watcher.release()
+
     async def _start_up(self) -> None:
         await self._run_activity(causes.Activity.STARTUP)
         complaints = checks.check_settings(self.plan.settings)
@@ -227,18 +238,26 @@ class Operator:
     async def _orchestrate(self) -> None:
         timeout = self.plan.settings.queueing.exit_timeout + orchestration.STOPPING_TIMEOUT
         await orchestration.run_orchestrator(
-            insights=self.plan.insights, spawn=self._watch, stopping_timeout=timeout)
+            insights=self.plan.insights, spawn=self._watch, retire=self._retire, stopping_timeout=timeout)
 
     async def _watch(self, resource: references.Resource, namespace: references.Namespace) -> None:
         key, state = orchestration.Key(resource, namespace), watching.StreamState()
         self.streams[key] = state
         try:
             served = sites.Served(self.site, resource, self._get_selectors)
-            watcher = streams.Watcher(served, namespace, slots=self.slots, state=state, on_listed=self.listed.ring)
+            before = self.watchers.pop(key, None)  # if the resource was redefined, and is watched in another way now
+            watcher = streams.Watcher(served, namespace, slots=self.slots, state=state, on_listed=self.listed.ring,
+                                      remains=None if before is None else before.release())
+            self.watchers[key] = watcher
             await watcher.run(self.pauses)
         finally:
             del self.streams[key]
             self.listed.ring()
+
+    def _retire(self, key: orchestration.Key) -> None:
+        watcher = self.watchers.pop(key, None)
+        if watcher is not None:
+            watcher.forget()
 
     async def _open_when_indexed(self) -> None:
         """

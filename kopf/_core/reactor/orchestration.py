@@ -30,6 +30,13 @@ class Key(NamedTuple):
 Spawn = Callable[[references.Resource, references.Namespace], Coroutine[Any, Any, None]]
 """Makes the coroutine that watches for as long as it is not cancelled."""
 
+Retire = Callable[[Key], None]
+"""Takes notice that the watcher has ended, and that there is nothing to watch there any more."""
+
+
+def _retire_silently(key: Key) -> None:
+    pass
+
 
 class UnexpectedEndError(Exception):
     """A watcher has ended on its own, with no error and although it was needed."""
@@ -57,7 +64,7 @@ class Watcher:
 Watchers = dict[Key, Watcher]
 
 
-async def run_orchestrator(*, insights: observation.Insights, spawn: Spawn,
+async def run_orchestrator(*, insights: observation.Insights, spawn: Spawn, retire: Retire = _retire_silently,
                            stopping_timeout: float = STOPPING_TIMEOUT) -> None:
     """
     Start and stop the watchers as the insights change.
@@ -65,18 +72,25 @@ async def run_orchestrator(*, insights: observation.Insights, spawn: Spawn,
     A new watcher never overlaps with the previous one for the same resource and namespace; other watchers do not wait
     for them. When everything is known, and all watchers of the beginning are started, ``insights.ready`` is set.
 
+    Watchers are retired if their namespace or resource has gone. Those that are replaced, and those that end with the
+    orchestrator, are not: their objects still exist, as far as it is known.
+
     Ends only by cancellation or by an error of any of the watchers, which is raised as it is. In both cases, all other
     watchers are cancelled and awaited for; those that do not end in time are reported and left.
     """
     watchers: Watchers = {}
+    ended: set[Key] = set()
     try:
         while True:
             revision = insights.revision
-            _adjust(watchers, select_keys(insights.resources, insights.namespaces), spawn, stopping_timeout)
+            keys = select_keys(insights.resources, insights.namespaces)
+            for key in ended - keys:
+                retire(key)
+            _adjust(watchers, keys, spawn, stopping_timeout)
             if insights.is_known:
                 insights.ready.set()
             await _wait_until_any(insights.wait_until_changed(revision), watchers)
-            _collect(watchers)
+            ended = _collect(watchers)
     finally:
         await _stop_all(watchers, stopping_timeout)
 
@@ -123,14 +137,16 @@ async def _wait_until_any(change: Coroutine[Any, Any, None], watchers: Watchers)
         await asyncio.wait({waiter})
 
 
-def _collect(watchers: Watchers) -> None:
-    """Forget the watchers that have ended as they were told to; raise the error of any that has not."""
+def _collect(watchers: Watchers) -> set[Key]:
+    """Forget the watchers that have ended as they were told to, return which; raise the error of any that has not."""
+    ended = {key for key, watcher in watchers.items() if watcher.task.done()}
     failures = _take_failures(watchers)
     if failures:
         first = next(iter(failures))
         error = failures.pop(first)
         _report(failures)
         raise error
+    return ended
 
 
 def _take_failures(watchers: Watchers) -> dict[Key, BaseException]:

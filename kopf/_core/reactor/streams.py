@@ -2,10 +2,14 @@
 Streams: from the watch-stream of a resource to the backlogs of its objects.
 
 While the operator is paused, there are neither streams nor backlogs, but the objects are remembered. After the pause,
-all of them come anew, as those that exist; and those that exist no more are noticed.
+all of them are listed again, as those that exist; and those that exist no more are noticed.
+
+Objects leave the indices only when they have gone, one by one or with their namespace or resource. The end of a stream
+tells nothing of that: the indices stay as they are during a pause and while the operator exits.
 """
 import asyncio
 import contextlib
+import dataclasses
 import itertools
 from collections.abc import Callable, Collection
 
@@ -19,22 +23,32 @@ BREATH = 100
 """How many events are taken at once before the others get their turn."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Remains:
+    """What one watcher leaves to the next one of the same objects."""
+    known: dict[signals.Key, signals.Seen] = dataclasses.field(default_factory=dict)
+    deleted: dict[inventory.Key, bodies.RawBody] = dataclasses.field(default_factory=dict)  # but not handled so
+
+
 class Watcher:
     """
     The objects of one resource in one namespace, or in the whole cluster. It is run by one task, once.
 
-    Every time when all objects are listed, and indexed if needed, it tells so.
+    Every time when all objects are listed, and indexed if needed, it tells so. When it has ended, its objects are
+    still remembered and indexed, until they are forgotten or released.
     """
 
     def __init__(self, served: sites.Served, namespace: references.Namespace, *, slots: queueing.Slots,
-                 state: watching.StreamState, on_listed: Callable[[], None] = lambda: None) -> None:
+                 state: watching.StreamState, on_listed: Callable[[], None] = lambda: None,
+                 remains: Remains | None = None) -> None:
         self._served, self._namespace, self._slots, self._on_listed = served, namespace, slots, on_listed
         self._state, self._flow = state, served.flow
         self._processor = processing.Processor(served)
         self._processor.nudge, self._processor.expect = self._nudge, state.expect
         self._queue = self._make_queue()
-        self._earlier: dict[signals.Key, signals.Seen] = {}  # known before the pause, and not seen since then
-        self._deleted: dict[inventory.Key, bodies.RawBody] = {}  # just before the pause, and not handled so
+        remains = remains or Remains()
+        self._earlier = remains.known  # before the pause, and not seen since then
+        self._deleted = remains.deleted  # just before the pause, and not handled so
 
     async def run(self, pauses: toggles.Toggles) -> None:
         """
@@ -42,16 +56,30 @@ class Watcher:
 
         Ends only by cancellation, or if there are no credentials. In either case, and when it pauses, the handlers
         that are running are given some time to finish, as the settings say; then they are interrupted.
-        The objects are forgotten in the end.
         """
-        try:
-            while True:
-                await pauses.wait_until(False)
-                await self._run_until_paused(pauses)
-        finally:
-            known = [*self._state.known.values(), *self._earlier.values()]
-            for key in {*(inventory.Key(seen.uid) for seen in known), *self._deleted}:
-                _forget(self._served.site, key)
+        while True:
+            await pauses.wait_until(False)
+            await self._run_until_paused(pauses)
+
+    def forget(self) -> None:
+        """Forget the objects, which have gone with their namespace or resource. It must have ended."""
+        remains = self.release()
+        for seen in remains.known.values():
+            self._served.site.indexers.forget(inventory.Key(seen.uid))
+
+    def release(self) -> Remains:
+        """
+        Forget what was remembered of the objects, with all that lives beside them, but leave them in the indices.
+
+        They are served no more by this watcher, which must have ended, but still exist, as far as it is known.
+        """
+        site = self._served.site
+        remains = Remains({**self._earlier, **self._state.known}, self._deleted)
+        for key in {*(inventory.Key(seen.uid) for seen in remains.known.values()), *remains.deleted}:
+            memory = site.memories.forget_key(key)
+            if memory is not None:
+                accompanying.forget(site, memory)
+        return remains
 
     async def _run_until_paused(self, pauses: toggles.Toggles) -> None:
         self._queue = self._make_queue()
@@ -91,8 +119,9 @@ class Watcher:
                     key, seen = signals.identify(item['object'])
                     if key in self._earlier and self._earlier[key].uid != seen.uid:
                         await self._take_vanished([key])
+                    self._earlier[key] = seen  # if the indexing is interrupted, the object can be in some indices
                     await self._take(item)
-                    self._earlier.pop(key, None)
+                    del self._earlier[key]
 
     async def _take_vanished(self, keys: Collection[signals.Key]) -> None:
         """Take notice of those objects that existed before the pause, but do not exist any more."""
@@ -124,11 +153,3 @@ class Watcher:
 
     def _nudge(self, body: bodies.RawBody) -> None:
         self._queue.nudge(body)
-
-
-def _forget(site: sites.Site, key: inventory.Key) -> None:
-    """Forget an object that is not served any more, with all that lives beside it."""
-    memory = site.memories.forget_key(key)
-    if memory is not None:
-        accompanying.forget(site, memory)
-    site.indexers.forget(key)
