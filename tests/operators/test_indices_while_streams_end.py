@@ -406,6 +406,32 @@ async def test_indices_forget_objects_with_their_namespace(sandbox, registry, ru
     await wait_until(lambda: sorted(indices['index']) == ['my-two'])
 
 
+@pytest.mark.guarantee('FND-007', 'FND-008')
+async def test_indices_forget_only_the_version_that_is_not_served_any_more(sandbox, registry, run_operator, cluster):
+    indices = {}
+
+    @kopf.on.startup(registry=registry)
+    async def startup_fn(index, **_):
+        indices['index'] = index
+
+    @kopf.index('kopf.dev', 'v1', 'kopfexamples', registry=registry)
+    @kopf.index('kopf.dev', 'v2', 'kopfexamples', registry=registry)
+    async def index(resource, **_):
+        return {resource.version: resource.version}
+
+    crd = build_crd()
+    crd['spec']['versions'].append({**crd['spec']['versions'][0], 'name': 'v2', 'storage': False})
+    await sandbox.apply(crd)
+    await cluster.create()
+    await run_operator()
+    await wait_until(lambda: sorted(indices['index']) == ['v1', 'v2'])
+    crd['spec']['versions'][1]['served'] = False
+    await sandbox.apply(crd)
+    await asyncio.sleep(100)
+
+    assert sorted(indices['index']) == ['v1']
+
+
 @pytest.mark.guarantee('FND-007')
 async def test_indices_forget_objects_with_their_resource(sandbox, registry, run, seen):
     indices = {}

@@ -6,7 +6,7 @@ and is handled as usual otherwise. Nothing of this is kept on the objects.
 """
 import dataclasses
 import datetime
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import Any
 
 from kopf._cogs.configs import settings as settings_
@@ -19,8 +19,11 @@ from kopf._core.intents import causes, filters, handlers, registries
 Key = Hashable
 """What tells one object from all others."""
 
-Source = int
-"""What tells one indexing function from all others, even if they share one index."""
+Source = tuple[references.Resource, Key, int]
+"""
+Which object was indexed by which function, even if several of them share one index. Served in several versions,
+which can come and go, an object is in the index with each of them: ``(resource, key, id(handler))``.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +49,7 @@ class Indexers:
         self._settings = settings
         self._env = execution.Environment(settings=settings, now=now, is_quiet=True, meter=meter)
         self._live: dict[str, indices.LiveIndex] = {}
-        self._troubles: dict[Key, dict[Source, progression.HandlerState]] = {}
+        self._troubles: dict[Source, progression.HandlerState] = {}
         self.prepare()
 
     @property
@@ -79,7 +82,7 @@ class Indexers:
         if not declared:
             return
         if sighting.event['type'] == 'DELETED':
-            self.forget(sighting.key, declared)
+            self.forget(sighting.resource, sighting.key)
             return
         cause = self._build_cause(sighting)
         verdicts = [(handler, _match(handler, cause)) for handler in declared]
@@ -87,35 +90,33 @@ class Indexers:
         kept = {id(handler) for handler in [*matching, *(handler for handler, verdict in verdicts if verdict is None)]}
         for handler in declared:
             if id(handler) not in kept:
-                self._live[handler.id].discard(_identify(sighting.key, handler))
+                self._live[handler.id].discard((sighting.resource, sighting.key, id(handler)))
         for handler in matching:
             await self._index(handler, cause, sighting.key)
         if cause.patch:
             cause.logger.warning("Patches of indexing functions are not applied. Use handlers of events for that.")
 
-    def forget(self, key: Key, declared: Iterable[handlers.IndexingHandler] | None = None) -> None:
-        """Remove all that is known of the object."""
-        self._troubles.pop(key, None)
-        for handler in self._registry if declared is None else declared:
-            self._live[handler.id].discard(_identify(key, handler))
+    def forget(self, resource: references.Resource, key: Key) -> None:
+        """Remove all that is known of the object of this resource, which has gone, or is not served any more."""
+        for handler in self._registry:
+            source = resource, key, id(handler)
+            self._live[handler.id].discard(source)
+            self._troubles.pop(source, None)
 
     async def _index(self, handler: handlers.IndexingHandler, cause: causes.IndexingCause, key: Key) -> None:
-        troubles = self._troubles.get(key, {})
-        state = troubles.get(id(handler), _BLANK)
+        source = cause.resource, key, id(handler)
+        state = self._troubles.get(source, _BLANK)
         if not state.due(self._env.now()):
             return
         outcome = await execution.run_attempt(
             handler, cause, state, self._env, default_errors=failures.ErrorsMode.IGNORED)
         if outcome.is_success:
-            troubles.pop(id(handler), None)
+            self._troubles.pop(source, None)
             if outcome.result is not None:
-                self._live[handler.id].replace(_identify(key, handler), spread(outcome.result))
+                self._live[handler.id].replace(source, spread(outcome.result))
         else:
-            self._live[handler.id].discard(_identify(key, handler))
-            troubles = self._troubles.setdefault(key, {})
-            troubles[id(handler)] = state.with_outcome(outcome, now=self._env.now())
-        if not troubles:
-            self._troubles.pop(key, None)
+            self._live[handler.id].discard(source)
+            self._troubles[source] = state.with_outcome(outcome, now=self._env.now())
 
     def _build_cause(self, sighting: Sighting) -> causes.IndexingCause:
         body = bodies.Body(sighting.event['object'])
@@ -138,10 +139,6 @@ def _match(handler: handlers.IndexingHandler, cause: causes.IndexingCause) -> bo
         cause.logger.exception("The filters of the index %r have failed; the object stays there as it was, or is not.",
                                str(handler.id))
         return None
-
-
-def _identify(key: Key, handler: handlers.IndexingHandler) -> tuple[Key, Source]:
-    return key, id(handler)
 
 
 _BLANK = progression.HandlerState()

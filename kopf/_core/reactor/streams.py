@@ -65,7 +65,7 @@ class Watcher:
         """Forget the objects, which have gone with their namespace or resource. It must have ended."""
         remains = self.release()
         for seen in remains.known.values():
-            self._served.site.indexers.forget(inventory.Key(seen.uid))
+            self._served.site.indexers.forget(self._served.resource, inventory.Key(seen.uid))
 
     def release(self) -> Remains:
         """
