@@ -5,12 +5,16 @@ The events of one object are handled by one worker at a time, in the order of th
 for each other, unless the number of workers is limited. An object with nothing to do has neither a backlog
 nor a worker. One that waits for its time has a timer, but no worker: it does not count in the limit.
 
+While an object waits or is being handled, its backlog holds a few events at most, whatever the number of its changes:
+unless somebody wants to see every event.
+
 Those that were there before can be many, and are in no hurry. They let all others go first, and hold back while
 there is a crowd already, e.g. of requests: the changes that are made right now would have to wait behind it.
 """
 import asyncio
 import collections
 import dataclasses
+import functools
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
@@ -24,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Batch:
-    """What has come for an object since it was handled last time."""
+    """What has come for an object since it was handled last time: all of it, or what is left of it by `fold`."""
     events: Sequence[bodies.RawEvent]  # in the order of arrival; none if it is just the time to go on
     body: bodies.RawBody  # the latest one
 
@@ -41,6 +45,9 @@ Handle = Callable[[Batch], Awaitable[Verdict]]
 
 Dismiss = Callable[[Batch], bool]
 """Tells if there is nothing to do for an object as it is, and takes notice of it then. It never fails or waits."""
+
+IsEveryEventWanted = Callable[[], bool]
+"""Returns whether all events must be kept; asked with each of them, as the answer can change at any time."""
 
 Dropped = Mapping[inventory.Key, bodies.RawBody]
 """The objects with something left to do, with their latest bodies."""
@@ -177,6 +184,20 @@ class Slots:
         return begin
 
 
+def fold(backlog: Sequence[bodies.RawEvent], event: bodies.RawEvent) -> list[bodies.RawEvent]:
+    """
+    Add an event to a backlog where only some of the events matter; return the new backlog, of 3 events at most.
+
+    The latest event tells how the object is now. The latest deletion before it tells that the object was gone
+    meanwhile: e.g. it did not match the selectors of the stream, or vanished in a gap and was restored from a backup.
+    The first event tells if the object existed before the stream, so it stays if the others would tell otherwise.
+    """
+    deletions = [earlier for earlier in backlog if earlier['type'] == 'DELETED']
+    kept = [*deletions[-1:], event]
+    is_first_needed = bool(backlog) and (backlog[0]['type'] is None) != (kept[0]['type'] is None)
+    return [backlog[0], *kept] if is_first_needed else kept
+
+
 @dataclasses.dataclass(slots=True, eq=False)
 class _Lane:
     """An object that is handled, or is to be handled, now or later."""
@@ -188,6 +209,7 @@ class _Lane:
     is_nudged: bool = False  # is it to be handled once more, even with no events?
     is_waiting: bool = False  # for a slot
     is_yielding: bool = False  # is it in no hurry?
+    arrivals: int = 0  # how many events have come since it was handled, also those that are not kept
 
 
 class Queue:
@@ -199,8 +221,10 @@ class Queue:
     """
 
     def __init__(self, handle: Handle, slots: Slots, *, name: str = 'objects',
-                 dismiss: Dismiss = lambda batch: False, flow: meters.Flow | None = None) -> None:
+                 dismiss: Dismiss = lambda batch: False, flow: meters.Flow | None = None,
+                 is_every_event_wanted: IsEveryEventWanted = lambda: True) -> None:
         self._handle, self._dismiss, self._slots, self._name = handle, dismiss, slots, name
+        self._is_every_event_wanted = is_every_event_wanted
         self._waits = (flow or meters.Flow()).waits
         self._lanes: dict[inventory.Key, _Lane] = {}
         self._workers: set[asyncio.Task[None]] = set()
@@ -235,10 +259,10 @@ class Queue:
         if lane is None:
             is_yielding = event['type'] is None
             if is_yielding or not self._dismiss(Batch([event], body)):
-                lane = self._lanes[key] = _Lane(key, body, [event], since=_read_clock())
+                lane = self._lanes[key] = _Lane(key, body, [event], since=_read_clock(), arrivals=1)
                 self._line_up(lane, is_yielding=is_yielding)
             return
-        lane.events.append(event)
+        self._add(lane, [event])
         lane.body = body
         if lane.since is None:
             lane.since = _read_clock()
@@ -291,6 +315,20 @@ class Queue:
                            "repeated by the next start.", len(workers), self._name)
             await asyncio.wait(workers)
 
+    def _add(self, lane: _Lane, events: Sequence[bodies.RawEvent]) -> None:
+        lane.arrivals += len(events)
+        if self._is_every_event_wanted():
+            lane.events.extend(events)
+        else:
+            lane.events = functools.reduce(fold, events, lane.events)
+
+    def _give_back(self, lane: _Lane, events: Sequence[bodies.RawEvent]) -> None:
+        """Put the events that are not handled before those that have come meanwhile."""
+        newer = lane.events
+        lane.events = []
+        lane.arrivals = 0
+        self._add(lane, [*events, *newer])
+
     def _wake(self, lane: _Lane) -> None:
         if lane.timer is not None:
             lane.timer.cancel()
@@ -307,7 +345,7 @@ class Queue:
         if self._is_closed or not lane.is_waiting:
             return False
         lane.is_waiting = False
-        is_changed = lane.is_yielding or len(lane.events) > 1  # since it was offered when it came
+        is_changed = lane.is_yielding or lane.arrivals > 1  # since it was offered when it came
         if is_changed and not lane.is_nudged and self._dismiss(Batch(lane.events, lane.body)):
             self._note_wait(lane)
             del self._lanes[lane.key]
@@ -320,19 +358,22 @@ class Queue:
     async def _work(self, lane: _Lane) -> None:
         """Handle an object until there is nothing to do; then leave it until its time or until its next event."""
         while True:
-            events, lane.events, lane.is_nudged = lane.events, [], False
+            events = lane.events
+            lane.events = []
+            lane.arrivals = 0
+            lane.is_nudged = False
             self._note_wait(lane)
             try:
                 verdict = await self._handle(Batch(events, lane.body))
             except BaseException:
-                lane.events[:0] = events
+                self._give_back(lane, events)
                 raise
             # No await from here to the end of the task: events that come meanwhile would be forgotten.
             has_more = bool(lane.events) or lane.is_nudged
             if verdict.is_postponed or not has_more or self._is_closed or self._slots.is_contended:
                 break
         if verdict.is_postponed:
-            lane.events[:0] = events
+            self._give_back(lane, events)
             self._schedule(lane, verdict.delay or 0)
         elif has_more:
             self._schedule(lane, 0)

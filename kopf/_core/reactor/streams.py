@@ -149,7 +149,11 @@ class Watcher:
     def _make_queue(self) -> queueing.Queue:
         return queueing.Queue(
             self._processor.handle, self._slots, name=self._served.resource.plural, dismiss=self._processor.dismiss,
-            flow=self._flow)
+            flow=self._flow, is_every_event_wanted=self._has_event_handlers)
+
+    def _has_event_handlers(self) -> bool:
+        registry = self._served.site.registry._watching
+        return not registry.is_empty and registry.has_handlers(self._served.resource, self._served.selectors)
 
     def _nudge(self, body: bodies.RawBody) -> None:
         self._queue.nudge(body)
