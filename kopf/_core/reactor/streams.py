@@ -11,13 +11,14 @@ import asyncio
 import contextlib
 import dataclasses
 import itertools
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from kopf._cogs.aiokits import toggles
 from kopf._cogs.clients import signals, watching
 from kopf._cogs.structs import bodies, references
 from kopf._core.engines import indexing
-from kopf._core.reactor import accompanying, inventory, processing, queueing, sites
+from kopf._core.intents import handlers
+from kopf._core.reactor import accompanying, inventory, processing, queueing, sites, tombstones
 
 BREATH = 100
 """How many events are taken at once before the others get their turn."""
@@ -28,6 +29,7 @@ class Remains:
     """What one watcher leaves to the next one of the same objects."""
     known: dict[signals.Key, signals.Seen] = dataclasses.field(default_factory=dict)
     deleted: dict[inventory.Key, bodies.RawBody] = dataclasses.field(default_factory=dict)  # but not handled so
+    parts: dict[inventory.Key, bytes] = dataclasses.field(default_factory=dict)  # see `tombstones`
 
 
 class Watcher:
@@ -49,6 +51,7 @@ class Watcher:
         remains = remains or Remains()
         self._earlier = remains.known  # before the pause, and not seen since then
         self._deleted = remains.deleted  # just before the pause, and not handled so
+        self._tombstones = tombstones.Tombstones(self._get_event_handlers, remains.parts)
 
     async def run(self, pauses: toggles.Toggles) -> None:
         """
@@ -74,7 +77,7 @@ class Watcher:
         They are served no more by this watcher, which must have ended, but still exist, as far as it is known.
         """
         site = self._served.site
-        remains = Remains({**self._earlier, **self._state.known}, self._deleted)
+        remains = Remains({**self._earlier, **self._state.known}, self._deleted, self._tombstones.parts)
         for key in {*(inventory.Key(seen.uid) for seen in remains.known.values()), *remains.deleted}:
             memory = site.memories.forget_key(key)
             if memory is not None:
@@ -132,6 +135,7 @@ class Watcher:
 
     async def _take(self, event: bodies.RawEvent) -> None:
         """Update the indices before anyone else sees the object; then have it handled."""
+        event = self._tombstones.update(event)
         site, body = self._served.site, event['object']
         if not site.indexers.is_empty and site.indexers.is_indexed(self._served.resource, self._served.selectors):
             memory = site.memories.recall(body, memo=site.memo, is_initial=event['type'] is None)
@@ -152,8 +156,11 @@ class Watcher:
             flow=self._flow, is_every_event_wanted=self._has_event_handlers)
 
     def _has_event_handlers(self) -> bool:
+        return bool(self._get_event_handlers())
+
+    def _get_event_handlers(self) -> Sequence[handlers.WatchingHandler]:
         registry = self._served.site.registry._watching
-        return not registry.is_empty and registry.has_handlers(self._served.resource, self._served.selectors)
+        return () if registry.is_empty else registry.select(self._served.resource, self._served.selectors)
 
     def _nudge(self, body: bodies.RawBody) -> None:
         self._queue.nudge(body)
