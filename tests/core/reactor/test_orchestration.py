@@ -18,7 +18,7 @@ class Watching:
     """All watchers that were ever started, and those that run now; some of them can be stubborn."""
 
     def __init__(self):
-        self.started, self.running, self.stubborn = [], [], {}
+        self.started, self.running, self.stubborn, self.retired = [], [], {}, []
         self.failures, self.cancelled = {}, asyncio.Event()
         self._changed = asyncio.Condition()
 
@@ -39,6 +39,10 @@ class Watching:
             self.running.remove(key)
             async with self._changed:
                 self._changed.notify_all()
+
+    def retire(self, key):
+        assert (repr(key.resource), key.namespace) not in self.running
+        self.retired.append((repr(key.resource), key.namespace))
 
     async def wait_until_running(self, *keys):
         async with asyncio.timeout(10), self._changed:
@@ -68,7 +72,8 @@ def insights():
 
 @pytest.fixture
 async def orchestrator(insights, watching):
-    task = asyncio.create_task(orchestration.run_orchestrator(insights=insights, spawn=watching.spawn), name='main')
+    task = asyncio.create_task(
+        orchestration.run_orchestrator(insights=insights, spawn=watching.spawn, retire=watching.retire), name='main')
     yield task
     task.cancel()
     await asyncio.wait([task])
@@ -107,6 +112,48 @@ async def test_watchers_come_and_go(insights, watching, orchestrator):
     await watching.wait_until_running()
 
     assert len(watching.started) == 6
+
+
+@pytest.mark.guarantee('FND-007')
+async def test_watchers_are_retired_only_when_there_is_nothing_to_watch(insights, watching, orchestrator):
+    serve(insights, KEX, PODS)
+    insights.learn_namespaces(['a', 'b'])
+    keys = [(name, namespace) for name in ('kopfexamples.v1.kopf.dev', 'pods.v1') for namespace in ('a', 'b')]
+    await watching.wait_until_running(*keys)
+
+    serve(insights, dataclasses.replace(KEX, subresources=frozenset({'status'})), PODS)  # redefined
+    await watching.wait_until_started(keys[0], times=2)
+    await watching.wait_until_running(*keys)
+    assert watching.retired == []
+
+    insights.learn_namespaces(['a'])
+    await watching.wait_until_running(keys[0], keys[2])
+    serve(insights, PODS)
+    await watching.wait_until_running(keys[2])
+    async with asyncio.timeout(10):
+        while len(watching.retired) < 3:
+            await asyncio.sleep(0)
+    assert sorted(watching.retired) == [keys[0], keys[1], keys[3]]
+
+    orchestrator.cancel()
+    await asyncio.wait([orchestrator])
+    assert len(watching.retired) == 3
+
+
+@pytest.mark.guarantee('FND-007')
+async def test_watchers_are_not_retired_if_they_are_needed_again_before_they_end(insights, watching, orchestrator):
+    key = ('pods.v1', 'a')
+    watching.stubborn[key] = asyncio.Event()
+    serve(insights, PODS)
+    insights.learn_namespaces(['a'])
+    await watching.wait_until_running(key)
+    insights.learn_namespaces([])
+    await watching.cancelled.wait()
+    insights.learn_namespaces(['a'])
+    watching.stubborn.pop(key).set()
+    await watching.wait_until_started(key, times=2)
+
+    assert watching.retired == []
 
 
 async def test_watchers_are_not_disturbed_by_what_is_unrelated(insights, watching, orchestrator):
