@@ -5,8 +5,8 @@ The events of one object are handled by one worker at a time, in the order of th
 for each other, unless the number of workers is limited. An object with nothing to do has neither a backlog
 nor a worker. One that waits for its time has a timer, but no worker: it does not count in the limit.
 
-While an object waits or is being handled, its backlog holds a few events at most, whatever the number of its changes:
-unless somebody wants to see every event.
+While an object waits or is being handled, its backlog holds a few events at most, whatever the number of its changes,
+unless there are handlers that want every event.
 
 Those that were there before can be many, and are in no hurry. They let all others go first, and hold back while
 there is a crowd already, e.g. of requests: the changes that are made right now would have to wait behind it.

@@ -7,8 +7,9 @@ the object is kept as it was seen last, and the made-up deletion is completed wi
 
 As there can be many objects, the part is as small as possible: with it, the filters decide as they would decide with
 the whole object; and it has the metadata at least if the object matches any of the filtered handlers. So nothing is
-kept if there are no filtered handlers for the resource, or if the object matches none of them. Functions are not
-called here, as they are not pure or fast necessarily; if it is only up to them, the whole object is kept.
+kept if there are no filtered handlers for the resource, and usually nothing of the objects that match none of them.
+The exceptions are ``kopf.ABSENT``, which would match a mere name, and functions, which are not called here, as they
+can be slow or can fail: if the decision is up to them, the whole object is kept.
 
 The parts are kept as JSON: it takes a fraction of the memory, and is not changed when functions change their arguments.
 """
@@ -41,7 +42,7 @@ class Tombstones:
         self.parts = parts
 
     def update(self, event: bodies.RawEvent) -> bodies.RawEvent:
-        """Keep what is needed of an object before anyone can change it; complete the event if it is made up."""
+        """Keep what is needed of an object before any function can change it; complete the event if it is made up."""
         selective = [handler for handler in self._get_handlers() if filters.is_selective(handler)]
         if not selective and not self.parts:
             return event
