@@ -235,7 +235,7 @@ async def test_operators_can_read_their_own_progress_but_it_is_not_a_change(clus
     assert (seen[0][0], record['retries'], record['message'], record['purpose']) == (None, 1, "not yet", 'update')
     assert datetime.datetime.fromisoformat(record['delayed']).utcoffset() == datetime.timedelta(0)
     assert all(is_there and PREFIX not in texts for _, is_there, texts in seen)
-    assert [f'{PREFIX}/last-handled-configuration', f'{PREFIX}/update_fn'] in calls
+    assert [f'{PREFIX}/kopf.cycle', f'{PREFIX}/last-handled-configuration', f'{PREFIX}/update_fn'] in calls
 
 
 @pytest.mark.guarantee('TIP-001')

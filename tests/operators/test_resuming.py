@@ -187,7 +187,9 @@ async def test_changed_objects_are_resumed_with_their_update_in_the_order_of_dec
     await cluster.wait_until_handled(x=2)
 
     assert calls == [('resume-1', 'update'), ('update-3', 'update'), ('resume-4', 'update')]
-    assert len(cluster.writes) == 3
+    merges = [asked for asked in cluster.writes if asked.content_type == 'application/merge-patch+json']
+    assert len(merges) == 3
+    assert len(cluster.writes) == 4  # the finalizer of the past is withdrawn, too
 
 
 @pytest.mark.guarantee('HND-042')

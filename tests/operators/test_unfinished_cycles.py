@@ -165,11 +165,11 @@ async def test_a_foreign_change_besides_an_own_one_is_not_swallowed(cluster, reg
     await cluster.create(spec={'x': 1})
     await cluster.wait_until_handled(x=1)
     await cluster.patch({'spec': {'x': 2}})
-    body = await cluster.wait(lambda body: (get_last_handled(body) or {}).get('spec') == {'x': 3}
-                              and body['metadata']['annotations']['seen'] == '3' and not get_progress(body))
+    handled = {'spec': {'x': 3}, 'metadata': {'annotations': {'seen': '3'}}}
+    body = await cluster.wait(lambda body: get_last_handled(body) == handled and not get_progress(body))
 
     assert calls == [2, 3]
-    assert get_last_handled(body)['metadata']['annotations'] == {'seen': '3'}
+    assert body['metadata']['annotations']['seen'] == '3'
 
 
 async def test_the_base_of_a_cycle_goes_with_the_progress_of_its_handlers(cluster, update_handlers, run_operator):

@@ -32,6 +32,7 @@ class Target:
     resource: references.Resource
     namespace: references.Namespace
     name: str
+    uid: str | None = None  # if known; an object of the same name can be another one
 
     @property
     def has_status(self) -> bool:
@@ -42,7 +43,8 @@ def identify(resource: references.Resource, body: RawBody) -> Target:
     """Tell where an object is, by what it tells of itself."""
     metadata = body['metadata']
     namespace = metadata.get('namespace')
-    return Target(resource, None if namespace is None else references.NamespaceName(namespace), metadata['name'])
+    scope = None if namespace is None else references.NamespaceName(namespace)
+    return Target(resource, scope, metadata['name'], metadata.get('uid'))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,6 +93,20 @@ async def patch_part(target: Target, step: Step, payload: Any, *, context: reque
     return Patched(listing.clean_object(body))
 
 
+async def read_object(target: Target, *, context: requests.Context) -> RawBody | None:
+    """Read an object; ``None`` if it does not exist, or another object has its name."""
+    url = target.resource.get_url(namespace=target.namespace, name=target.name)
+    try:
+        body = await requests.get(url, context=context, options=_OPTIONS)
+    except errors.APINotFoundError:
+        return None
+    if not listing.is_object(body):
+        raise errors.APIGarbledError(f"GET {url}: the answer is JSON, but not an object of the API.")
+    if target.uid is not None and body['metadata'].get('uid') != target.uid:
+        return None
+    return listing.clean_object(body)
+
+
 def split_merge(merge: Mapping[str, Any], *, has_status: bool) -> dict[Step, Mapping[str, Any]]:
     """
     Choose what to merge and where, in the order of sending. Empty sections change nothing, so they are not sent.
@@ -117,5 +133,8 @@ def split_operations(operations: Sequence[Operation], *, has_status: bool) -> di
 
 def guard(operations: Sequence[Operation], body: RawBody) -> list[Operation]:
     """Let the operations be executed only on this version of the object."""
-    version = body['metadata']['resourceVersion']
-    return [{'op': 'test', 'path': '/metadata/resourceVersion', 'value': version}, *operations]
+    metadata = body['metadata']
+    guards = [{'op': 'test', 'path': '/metadata/resourceVersion', 'value': metadata['resourceVersion']}]
+    if metadata.get('uid'):
+        guards.append({'op': 'test', 'path': '/metadata/uid', 'value': metadata['uid']})
+    return [*guards, *operations]

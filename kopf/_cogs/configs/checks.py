@@ -57,6 +57,9 @@ PROGRESS_STORAGE = Rule(lambda value: isinstance(value, progress.ProgressStorage
 DIFFBASE_STORAGE = Rule(lambda value: isinstance(value, diffbase.DiffBaseStorage), 'a kopf.DiffBaseStorage')
 
 RULES: dict[str, dict[str, Rule]] = {
+    'breaker': {
+        'limit': LIMIT.or_none(), 'window': TIMEOUT, 'delay': TIMEOUT, 'max_delay': TIMEOUT,
+    },
     'process': {
         'ultimate_exiting_timeout': SECONDS.or_none(),
     },

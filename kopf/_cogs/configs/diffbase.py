@@ -54,11 +54,11 @@ class DiffBaseStorage(conventions.StanzaCleaning, abc.ABC):
     def store(self, *, body: bodies.Body, patch: patches.Patch, essence: bodies.BodyEssence) -> None:
         """Keep the state as the last handled one."""
 
-    def _is_stored(self, *, body: bodies.Body, essence: bodies.BodyEssence) -> bool:
+    def _is_stored(self, *, body: bodies.Body, essence: bodies.BodyEssence, text: str) -> bool:
         """
-        Tell if exactly this state is surely kept; it is to be asked only of the framework's own storages.
+        Return whether exactly this state is surely kept; only the framework's own storages are asked.
 
-        States come to them with sorted keys usually, so that those are recognised without being read.
+        States come to them with sorted keys usually, as in ``text``, so these are recognised without being parsed.
         """
         return False
 
@@ -96,10 +96,9 @@ class AnnotationsDiffBaseStorage(conventions.AnnotationStoring, DiffBaseStorage)
     def store(self, *, body: bodies.Body, patch: patches.Patch, essence: bodies.BodyEssence) -> None:
         self._store_value(body, patch, self.key, f'{_encode(essence)}\n', essence)
 
-    def _is_stored(self, *, body: bodies.Body, essence: bodies.BodyEssence) -> bool:
+    def _is_stored(self, *, body: bodies.Body, essence: bodies.BodyEssence, text: str) -> bool:
         annotations = dicts.resolve_mapping(body, conventions.ANNOTATIONS)
-        value = f'{_encode(essence, sort_keys=True)}\n'
-        return all(conventions.is_equivalent(annotations.get(name), value, essence)
+        return all(conventions.is_equivalent(annotations.get(name), f'{text}\n', essence)
                    for name in self.make_keys(self.key, body=body))
 
 
@@ -142,8 +141,8 @@ class StatusDiffBaseStorage(DiffBaseStorage):
     def store(self, *, body: bodies.Body, patch: patches.Patch, essence: bodies.BodyEssence) -> None:
         conventions.put(body, patch, self.field, _encode(essence))
 
-    def _is_stored(self, *, body: bodies.Body, essence: bodies.BodyEssence) -> bool:
-        return conventions.is_equivalent(dicts.resolve(body, self.field), _encode(essence, sort_keys=True), essence)
+    def _is_stored(self, *, body: bodies.Body, essence: bodies.BodyEssence, text: str) -> bool:
+        return conventions.is_equivalent(dicts.resolve(body, self.field), text, essence)
 
 
 class MultiDiffBaseStorage(DiffBaseStorage):
@@ -174,9 +173,9 @@ class MultiDiffBaseStorage(DiffBaseStorage):
         for storage in self.storages:
             storage.store(body=body, patch=patch, essence=essence)
 
-    def _is_stored(self, *, body: bodies.Body, essence: bodies.BodyEssence) -> bool:
+    def _is_stored(self, *, body: bodies.Body, essence: bodies.BodyEssence, text: str) -> bool:
         return bool(self.storages) and all(
-            not conventions.is_custom(storage) and storage._is_stored(body=body, essence=essence)
+            not conventions.is_custom(storage) and storage._is_stored(body=body, essence=essence, text=text)
             for storage in self.storages)
 
 
@@ -210,8 +209,8 @@ def _choose_annotations(essence: Mapping[str, Any], extra_paths: Iterable[dicts.
     return garbage - (named & conventions.GARBAGE)
 
 
-def _encode(essence: bodies.BodyEssence, *, sort_keys: bool = False) -> str:
-    return jsons.dumps(essence, sort_keys=sort_keys).decode()
+def _encode(essence: bodies.BodyEssence) -> str:
+    return jsons.dumps(essence).decode()
 
 
 def _modernise(essence: dict[str, Any]) -> bodies.BodyEssence:

@@ -301,6 +301,26 @@ class PersistenceSettings:
 
 
 @dataclasses.dataclass
+class BreakerSettings:
+    """When an object that is handled again and again is slowed down, though only this operator changes it."""
+
+    limit: int | None = 10
+    """
+    How many cycles that call handlers may end in a row, within the window, with no change by others in between. More
+    lets loops run longer, fewer can slow down handlers that need several rounds. ``None`` never slows down.
+    """
+
+    window: float = 60.0
+    """Seconds in which these cycles are counted. Longer also finds slower loops."""
+
+    delay: float = 10.0
+    """Seconds for which the object is left alone at first; twice as long each next time, until others change it."""
+
+    max_delay: float = 600.0
+    """Seconds for which the object is left alone at most."""
+
+
+@dataclasses.dataclass
 class OperatorSettings:
     """All settings of one operator, by sections."""
     process: ProcessSettings = dataclasses.field(default_factory=ProcessSettings)
@@ -314,6 +334,7 @@ class OperatorSettings:
     background: BackgroundSettings = dataclasses.field(default_factory=BackgroundSettings)
     networking: connecting.NetworkingSettings = dataclasses.field(default_factory=connecting.NetworkingSettings)
     persistence: PersistenceSettings = dataclasses.field(default_factory=PersistenceSettings)
+    breaker: BreakerSettings = dataclasses.field(default_factory=BreakerSettings)
 
     @property
     def batching(self) -> QueueingSettings:

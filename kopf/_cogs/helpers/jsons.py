@@ -20,6 +20,9 @@ except ImportError:
 
 JSONDecodeError = json.JSONDecodeError
 
+IS_FAST = orjson is not None
+"""Whether writing and reading a value is quicker than copying it."""
+
 _PLAIN_ONLY = 0 if orjson is None else orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS
 _PLAIN_SORTED = 0 if orjson is None else _PLAIN_ONLY | orjson.OPT_SORT_KEYS
 _INTEGERS = range(-2**63, 2**64)

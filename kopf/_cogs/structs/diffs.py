@@ -83,6 +83,13 @@ def diff(a: Any, b: Any) -> Diff:
     return Diff(items) if items else EMPTY
 
 
+def copy(diff: Diff) -> Diff:
+    """Copy the diff with all the values in it, which can be changed in place then."""
+    if not diff:
+        return EMPTY
+    return Diff(item._replace(old=dicts.copy_json(item.old), new=dicts.copy_json(item.new)) for item in diff)
+
+
 def reduce(diff: Diff, path: dicts.FieldPath) -> Diff:
     """Take only what concerns one field, with the fields of the items being relative to it."""
     if not path:

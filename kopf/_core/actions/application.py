@@ -11,7 +11,7 @@ import dataclasses
 import enum
 import logging
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, cast
 
 from kopf._cogs.clients import errors, patching, requests
@@ -30,6 +30,9 @@ CONFLICTS = 3
 CONFLICT_DELAY = 0.2
 """Seconds before the first of these times, twice as many before each next one; prolonged at random by up to a half."""
 
+REFRESHES = 3
+"""How many times the object is read again if others have changed it before a request that is for one version."""
+
 EMPTIED = ('metadata.annotations', 'metadata.labels', 'metadata.finalizers')
 """What the cluster removes when it is empty."""
 
@@ -44,12 +47,23 @@ class Holding(enum.Enum):
     ALLOW = enum.auto()  # take it off
 
 
+Drift = tuple[Mapping[str, Any], Mapping[str, Any]]
+"""Two states of an object in a row between which others may have changed it, besides us."""
+
+Revise = Callable[[Mapping[str, Any], Sequence[Drift]], Mapping[str, Any]]
+"""Makes our part of the changes, by the state of the object after the users' part, with all drifts till then."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Changes:
     """All that is to be changed in an object at once."""
     patch: patches.Patch  # of the users
     own: patches.Patch  # of ours, with no functions
     holding: Holding = Holding.KEEP
+    is_spared: bool = True  # whether the users' values that are there already may be left out
+    is_guarded: bool = False  # whether the users' values are merged only into the known version
+    is_persistent: bool = False  # whether the functions are applied to newer versions at once if there are any
+    revise: Revise | None = None  # makes our part again when that of the users is accepted, if it goes separately
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +77,7 @@ class Applied:
     unsent: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of the users, to go with the functions
     own: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of ours, to go with the functions
     body: Mapping[str, Any] | None = dataclasses.field(default=None, compare=False, repr=False)  # of that version
+    drifts: tuple[Drift, ...] = dataclasses.field(default=(), compare=False, repr=False)
 
 
 async def apply_changes(target: patching.Target, changes: Changes, body: Mapping[str, Any], *,
@@ -83,8 +98,8 @@ async def apply_changes(target: patching.Target, changes: Changes, body: Mapping
         if is_amended and is_outdated(refusal.error):
             return Applied(sender.version, kept or fns, is_held=changes.holding is not Holding.KEEP,
                            is_refused=is_refused, unsent=dict(changes.patch), own=dict(changes.own),
-                           body=sender.patched)
-        if is_conflicting(refusal.error, changes) and conflicts < CONFLICTS:
+                           body=sender.patched, drifts=tuple(sender.drifts))
+        if is_conflicting(refusal.error, changes) and conflicts < CONFLICTS and not sender.is_stuck:
             await asyncio.sleep(math.ldexp(CONFLICT_DELAY, conflicts) * (1 + context.chance() / 2))
             conflicts += 1
             continue
@@ -98,7 +113,7 @@ async def apply_changes(target: patching.Target, changes: Changes, body: Mapping
         is_refused = is_refused or (not is_amended and lesser.own != changes.own)
         changes = lesser
     return Applied(sender.version, kept, is_gone=sender.is_gone,
-                   is_refused=is_refused and not sender.is_gone, body=sender.patched)
+                   is_refused=is_refused and not sender.is_gone, body=sender.patched, drifts=tuple(sender.drifts))
 
 
 def lessen(changes: Changes, *, is_amended: bool, is_status: bool = False) -> Changes | None:
@@ -114,9 +129,9 @@ def lessen(changes: Changes, *, is_amended: bool, is_status: bool = False) -> Ch
     if is_amended:
         return dataclasses.replace(changes, patch=patches.Patch(dict(changes.patch))) if changes.patch.fns else None
     if len(changes.patch):
-        return Changes(patches.Patch(fns=changes.patch.fns), changes.own, changes.holding)
+        return dataclasses.replace(changes, patch=patches.Patch(fns=changes.patch.fns))
     if changes.own:
-        return Changes(changes.patch, patches.Patch(), changes.holding)
+        return dataclasses.replace(changes, own=patches.Patch())
     return None
 
 
@@ -135,6 +150,15 @@ def is_outdated(refusal: errors.APIError) -> bool:
         return True
     is_explained = bool(dicts.resolve(refusal.details, ('causes',)))
     return refusal.code == 422 and not is_explained and any(text in refusal.message for text in INAPPLICABLE)
+
+
+def is_namesake(refusal: errors.APIError | None) -> bool:
+    """Return whether the changes are refused because another object has that name now."""
+    if refusal is None:
+        return False
+    causes = dicts.resolve(refusal.details, ('causes',))
+    fields = [cause.get('field') for cause in causes or () if isinstance(cause, Mapping)]
+    return 'metadata.uid' in fields or 'UID in precondition' in refusal.message
 
 
 def is_conflicting(refusal: errors.APIError, changes: Changes) -> bool:
@@ -167,6 +191,10 @@ class _Sender:
         self.left = Changes(patches.Patch(), patches.Patch())  # what is not accepted yet; the functions always are
         self.version: str | None = None
         self.is_gone = False
+        self.drifts: list[Drift] = []
+        self.is_stuck = False  # whether there are conflicts, though nobody changes the object
+        self._refreshes = 0
+        self._is_hot = False  # whether others change the object too often to wait for a quiet moment
         self._failed: list[patches.PatchFn] = []  # also those that make no sense: it is said once
 
     @property
@@ -177,28 +205,41 @@ class _Sender:
     async def send(self, changes: Changes) -> _Refusal | None:
         """Send what differs from the object; return what is refused, if anything. All before it is accepted then."""
         self.left, amended = self._distinguish(changes), set[sequences.Place]()
-        while not self.is_gone and (request := self._choose_request(amended)) is not None:
+        while not self.is_gone and (request := self._choose_next(amended)) is not None:
             refusal = await (self._amend(request) if request.is_amending else self._merge(request))
             if refusal is not None:
                 return refusal
-            self.left = Changes(_subtract(self.left.patch, request.users), _subtract(self.left.own, request.own),
-                                self.left.holding)
+            self.left = dataclasses.replace(
+                self.left,
+                patch=_subtract(self.left.patch, request.users),
+                own=_subtract(self.left.own, request.own),
+            )
             amended |= {request.place} if request.is_amending else set()
         return None
+
+    def _choose_next(self, amended: Collection[sequences.Place]) -> sequences.Request | None:
+        """Choose what is to be sent next; make our part again if all of the users' part is accepted before it."""
+        request, revise = self._choose_request(amended), self.left.revise
+        is_ours = request is not None and not request.users and not request.is_amending
+        if revise is None or not is_ours or self.version is None:
+            return request
+        revised = prune(revise(self.body, tuple(self.drifts)), self.body)
+        self.left = dataclasses.replace(self.left, own=patches.Patch(revised), revise=None)
+        return self._choose_request(amended)
 
     def _distinguish(self, changes: Changes) -> Changes:
         """Leave only what differs from the object, with no contradictions; what cannot be sent at all is left out."""
         if not len(changes.patch):
-            return Changes(changes.patch, patches.Patch(prune(changes.own, self.body)), changes.holding)
+            return dataclasses.replace(changes, own=patches.Patch(prune(changes.own, self.body)))
         own, users = sequences.separate(changes.own, changes.patch, self.body)
         try:
-            users = prune(users, self.body)
+            users = prune(users, self.body) if changes.is_spared else dicts.plain(users)
             jsons.dumps(users)
         except (TypeError, ValueError, RecursionError) as error:
             self.logger.error("Patching failed: the changes cannot be put as JSON, and are dropped: %s", error)
             own, users = dict(changes.own), {}
         patch = patches.Patch(users, fns=changes.patch.fns)
-        return Changes(patch, patches.Patch(prune(own, self.body)), changes.holding)
+        return dataclasses.replace(changes, patch=patch, own=patches.Patch(prune(own, self.body)))
 
     def _choose_request(self, amended: Collection[sequences.Place]) -> sequences.Request | None:
         """Choose what is to be sent next; the finalizer goes with the functions, or after all if there are none."""
@@ -221,10 +262,64 @@ class _Sender:
     async def _merge(self, request: sequences.Request) -> _Refusal | None:
         merge = request.merge
         self._log(request.step, merge, list(merge))
-        refusal = await self._patch(request.step, merge)
+        while True:
+            before = self.body
+            is_guarded = self._is_guarded(request)
+            refusal = await self._patch(request.step, self._identify(merge, is_guarded=is_guarded))
+            if not is_guarded or refusal is None or not isinstance(refusal.error, errors.APIConflictError):
+                break
+            if not await self._refresh():
+                return None if self.is_gone else refusal
+
         if refusal is None and not self.is_gone:
+            if not is_guarded:
+                self.drifts.append((before, self.body))
             self._verify(merge, self.body)
         return refusal
+
+    def _is_guarded(self, request: sequences.Request) -> bool:
+        """
+        Return whether the request is only for the known version of the object.
+
+        The identity of the object is not checked by the servers when the status is merged, so its version is.
+        """
+        if dicts.has(request.users, ('metadata', 'resourceVersion')) or _get_version(self.body) is None:
+            return False
+        if request.place is sequences.Place.STATUS and self.target.uid is not None:
+            return True
+        return self.left.is_guarded and bool(request.users) and not self._is_hot
+
+    def _identify(self, merge: Mapping[str, Any], *, is_guarded: bool) -> Mapping[str, Any]:
+        """Add what the object must be for the changes to be accepted: itself, and of the known version."""
+        identity: dict[str, Any] = {}
+        if self.target.uid is not None:
+            identity['uid'] = self.target.uid
+        if is_guarded:
+            identity['resourceVersion'] = _get_version(self.body)
+        if not identity:
+            return merge
+        return {**merge, 'metadata': {**identity, **dicts.resolve_mapping(merge, ('metadata',))}}
+
+    async def _refresh(self) -> bool:
+        """Read the object that others have changed; return false if it is gone, or it makes no sense to go on."""
+        if self._refreshes >= REFRESHES:
+            self._is_hot = not self._is_hot and not self.is_stuck
+            return self._is_hot
+        delay = math.ldexp(CONFLICT_DELAY, self._refreshes - 1) if self._refreshes else 0
+        await asyncio.sleep(delay * (1 + self.context.chance() / 2))
+        self._refreshes += 1
+        try:
+            fresh = await patching.read_object(self.target, context=self.context)
+        except errors.APIForbiddenError:
+            self._refreshes = REFRESHES
+            return True
+        if fresh is None:
+            self._note_gone()
+            return False
+        self.is_stuck = _get_version(fresh) == _get_version(self.body)
+        self.drifts.append((self.body, fresh))
+        self.body = fresh
+        return True
 
     async def _amend(self, request: sequences.Request) -> _Refusal | None:
         """Send what the functions make of the object, if anything; be it not merged yet, they see it as if it was."""
@@ -234,7 +329,11 @@ class _Sender:
         if not operations:
             return None
         self._log(request.step, operations, [operation['path'] for operation in operations])
-        return await self._patch(request.step, patching.guard(operations, self.body))
+        refusal = await self._patch(request.step, patching.guard(operations, self.body))
+        is_late = refusal is not None and is_outdated(refusal.error)
+        if is_late and self.left.is_persistent and await self._refresh():
+            return await self._amend(request)
+        return None if self.is_gone else refusal
 
     async def _patch(self, step: patching.Step, payload: Any) -> _Refusal | None:
         try:
@@ -243,13 +342,16 @@ class _Sender:
             if error.code not in REFUSALS:
                 raise
             return _Refusal(error, step)
-        if patched is None:
-            self.logger.debug("The object is gone: there is nothing to patch.")
-            self.is_gone = True
+        if patched is None or is_namesake(patched.refusal):
+            self._note_gone()
             return None
         if patched.body is not None:
             self.body, self.version = patched.body, _get_version(patched.body)
         return None if patched.refusal is None else _Refusal(patched.refusal, step)
+
+    def _note_gone(self) -> None:
+        self.logger.debug("The object is gone: there is nothing to patch.")
+        self.is_gone = True
 
     def _transform(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """Make what is wanted, with the finalizer; functions that fail are left out, all of them if it is not JSON."""

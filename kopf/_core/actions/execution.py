@@ -11,7 +11,7 @@ import contextvars
 import dataclasses
 import datetime
 import logging
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from kopf._cogs.configs import settings
@@ -52,15 +52,25 @@ class Cause(Protocol):
         """The indices by their names: they override everything else."""
 
 
+class Scope(Protocol):
+    """What accompanies one attempt, such as its sub-handlers."""
+
+    async def finish(self) -> None:
+        """
+        Do what is left to do after the function has returned.
+
+        It is a part of the attempt: its errors and its time are those of the handler.
+        """
+
+    def close(self) -> None:
+        """End the scope, however the attempt has ended."""
+
+
 class Companion(Protocol):
-    """What accompanies the attempts, such as sub-handlers: it is called for each of them."""
+    """What accompanies the attempts: it gives a scope to each of them."""
 
-    async def call(self, handler: Any, cause: Any, fn: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        """
-        Call the function of the handler, and return what the handler is to return.
-
-        It is a part of the attempt: its errors are errors of the handler, its time is the time of the handler.
-        """
+    def open(self, handler: Any, cause: Any) -> Scope:
+        """Begin the scope of an attempt in the current context."""
 
     def complete(self, handler: Any, outcome: outcomes.Outcome) -> outcomes.Outcome:
         """Take notice of the outcome when the attempt is over, and add to it if needed."""
@@ -168,7 +178,8 @@ async def run_attempt(
     attempt = begin(handler, state, env.now())
     try:
         check_limits(attempt)
-        result = await _call(attempt, cause, env)
+        is_limited = attempt.remaining is not None and invocation.is_async(handler.fn)
+        result = await (_call_in_time if is_limited else _call)(attempt, cause, env)
     except Exception as error:
         if invocation.is_cancellation(error):
             raise
@@ -242,24 +253,36 @@ def _postpone(error: Exception, delay: float | None, attempt: Attempt, now: date
 
 
 async def _call(attempt: Attempt, cause: Cause, env: Environment) -> Any:
+    """Call the function of the handler, with its scope, and return what the function returns."""
     from kopf._core.actions import invocation  # loads asyncio
 
     handler = attempt.handler
     kwargs = build_kwargs(attempt, cause, env)
-
-    async def call() -> Any:
-        executor = env.executor if env.executor is not None else env.settings.execution.executor
-        with handling(getattr(cause, 'body', None)):
-            return await invocation.invoke(handler.fn, executor=executor, kwargs=kwargs)
-
+    executor = env.executor if env.executor is not None else env.settings.execution.executor
+    scope = env.companion.open(handler, cause) if env.companion is not None else None
     cause.logger.debug("%s is invoked.", handler)
-    coro = env.companion.call(handler, cause, call) if env.companion is not None else call()
-    if attempt.remaining is None or not invocation.is_async(handler.fn):
-        return await coro
     try:
-        return await invocation.limit(coro, attempt.remaining)
+        with handling(getattr(cause, 'body', None)):
+            result = await invocation.invoke(handler.fn, executor=executor, kwargs=kwargs)
+        if scope is not None:
+            await scope.finish()
+    finally:
+        if scope is not None:
+            scope.close()
+    return result
+
+
+async def _call_in_time(attempt: Attempt, cause: Cause, env: Environment) -> Any:
+    """Do the same, but interrupt it when the time of the handler is over."""
+    from kopf._core.actions import invocation  # loads asyncio
+
+    assert attempt.remaining is not None
+    try:
+        return await invocation.limit(_call(attempt, cause, env), attempt.remaining)
     except invocation.LimitError as error:
-        raise failures.HandlerTimeoutError(f"{handler} has timed out after {env.now() - attempt.started}.") from error
+        duration = env.now() - attempt.started
+        raise failures.HandlerTimeoutError(
+            f"{attempt.handler} has timed out after {duration}.") from error
 
 
 def build_kwargs(attempt: Attempt, cause: Cause, env: Environment) -> dict[str, Any]:

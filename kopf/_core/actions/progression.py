@@ -205,6 +205,22 @@ class State(Mapping[ids.HandlerId, HandlerState]):
         known = {id: BLANK if id in dropped else state for id, state in self._known.items()}
         return self._replace(known, self._stored, self._foreign | dropped)
 
+    def knowing(self, ids: Iterable[ids.HandlerId], *, before: str, after: str) -> 'State':
+        """
+        Let these handlers know an essence that they have made themselves of the one that they were called with.
+
+        Those with no records have finished in a previous cycle: they need no call for what they have made.
+        """
+        extended = self.including(ids)
+        known = dict(extended._known)
+        for id in ids:
+            state = known[id]
+            if state == BLANK:
+                known[id] = HandlerState(purpose=self._purpose, success=True, essence=after)
+            elif state.finished and state.essence == before:
+                known[id] = dataclasses.replace(state, essence=after)
+        return extended._replace(known, extended._stored, extended._foreign)
+
     def with_outcomes(self, outcomes: Mapping[ids.HandlerId, outcomes.Outcome], *, now: datetime.datetime,
                       essence: str | None = None) -> 'State':
         """
@@ -224,6 +240,11 @@ class State(Mapping[ids.HandlerId, HandlerState]):
     def is_due(self, id: ids.HandlerId, now: datetime.datetime) -> bool:
         """Tell if the handler is to be tried now; unknown ones are."""
         return id not in self._known or self._known[id].due(now)
+
+    def is_retried(self, id: ids.HandlerId) -> bool:
+        """Return whether the handler was tried, and is not finished."""
+        state = self._get(id)
+        return state.retries > 0 and not state.finished
 
     def delay(self, ids: Iterable[ids.HandlerId], now: datetime.datetime) -> float | None:
         """Tell in how many seconds the earliest of the unfinished handlers is due; `None` if all are finished."""

@@ -1,8 +1,9 @@
 """
 Sequences: in which requests an object is changed, and in which order.
 
-What we keep there tells that the work is done, so it goes last, together with the last changes of the users: whoever
-is killed in between, finds no such record, and repeats the work. Pure decisions, made anew after every request.
+What we keep there tells that the work is done, so it goes last, together with the last changes of
+the users: an operator that is killed in between finds no such record, and repeats the work.
+Pure decisions, made again after every request.
 """
 import dataclasses
 import enum
@@ -42,33 +43,74 @@ class Request:
         return AMENDMENTS[self.place] if self.is_amending else MERGES[self.place]
 
 
-def plan(users: Mapping[str, Any], own: Mapping[str, Any], touched: Collection[Place] = (), *,
-         has_status: bool) -> list[Request]:
+def plan(
+    users: Mapping[str, Any],
+    own: Mapping[str, Any],
+    touched: Collection[Place] = (),
+    *,
+    has_status: bool,
+) -> list[Request]:
     """
-    List the requests for what is to be merged, the users' part and ours, and for what the functions change.
+    List the requests for the users' merge-patch, for what the functions change, and for our records.
 
-    The functions see the object with all that is to be merged, so nothing is merged after them in the same place,
-    except for what is ours.
+    The functions see the object with all that is merged, so nothing of the users is merged after
+    them in the same place. Our records go with the last request of the users or after it.
     """
     if not users and not touched and not (has_status and 'status' in own):
         return [Request(Place.BODY, own=own)] if own else []
+
+    ours = split(own, has_status=has_status)
     is_versioned = dicts.has(users, ('metadata', 'resourceVersion'))
-    theirs, ours = split(users, has_status=has_status), split(own, has_status=has_status)
-    is_told_in_status = has_records(ours[Place.STATUS]) and not has_records(ours[Place.BODY])
-    first, last = (Place.BODY, Place.STATUS) if is_versioned or is_told_in_status else (Place.STATUS, Place.BODY)
-    is_twice = not is_versioned and has_records(ours[first]) and bool(theirs[last] or last in touched)
-    early, late = (_NOTHING, ours[first]) if is_twice and first not in touched else (ours[first], _NOTHING)
-    if first in touched:
-        beginning = [Request(first, theirs[first]), Request(first, own=early, is_amending=True)]
-    else:
-        beginning = [Request(first, theirs[first], early)]
+    is_recorded_in_status = has_records(ours[Place.STATUS]) and not has_records(ours[Place.BODY])
+    order = (Place.STATUS, Place.BODY)
+    if is_versioned or is_recorded_in_status:
+        order = (Place.BODY, Place.STATUS)
+
+    requests = _plan_users(split(users, has_status=has_status), touched, order)
+    return _join_own(requests, ours, order)
+
+
+def _plan_users(
+    theirs: Mapping[Place, Mapping[str, Any]],
+    touched: Collection[Place],
+    order: tuple[Place, Place],
+) -> list[Request]:
+    first, last = order
+    sequence = [
+        Request(first, theirs[first]),
+        Request(first, is_amending=True),
+        Request(last, theirs[last]),
+    ]
     if last in touched:
-        beginning.insert(1, Request(last, theirs[last]))
-        ending = Request(last, own=ours[last], is_amending=True)
-    else:
-        ending = Request(last, theirs[last], ours[last])
-    requests = [*beginning, ending, Request(first, own=late)]
-    return [request for request in requests if request.is_amending or request.users or request.own]
+        sequence.insert(1, sequence.pop())
+        sequence.append(Request(last, is_amending=True))
+    return [
+        request
+        for request in sequence
+        if (request.place in touched if request.is_amending else request.users)
+    ]
+
+
+def _join_own(
+    requests: list[Request], ours: Mapping[Place, Mapping[str, Any]], order: tuple[Place, Place]
+) -> list[Request]:
+    """Add our part: records to the last request or after it, mere removals to any."""
+    joined = list(requests)
+    last = requests[-1].place if requests else None
+    places = sorted(order, key=lambda place: place is not last)  # a stable sort: in the order if there are no requests
+    for place in places:
+        if not ours[place]:
+            continue
+        fitting = [index for index, request in enumerate(joined) if request.place is place]
+        if place is last:
+            joined[-1] = dataclasses.replace(joined[-1], own=ours[place])
+        elif has_records(ours[place]):
+            joined.append(Request(place, own=ours[place]))
+        elif fitting:
+            joined[fitting[0]] = dataclasses.replace(joined[fitting[0]], own=ours[place])
+        else:
+            joined.insert(0, Request(place, own=ours[place]))
+    return joined
 
 
 def split(merge: Mapping[str, Any], *, has_status: bool) -> dict[Place, Mapping[str, Any]]:

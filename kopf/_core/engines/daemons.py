@@ -164,17 +164,23 @@ class Spawner(lives.Crew):
     async def call(self, life: lives.Life[Any], state: progression.HandlerState) -> outcomes.Outcome:
         life.patch = patches.Patch() if life.patch is None else life.patch
         env, cause = self._build_environment(life), self._build_cause(life, life.patch)
-        return await execution.run_attempt(life.handler, cause, state, env)
+        turns: list[bool] = []
+        turn = asyncio.get_running_loop().call_soon(turns.append, True)
+        try:
+            return await execution.run_attempt(life.handler, cause, state, env)
+        finally:
+            turn.cancel()
+            life.is_fresh = not turns
 
     async def save(self, life: lives.Life[Any], outcome: outcomes.Outcome) -> None:
-        """Send what the function has asked for. What is refused for the version, is kept for the next call."""
+        """Send what the function has asked for; keep what is refused for the version for the next attempt, if any."""
         patch = life.patch
         if patch is None:
             return
         if outcome.result is not None and not life.is_interrupted:
             patch.status[life.handler.id] = outcome.result
         if patch:
-            await self._apply(life, patch)
+            await self._apply(life, patch, is_last=outcome.final)
         life.patch = patch if patch else None
 
     def advance(self, state: progression.HandlerState, outcome: outcomes.Outcome) -> progression.HandlerState:
@@ -210,9 +216,10 @@ class Spawner(lives.Crew):
             logger=self.get_logger(life), memo=life.lives.memo, indices=self._indices, resource=place.resource,
             selectors=place.selectors, body=life.lives.body, patch=patch, stopped=life.stopped)
 
-    async def _apply(self, life: lives.Life[Any], patch: patches.Patch) -> None:
+    async def _apply(self, life: lives.Life[Any], patch: patches.Patch, *, is_last: bool) -> None:
         body, place, log = life.lives.body, life.lives.place, self.get_logger(life)
-        changes = application.Changes(patches.Patch(patch), patches.Patch())
+        changes = application.Changes(
+            patches.Patch(patch), patches.Patch(), is_spared=life.is_fresh, is_persistent=is_last)
         target = patching.identify(place.resource, body)
         try:
             applied = await application.apply_changes(target, changes, body, context=self._context, logger=log)

@@ -123,7 +123,8 @@ class Crew(abc.ABC):
 
 class Life(abc.ABC, Generic[HandlerT]):
     """One daemon or timer of one object."""
-    __slots__ = ('_stopper', 'crew', 'handler', 'is_abandoned', 'is_buried', 'lives', 'patch', 'task', 'timer')
+    __slots__ = ('_stopper', 'crew', 'handler', 'is_abandoned', 'is_buried', 'is_fresh', 'lives', 'patch', 'task',
+                 'timer')
 
     def __init__(self, handler: HandlerT, lives: Lives, crew: Crew) -> None:
         self.handler, self.lives, self.crew = handler, lives, crew
@@ -133,6 +134,7 @@ class Life(abc.ABC, Generic[HandlerT]):
         self.timer: asyncio.Handle | None = None
         self.is_abandoned = False  # it still runs, but is not waited for
         self.is_buried = False
+        self.is_fresh = False  # whether nothing could happen to the object since the last call has begun
 
     @property
     def key(self) -> Key:

@@ -24,7 +24,11 @@ def prematch(handler: handlers.ResourceHandler, cause: causes.ResourceCause) -> 
     if not is_selective(handler):
         return True
     check = _Check(handler, cause)
-    return check.match_metadata() and check.match_when()
+    try:
+        return check.match_metadata() and check.match_when()
+    except Exception as error:
+        error.add_note(f"It is a filter of {handler}.")
+        raise
 
 
 def match(handler: handlers.ResourceHandler, cause: causes.ResourceCause) -> bool:
@@ -34,12 +38,28 @@ def match(handler: handlers.ResourceHandler, cause: causes.ResourceCause) -> boo
     if not is_selective(handler):
         return True
     check = _Check(handler, cause)
-    return check.match_metadata() and check.match_field() and check.match_when()
+    try:
+        return check.match_metadata() and check.match_field() and check.match_when()
+    except Exception as error:
+        error.add_note(f"It is a filter of {handler}.")
+        raise
 
 
 def is_selective(handler: handlers.ResourceHandler) -> bool:
     """Tell if anything of the object matters for the handler, other than what has happened to it."""
     return bool(handler.labels or handler.annotations) or handler.field is not None or handler.when is not None
+
+
+def has_callbacks(handler: handlers.ResourceHandler) -> bool:
+    """Return whether any criteria of the handler are functions of the users."""
+    if not is_selective(handler):
+        return False
+    if handler.when is not None or callable(handler.value):
+        return True
+    criteria: list[Any] = [*(handler.labels or {}).values(), *(handler.annotations or {}).values()]
+    if isinstance(handler, handlers.ChangingHandler):
+        criteria += [handler.old, handler.new]
+    return any(map(callable, criteria))
 
 
 def _match_occasion(handler: handlers.ResourceHandler, cause: causes.ResourceCause) -> bool:

@@ -33,14 +33,22 @@ class ResourceHandler(execution.Handler):
     value: callbacks.ValueFilter | None = None
 
     def adjust(self, cause: causes.ResourceCause) -> Mapping[str, Any]:
-        """Build the kwargs that are specific to this handler: those with a field see only the changes of that field."""
-        if self.field is None or not isinstance(cause, causes.ComparingCause):
+        """
+        Build the kwargs that are specific to this handler: those with a field see only the changes of that field.
+
+        Changes of objects are given as copies: what one function changes in place is not seen by the others.
+        """
+        is_change = isinstance(cause, causes.ChangingCause)
+        if not isinstance(cause, causes.ComparingCause) or (self.field is None and not is_change):
             return {}
-        return {
-            'old': dicts.resolve(cause.old, self.field),
-            'new': dicts.resolve(cause.new, self.field),
-            'diff': diffs.reduce(cause.diff, self.field),
-        }
+        old, new, diff = cause.old, cause.new, cause.diff
+        if self.field is not None:
+            old = dicts.resolve(old, self.field)
+            new = dicts.resolve(new, self.field)
+            diff = diffs.reduce(diff, self.field)
+        if is_change:
+            return {'old': dicts.copy_json(old), 'new': dicts.copy_json(new), 'diff': diffs.copy(diff)}
+        return {'old': old, 'new': new, 'diff': diff}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

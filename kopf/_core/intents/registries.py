@@ -142,6 +142,10 @@ class ChangingRegistry(ResourceRegistry[handlers.ChangingHandler, causes.Changin
         """Tell if the objects of the resource can have our finalizer at all; if not, it is of someone else."""
         return any(handler.requires_finalizer for handler in self.select(resource, resolved))
 
+    def has_callbacks(self, resource: references.Resource, resolved: Selectors | None = None) -> bool:
+        """Return whether any filters for the resource are functions of the users."""
+        return any(filters.has_callbacks(handler) for handler in self.select(resource, resolved))
+
     def get_extra_fields(
             self,
             resource: references.Resource,

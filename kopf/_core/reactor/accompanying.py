@@ -5,11 +5,11 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, cast
 
-from kopf._cogs.structs import bodies, diffs, finalizers, patches, references, selectors
+from kopf._cogs.structs import bodies, dicts, diffs, finalizers, patches, references, selectors
 from kopf._core.actions import loggers
 from kopf._core.engines import lives
 from kopf._core.intents import causes, handlers, stoppers
-from kopf._core.reactor import changing, cycles, inventory, queueing, sites
+from kopf._core.reactor import cycles, inventory, queueing, sites, views
 
 Nudge = Callable[[bodies.RawBody], None]
 """Has an object handled once more."""
@@ -29,7 +29,7 @@ def accompany(served: sites.Served, batch: queueing.Batch, memory: inventory.Mem
         return False
     living = memory.lives = memory.lives or _begin(_Place(served, memory, nudge), batch)
     if batch.events:
-        living.refresh(batch.body)
+        living.refresh(dicts.copy_json(batch.body))
         if _is_changed(served, living, memory):
             living.note_change(_read_clock())
     is_deleted = finalizers.is_deletion_ongoing(living.body)
@@ -53,10 +53,10 @@ def forget(site: sites.Site, memory: inventory.Memory) -> None:
 
 def _begin(place: '_Place', batch: queueing.Batch) -> lives.Lives:
     """Begin with nothing, or with what is still stopping since the object was known last time."""
-    key, memo = inventory.identify(batch.body), place.memory.memo
+    key, memo = (place.resource, inventory.identify(batch.body)), place.memory.memo
     living = place.served.site.spawner.recall(key)
     if living is None:
-        return lives.Lives(key, batch.body, memo=memo, place=place, now=_read_clock())
+        return lives.Lives(key, dicts.copy_json(batch.body), memo=memo, place=place, now=_read_clock())
     living.memo, living.place, living.is_forgotten = memo, place, False
     return living
 
@@ -75,11 +75,8 @@ def _is_changed(served: sites.Served, living: lives.Lives, memory: inventory.Mem
             if isinstance(handler, handlers.TimerHandler) and handler.idle is not None]
     if not idle:
         return False
-    raw = cast(bodies.RawBody, dict(living.body))
-    work = changing.Work(served, living.body, raw, memory, patches.Patch(), own=patches.Patch(),
-                         selectors=served.selectors)
-    old, new = changing.compare(work)
-    return old is None or bool(diffs.diff(old, new))
+    view = views.View(served, cast(bodies.RawBody, dict(living.body)), memory.memo)
+    return view.old is None or bool(diffs.diff(view.old, view.new))
 
 
 class _Place:

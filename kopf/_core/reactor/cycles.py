@@ -2,9 +2,9 @@
 Cycles: what has happened to an object, and when all of it is handled.
 
 Pure decisions. A cycle begins when the essence of an object differs from the last handled one, and ends when all
-handlers due to that are finished. The essence can move on in between, by others or by the handlers themselves. Then
-some handlers have finished with an older essence than others. The cycle ends as if it were about that older essence,
-and the rest of the change makes the next cycle: nothing is lost, and who knows the newest essence is not called again.
+handlers due to that are finished. The essence can move on in between. Then some handlers have finished with an older
+essence than others. The cycle ends as if it were about that older essence, and the rest of the change makes the next
+cycle: nothing is lost, and the handlers that know the newest essence are not called again.
 """
 import dataclasses
 import hashlib
@@ -60,7 +60,7 @@ _UNTOLD = ('managedFields', 'resourceVersion')
 
 
 def is_only_annotated(before: Mapping[str, Any], after: Mapping[str, Any], names: Collection[str]) -> bool:
-    """Tell if two versions of an object surely differ in nothing but these annotations. When in doubt, they do."""
+    """Return whether two versions of an object surely differ in nothing but these annotations."""
     def strip(body: Mapping[str, Any]) -> bytes:
         rest = dict(body)
         metadata = dict(rest.pop('metadata'))
@@ -94,43 +94,49 @@ class Conclusion:
     kept: frozenset[ids.HandlerId] = frozenset()  # handlers that need no call in the next cycle: they know it all
 
 
-@dataclasses.dataclass(frozen=True)
-class View:
-    """What the handlers of a cycle have seen of an object, and what they have left after themselves."""
-    seen: Essence  # what the latest ones were called with
-    left: Essence  # the same with their own changes, which they do not need to be told about
-    base: Essence | None = None  # what the first finished ones have left, if they were called earlier
-
-
 def is_taken_back(reason: causes.Reason, seen: Essence, base: Essence | None) -> bool:
     """
-    Tell if some handlers have finished with a change that is not there any more, while it was not handled by others.
+    Return whether some handlers were called for a change that is not there any more, and that was not handled.
 
-    Those who have seen it must be told: it is handled, and to have it back is the next change.
+    These handlers must know: the change is recorded as handled, and to have it back is the next change.
     """
     return reason in (causes.Reason.NOOP, causes.Reason.RESUME) and base is not None and base != seen
 
 
-def conclude(states: Mapping[ids.HandlerId, progression.HandlerState], selected: Collection[ids.HandlerId],
-             view: View) -> Conclusion:
-    """Tell if a cycle is over for the selected handlers, and what is handled by it then."""
+def conclude(
+    states: Mapping[ids.HandlerId, progression.HandlerState],
+    selected: Collection[ids.HandlerId],
+    seen: Essence,
+    base: Essence | None = None,
+    *,
+    reason: causes.Reason = causes.Reason.UPDATE,
+) -> Conclusion:
+    """
+    Decide if a cycle is over for the selected handlers, and what is handled by it then.
+
+    ``seen`` is what the latest handlers were called with; ``base``, what the first ones were.
+    """
     finished = {id for id, state in states.items() if state.finished}
+    outdated = find_outdated(states, seen)
     if not finished.issuperset(selected):
-        return Conclusion(base=view.base or (view.left if finished else None))
-    outdated = find_outdated(states, view.left)
-    if view.seen == view.left and (not outdated or view.base is None):
-        return Conclusion(handled=view.seen)
+        # An update that is not handled by anybody yet can be taken back, if somebody has tried.
+        is_tried = reason is causes.Reason.UPDATE and any(state.retries for state in states.values())
+        if outdated:
+            return Conclusion(base=base or seen)
+        return Conclusion(base=seen if finished or is_tried else None)
+    if not outdated or base is None:
+        return Conclusion(handled=seen)
     kept = frozenset(id for id in finished - outdated if states[id].essence is not None)
-    return Conclusion(handled=view.base or view.seen, base=view.left if kept else None, kept=kept)
+    return Conclusion(handled=base, base=seen if kept else None, kept=kept)
 
 
-def find_outdated(states: Mapping[ids.HandlerId, progression.HandlerState], left: Essence) -> set[ids.HandlerId]:
+def find_outdated(states: Mapping[ids.HandlerId, progression.HandlerState], seen: Essence) -> set[ids.HandlerId]:
     """
     Find the handlers that have finished with another essence, or whose sub-handlers have.
 
     Where it is not known which essence it was, it is believed to be the newest one.
     """
-    outdated = {id for id, state in states.items() if state.finished and state.essence not in (None, left.digest)}
+    outdated = {id for id, state in states.items() if state.finished and state.essence not in (None, seen.digest)}
     while outdated:
         parents = {id for id, state in states.items() if state.finished and state.subrefs & outdated} - outdated
         if not parents:

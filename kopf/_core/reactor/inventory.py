@@ -4,13 +4,16 @@ Inventory: what is remembered of each object while it exists, and nothing of the
 A memory is all that an object costs between its cycles. It is lost with the process: what must survive, is on
 the object.
 """
+import asyncio
 import copy
 import dataclasses
+import itertools
+import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any, NewType
 
-from kopf._cogs.structs import bodies, ids, patches
-from kopf._core.actions import throttlers
+from kopf._cogs.structs import bodies, ids, patches, references
+from kopf._core.actions import breakers, throttlers
 from kopf._core.engines import lives as lives_
 from kopf._core.reactor import cycles
 
@@ -28,42 +31,69 @@ NOBODY: frozenset[ids.HandlerId] = frozenset()
 """No handlers. Every other empty set would take 216 bytes, and there would be several of them for each object."""
 
 
-@dataclasses.dataclass(slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Awaited:
     """A change of ours that has not come back from the cluster yet."""
     version: str
     deadline: float  # loop time, after which it is not waited for
     body: bodies.RawBody | None = None  # of that version; None if it is not known to be the newest one
-    is_doubted: bool = False  # has anything older come, though it is too late for that?
+    is_doubted: bool = False  # whether anything older has come, though it is too late for that
 
 
-@dataclasses.dataclass(slots=True)
-class Unrecorded:
-    """What handlers were called with, until it is recorded on the object."""
-    essence: cycles.Essence
-    old: bodies.BodyEssence | None  # what was recorded before it
-    is_complete: bool = False  # are all of the handlers finished?
-    is_unfit: bool = False  # is it too big to be recorded before the cycle ends?
+@dataclasses.dataclass(frozen=True, slots=True)
+class Own:
+    """What the server has made of the handlers' own changes: the handlers know it without being called."""
+    ids: frozenset[ids.HandlerId]
+    before: cycles.Essence  # what these handlers were called with
+    after: cycles.Essence  # what was there after their changes were accepted
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outbox:
+    """What is left to be sent: the last attempt has failed, or is known to be refused for the known version."""
+    patch: Mapping[str, Any]  # of the users
+    fns: tuple[patches.PatchFn, ...]  # of the users, for a newer version of the object
+    own: Mapping[str, Any]  # our records; until they are accepted, they are believed to be there
+    recorded: str | None  # a digest of the last handled state under these records
+    makers: frozenset[ids.HandlerId] = NOBODY  # the finished handlers whose changes these are
+    seen: cycles.Essence | None = None  # what they were called with
+    refused: str | None = None  # the version for which the functions are refused whenever they are sent
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CycleMemory:
+    """What is known of the cycles of an object, besides what is recorded on the object."""
+    is_initial: bool = False  # existed before the operator, and is not resumed yet
+    resumed: frozenset[ids.HandlerId] = NOBODY  # the resuming handlers done so far, while it is not resumed
+    is_released: bool = False  # all deletion handlers are finished, though our finalizer can be still there
+    version: str | None = None  # the last one that was made by this operator's cycles
+    is_settled: bool = False  # whether there is nothing to do for that version
+    own: Own | None = None  # the handlers' own changes, until they are recorded as handled
+    base: cycles.Essence | None = None  # what the first handlers have seen, if it is too big to be recorded
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Throttle:
+    """For how long an object is left alone, and why; it is for errors beyond handlers and for refusals."""
+    delays: throttlers.Throttler
+    until: float | None = None  # loop time; None if it only counts, and the object is not left alone
+
+
+NEW, INITIAL = CycleMemory(), CycleMemory(is_initial=True)
+"""What is known of objects at first: those that have just come, and those that existed before the operator."""
 
 
 @dataclasses.dataclass(slots=True)
 class Memory:
-    """What is remembered of one object. Changed only by its worker, or by its daemons if it is said so."""
+    """What is remembered of one object. Replaced by parts, only by its worker, or by its daemons if it is said so."""
     memo: Any
-    is_initial: bool = False  # existed before the operator, and is not resumed yet
-    resumed: frozenset[ids.HandlerId] = NOBODY  # the resuming handlers done so far, while it is not resumed
-    recorded: frozenset[ids.HandlerId] = NOBODY  # those with records in the current cycle, be it not seen yet
-    is_released: bool = False  # all deletion handlers are finished, though our finalizer can be still there
+    cycle: CycleMemory = NEW
     awaited: Awaited | None = None
-    settled: str | None = None  # the version of it with nothing to do, made by our own last change
-    fns: tuple[patches.PatchFn, ...] = ()  # refused by the cluster for an outdated version; to be applied anew
-    unsent: dict[str, Any] | None = None  # the rest of the users' patch, if it is not known to be accepted or refused
-    records: dict[str, Any] | None = None  # of ours, that all of this is done; they wait for the functions
-    unrecorded: Unrecorded | None = None
+    outbox: Outbox | None = None
+    throttle: Throttle | None = None
+    breaker: breakers.Breaker | None = None  # if it was handled several times with no change by others
     refusals: int = 0  # how many times in a row the known version was outdated for our changes
     lives: lives_.Lives | None = None  # the daemons and timers, if there can be any
-    throttler: throttlers.Throttler | None = None  # if there were errors beyond handlers
-    throttled: float | None = None  # loop time, until which it is left alone after them
 
     def expect(self, version: str, deadline: float, body: bodies.RawBody | None = None) -> None:
         """Wait for this version, unless a newer one is expected already; daemons make their changes any time."""
@@ -78,12 +108,14 @@ class Memory:
             return body
         is_older = cycles.is_older(version, awaited.version)
         is_trusted = now < awaited.deadline + TRUST_PERIOD
-        awaited.is_doubted = awaited.is_doubted or (is_new and is_older and now > awaited.deadline)
+        if is_new and is_older and now > awaited.deadline:
+            awaited = dataclasses.replace(awaited, is_doubted=True)
         if awaited.is_doubted and not is_trusted:  # it will never come
             self.awaited = None
             return body
         if is_new and not is_older:
-            awaited.body = None
+            awaited = dataclasses.replace(awaited, body=None)
+        self.awaited = awaited
         return body if awaited.body is None else awaited.body
 
     def measure_mistrust(self, body: bodies.RawBody, known: bodies.RawBody, *, now: float) -> float | None:
@@ -94,35 +126,98 @@ class Memory:
 
 
 class Memories:
-    """All objects that exist, as far as it is known. Belongs to the event loop of the operator."""
+    """
+    All objects that exist, as far as it is known. Belongs to the event loop of the operator.
+
+    Versions of one resource are different resources, each with its own memory of an object. They share only the memo.
+    """
 
     def __init__(self) -> None:
-        self._memories: dict[Key, Memory] = {}
+        self._parts: dict[references.Resource | None, dict[Key, Memory]] = {}
+        self._locks: weakref.WeakValueDictionary[Key, asyncio.Lock] = weakref.WeakValueDictionary()
 
     def __len__(self) -> int:
-        return len(self._memories)
+        return sum(map(len, self._parts.values()))
 
     def __iter__(self) -> Iterator[Memory]:
-        return iter(self._memories.values())
+        return itertools.chain.from_iterable(part.values() for part in self._parts.values())
 
-    def is_known(self, body: bodies.RawBody | Mapping[str, Any]) -> bool:
-        return identify(body) in self._memories
+    def is_known(
+        self, body: bodies.RawBody | Mapping[str, Any], resource: references.Resource | None = None
+    ) -> bool:
+        part = self._parts.get(resource)
+        return part is not None and identify(body) in part
 
-    def recall(self, body: bodies.RawBody | Mapping[str, Any], *, memo: Any, is_initial: bool = False) -> Memory:
+    def recall(
+        self,
+        body: bodies.RawBody | Mapping[str, Any],
+        resource: references.Resource | None = None,
+        *,
+        memo: Any,
+        is_initial: bool = False,
+    ) -> Memory:
         """Get the memory of an object, or begin a new one, with a copy of the operator's memo."""
         key = identify(body)
-        memory = self._memories.get(key)
+        part = self._parts.get(resource)
+        memory = part.get(key) if part is not None else None
         if memory is None:
-            memory = self._memories[key] = Memory(copy.copy(memo), is_initial=is_initial)
+            twin = self._find(key)
+            memory = Memory(
+                copy.copy(memo) if twin is None else twin.memo,
+                INITIAL if is_initial else NEW,
+            )
+            self._parts.setdefault(resource, {})[key] = memory
         return memory
 
-    def forget(self, body: bodies.RawBody | Mapping[str, Any]) -> None:
-        """Forget an object that exists no more. It is harmless to forget the unknown ones."""
-        self.forget_key(identify(body))
+    def find_memo(self, body: Mapping[str, Any]) -> Any | None:
+        """Find the memo of an object under any version of its resource; ``None`` if there is none."""
+        memory = self._find(identify(body))
+        return None if memory is None else memory.memo
 
-    def forget_key(self, key: Key) -> Memory | None:
-        """The same, if only its identifier is known; returns what was remembered, if anything."""
-        return self._memories.pop(key, None)
+    def forget(
+        self, body: bodies.RawBody | Mapping[str, Any], resource: references.Resource | None = None
+    ) -> None:
+        """Forget an object that exists no more. It is harmless to forget the unknown ones."""
+        self.forget_key(identify(body), resource)
+
+    def forget_key(self, key: Key, resource: references.Resource | None = None) -> Memory | None:
+        """Forget an object by its identifier, and return what was remembered, if anything."""
+        part = self._parts.get(resource)
+        if part is None:
+            return None
+        memory = part.pop(key, None)
+        if not part:
+            del self._parts[resource]
+        return memory
+
+    def has_versions(self, resource: references.Resource) -> bool:
+        """Return whether objects are known under other versions of this resource."""
+        if len(self._parts) < 2:
+            return False
+        same = [
+            other
+            for other in self._parts
+            if other is not None and (other.group, other.plural) == (resource.group, resource.plural)
+        ]
+        return any(other != resource for other in same)
+
+    def lock(self, key: Key) -> asyncio.Lock:
+        """Get the lock of an object that is handled under several versions: only by one at a time."""
+        lock = self._locks.get(key)
+        if lock is None:
+            lock = self._locks[key] = asyncio.Lock()
+        return lock
+
+    def note_written(self, key: Key, version: str) -> None:
+        """Let all versions of the resource know that the object was changed by this operator."""
+        for part in self._parts.values():
+            if key in part:
+                memory = part[key]
+                memory.cycle = dataclasses.replace(memory.cycle, version=version)
+
+    def _find(self, key: Key) -> Memory | None:
+        found = (part[key] for part in self._parts.values() if key in part)
+        return next(found, None)
 
 
 def identify(body: bodies.RawBody | Mapping[str, Any]) -> Key:

@@ -1,20 +1,42 @@
 """
-Processing: one cycle of one object, from what has come of it to the changes made to it.
+Processing: one object, from what has come of it to the changes made to it.
 
-The handlers of events get every event. The handlers of changes get the freshest state, and only if it includes our own
-changes made before: nobody is called for what is known to be outdated. All changes are sent at the end, at once.
+A thin shell: it takes a view of the object, asks for the decision, does what was decided, and remembers what follows
+from the answer of the server. Event handlers get every event. Handlers of changes get the freshest state, and only
+if it includes our own changes made before. All changes are sent at the end, at once.
 """
 import asyncio
 import contextlib
+import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from kopf._cogs.clients import errors, patching, retries
-from kopf._cogs.structs import bodies, dicts, patches
-from kopf._core.actions import application, execution, failures, loggers, throttlers
+from kopf._cogs.helpers import jsons
+from kopf._cogs.structs import bodies, dicts, finalizers, ids, patches
+from kopf._core.actions import (
+    application,
+    breakers,
+    execution,
+    failures,
+    loggers,
+    outcomes,
+    progression,
+    throttlers,
+)
 from kopf._core.intents import causes, handlers
-from kopf._core.reactor import accompanying, changing, cycles, inventory, queueing, sites
+from kopf._core.reactor import (
+    accompanying,
+    cycles,
+    decisions,
+    inventory,
+    queueing,
+    recording,
+    sites,
+    subhandling,
+    views,
+)
 
 CHECKPOINT_TIMEOUT = 2.0
 """Seconds to save what is done when the handling is interrupted."""
@@ -27,12 +49,25 @@ it comes much sooner, and is handled at once.
 
 GONE_DELAY = 120.0
 """
-Seconds to wait for the deletion of an object to be known, also from a stream that is silent and is to be replaced.
+Seconds to wait for the deletion of an object to be known, also from a stream that is silent and is being replaced.
 Then the object exists in fact: servers do not know their resources for a moment when the definitions change.
 """
 
 UNTHROTTLED_DELAY = 60.0
 """Seconds to try again after an error if the settings have no delays for that: then new events are handled at once."""
+
+TICK = 0.001
+"""Seconds that are not worth waiting for: clocks and timers are not that precise."""
+
+STEPS = 5
+"""How many times in a row an object is looked at as our own changes have left it, before others get their turn."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Step:
+    """How one plan has ended."""
+    delay: float | None = None  # seconds until there is something to do; None if there is nothing
+    body: bodies.RawBody | None = None  # as our changes have left it, if that is worth a look right now
 
 
 class Processor:
@@ -43,22 +78,28 @@ class Processor:
     is left alone for some time, as the settings say.
     """
 
-    def __init__(self, served: sites.Served) -> None:
+    def __init__(
+        self,
+        served: sites.Served,
+        *,
+        nudge: accompanying.Nudge = lambda body: None,
+        expect: Callable[[Mapping[str, Any]], None] = lambda body: None,
+    ) -> None:
         self.served, self.site = served, served.site
         self._flow = served.flow
-        self.nudge: accompanying.Nudge = lambda body: None
-        self.expect: Callable[[Mapping[str, Any]], None] = lambda body: None  # our own change to come back
+        self._nudge = nudge
+        self._expect = expect  # our own change to come back
 
     def dismiss(self, batch: queueing.Batch) -> bool:
         """
-        Tell if there is nothing to do for an object, and nobody wants to see every event; take notice of it then.
+        Return whether nothing is to be done for an object and no handler wants every event; take notice of it then.
 
-        So it is with half of all events, the echoes of our own changes, and with most of objects at a restart.
+        So it is with half of all events, the echoes of our own changes, and with most objects at a restart.
         """
         began = _read_clock()
         try:
             is_dismissed = bool(batch.events) and self._is_calm() and self._dismiss(batch)
-        except Exception:  # of filters and storages: whoever handles the object will meet them too, and tell of them
+        except Exception:  # of filters and storages: the worker will meet them too, and report them
             return False
         if is_dismissed:
             self._flow.cycles['finished'] += 1
@@ -67,44 +108,53 @@ class Processor:
 
     def _dismiss(self, batch: queueing.Batch) -> bool:
         memory = self._recall(batch)
-        if memory.throttled is not None or memory.lives is not None:
+        if memory.throttle is not None or memory.lives is not None or memory.outbox is not None:
             return False
         if batch.events[-1]['type'] == 'DELETED':
-            self.site.memories.forget(batch.body)
+            self.site.memories.forget(batch.body, self.served.resource)
             return True
+
         now = _read_clock()
         known = memory.choose_newest(batch.body, now=now, is_new=True)
-        if not _is_nothing_left(memory) or memory.measure_mistrust(batch.body, known, now=now) is not None:
+        if memory.measure_mistrust(batch.body, known, now=now) is not None:
             return False
-        if _is_as_left(known, memory):
+        if _is_settled(known, memory):
             return True
-        # Later events tell of changes usually: to look for these twice is not worth it.
-        is_handled = memory.is_initial and memory.awaited is None and changing.is_handled(
-            self._prepare(known, memory, patches.Patch()))
-        if is_handled:
-            memory.is_initial, memory.resumed = False, inventory.NOBODY
-        return is_handled
+        # Later events usually tell of changes: to look for these twice is not worth it.
+        if not memory.cycle.is_initial or memory.awaited is not None:
+            return False
+        plan = self._decide(self._look(known, memory, patches.Patch()))
+        if not isinstance(plan, decisions.Dismiss):
+            return False
+        if plan.is_resumed:
+            memory.cycle = inventory.NEW
+        return True
 
     async def handle(self, batch: queueing.Batch) -> queueing.Verdict:
-        """Handle all that has come for an object; tell when to come back."""
-        if not batch.events and not self.site.memories.is_known(batch.body):
+        """Handle all that has come for an object, and return when to come back."""
+        key, resource = inventory.identify(batch.body), self.served.resource
+        if not batch.events and not self.site.memories.is_known(batch.body, resource):
             return queueing.Verdict()  # it is gone already
         memory = self._recall(batch)
-        if memory.throttled is not None and memory.throttled > _read_clock():
-            return queueing.Verdict(memory.throttled - _read_clock(), is_postponed=True)
         is_gone = bool(batch.events) and batch.events[-1]['type'] == 'DELETED'
+        pause = None if is_gone else self._measure_pause(batch, memory)
+        if pause is not None:
+            return queueing.Verdict(pause, is_postponed=True)
+
+        is_shared = self.site.memories.has_versions(resource)
         began = _read_clock()
         try:
-            verdict = await self._handle(batch, memory, is_gone=is_gone)
+            async with self.site.memories.lock(key) if is_shared else _NO_LOCK:
+                verdict = await self._handle(batch, memory, is_gone=is_gone)
         except Exception as error:
             verdict = self._throttle(error, batch, memory)
             self._flow.cycles['failed'] += 1
         else:
             self._flow.cycles['finished' if verdict.delay is None else 'continued'] += 1
-            memory.throttler, memory.throttled = (memory.throttler if memory.fns else None), None
+            memory.throttle = None
         self._flow.durations.add(_read_clock() - began)
         if is_gone:
-            self.site.memories.forget(batch.body)
+            self.site.memories.forget(batch.body, resource)
             accompanying.forget(self.site, memory)
             return queueing.Verdict()
         return verdict
@@ -113,43 +163,219 @@ class Processor:
         now = _read_clock()
         known = memory.choose_newest(batch.body, now=now, is_new=bool(batch.events))
         mistrust = memory.measure_mistrust(batch.body, known, now=now)
-        if not is_gone and _is_as_left(known, memory) and _is_nothing_left(memory) and self._is_calm():
+        is_settled = memory.outbox is None and _is_settled(known, memory)
+        if is_settled and not is_gone and self._is_calm():
             return queueing.Verdict(mistrust)
-        patch = patches.Patch(memory.unsent, body=known, fns=memory.fns)
+
+        patch = _restore_patch(memory.outbox, known)
+        turns: list[bool] = []
+        turn = asyncio.get_running_loop().call_soon(turns.append, True)
         try:
             await self._watch(batch.events, memory, patch)
         finally:
-            is_accompanied = accompanying.accompany(self.served, batch, memory, nudge=self.nudge)
+            turn.cancel()
+            is_accompanied = accompanying.accompany(self.served, batch, memory, nudge=self._nudge)
         if is_gone:
             return queueing.Verdict()
-        work = self._prepare(known, memory, patch, is_accompanied=is_accompanied)
-        waiting = self._get_inconsistency(memory)
-        registry, resource = self.site.registry, self.served.resource
-        has_changing = registry._changing.has_handlers(resource, work.selectors) or registry._spawning.has_handlers(
-            resource, work.selectors)
-        if has_changing and waiting is None and not memory.fns:
-            if not patch and _is_as_left(known, memory):
-                return queueing.Verdict(mistrust)
-            return await self._change(work)
-        if waiting is not None and not application.prune(patch, known):
-            memory.fns = tuple(patch.fns)  # they would surely be refused for a body which is known to be outdated
-            return queueing.Verdict(waiting if has_changing or memory.fns else None)
-        applied = await self._apply(work, changing.Step())
-        if not has_changing and not memory.fns:
+
+        view = self._look(known, memory, patch, is_accompanied=is_accompanied, is_fresh=not turns)
+        waiting = self._measure_inconsistency(memory)
+        if waiting is not None and self._is_concerned(known):
+            return await self._send_meanwhile(view, memory, waiting)
+        if _is_foreign(view.version, memory):
+            memory.breaker = None
+        return await self._proceed(view, memory, mistrust=mistrust)
+
+    async def _proceed(self, view: views.View, memory: inventory.Memory, *,
+                       mistrust: float | None) -> queueing.Verdict:
+        """Do what is decided for the object, then for what our changes have made of it, until there is nothing."""
+        for _ in range(STEPS):
+            plan = self._decide(view)
+            match plan:
+                case decisions.Dismiss():
+                    self._settle(view, memory, plan)
+                    return queueing.Verdict(mistrust)
+                case decisions.Wait(delay):
+                    return queueing.Verdict(max(delay, self._measure_inconsistency(memory) or 0))
+                case decisions.Run():
+                    step = await self._run(view, plan, memory)
+                case _:
+                    step = await self._apply(view, _record(view, plan), memory)
+            if step.body is None or not self._is_calm() or self._is_broken(memory):
+                break
+            view = self._look(step.body, memory, patches.Patch(body=step.body))
+        pause = None if memory.breaker is None else memory.breaker.get_pause(_read_clock())
+        rest = 0.0 if step.body is not None and self._is_calm() else step.delay
+        if pause is None and rest is None:
             return queueing.Verdict()
-        return queueing.Verdict(max(self._get_inconsistency(memory) or 0, self._get_pause(applied, memory)))
+        return queueing.Verdict(max(rest or 0, pause or 0, self._measure_inconsistency(memory) or 0))
+
+    def _decide(self, view: views.View) -> decisions.Plan:
+        if self._is_concerned(view.raw):
+            return decisions.decide(view)
+        return decisions.Send() if view.has_changes else decisions.DISMISS
+
+    async def _run(self, view: views.View, plan: decisions.Run, memory: inventory.Memory) -> _Step:
+        """Call the handlers, and send their changes; if interrupted, save what they have done, for a limited time."""
+        run = subhandling.Run(plan.state, self._build_environment())
+        state, is_idle = plan.state, False
+        try:
+            while True:
+                is_due = state.delay(plan.ids, self.site.now()) == 0
+                results = await execution.run_handlers(plan.selected, plan.cause, state, run.env)
+                is_idle = is_due and not results
+                state = self._take(view, plan, run.results)
+                is_resuming = plan.cause.reason is causes.Reason.RESUME
+                if is_idle or not is_resuming or not _is_going_well(state, plan.ids, self.site.now()):
+                    break
+        except BaseException as error:
+            await self._save_interrupted(view, plan, run.results, memory, error)
+            raise
+        ran = decisions.Ran(state, run.results, is_idle)
+        records = recording.record(view, plan, ran)
+        self._count_cycle(view, plan, ran, records, memory)
+        return await self._apply(view, records, memory, makers=ran.finished, is_spared=not ran.results)
+
+    def _take(self, view: views.View, plan: decisions.Run,
+              results: Mapping[ids.HandlerId, outcomes.Outcome]) -> progression.State:
+        """Add the outcomes to the progress, and the results to the status of the object."""
+        for id, outcome in results.items():
+            if outcome.result is not None:
+                try:
+                    jsons.dumps(outcome.result)
+                except (TypeError, ValueError, RecursionError) as error:
+                    plan.cause.logger.error("The result of the handler %r is not JSON, and is dropped: %s", id, error)
+                else:
+                    view.patch.status[id] = outcome.result
+        _drop_failing_fns(view, plan.cause.logger)
+        return plan.state.with_outcomes(results, now=self.site.now(), essence=view.seen.digest)
+
+    async def _save_interrupted(self, view: views.View, plan: decisions.Run,
+                                results: Mapping[ids.HandlerId, outcomes.Outcome], memory: inventory.Memory,
+                                error: BaseException) -> None:
+        with contextlib.suppress(Exception):
+            ran = decisions.Ran(self._take(view, plan, results), results, is_interrupted=True)
+            records = recording.record(view, plan, ran)
+            if not isinstance(error, asyncio.CancelledError):
+                sent = decisions.Sent(recording.compose(view.pending, records.own), ran.finished, bool(view.patch))
+                memory.outbox = decisions.build_outbox(view, sent, view.patch, tuple(view.patch.fns), sent.own)
+            elif records.own:
+                async with asyncio.timeout(CHECKPOINT_TIMEOUT):
+                    await self._apply(view, records, memory)
+
+    async def _apply(self, view: views.View, records: recording.Records, memory: inventory.Memory, *,
+                     makers: frozenset[ids.HandlerId] = inventory.NOBODY, is_spared: bool = True) -> _Step:
+        """
+        Send all changes of the object, and remember what follows from the answers.
+
+        What equals the object is spared only if nothing could happen to it since the handlers were called with it, as
+        with event handlers that await nothing. Otherwise, there can be a newer state by now.
+        """
+        own = patches.Patch(recording.compose(view.pending, records.own))
+        if own or view.patch:
+            self.site.settings.persistence.progress_storage.touch(body=view.stored, patch=own, value=None)
+        sent = decisions.Sent(own, makers or _find_makers(view), bool(view.patch))
+        revision = _Revision(view, records, sent)
+        changes = application.Changes(
+            view.patch, own, records.holding, is_spared=is_spared and view.is_fresh, is_guarded=_is_essential(view),
+            revise=revision.make if sent.makers and records.is_over else None)
+        logger = loggers.LocalObjectLogger(body=view.raw, settings=self.site.settings)
+        try:
+            applied = await application.apply_changes(
+                patching.identify(self.served.resource, view.raw), changes, view.raw,
+                context=self.site.context, logger=logger)
+        except errors.RequestError as error:
+            is_refused = application.is_refusal(error)
+            fns = () if is_refused else tuple(view.patch.fns)
+            memory.cycle = records.cycle
+            memory.outbox = decisions.build_outbox(view, sent, {} if is_refused else view.patch, fns, own)
+            raise
+        memory.cycle, memory.outbox = decisions.conclude(view, revision.records.cycle, revision.sent, applied)
+        self._expect_echo(view, applied, memory)
+        if applied.is_refused and not applied.fns:
+            raise RefusedPatchError("The cluster refuses our own records.")
+        memory.throttle = None
+        is_plain = records.is_rested and not sent.has_users and view.outbox is None
+        if is_plain and applied.body is not None and decisions.is_rested(view, own, applied.body) and self._is_calm():
+            memory.cycle = dataclasses.replace(memory.cycle, is_settled=True)
+            return _Step()
+        is_flushed = view.outbox is not None and memory.outbox is None and not applied.is_gone
+        if is_flushed and applied.version is None and records.delay is None:
+            return _Step(0.0, view.raw)  # nothing of it was worth sending
+        return self._make_step(records, applied, memory)
+
+    def _expect_echo(self, view: views.View, applied: application.Applied, memory: inventory.Memory) -> None:
+        """Wait for our own changes to come back from the stream."""
+        if applied.version is None or applied.version == view.version:
+            return
+        timeout = self.site.settings.persistence.consistency_timeout
+        body = cast(bodies.RawBody, applied.body)
+        memory.expect(applied.version, _read_clock() + timeout, body)
+        self._expect(body)
+        if self.site.memories.has_versions(self.served.resource):
+            self.site.memories.note_written(inventory.identify(view.raw), applied.version)
+
+    def _make_step(self, records: recording.Records, applied: application.Applied,
+                   memory: inventory.Memory) -> _Step:
+        pause = self._measure_refusal(applied, memory)
+        if pause:
+            return _Step(max(pause, records.delay or 0))
+        is_released = records.holding is application.Holding.ALLOW and memory.cycle.is_released
+        if records.delay is not None or is_released or not _is_newest(applied, memory):
+            return _Step(records.delay)
+        is_begun = records.holding is application.Holding.BLOCK
+        return _Step(0.0 if is_begun else None, cast(bodies.RawBody, applied.body))
+
+    async def _send_meanwhile(self, view: views.View, memory: inventory.Memory, waiting: float) -> queueing.Verdict:
+        """Send what event handlers have asked for while our own changes are not seen; the rest would be refused."""
+        if len(view.patch) and (not view.is_fresh or application.prune(view.patch, view.raw)):
+            await self._apply(view, recording.Records(view.cycle), memory)
+        elif tuple(view.patch.fns) != (() if view.outbox is None else view.outbox.fns):
+            sent = decisions.Sent(view.pending)
+            memory.outbox = decisions.build_outbox(view, sent, {}, tuple(view.patch.fns), view.pending)
+        return queueing.Verdict(max(waiting, self._measure_inconsistency(memory) or 0))
+
+    def _settle(self, view: views.View, memory: inventory.Memory, plan: decisions.Dismiss) -> None:
+        """Remember that there is nothing to do for this version, if it is our own: it will come back soon."""
+        if plan.is_resumed:
+            memory.cycle = dataclasses.replace(memory.cycle, is_initial=False, resumed=inventory.NOBODY)
+        if view.version == memory.cycle.version and self._is_calm():
+            memory.cycle = dataclasses.replace(memory.cycle, is_settled=True)
+
+    def _count_cycle(self, view: views.View, plan: decisions.Run, ran: decisions.Ran, records: recording.Records,
+                     memory: inventory.Memory) -> None:
+        """Slow down an object that is handled again and again with no change by others in between."""
+        if not records.is_over or not ran.results or _is_foreign(view.version, memory):
+            return
+        limits = _build_limits(self.site.settings)
+        before = memory.breaker or breakers.CLOSED
+        memory.breaker = breakers.count_cycle(before, limits, _read_clock())
+        if memory.breaker.pauses == before.pauses:
+            return
+        self._flow.loops += 1
+        if not before.pauses:
+            fields = sorted({'.'.join(item.field) or '(all)' for item in plan.cause.diff})
+            plan.cause.logger.error(
+                "The object is handled again and again, though nobody else changes it: by %s, for %s. It is slowed "
+                "down until others change it. Do the handlers change the fields that they react to?",
+                ', '.join(sorted(map(repr, ran.results))), ', '.join(fields) or 'no fields')
+
+    def _is_broken(self, memory: inventory.Memory) -> bool:
+        return memory.breaker is not None and memory.breaker.get_pause(_read_clock()) is not None
 
     def _recall(self, batch: queueing.Batch) -> inventory.Memory:
         is_initial = bool(batch.events) and batch.events[0]['type'] is None
-        return self.site.memories.recall(batch.body, memo=self.site.memo, is_initial=is_initial)
+        return self.site.memories.recall(
+            batch.body, self.served.resource, memo=self.site.memo, is_initial=is_initial)
 
-    def _prepare(self, body: bodies.RawBody, memory: inventory.Memory, patch: patches.Patch, *,
-                 is_accompanied: bool = False) -> changing.Work:
-        return changing.Work(self.served, bodies.Body(body), body, memory, patch, own=patches.Patch(memory.records),
-                             selectors=self.served.selectors, is_accompanied=is_accompanied)
+    def _look(self, body: bodies.RawBody, memory: inventory.Memory, patch: patches.Patch, *,
+              is_accompanied: bool = False, is_fresh: bool = True) -> views.View:
+        is_alive = memory.lives is not None and memory.lives.is_alive
+        return views.View(
+            self.served, body, memory.memo, memory.cycle, memory.outbox, patch, is_accompanied, is_alive, is_fresh)
 
     def _is_calm(self) -> bool:
-        """Tell if nobody wants to see every event."""
+        """Return whether no handler wants every event, and no daemons follow the object."""
         registry = self.site.registry
         if registry._watching.is_empty and registry._spawning.is_empty:
             return True
@@ -157,18 +383,27 @@ class Processor:
         return not registry._watching.has_handlers(resource, chosen) and not registry._spawning.has_handlers(
             resource, chosen)
 
+    def _is_concerned(self, body: bodies.RawBody) -> bool:
+        """Return whether anything but event handlers can be interested in the object, or was once."""
+        registry, resource, chosen = self.site.registry, self.served.resource, self.served.selectors
+        if registry._changing.has_handlers(resource, chosen) or registry._spawning.has_handlers(resource, chosen):
+            return True
+        is_passive = registry._changing.is_empty and registry._spawning.is_empty
+        return not is_passive and finalizers.is_blocked(body, self.site.settings.persistence.finalizer)
+
     async def _watch(self, events: Sequence[bodies.RawEvent], memory: inventory.Memory, patch: patches.Patch) -> None:
-        """Call the handlers of events for each of them; their errors are logged and ignored."""
+        """Call the event handlers for each event; their errors are logged and ignored."""
         registry, settings = self.site.registry._watching, self.site.settings
         if not events or registry.is_empty or not registry.has_handlers(self.served.resource, self.served.selectors):
             return
         first_error: Exception | None = None
         for event in events:
-            body = bodies.Body(event['object'])
+            copied: bodies.RawEvent = {**event, 'object': dicts.copy_json(event['object'])}
+            body = bodies.Body(copied['object'])
             cause = causes.WatchingCause(
                 logger=loggers.LocalObjectLogger(body=body, settings=settings), memo=memory.memo,
                 indices=self.site.indices, resource=self.served.resource, selectors=self.served.selectors,
-                body=body, patch=patch, event=event)
+                body=body, patch=patch, event=copied)
             try:
                 await self._watch_event(registry.iter_handlers(cause), cause)
             except Exception as error:  # of the filters; the next events have done nothing wrong
@@ -184,125 +419,169 @@ class Processor:
         for handler in selected:
             await execution.run_attempt(handler, cause, None, env, default_errors=failures.ErrorsMode.IGNORED)
 
-    async def _change(self, work: changing.Work) -> queueing.Verdict:
-        """Call the handlers of changes, and tell when to come back to the object."""
-        step, applied = await self._take_step(work)
-        if step.holding is application.Holding.BLOCK and self._is_calm() and _is_newest(applied, work.memory):
-            # It is as the stream will bring it, and nobody but the handlers of changes is interested in that.
-            body = cast(bodies.RawBody, applied.body)
-            work = self._prepare(body, work.memory, patches.Patch(body=body))
-            step, applied = await self._take_step(work)
-        pause = self._get_pause(applied, work.memory)
-        is_done = step.delay is None and step.holding is not application.Holding.BLOCK and not pause
-        work.memory.settled = applied.version if is_done and self._is_settled(work, applied) else None
-        if is_done:
-            return queueing.Verdict()
-        waiting = self._get_inconsistency(work.memory) or 0
-        return queueing.Verdict(max(step.delay or 0, waiting, pause))
+    def _build_environment(self) -> execution.Environment:
+        site = self.site
+        return execution.Environment(settings=site.settings, now=site.now, lifecycle=site.lifecycle,
+                                     extras=_adjust, meter=site.context.meter)
 
-    async def _take_step(self, work: changing.Work) -> tuple[changing.Step, application.Applied]:
-        """Call the handlers, and send the changes; if interrupted, save what they have done, for a limited time."""
-        try:
-            step = await changing.change_object(work)
-        except asyncio.CancelledError:
-            if work.own:
-                with contextlib.suppress(Exception):
-                    async with asyncio.timeout(CHECKPOINT_TIMEOUT):
-                        await self._apply(work, changing.Step())
-            raise
-        return step, await self._apply(work, step)
+    def _measure_pause(self, batch: queueing.Batch, memory: inventory.Memory) -> float | None:
+        """Return for how many seconds the object is left alone: after errors, or if it is handled too often."""
+        now = _read_clock()
+        throttle = memory.throttle
+        if throttle is not None and throttle.until is not None and throttle.until > now + TICK:
+            return throttle.until - now
+        if memory.breaker is None or _is_foreign(_get_version(batch.body), memory):
+            return None
+        return memory.breaker.get_pause(now)
 
-    def _is_settled(self, work: changing.Work, applied: application.Applied) -> bool:
-        """Tell if there will be nothing to do when our own change comes back: it is nothing but our records."""
-        if applied.version is None or applied.body is None or work.patch:
-            return False
-        registry, resource = self.site.registry, self.served.resource
-        # Those who decide by more than the object, e.g. by the memo, can decide anew that the finalizer is needed.
-        is_volatile = (registry._changing.may_require_finalizer(resource, work.selectors) and
-                       not registry._changing.surely_requires_finalizer(resource, work.selectors))
-        if is_volatile or registry._spawning.has_handlers(resource, work.selectors):
-            return False
-        ours = dicts.resolve_mapping(work.own, ('metadata', 'annotations'))
-        return cycles.is_only_annotated(work.raw, applied.body, ours.keys())
-
-    async def _apply(self, work: changing.Work, step: changing.Step) -> application.Applied:
-        """Send all changes of the object, and remember what to wait for."""
-        memory, settings = work.memory, self.site.settings
-        if work.own or work.patch:
-            settings.persistence.progress_storage.touch(body=work.body, patch=work.own, value=None)
-        changes = application.Changes(work.patch, work.own, step.holding)
-        logger = loggers.LocalObjectLogger(body=work.raw, settings=settings)
-        try:
-            applied = await application.apply_changes(
-                patching.identify(self.served.resource, work.raw), changes, work.raw,
-                context=self.site.context, logger=logger)
-        except errors.RequestError as error:
-            if not application.is_refusal(error):  # the status, if it is sent apart, or the functions can be not sent
-                memory.unsent, memory.fns = dict(work.patch), tuple(work.patch.fns)
-                memory.records = dict(work.own) if memory.fns else None
-            raise
-        memory.unsent, memory.fns, memory.records = dict(applied.unsent) or None, applied.fns, dict(applied.own) or None
-        timeout, version = settings.persistence.consistency_timeout, work.raw['metadata'].get('resourceVersion')
-        if applied.version is not None and applied.version != version:
-            memory.expect(applied.version, _read_clock() + timeout, cast(bodies.RawBody, applied.body))
-            if applied.body is not None:
-                self.expect(applied.body)
-        if applied.is_refused and not applied.fns:
-            raise RefusedPatchError("The cluster refuses our own records.")
-        if not applied.own and not applied.is_gone and not (memory.unrecorded and memory.unrecorded.is_unfit):
-            memory.unrecorded = None
-        return applied
-
-    def _get_pause(self, applied: application.Applied, memory: inventory.Memory) -> float:
-        """Tell how long to wait for a newer state of the object, for which the refused changes can be accepted."""
+    def _measure_refusal(self, applied: application.Applied, memory: inventory.Memory) -> float:
+        """Return how long to wait for a newer state of the object, for which the refused changes can be accepted."""
         if applied.is_gone:
             return GONE_DELAY
-        if applied.is_refused:
-            memory.throttler = memory.throttler or throttlers.Throttler()
-            now = _read_clock()
-            return (memory.throttler.fail(now, self.site.settings.queueing.error_delays) - now) or REFUSAL_DELAY
-        is_outdated = applied.is_held or bool(applied.fns)
-        memory.refusals = memory.refusals + 1 if is_outdated else 0
-        return choose_refusal_delay(memory.refusals, self.site.context.chance()) if is_outdated else 0
+        is_outdated = applied.is_held or (bool(applied.fns) and not applied.is_refused)
+        if not is_outdated:
+            memory.refusals = 0
+            return 0
+        memory.refusals += 1
+        return choose_refusal_delay(memory.refusals, self.site.context.chance())
 
-    def _get_inconsistency(self, memory: inventory.Memory) -> float | None:
-        """Tell for how many seconds to wait for our own changes to come at most; ``None`` if there is no need to."""
+    def _measure_inconsistency(self, memory: inventory.Memory) -> float | None:
+        """Return for how many seconds to wait for our own changes to come at most; ``None`` if there is no need to."""
         remaining = 0.0 if memory.awaited is None else memory.awaited.deadline - _read_clock()
         return remaining if remaining > 0 else None
 
     def _throttle(self, error: Exception, batch: queueing.Batch, memory: inventory.Memory) -> queueing.Verdict:
         """Leave the object alone for a while; then continue with its latest state."""
-        memory.throttler = memory.throttler or throttlers.Throttler()
+        delays = throttlers.Throttler() if memory.throttle is None else memory.throttle.delays
         now = _read_clock()
-        memory.throttled = memory.throttler.fail(now, self.site.settings.queueing.error_delays)
-        delay = (memory.throttled - now) or UNTHROTTLED_DELAY
+        until = delays.fail(now, self.site.settings.queueing.error_delays)
+        memory.throttle = inventory.Throttle(delays, until)
+        delay = (until - now) or UNTHROTTLED_DELAY
         loggers.LocalObjectLogger(body=batch.body, settings=self.site.settings).error(
             "The handling of the object has failed, and will be continued in %s s: %s",
-            round(delay, 3), error, exc_info=not isinstance(error, RefusedPatchError))
+            round(delay, 3), ' '.join([str(error) or repr(error), *getattr(error, '__notes__', ())]),
+            exc_info=not isinstance(error, RefusedPatchError))
         return queueing.Verdict(delay)
 
 
-def _is_as_left(body: bodies.RawBody, memory: inventory.Memory) -> bool:
-    """Tell if the object is as our own last change has left it, with nothing to do."""
-    return memory.settled is not None and memory.settled == dicts.resolve(body, ('metadata', 'resourceVersion'))
+class _Revision:
+    """The records of a cycle, made again if the server has told what the handlers' own changes have become."""
+
+    def __init__(self, view: views.View, records: recording.Records, sent: decisions.Sent) -> None:
+        self.view = view
+        self.records = records
+        self.sent = sent
+
+    def make(self, body: Mapping[str, Any], drifts: Sequence[application.Drift]) -> Mapping[str, Any]:
+        """Record the object as it is now, if no other handlers are to be called for the difference."""
+        applied = application.Applied(body=body, drifts=tuple(drifts))
+        own = decisions.find_own(self.view, self.sent.makers, applied)
+        if own is None:
+            return self.sent.own
+        outbox = decisions.build_outbox(self.view, self.sent, {}, (), self.sent.own)
+        cycle = dataclasses.replace(self.records.cycle, own=own)
+        view = dataclasses.replace(
+            self.view, raw=cast(bodies.RawBody, body), cycle=cycle, outbox=outbox, patch=patches.Patch())
+        plan = decisions.decide(view)
+        if isinstance(plan, decisions.Run) and plan.state.delay(plan.ids, view.site.now()) is None:
+            self.records = recording.record(view, plan, decisions.Ran(plan.state, {}))
+            merged = recording.compose(self.sent.own, self.records.own)
+            self.sent = dataclasses.replace(self.sent, own=merged, makers=inventory.NOBODY)
+        return self.sent.own
 
 
-def _is_nothing_left(memory: inventory.Memory) -> bool:
-    """Tell if nothing waits to be sent, or to be seen first: but what is left settled can be seen later."""
-    if memory.fns or memory.unsent or memory.records or memory.recorded or memory.unrecorded:
+_NO_LOCK = contextlib.nullcontext()
+
+
+def _record(view: views.View, plan: decisions.Send | decisions.Record | decisions.Release) -> recording.Records:
+    """Choose the records for the plans that call nobody."""
+    match plan:
+        case decisions.Record(state, handled, holding):
+            return recording.finish(view, state, cycles.Conclusion(handled=handled), holding=holding)
+        case decisions.Release():
+            return recording.release(view, view.state)
+        case decisions.Send(holding):
+            return recording.Records(view.cycle, holding=holding)
+
+
+def _restore_patch(outbox: inventory.Outbox | None, body: bodies.RawBody) -> patches.Patch:
+    if outbox is None:
+        return patches.Patch(body=body)
+    return patches.Patch(outbox.patch, body=body, fns=outbox.fns)
+
+
+def _find_makers(view: views.View) -> frozenset[ids.HandlerId]:
+    """Find whose changes have waited to be sent, if the object is still as these handlers have seen it."""
+    outbox = view.outbox
+    if outbox is None or not outbox.makers or outbox.seen != view.seen:
+        return inventory.NOBODY
+    return outbox.makers
+
+
+def _is_essential(view: views.View) -> bool:
+    """Return whether the users' changes can concern the essence of the object, by their place."""
+    if not len(view.patch):
         return False
-    return memory.awaited is None or memory.awaited.version == memory.settled
+    if view.patch.keys() - {'status'}:
+        return True
+    fields = view.registry.get_extra_fields(view.served.resource, view.selectors)
+    return any(not field or field[0] == 'status' for field in fields)
+
+
+def _drop_failing_fns(view: views.View, logger: causes.Logger) -> None:
+    """Drop the functions of the patch that fail for the object as it is known."""
+    for fn in list(view.patch.fns):
+        earlier = view.patch.fns[:view.patch.fns.index(fn) + 1]
+        try:
+            patches.apply_fns(earlier, patches.merge(view.raw, view.patch))
+        except Exception as error:
+            logger.error("A function of the patch has failed, and is dropped: %s: %r",
+                         getattr(fn, '__qualname__', None) or repr(fn), error, exc_info=True)
+            view.patch.fns.remove(fn)
+
+
+def _is_going_well(state: progression.State, handlers: Sequence[ids.HandlerId], now: Any) -> bool:
+    """Return whether there is something to do right now, with nothing worth saving so far."""
+    is_smooth = all(state.success or not state.retries for state in state.values())
+    return is_smooth and state.delay(handlers, now) == 0
+
+
+def _is_settled(body: bodies.RawBody, memory: inventory.Memory) -> bool:
+    """Return whether the object is as our own last change has left it, with nothing to do."""
+    cycle = memory.cycle
+    return cycle.is_settled and cycle.version == _get_version(body)
+
+
+def _is_foreign(version: str | None, memory: inventory.Memory) -> bool:
+    """Return whether others have changed the object since this operator has handled it."""
+    own = memory.cycle.version
+    return own is None or not cycles.is_echo(own, str(version))
 
 
 def _is_newest(applied: application.Applied, memory: inventory.Memory) -> bool:
-    """Tell if there is no newer state of the object than the one after the changes, as far as it is known."""
-    is_known = applied.body is not None and not memory.fns and not applied.is_gone and not applied.is_held
-    return is_known and memory.awaited is not None and memory.awaited.version == applied.version
+    """Return whether there is no newer state of the object than after the changes, as far as it is known."""
+    if applied.body is None or memory.outbox is not None or applied.is_gone or applied.is_held:
+        return False
+    return memory.awaited is None or memory.awaited.version == applied.version
+
+
+def _get_version(body: bodies.RawBody) -> str | None:
+    version = dicts.resolve(body, ('metadata', 'resourceVersion'))
+    return None if version is None else str(version)
+
+
+def _build_limits(settings: Any) -> breakers.Limits:
+    chosen = settings.breaker
+    return breakers.Limits(chosen.limit, chosen.window, chosen.delay, chosen.max_delay)
 
 
 def choose_refusal_delay(refusals: int, chance: float) -> float:
     """Choose a delay after so many refusals in a row, the last one included; ``chance`` is from 0 to 1."""
     return retries.spread(min(LONGEST_REFUSAL_DELAY, math.ldexp(REFUSAL_DELAY, min(refusals, 16) - 1)), chance)
+
+
+def _adjust(handler: handlers.ChangingHandler, cause: causes.ChangingCause) -> Mapping[str, Any]:
+    return handler.adjust(cause)
 
 
 class RefusedPatchError(Exception):

@@ -41,9 +41,8 @@ class Site:
 
         Unlike in `Memories.recall`, nothing is remembered: objects are known only as long as they are watched.
         """
-        if is_existing and self.memories.is_known(body):
-            return self.memories.recall(body, memo=self.memo).memo
-        return copy.copy(self.memo)
+        memo = self.memories.find_memo(body) if is_existing else None
+        return copy.copy(self.memo) if memo is None else memo
 
 
 @dataclasses.dataclass(frozen=True)

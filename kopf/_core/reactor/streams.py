@@ -45,8 +45,7 @@ class Watcher:
                  remains: Remains | None = None) -> None:
         self._served, self._namespace, self._slots, self._on_listed = served, namespace, slots, on_listed
         self._state, self._flow = state, served.flow
-        self._processor = processing.Processor(served)
-        self._processor.nudge, self._processor.expect = self._nudge, state.expect
+        self._processor = processing.Processor(served, nudge=self._nudge, expect=state.expect)
         self._queue = self._make_queue()
         remains = remains or Remains()
         self._earlier = remains.known  # before the pause, and not seen since then
@@ -79,7 +78,7 @@ class Watcher:
         site = self._served.site
         remains = Remains({**self._earlier, **self._state.known}, self._deleted, self._tombstones.parts)
         for key in {*(inventory.Key(seen.uid) for seen in remains.known.values()), *remains.deleted}:
-            memory = site.memories.forget_key(key)
+            memory = site.memories.forget_key(key, self._served.resource)
             if memory is not None:
                 accompanying.forget(site, memory)
         return remains
@@ -138,7 +137,8 @@ class Watcher:
         event = self._tombstones.update(event)
         site, body = self._served.site, event['object']
         if not site.indexers.is_empty and site.indexers.is_indexed(self._served.resource, self._served.selectors):
-            memory = site.memories.recall(body, memo=site.memo, is_initial=event['type'] is None)
+            memory = site.memories.recall(
+                body, self._served.resource, memo=site.memo, is_initial=event['type'] is None)
             await site.indexers.index(indexing.Sighting(
                 inventory.identify(body), self._served.resource, self._served.selectors, event, memory.memo))
         self._queue.put(event)

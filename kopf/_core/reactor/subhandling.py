@@ -9,7 +9,7 @@ The current handler is known from the context, so it is the same in coroutines a
 """
 import contextvars
 import dataclasses
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from kopf._cogs.structs import ids
@@ -19,6 +19,9 @@ from kopf._core.intents import causes, handlers, registries
 Fns: TypeAlias = Mapping[str, Callable[..., Any]] | Iterable[Callable[..., Any]]
 Registry: TypeAlias = registries.ChangingRegistry | registries.OperatorRegistry
 Outcomes: TypeAlias = dict[ids.HandlerId, outcomes.Outcome]
+
+
+_current: contextvars.ContextVar['_Scope'] = contextvars.ContextVar('kopf-subhandling')
 
 
 async def execute(
@@ -75,37 +78,32 @@ async def run_handlers(
     Returns the outcomes of both, by their ids. Raises only what no handler should, such as cancellations;
     ``results`` gets the outcomes as they come, and so has those of the handlers that were executed before that.
     """
-    run = _Run(state, env, results if results is not None else {})
+    run = Run(state, env, results)
     await execution.run_handlers(handlers, cause, state, run.env)
     return run.results
 
 
-class _Run:
-    """One execution of handlers with all their sub-handlers, at any depth."""
+class Run:
+    """
+    One execution of handlers with all their sub-handlers, at any depth.
 
-    def __init__(self, state: progression.State, env: execution.Environment, results: Outcomes) -> None:
+    The handlers are executed in its environment; ``results`` has the outcomes of both as they come.
+    """
+
+    def __init__(
+        self, state: progression.State, env: execution.Environment, results: Outcomes | None = None
+    ) -> None:
         self.state = state  # of the sub-handlers, as they proceed
         self.env = dataclasses.replace(env, companion=self)
-        self.results = results
+        self.results: Outcomes = {} if results is None else results
         self._subrefs: dict[ids.HandlerId, frozenset[ids.HandlerId]] = {}
         self.families: dict[ids.HandlerId, ids.HandlerId] = {}  # the topmost parents of sub-handlers
 
-    async def call(self, handler: handlers.ChangingHandler, cause: causes.ChangingCause,
-                   fn: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        scope = _Scope(self, handler, cause)
-        token = _current.set(scope)
-        try:
-            result = await fn()
-            if not scope.registry.is_empty:
-                registered = scope.registry.iter_handlers(cause)
-                await scope.execute([rest for rest in registered if rest.id not in scope.subrefs], cause)
-            if scope.subrefs:
-                scope.check()
-        finally:
-            _current.reset(token)
-            scope.is_open = False
-            self._subrefs[handler.id] = frozenset(scope.subrefs)
-        return result
+    def open(self, handler: handlers.ChangingHandler, cause: causes.ChangingCause) -> '_Scope':
+        return _Scope(self, handler, cause)
+
+    def note_subrefs(self, parent: handlers.ChangingHandler, subrefs: set[ids.HandlerId]) -> None:
+        self._subrefs[parent.id] = frozenset(subrefs)
 
     def complete(self, handler: handlers.ChangingHandler, outcome: outcomes.Outcome) -> outcomes.Outcome:
         subrefs = self._subrefs.pop(handler.id, None)
@@ -117,7 +115,7 @@ class _Run:
 class _Scope:
     """One attempt of a handler that can have sub-handlers."""
 
-    def __init__(self, run: _Run, parent: handlers.ChangingHandler, cause: causes.ChangingCause) -> None:
+    def __init__(self, run: Run, parent: handlers.ChangingHandler, cause: causes.ChangingCause) -> None:
         self.run = run
         self.parent = parent
         self.cause = cause
@@ -125,6 +123,22 @@ class _Scope:
         self.subrefs: set[ids.HandlerId] = set()  # those executed in this attempt, or finished before
         self.is_open = True
         self.is_idle = False  # has the lifecycle taken none of those that are due?
+        self._token = _current.set(self)
+
+    async def finish(self) -> None:
+        """Execute the sub-handlers that were registered and not executed yet; raise if any is unfinished."""
+        if not self.registry.is_empty:
+            registered = self.registry.iter_handlers(self.cause)
+            left = [subhandler for subhandler in registered if subhandler.id not in self.subrefs]
+            await self.execute(left, self.cause)
+        if self.subrefs:
+            self.check()
+
+    def close(self) -> None:
+        """Let no more sub-handlers be registered: the attempt is over."""
+        _current.reset(self._token)
+        self.is_open = False
+        self.run.note_subrefs(self.parent, self.subrefs)
 
     async def execute(self, subhandlers: Sequence[handlers.ChangingHandler], cause: causes.ChangingCause,
                       lifecycle: lifecycles.LifecycleFn | None = None) -> None:
@@ -147,9 +161,6 @@ class _Scope:
         delay = self.run.state.delay(self.subrefs, self.run.env.now())
         if delay is not None:
             raise failures.HandlerChildrenRetry(delay=lifecycles.IDLE_DELAY if not delay and self.is_idle else delay)
-
-
-_current: contextvars.ContextVar[_Scope] = contextvars.ContextVar('kopf-subhandling')
 
 
 def _get_scope() -> _Scope:

@@ -33,19 +33,25 @@ async def test_nothing_is_sent_for_nothing(thing):
     assert thing.asked == []
 
 
-@pytest.mark.guarantee('NEW-060', 'NEW-061', 'NEW-062', 'NEW-063')
-async def test_everything_goes_together_in_four_requests_if_the_status_is_a_subresource(stateful):
+@pytest.mark.guarantee('NEW-060', 'NEW-061', 'NEW-062', 'NEW-063', 'FND-014')
+@pytest.mark.parametrize('own_status, extra_requests', [
+    pytest.param({}, [], id='records-in-annotations'),
+    pytest.param({'status': {'own': 1}}, [('status', MERGE, 200)], id='records-everywhere'),
+])
+async def test_everything_goes_together_in_four_requests_if_the_status_is_a_subresource(
+        stateful, own_status, extra_requests):
     await stateful.create()
 
     applied = await stateful.apply(
-        {'spec': {'x': 1}, 'status': {'x': 1}}, {'metadata': {'annotations': {'a': 'b'}}, 'status': {'own': 1}}, BLOCK,
+        {'spec': {'x': 1}, 'status': {'x': 1}}, {'metadata': {'annotations': {'a': 'b'}}, **own_status}, BLOCK,
         fns=[put(2, 'spec', 'y'), put(2, 'status', 'y')])
     body = await stateful.get()
 
-    assert stateful.asked == [('status', MERGE, 200), ('', MERGE, 200), ('status', JSON, 200), ('', JSON, 200)]
+    assert stateful.asked == [
+        ('status', MERGE, 200), ('', MERGE, 200), ('status', JSON, 200), ('', JSON, 200), *extra_requests]
     assert applied == application.Applied(body['metadata']['resourceVersion'])
     assert body['spec'] == {'x': 1, 'y': 2}
-    assert body['status'] == {'x': 1, 'y': 2, 'own': 1}
+    assert body['status'] == {'x': 1, 'y': 2, **own_status.get('status', {})}
     assert body['metadata']['annotations'] == {'a': 'b'}
     assert body['metadata']['finalizers'] == [FINALIZER]
 

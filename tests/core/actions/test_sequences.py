@@ -64,12 +64,13 @@ CLEANED = {'status': {'own': None}}
 VERSIONED = {'metadata': {'resourceVersion': '1'}, 'spec': {'x': 1}}
 
 
-@pytest.mark.guarantee('NEW-060', 'NEW-063')
+@pytest.mark.guarantee('NEW-060', 'NEW-063', 'FND-014')
 @pytest.mark.parametrize('users, own, expected', [
     pytest.param({}, {}, [], id='nothing'),
     pytest.param({'spec': {}, 'status': {}}, {}, [], id='empty-sections'),
     pytest.param(USERS[0], OWN[0], ['body UO'], id='object'),
     pytest.param(USERS[1], OWN[0], ['status U', 'body O'], id='status'),
+    pytest.param({}, OWN[0] | OWN[1], ['status O', 'body O'], id='records-everywhere'),
     pytest.param(USERS[0] | USERS[1], OWN[0], ['status U', 'body UO'], id='all'),
     pytest.param(USERS[0] | USERS[1], OWN[0] | CLEANED, ['status UO', 'body UO'], id='removals'),
     pytest.param(USERS[0], OWN[1], ['body U', 'status O'], id='records-in-status'),
@@ -78,13 +79,13 @@ VERSIONED = {'metadata': {'resourceVersion': '1'}, 'spec': {'x': 1}}
     pytest.param(USERS[0], OWN[0] | OWN[1], ['body UO', 'status O'], id='object-with-records-everywhere'),
     pytest.param(USERS[0] | USERS[1], OWN[0] | OWN[1], ['status U', 'body UO', 'status O'],
                  id='all-with-records-everywhere'),
-    pytest.param(VERSIONED | USERS[1], OWN[0], ['body UO', 'status U'], id='for-one-version'),
+    pytest.param(VERSIONED | USERS[1], OWN[0], ['body U', 'status U', 'body O'], id='for-one-version'),
 ])
 def test_records_are_merged_last(users, own, expected):
     assert [show(request) for request in sequences.plan(users, own, has_status=True)] == expected
 
 
-@pytest.mark.guarantee('NEW-060', 'NEW-062', 'NEW-063')
+@pytest.mark.guarantee('NEW-060', 'NEW-062', 'NEW-063', 'FND-014')
 @pytest.mark.parametrize('users, touched, own, expected', [
     pytest.param({}, 'body', OWN[0], ['body FO'], id='object'),
     pytest.param({}, 'status', OWN[0], ['status F', 'body O'], id='status'),
@@ -99,6 +100,10 @@ def test_records_are_merged_last(users, own, expected):
                  id='everything'),
     pytest.param(USERS[0] | USERS[1], 'body', OWN[0] | OWN[1], ['status U', 'body U', 'body FO', 'status O'],
                  id='everything-with-records-everywhere'),
+    pytest.param(USERS[0], 'status', OWN[0] | OWN[1], ['status F', 'body UO', 'status O'],
+                 id='functions-of-status-with-records-everywhere'),
+    pytest.param({}, 'body status', OWN[0] | OWN[1], ['status F', 'body FO', 'status O'],
+                 id='functions-everywhere-with-records-everywhere'),
 ])
 def test_records_go_after_what_functions_make(users, touched, own, expected):
     places = {Place[name.upper()] for name in touched.split()}

@@ -16,7 +16,7 @@ from kopf._core.reactor import cycles
 FINALIZER = 'kopf.dev/finalizer'
 Reason = causes.Reason
 
-OLD, NEW, NEWER = (cycles.seal({'spec': {'x': x}}) for x in (1, 2, 3))
+OLD, NEW = (cycles.seal({'spec': {'x': x}}) for x in (1, 2))
 
 JSONS = st.recursive(
     st.none() | st.booleans() | st.integers(-2**53, 2**53) | st.floats(allow_nan=False, allow_infinity=False) |
@@ -126,54 +126,58 @@ def test_garbage_is_not_a_snapshot(garbage):
 
 # Conclusions.
 
-VIEW = cycles.View(NEW, NEW)
 Conclusion = cycles.Conclusion
 
 
-@pytest.mark.parametrize('states, view, expected', [
-    pytest.param({}, VIEW, Conclusion(handled=NEW), id='no-handlers'),
-    pytest.param({'a': state(NEW), 'b': state(NEW)}, VIEW, Conclusion(handled=NEW), id='all-finished'),
-    pytest.param({'a': state(NEW, success=False, failure=True)}, VIEW, Conclusion(handled=NEW), id='all-failed'),
-    pytest.param({'a': state(None)}, VIEW, Conclusion(handled=NEW), id='finished-with-the-unknown'),
-    pytest.param({'a': UNFINISHED}, VIEW, Conclusion(), id='nothing-finished'),
-    pytest.param({'a': BLANK, 'b': BLANK}, VIEW, Conclusion(), id='nothing-begun'),
-    pytest.param({'a': state(NEW), 'b': BLANK}, VIEW, Conclusion(base=NEW), id='first-finished'),
-    pytest.param({'a': state(NEWER), 'b': BLANK}, cycles.View(NEW, NEWER), Conclusion(base=NEWER),
-                 id='first-finished-with-own-changes'),
-    pytest.param({'a': state(OLD), 'b': UNFINISHED}, cycles.View(NEW, NEW, OLD), Conclusion(base=OLD),
-                 id='first-finished-before-the-change'),
-    pytest.param({'a': state(OLD), 'b': UNFINISHED}, VIEW, Conclusion(base=NEW), id='base-is-lost'),
-    pytest.param({'a': state(OLD), 'b': state(NEW)}, cycles.View(NEW, NEW, OLD),
+@pytest.mark.parametrize('states, base, expected', [
+    pytest.param({}, None, Conclusion(handled=NEW), id='no-handlers'),
+    pytest.param({'a': state(NEW), 'b': state(NEW)}, None, Conclusion(handled=NEW), id='all-finished'),
+    pytest.param({'a': state(NEW, success=False, failure=True)}, None, Conclusion(handled=NEW), id='all-failed'),
+    pytest.param({'a': state(None)}, None, Conclusion(handled=NEW), id='finished-with-the-unknown'),
+    pytest.param({'a': BLANK, 'b': BLANK}, None, Conclusion(), id='nothing-begun'),
+    pytest.param({'a': state(NEW), 'b': BLANK}, None, Conclusion(base=NEW), id='first-finished'),
+    pytest.param({'a': state(OLD), 'b': UNFINISHED}, OLD, Conclusion(base=OLD), id='first-finished-before-the-change'),
+    pytest.param({'a': state(OLD), 'b': UNFINISHED}, None, Conclusion(base=NEW), id='base-is-lost'),
+    pytest.param({'a': state(OLD), 'b': state(NEW)}, OLD,
                  Conclusion(handled=OLD, base=NEW, kept=frozenset({'b'})), id='changed-in-mid-cycle'),
-    pytest.param({'a': state(OLD), 'b': state(NEW), 'c': state(None)}, cycles.View(NEW, NEW, OLD),
+    pytest.param({'a': state(OLD), 'b': state(NEW), 'c': state(None)}, OLD,
                  Conclusion(handled=OLD, base=NEW, kept=frozenset({'b'})), id='changed-in-mid-cycle-of-other-versions'),
-    pytest.param({'a': state(OLD), 'b': state(NEW)}, VIEW, Conclusion(handled=NEW), id='changed-but-base-is-lost'),
-    pytest.param({'a': state(NEW), 'b': state(NEW)}, cycles.View(NEW, NEW, OLD), Conclusion(handled=NEW),
-                 id='all-have-seen-the-newest'),
-    pytest.param({'a': state(NEWER)}, cycles.View(NEW, NEWER),
-                 Conclusion(handled=NEW, base=NEWER, kept=frozenset({'a'})), id='own-changes'),
-    pytest.param({'a': state(NEW), 'b': state(NEWER)}, cycles.View(NEW, NEWER, NEW),
-                 Conclusion(handled=NEW, base=NEWER, kept=frozenset({'b'})), id='own-changes-of-the-last-one'),
-    pytest.param({'a': state(None)}, cycles.View(NEW, NEWER), Conclusion(handled=NEW),
-                 id='own-changes-of-other-versions'),
-    pytest.param({'a': state(NEW, subrefs=['a/b']), 'a/b': state(OLD), 'c': state(NEW)},
-                 cycles.View(NEW, NEW, OLD), Conclusion(handled=OLD, base=NEW, kept=frozenset({'c'})),
-                 id='sub-handlers'),
+    pytest.param({'a': state(OLD), 'b': state(NEW)}, None, Conclusion(handled=NEW), id='changed-but-base-is-lost'),
+    pytest.param({'a': state(NEW), 'b': state(NEW)}, OLD, Conclusion(handled=NEW), id='all-have-seen-the-newest'),
+    pytest.param({'a': state(NEW, subrefs=['a/b']), 'a/b': state(OLD), 'c': state(NEW)}, OLD,
+                 Conclusion(handled=OLD, base=NEW, kept=frozenset({'c'})), id='sub-handlers'),
+    pytest.param({'a': state(OLD)}, OLD, Conclusion(handled=OLD), id='nobody-has-seen-the-newest'),
 ])
-def test_conclusion_for_all_handlers(states, view, expected):
+def test_conclusion_for_all_handlers(states, base, expected):
     selected = [id for id in states if '/' not in id]
 
-    assert cycles.conclude(states, selected, view) == expected
+    assert cycles.conclude(states, selected, NEW, base) == expected
+
+
+@pytest.mark.guarantee('FND-013')
+@pytest.mark.parametrize('reason, states, base, expected', [
+    pytest.param(Reason.UPDATE, {'a': UNFINISHED}, None, NEW, id='tried'),
+    pytest.param(Reason.UPDATE, {'a': UNFINISHED, 'b': BLANK}, None, NEW, id='one-of-them-tried'),
+    pytest.param(Reason.UPDATE, {'a': UNFINISHED}, OLD, NEW, id='tried-again-with-another-change'),
+    pytest.param(Reason.UPDATE, {'a': UNFINISHED, 'b': state(OLD)}, OLD, OLD, id='finished-by-others-before'),
+    pytest.param(Reason.UPDATE, {'a': BLANK}, None, None, id='never-tried'),
+    pytest.param(Reason.CREATE, {'a': UNFINISHED}, None, None, id='creations-cannot-be-taken-back'),
+    pytest.param(Reason.RESUME, {'a': UNFINISHED}, None, None, id='resuming-changes-nothing'),
+])
+def test_updates_that_were_tried_are_remembered_until_they_are_handled(reason, states, base, expected):
+    conclusion = cycles.conclude(states, ['a'], NEW, base, reason=reason)
+
+    assert conclusion == Conclusion(base=expected)
 
 
 def test_handlers_that_are_not_selected_are_not_waited_for():
-    conclusion = cycles.conclude({'a': state(NEW), 'b': UNFINISHED}, ['a'], VIEW)
+    conclusion = cycles.conclude({'a': state(NEW), 'b': UNFINISHED}, ['a'], NEW)
 
     assert conclusion == Conclusion(handled=NEW)
 
 
 def test_handlers_that_are_selected_but_unknown_are_waited_for():
-    conclusion = cycles.conclude({'a': state(NEW)}, ['a', 'b'], VIEW)
+    conclusion = cycles.conclude({'a': state(NEW)}, ['a', 'b'], NEW)
 
     assert conclusion == Conclusion(base=NEW)
 

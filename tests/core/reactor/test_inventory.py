@@ -81,9 +81,9 @@ def test_memory_knows_if_the_object_existed_before_the_operator():
     old = memories.recall(build_body('old'), memo=None, is_initial=True)
     new = memories.recall(build_body('new'), memo=None)
 
-    assert (old.is_initial, new.is_initial) == (True, False)
-    assert memories.recall(build_body('old'), memo=None).is_initial
-    assert not memories.recall(build_body('new'), memo=None, is_initial=True).is_initial
+    assert (old.cycle.is_initial, new.cycle.is_initial) == (True, False)
+    assert memories.recall(build_body('old'), memo=None).cycle.is_initial
+    assert not memories.recall(build_body('new'), memo=None, is_initial=True).cycle.is_initial
 
 
 def test_forgotten_object_is_remembered_anew():

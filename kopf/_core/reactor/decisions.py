@@ -1,0 +1,269 @@
+"""
+Decisions: what is to be done for an object as it is, and what follows from what was done.
+
+Pure: nothing is called, sent or awaited here, except for the filters and the storages of the users. It is the only
+place that knows if there is anything to do. What the server has made of our changes is taken from its answers.
+"""
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from kopf._cogs.structs import bodies, dicts, finalizers, ids, patches
+from kopf._core.actions import application, outcomes, progression
+from kopf._core.intents import causes, filters, handlers
+from kopf._core.reactor import cycles, inventory, views
+
+Reason = causes.Reason
+
+
+@dataclasses.dataclass(frozen=True)
+class Dismiss:
+    """There is nothing to do until the object changes."""
+    is_resumed: bool = False  # whether it was looked at for the first time since the start, and is done with
+
+
+@dataclasses.dataclass(frozen=True)
+class Wait:
+    """The handlers that are left are for later."""
+    delay: float  # seconds
+
+
+@dataclasses.dataclass(frozen=True)
+class Send:
+    """There is nobody to call, but there is something to send, at least the finalizer."""
+    holding: application.Holding = application.Holding.KEEP
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """There is nobody to call, but a change that some have seen and that is gone is recorded as handled."""
+    state: progression.State
+    handled: cycles.Essence
+    holding: application.Holding = application.Holding.KEEP
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """These handlers are called for this cause, if they are due."""
+    cause: causes.ChangingCause
+    selected: Sequence[handlers.ChangingHandler]
+    state: progression.State
+    base: cycles.Essence | None = None
+    holding: application.Holding = application.Holding.KEEP
+    resuming: frozenset[ids.HandlerId] = inventory.NOBODY  # those that do not hold the end of the cycle
+
+    def list_mandatory(self, state: progression.State) -> list[ids.HandlerId]:
+        """List the handlers without which the cycle is not over: all but the resuming ones that are retried."""
+        return [id for id in self.ids if id not in self.resuming or not state.is_retried(id)]
+
+    @property
+    def ids(self) -> list[ids.HandlerId]:
+        return [handler.id for handler in self.selected]
+
+
+@dataclasses.dataclass(frozen=True)
+class Release:
+    """All is done for an object on its way out: it may go."""
+
+
+Plan: TypeAlias = Dismiss | Wait | Send | Record | Run | Release
+DISMISS, RESUMED = Dismiss(), Dismiss(is_resumed=True)
+
+
+def decide(view: views.View) -> Plan:
+    """Decide what is to be done for the object. Raises what the filters and the storages raise."""
+    if view.outbox is not None and view.outbox.fns:
+        return DISMISS if view.outbox.refused == view.version else Send()
+    if finalizers.is_deletion_ongoing(view.raw):
+        return _decide_deletion(view)
+    is_blocked = view.is_blocked
+    if not is_blocked and view.is_surely_needed:
+        return Send(application.Holding.BLOCK)
+
+    is_needed = view.is_accompanied or view.registry.requires_finalizer(view.cause)
+    holding = decide_holding(is_needed=is_needed, is_blocked=is_blocked)
+    if holding is application.Holding.ALLOW and not view.is_ours:
+        holding = application.Holding.KEEP
+    if holding is application.Holding.BLOCK:
+        return Send(holding)
+    if not view.registry.is_in_scope(view.cause):
+        return _send_if_any(view, holding)
+    return _decide_change(view, holding)
+
+
+def decide_holding(*, is_needed: bool, is_blocked: bool) -> application.Holding:
+    """Decide what to do to our finalizer on an object that is not being deleted."""
+    if is_needed and not is_blocked:
+        return application.Holding.BLOCK
+    if is_blocked and not is_needed:
+        return application.Holding.ALLOW
+    return application.Holding.KEEP
+
+
+def _decide_deletion(view: views.View) -> Plan:
+    if not view.is_blocked:
+        return _send_if_any(view, application.Holding.KEEP)
+    if not view.is_ours:
+        return _send_if_any(view, application.Holding.KEEP)
+    if view.cycle.is_released:
+        return _send_if_any(view, application.Holding.KEEP) if view.is_alive else Release()
+
+    selected = _select(view)
+    if not selected and not view.is_alive and not view.has_changes:
+        return Release()
+    return Run(view.isolate(), selected, view.state)
+
+
+def _decide_change(view: views.View, holding: application.Holding) -> Plan:
+    cause, state = view.cause, view.state
+    is_begun = state.is_begun or view.cycle.own is not None
+    if cause.reason is Reason.NOOP and not is_begun:
+        return _send_if_any(view, holding)
+    if cycles.is_taken_back(cause.reason, view.seen, view.base):
+        assert view.base is not None
+        return Record(state, view.base, holding)
+    if view.base is None or view.base == view.seen:
+        state = state.forgetting(cycles.find_outdated(state, view.seen))
+
+    selected = _select(view)
+    resuming = _find_resuming(view, selected)
+    if cause.reason is Reason.RESUME and not selected and not is_begun and not _has_to_send(view, holding):
+        return RESUMED
+    return _wait_if_early(view, Run(view.isolate(), selected, state, view.base, holding, resuming))
+
+
+def _wait_if_early(view: views.View, run: Run) -> Plan:
+    """Wait if all that is left to do is for later, and nothing is to be recorded till then."""
+    delay = run.state.delay(run.ids, view.site.now())
+    mandatory = run.list_mandatory(run.state)
+    is_unfinished = run.state.delay(mandatory or run.ids, view.site.now()) is not None
+    is_recorded = not run.state.foreign and view.cycle.own is None
+    if delay and is_unfinished and is_recorded and not _has_to_send(view, run.holding):
+        return Wait(delay)
+    return run
+
+
+def _select(view: views.View) -> list[handlers.ChangingHandler]:
+    resumed = view.cycle.resumed
+    return view.registry.iter_handlers(
+        view.cause, skip=lambda handler: handler.initial and handler.id in resumed)
+
+
+def _find_resuming(
+    view: views.View, selected: Sequence[handlers.ChangingHandler]
+) -> frozenset[ids.HandlerId]:
+    """Find the handlers that are called only because the operator has started."""
+    initial = {handler.id for handler in selected if handler.initial}
+    if not initial or view.cause.reason is Reason.RESUME:
+        return inventory.NOBODY
+    others = view.registry.select(view.served.resource, view.selectors)
+    for handler in others:
+        if handler.id in initial and not handler.initial and filters.match(handler, view.cause):
+            initial.discard(handler.id)
+    return frozenset(initial)
+
+
+def _has_to_send(view: views.View, holding: application.Holding) -> bool:
+    return holding is not application.Holding.KEEP or view.has_changes
+
+
+def _send_if_any(view: views.View, holding: application.Holding) -> Plan:
+    return Send(holding) if _has_to_send(view, holding) else DISMISS
+
+
+# What follows.
+
+@dataclasses.dataclass(frozen=True)
+class Ran:
+    """What has come out of a run: the progress with the outcomes in it."""
+    state: progression.State
+    results: Mapping[ids.HandlerId, outcomes.Outcome]
+    is_idle: bool = False  # whether the lifecycle has taken nobody, though some were due
+    is_interrupted: bool = False
+
+    @property
+    def finished(self) -> frozenset[ids.HandlerId]:
+        return frozenset(id for id, outcome in self.results.items() if outcome.final)
+
+
+def find_own(
+    view: views.View, makers: Collection[ids.HandlerId], applied: application.Applied
+) -> inventory.Own | None:
+    """
+    Find what the handlers' own changes have become, by the answer of the server.
+
+    ``None`` if they have changed nothing of importance, or if it is not known what was changed by others meanwhile:
+    then the handlers are called for that, as for any other change.
+    """
+    if not makers or applied.body is None:
+        return None
+    after = view.take_essence(applied.body)
+    if after == view.seen:
+        return None
+    for drift in applied.drifts:
+        former, latter = map(view.take_essence, drift)
+        if former != latter:
+            return None
+    return inventory.Own(frozenset(makers), view.seen, after)
+
+
+def is_rested(view: views.View, own: Mapping[str, Any], answer: Mapping[str, Any]) -> bool:
+    """
+    Return whether there is surely nothing to do after a cycle has ended: only its records were added to the object.
+
+    When in doubt, it is decided as usual. So it is if something but the object can decide that the finalizer is needed.
+    """
+    registry, resource = view.registry, view.served.resource
+    is_volatile = registry.may_require_finalizer(resource, view.selectors) and not view.is_surely_needed
+    if is_volatile:
+        return False
+    ours = dicts.resolve_mapping(own, ('metadata', 'annotations'))
+    return len(own) == 1 and cycles.is_only_annotated(view.raw, answer, ours.keys())
+
+
+@dataclasses.dataclass(frozen=True)
+class Sent:
+    """What was sent for a view, and whose changes these are."""
+    own: Mapping[str, Any]  # our records
+    makers: frozenset[ids.HandlerId] = inventory.NOBODY  # the handlers that have finished with what they saw
+    has_users: bool = False  # whether there were any changes of the users
+
+
+def conclude(
+    view: views.View, cycle: inventory.CycleMemory, sent: Sent, applied: application.Applied
+) -> tuple[inventory.CycleMemory, inventory.Outbox | None]:
+    """Decide what is remembered of the object, and what is left to be sent, after the answers of the server."""
+    own = find_own(view, sent.makers, applied) if sent.has_users else None
+    concluded = dataclasses.replace(
+        cycle,
+        own=own if own is not None else cycle.own,
+        version=applied.version or view.version,
+        is_settled=False,
+    )
+    is_refused = applied.is_refused and not applied.fns
+    records = sent.own if is_refused else applied.own
+    if applied.is_gone or not (applied.unsent or applied.fns or records):
+        return concluded, None
+    outbox = build_outbox(view, sent, applied.unsent, applied.fns, records)
+    if applied.is_refused and applied.fns:
+        outbox = dataclasses.replace(outbox, refused=concluded.version)
+    return concluded, outbox
+
+
+def build_outbox(
+    view: views.View,
+    sent: Sent,
+    patch: Mapping[str, Any],
+    fns: tuple[patches.PatchFn, ...],
+    own: Mapping[str, Any],
+) -> inventory.Outbox:
+    """Keep what could not be sent. The records count as made, unless others make theirs before that."""
+    recorded = view.persistence.diffbase_storage.fetch(body=bodies.Body(view.raw))
+    return inventory.Outbox(
+        patch=dict(patch),
+        fns=fns,
+        own=dict(own),
+        recorded=views.digest(recorded),
+        makers=sent.makers,
+        seen=view.seen if sent.makers else None,
+    )

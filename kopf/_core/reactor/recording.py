@@ -1,0 +1,215 @@
+"""
+Recording: what is put on an object after its handlers were called, and what is remembered of that.
+
+Pure: the records are merge-patches, made by the storages for the body as it is known. Nothing is sent from here.
+"""
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from kopf._cogs.configs import conventions
+from kopf._cogs.structs import dicts, ids, patches
+from kopf._core.actions import application, lifecycles, progression
+from kopf._core.intents import causes
+from kopf._core.reactor import cycles, decisions, inventory, views
+
+Reason = causes.Reason
+
+
+@dataclasses.dataclass(frozen=True)
+class Records:
+    """What is to be recorded on the object, and what is to be remembered."""
+    cycle: inventory.CycleMemory
+    own: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    holding: application.Holding = application.Holding.KEEP
+    delay: float | None = None  # seconds until there is something to do; None if there is nothing
+    is_over: bool = False  # whether a cycle has ended
+    is_rested: bool = False  # whether the object is recorded as it is, with nothing left to do
+
+
+def record(view: views.View, run: decisions.Run, ran: decisions.Ran) -> Records:
+    """Record the outcomes: as progress if there is something left to do, else as the last handled state."""
+    if run.cause.reason is Reason.DELETE:
+        return _record_deletion(view, run, ran)
+    conclusion = cycles.Conclusion(handled=view.seen)
+    if run.cause.reason is not Reason.NOOP:
+        conclusion = cycles.conclude(
+            ran.state,
+            run.list_mandatory(ran.state),
+            view.seen,
+            run.base,
+            reason=run.cause.reason,
+        )
+    if conclusion.handled is None or ran.is_interrupted:
+        return _record_progress(view, run, ran, conclusion.base)
+
+    waiting = [id for id in run.resuming if not _is_finished(ran.state, id)]
+    records = finish(view, ran.state, conclusion, holding=run.holding, waiting=waiting)
+    if not waiting:
+        cycle = dataclasses.replace(records.cycle, is_initial=False, resumed=inventory.NOBODY)
+        is_rested = run.holding is application.Holding.KEEP and conclusion == cycles.Conclusion(view.seen)
+        return dataclasses.replace(records, cycle=cycle, is_rested=is_rested)
+    cycle = dataclasses.replace(records.cycle, resumed=_list_resumed(view, ran))
+    delay = ran.state.delay(waiting, view.site.now())
+    return dataclasses.replace(records, cycle=cycle, delay=delay)
+
+
+def finish(
+    view: views.View,
+    state: progression.State,
+    conclusion: cycles.Conclusion,
+    *,
+    holding: application.Holding = application.Holding.KEEP,
+    waiting: Collection[ids.HandlerId] = (),
+) -> Records:
+    """Record the last handled state, and remove the progress that has led to it."""
+    assert conclusion.handled is not None
+    own = patches.Patch()
+    base = conclusion.base
+    is_fit = base is not None and _is_fit(base)
+    if base is not None and is_fit:
+        state = _record_base(view, state, base, own, purpose=Reason.UPDATE, among=conclusion.kept)
+    left = _build_remains(state, conclusion.kept, waiting)
+    purge(view, state, own, left=left, has_base=is_fit)
+    view.persistence.diffbase_storage.store(
+        body=view.stored, patch=own, essence=conclusion.handled.value)
+    cycle = dataclasses.replace(view.cycle, own=None, base=None if is_fit else base)
+    return Records(cycle, own, holding, is_over=True)
+
+
+def _record_progress(
+    view: views.View, run: decisions.Run, ran: decisions.Ran, base: cycles.Essence | None
+) -> Records:
+    own = patches.Patch()
+    state, is_fit = ran.state, False
+    if base is not None and _is_fit(base):
+        is_fit = True
+        state = _record_base(view, state, base, own, purpose=run.cause.reason)
+    state.store(view.persistence.progress_storage, view.stored, own)
+    resumed = _list_resumed(view, ran) if view.cycle.is_initial else inventory.NOBODY
+    cycle = dataclasses.replace(
+        view.cycle, resumed=resumed, own=None, base=None if is_fit else base)
+    return Records(cycle, own, run.holding, _measure_delay(view, run, ran))
+
+
+def _record_deletion(view: views.View, run: decisions.Run, ran: decisions.Ran) -> Records:
+    """Record the progress of a deletion; let the object go when its handlers and daemons have ended."""
+    own = patches.Patch()
+    delay = _measure_delay(view, run, ran)
+    if delay is not None or view.is_alive or ran.is_interrupted:
+        ran.state.store(view.persistence.progress_storage, view.stored, own)
+        return Records(view.cycle, own, delay=delay)
+    return release(view, ran.state)
+
+
+def release(view: views.View, state: progression.State) -> Records:
+    """Let the object go; if others still hold it, leave nothing of ours on it."""
+    own = patches.Patch()
+    if len(dicts.resolve(view.raw, ('metadata', 'finalizers')) or ()) > 1:
+        purge(view, state, own)
+    cycle = dataclasses.replace(view.cycle, is_released=True)
+    return Records(cycle, own, application.Holding.ALLOW)
+
+
+def purge(
+    view: views.View,
+    state: progression.State,
+    own: patches.Patch,
+    *,
+    left: Mapping[ids.HandlerId, progression.HandlerState] | None = None,
+    has_base: bool = False,
+) -> None:
+    """Remove the progress of all handlers but those left, whose records are replaced."""
+    left = left or {}
+    storage, body = view.persistence.progress_storage, view.stored
+    is_careful = conventions.is_custom(storage)  # ours also remove what cannot be read; users' ones may fail
+    stale = dict.fromkeys([*state, *state.foreign, cycles.BASE_ID])
+    kept = {*left, cycles.BASE_ID} if has_base else left.keys()
+    for id in [id for id in stale if id not in kept]:
+        if not is_careful or storage.fetch(key=id, body=body) is not None:
+            storage.purge(key=id, body=body, patch=own)
+    for id in sorted(left):
+        storage.store(key=id, record=left[id].as_record(), body=body, patch=own)
+
+
+def compose(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
+    """Make one merge-patch of two, as if they were merged one after another."""
+    composed = dict(earlier)
+    for key, value in later.items():
+        present = composed.get(key)
+        if dicts.is_mapping(present) and dicts.is_mapping(value):
+            composed[key] = compose(present, value)
+        else:
+            composed[key] = value
+    return composed
+
+
+def _build_remains(
+    state: progression.State,
+    kept: frozenset[ids.HandlerId],
+    waiting: Collection[ids.HandlerId],
+) -> dict[ids.HandlerId, progression.HandlerState]:
+    """
+    Build the progress that stays for the next cycles.
+
+    The kept handlers need no call for the rest of the change; their parents must be able to find them. The waiting
+    ones go on by themselves, whatever the next cycles are about.
+    """
+    purpose = Reason.UPDATE.value
+    parents = {id for id in state if id not in kept and state.subrefs_of(id) & kept}
+    remains = {id: dataclasses.replace(state[id], purpose=purpose) for id in kept}
+    for id in parents:
+        subrefs = state.subrefs_of(id) & (kept | parents)
+        remains[id] = progression.HandlerState(purpose=purpose, subrefs=subrefs)
+    for id in _with_subrefs(state, waiting):
+        if state.get(id, progression.BLANK) != progression.BLANK:
+            remains[id] = dataclasses.replace(state[id], purpose=None)
+    return remains
+
+
+def _with_subrefs(state: progression.State, handlers: Iterable[ids.HandlerId]) -> set[ids.HandlerId]:
+    found = set(handlers)
+    for id in tuple(found):
+        found |= state.subrefs_of(id)
+    return found - {cycles.BASE_ID}
+
+
+def _record_base(
+    view: views.View,
+    state: progression.State,
+    base: cycles.Essence,
+    own: patches.Patch,
+    *,
+    purpose: Reason,
+    among: Collection[ids.HandlerId] | None = None,
+) -> progression.State:
+    """Record the base as if it was a part of a handler: an operator that ends the cycle removes it with that."""
+    part = progression.HandlerState(purpose=purpose.value, success=True, message=base.text)
+    view.persistence.progress_storage.store(
+        key=cycles.BASE_ID, record=part.as_record(), body=view.stored, patch=own)
+    tried = [
+        id
+        for id, state_ in state.items()
+        if state_.retries and (among is None or id in among) and id != cycles.BASE_ID
+    ]
+    children = {subref for state_ in state.values() for subref in state_.subrefs}
+    owner = min(tried, key=lambda id: (id in children, not state[id].finished), default=None)
+    return state if owner is None else state.referring(owner, cycles.BASE_ID)
+
+
+def _is_fit(base: cycles.Essence) -> bool:
+    return len(base.text) <= cycles.BASE_LIMIT
+
+
+def _is_finished(state: progression.State, id: ids.HandlerId) -> bool:
+    return state.get(id, progression.BLANK).finished
+
+
+def _list_resumed(view: views.View, ran: decisions.Ran) -> frozenset[ids.HandlerId]:
+    return view.cycle.resumed | ran.finished
+
+
+def _measure_delay(view: views.View, run: decisions.Run, ran: decisions.Ran) -> float | None:
+    """Return how many seconds are left until there is something to do; ``None`` if all is done."""
+    delay = ran.state.delay(run.ids, view.site.now())
+    return lifecycles.IDLE_DELAY if delay == 0 and ran.is_idle else delay

@@ -1,0 +1,197 @@
+"""
+Views: one object as it is known at one moment, with all that decisions about it are made of.
+
+A view never changes. Its parts are computed when they are needed for the first time, and are taken from what the
+server has told. The users' functions get copies: what they change in place is seen neither here nor by each other.
+"""
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from kopf._cogs.configs import conventions
+from kopf._cogs.configs import settings as settings_
+from kopf._cogs.structs import bodies, dicts, diffs, finalizers, patches
+from kopf._core.actions import loggers, progression
+from kopf._core.intents import causes, registries
+from kopf._core.reactor import cycles, inventory, sites
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class View:
+    """One object at one moment."""
+    served: sites.Served
+    raw: bodies.RawBody  # the newest known state
+    memo: Any
+    cycle: inventory.CycleMemory = inventory.NEW
+    outbox: inventory.Outbox | None = None
+    patch: patches.Patch = dataclasses.field(default_factory=patches.Patch)  # of the users
+    is_accompanied: bool = False  # whether daemons or timers should run beside the object, or still do
+    is_alive: bool = False  # whether any of them does, and is waited for
+    is_fresh: bool = True  # whether nothing could happen since the event handlers were called with this state
+
+    @property
+    def site(self) -> sites.Site:
+        return self.served.site
+
+    @property
+    def persistence(self) -> settings_.PersistenceSettings:
+        return self.served.site.settings.persistence
+
+    @property
+    def registry(self) -> registries.ChangingRegistry:
+        return self.served.site.registry._changing
+
+    @functools.cached_property
+    def selectors(self) -> causes.Selectors | None:
+        return self.served.selectors
+
+    @property
+    def version(self) -> str | None:
+        version = self.raw['metadata'].get('resourceVersion')
+        return None if version is None else str(version)
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether our finalizer is on the object."""
+        return finalizers.is_blocked(self.raw, self.persistence.finalizer)
+
+    @property
+    def is_surely_needed(self) -> bool:
+        """Whether the finalizer is needed, whatever has happened to the object."""
+        return self.is_accompanied or self.registry.surely_requires_finalizer(
+            self.served.resource, self.selectors)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether our finalizer may be removed: the object is handled by this operator, or was once."""
+        resource = self.served.resource
+        if self.registry.has_handlers(resource, self.selectors):
+            return True
+        if self.site.registry._spawning.has_handlers(resource, self.selectors):
+            return True
+        return self.persistence.diffbase_storage.fetch(body=self.stored) is not None
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether there is anything to send already."""
+        return bool(self.patch) or self.outbox is not None
+
+    @functools.cached_property
+    def pending(self) -> Mapping[str, Any]:
+        """Our records that wait to be accepted, unless others have recorded something since then."""
+        if self.outbox is None or not self.outbox.own:
+            return {}
+        recorded = self.persistence.diffbase_storage.fetch(body=bodies.Body(self.raw))
+        return self.outbox.own if digest(recorded) == self.outbox.recorded else {}
+
+    @functools.cached_property
+    def stored(self) -> bodies.Body:
+        """The object for the storages: with our records that wait to be accepted."""
+        return bodies.Body(patches.merge(self.raw, self.pending) if self.pending else self.raw)
+
+    @functools.cached_property
+    def body(self) -> bodies.Body:
+        """The object for filters and handlers; a copy if there are functions that could change it."""
+        is_exposed = self.registry.has_callbacks(self.served.resource, self.selectors)
+        return bodies.Body(dicts.copy_json(self.raw) if is_exposed else self.raw)
+
+    @functools.cached_property
+    def new(self) -> bodies.BodyEssence:
+        """The current essence of the object."""
+        return self._build_essence(bodies.Body(self.raw))
+
+    @functools.cached_property
+    def seen(self) -> cycles.Essence:
+        """The current essence, sealed."""
+        return cycles.seal(self.new)
+
+    @functools.cached_property
+    def old(self) -> bodies.BodyEssence | None:
+        """The last handled essence, if there is one; the same as the new one if nothing has changed."""
+        storage = self.persistence.diffbase_storage
+        is_ours = not conventions.is_custom(storage)
+        if is_ours and storage._is_stored(body=self.stored, essence=self.new, text=self.seen.text):
+            return self.new
+        fetched = storage.fetch(body=self.stored)
+        return None if fetched is None else self._clear(fetched)
+
+    @functools.cached_property
+    def cause(self) -> causes.ChangingCause:
+        """What has happened to the object, compared with its last handled state."""
+        old = self.old
+        diff = diffs.EMPTY if old is self.new else diffs.diff(old, self.new)
+        reason = cycles.detect_reason(
+            self.raw,
+            finalizer=self.persistence.finalizer,
+            is_new=old is None,
+            is_changed=bool(diff),
+            is_initial=self.cycle.is_initial,
+        )
+        return causes.ChangingCause(
+            logger=loggers.ObjectLogger(body=self.raw, settings=self.site.settings),
+            memo=self.memo,
+            indices=self.site.indices,
+            resource=self.served.resource,
+            selectors=self.selectors,
+            body=self.body,
+            patch=self.patch,
+            old=old,
+            new=self.new,
+            diff=diff,
+            reason=reason,
+            initial=self.cycle.is_initial,
+        )
+
+    @functools.cached_property
+    def state(self) -> progression.State:
+        """The progress of all handlers of the resource, also of those that are not selected now."""
+        handlers = self.registry.select(self.served.resource, self.selectors)
+        known = dict.fromkeys(handler.id for handler in handlers)
+        storage, purpose = self.persistence.progress_storage, self.cause.reason.value
+        state = progression.State.read(storage, self.stored, known, purpose=purpose)
+        own = self.cycle.own
+        if own is None:
+            return state
+        return state.knowing(own.ids, before=own.before.digest, after=own.after.digest)
+
+    @functools.cached_property
+    def base(self) -> cycles.Essence | None:
+        """What the first handlers of an unfinished cycle have seen or left, if it is known."""
+        base = self.cycle.base
+        if self.state.is_begun:
+            record = self.persistence.progress_storage.fetch(key=cycles.BASE_ID, body=self.stored)
+            base = base if record is None else cycles.unseal(record.get('message'))
+        own = self.cycle.own
+        if own is None or base not in (None, own.before):
+            return base
+        finished = [state for state in self.state.values() if state.finished]
+        is_behind = base is not None and any(state.essence == own.before.digest for state in finished)
+        return base if is_behind else own.after  # some have seen it before the others have changed it
+
+    def take_essence(self, body: Mapping[str, Any]) -> cycles.Essence:
+        """Take the essence of another state of the same object."""
+        return cycles.seal(self._build_essence(bodies.Body(body)))
+
+    def isolate(self) -> causes.ChangingCause:
+        """Get the cause with the body that handlers may change in place."""
+        if self.body._holder.content is not self.raw:
+            return self.cause
+        return dataclasses.replace(self.cause, body=bodies.Body(dicts.copy_json(self.raw)))
+
+    def _build_essence(self, body: bodies.Body) -> bodies.BodyEssence:
+        fields = self.registry.get_extra_fields(self.served.resource, self.selectors)
+        built = self.persistence.diffbase_storage.build(body=body, extra_fields=fields)
+        return self._clear(built)
+
+    def _clear(self, essence: bodies.BodyEssence) -> bodies.BodyEssence:
+        """Remove the progress; the users' own storages may do it in place, ours never do."""
+        storage = self.persistence.progress_storage
+        if conventions.is_custom(storage):
+            return storage.clear(essence=conventions.copy_essence(essence, fully=True))
+        return storage.clear(essence=essence)
+
+
+def digest(essence: Mapping[str, Any] | None) -> str | None:
+    """Get the digest of an essence, if there is any."""
+    return None if essence is None else cycles.seal(essence).digest

@@ -1,0 +1,114 @@
+"""
+Two served versions of one resource: two resources with handlers, daemons and indices of their own, and one memo.
+"""
+import asyncio
+
+import pytest
+from clusters import Cluster, build_crd, wait_until
+
+import kopf
+
+VERSIONS = ['v1', 'v2']
+
+
+@pytest.fixture
+async def cluster(sandbox):
+    crd = build_crd()
+    [version] = crd['spec']['versions']
+    crd['spec']['versions'].append({**version, 'name': 'v2', 'storage': False})
+    await sandbox.apply(crd)
+    return Cluster(sandbox)
+
+
+@pytest.fixture
+def calls():
+    return []
+
+
+@pytest.mark.guarantee('FND-008')
+async def test_daemons_timers_and_indices_are_those_of_the_version(cluster, registry, run_operator, calls):
+    for version in VERSIONS:
+        @kopf.daemon('kopf.dev', version, 'kopfexamples', id='daemon', registry=registry)
+        async def daemon_fn(stopped, resource, **_):
+            calls.append(f'daemon of {resource.version}')
+            await stopped.wait()
+            calls.append(f'end of {resource.version}')
+
+        @kopf.timer('kopf.dev', version, 'kopfexamples', id='timer', interval=1000, registry=registry)
+        async def timer_fn(resource, **_):
+            calls.append(f'timer of {resource.version}')
+
+        kopf.index('kopf.dev', version, 'kopfexamples', id='versions', registry=registry)(
+            lambda resource, name, **_: {name: resource.version})
+
+    @kopf.on.event('configmaps', registry=registry)
+    async def event_fn(name, versions, **_):
+        if name == 'probe':
+            calls.append(sorted(versions['obj']))
+
+    await run_operator()
+    await cluster.create()
+    await wait_until(lambda: len(calls) >= 4)
+    await cluster.sandbox.create({
+        'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': 'probe', 'namespace': 'default'}})
+    await wait_until(lambda: ['v1', 'v2'] in calls)
+    assert sorted(map(str, calls)) == [
+        "['v1', 'v2']", 'daemon of v1', 'daemon of v2', 'timer of v1', 'timer of v2']
+
+    await cluster.delete()
+    await cluster.wait(lambda body: body is None)
+    assert sorted(map(str, calls))[-4:-2] == ['end of v1', 'end of v2']
+
+
+@pytest.mark.guarantee('FND-008')
+async def test_objects_are_resumed_for_each_version(cluster, registry, run_operator, calls):
+    for version in VERSIONS:
+        @kopf.on.resume('kopf.dev', version, 'kopfexamples', id='resume', registry=registry)
+        async def resume_fn(resource, **_):
+            calls.append(resource.version)
+
+    await cluster.create()
+    await run_operator()
+    await asyncio.sleep(60)
+
+    assert sorted(calls) == ['v1', 'v2']
+
+
+@pytest.mark.guarantee('FND-008', 'MEM-002')
+async def test_versions_are_handled_in_turn_with_one_memo(cluster, registry, run_operator, calls):
+    busy = []
+
+    for version in VERSIONS:
+        @kopf.on.resume('kopf.dev', version, 'kopfexamples', id=f'resume-{version}', registry=registry)
+        async def resume_fn(memo, resource, **_):
+            calls.append((resource.version, len(busy)))
+            memo.setdefault('versions', []).append(resource.version)
+            busy.append(resource.version)
+            await asyncio.sleep(10)
+            busy.pop()
+            if len(memo.versions) == 2:
+                calls.append(sorted(memo.versions))
+
+    await cluster.create()
+    await run_operator()
+    await asyncio.sleep(60)
+
+    assert calls[-1] == ['v1', 'v2']
+    assert [number for _, number in calls[:-1]] == [0, 0]
+
+
+@pytest.mark.guarantee('FND-008', 'FND-005')
+async def test_versions_with_different_content_do_not_hammer(cluster, registry, run_operator, calls, monkeypatch):
+    """Each version would see a change in what the other one has recorded."""
+    for version in VERSIONS:
+        @kopf.on.create('kopf.dev', version, 'kopfexamples', id=f'create-{version}', registry=registry)
+        @kopf.on.update('kopf.dev', version, 'kopfexamples', id=f'update-{version}', registry=registry)
+        async def fn(resource, patch, **_):
+            calls.append(resource.version)
+            patch.metadata.annotations['last'] = resource.version
+
+    await run_operator()
+    await cluster.create()
+    await asyncio.sleep(3600)
+
+    assert len(calls) < 40
