@@ -3,7 +3,7 @@
 
 PYTHON ?= python3
 ARGS ?=
-SEEDS ?= 55
+SEEDS ?= 18
 MINUTES ?= 20
 
 VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')

@@ -11,7 +11,8 @@ from kopf._kits.chaos.checks import (
 )
 from kopf._kits.chaos.plans import Perturbation, Plan
 from kopf._kits.chaos.timelines import Moment, Timeline
+from kopf._kits.chaos.watchdogs import RestlessOperatorError
 
 __all__ = [
-    'ConvergenceError', 'Divergence', 'Moment', 'Outcome', 'Perturbation', 'Plan', 'Report', 'Timeline',
-    'check_convergence', 'try_seeds']
+    'ConvergenceError', 'Divergence', 'Moment', 'Outcome', 'Perturbation', 'Plan', 'Report', 'RestlessOperatorError',
+    'Timeline', 'check_convergence', 'try_seeds']

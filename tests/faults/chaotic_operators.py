@@ -48,10 +48,14 @@ class Case:
     observe: Callable[[Any], object] | None = None
     manifests: tuple[dict[str, Any], ...] = (build_crd(),)
     is_levelled: bool = False  # does it depend on nothing but the latest state, and do nothing outside of the cluster?
+    is_recreatable: bool = False  # does it bring a new object of the same name to the same state as the old one?
+    attempts: int = 1  # calls of a handler for a change by others: with retries, edits meanwhile, changes by handlers
+    extra: dict[str, Any] = dataclasses.field(default_factory=dict)  # other options of the checks
 
     @property
     def options(self):
-        return {'apply': list(self.manifests), **({'observe': self.observe} if self.observe is not None else {})}
+        observing = {'observe': self.observe} if self.observe is not None else {}
+        return {'apply': list(self.manifests), **observing, **self.extra}
 
 
 cloud: dict[str, Any] = {}

@@ -3,16 +3,14 @@ What was once found by chaos, and is mended: with the seeds that have shown it, 
 """
 import asyncio
 
+import chaos_table
 import pytest
-from chaotic_operators import CASES, PLURAL, build_crd, build_object
+from chaos_table import find_case
+from chaotic_operators import PLURAL, build_crd, build_object
 
 import kopf
 from kopf._kits.chaos import plans, worlds
 from kopf.testing import chaos
-
-
-def find_case(name):
-    return next(case for case in CASES if case.name == name)
 
 
 def run_world(plan, handlers, scenario, *, has_status=True, **options):
@@ -244,3 +242,37 @@ def test_operators_that_are_down_in_the_end_are_started_when_everything_is_well(
     case = find_case('admission')
 
     chaos.check_convergence(case.declare, case.scenario, perturbation='all', seeds=[11], apply=case.manifests)
+
+
+@pytest.mark.guarantee('FND-006')
+@pytest.mark.parametrize('name, seed', [
+    *(pytest.param('daemons, timers', seed, id=f'last-words-of-daemons-{seed}') for seed in (0, 2, 5, 7)),
+    *(pytest.param('functions', seed, id=f'creation-never-handled-{seed}') for seed in (5, 8, 11, 13, 16)),
+    *(pytest.param('functions', seed, id=f'status-of-another-object-{seed}') for seed in (14, 18)),
+])
+def test_what_is_meant_for_an_object_is_not_written_to_its_namesake(name, seed):
+    *_, diverged = chaos_table.execute(chaos_table.Task(name, chaos.Perturbation.RECREATIONS, [seed]))
+
+    assert diverged == []
+
+
+@pytest.mark.guarantee('FND-006')
+@pytest.mark.parametrize('delay', [0.0, 0.013, 0.513, 1.513])
+@pytest.mark.parametrize('change', [1, 3, 5])
+def test_creation_of_namesakes_is_handled_whenever_they_come(change, delay):
+    """The same as some of these seeds, with what they come to: the numbers of writes can be different one day."""
+    trial, peace, error = chaos_table.prepare('functions')
+    assert error is None
+
+    _, differences = trial.compare(peace, plans.Plan(recreations=(plans.Recreation(change, delay),)))
+
+    assert differences == []
+
+
+@pytest.mark.guarantee('FND-001', 'FND-002', 'FND-004', 'FND-006', 'FND-008')
+@pytest.mark.parametrize('name', ['defaults', 'refusals', 'in place', 'namesakes', 'versions'])
+def test_scenarios_that_have_failed_with_nothing_wrong(name):
+    """Circles with no delay, writes on other objects, and handlers of two versions at once for one object."""
+    _, _, error = chaos_table.prepare(name)
+
+    assert error is None

@@ -6,7 +6,7 @@ import pytest
 from kopf._kits.chaos import plans
 from kopf._kits.chaos.plans import Perturbation, Way
 
-SCALE = plans.Scale(writes=5, changes=9)
+SCALE = plans.Scale(writes=5, changes=9, server=('default', 'prune', 'refuse'))
 
 
 @pytest.mark.parametrize('perturbation', Perturbation)
@@ -31,6 +31,39 @@ def test_next_seeds_of_crashes_kill_up_to_twice():
     assert all(plan.crashes == tuple(sorted(plan.crashes, key=lambda crash: crash.write)) for plan in made)
 
 
+def test_first_seeds_of_meddling_go_over_all_that_the_server_can_do():
+    made = [plans.build_plan(seed, Perturbation.MEDDLING, SCALE) for seed in range(3)]
+
+    assert made == [plans.Plan(0, server=('default',)), plans.Plan(1, server=('prune',)),
+                    plans.Plan(2, server=('refuse',))]
+
+
+def test_next_seeds_of_meddling_combine_it_with_crashes_and_conflicts():
+    made = [plans.build_plan(seed, Perturbation.MEDDLING, SCALE) for seed in range(3, 60)]
+
+    assert {len(plan.server) for plan in made} == {1, 2, 3}
+    assert {len(plan.crashes) for plan in made} == {0, 1}
+    assert {plan.conflicts for plan in made} == {0.0, 0.2, 0.5}
+    assert all(plan.server == tuple(name for name in SCALE.server if name in plan.server) for plan in made)
+
+
+def test_objects_are_recreated_at_different_changes_and_moments():
+    made = [plans.build_plan(seed, Perturbation.RECREATIONS, SCALE) for seed in range(100)]
+
+    recreations = [recreation for plan in made for recreation in plan.recreations]
+    assert {recreation.change for recreation in recreations} == set(range(1, 10))
+    assert {recreation.delay for recreation in recreations} == set(plans.DELAYS)
+    assert {len(plan.crashes) for plan in made} == {0, 1}
+
+
+@pytest.mark.parametrize('perturbation', Perturbation)
+def test_only_what_can_run_in_circles_must_be_at_rest(perturbation):
+    made = [plans.build_plan(seed, perturbation, SCALE) for seed in range(50)]
+
+    expected = perturbation in (Perturbation.MEDDLING, Perturbation.RECREATIONS)
+    assert {plan.must_rest for plan in made} == {expected}
+
+
 @pytest.mark.parametrize('perturbation, crashes, gaps, faults', [
     pytest.param(Perturbation.CRASHES, True, False, False, id='crashes'),
     pytest.param(Perturbation.STALENESS, True, False, False, id='staleness'),
@@ -38,6 +71,8 @@ def test_next_seeds_of_crashes_kill_up_to_twice():
     pytest.param(Perturbation.GAPS, False, True, False, id='gaps'),
     pytest.param(Perturbation.FAULTS, False, False, True, id='faults'),
     pytest.param(Perturbation.ALL, True, True, True, id='all'),
+    pytest.param(Perturbation.MEDDLING, True, False, False, id='meddling'),
+    pytest.param(Perturbation.RECREATIONS, True, False, False, id='recreations'),
 ])
 def test_perturbations_are_what_they_are_called(perturbation, crashes, gaps, faults):
     made = [plans.build_plan(seed, perturbation, SCALE) for seed in range(50)]
@@ -80,6 +115,21 @@ def test_requests_are_harmed_in_all_ways(verb, ways, codes):
     assert {harm.code for harm in harms if harm.way is Way.REFUSE} == codes
 
 
+@pytest.mark.parametrize('verb, conflicts, least, most', [
+    pytest.param('patch', 0.0, 0, 0, id='never'),
+    pytest.param('patch', 0.3, 60, 120, id='sometimes'),
+    pytest.param('get', 1.0, 0, 0, id='not-a-patch'),
+])
+def test_conflicts_are_the_part_of_refused_patches(verb, conflicts, least, most):
+    plan = plans.Plan(seed=1, conflicts=conflicts)
+
+    harms = [plans.choose_conflict(plan, verb, 'things', nth) for nth in range(300)]
+
+    refused = [harm for harm in harms if harm is not None]
+    assert least <= len(refused) <= most
+    assert all(harm == plans.Harm(Way.REFUSE, code=409) for harm in refused)
+
+
 @pytest.mark.parametrize('intensity, least, most', [
     pytest.param(0.0, 0, 0, id='never'),
     pytest.param(0.3, 60, 120, id='sometimes'),
@@ -108,6 +158,10 @@ def test_events_come_late_or_repeatedly():
                  "after the write 3, down for 5 s, then 2 changes behind for 1 s", id='crash-after'),
     pytest.param(plans.Gap(2, 20, is_forgotten=True),
                  "after the change 2, nothing is seen for 20 s, the history is forgotten", id='gap'),
+    pytest.param(plans.Plan(server=('default', 'prune'), conflicts=0.2),
+                 "the server does default, prune; conflicts in 20% of patches", id='meddling'),
+    pytest.param(plans.Recreation(3), "re-created right after the change 3", id='recreation-at-once'),
+    pytest.param(plans.Recreation(3, 0.5), "re-created 0.5 s after the change 3", id='recreation'),
     pytest.param(plans.Harm(Way.REFUSE, code=410), "refused with 410", id='refusal'),
     pytest.param(plans.Harm(Way.STALL, seconds=5, lines=2), "stalled for 5 s after 2 lines", id='stalled-stream'),
     pytest.param(plans.LineHarm(3, is_repeated=True), "delayed by 3 s and repeated", id='event'),

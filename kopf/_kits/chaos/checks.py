@@ -10,11 +10,15 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, TypedDict, Unpack
 
-from kopf._kits.chaos import plans, states, timelines, worlds
+from kopf._kits.chaos import plans, servers, states, timelines, watchdogs, worlds
 from kopf._kits.sandbox import options as options_
 
 SEEDS = 20
 """How many seeds are tried if it is not said which ones; for crashes, all writes of the scenario are tried."""
+
+
+REST = 1800.0
+"""For how many seconds nothing has to happen in the end, unless it is given: longer than any slowing down."""
 
 
 class ConvergenceError(AssertionError):
@@ -29,6 +33,10 @@ class Options(TypedDict, total=False):
     calm: float  # seconds with no changes after which it is the end
     patience: float  # seconds for which the end is waited for at most
     operator: dict[str, Any]  # options of the operator: settings, namespaces, …
+    server: Sequence[servers.Behaviour]  # functions of bodies: what the server can do to whatever is written
+    always: Callable[[dict[str, Any]], object]  # gets every stored state of every object; raises if it is wrong
+    rest: float  # seconds in the end in which nothing has to be written, and no handlers have to be called
+    calls: int  # of one handler for one object, for each change of it by others and each start of the operator
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,15 +122,14 @@ def try_seeds(
     chosen, since = plans.Perturbation(perturbation), time.monotonic()
     trial = Trial(handlers, scenario, options)
     peace = trial.run_in_peace()
-    scale = plans.Scale(peace.writes, peace.changes)
+    scale = trial.measure(peace)
     tried: list[int] = []
     divergences: list[Divergence] = []
     crashes = 0
     for seed in _choose_seeds(seeds, chosen, scale):
-        outcome = trial.run(plans.build_plan(seed, chosen, scale))
+        outcome, differences = trial.compare(peace, plans.build_plan(seed, chosen, scale))
         tried.append(seed)
         crashes += outcome.starts - 1
-        differences = compare_outcomes(peace, outcome)
         if differences:
             divergences.append(Divergence(chosen, outcome, differences))
         if limit is not None and len(divergences) >= limit:
@@ -154,12 +161,37 @@ class Trial:
             raise TypeError(f"There are no such options: {', '.join(sorted(wrong))}.")
         self._handlers, self._scenario, self._options = handlers, scenario, options
         self._blindness = states.Blindness(tuple(options.get('ignore', ())))
+        self._behaviours = servers.name_behaviours(options.get('server', ()))
+        self._references: dict[tuple[str, ...], Outcome] = {}
+
+    def measure(self, peace: Outcome) -> plans.Scale:
+        """Return how much can go wrong in the run that was with nothing wrong."""
+        return plans.Scale(peace.writes, peace.changes, server=tuple(self._behaviours))
+
+    def compare(self, peace: Outcome, plan: plans.Plan) -> tuple[Outcome, list[str]]:
+        """
+        Run it as planned, and tell in lines how it ends otherwise than it has to.
+
+        If the server changes what is written, the end has to be as with the same server and nothing else wrong.
+        """
+        expected = peace if not plan.server else self._refer(plan)
+        if expected.error is not None or expected.plan == plan:
+            return expected, compare_outcomes(expected, expected)
+        outcome = self.run(plan)
+        return outcome, compare_outcomes(expected, outcome)
+
+    def _refer(self, plan: plans.Plan) -> Outcome:
+        if plan.server not in self._references:
+            self._references[plan.server] = self.run(plans.Plan(seed=plan.seed, server=plan.server))
+        return self._references[plan.server]
 
     def run_in_peace(self) -> Outcome:
         """Run it with nothing wrong, twice; raise what is raised there, or if it ends differently with no reason."""
         outcome, repeated = self.run(plans.PEACE), self.run(plans.PEACE)
-        for error in filter(None, [outcome.error, repeated.error]):
-            raise error
+        for failed in (outcome, repeated):
+            if failed.error is not None:
+                failed.error.add_note('\n'.join(["What happened, with nothing wrong:", *failed.timeline.format()]))
+                raise failed.error
         differences = compare_outcomes(outcome, repeated)
         if differences:
             raise ConvergenceError('\n'.join([
@@ -170,15 +202,16 @@ class Trial:
     def run(self, plan: plans.Plan) -> Outcome:
         """Run it once in a new cluster."""
         since, scripts = time.monotonic(), set(sys.modules)
-        world = worlds.World(plan, self._handlers, self._options.get('operator', {}),
-                             apply=self._options.get('apply', ()))
+        world = worlds.World(
+            plan, self._handlers, self._options.get('operator', {}), server=self._options.get('server', ()),
+            bounds=watchdogs.Bounds(calls=self._options.get('calls')), apply=self._options.get('apply', ()))
         with timelines.recorded(world.timeline), _restored(), world:
             random.seed(plan.seed)
             os.environ['KUBECONFIG'] = str(world.kubeconfig)
-            error = self._live(world)
+            error = self._live(world, plan)
             state = states.build_state(world.collect(), self._blindness)
-            observe = self._options.get('observe')
-            observed = observe(world) if observe is not None else None
+            observed, mistake = self._observe(world)
+            error = error or mistake
             world.timeline.note('end', "the run is over")
             error = error or _end(world)
         worlds.forget_scripts(scripts)
@@ -186,19 +219,33 @@ class Trial:
         return Outcome(plan, state, observed, error, world.timeline, meddler.writes, meddler.changes, world.starts,
                        time.monotonic() - since)
 
-    def _live(self, world: worlds.World) -> Exception | None:
+    def _live(self, world: worlds.World, plan: plans.Plan) -> Exception | None:
         """Do all that the scenario does, and wait for the end of what follows from it; return the error, if any."""
         calm, patience = self._options.get('calm', 300.0), self._options.get('patience', 3600.0)
+        rest = self._options.get('rest', REST if plan.must_rest else 0.0)
         try:
             world.begin()
+            if 'always' in self._options:
+                world.check_always(self._options['always'])
             world.run_scenario(self._scenario)
             world.calm_down(calm, patience)
             world.lift()
             world.calm_down(calm, patience)
+            if rest:
+                world.rest(rest)
         except Exception as error:
             world.timeline.note('end', f'the run has failed: {error!r}')
             return error
         return None
+
+
+    def _observe(self, world: worlds.World) -> tuple[object, Exception | None]:
+        """Return what the author wants to be compared, or what is wrong in the end by the author's own checks."""
+        observe = self._options.get('observe')
+        try:
+            return observe(world) if observe is not None else None, None
+        except Exception as error:
+            return None, error
 
 
 def _end(world: worlds.World) -> Exception | None:

@@ -6,10 +6,11 @@ What is done to the sandbox by its own methods, i.e. by scenarios, does not pass
 import asyncio
 import collections
 import contextlib
+import contextvars
 import dataclasses
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
-from kopf._kits.chaos import plans, timelines
+from kopf._kits.chaos import plans, timelines, watchdogs
 from kopf._kits.sandbox import answers, errors, faults, kinds, paths, routing, storage, watching
 
 UNCOUNTED = frozenset({'events', 'selfsubjectaccessreviews', 'selfsubjectrulesreviews', 'leases', 'tokenreviews'})
@@ -19,6 +20,9 @@ STABLE = frozenset({'customresourcedefinitions', 'namespaces'})
 """The resources that are never seen as they were before: it would be another cluster."""
 
 OWN_AGENT = 'kopf/'
+
+_is_operator: contextvars.ContextVar[bool] = contextvars.ContextVar('kopf-chaos-is-operator', default=False)
+"""Whether the current task serves a request: all of these are made by the operator and by clients in its handlers."""
 
 Proceed = Callable[[routing.Call], Awaitable[answers.Answer]]
 
@@ -37,6 +41,12 @@ class Request:
         return f'{self.plural} {self.name}'.strip()
 
     @property
+    def object(self) -> str:
+        """The object, as the messages name it: with its namespace, without the subresource."""
+        namespace, _, rest = self.name.partition('/')
+        return f'{namespace}/{rest.partition("/")[0]}'
+
+    @property
     def is_counted(self) -> bool:
         return self.verb in plans.WRITES and self.plural not in UNCOUNTED
 
@@ -45,8 +55,9 @@ class Meddler:
     """Spoils the requests of one run. Used from the event loop of the sandbox only."""
 
     def __init__(self, plan: plans.Plan, store: storage.Storage, streams: faults.Faults,
-                 timeline: timelines.Timeline) -> None:
+                 timeline: timelines.Timeline, watchdog: watchdogs.Watchdog) -> None:
         self._plan, self._store, self._streams, self._timeline = plan, store, streams, timeline
+        self._watchdog = watchdog
         self._crashes = {crash.write: crash for crash in plan.crashes}
         self._gaps = {gap.change: gap for gap in plan.gaps}
         self._asked: collections.Counter[tuple[str, str]] = collections.Counter()
@@ -76,12 +87,15 @@ class Meddler:
 
     async def intercept(self, call: routing.Call, asked: faults.Asked, proceed: Proceed) -> answers.Answer:
         """Answer a request, or not, as planned."""
+        _is_operator.set(True)
         request = self._recognise(call, asked)
         if self.crash is not None:
             raise faults.Cut
+        if request.is_own and request.is_counted:
+            self._watchdog.note_write(request.object, f'{request.verb} {request.plural}')
         if request.verb in ('list', 'watch') and _read_clock() < self._blind_until:
             raise faults.Cut
-        harm = None if self._is_lifted else plans.choose_harm(self._plan, request.verb, request.what, request.nth)
+        harm = self._choose_harm(request)
         if harm is not None:
             self._timeline.note('fault', f'{request.verb} {request.what}: {harm}')
         if harm is not None and request.verb != 'watch':
@@ -93,6 +107,12 @@ class Meddler:
         if answer.lines is None or request.verb != 'watch':
             return answer
         return dataclasses.replace(answer, lines=self._stream(request, harm, answer.lines))
+
+    def _choose_harm(self, request: Request) -> plans.Harm | None:
+        if self._is_lifted:
+            return None
+        return (plans.choose_harm(self._plan, request.verb, request.what, request.nth)
+                or plans.choose_conflict(self._plan, request.verb, request.what, request.nth))
 
     def _recognise(self, call: routing.Call, asked: faults.Asked) -> Request:
         target = paths.parse_path(call.path)
@@ -205,6 +225,8 @@ class Meddler:
         if change.home.plural in UNCOUNTED:
             return
         self.changes += 1
+        if not is_by_operator():
+            self._watchdog.note_foreign_change(f'{change.new.namespace}/{change.new.name}')
         name = storage.make_key(change.new.namespace, change.new.name)
         self._timeline.note('object', f'{change.type} {change.home.plural} {name} (version {change.version})')
         gap = None if self._is_lifted else self._gaps.get(self.changes)
@@ -218,6 +240,11 @@ class Meddler:
         self._streams.cut_streams()
         if gap.is_forgotten:
             loop.call_later(gap.duration, self._store.compact)
+
+
+def is_by_operator() -> bool:
+    """Return whether the change that is being stored right now is made by the operator."""
+    return _is_operator.get()
 
 
 async def _tear(body: bytes) -> AsyncGenerator[bytes]:

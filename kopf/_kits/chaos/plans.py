@@ -13,6 +13,8 @@ WRITES = frozenset({'create', 'update', 'patch', 'delete', 'deletecollection'})
 DOWNTIMES = (0.0, 0.0, 5.0, 60.0, 400.0)
 LAGS = (1.0, 10.0, 100.0)
 GAPS = (1.0, 20.0, 90.0, 300.0)
+DELAYS = (0.0, 0.013, 0.513, 1.513, 4.013)
+"""Seconds from a change to the re-creation: not the round ones, at which scenarios act."""
 
 
 class Perturbation(enum.StrEnum):
@@ -23,6 +25,8 @@ class Perturbation(enum.StrEnum):
     GAPS = 'gaps'            # it misses some states: its streams break, and the history is gone when it is back
     FAULTS = 'faults'        # its requests and streams fail, hang, repeat, come late or not at all
     ALL = 'all'              # any of these together
+    MEDDLING = 'meddling'    # the server changes or refuses what is written; not in all: the end differs
+    RECREATIONS = 'recreations'  # objects vanish, and new ones take their names; not in all either
 
 
 class Way(enum.StrEnum):
@@ -65,24 +69,51 @@ class Gap:
 
 
 @dataclasses.dataclass(frozen=True)
+class Recreation:
+    """The object of the change of this number in the run is replaced by a new one of the same name."""
+    change: int
+    delay: float = 0.0  # seconds since the change
+
+    def __str__(self) -> str:
+        delay = f'{self.delay:g} s after' if self.delay else 'right after'
+        return f're-created {delay} the change {self.change}'
+
+
+@dataclasses.dataclass(frozen=True)
 class Plan:
     """All that goes wrong in one run."""
     seed: int = 0
     crashes: tuple[Crash, ...] = ()
     gaps: tuple[Gap, ...] = ()
     intensity: float = 0.0  # which part of requests and events is harmed
+    server: tuple[str, ...] = ()  # the names of what the server does to whatever is written
+    conflicts: float = 0.0  # which part of patches is refused with 409
+    recreations: tuple[Recreation, ...] = ()
+
+    @property
+    def must_rest(self) -> bool:
+        """Whether it is only told from a loop by whether the operator is at rest in the end."""
+        return bool(self.server or self.conflicts or self.recreations)
 
     def __str__(self) -> str:
         faults = [f'faults in {self.intensity:.0%} of requests'] if self.intensity else []
-        parts = [*(f'killed {crash}' for crash in self.crashes), *map(str, self.gaps), *faults]
+        server = [f'the server does {", ".join(self.server)}'] if self.server else []
+        conflicts = [f'conflicts in {self.conflicts:.0%} of patches'] if self.conflicts else []
+        parts = [*(f'killed {crash}' for crash in self.crashes), *map(str, self.gaps), *faults,
+                 *server, *conflicts, *map(str, self.recreations)]
         return '; '.join(parts) or 'nothing goes wrong'
 
 
 @dataclasses.dataclass(frozen=True)
 class Scale:
-    """How much happens in the run with nothing wrong: the numbers of writes of the operator, and of all changes."""
+    """
+    How much happens in the run with nothing wrong: the numbers of writes of the operator, and of all changes.
+
+    And what the server can do to whatever is written: the names of that.
+    """
     writes: int
     changes: int
+    server: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,6 +139,7 @@ def build_plan(seed: int, perturbation: Perturbation, scale: Scale) -> Plan:
 
     For crashes, the first seeds go over all writes of the run: 0 is instead of the first write, 1 is after it,
     2 is instead of the second one, and so on; those after the last write kill the operator twice, at random.
+    For meddling, the first seeds go over all that the server can do, one by one; the next ones combine it at random.
     """
     chance = random.Random(f'{perturbation}/{seed}')
     match perturbation:
@@ -125,6 +157,11 @@ def build_plan(seed: int, perturbation: Perturbation, scale: Scale) -> Plan:
                             for _ in range(chance.choice([0, 1, 1, 2, 3])))
             return Plan(seed, _order(crashes), _choose_gaps(scale, chance) if chance.random() < 0.5 else (),
                         intensity=chance.choice([0, 0.05, 0.15, 0.3]))
+        case Perturbation.MEDDLING:
+            return _build_meddling(seed, scale, chance)
+        case Perturbation.RECREATIONS:
+            crashes = (_choose_crash(scale, chance),) if chance.random() < 0.3 else ()
+            return Plan(seed, crashes, recreations=_choose_recreations(scale, chance))
 
 
 def count_crashes(scale: Scale) -> int:
@@ -150,6 +187,23 @@ def _choose_gaps(scale: Scale, chance: random.Random) -> tuple[Gap, ...]:
     return tuple(Gap(change, chance.choice(GAPS), chance.random() < 0.6) for change in changes)
 
 
+def _build_meddling(seed: int, scale: Scale, chance: random.Random) -> Plan:
+    if 0 <= seed < len(scale.server):
+        return Plan(seed, server=(scale.server[seed],))
+    count = min(len(scale.server), chance.randint(1, 3))
+    chosen = {*chance.sample(scale.server, count)}
+    return Plan(
+        seed,
+        crashes=(_choose_crash(scale, chance),) if chance.random() < 0.5 else (),
+        server=tuple(name for name in scale.server if name in chosen),
+        conflicts=chance.choice([0.0, 0.0, 0.2, 0.5]))
+
+
+def _choose_recreations(scale: Scale, chance: random.Random) -> tuple[Recreation, ...]:
+    changes = sorted({chance.randint(1, max(1, scale.changes)) for _ in range(chance.randint(1, 3))})
+    return tuple(Recreation(change, chance.choice(DELAYS)) for change in changes)
+
+
 def _order(crashes: tuple[Crash, ...]) -> tuple[Crash, ...]:
     """Sort the crashes, one per write at most."""
     return tuple(sorted({crash.write: crash for crash in crashes}.values(), key=lambda crash: crash.write))
@@ -172,6 +226,13 @@ def choose_harm(plan: Plan, verb: str, what: str, nth: int) -> Harm | None:
         way = chance.choice([Way.CUT, Way.EXPIRE, Way.END, Way.STALL])
         return Harm(way, seconds=seconds * 5 if way is Way.STALL else 0.0, lines=chance.randint(1, 4))
     return Harm(way, seconds=seconds if way in (Way.STALL, Way.SLOW) else 0.0)
+
+
+def choose_conflict(plan: Plan, verb: str, what: str, nth: int) -> Harm | None:
+    """Return the conflict that the nth patch of that meets, if any."""
+    chance = random.Random(f'{plan.seed}/conflict/{what}/{nth}')
+    is_refused = verb == 'patch' and chance.random() < plan.conflicts
+    return Harm(Way.REFUSE, code=409) if is_refused else None
 
 
 @dataclasses.dataclass(frozen=True)

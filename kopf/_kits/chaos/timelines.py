@@ -17,7 +17,7 @@ OBJECTS, FRAMEWORK = 'kopf.objects', 'kopf'
 class Moment:
     """One thing that happened, at so many virtual seconds since the beginning of the run."""
     time: float
-    kind: str  # start, ready, crash, end, fault, gap, request, object, log
+    kind: str  # start, ready, crash, end, fault, gap, rebirth, request, object, log
     text: str
 
     def __str__(self) -> str:
@@ -27,12 +27,16 @@ class Moment:
 class Timeline(list[Moment]):
     """What happened in a run, in the order of time."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], listener: Callable[[Moment], None] | None = None) -> None:
         super().__init__()
         self._clock = clock
+        self._listener = listener
 
     def note(self, kind: str, text: str) -> None:
-        self.append(Moment(round(self._clock(), 3), kind, text))
+        moment = Moment(round(self._clock(), 3), kind, text)
+        self.append(moment)
+        if self._listener is not None:
+            self._listener(moment)
 
     def format(self) -> list[str]:
         """Write it in lines; if there are too many, those in the middle are left out."""

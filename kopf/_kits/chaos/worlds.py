@@ -15,10 +15,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kopf._cogs.helpers import loaders
+from kopf._core.intents import handlers as handlers_
 from kopf._core.intents import registries
 from kopf._kits import simulations
-from kopf._kits.chaos import meddlers, plans, timelines
-from kopf._kits.sandbox import coroutines
+from kopf._kits.chaos import meddlers, plans, recreations, servers, timelines, watchdogs
+from kopf._kits.sandbox import coroutines, storage
 
 Handlers = (registries.OperatorRegistry | types.ModuleType | str | os.PathLike[str]
             | Callable[[registries.OperatorRegistry], object])
@@ -28,6 +29,9 @@ CANCELLATIONS, TURNS = 100, 10
 
 RESTART_DELAY = 10.0
 """Seconds until an operator is started again if it has ended by itself."""
+
+LOOKING_INTERVAL = 60.0
+"""Seconds after which it is looked if an operator is at rest, again and again."""
 
 MOST_RESTARTS = 50
 READINESS_TIMEOUT = 60.0
@@ -40,12 +44,17 @@ _life: 'contextvars.ContextVar[weakref.WeakSet[asyncio.Task[Any]] | None]' = con
 class World(simulations.Simulation):
     """One run: ``with World(plan, handlers, options, apply=[...]) as world: world.begin(); ...; world.settle()``."""
 
-    def __init__(self, plan: plans.Plan, handlers: Handlers, options: Mapping[str, Any], **sandbox: Any) -> None:
+    def __init__(self, plan: plans.Plan, handlers: Handlers, options: Mapping[str, Any], *,
+                 server: Sequence[servers.Behaviour] = (), bounds: watchdogs.Bounds | None = None,
+                 **sandbox: Any) -> None:
         super().__init__(**sandbox)
         self._plan, self._handlers, self._options_of_operator = plan, handlers, options
-        self.timeline = timelines.Timeline(lambda: self.elapsed)
+        self._server = servers.Server(server, plan.server)
+        self.watchdog = watchdogs.Watchdog(bounds or watchdogs.Bounds(), lambda: self.elapsed)
+        self.timeline = timelines.Timeline(lambda: self.elapsed, self.watchdog.note_moment)
         self.starts = 0
         self.meddler: meddlers.Meddler
+        self.recreator: recreations.Recreator
         self._supervisor: asyncio.Task[None] | None = None
         self._is_ready, self._peace = asyncio.Event(), asyncio.Event()
 
@@ -55,6 +64,17 @@ class World(simulations.Simulation):
         assert self._supervisor is not None
         self._stepping.guards.append(self._supervisor)
 
+    def check_always(self, check: Callable[[dict[str, Any]], object]) -> None:
+        """Show every new state of every object to the function; what it raises, ends the run."""
+        def notice(change: storage.Change) -> None:
+            try:
+                check(change.new.load())
+            except Exception as error:
+                self.watchdog.fail(error)
+
+        assert self._host is not None
+        self._host.cluster.store.observe(notice)
+
     def calm_down(self, calm: float, patience: float) -> None:
         """Wait until nothing changes in the cluster for ``calm`` seconds, but for ``patience`` seconds at most."""
         self._call(self._calm_down(calm, patience))
@@ -62,6 +82,10 @@ class World(simulations.Simulation):
     def lift(self) -> None:
         """Let everything be well from now on, with the operator running."""
         self._call(self._lift())
+
+    def rest(self, seconds: float) -> None:
+        """Let the time pass. Raises `RestlessOperatorError` if the operator does anything."""
+        self._call(self._rest(seconds))
 
     def end(self) -> None:
         """Stop the operator."""
@@ -83,11 +107,19 @@ class World(simulations.Simulation):
     async def _begin(self) -> None:
         assert self._host is not None
         cluster = self._host.cluster
-        self.meddler = meddlers.Meddler(self._plan, cluster.store, cluster.faults, self.timeline)
+        await self._set_up_server()
+        self.meddler = meddlers.Meddler(self._plan, cluster.store, cluster.faults, self.timeline, self.watchdog)
+        self.recreator = recreations.Recreator(self._plan, cluster.store, cluster.sources, self._server, self.timeline)
         self._host.server.interceptor = self.meddler
         asyncio.get_running_loop().set_task_factory(_make_task)
         self._supervisor = asyncio.create_task(self._supervise(self._running), name='supervisor of the operator')
         await self._wait_until_ready()
+
+    async def _set_up_server(self) -> None:
+        if self._plan.server:
+            await self._running.add_service(
+                servers.SERVICE['namespace'], servers.SERVICE['name'], self._server.review)
+            await self._running.create(servers.build_configuration())
 
     async def _wait_until_ready(self) -> None:
         waiting = asyncio.create_task(self._is_ready.wait(), name='readiness')
@@ -109,9 +141,21 @@ class World(simulations.Simulation):
             version = store.version
             await asyncio.sleep(min(calm, deadline - clock()))
 
+    async def _rest(self, seconds: float) -> None:
+        self.timeline.note('rest', f"Nothing has to happen for {seconds:g} s.")
+        before = self.watchdog.take_stock()
+        since = self.elapsed
+
+        while self.elapsed - since < seconds:
+            await asyncio.sleep(min(LOOKING_INTERVAL, seconds))
+            unrest = watchdogs.describe_unrest(before, self.watchdog.take_stock(), self.elapsed - since)
+            if unrest:
+                raise watchdogs.RestlessOperatorError(unrest)
+
     async def _lift(self) -> None:
         self.timeline.note('peace', "Everything is well from now on.")
         self.meddler.lift()
+        self.recreator.lift()
         self._peace.set()
         await self._wait_until_ready()
 
@@ -143,33 +187,51 @@ class World(simulations.Simulation):
         context = contextvars.copy_context()
         context.run(_life.set, tasks)
         task = context.run(operator.spawn, context)
+        self.watchdog.note_start(self.starts, operator.list_endless())
         dying = asyncio.create_task(self.meddler.crashed.wait(), name='death of the operator')
+        running = asyncio.create_task(self.watchdog.tripped.wait(), name='circles of the operator')
         try:
-            await asyncio.wait({task, dying}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({task, dying, running}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             await operator.stop()
             raise
         finally:
             dying.cancel()
-            await asyncio.wait({dying})
-        if self.meddler.crash is not None:
+            running.cancel()
+            await asyncio.wait({dying, running})
+        if self.meddler.crash is not None or self.watchdog.error is not None:
             await kill(tasks, self.timeline)
         else:
             error = None if task.cancelled() else task.exception()
             self.timeline.note('end', f'the operator has ended by itself: {error!r}')
         await operator.abandon()
+        if self.watchdog.error is not None:
+            raise self.watchdog.error
 
 
-def make_operator(sandbox: coroutines.AsyncSandbox, handlers: Handlers,
-                  options: Mapping[str, Any]) -> simulations.Operator:
+class Operator(simulations.Operator):
+    """An operator whose handlers are known."""
+
+    def __init__(self, sandbox: coroutines.AsyncSandbox, *paths: str | os.PathLike[str],
+                 registry: registries.OperatorRegistry, **options: Any) -> None:
+        super().__init__(sandbox, *paths, registry=registry, **options)
+        self._handlers = registry
+
+    def list_endless(self) -> frozenset[str]:
+        """Return the ids of handlers that are called not only for changes: by time, or for each event."""
+        declared = self._handlers._iter_handlers()
+        return frozenset(handler.id for handler in declared if not isinstance(handler, handlers_.ChangingHandler))
+
+
+def make_operator(sandbox: coroutines.AsyncSandbox, handlers: Handlers, options: Mapping[str, Any]) -> Operator:
     """
     Make an operator of what is given as its handlers.
 
     Files are executed, and functions are called, for every start, so that what they had in memory is lost in crashes.
     """
     if isinstance(handlers, str | os.PathLike):
-        return simulations.Operator(sandbox, handlers, **options)
-    return simulations.Operator(sandbox, registry=make_registry(handlers), **options)
+        return Operator(sandbox, handlers, registry=registries.OperatorRegistry(), **options)
+    return Operator(sandbox, registry=make_registry(handlers), **options)
 
 
 def make_registry(handlers: Any) -> registries.OperatorRegistry:

@@ -1,0 +1,115 @@
+"""
+Watchdogs: notice operators that run in circles, and do not let them run for ever.
+
+All is counted per object, since its last change by others: users, other controllers, scenarios.
+An operator has to come to rest after each of these, whatever the server makes of its own writes.
+"""
+import asyncio
+import collections
+import dataclasses
+import re
+from collections.abc import Callable
+
+from kopf._kits.chaos import timelines
+
+INVOCATION = re.compile(r"^(?P<object>\S+): Handler '(?P<id>.*)' is invoked\.$")
+"""The messages from which the calls of handlers are known."""
+
+
+class RestlessOperatorError(AssertionError):
+    """The operator goes on writing or calling its handlers, though nothing is changed by others."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Bounds:
+    """How much may happen to one object with no changes by others."""
+    rate: int = 100  # writes, or calls of one handler, within a minute
+    calls: int | None = None  # calls of one handler at all, for each start of the operator
+
+
+@dataclasses.dataclass(frozen=True)
+class Deed:
+    """One thing that an operator does to an object."""
+    object: str  # with its namespace
+    text: str
+
+
+MINUTE = 60.0
+
+
+class Watchdog:
+    """Counts what the operator of one run does; if it is too much, keeps the error."""
+
+    def __init__(self, bounds: Bounds, clock: Callable[[], float]) -> None:
+        self._bounds = bounds
+        self._clock = clock
+        self._starts = 1
+        self._endless: frozenset[str] = frozenset()
+        self._moments: dict[Deed, collections.deque[float]] = {}
+        self._counts: collections.Counter[Deed] = collections.Counter()
+        self._total: collections.Counter[Deed] = collections.Counter()
+        self.error: Exception | None = None
+        self.tripped = asyncio.Event()
+
+    def note_start(self, number: int, endless: frozenset[str]) -> None:
+        """Remember the number of the start, and the ids of handlers that may be called for ever."""
+        self._starts = number
+        self._endless = endless
+
+    def note_foreign_change(self, object: str) -> None:
+        """Count from zero for this object."""
+        for deed in [deed for deed in self._counts if deed.object == object]:
+            del self._counts[deed]
+            self._moments.pop(deed, None)
+
+    def note_write(self, object: str, text: str) -> None:
+        """Count a request of the operator that is meant to change the object."""
+        self._note(Deed(object, text))
+
+    def note_moment(self, moment: timelines.Moment) -> None:
+        """Count a call of a handler, if the message in the timeline is about one."""
+        found = INVOCATION.match(moment.text) if moment.kind == 'log' else None
+        if found is None or found['id'] in self._endless:
+            return
+        deed = Deed(found['object'], f"the call of {found['id']!r}")
+        self._note(deed)
+        most = None if self._bounds.calls is None else self._bounds.calls * self._starts
+        if most is not None and self._counts[deed] > most:
+            self._trip(f"{deed.text} for {deed.object} is done more than {most} times")
+
+    def take_stock(self) -> collections.Counter[Deed]:
+        """Return how many times everything was done by now, since the beginning of the run."""
+        return self._total.copy()
+
+    def fail(self, error: Exception) -> None:
+        """End the run with this error, unless there is one already."""
+        if self.error is None:
+            self.error = error
+            self.tripped.set()
+
+    def _note(self, deed: Deed) -> None:
+        now = self._clock()
+        moments = self._moments.setdefault(deed, collections.deque(maxlen=self._bounds.rate))
+        is_full = len(moments) == self._bounds.rate
+        if is_full and now - moments[0] < MINUTE:
+            self._trip(f"{deed.text} for {deed.object} is done more than {self._bounds.rate} times "
+                       f"within a minute")
+        moments.append(now)
+        self._counts[deed] += 1
+        self._total[deed] += 1
+
+    def _trip(self, text: str) -> None:
+        self.fail(RestlessOperatorError(
+            f"The operator runs in circles: {text}, with no changes by others."))
+
+
+def describe_unrest(before: collections.Counter[Deed], after: collections.Counter[Deed],
+                    seconds: float) -> str:
+    """Describe what was done in this time; an empty text if nothing was."""
+    done = after - before
+    if not done:
+        return ''
+    parts = [f"{deed.text} for {deed.object} is done {count} times"
+             for deed, count in sorted(done.items(), key=str)]
+    return (f"The operator is not at rest: within {seconds:g} s with no changes by others, "
+            f"{'; '.join(parts)}.")
