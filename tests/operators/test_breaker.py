@@ -161,3 +161,14 @@ async def test_timers_that_change_what_handlers_react_to_do_not_count(cluster, r
 
     assert len(calls) > 90
     assert not any('again and again' in text for text in logs(logging.ERROR))
+
+
+@pytest.mark.guarantee('FND-005')
+async def test_slowness_is_posted_as_an_event(cluster, ping_pong, run_operator, sandbox):
+    await run_operator()
+    await cluster.create(spec={'x': 1})
+    await asyncio.sleep(60)
+    events = await sandbox.list('v1/events', 'default')
+
+    assert [(event['type'], event['reason']) for event in events] == [('Error', 'HandledInCircles')]
+    assert 'again and again' in events[0]['message']

@@ -140,3 +140,55 @@ async def test_an_own_change_that_is_taken_back_by_others_is_told_to_its_maker(
 
     assert await has_settled(cluster, x=2)
     assert calls == [('maker', 1, 2), ('maker', 2, 2)]
+
+
+@pytest.mark.guarantee('FND-013')
+@pytest.mark.parametrize('is_restarted', [False, True], ids=['waiting', 'restarted'])
+async def test_a_change_that_was_taken_back_while_its_only_handler_waits_is_told_to_it(
+        cluster, registry, run_operator, calls, is_restarted):
+    @kopf.on.create('kopfexamples', registry=registry)
+    async def create_fn(**_):
+        pass
+
+    @kopf.on.update('kopfexamples', registry=registry)
+    async def update_fn(old, new, **_):
+        calls.append((old['spec']['x'], new['spec']['x']))
+        if len(calls) == 1:
+            raise kopf.TemporaryError("not yet", delay=100)
+
+    operator = await run_operator()
+    await cluster.create(spec={'x': 1})
+    await cluster.wait_until_handled(x=1)
+    await cluster.patch({'spec': {'x': 2}})
+    await cluster.wait(get_progress)
+    if is_restarted:
+        await operator.stop()
+    await cluster.patch({'spec': {'x': 1}})
+    if is_restarted:
+        await run_operator()
+
+    assert await has_settled(cluster, x=1)
+    assert calls == [(1, 2), (2, 1)]
+
+
+@pytest.mark.guarantee('FND-013')
+async def test_a_change_that_was_taken_back_before_anybody_has_begun_is_told_to_nobody(
+        cluster, registry, run_operator, calls):
+    @kopf.on.create('kopfexamples', registry=registry)
+    async def create_fn(**_):
+        pass
+
+    @kopf.on.update('kopfexamples', registry=registry)
+    async def update_fn(old, new, **_):
+        calls.append((old['spec']['x'], new['spec']['x']))
+
+    operator = await run_operator()
+    await cluster.create(spec={'x': 1})
+    await cluster.wait_until_handled(x=1)
+    await operator.stop()
+    await cluster.patch({'spec': {'x': 2}})
+    await cluster.patch({'spec': {'x': 1}})
+    await run_operator()
+
+    assert await has_settled(cluster, x=1)
+    assert calls == []

@@ -86,6 +86,19 @@ async def test_failures_beyond_handlers_are_counted(cluster, registry, run_serve
     await site.wait_for(lambda samples: samples.get('kopf_cycles_total', resource=RESOURCE, outcome='failed') >= 1)
 
 
+@pytest.mark.guarantee('FND-005')
+async def test_objects_handled_in_circles_are_counted(cluster, registry, run_served, site):
+    for one, two in [('ping', 'pong'), ('pong', 'ping')]:
+        @kopf.on.field('kopfexamples', id=one, field=f'spec.{one}', registry=registry)
+        async def fn(patch, new, two=two, **_):
+            patch.spec[two] = (new or 0) + 1
+
+    await run_served()
+    await cluster.create(spec={'ping': 1})
+
+    await site.wait_for(lambda samples: samples.get('kopf_breaker_pauses_total', resource=RESOURCE) >= 1)
+
+
 async def test_queues_are_measured(cluster, registry, settings, run_served, site):
     settings.queueing.worker_limit = 1
     go_on = asyncio.Event()

@@ -25,6 +25,7 @@ from kopf._core.actions import (
     progression,
     throttlers,
 )
+from kopf._core.engines import posting
 from kopf._core.intents import causes, handlers
 from kopf._core.reactor import (
     accompanying,
@@ -354,11 +355,13 @@ class Processor:
             return
         self._flow.loops += 1
         if not before.pauses:
-            fields = sorted({'.'.join(item.field) or '(all)' for item in plan.cause.diff})
-            plan.cause.logger.error(
-                "The object is handled again and again, though nobody else changes it: by %s, for %s. It is slowed "
-                "down until others change it. Do the handlers change the fields that they react to?",
-                ', '.join(sorted(map(repr, ran.results))), ', '.join(fields) or 'no fields')
+            fields = sorted({'.'.join(item.field) or 'the whole object' for item in plan.cause.diff})
+            names = ', '.join(sorted(map(repr, ran.results)))
+            text = (f"The object is handled again and again, though only this operator changes it: by {names}, for "
+                    f"{', '.join(fields) or 'no fields'}. It is slowed down until others change it. Do the handlers "
+                    f"change the fields that they react to?")
+            loggers.LocalObjectLogger(body=view.raw, settings=self.site.settings).error("%s", text)
+            posting.event(view.raw, type='Error', reason='HandledInCircles', message=text)
 
     def _is_broken(self, memory: inventory.Memory) -> bool:
         return memory.breaker is not None and memory.breaker.get_pause(_read_clock()) is not None

@@ -11,7 +11,7 @@ import pytest
 from kopf._cogs.configs import checks, connecting, diffbase, progress, settings
 
 SECTIONS = ['process', 'posting', 'peering', 'watching', 'queueing', 'scanning', 'admission', 'execution', 'background',
-            'networking', 'persistence']
+            'networking', 'persistence', 'breaker']
 FIBONACCI = (1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610)
 
 DEFAULTS = {
@@ -38,6 +38,7 @@ DEFAULTS = {
         'request_timeout': 300, 'connect_timeout': None, 'error_backoffs': (1, 1, 2, 3, 5, 8, 13, 21),
         'enforce_retry_after': False, 'trust_env': False, 'inflight_limit': 25, 'rate_limit': None, 'rate_burst': 20},
     'persistence': {'finalizer': 'kopf.zalando.org/KopfFinalizerMarker', 'consistency_timeout': 5.0},
+    'breaker': {'limit': 10, 'window': 60.0, 'delay': 10.0, 'max_delay': 600.0},
 }
 
 
