@@ -111,4 +111,4 @@ async def test_versions_with_different_content_do_not_hammer(cluster, registry, 
     await cluster.create()
     await asyncio.sleep(3600)
 
-    assert len(calls) < 40
+    assert len(calls) < 60  # each version counts on its own

@@ -72,8 +72,8 @@ DISMISS, RESUMED = Dismiss(), Dismiss(is_resumed=True)
 
 def decide(view: views.View) -> Plan:
     """Decide what is to be done for the object. Raises what the filters and the storages raise."""
-    if view.outbox is not None and view.outbox.fns:
-        return DISMISS if view.outbox.refused == view.version else Send()
+    if view.outbox is not None and (view.outbox.patch or view.outbox.fns) and not view.is_refused:
+        return Send()
     if finalizers.is_deletion_ongoing(view.raw):
         return _decide_deletion(view)
     is_blocked = view.is_blocked
@@ -243,6 +243,8 @@ def conclude(
     is_refused = applied.is_refused and not applied.fns
     records = sent.own if is_refused else applied.own
     if applied.is_gone or not (applied.unsent or applied.fns or records):
+        if view.is_refused and not applied.is_gone and view.outbox is not None:
+            return concluded, dataclasses.replace(view.outbox, refused=concluded.version)
         return concluded, None
     outbox = build_outbox(view, sent, applied.unsent, applied.fns, records)
     if applied.is_refused and applied.fns:

@@ -213,7 +213,7 @@ class Memories:
         for part in self._parts.values():
             if key in part:
                 memory = part[key]
-                memory.cycle = dataclasses.replace(memory.cycle, version=version)
+                memory.cycle = dataclasses.replace(memory.cycle, version=version, is_settled=False)
 
     def _find(self, key: Key) -> Memory | None:
         found = (part[key] for part in self._parts.values() if key in part)

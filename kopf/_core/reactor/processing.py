@@ -142,10 +142,9 @@ class Processor:
         if pause is not None:
             return queueing.Verdict(pause, is_postponed=True)
 
-        is_shared = self.site.memories.has_versions(resource)
         began = _read_clock()
         try:
-            async with self.site.memories.lock(key) if is_shared else _NO_LOCK:
+            async with self.site.memories.lock(key):  # there can be another version of the resource
                 verdict = await self._handle(batch, memory, is_gone=is_gone)
         except Exception as error:
             verdict = self._throttle(error, batch, memory)
@@ -219,6 +218,7 @@ class Processor:
     async def _run(self, view: views.View, plan: decisions.Run, memory: inventory.Memory) -> _Step:
         """Call the handlers, and send their changes; if interrupted, save what they have done, for a limited time."""
         run = subhandling.Run(plan.state, self._build_environment())
+        is_mixed = _is_essential(view)  # there are changes of others already, e.g. of event handlers
         state, is_idle = plan.state, False
         try:
             while True:
@@ -234,8 +234,11 @@ class Processor:
             raise
         ran = decisions.Ran(state, run.results, is_idle)
         records = recording.record(view, plan, ran)
-        self._count_cycle(view, plan, ran, records, memory)
-        return await self._apply(view, records, memory, makers=ran.finished, is_spared=not ran.results)
+        if records.is_over and ran.results:
+            fields = sorted({'.'.join(item.field) or 'the whole object' for item in plan.cause.diff})
+            self._count_cycle(view, ', '.join(sorted(map(repr, ran.results))), fields, memory)
+        makers = inventory.NOBODY if is_mixed else ran.finished
+        return await self._apply(view, records, memory, makers=makers, is_spared=not ran.results)
 
     def _take(self, view: views.View, plan: decisions.Run,
               results: Mapping[ids.HandlerId, outcomes.Outcome]) -> progression.State:
@@ -281,6 +284,8 @@ class Processor:
             view.patch, own, records.holding, is_spared=is_spared and view.is_fresh, is_guarded=_is_essential(view),
             revise=revision.make if sent.makers and records.is_over else None)
         logger = loggers.LocalObjectLogger(body=view.raw, settings=self.site.settings)
+        if records.holding is not application.Holding.KEEP and not records.cycle.is_released:
+            self._count_cycle(view, 'the finalizer', ['metadata.finalizers'], memory)
         try:
             applied = await application.apply_changes(
                 patching.identify(self.served.resource, view.raw), changes, view.raw,
@@ -303,7 +308,10 @@ class Processor:
         is_flushed = view.outbox is not None and memory.outbox is None and not applied.is_gone
         if is_flushed and applied.version is None and records.delay is None:
             return _Step(0.0, view.raw)  # nothing of it was worth sending
-        return self._make_step(records, applied, memory)
+        is_unfinished = records.is_over and not records.is_rested and records.delay is None
+        if is_unfinished and applied.version is None and not applied.is_gone:
+            return _Step(0.0, view.raw)  # it is recorded elsewhere, so nothing will come back
+        return self._make_step(view, records, applied, memory)
 
     def _expect_echo(self, view: views.View, applied: application.Applied, memory: inventory.Memory) -> None:
         """Wait for our own changes to come back from the stream."""
@@ -316,12 +324,14 @@ class Processor:
         if self.site.memories.has_versions(self.served.resource):
             self.site.memories.note_written(inventory.identify(view.raw), applied.version)
 
-    def _make_step(self, records: recording.Records, applied: application.Applied,
+    def _make_step(self, view: views.View, records: recording.Records, applied: application.Applied,
                    memory: inventory.Memory) -> _Step:
-        pause = self._measure_refusal(applied, memory)
+        is_released = records.holding is application.Holding.ALLOW and memory.cycle.is_released
+        is_held = records.holding is not application.Holding.KEEP and not is_released
+        is_vain = is_held and applied.version is not None and applied.version == view.version
+        pause = self._measure_refusal(applied, memory, is_vain=is_vain)
         if pause:
             return _Step(max(pause, records.delay or 0))
-        is_released = records.holding is application.Holding.ALLOW and memory.cycle.is_released
         if records.delay is not None or is_released or not _is_newest(applied, memory):
             return _Step(records.delay)
         is_begun = records.holding is application.Holding.BLOCK
@@ -332,8 +342,9 @@ class Processor:
         if len(view.patch) and (not view.is_fresh or application.prune(view.patch, view.raw)):
             await self._apply(view, recording.Records(view.cycle), memory)
         elif tuple(view.patch.fns) != (() if view.outbox is None else view.outbox.fns):
-            sent = decisions.Sent(view.pending)
-            memory.outbox = decisions.build_outbox(view, sent, {}, tuple(view.patch.fns), view.pending)
+            built = decisions.build_outbox(
+                view, decisions.Sent(view.pending), {}, tuple(view.patch.fns), view.pending)
+            memory.outbox = built if view.outbox is None else dataclasses.replace(view.outbox, fns=built.fns)
         return queueing.Verdict(max(waiting, self._measure_inconsistency(memory) or 0))
 
     def _settle(self, view: views.View, memory: inventory.Memory, plan: decisions.Dismiss) -> None:
@@ -343,10 +354,9 @@ class Processor:
         if view.version == memory.cycle.version and self._is_calm():
             memory.cycle = dataclasses.replace(memory.cycle, is_settled=True)
 
-    def _count_cycle(self, view: views.View, plan: decisions.Run, ran: decisions.Ran, records: recording.Records,
-                     memory: inventory.Memory) -> None:
+    def _count_cycle(self, view: views.View, names: str, fields: Sequence[str], memory: inventory.Memory) -> None:
         """Slow down an object that is handled again and again with no change by others in between."""
-        if not records.is_over or not ran.results or _is_foreign(view.version, memory):
+        if _is_foreign(view.version, memory):
             return
         limits = _build_limits(self.site.settings)
         before = memory.breaker or breakers.CLOSED
@@ -355,8 +365,6 @@ class Processor:
             return
         self._flow.loops += 1
         if not before.pauses:
-            fields = sorted({'.'.join(item.field) or 'the whole object' for item in plan.cause.diff})
-            names = ', '.join(sorted(map(repr, ran.results)))
             text = (f"The object is handled again and again, though only this operator changes it: by {names}, for "
                     f"{', '.join(fields) or 'no fields'}. It is slowed down until others change it. Do the handlers "
                     f"change the fields that they react to?")
@@ -437,12 +445,12 @@ class Processor:
             return None
         return memory.breaker.get_pause(now)
 
-    def _measure_refusal(self, applied: application.Applied, memory: inventory.Memory) -> float:
+    def _measure_refusal(self, applied: application.Applied, memory: inventory.Memory, *, is_vain: bool) -> float:
         """Return how long to wait for a newer state of the object, for which the refused changes can be accepted."""
         if applied.is_gone:
             return GONE_DELAY
         is_outdated = applied.is_held or (bool(applied.fns) and not applied.is_refused)
-        if not is_outdated:
+        if not is_outdated and not is_vain:
             memory.refusals = 0
             return 0
         memory.refusals += 1
@@ -477,6 +485,12 @@ class _Revision:
 
     def make(self, body: Mapping[str, Any], drifts: Sequence[application.Drift]) -> Mapping[str, Any]:
         """Record the object as it is now, if no other handlers are to be called for the difference."""
+        try:
+            return self._make(body, drifts)
+        except Exception:  # of filters and storages: the next cycle will meet them too, and report them
+            return self.sent.own
+
+    def _make(self, body: Mapping[str, Any], drifts: Sequence[application.Drift]) -> Mapping[str, Any]:
         applied = application.Applied(body=body, drifts=tuple(drifts))
         own = decisions.find_own(self.view, self.sent.makers, applied)
         if own is None:
@@ -493,9 +507,6 @@ class _Revision:
         return self.sent.own
 
 
-_NO_LOCK = contextlib.nullcontext()
-
-
 def _record(view: views.View, plan: decisions.Send | decisions.Record | decisions.Release) -> recording.Records:
     """Choose the records for the plans that call nobody."""
     match plan:
@@ -510,7 +521,8 @@ def _record(view: views.View, plan: decisions.Send | decisions.Record | decision
 def _restore_patch(outbox: inventory.Outbox | None, body: bodies.RawBody) -> patches.Patch:
     if outbox is None:
         return patches.Patch(body=body)
-    return patches.Patch(outbox.patch, body=body, fns=outbox.fns)
+    fns = () if outbox.refused is not None and outbox.refused == _get_version(body) else outbox.fns
+    return patches.Patch(outbox.patch, body=body, fns=fns)
 
 
 def _find_makers(view: views.View) -> frozenset[ids.HandlerId]:

@@ -75,7 +75,12 @@ class View:
     @property
     def has_changes(self) -> bool:
         """Whether there is anything to send already."""
-        return bool(self.patch) or self.outbox is not None
+        return bool(self.patch) or (self.outbox is not None and not self.is_refused)
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the functions that wait to be sent are known to be refused for this version."""
+        return self.outbox is not None and bool(self.outbox.fns) and self.outbox.refused == self.version
 
     @functools.cached_property
     def pending(self) -> Mapping[str, Any]:
@@ -151,7 +156,7 @@ class View:
         storage, purpose = self.persistence.progress_storage, self.cause.reason.value
         state = progression.State.read(storage, self.stored, known, purpose=purpose)
         own = self.cycle.own
-        if own is None:
+        if own is None or finalizers.is_deletion_ongoing(self.raw):
             return state
         return state.knowing(own.ids, before=own.before.digest, after=own.after.digest)
 
