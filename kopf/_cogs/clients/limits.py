@@ -129,7 +129,7 @@ class Pass:
         self._gate.switch(refuse(self._gate.traffic, delay, asyncio.get_running_loop().time()))
 
     def abandon(self) -> None:
-        """Tell that the request was cancelled, so there is no answer to wait for."""
+        """Note that the request was cancelled, so there is no answer to wait for."""
         self._gate.switch(abandon(self._gate.traffic, self._probed_until))
 
 

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
-from kopf._cogs.aiokits import bells, clocks
+from kopf._cogs.aiokits import bells, clocks, turns
 from kopf._cogs.clients import errors, patching, requests
 from kopf._cogs.configs import settings as settings_
 from kopf._cogs.structs import credentials, patches
@@ -164,13 +164,10 @@ class Spawner(lives.Crew):
     async def call(self, life: lives.Life[Any], state: progression.HandlerState) -> outcomes.Outcome:
         life.patch = patches.Patch() if life.patch is None else life.patch
         env, cause = self._build_environment(life), self._build_cause(life, life.patch)
-        turns: list[bool] = []
-        turn = asyncio.get_running_loop().call_soon(turns.append, True)
-        try:
-            return await execution.run_attempt(life.handler, cause, state, env)
-        finally:
-            turn.cancel()
-            life.is_fresh = not turns
+        with turns.Turn() as turn:
+            outcome = await execution.run_attempt(life.handler, cause, state, env)
+        life.is_fresh = not turn.is_over
+        return outcome
 
     async def save(self, life: lives.Life[Any], outcome: outcomes.Outcome) -> None:
         """Send what the function has asked for; keep what is refused for the version for the next attempt, if any."""

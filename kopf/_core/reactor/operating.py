@@ -188,7 +188,7 @@ class Operator:
         """
         Let the next operator begin with no memories of objects, even if it is given the same ones.
 
-        The indices stay as they are for all functions that still run, be it in threads that nobody waits for.
+        The indices stay as they are for all functions that still run, also in threads that are not waited for.
         """
         for watcher in self.watchers.values():
             watcher.release()

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
+from kopf._cogs.aiokits import turns
 from kopf._cogs.clients import errors, patching, retries
 from kopf._cogs.helpers import jsons
 from kopf._cogs.structs import bodies, dicts, finalizers, ids, patches
@@ -56,9 +57,6 @@ Then the object exists in fact: servers do not know their resources for a moment
 
 UNTHROTTLED_DELAY = 60.0
 """Seconds to try again after an error if the settings have no delays for that: then new events are handled at once."""
-
-TICK = 0.001
-"""Seconds that are not worth waiting for: clocks and timers are not that precise."""
 
 STEPS = 5
 """How many times in a row an object is looked at as our own changes have left it, before others get their turn."""
@@ -168,17 +166,14 @@ class Processor:
             return queueing.Verdict(mistrust)
 
         patch = _restore_patch(memory.outbox, known)
-        turns: list[bool] = []
-        turn = asyncio.get_running_loop().call_soon(turns.append, True)
         try:
-            await self._watch(batch.events, memory, patch)
+            is_fresh = await self._watch(batch.events, memory, patch)
         finally:
-            turn.cancel()
             is_accompanied = accompanying.accompany(self.served, batch, memory, nudge=self._nudge)
         if is_gone:
             return queueing.Verdict()
 
-        view = self._look(known, memory, patch, is_accompanied=is_accompanied, is_fresh=not turns)
+        view = self._look(known, memory, patch, is_accompanied=is_accompanied, is_fresh=is_fresh)
         waiting = self._measure_inconsistency(memory)
         if waiting is not None and self._is_concerned(known):
             return await self._send_meanwhile(view, memory, waiting)
@@ -402,11 +397,22 @@ class Processor:
         is_passive = registry._changing.is_empty and registry._spawning.is_empty
         return not is_passive and finalizers.is_blocked(body, self.site.settings.persistence.finalizer)
 
-    async def _watch(self, events: Sequence[bodies.RawEvent], memory: inventory.Memory, patch: patches.Patch) -> None:
-        """Call the event handlers for each event; their errors are logged and ignored."""
-        registry, settings = self.site.registry._watching, self.site.settings
+    async def _watch(self, events: Sequence[bodies.RawEvent], memory: inventory.Memory, patch: patches.Patch) -> bool:
+        """
+        Call the event handlers for each event; their errors are logged and ignored.
+
+        Returns whether nothing could happen to the object meanwhile.
+        """
+        registry = self.site.registry._watching
         if not events or registry.is_empty or not registry.has_handlers(self.served.resource, self.served.selectors):
-            return
+            return True
+        with turns.Turn() as turn:
+            await self._watch_all(events, memory, patch)
+        return not turn.is_over
+
+    async def _watch_all(self, events: Sequence[bodies.RawEvent], memory: inventory.Memory,
+                         patch: patches.Patch) -> None:
+        registry, settings = self.site.registry._watching, self.site.settings
         first_error: Exception | None = None
         for event in events:
             copied: bodies.RawEvent = {**event, 'object': dicts.copy_json(event['object'])}
@@ -439,7 +445,7 @@ class Processor:
         """Return for how many seconds the object is left alone: after errors, or if it is handled too often."""
         now = _read_clock()
         throttle = memory.throttle
-        if throttle is not None and throttle.until is not None and throttle.until > now + TICK:
+        if throttle is not None and throttle.until is not None and throttle.until > now + breakers.TICK:
             return throttle.until - now
         if memory.breaker is None or _is_foreign(_get_version(batch.body), memory):
             return None
