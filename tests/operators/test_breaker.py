@@ -10,9 +10,10 @@ import pytest
 from clusters import get_progress, wait_until
 
 import kopf
+from kopf._cogs.configs.settings import BreakerSettings
 from kopf._core.actions import breakers
 
-LIMITS = breakers.Limits(cycles=3, window=10, delay=5, longest=15)
+LIMITS = BreakerSettings(limit=3, window=10, delay=5, max_delay=15)
 
 
 @pytest.mark.guarantee('FND-005')
@@ -36,7 +37,7 @@ def test_pauses_of_too_frequent_cycles(times, expected):
 def test_nothing_is_counted_without_a_limit():
     breaker = breakers.CLOSED
     for time in range(100):
-        breaker = breakers.count_cycle(breaker, breakers.Limits(cycles=None), time / 100)
+        breaker = breakers.count_cycle(breaker, BreakerSettings(limit=None), time / 100)
 
     assert breaker == breakers.CLOSED
 

@@ -12,7 +12,7 @@ import enum
 import logging
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from kopf._cogs.clients import errors, patching, requests
 from kopf._cogs.helpers import jsons
@@ -47,8 +47,11 @@ class Holding(enum.Enum):
     ALLOW = enum.auto()  # take it off
 
 
-Drift = tuple[Mapping[str, Any], Mapping[str, Any]]
-"""Two states of an object in a row between which others may have changed it, besides us."""
+class Drift(NamedTuple):
+    """Two states of an object in a row between which others may have changed it."""
+    before: Mapping[str, Any]
+    after: Mapping[str, Any]
+    is_foreign: bool = False  # whether only others have
 
 Revise = Callable[[Mapping[str, Any], Sequence[Drift]], Mapping[str, Any]]
 """Makes our part of the changes, by the state of the object after the users' part, with all drifts till then."""
@@ -188,7 +191,9 @@ class _Sender:
     def __init__(self, target: patching.Target, body: Mapping[str, Any], context: requests.Context,
                  logger: Logger) -> None:
         self.target, self.body, self.context, self.logger = target, body, context, logger
-        self.left = Changes(patches.Patch(), patches.Patch())  # what is not accepted yet; the functions always are
+        self._changes = Changes(patches.Patch(), patches.Patch())
+        self._users = self._own = patches.Patch()  # what is not accepted yet; the functions always are
+        self._revise: Revise | None = None
         self.version: str | None = None
         self.is_gone = False
         self.drifts: list[Drift] = []
@@ -202,59 +207,69 @@ class _Sender:
         """The object after the last accepted request, if there was one."""
         return None if self.version is None else self.body
 
+    @property
+    def left(self) -> Changes:
+        """What is not accepted yet."""
+        return dataclasses.replace(self._changes, patch=self._users, own=self._own, revise=self._revise)
+
     async def send(self, changes: Changes) -> _Refusal | None:
         """Send what differs from the object; return what is refused, if anything. All before it is accepted then."""
-        self.left, amended = self._distinguish(changes), set[sequences.Place]()
+        self._take(changes)
+        amended = set[sequences.Place]()
         while not self.is_gone and (request := self._choose_next(amended)) is not None:
             refusal = await (self._amend(request) if request.is_amending else self._merge(request))
             if refusal is not None:
                 return refusal
-            self.left = dataclasses.replace(
-                self.left,
-                patch=_subtract(self.left.patch, request.users),
-                own=_subtract(self.left.own, request.own),
-            )
-            amended |= {request.place} if request.is_amending else set()
+            self._users = _subtract(self._users, request.users)
+            self._own = _subtract(self._own, request.own)
+            if request.is_amending:
+                amended.add(request.place)
         return None
 
-    def _choose_next(self, amended: Collection[sequences.Place]) -> sequences.Request | None:
-        """Choose what is to be sent next; make our part again if all of the users' part is accepted before it."""
-        request, revise = self._choose_request(amended), self.left.revise
-        is_ours = request is not None and not request.users and not request.is_amending
-        if revise is None or not is_ours or self.version is None:
-            return request
-        revised = prune(revise(self.body, tuple(self.drifts)), self.body)
-        self.left = dataclasses.replace(self.left, own=patches.Patch(revised), revise=None)
-        return self._choose_request(amended)
+    def _take(self, changes: Changes) -> None:
+        """Take only what differs from the object, with no contradictions; what cannot be sent at all is left out."""
+        self._changes, self._revise = changes, changes.revise
+        self._users, own = changes.patch, changes.own
+        if len(changes.patch):
+            own, users = self._separate(changes)
+            self._users = patches.Patch(users, fns=changes.patch.fns)
+        self._own = patches.Patch(prune(own, self.body)) if own else own
 
-    def _distinguish(self, changes: Changes) -> Changes:
-        """Leave only what differs from the object, with no contradictions; what cannot be sent at all is left out."""
-        if not len(changes.patch):
-            return dataclasses.replace(changes, own=patches.Patch(prune(changes.own, self.body)))
+    def _separate(self, changes: Changes) -> tuple[patches.Patch, Mapping[str, Any]]:
         own, users = sequences.separate(changes.own, changes.patch, self.body)
         try:
             users = prune(users, self.body) if changes.is_spared else dicts.plain(users)
             jsons.dumps(users)
         except (TypeError, ValueError, RecursionError) as error:
             self.logger.error("Patching failed: the changes cannot be put as JSON, and are dropped: %s", error)
-            own, users = dict(changes.own), {}
-        patch = patches.Patch(users, fns=changes.patch.fns)
-        return dataclasses.replace(changes, patch=patch, own=patches.Patch(prune(own, self.body)))
+            return changes.own, {}
+        return patches.Patch(own), users
+
+    def _choose_next(self, amended: Collection[sequences.Place]) -> sequences.Request | None:
+        """Choose what is to be sent next; make our part again if all of the users' part is accepted before it."""
+        request = self._choose_request(amended)
+        if self._revise is None or self.version is None or request is None:
+            return request
+        if request.users or request.is_amending:
+            return request
+        self._own = patches.Patch(prune(self._revise(self.body, tuple(self.drifts)), self.body))
+        self._revise = None
+        return self._choose_request(amended)
 
     def _choose_request(self, amended: Collection[sequences.Place]) -> sequences.Request | None:
         """Choose what is to be sent next; the finalizer goes with the functions, or after all if there are none."""
-        users, own = self.left.patch, self.left.own
-        if not users and not own and (self.left.holding is Holding.KEEP or amended):
+        users, own = self._users, self._own
+        if not users and not own and (self._changes.holding is Holding.KEEP or amended):
             return None
         touched = self._find_touched() - set(amended) if users.fns else set[sequences.Place]()
         requests = sequences.plan(users, own, touched, has_status=self.target.has_status)
-        if not requests and not users.fns and self.left.holding is not Holding.KEEP and not amended:
+        if not requests and not users.fns and self._changes.holding is not Holding.KEEP and not amended:
             return sequences.Request(sequences.Place.BODY, is_amending=True)
         return requests[0] if requests else None
 
     def _find_touched(self) -> set[sequences.Place]:
         """Find where the functions change anything, by what is known of the object."""
-        merged = patches.merge(self.body, self.left.patch)
+        merged = patches.merge(self.body, self._users)
         operations = patches.build_json_patch(merged, self._transform(merged))
         steps = patching.split_operations(operations, has_status=self.target.has_status)
         return {place for place, step in sequences.AMENDMENTS.items() if step in steps}
@@ -273,7 +288,7 @@ class _Sender:
 
         if refusal is None and not self.is_gone:
             if not is_guarded:
-                self.drifts.append((before, self.body))
+                self.drifts.append(Drift(before, self.body))
             self._verify(merge, self.body)
         return refusal
 
@@ -287,7 +302,7 @@ class _Sender:
             return False
         if request.place is sequences.Place.STATUS and self.target.uid is not None:
             return True
-        return self.left.is_guarded and bool(request.users) and not self._is_hot
+        return self._changes.is_guarded and bool(request.users) and not self._is_hot
 
     def _identify(self, merge: Mapping[str, Any], *, is_guarded: bool) -> Mapping[str, Any]:
         """Add what the object must be for the changes to be accepted: itself, and of the known version."""
@@ -317,13 +332,13 @@ class _Sender:
             self._note_gone()
             return False
         self.is_stuck = _get_version(fresh) == _get_version(self.body)
-        self.drifts.append((self.body, fresh))
+        self.drifts.append(Drift(self.body, fresh, is_foreign=True))
         self.body = fresh
         return True
 
     async def _amend(self, request: sequences.Request) -> _Refusal | None:
         """Send what the functions make of the object, if anything; be it not merged yet, they see it as if it was."""
-        wanted = patches.merge(self._transform(patches.merge(self.body, self.left.patch)), request.own)
+        wanted = patches.merge(self._transform(patches.merge(self.body, self._users)), request.own)
         operations = patching.split_operations(
             patches.build_json_patch(self.body, wanted), has_status=self.target.has_status).get(request.step)
         if not operations:
@@ -331,7 +346,7 @@ class _Sender:
         self._log(request.step, operations, [operation['path'] for operation in operations])
         refusal = await self._patch(request.step, patching.guard(operations, self.body))
         is_late = refusal is not None and is_outdated(refusal.error)
-        if is_late and self.left.is_persistent and await self._refresh():
+        if is_late and self._changes.is_persistent and await self._refresh():
             return await self._amend(request)
         return None if self.is_gone else refusal
 
@@ -356,17 +371,17 @@ class _Sender:
     def _transform(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """Make what is wanted, with the finalizer; functions that fail are left out, all of them if it is not JSON."""
         made = body
-        for fn in self.left.patch.fns:
+        for fn in self._users.fns:
             try:
                 made = patches.apply_fns([fn], made)
             except Exception as error:
                 self._complain(fn, "Patching failed: a patch function has failed, and is skipped: %r", error)
-        holding, finalizer = self.left.holding, self.context.settings.persistence.finalizer
+        holding, finalizer = self._changes.holding, self.context.settings.persistence.finalizer
         try:
             if made is not body:
                 jsons.dumps(patches.build_json_patch(body, made))
         except (TypeError, ValueError) as error:
-            self._complain(self.left.patch.fns[0], "Patching failed: what the patch functions have made cannot be put "
+            self._complain(self._users.fns[0], "Patching failed: what the patch functions have made cannot be put "
                                                    "as JSON, and is dropped: %s", error)
             made = body
         return _hold(made, holding, finalizer)

@@ -7,17 +7,10 @@ the cluster answers. Pure arithmetic: callers count the cycles, measure the time
 import dataclasses
 import math
 
+from kopf._cogs.configs import settings
+
 TICK = 0.001
 """Seconds that are not worth waiting for: clocks and timers are not that precise."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Limits:
-    """How many cycles are too many, and how long the object is left alone then."""
-    cycles: int | None = 10  # more of them are too many; None is for any number
-    window: float = 60.0  # seconds in which they are counted
-    delay: float = 10.0  # seconds of the first pause, twice as long each next time
-    longest: float = 600.0  # seconds of the longest pause
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -38,18 +31,18 @@ CLOSED = Breaker()
 """The state with nothing counted."""
 
 
-def count_cycle(breaker: Breaker, limits: Limits, now: float) -> Breaker:
+def count_cycle(breaker: Breaker, limits: settings.BreakerSettings, now: float) -> Breaker:
     """
     Count one more cycle with no change by others before it.
 
     Once the object is slowed down, each next cycle slows it down further, until others change the object.
     """
-    if limits.cycles is None:
+    if limits.limit is None:
         return CLOSED
     recent = tuple(moment for moment in breaker.moments if now - moment < limits.window)
-    moments = (*recent, now)[-limits.cycles - 1:]
-    if not breaker.pauses and len(moments) <= limits.cycles:
+    moments = (*recent, now)[-limits.limit - 1:]
+    if not breaker.pauses and len(moments) <= limits.limit:
         return Breaker(moments)
 
-    pause = min(limits.longest, math.ldexp(limits.delay, min(breaker.pauses, 32)))
+    pause = min(limits.max_delay, math.ldexp(limits.delay, min(breaker.pauses, 32)))
     return Breaker(moments, breaker.pauses + 1, now + pause)

@@ -4,6 +4,7 @@ Registries: all handlers that were declared, and which of them are for what.
 Handlers are added by decorators, at any time and from any module, and stay in the order of their declaration.
 One registry can be used by several operators at once.
 """
+import dataclasses
 import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -123,6 +124,10 @@ class SpawningRegistry(ResourceRegistry[handlers.SpawningHandler, causes.Spawnin
 class ChangingRegistry(ResourceRegistry[handlers.ChangingHandler, causes.ChangingCause]):
     """The handlers of changes."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._rosters: dict[references.Resource, Roster] = {}
+
     def requires_finalizer(self, cause: causes.ChangingCause) -> bool:
         """Tell if the object must not vanish unseen: would anything mandatory be called if it was deleted now?"""
         mandatory = [handler for handler in self._select_for(cause) if handler.requires_finalizer]
@@ -133,26 +138,36 @@ class ChangingRegistry(ResourceRegistry[handlers.ChangingHandler, causes.Changin
         deletion = causes.as_deletion(cause)
         return any(filters.match(handler, deletion) for handler in mandatory)
 
-    def surely_requires_finalizer(self, resource: references.Resource, resolved: Selectors | None = None) -> bool:
-        """Tell if all objects of the resource must not vanish unseen, whatever they are."""
-        return any(handler.requires_finalizer and _is_for_any_deletion(handler)
-                   for handler in self.select(resource, resolved))
+    def survey(self, resource: references.Resource, resolved: Selectors | None = None) -> 'Roster':
+        """Get what follows from the handlers of the resource alone. It is asked for with every event, so it is kept."""
+        selected = self.select(resource, resolved)
+        roster = self._rosters.get(resource)
+        if roster is None or roster.members is not selected:
+            roster = self._rosters[resource] = Roster.build(selected)
+        return roster
 
-    def may_require_finalizer(self, resource: references.Resource, resolved: Selectors | None = None) -> bool:
-        """Tell if the objects of the resource can have our finalizer at all; if not, it is of someone else."""
-        return any(handler.requires_finalizer for handler in self.select(resource, resolved))
 
-    def has_callbacks(self, resource: references.Resource, resolved: Selectors | None = None) -> bool:
-        """Return whether any filters for the resource are functions of the users."""
-        return any(filters.has_callbacks(handler) for handler in self.select(resource, resolved))
+@dataclasses.dataclass(frozen=True)
+class Roster:
+    """The handlers of changes of one resource, and what is known of all its objects because of these."""
+    members: Sequence[handlers.ChangingHandler]
+    known_ids: Collection[ids.HandlerId]
+    extra_fields: Collection[dicts.FieldPath]  # whose changes must be noticed, even where they are not noticed usually
+    has_callbacks: bool  # whether any filters are functions of the users
+    may_hold: bool  # whether the objects can have our finalizer at all; if not, it is of someone else
+    must_hold: bool  # whether all objects must not vanish unseen, whatever they are
 
-    def get_extra_fields(
-            self,
-            resource: references.Resource,
-            resolved: Selectors | None = None,
-    ) -> set[dicts.FieldPath]:
-        """List the fields whose changes must be noticed, even where changes are not noticed usually."""
-        return {handler.field for handler in self.select(resource, resolved) if handler.field is not None}
+    @classmethod
+    def build(cls, selected: Sequence[handlers.ChangingHandler]) -> 'Roster':
+        mandatory = [handler for handler in selected if handler.requires_finalizer]
+        return cls(
+            members=selected,
+            known_ids=tuple(dict.fromkeys(handler.id for handler in selected)),
+            extra_fields=frozenset(handler.field for handler in selected if handler.field is not None),
+            has_callbacks=any(map(filters.has_callbacks, selected)),
+            may_hold=bool(mandatory),
+            must_hold=any(map(_is_for_any_deletion, mandatory)),
+        )
 
 
 class OperatorRegistry:

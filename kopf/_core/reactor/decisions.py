@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from kopf._cogs.helpers import lazies
 from kopf._cogs.structs import bodies, dicts, finalizers, ids, patches
 from kopf._core.actions import application, outcomes, progression
 from kopf._core.intents import causes, filters, handlers
@@ -54,9 +55,11 @@ class Run:
 
     def list_mandatory(self, state: progression.State) -> list[ids.HandlerId]:
         """List the handlers without which the cycle is not over: all but the resuming ones that are retried."""
+        if not self.resuming:
+            return self.ids
         return [id for id in self.ids if id not in self.resuming or not state.is_retried(id)]
 
-    @property
+    @lazies.lazy
     def ids(self) -> list[ids.HandlerId]:
         return [handler.id for handler in self.selected]
 
@@ -156,8 +159,7 @@ def _find_resuming(
     initial = {handler.id for handler in selected if handler.initial}
     if not initial or view.cause.reason is Reason.RESUME:
         return inventory.NOBODY
-    others = view.registry.select(view.served.resource, view.selectors)
-    for handler in others:
+    for handler in view.roster.members:
         if handler.id in initial and not handler.initial and filters.match(handler, view.cause):
             initial.discard(handler.id)
     return frozenset(initial)
@@ -200,11 +202,14 @@ def find_own(
     after = view.take_essence(applied.body)
     if after == view.seen:
         return None
-    for drift in applied.drifts:
-        former, latter = map(view.take_essence, drift)
-        if former != latter:
-            return None
+    if any(is_essential(view, drift) for drift in applied.drifts):
+        return None
     return inventory.Own(frozenset(makers), view.seen, after)
+
+
+def is_essential(view: views.View, drift: application.Drift) -> bool:
+    """Return whether the object has changed in what matters to handlers."""
+    return view.take_essence(drift.before) != view.take_essence(drift.after)
 
 
 def is_rested(view: views.View, own: Mapping[str, Any], answer: Mapping[str, Any]) -> bool:
@@ -213,8 +218,7 @@ def is_rested(view: views.View, own: Mapping[str, Any], answer: Mapping[str, Any
 
     When in doubt, it is decided as usual. So it is if something but the object can decide that the finalizer is needed.
     """
-    registry, resource = view.registry, view.served.resource
-    is_volatile = registry.may_require_finalizer(resource, view.selectors) and not view.is_surely_needed
+    is_volatile = view.roster.may_hold and not view.is_surely_needed
     if is_volatile:
         return False
     ours = dicts.resolve_mapping(own, ('metadata', 'annotations'))
@@ -227,6 +231,7 @@ class Sent:
     own: Mapping[str, Any]  # our records
     makers: frozenset[ids.HandlerId] = inventory.NOBODY  # the handlers that have finished with what they saw
     has_users: bool = False  # whether there were any changes of the users
+    is_last: bool = False  # whether these are only the records of a cycle with nothing left to do
 
 
 def conclude(
@@ -234,22 +239,27 @@ def conclude(
 ) -> tuple[inventory.CycleMemory, inventory.Outbox | None]:
     """Decide what is remembered of the object, and what is left to be sent, after the answers of the server."""
     own = find_own(view, sent.makers, applied) if sent.has_users else None
-    concluded = dataclasses.replace(
-        cycle,
-        own=own if own is not None else cycle.own,
-        version=applied.version or view.version,
-        is_settled=False,
-    )
-    is_refused = applied.is_refused and not applied.fns
-    records = sent.own if is_refused else applied.own
-    if applied.is_gone or not (applied.unsent or applied.fns or records):
-        if view.is_refused and not applied.is_gone and view.outbox is not None:
-            return concluded, dataclasses.replace(view.outbox, refused=concluded.version)
-        return concluded, None
-    outbox = build_outbox(view, sent, applied.unsent, applied.fns, records)
-    if applied.is_refused and applied.fns:
-        outbox = dataclasses.replace(outbox, refused=concluded.version)
-    return concluded, outbox
+    is_settled = sent.is_last and applied.body is not None and is_rested(view, sent.own, applied.body)
+    concluded = cycle.at(applied.version or view.version, own, is_settled=is_settled)
+    return concluded, _decide_outbox(view, sent, applied, concluded.version)
+
+
+def _decide_outbox(
+    view: views.View, sent: Sent, applied: application.Applied, version: str | None
+) -> inventory.Outbox | None:
+    """Decide what is left to be sent, and for which version the functions are refused."""
+    if applied.is_gone:
+        return None
+    records = applied.own
+    if applied.is_refused and not applied.fns:
+        records = sent.own
+    if applied.unsent or applied.fns or records:
+        outbox = build_outbox(view, sent, applied.unsent, applied.fns, records)
+        is_in_vain = applied.is_refused and bool(applied.fns)
+        return dataclasses.replace(outbox, refused=version) if is_in_vain else outbox
+    if view.is_refused and view.outbox is not None:
+        return dataclasses.replace(view.outbox, refused=version)
+    return None
 
 
 def build_outbox(

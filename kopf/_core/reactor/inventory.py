@@ -71,6 +71,15 @@ class CycleMemory:
     own: Own | None = None  # the handlers' own changes, until they are recorded as handled
     base: cycles.Essence | None = None  # what the first handlers have seen, if it is too big to be recorded
 
+    def at(self, version: str | None, own: Own | None = None, *, is_settled: bool = False) -> 'CycleMemory':
+        """Remember that the object was left in this version."""
+        return CycleMemory(
+            self.is_initial, self.resumed, self.is_released, version, is_settled, own or self.own, self.base)
+
+    def is_foreign(self, version: str | None) -> bool:
+        """Return whether others have made this version, or any since this operator has handled the object."""
+        return self.version is None or not cycles.is_echo(self.version, str(version))
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Throttle:
@@ -213,11 +222,18 @@ class Memories:
         for part in self._parts.values():
             if key in part:
                 memory = part[key]
-                memory.cycle = dataclasses.replace(memory.cycle, version=version, is_settled=False)
+                memory.cycle = memory.cycle.at(version)
 
     def _find(self, key: Key) -> Memory | None:
         found = (part[key] for part in self._parts.values() if key in part)
         return next(found, None)
+
+
+def get_version(body: bodies.RawBody | Mapping[str, Any]) -> str | None:
+    """Get the version of an object, if it has any."""
+    metadata: Mapping[str, Any] = body.get('metadata') or {}
+    version = metadata.get('resourceVersion')
+    return None if version is None else str(version)
 
 
 def identify(body: bodies.RawBody | Mapping[str, Any]) -> Key:

@@ -44,14 +44,13 @@ def record(view: views.View, run: decisions.Run, ran: decisions.Ran) -> Records:
         return _record_progress(view, run, ran, conclusion.base)
 
     waiting = [id for id in run.resuming if not _is_finished(ran.state, id)]
-    records = finish(view, ran.state, conclusion, holding=run.holding, waiting=waiting)
-    if not waiting:
-        cycle = dataclasses.replace(records.cycle, is_initial=False, resumed=inventory.NOBODY)
-        is_rested = run.holding is application.Holding.KEEP and conclusion == cycles.Conclusion(view.seen)
-        return dataclasses.replace(records, cycle=cycle, is_rested=is_rested)
-    cycle = dataclasses.replace(records.cycle, resumed=_list_resumed(view, ran))
-    delay = ran.state.delay(waiting, view.site.now())
-    return dataclasses.replace(records, cycle=cycle, delay=delay)
+    own, base = _record_end(view, ran.state, conclusion, waiting)
+    if waiting:
+        cycle = dataclasses.replace(view.cycle, own=None, base=base, resumed=_list_resumed(view, ran))
+        return Records(cycle, own, run.holding, ran.state.delay(waiting, view.site.now()), is_over=True)
+    cycle = inventory.CycleMemory(version=view.cycle.version, is_released=view.cycle.is_released, base=base)
+    is_rested = run.holding is application.Holding.KEEP and conclusion == cycles.Conclusion(view.seen)
+    return Records(cycle, own, run.holding, is_over=True, is_rested=is_rested)
 
 
 def finish(
@@ -60,21 +59,30 @@ def finish(
     conclusion: cycles.Conclusion,
     *,
     holding: application.Holding = application.Holding.KEEP,
-    waiting: Collection[ids.HandlerId] = (),
 ) -> Records:
-    """Record the last handled state, and remove the progress that has led to it."""
+    """Record the last handled state for which nobody was called."""
+    own, base = _record_end(view, state, conclusion, ())
+    cycle = dataclasses.replace(view.cycle, own=None, base=base)
+    return Records(cycle, own, holding, is_over=True)
+
+
+def _record_end(
+    view: views.View,
+    state: progression.State,
+    conclusion: cycles.Conclusion,
+    waiting: Collection[ids.HandlerId],
+) -> tuple[patches.Patch, cycles.Essence | None]:
+    """Record the last handled state, and remove the progress; return also the base that is too big to be recorded."""
     assert conclusion.handled is not None
     own = patches.Patch()
     base = conclusion.base
     is_fit = base is not None and _is_fit(base)
     if base is not None and is_fit:
         state = _record_base(view, state, base, own, purpose=Reason.UPDATE, among=conclusion.kept)
-    left = _build_remains(state, conclusion.kept, waiting)
-    purge(view, state, own, left=left, has_base=is_fit)
+    purge(view, state, own, left=_build_remains(state, conclusion.kept, waiting), has_base=is_fit)
     view.persistence.diffbase_storage.store(
         body=view.stored, patch=own, essence=conclusion.handled.value)
-    cycle = dataclasses.replace(view.cycle, own=None, base=None if is_fit else base)
-    return Records(cycle, own, holding, is_over=True)
+    return own, None if is_fit else base
 
 
 def _record_progress(

@@ -61,3 +61,12 @@ class Served:
     def selectors(self) -> Collection[selectors.Selector] | None:
         """The selectors that mean this resource; ``None`` if each one decides for itself."""
         return self.get_selectors(self.resource)
+
+    def is_calm(self) -> bool:
+        """Return whether no handler wants every event, and no daemons follow the objects."""
+        registry = self.site.registry
+        if registry._watching.is_empty and registry._spawning.is_empty:
+            return True
+        chosen = self.selectors
+        is_watched = registry._watching.has_handlers(self.resource, chosen)
+        return not is_watched and not registry._spawning.has_handlers(self.resource, chosen)

@@ -5,12 +5,12 @@ A view never changes. Its parts are computed when they are needed for the first 
 server has told. The users' functions get copies: what they change in place is seen neither here nor by each other.
 """
 import dataclasses
-import functools
 from collections.abc import Mapping
 from typing import Any
 
 from kopf._cogs.configs import conventions
 from kopf._cogs.configs import settings as settings_
+from kopf._cogs.helpers import lazies
 from kopf._cogs.structs import bodies, dicts, diffs, finalizers, patches
 from kopf._core.actions import loggers, progression
 from kopf._core.intents import causes, registries
@@ -34,19 +34,23 @@ class View:
     def site(self) -> sites.Site:
         return self.served.site
 
-    @property
+    @lazies.lazy
     def persistence(self) -> settings_.PersistenceSettings:
         return self.served.site.settings.persistence
 
-    @property
+    @lazies.lazy
     def registry(self) -> registries.ChangingRegistry:
         return self.served.site.registry._changing
 
-    @functools.cached_property
+    @lazies.lazy
     def selectors(self) -> causes.Selectors | None:
         return self.served.selectors
 
-    @property
+    @lazies.lazy
+    def roster(self) -> registries.Roster:
+        return self.registry.survey(self.served.resource, self.selectors)
+
+    @lazies.lazy
     def version(self) -> str | None:
         version = self.raw['metadata'].get('resourceVersion')
         return None if version is None else str(version)
@@ -59,18 +63,26 @@ class View:
     @property
     def is_surely_needed(self) -> bool:
         """Whether the finalizer is needed, whatever has happened to the object."""
-        return self.is_accompanied or self.registry.surely_requires_finalizer(
-            self.served.resource, self.selectors)
+        return self.is_accompanied or self.roster.must_hold
 
     @property
     def is_ours(self) -> bool:
         """Whether our finalizer may be removed: the object is handled by this operator, or was once."""
-        resource = self.served.resource
-        if self.registry.has_handlers(resource, self.selectors):
+        if self.roster.members:
             return True
-        if self.site.registry._spawning.has_handlers(resource, self.selectors):
+        if self.site.registry._spawning.has_handlers(self.served.resource, self.selectors):
             return True
         return self.persistence.diffbase_storage.fetch(body=self.stored) is not None
+
+    @property
+    def is_concerned(self) -> bool:
+        """Whether anything but event handlers can be interested in the object, or was once."""
+        if self.roster.members:
+            return True
+        if self.site.registry._spawning.has_handlers(self.served.resource, self.selectors):
+            return True
+        is_passive = self.registry.is_empty and self.site.registry._spawning.is_empty
+        return not is_passive and self.is_blocked
 
     @property
     def has_changes(self) -> bool:
@@ -82,7 +94,7 @@ class View:
         """Whether the functions that wait to be sent are known to be refused for this version."""
         return self.outbox is not None and bool(self.outbox.fns) and self.outbox.refused == self.version
 
-    @functools.cached_property
+    @lazies.lazy
     def pending(self) -> Mapping[str, Any]:
         """Our records that wait to be accepted, unless others have recorded something since then."""
         if self.outbox is None or not self.outbox.own:
@@ -90,28 +102,27 @@ class View:
         recorded = self.persistence.diffbase_storage.fetch(body=bodies.Body(self.raw))
         return self.outbox.own if digest(recorded) == self.outbox.recorded else {}
 
-    @functools.cached_property
+    @lazies.lazy
     def stored(self) -> bodies.Body:
         """The object for the storages: with our records that wait to be accepted."""
         return bodies.Body(patches.merge(self.raw, self.pending) if self.pending else self.raw)
 
-    @functools.cached_property
+    @lazies.lazy
     def body(self) -> bodies.Body:
         """The object for filters and handlers; a copy if there are functions that could change it."""
-        is_exposed = self.registry.has_callbacks(self.served.resource, self.selectors)
-        return bodies.Body(dicts.copy_json(self.raw) if is_exposed else self.raw)
+        return bodies.Body(dicts.copy_json(self.raw) if self.roster.has_callbacks else self.raw)
 
-    @functools.cached_property
+    @lazies.lazy
     def new(self) -> bodies.BodyEssence:
         """The current essence of the object."""
         return self._build_essence(bodies.Body(self.raw))
 
-    @functools.cached_property
+    @lazies.lazy
     def seen(self) -> cycles.Essence:
         """The current essence, sealed."""
         return cycles.seal(self.new)
 
-    @functools.cached_property
+    @lazies.lazy
     def old(self) -> bodies.BodyEssence | None:
         """The last handled essence, if there is one; the same as the new one if nothing has changed."""
         storage = self.persistence.diffbase_storage
@@ -121,7 +132,7 @@ class View:
         fetched = storage.fetch(body=self.stored)
         return None if fetched is None else self._clear(fetched)
 
-    @functools.cached_property
+    @lazies.lazy
     def cause(self) -> causes.ChangingCause:
         """What has happened to the object, compared with its last handled state."""
         old = self.old
@@ -148,19 +159,17 @@ class View:
             initial=self.cycle.is_initial,
         )
 
-    @functools.cached_property
+    @lazies.lazy
     def state(self) -> progression.State:
         """The progress of all handlers of the resource, also of those that are not selected now."""
-        handlers = self.registry.select(self.served.resource, self.selectors)
-        known = dict.fromkeys(handler.id for handler in handlers)
         storage, purpose = self.persistence.progress_storage, self.cause.reason.value
-        state = progression.State.read(storage, self.stored, known, purpose=purpose)
+        state = progression.State.read(storage, self.stored, self.roster.known_ids, purpose=purpose)
         own = self.cycle.own
         if own is None or finalizers.is_deletion_ongoing(self.raw):
             return state
         return state.knowing(own.ids, before=own.before.digest, after=own.after.digest)
 
-    @functools.cached_property
+    @lazies.lazy
     def base(self) -> cycles.Essence | None:
         """What the first handlers of an unfinished cycle have seen or left, if it is known."""
         base = self.cycle.base
@@ -180,13 +189,13 @@ class View:
 
     def isolate(self) -> causes.ChangingCause:
         """Get the cause with the body that handlers may change in place."""
-        if self.body._holder.content is not self.raw:
-            return self.cause
-        return dataclasses.replace(self.cause, body=bodies.Body(dicts.copy_json(self.raw)))
+        if self.body._holder.content is self.raw:
+            self.body._replace_with(dicts.copy_json(self.raw))
+        return self.cause
 
     def _build_essence(self, body: bodies.Body) -> bodies.BodyEssence:
-        fields = self.registry.get_extra_fields(self.served.resource, self.selectors)
-        built = self.persistence.diffbase_storage.build(body=body, extra_fields=fields)
+        built = self.persistence.diffbase_storage.build(
+            body=body, extra_fields=self.roster.extra_fields)
         return self._clear(built)
 
     def _clear(self, essence: bodies.BodyEssence) -> bodies.BodyEssence:

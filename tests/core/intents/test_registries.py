@@ -291,7 +291,7 @@ def test_fields_of_changing_handlers_are_known_in_advance(registry):
     kopf.on.field('kopfexamples', field='spec.y', registry=registry)(fn)
     kopf.on.event('pods', field='status.conditions', registry=registry)(fn)
 
-    assert registry._changing.get_extra_fields(PODS) == {('status', 'phase'), ('spec', 'x')}
+    assert registry._changing.survey(PODS).extra_fields == {('status', 'phase'), ('spec', 'x')}
 
 
 @pytest.mark.parametrize('options, expected', [
@@ -302,8 +302,8 @@ def test_fields_of_changing_handlers_are_known_in_advance(registry):
 def test_resources_whose_objects_can_be_blocked_are_known_in_advance(registry, options, expected):
     kopf.on.delete('pods', registry=registry, **options)(fn)
 
-    assert registry._changing.may_require_finalizer(PODS) is expected
-    assert not registry._changing.may_require_finalizer(EXAMPLES)
+    assert registry._changing.survey(PODS).may_hold is expected
+    assert not registry._changing.survey(EXAMPLES).may_hold
 
 
 @pytest.mark.parametrize('kind, allowed', [

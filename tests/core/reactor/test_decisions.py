@@ -253,6 +253,7 @@ def test_object_is_released_when_its_handlers_and_daemons_have_ended(look, is_al
 def conclude(view, answer, *, drifts=(), makers=('a',), **kwargs):
     sent = decisions.Sent({}, frozenset(makers), has_users=True)
     version = None if answer is None else answer['metadata']['resourceVersion']
+    drifts = tuple(application.Drift(*drift) for drift in drifts)
     applied = application.Applied(version, body=answer, drifts=drifts, **kwargs)
     return decisions.conclude(view, view.cycle, sent, applied)
 

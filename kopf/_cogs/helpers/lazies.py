@@ -1,0 +1,30 @@
+"""
+Lazies: properties that are computed when they are needed for the first time.
+"""
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar, overload
+
+T = TypeVar('T')
+
+
+class lazy(Generic[T]):
+    """
+    The same as `functools.cached_property` for objects of one thread: before Python 3.12, that one takes a lock.
+    """
+
+    def __init__(self, fn: Callable[[Any], T]) -> None:
+        self._fn = fn
+        self._name = fn.__name__
+        self.__doc__ = fn.__doc__
+
+    @overload
+    def __get__(self, obj: None, owner: type) -> 'lazy[T]': ...
+
+    @overload
+    def __get__(self, obj: object, owner: type) -> T: ...
+
+    def __get__(self, obj: object | None, owner: type) -> 'T | lazy[T]':
+        if obj is None:
+            return self
+        value = obj.__dict__[self._name] = self._fn(obj)
+        return value

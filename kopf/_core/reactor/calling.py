@@ -1,0 +1,135 @@
+"""
+Calling: the handlers that are chosen for an object, and what has come out of them.
+"""
+import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kopf._cogs.helpers import jsons
+from kopf._cogs.structs import ids, patches
+from kopf._core.actions import execution, outcomes, progression
+from kopf._core.intents import causes, handlers
+from kopf._core.reactor import (
+    circles,
+    decisions,
+    inventory,
+    recording,
+    sending,
+    sites,
+    subhandling,
+    views,
+)
+
+CHECKPOINT_TIMEOUT = 2.0
+"""Seconds to save what is done when the handling is interrupted."""
+
+
+class Caller:
+    """Calls the handlers of changes for the objects of one resource."""
+
+    def __init__(self, served: sites.Served, sender: sending.Sender) -> None:
+        self.site = served.site
+        self._sender = sender
+        self._env = execution.Environment(
+            settings=self.site.settings,
+            now=self.site.now,
+            lifecycle=self.site.lifecycle,
+            extras=_adjust,
+            meter=self.site.context.meter,
+        )
+
+    async def run(self, view: views.View, plan: decisions.Run, memory: inventory.Memory) -> sending.Step:
+        """Call the handlers, and send their changes; if interrupted, save what they have done, for a limited time."""
+        run = subhandling.Run(plan.state, self._env)
+        is_mixed = sending.is_essential(view)  # there are changes of others already, e.g. of event handlers
+        state = plan.state
+        try:
+            while True:
+                is_due = state.delay(plan.ids, self.site.now()) == 0
+                results = await execution.run_handlers(plan.selected, plan.cause, state, run.env)
+                is_idle = is_due and not results
+                state = self._take(view, plan, run.results)
+                if is_idle or not self._is_repeated(plan, state):
+                    break
+        except BaseException as error:
+            await self._save_interrupted(view, plan, run.results, memory, error)
+            raise
+
+        ran = decisions.Ran(state, run.results, is_idle)
+        records = recording.record(view, plan, ran)
+        if records.is_over and ran.results and circles.count_cycle(view, memory):
+            circles.report(view, sorted(map(repr, ran.results)), _list_fields(plan.cause))
+        makers = inventory.NOBODY if is_mixed else ran.finished
+        return await self._sender.send(view, records, memory, makers=makers, is_spared=not ran.results)
+
+    def _is_repeated(self, plan: decisions.Run, state: progression.State) -> bool:
+        """Return whether the next resuming handlers are called at once, with nothing worth saving so far."""
+        if plan.cause.reason is not causes.Reason.RESUME:
+            return False
+        is_smooth = all(state.success or not state.retries for state in state.values())
+        return is_smooth and state.delay(plan.ids, self.site.now()) == 0
+
+    def _take(
+        self,
+        view: views.View,
+        plan: decisions.Run,
+        results: Mapping[ids.HandlerId, outcomes.Outcome],
+    ) -> progression.State:
+        """Add the outcomes to the progress, and the results to the status of the object."""
+        for id, outcome in results.items():
+            if outcome.result is not None:
+                _put_result(view.patch, id, outcome.result, plan.cause.logger)
+        if view.patch.fns:
+            _drop_failing_fns(view, plan.cause.logger)
+        return plan.state.with_outcomes(results, now=self.site.now(), essence=view.seen.digest)
+
+    async def _save_interrupted(
+        self,
+        view: views.View,
+        plan: decisions.Run,
+        results: Mapping[ids.HandlerId, outcomes.Outcome],
+        memory: inventory.Memory,
+        error: BaseException,
+    ) -> None:
+        with contextlib.suppress(Exception):
+            ran = decisions.Ran(self._take(view, plan, results), results, is_interrupted=True)
+            records = recording.record(view, plan, ran)
+            if not isinstance(error, asyncio.CancelledError):
+                own = recording.compose(view.pending, records.own)
+                sent = decisions.Sent(own, ran.finished, bool(view.patch))
+                memory.outbox = decisions.build_outbox(
+                    view, sent, view.patch, tuple(view.patch.fns), own)
+            elif records.own:
+                async with asyncio.timeout(CHECKPOINT_TIMEOUT):
+                    await self._sender.send(view, records, memory)
+
+
+def _put_result(patch: patches.Patch, id: ids.HandlerId, result: Any, logger: causes.Logger) -> None:
+    try:
+        jsons.dumps(result)
+    except (TypeError, ValueError, RecursionError) as error:
+        logger.error("The result of the handler %r is not JSON, and is dropped: %s", id, error)
+    else:
+        patch.status[id] = result
+
+
+def _drop_failing_fns(view: views.View, logger: causes.Logger) -> None:
+    """Drop the functions of the patch that fail for the object as it is known."""
+    for fn in list(view.patch.fns):
+        earlier = view.patch.fns[:view.patch.fns.index(fn) + 1]
+        try:
+            patches.apply_fns(earlier, patches.merge(view.raw, view.patch))
+        except Exception as error:
+            name = getattr(fn, '__qualname__', None) or repr(fn)
+            logger.error(
+                "A function of the patch has failed, and is dropped: %s: %r", name, error, exc_info=True)
+            view.patch.fns.remove(fn)
+
+
+def _list_fields(cause: causes.ChangingCause) -> Sequence[str]:
+    return sorted({'.'.join(item.field) or 'the whole object' for item in cause.diff})
+
+
+def _adjust(handler: handlers.ChangingHandler, cause: causes.ChangingCause) -> Mapping[str, Any]:
+    return handler.adjust(cause)

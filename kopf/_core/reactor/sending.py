@@ -1,0 +1,267 @@
+"""
+Sending: all changes of an object at once, and what is remembered of the answers.
+"""
+import asyncio
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+from kopf._cogs.clients import errors, patching, retries
+from kopf._cogs.structs import bodies, ids, patches
+from kopf._core.actions import application, loggers
+from kopf._core.reactor import circles, decisions, inventory, recording, sites, views
+
+REFUSAL_DELAY, LONGEST_REFUSAL_DELAY = 5.0, 600.0
+"""
+Seconds to wait for a newer state of an object if the known one is outdated, twice as many each next time; usually
+it comes much sooner, and is handled at once.
+"""
+
+GONE_DELAY = 120.0
+"""
+Seconds to wait for the deletion of an object to be known, also from a stream that is silent and is being replaced.
+Then the object exists in fact: servers do not know their resources for a moment when the definitions change.
+"""
+
+Expect = Callable[[Mapping[str, Any]], None]
+"""Takes notice of our own change that will come back from the stream."""
+
+
+class RefusedPatchError(Exception):
+    """The cluster does not accept a change, and will not accept it while the object is as it is."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """How one plan has ended."""
+    delay: float | None = None  # seconds until there is something to do; None if there is nothing
+    body: bodies.RawBody | None = None  # as our changes have left it, if that is worth a look right now
+
+
+REST = Step()
+"""There is nothing to do."""
+
+
+class Sender:
+    """Sends the changes of the objects of one resource."""
+
+    def __init__(self, served: sites.Served, expect: Expect) -> None:
+        self.served = served
+        self.site = served.site
+        self._expect = expect
+
+    async def send(
+        self,
+        view: views.View,
+        records: recording.Records,
+        memory: inventory.Memory,
+        *,
+        makers: frozenset[ids.HandlerId] = inventory.NOBODY,
+        is_spared: bool = True,
+    ) -> Step:
+        """
+        Send all changes of the object, and remember what follows from the answers.
+
+        What equals the object is spared only if nothing could happen to it since the handlers were called with it, as
+        with event handlers that await nothing. Otherwise, there can be a newer state by now.
+        """
+        revision = _Revision(view, records, self._collect(view, records, makers))
+        if _is_held(records) and circles.count_cycle(view, memory):
+            circles.report(view, ['the finalizer'], ['metadata.finalizers'])
+        try:
+            applied = await application.apply_changes(
+                patching.identify(self.served.resource, view.raw),
+                revision.build_changes(is_spared=is_spared),
+                view.raw,
+                context=self.site.context,
+                logger=loggers.LocalObjectLogger(body=view.raw, settings=self.site.settings),
+            )
+        except errors.RequestError as error:
+            memory.cycle = records.cycle
+            memory.outbox = _keep_unsent(view, revision.sent, error)
+            raise
+        memory.cycle, memory.outbox = decisions.conclude(
+            view, revision.records.cycle, revision.sent, applied)
+        circles.note_drifts(view, applied.drifts, memory)
+        self._expect_echo(view, applied, memory)
+        if applied.is_refused and not applied.fns:
+            raise RefusedPatchError("The cluster refuses our own records.")
+        memory.throttle = None
+        return self._make_step(view, records, applied, memory)
+
+    def keep_functions(self, view: views.View, memory: inventory.Memory) -> None:
+        """Keep the functions of the users for later: the known version would be refused."""
+        fns = tuple(view.patch.fns)
+        if view.outbox is not None:
+            memory.outbox = dataclasses.replace(view.outbox, fns=fns)
+        elif fns:
+            sent = decisions.Sent(view.pending)
+            memory.outbox = decisions.build_outbox(view, sent, {}, fns, view.pending)
+
+    def _collect(
+        self, view: views.View, records: recording.Records, makers: frozenset[ids.HandlerId]
+    ) -> decisions.Sent:
+        """Put together what is sent, with our records that were not accepted before."""
+        own = patches.Patch(recording.compose(view.pending, records.own))
+        has_users = bool(view.patch)
+        if own or has_users:
+            view.persistence.progress_storage.touch(body=view.stored, patch=own, value=None)
+        is_last = records.is_rested and not has_users and view.outbox is None and self.served.is_calm()
+        return decisions.Sent(own, makers or _find_makers(view), has_users, is_last)
+
+    def _expect_echo(
+        self, view: views.View, applied: application.Applied, memory: inventory.Memory
+    ) -> None:
+        """Wait for our own changes to come back from the stream."""
+        if applied.version is None or applied.version == view.version:
+            return
+        timeout = self.site.settings.persistence.consistency_timeout
+        body = cast(bodies.RawBody, applied.body)
+        memory.expect(applied.version, _read_clock() + timeout, body)
+        self._expect(body)
+        if self.site.memories.has_versions(self.served.resource):
+            self.site.memories.note_written(inventory.identify(view.raw), applied.version)
+
+    def _make_step(
+        self,
+        view: views.View,
+        records: recording.Records,
+        applied: application.Applied,
+        memory: inventory.Memory,
+    ) -> Step:
+        if memory.cycle.is_settled:
+            return REST
+        if _is_silent(view, records, applied, memory):
+            return Step(0.0, view.raw)
+        is_vain = _is_held(records) and applied.version is not None and applied.version == view.version
+        pause = self._measure_refusal(applied, memory, is_vain=is_vain)
+        if pause:
+            return Step(max(pause, records.delay or 0))
+        is_released = records.holding is application.Holding.ALLOW and records.cycle.is_released
+        if records.delay is not None or is_released or not _is_newest(applied, memory):
+            return Step(records.delay)
+        is_begun = records.holding is application.Holding.BLOCK
+        return Step(0.0 if is_begun else None, cast(bodies.RawBody, applied.body))
+
+    def _measure_refusal(
+        self, applied: application.Applied, memory: inventory.Memory, *, is_vain: bool
+    ) -> float:
+        """Return how long to wait for a newer state of the object, for which the refused changes can be accepted."""
+        if applied.is_gone:
+            return GONE_DELAY
+        is_outdated = applied.is_held or (bool(applied.fns) and not applied.is_refused)
+        if not is_outdated and not is_vain:
+            memory.refusals = 0
+            return 0
+        memory.refusals += 1
+        return choose_refusal_delay(memory.refusals, self.site.context.chance())
+
+
+class _Revision:
+    """The records of a cycle, made again if the server has told what the handlers' own changes have become."""
+
+    def __init__(self, view: views.View, records: recording.Records, sent: decisions.Sent) -> None:
+        self.view = view
+        self.records = records
+        self.sent = sent
+
+    def build_changes(self, *, is_spared: bool) -> application.Changes:
+        view, sent = self.view, self.sent
+        return application.Changes(
+            view.patch,
+            cast(patches.Patch, sent.own),
+            self.records.holding,
+            is_spared=is_spared and view.is_fresh,
+            is_guarded=is_essential(view),
+            revise=self.make if sent.has_users and sent.makers and self.records.is_over else None,
+        )
+
+    def make(self, body: Mapping[str, Any], drifts: Sequence[application.Drift]) -> Mapping[str, Any]:
+        """Record the object as it is now, if no other handlers are to be called for the difference."""
+        try:
+            return self._make(body, drifts)
+        except Exception:  # of filters and storages: the next cycle will meet them too, and report them
+            return self.sent.own
+
+    def _make(self, body: Mapping[str, Any], drifts: Sequence[application.Drift]) -> Mapping[str, Any]:
+        applied = application.Applied(body=body, drifts=tuple(drifts))
+        own = decisions.find_own(self.view, self.sent.makers, applied)
+        if own is None:
+            return self.sent.own
+        view = views.View(
+            self.view.served,
+            cast(bodies.RawBody, body),
+            self.view.memo,
+            dataclasses.replace(self.records.cycle, own=own),
+            decisions.build_outbox(self.view, self.sent, {}, (), self.sent.own),
+            is_accompanied=self.view.is_accompanied,
+            is_alive=self.view.is_alive,
+        )
+        plan = decisions.decide(view)
+        if isinstance(plan, decisions.Run) and plan.state.delay(plan.ids, view.site.now()) is None:
+            self.records = recording.record(view, plan, decisions.Ran(plan.state, {}))
+            merged = recording.compose(self.sent.own, self.records.own)
+            self.sent = dataclasses.replace(self.sent, own=merged, makers=inventory.NOBODY)
+        return self.sent.own
+
+
+def is_essential(view: views.View) -> bool:
+    """Return whether the users' changes can concern the essence of the object, by their place."""
+    if not len(view.patch):
+        return False
+    if view.patch.keys() - {'status'}:
+        return True
+    return any(not field or field[0] == 'status' for field in view.roster.extra_fields)
+
+
+def choose_refusal_delay(refusals: int, chance: float) -> float:
+    """Choose a delay after so many refusals in a row, the last one included; ``chance`` is from 0 to 1."""
+    delay = math.ldexp(REFUSAL_DELAY, min(refusals, 16) - 1)
+    return retries.spread(min(LONGEST_REFUSAL_DELAY, delay), chance)
+
+
+def _find_makers(view: views.View) -> frozenset[ids.HandlerId]:
+    """Find whose changes have waited to be sent, if the object is still as these handlers have seen it."""
+    outbox = view.outbox
+    if outbox is None or not outbox.makers or outbox.seen != view.seen:
+        return inventory.NOBODY
+    return outbox.makers
+
+
+def _keep_unsent(
+    view: views.View, sent: decisions.Sent, error: errors.RequestError
+) -> inventory.Outbox:
+    """Keep what could not be sent; only our records if the cluster will always say no."""
+    if application.is_refusal(error):
+        return decisions.build_outbox(view, sent, {}, (), sent.own)
+    return decisions.build_outbox(view, sent, view.patch, tuple(view.patch.fns), sent.own)
+
+
+def _is_held(records: recording.Records) -> bool:
+    """Return whether the finalizer is changed, and not for the last time."""
+    return records.holding is not application.Holding.KEEP and not records.cycle.is_released
+
+
+def _is_silent(
+    view: views.View,
+    records: recording.Records,
+    applied: application.Applied,
+    memory: inventory.Memory,
+) -> bool:
+    """Return whether there is something to do, but nothing was worth sending, so nothing will come back."""
+    if applied.version is not None or applied.is_gone or records.delay is not None:
+        return False
+    is_flushed = view.outbox is not None and memory.outbox is None
+    return is_flushed or (records.is_over and not records.is_rested)
+
+
+def _is_newest(applied: application.Applied, memory: inventory.Memory) -> bool:
+    """Return whether there is no newer state of the object than after the changes, as far as it is known."""
+    if applied.body is None or memory.outbox is not None or applied.is_gone or applied.is_held:
+        return False
+    return memory.awaited is None or memory.awaited.version == applied.version
+
+
+def _read_clock() -> float:
+    return asyncio.get_running_loop().time()
