@@ -83,11 +83,17 @@ def diff(a: Any, b: Any) -> Diff:
     return Diff(items) if items else EMPTY
 
 
-def copy(diff: Diff) -> Diff:
-    """Copy the diff with all the values in it, which can be changed in place then."""
-    if not diff:
-        return EMPTY
-    return Diff(item._replace(old=dicts.copy_json(item.old), new=dicts.copy_json(item.new)) for item in diff)
+def copy(old: Any, new: Any, diff: Diff) -> dict[str, Any]:
+    """Copy two states and the diff of them, with all the values in it, which can be changed in place then."""
+    copies = {id(old): dicts.copy_json(old), id(new): dicts.copy_json(new)}
+
+    def copy_value(value: Any) -> Any:
+        if type(value) is str or value is None:
+            return value
+        return copies[id(value)] if id(value) in copies else dicts.copy_json(value)
+
+    items = [item._replace(old=copy_value(item.old), new=copy_value(item.new)) for item in diff]
+    return {'old': copies[id(old)], 'new': copies[id(new)], 'diff': Diff(items) if items else EMPTY}
 
 
 def reduce(diff: Diff, path: dicts.FieldPath) -> Diff:

@@ -47,7 +47,7 @@ class ResourceHandler(execution.Handler):
             new = dicts.resolve(new, self.field)
             diff = diffs.reduce(diff, self.field)
         if is_change:
-            return {'old': dicts.copy_json(old), 'new': dicts.copy_json(new), 'diff': diffs.copy(diff)}
+            return diffs.copy(old, new, diff)
         return {'old': old, 'new': new, 'diff': diff}
 
 

@@ -75,7 +75,7 @@ def _is_changed(served: sites.Served, living: lives.Lives, memory: inventory.Mem
             if isinstance(handler, handlers.TimerHandler) and handler.idle is not None]
     if not idle:
         return False
-    view = views.View(served, cast(bodies.RawBody, dict(living.body)), memory.memo)
+    view = views.View(served, cast(bodies.RawBody, dict(living.body)), inventory.Memory(memory.memo))
     return view.old is None or bool(diffs.diff(view.old, view.new))
 
 

@@ -5,6 +5,7 @@ A memory is all that an object costs between its cycles. It is lost with the pro
 the object.
 """
 import asyncio
+import collections
 import copy
 import dataclasses
 import itertools
@@ -143,6 +144,8 @@ class Memories:
 
     def __init__(self) -> None:
         self._parts: dict[references.Resource | None, dict[Key, Memory]] = {}
+        self._served: set[references.Resource] = set()
+        self._versioned: frozenset[references.Resource] = frozenset()
         self._locks: weakref.WeakValueDictionary[Key, asyncio.Lock] = weakref.WeakValueDictionary()
 
     def __len__(self) -> int:
@@ -199,16 +202,16 @@ class Memories:
             del self._parts[resource]
         return memory
 
+    def serve(self, resource: references.Resource) -> None:
+        """Take notice of a resource whose objects will come."""
+        self._served.add(resource)
+        versions = collections.Counter((served.group, served.plural) for served in self._served)
+        self._versioned = frozenset(
+            served for served in self._served if versions[served.group, served.plural] > 1)
+
     def has_versions(self, resource: references.Resource) -> bool:
-        """Return whether objects are known under other versions of this resource."""
-        if len(self._parts) < 2:
-            return False
-        same = [
-            other
-            for other in self._parts
-            if other is not None and (other.group, other.plural) == (resource.group, resource.plural)
-        ]
-        return any(other != resource for other in same)
+        """Return whether the objects come also under other versions of this resource."""
+        return resource in self._versioned
 
     def lock(self, key: Key) -> asyncio.Lock:
         """Get the lock of an object that is handled under several versions: only by one at a time."""

@@ -50,6 +50,7 @@ class Processor:
         self.served, self.site = served, served.site
         self._flow = served.flow
         self._nudge = nudge
+        self.site.memories.serve(served.resource)
         self._sender = sending.Sender(served, expect)
         self._caller = calling.Caller(served, self._sender)
 
@@ -86,7 +87,7 @@ class Processor:
         # Later events usually tell of changes: to look for these twice is not worth it.
         if not memory.cycle.is_initial or memory.awaited is not None:
             return False
-        plan = self._decide(self._look(known, memory, patches.Patch()))
+        plan = self._decide(views.View(self.served, known, memory))
         if not isinstance(plan, decisions.Dismiss):
             return False
         if plan.is_resumed:
@@ -95,7 +96,7 @@ class Processor:
 
     async def handle(self, batch: queueing.Batch) -> queueing.Verdict:
         """Handle all that has come for an object, and return when to come back."""
-        key, resource = inventory.identify(batch.body), self.served.resource
+        resource = self.served.resource
         if not batch.events and not self.site.memories.is_known(batch.body, resource):
             return queueing.Verdict()  # it is gone already
         memory = self._recall(batch)
@@ -106,7 +107,10 @@ class Processor:
 
         began = _read_clock()
         try:
-            async with self.site.memories.lock(key):  # there can be another version of the resource
+            if self.site.memories.has_versions(resource):
+                async with self.site.memories.lock(inventory.identify(batch.body)):
+                    verdict = await self._handle(batch, memory, is_gone=is_gone)
+            else:
                 verdict = await self._handle(batch, memory, is_gone=is_gone)
         except Exception as error:
             verdict = self._throttle(error, batch, memory)
@@ -137,7 +141,8 @@ class Processor:
         if is_gone:
             return queueing.Verdict()
 
-        view = self._look(known, memory, patch, is_accompanied=is_accompanied, is_fresh=is_fresh)
+        view = views.View(
+            self.served, known, memory, patch, is_accompanied=is_accompanied, is_fresh=is_fresh)
         waiting = self._measure_inconsistency(memory)
         if waiting is not None and view.is_concerned:
             return await self._send_meanwhile(view, memory, waiting)
@@ -163,7 +168,7 @@ class Processor:
                     step = await self._sender.send(view, _record(view, plan), memory)
             if step.body is None or not is_calm or circles.measure_pause(memory) is not None:
                 break
-            view = self._look(step.body, memory, patches.Patch(body=step.body))
+            view = views.View(self.served, step.body, memory, patches.Patch(body=step.body))
         is_left = step.body is not None and is_calm
         return self._conclude(0.0 if is_left else step.delay, memory)
 
@@ -198,12 +203,6 @@ class Processor:
         is_initial = bool(batch.events) and batch.events[0]['type'] is None
         return self.site.memories.recall(
             batch.body, self.served.resource, memo=self.site.memo, is_initial=is_initial)
-
-    def _look(self, body: bodies.RawBody, memory: inventory.Memory, patch: patches.Patch, *,
-              is_accompanied: bool = False, is_fresh: bool = True) -> views.View:
-        is_alive = memory.lives is not None and memory.lives.is_alive
-        return views.View(
-            self.served, body, memory.memo, memory.cycle, memory.outbox, patch, is_accompanied, is_alive, is_fresh)
 
     def _measure_pause(self, batch: queueing.Batch, memory: inventory.Memory) -> float | None:
         """Return for how many seconds the object is left alone: after errors, or if it is handled too often."""

@@ -189,15 +189,14 @@ class _Revision:
         own = decisions.find_own(self.view, self.sent.makers, applied)
         if own is None:
             return self.sent.own
-        view = views.View(
-            self.view.served,
-            cast(bodies.RawBody, body),
+        memory = inventory.Memory(
             self.view.memo,
             dataclasses.replace(self.records.cycle, own=own),
-            decisions.build_outbox(self.view, self.sent, {}, (), self.sent.own),
-            is_accompanied=self.view.is_accompanied,
-            is_alive=self.view.is_alive,
+            outbox=decisions.build_outbox(self.view, self.sent, {}, (), self.sent.own),
         )
+        is_accompanied = self.view.is_accompanied
+        view = views.View(
+            self.view.served, cast(bodies.RawBody, body), memory, is_accompanied=is_accompanied)
         plan = decisions.decide(view)
         if isinstance(plan, decisions.Run) and plan.state.delay(plan.ids, view.site.now()) is None:
             self.records = recording.record(view, plan, decisions.Ran(plan.state, {}))

@@ -4,9 +4,8 @@ Views: one object as it is known at one moment, with all that decisions about it
 A view never changes. Its parts are computed when they are needed for the first time, and are taken from what the
 server has told. The users' functions get copies: what they change in place is seen neither here nor by each other.
 """
-import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from kopf._cogs.configs import conventions
 from kopf._cogs.configs import settings as settings_
@@ -17,43 +16,60 @@ from kopf._core.intents import causes, registries
 from kopf._core.reactor import cycles, inventory, sites
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
 class View:
     """One object at one moment."""
     served: sites.Served
     raw: bodies.RawBody  # the newest known state
     memo: Any
-    cycle: inventory.CycleMemory = inventory.NEW
-    outbox: inventory.Outbox | None = None
-    patch: patches.Patch = dataclasses.field(default_factory=patches.Patch)  # of the users
-    is_accompanied: bool = False  # whether daemons or timers should run beside the object, or still do
-    is_alive: bool = False  # whether any of them does, and is waited for
-    is_fresh: bool = True  # whether nothing could happen since the event handlers were called with this state
+    cycle: inventory.CycleMemory
+    outbox: inventory.Outbox | None
+    patch: patches.Patch  # of the users
+    is_accompanied: bool  # whether daemons or timers should run beside the object, or still do
+    is_alive: bool  # whether any of them does, and is waited for
+    is_fresh: bool  # whether nothing could happen since the event handlers were called with this state
 
-    @property
-    def site(self) -> sites.Site:
-        return self.served.site
+    site: sites.Site
+    persistence: settings_.PersistenceSettings
+    registry: registries.ChangingRegistry
+    selectors: causes.Selectors | None
+    roster: registries.Roster
 
-    @lazies.lazy
-    def persistence(self) -> settings_.PersistenceSettings:
-        return self.served.site.settings.persistence
+    def __init__(
+        self,
+        served: sites.Served,
+        raw: bodies.RawBody,
+        memory: inventory.Memory,
+        patch: patches.Patch | None = None,
+        *,
+        is_accompanied: bool = False,
+        is_fresh: bool = True,
+    ) -> None:
+        site = served.site
+        registry = site.registry._changing
+        selectors = served.selectors
+        vars(self).update(  # at once, as there are several views in every cycle
+            served=served,
+            raw=raw,
+            memo=memory.memo,
+            cycle=memory.cycle,
+            outbox=memory.outbox,
+            patch=patches.Patch() if patch is None else patch,
+            is_accompanied=is_accompanied,
+            is_alive=memory.lives is not None and memory.lives.is_alive,
+            is_fresh=is_fresh,
+            site=site,
+            persistence=site.settings.persistence,
+            registry=registry,
+            selectors=selectors,
+            roster=registry.survey(served.resource, selectors),
+        )
 
-    @lazies.lazy
-    def registry(self) -> registries.ChangingRegistry:
-        return self.served.site.registry._changing
-
-    @lazies.lazy
-    def selectors(self) -> causes.Selectors | None:
-        return self.served.selectors
-
-    @lazies.lazy
-    def roster(self) -> registries.Roster:
-        return self.registry.survey(self.served.resource, self.selectors)
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"Views do not change, {name} too: take another view.")
 
     @lazies.lazy
     def version(self) -> str | None:
-        version = self.raw['metadata'].get('resourceVersion')
-        return None if version is None else str(version)
+        return inventory.get_version(self.raw)
 
     @property
     def is_blocked(self) -> bool:

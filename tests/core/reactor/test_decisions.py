@@ -53,12 +53,13 @@ def settings():
 @pytest.fixture
 def look(settings):
     """Take a view of an object with such handlers declared."""
-    def look(body, *names, **kwargs):
+    def look(body, *names, is_alive=False, **kwargs):
         registry = kopf.OperatorRegistry()
         declare(registry, *names)
         site = types.SimpleNamespace(registry=registry, settings=settings, indices={}, now=lambda: NOW)
         served = sites.Served(site, RESOURCE, lambda resource: None)
-        return views.View(served, body, kopf.Memo(), **kwargs)
+        lives = types.SimpleNamespace(is_alive=is_alive)
+        return views.View(served, body, inventory.Memory(kopf.Memo(), lives=lives, **kwargs))
     return look
 
 
