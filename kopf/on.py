@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from kopf._cogs.structs import dicts, references, reviews, selectors
 from kopf._core.actions import execution, failures
-from kopf._core.intents import callbacks, causes, filters, handlers, registries
+from kopf._core.intents import callbacks, causes, filters, handlers, naming, registries
 
 _Fn = TypeVar('_Fn', bound=Callable[..., Any])
 _Name: TypeAlias = str | references.Marker | None
@@ -252,7 +252,7 @@ def _declare_activity(arguments: Mapping[str, Any], activity: causes.Activity) -
 
     def build(fn: Callable[..., Any]) -> handlers.ActivityHandler:
         return handlers.ActivityHandler(
-            fn=fn, id=registries.build_id(fn, arguments['id']), activity=activity, **options)
+            fn=fn, id=naming.build_id(fn, arguments['id']), activity=activity, **options)
 
     return _decorate(build, arguments['registry'])
 
@@ -282,7 +282,7 @@ def _declare(
 
     def build(fn: Callable[..., Any]) -> handlers.ResourceHandler:
         suffix = None if cls is handlers.IndexingHandler else field  # indices are named as they are passed to handlers
-        id = registries.build_id(fn, arguments['id'], field=suffix)
+        id = naming.build_id(fn, arguments['id'], field=suffix)
         return cls(fn=fn, id=id, selector=selector, field=field, **options, **fixed)
 
     return _decorate(build, arguments['registry'])
@@ -290,9 +290,7 @@ def _declare(
 
 def _decorate(build: Callable[[Callable[..., Any]], execution.Handler], registry: _Registry) -> _Decorator:
     def decorate(fn: _Fn, /) -> _Fn:
-        if not callable(fn):
-            raise TypeError(f"Only functions can be handlers, and {fn!r} is not one. Methods can be registered "
-                            f"for specific objects: kopf.on.create(...)(instance.method).")
+        naming.check_function(fn)
         target = registries.get_default_registry() if registry is None else registry
         target._append(build(fn))
         return fn

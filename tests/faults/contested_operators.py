@@ -225,7 +225,7 @@ def declare_refused(registry):
 def declare_careless(registry):
     """Functions of all kinds that change their arguments in place, and return something or patch something."""
 
-    @kopf.index(PLURAL, registry=registry)
+    @kopf.index(PLURAL, id='by_size', registry=registry)
     async def by_size(name, spec, **_):
         spec['items'].reverse()
         return {spec['size']: name}
