@@ -27,7 +27,7 @@ def declare_good(registry):
 
 
 def declare_bad(registry):
-    @kopf.on.create(PLURAL, registry=registry)
+    @kopf.on.create(PLURAL, id='add', registry=registry)
     async def add(name, **_):
         things[name] = things.get(name, 0) + 1
 

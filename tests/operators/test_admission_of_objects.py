@@ -87,9 +87,9 @@ async def test_mutating_handlers_change_what_is_stored(registry, run, client, cl
 
 
 @pytest.mark.guarantee('ADM-036')
-@pytest.mark.parametrize('decorator, name', [(kopf.on.validate, 'fn'), (kopf.on.mutate, 'fn')], ids=['val', 'mut'])
-async def test_errors_deny(registry, run, client, cluster, decorator, name):
-    @decorator('kopfexamples', registry=registry)
+@pytest.mark.parametrize('decorator', [kopf.on.validate, kopf.on.mutate], ids=['val', 'mut'])
+async def test_errors_deny(registry, run, client, cluster, decorator):
+    @decorator('kopfexamples', id='fn', registry=registry)
     def fn(**_):
         raise ValueError("It is broken.")
 

@@ -140,7 +140,7 @@ def threads(registry):
     """In which threads the handlers are executed."""
     threads = []
 
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='create_fn', registry=registry)
     def create_fn(**_):
         threads.append(threading.current_thread())
 

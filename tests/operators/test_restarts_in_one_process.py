@@ -59,7 +59,7 @@ def declare_handlers(name, witness):
     def sync_fn(**_):
         witness.threads.add(threading.current_thread())
 
-    @kopf.timer('kopfexamples', interval=1, registry=registry)
+    @kopf.timer('kopfexamples', interval=1, id='timer_fn', registry=registry)
     async def timer_fn(name, **_):
         witness.ticks.add(name)
 

@@ -37,7 +37,7 @@ def failing(calls, name, times, delay=10):
 
 
 def declare_by_decorators(registry, fns, entries):
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='create', registry=registry)
     async def create(retry, **_):
         entries.append(retry)
         for name, fn in fns.items():
@@ -46,7 +46,7 @@ def declare_by_decorators(registry, fns, entries):
 
 
 def declare_by_functions(registry, fns, entries):
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='create', registry=registry)
     async def create(retry, **_):
         entries.append(retry)
         for name, fn in fns.items():
@@ -55,7 +55,7 @@ def declare_by_functions(registry, fns, entries):
 
 
 def declare_in_threads(registry, fns, entries):
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='create', registry=registry)
     def create(retry, **_):
         entries.append(retry)
         for name, fn in fns.items():
@@ -64,7 +64,7 @@ def declare_in_threads(registry, fns, entries):
 
 
 def declare_by_execution(registry, fns, entries):
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='create', registry=registry)
     async def create(retry, **_):
         entries.append(retry)
         await kopf.execute(fns=fns)
@@ -72,7 +72,7 @@ def declare_by_execution(registry, fns, entries):
 
 
 def declare_before_execution(registry, fns, entries):
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='create', registry=registry)
     async def create(retry, **_):
         entries.append(retry)
         for name, fn in fns.items():

@@ -5,8 +5,9 @@ Handlers are added by decorators, at any time and from any module, and stay in t
 One registry can be used by several operators at once.
 """
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
+from kopf._cogs.helpers import aliases
 from kopf._cogs.structs import dicts, ids, references, selectors
 from kopf._core.actions import execution
 from kopf._core.intents import causes, filters, handlers, naming
@@ -290,3 +291,7 @@ def set_default_registry(registry: OperatorRegistry) -> None:
     """Use the registry for all later decorators, and for all later operators, that are not told to use another one."""
     global _default_registry
     _default_registry = registry
+
+
+if not TYPE_CHECKING:  # otherwise, any misspelt name would pass the type checks
+    __getattr__ = aliases.build_getattr(__name__)
