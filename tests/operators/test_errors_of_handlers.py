@@ -295,7 +295,7 @@ async def test_a_coroutine_is_interrupted_at_its_timeout(cluster, registry, run_
 @pytest.mark.guarantee('ERR-019', 'ERR-024')
 @pytest.mark.parametrize('options', [{'timeout': 100}, {'retries': 2}], ids=['timeout', 'retries'])
 async def test_limits_are_counted_over_restarts(cluster, registry, run_operator, calls, options):
-    @kopf.on.create('kopfexamples', registry=registry, **options)
+    @kopf.on.create('kopfexamples', id='create_fn', registry=registry, **options)
     async def create_fn(**_):
         calls.note()
         raise kopf.TemporaryError("not yet", delay=50)

@@ -25,7 +25,7 @@ def run(cluster, registry, run_operator, calls):
     The object is changed every 10 seconds; returned is what is in the index after each of the changes.
     """
     async def run(*errors, **options):
-        @kopf.index('kopfexamples', registry=registry, **options)
+        @kopf.index('kopfexamples', id='index', registry=registry, **options)
         async def index(spec, retry, started, runtime, **_):
             calls.note(retry, round(runtime / datetime.timedelta(seconds=1)))
             error = errors[len(calls) - 1] if len(calls) <= len(errors) else None

@@ -116,7 +116,7 @@ async def test_objects_are_indexed_as_they_come_and_change_and_go(cluster, regis
     pytest.param({'field': 'spec.mark', 'value': 'yes'}, id='value'),
 ])
 async def test_objects_are_in_the_index_only_while_they_match(cluster, registry, run_operator, seen, options):
-    @kopf.index('kopfexamples', registry=registry, **options)
+    @kopf.index('kopfexamples', id='index', registry=registry, **options)
     async def index(name, **_):
         return {name: 'indexed'}
 
