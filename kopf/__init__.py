@@ -187,4 +187,4 @@ if not TYPE_CHECKING:  # otherwise, any misspelt name would pass the type checks
         return value
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+        return sorted({*globals(), *_ORIGINS, *_MODULES, '__commit_id__'})

@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from kopf._cogs.structs import dicts, references, reviews, selectors
 from kopf._core.actions import execution, failures
-from kopf._core.intents import callbacks, causes, filters, handlers, registries
+from kopf._core.intents import callbacks, causes, filters, handlers, naming, registries
 
 _Fn = TypeVar('_Fn', bound=Callable[..., Any])
 _Name: TypeAlias = str | references.Marker | None
@@ -33,10 +33,38 @@ class _Decorator(Protocol):
     def __call__(self, fn: _Fn, /) -> _Fn: ...
 
 
+class ActivityDecorator(_Decorator, Protocol):
+    """What the decorators of the operator's own activities return."""
+
+
+class WatchingDecorator(_Decorator, Protocol):
+    """What the decorator of raw events returns."""
+
+
+class ChangingDecorator(_Decorator, Protocol):
+    """What the decorators of changes and of sub-handlers return."""
+
+
+class WebhookDecorator(_Decorator, Protocol):
+    """What the decorators of admission return."""
+
+
+class IndexingDecorator(_Decorator, Protocol):
+    """What the decorator of indices returns."""
+
+
+class DaemonDecorator(_Decorator, Protocol):
+    """What the decorator of daemons returns."""
+
+
+class TimerDecorator(_Decorator, Protocol):
+    """What the decorator of timers returns."""
+
+
 def startup(
         *, id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
         retries: int | None = None, backoff: float | None = None, registry: _Registry = None,
-) -> _Decorator:
+) -> ActivityDecorator:
     """Call the function when the operator starts, before anything else."""
     return _declare_activity(locals(), causes.Activity.STARTUP)
 
@@ -44,7 +72,7 @@ def startup(
 def cleanup(
         *, id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
         retries: int | None = None, backoff: float | None = None, registry: _Registry = None,
-) -> _Decorator:
+) -> ActivityDecorator:
     """Call the function when the operator exits, after everything else."""
     return _declare_activity(locals(), causes.Activity.CLEANUP)
 
@@ -52,7 +80,7 @@ def cleanup(
 def login(
         *, id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
         retries: int | None = None, backoff: float | None = None, registry: _Registry = None,
-) -> _Decorator:
+) -> ActivityDecorator:
     """Call the function when credentials are needed; it returns them."""
     return _declare_activity(locals(), causes.Activity.AUTHENTICATION)
 
@@ -60,7 +88,7 @@ def login(
 def probe(
         *, id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
         retries: int | None = None, backoff: float | None = None, registry: _Registry = None,
-) -> _Decorator:
+) -> ActivityDecorator:
     """Call the function when the operator is asked for its health; its result is a part of the answer."""
     return _declare_activity(locals(), causes.Activity.PROBE)
 
@@ -75,7 +103,7 @@ def validate(
         ignore_failures: bool | None = None,
         labels: _Meta = None, annotations: _Meta = None, when: _When = None,
         field: dicts.FieldSpec = None, value: _Value = None, registry: _Registry = None,
-) -> _Decorator:
+) -> WebhookDecorator:
     """Call the function when an object is about to be changed in the cluster; it can refuse, but not change it."""
     return _declare('validate', locals(), handlers.WebhookHandler, type=causes.WebhookType.VALIDATING,
                     operations=_unite_operations('validate', operation, operations))
@@ -91,7 +119,7 @@ def mutate(
         ignore_failures: bool | None = None,
         labels: _Meta = None, annotations: _Meta = None, when: _When = None,
         field: dicts.FieldSpec = None, value: _Value = None, registry: _Registry = None,
-) -> _Decorator:
+) -> WebhookDecorator:
     """Call the function when an object is about to be changed in the cluster; it can refuse or adjust the change."""
     return _declare('mutate', locals(), handlers.WebhookHandler, type=causes.WebhookType.MUTATING,
                     operations=_unite_operations('mutate', operation, operations))
@@ -105,7 +133,7 @@ def resume(
         retries: int | None = None, backoff: float | None = None, deleted: bool | None = None,
         labels: _Meta = None, annotations: _Meta = None, when: _When = None,
         field: dicts.FieldSpec = None, value: _Value = None, registry: _Registry = None,
-) -> _Decorator:
+) -> ChangingDecorator:
     """Call the function once after the start of the operator for every object that existed before."""
     return _declare('resume', locals(), handlers.ChangingHandler, initial=True, deleted=bool(deleted))
 
@@ -118,7 +146,7 @@ def create(
         retries: int | None = None, backoff: float | None = None,
         labels: _Meta = None, annotations: _Meta = None, when: _When = None,
         field: dicts.FieldSpec = None, value: _Value = None, registry: _Registry = None,
-) -> _Decorator:
+) -> ChangingDecorator:
     """Call the function when an object is created, or is seen for the first time ever."""
     return _declare('create', locals(), handlers.ChangingHandler, reason=causes.Reason.CREATE)
 
@@ -132,7 +160,7 @@ def update(
         labels: _Meta = None, annotations: _Meta = None, when: _When = None,
         field: dicts.FieldSpec = None, value: _Value = None, old: _Value = None, new: _Value = None,
         registry: _Registry = None,
-) -> _Decorator:
+) -> ChangingDecorator:
     """Call the function when an object, or the field of it, is changed."""
     return _declare('update', locals(), handlers.ChangingHandler, reason=causes.Reason.UPDATE, field_needs_change=True)
 
@@ -145,7 +173,7 @@ def delete(
         retries: int | None = None, backoff: float | None = None, optional: bool | None = None,
         labels: _Meta = None, annotations: _Meta = None, when: _When = None,
         field: dicts.FieldSpec = None, value: _Value = None, registry: _Registry = None,
-) -> _Decorator:
+) -> ChangingDecorator:
     """Call the function when an object is being deleted; it is not gone until then, unless the call is optional."""
     return _declare('delete', locals(), handlers.ChangingHandler, reason=causes.Reason.DELETE,
                     requires_finalizer=not optional)
@@ -160,7 +188,7 @@ def field(
         labels: _Meta = None, annotations: _Meta = None, when: _When = None,
         field: dicts.FieldSpec, value: _Value = None, old: _Value = None, new: _Value = None,
         registry: _Registry = None,
-) -> _Decorator:
+) -> ChangingDecorator:
     """Call the function when the field of an object is changed, added or removed; also with a new object."""
     if not field:
         raise TypeError("@kopf.on.field: the field is not specified. Add field=, e.g. field='spec.size'.")
@@ -175,7 +203,7 @@ def index(
         retries: int | None = None, backoff: float | None = None,
         labels: _Meta = None, annotations: _Meta = None, when: _When = None,
         field: dicts.FieldSpec = None, value: _Value = None, registry: _Registry = None,
-) -> _Decorator:
+) -> IndexingDecorator:
     """Call the function for every object, and keep what it returns in the index of the same name."""
     return _declare('index', locals(), handlers.IndexingHandler)
 
@@ -187,7 +215,7 @@ def event(
         id: str | None = None, param: Any = None,
         labels: _Meta = None, annotations: _Meta = None, when: _When = None,
         field: dicts.FieldSpec = None, value: _Value = None, registry: _Registry = None,
-) -> _Decorator:
+) -> WatchingDecorator:
     """Call the function for every event of the objects, with no state, no retries, and no changes to the objects."""
     return _declare('event', locals(), handlers.WatchingHandler)
 
@@ -202,7 +230,7 @@ def daemon(
         cancellation_timeout: float | None = None, cancellation_polling: float | None = None,
         labels: _Meta = None, annotations: _Meta = None, when: _When = None,
         field: dicts.FieldSpec = None, value: _Value = None, registry: _Registry = None,
-) -> _Decorator:
+) -> DaemonDecorator:
     """Keep the function running as long as the object exists."""
     return _declare('daemon', locals(), handlers.DaemonHandler)
 
@@ -216,7 +244,7 @@ def timer(
         initial_delay: handlers.InitialDelay | None = None, sharp: bool | None = None, idle: float | None = None,
         labels: _Meta = None, annotations: _Meta = None, when: _When = None,
         field: dicts.FieldSpec = None, value: _Value = None, registry: _Registry = None,
-) -> _Decorator:
+) -> TimerDecorator:
     """Call the function again and again as long as the object exists."""
     return _declare('timer', locals(), handlers.TimerHandler)
 
@@ -226,7 +254,7 @@ def subhandler(
         retries: int | None = None, backoff: float | None = None,
         labels: _Meta = None, annotations: _Meta = None, when: _When = None,
         field: dicts.FieldSpec = None, value: _Value = None, old: _Value = None, new: _Value = None,
-) -> _Decorator:
+) -> ChangingDecorator:
     """Make the function a part of the handler that is running now, with its own state, retries, errors."""
     options = locals()
 
@@ -252,7 +280,7 @@ def _declare_activity(arguments: Mapping[str, Any], activity: causes.Activity) -
 
     def build(fn: Callable[..., Any]) -> handlers.ActivityHandler:
         return handlers.ActivityHandler(
-            fn=fn, id=registries.build_id(fn, arguments['id']), activity=activity, **options)
+            fn=fn, id=naming.build_id(fn, arguments['id']), activity=activity, **options)
 
     return _decorate(build, arguments['registry'])
 
@@ -282,7 +310,7 @@ def _declare(
 
     def build(fn: Callable[..., Any]) -> handlers.ResourceHandler:
         suffix = None if cls is handlers.IndexingHandler else field  # indices are named as they are passed to handlers
-        id = registries.build_id(fn, arguments['id'], field=suffix)
+        id = naming.build_id(fn, arguments['id'], field=suffix)
         return cls(fn=fn, id=id, selector=selector, field=field, **options, **fixed)
 
     return _decorate(build, arguments['registry'])
@@ -290,9 +318,7 @@ def _declare(
 
 def _decorate(build: Callable[[Callable[..., Any]], execution.Handler], registry: _Registry) -> _Decorator:
     def decorate(fn: _Fn, /) -> _Fn:
-        if not callable(fn):
-            raise TypeError(f"Only functions can be handlers, and {fn!r} is not one. Methods can be registered "
-                            f"for specific objects: kopf.on.create(...)(instance.method).")
+        naming.check_function(fn)
         target = registries.get_default_registry() if registry is None else registry
         target._append(build(fn))
         return fn

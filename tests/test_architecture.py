@@ -99,7 +99,8 @@ def test_lower_layers_do_not_import_higher_ones():
 @pytest.mark.guarantee('ARC-005')
 def test_framework_works_without_its_kits():
     blocked = 'import sys; sys.modules["kopf._kits"] = None\n'
-    program = 'import kopf._core.reactor.running, kopf.on, kopf; kopf.operator; kopf.on.create("pods")(id); print("ok")'
+    program = 'import kopf._core.reactor.running, kopf.on, kopf\nkopf.operator\ndef fn(**_): ...\n'
+    program += 'kopf.on.create("pods")(fn)\nprint("ok")'
     done = subprocess.run([sys.executable, '-c', blocked + program], capture_output=True, text=True)
 
     assert done.stdout == 'ok\n', done.stderr

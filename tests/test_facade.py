@@ -5,10 +5,14 @@ import ast
 import importlib
 import inspect
 import pathlib
+import subprocess
+import sys
 
+import click
 import pytest
 
 import kopf
+import kopf.cli
 
 PROMISED = [
     'on', 'lifecycles', 'subhandler', 'register', 'execute', 'daemon', 'timer', 'index', 'configure', 'LogFormat',
@@ -131,3 +135,97 @@ def test_handlers_can_be_called_as_functions_with_values_made_by_users():
     assert patch == {'metadata': {'labels': {'a': 'b'}}, 'status': {'size': 1}}
     assert settings.posting.level == 40
     assert (login_fn().server, login_fn().token) == ('https://localhost', 'abc')
+
+
+@pytest.mark.guarantee('FND-031')
+def test_all_that_resolves_is_listed_and_all_that_is_listed_resolves():
+    listed = dir(kopf)
+
+    assert {*PROMISED, *UNLISTED, '__version__', '__version_tuple__', '__commit_id__'} <= {*listed}
+    assert all(hasattr(kopf, name) for name in listed)
+
+
+@pytest.mark.guarantee('FND-031')
+@pytest.mark.parametrize('name', ['freeze', 'resume', 'run'])
+def test_commands_are_attributes(name):
+    command = getattr(kopf.cli, name)
+
+    assert isinstance(command, click.Command)
+    assert command.name == name
+    assert command is kopf.cli.main.get_command(click.Context(kopf.cli.main), name)
+    assert {name} <= {*kopf.cli.__all__} <= {*dir(kopf.cli)}
+
+
+@pytest.mark.guarantee('FND-031')
+def test_unknown_commands_are_not_attributes():
+    with pytest.raises(AttributeError, match="has no attribute 'unknown'"):
+        kopf.cli.unknown  # noqa: B018
+
+
+@pytest.mark.guarantee('FND-031')
+def test_controls_are_positional():
+    values = [object() for _ in range(6)]
+    controls = kopf.cli.CLIControls(*values)
+
+    names = ['ready_flag', 'stop_flag', 'vault', 'registry', 'settings', 'loop']
+    assert [getattr(controls, name) for name in names] == values
+
+
+@pytest.mark.guarantee('FND-031')
+@pytest.mark.parametrize('cls, names', [
+    ('ActivityDecorator', ['startup', 'cleanup', 'login', 'probe']),
+    ('WatchingDecorator', ['event']),
+    ('ChangingDecorator', ['create', 'update', 'delete', 'resume', 'field', 'subhandler']),
+    ('WebhookDecorator', ['validate', 'mutate']),
+    ('IndexingDecorator', ['index']),
+    ('DaemonDecorator', ['daemon']),
+    ('TimerDecorator', ['timer']),
+])
+def test_decorators_have_types(cls, names):
+    for name in names:
+        assert inspect.signature(getattr(kopf.on, name)).return_annotation is getattr(kopf.on, cls)
+
+
+ALIASES = [
+    ('kopf._cogs.helpers.typedefs', 'Logger', 'Logger'),
+    ('kopf._cogs.structs.ephemera', 'Memo', 'Memo'),
+    ('kopf._core.intents.registries', 'SmartOperatorRegistry', 'OperatorRegistry'),
+]
+
+
+@pytest.mark.guarantee('FND-033')
+@pytest.mark.parametrize('module, name, public', ALIASES)
+def test_aliases_of_hidden_names_warn_once_with_the_public_names(module, name, public):
+    """In another process, as the names could be imported here before."""
+    code = f'''
+import warnings
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter('always')
+    from {module} import {name}
+    from {module} import {name} as again
+import kopf
+assert {name} is again is kopf.{public}
+[warning] = caught
+assert warning.filename == '<string>', warning.filename
+print(warning.category.__name__, warning.message)
+'''
+    result = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=False)
+
+    assert result.stderr == ''
+    assert result.stdout == f'FutureWarning {module}.{name} is hidden, and can be gone any time. Use kopf.{public}.\n'
+
+
+@pytest.mark.guarantee('FND-033')
+@pytest.mark.parametrize('module, name, public', [
+    ('kopf._cogs.structs.bodies', 'Body', 'Body'),
+    ('kopf._core.intents.causes', 'Reason', 'Reason'),
+])
+def test_some_hidden_names_are_where_they_were(module, name, public):
+    assert getattr(importlib.import_module(module), name) is getattr(kopf, public)
+
+
+@pytest.mark.guarantee('FND-033')
+@pytest.mark.parametrize('module', sorted({module for module, _, _ in ALIASES}))
+def test_other_hidden_names_are_not_there(module):
+    with pytest.raises(AttributeError, match="has no attribute 'unknown'"):
+        importlib.import_module(module).unknown  # noqa: B018

@@ -246,7 +246,7 @@ def test_operator_runs_on_a_sandbox_until_a_signal(start_process, tmp_path, numb
     """, id='usual'),
     pytest.param("""
         import kopf, time
-        kopf.on.startup()(print)
+        kopf.on.startup()(lambda **_: None)
         try:
             print('LOADING')
             time.sleep(1000)

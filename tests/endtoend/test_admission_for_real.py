@@ -328,7 +328,7 @@ async def test_bad_requests_do_not_harm_the_reviews(run, registry, settings, req
 
     settings.admission.server = Server(addr='127.0.0.1', host='localhost')
 
-    @kopf.on.validate('kopfexamples', registry=registry)
+    @kopf.on.validate('kopfexamples', id='check', registry=registry)
     def check(**_):
         pass
 

@@ -78,7 +78,7 @@ async def test_changes_in_a_gap_are_noticed(own_server, world, registry, run_ope
     async def event_fn(type, name, **_):
         events.append((type, name))
 
-    @kopf.index('kopfexamples', registry=registry)
+    @kopf.index('kopfexamples', id='names', registry=registry)
     async def names(name, **_):
         return {name: None}
 

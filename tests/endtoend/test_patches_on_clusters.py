@@ -369,7 +369,7 @@ async def test_indices_are_as_they_were_until_the_operator_has_stopped(
 ):
     sizes = []
 
-    @kopf.index('kopfexamples', registry=registry)
+    @kopf.index('kopfexamples', id='names', registry=registry)
     async def names(name, **_):
         return {name: name}
 

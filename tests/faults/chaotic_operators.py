@@ -248,7 +248,7 @@ def change_background(sandbox):
 
 def declare_indices(registry):
     """Indices, as they are seen by handlers of other objects."""
-    @kopf.index('configmaps', labels={'app': kopf.PRESENT}, registry=registry)
+    @kopf.index('configmaps', labels={'app': kopf.PRESENT}, id='by_app', registry=registry)
     async def by_app(name, labels, **_):
         return {labels['app']: name}
 

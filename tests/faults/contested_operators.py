@@ -106,9 +106,9 @@ def mark(uid, spec, patch):
 def declare_defaulted(registry):
     """Handlers whose changes come back otherwise than they were sent: one function for everything, and some more."""
 
-    @kopf.on.create(PLURAL, registry=registry, backoff=3)
-    @kopf.on.update(PLURAL, registry=registry, backoff=3)
-    @kopf.on.resume(PLURAL, registry=registry, backoff=3)
+    @kopf.on.create(PLURAL, id='provide', registry=registry, backoff=3)
+    @kopf.on.update(PLURAL, id='provide', registry=registry, backoff=3)
+    @kopf.on.resume(PLURAL, id='provide', registry=registry, backoff=3)
     async def provide(uid, spec, patch, **_):
         mark(uid, spec, patch)
         patch.spec['items'] = [{'port': 80 + number} for number in range(spec['size'])]
@@ -120,8 +120,8 @@ def declare_defaulted(registry):
         patch.spec['unknown'] = spec['size']
         patch.spec['nested'] = {'kept': spec['size'], 'unknown': spec['size']}
 
-    @kopf.on.create(PLURAL, registry=registry, backoff=3)
-    @kopf.on.update(PLURAL, registry=registry, backoff=3)
+    @kopf.on.create(PLURAL, id='label', registry=registry, backoff=3)
+    @kopf.on.update(PLURAL, id='label', registry=registry, backoff=3)
     async def label(spec, patch, **_):
         patch.metadata.labels['owner'] = 'Operator'
         patch.metadata.annotations['example.com/size'] = str(spec['size'])
@@ -136,9 +136,9 @@ def declare_functional(registry):
         if [item.lower() for item in known] != [name.lower()]:
             body['spec']['names'] = [name]
 
-    @kopf.on.create(PLURAL, registry=registry, backoff=3)
-    @kopf.on.update(PLURAL, registry=registry, backoff=3)
-    @kopf.on.resume(PLURAL, registry=registry, backoff=3)
+    @kopf.on.create(PLURAL, id='provide', registry=registry, backoff=3)
+    @kopf.on.update(PLURAL, id='provide', registry=registry, backoff=3)
+    @kopf.on.resume(PLURAL, id='provide', registry=registry, backoff=3)
     async def provide(uid, spec, patch, **_):
         await asyncio.sleep(1)
         mark(uid, spec, patch)
@@ -203,9 +203,9 @@ SERVER = (lower_names, override_owner, sort_items, forget_cpu, refuse_owner)
 def declare_refused(registry):
     """Handlers that want what the server never accepts: a value of a wrong type, an unknown colour, a bad label."""
 
-    @kopf.on.create(PLURAL, registry=registry, backoff=3)
-    @kopf.on.update(PLURAL, registry=registry, backoff=3)
-    @kopf.on.resume(PLURAL, registry=registry, backoff=3)
+    @kopf.on.create(PLURAL, id='provide', registry=registry, backoff=3)
+    @kopf.on.update(PLURAL, id='provide', registry=registry, backoff=3)
+    @kopf.on.resume(PLURAL, id='provide', registry=registry, backoff=3)
     async def provide(uid, spec, patch, **_):
         mark(uid, spec, patch)
         match spec['size'] % 3:
@@ -225,7 +225,7 @@ def declare_refused(registry):
 def declare_careless(registry):
     """Functions of all kinds that change their arguments in place, and return something or patch something."""
 
-    @kopf.index(PLURAL, registry=registry)
+    @kopf.index(PLURAL, id='by_size', registry=registry)
     async def by_size(name, spec, **_):
         spec['items'].reverse()
         return {spec['size']: name}
@@ -239,9 +239,9 @@ def declare_careless(registry):
         spec['items'].append('filtered')
         return True
 
-    @kopf.on.create(PLURAL, registry=registry, backoff=3, when=is_wanted)
-    @kopf.on.update(PLURAL, registry=registry, backoff=3, when=is_wanted)
-    @kopf.on.resume(PLURAL, registry=registry, backoff=3)
+    @kopf.on.create(PLURAL, id='sort', registry=registry, backoff=3, when=is_wanted)
+    @kopf.on.update(PLURAL, id='sort', registry=registry, backoff=3, when=is_wanted)
+    @kopf.on.resume(PLURAL, id='sort', registry=registry, backoff=3)
     async def sort(uid, spec, new, patch, **_):
         mark(uid, spec, patch)
         spec['items'].sort()
@@ -287,15 +287,15 @@ def observe_carelessness(sandbox):
 def declare_slow(registry):
     """Slow handlers with no finalizer, so that objects vanish and come again while the handlers run."""
 
-    @kopf.on.create(PLURAL, registry=registry, backoff=3)
-    @kopf.on.update(PLURAL, registry=registry, backoff=3)
-    @kopf.on.resume(PLURAL, registry=registry, backoff=3)
+    @kopf.on.create(PLURAL, id='provide', registry=registry, backoff=3)
+    @kopf.on.update(PLURAL, id='provide', registry=registry, backoff=3)
+    @kopf.on.resume(PLURAL, id='provide', registry=registry, backoff=3)
     async def provide(uid, spec, patch, **_):
         await asyncio.sleep(5)
         mark(uid, spec, patch)
         patch.metadata.labels['size'] = str(spec['size'])
 
-    @kopf.on.create(PLURAL, registry=registry, backoff=3)
+    @kopf.on.create(PLURAL, id='prepare', registry=registry, backoff=3)
     async def prepare(uid, retry, patch, **_):
         await asyncio.sleep(1)
         patch.fns.append(lambda body: body.setdefault('status', {}).update(uid=uid))

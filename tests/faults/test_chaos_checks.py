@@ -27,7 +27,7 @@ def declare_good(registry):
 
 
 def declare_bad(registry):
-    @kopf.on.create(PLURAL, registry=registry)
+    @kopf.on.create(PLURAL, id='add', registry=registry)
     async def add(name, **_):
         things[name] = things.get(name, 0) + 1
 
@@ -180,7 +180,7 @@ def test_error_of_the_scenario_is_a_finding_if_it_comes_with_faults():
 
 def test_ends_that_are_never_the_same_are_refused():
     def declare(registry):
-        @kopf.on.create(PLURAL, registry=registry)
+        @kopf.on.create(PLURAL, id='fn', registry=registry)
         async def fn(uid, **_):
             return {'random': os.urandom(4).hex()}
 
@@ -291,15 +291,15 @@ def test_view_is_behind_after_a_restart_and_then_is_not(is_amnesic, expected):
     story = []
 
     def declare(registry):
-        @kopf.on.create(PLURAL, registry=registry)
+        @kopf.on.create(PLURAL, id='created', registry=registry)
         async def created(spec, **_):
             story.append(f'created {spec["x"]}')
 
-        @kopf.on.resume(PLURAL, registry=registry)
+        @kopf.on.resume(PLURAL, id='resumed', registry=registry)
         async def resumed(spec, retry, **_):
             story.append(f'resumed {spec["x"]}')
 
-        @kopf.on.update(PLURAL, registry=registry)
+        @kopf.on.update(PLURAL, id='updated', registry=registry)
         async def updated(spec, **_):
             story.append(f'updated {spec["x"]}')
 

@@ -29,7 +29,7 @@ def run_world(plan, handlers, scenario, *, has_status=True, **options):
 @pytest.mark.parametrize('write', [1, 2, 3])
 def test_results_are_not_lost_if_killed_between_the_status_and_the_object(write, is_before):
     def declare(registry):
-        @kopf.on.create(PLURAL, registry=registry)
+        @kopf.on.create(PLURAL, id='fn', registry=registry)
         async def fn(**_):
             return 'result'
 
@@ -65,12 +65,12 @@ CRASHES = [pytest.param(plans.Plan(crashes=(plans.Crash(write, is_before=False),
 @pytest.mark.parametrize('where', ['annotations', 'status', 'annotations status'])
 def test_changes_of_handlers_are_not_lost_if_killed_at_any_write(plan, where):
     def declare(registry):
-        @kopf.on.create(PLURAL, registry=registry)
+        @kopf.on.create(PLURAL, id='one', registry=registry)
         async def one(patch, **_):
             patch.spec['one'] = True
             patch.status['one'] = True
 
-        @kopf.on.create(PLURAL, registry=registry)
+        @kopf.on.create(PLURAL, id='two', registry=registry)
         async def two(patch, **_):
             patch.metadata.labels['two'] = 'yes'
             return 2
@@ -99,7 +99,7 @@ def test_functions_of_patches_are_not_lost_if_killed_at_any_write(plan, where, h
         async def one(patch, **_):
             patch.fns.append(add_condition)
 
-        @kopf.on.create(PLURAL, registry=registry)
+        @kopf.on.create(PLURAL, id='two', registry=registry)
         async def two(patch, **_):
             patch.spec['two'] = 2
             patch.fns.append(add_item)

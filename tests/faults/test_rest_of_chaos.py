@@ -217,7 +217,7 @@ def test_operator_with_timers_is_at_rest():
 
 def test_calls_for_one_change_are_limited_on_demand():
     def declare(registry):
-        @kopf.on.create(PLURAL, registry=registry, backoff=1)
+        @kopf.on.create(PLURAL, id='fn', registry=registry, backoff=1)
         async def fn(retry, **_):
             if retry < 5:
                 raise RuntimeError("not yet")

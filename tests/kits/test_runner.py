@@ -125,7 +125,7 @@ def test_given_registry_and_settings_are_used(sandbox, env, write, build_object)
     def delete_fn(**_):
         pass
 
-    @kopf.on.create('kopfexamples')
+    @kopf.on.create('kopfexamples', id='unwanted_fn')
     def unwanted_fn(**_):
         raise AssertionError("This must not be called.")
 

@@ -139,7 +139,7 @@ def test_sync_handlers_are_simulated_too_and_can_use_the_sandbox(simulation, reg
             raise kopf.TemporaryError("Not yet.", delay=1000)
         simulation.create({'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': name}})
 
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='wrong_fn', registry=registry)
     async def wrong_fn(**_):
         try:
             simulation.get('configmaps', 'any')
@@ -207,7 +207,7 @@ def test_operators_are_stopped_with_the_simulation(registry):
 
 
 def test_handlers_are_of_the_default_registry_if_nothing_is_given(simulation, build_object):
-    @kopf.on.create('kopfexamples')
+    @kopf.on.create('kopfexamples', id='create_fn')
     async def create_fn(**_):
         return 'seen'
 

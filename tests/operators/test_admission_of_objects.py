@@ -51,7 +51,7 @@ def run(sandbox, hall, registry, run_operator):
 async def test_validating_handlers_deny_or_allow(sandbox, registry, settings, run, client, make_server):
     settings.admission.server = make_server(sandbox)
 
-    @kopf.on.validate('kopfexamples', registry=registry)
+    @kopf.on.validate('kopfexamples', id='validate1', registry=registry)
     def validate1(spec, **_):
         if spec.get('field') == 'value':
             raise kopf.AdmissionError("Meh! I don't like it. Change the field.", code=400)
@@ -87,9 +87,9 @@ async def test_mutating_handlers_change_what_is_stored(registry, run, client, cl
 
 
 @pytest.mark.guarantee('ADM-036')
-@pytest.mark.parametrize('decorator, name', [(kopf.on.validate, 'fn'), (kopf.on.mutate, 'fn')], ids=['val', 'mut'])
-async def test_errors_deny(registry, run, client, cluster, decorator, name):
-    @decorator('kopfexamples', registry=registry)
+@pytest.mark.parametrize('decorator', [kopf.on.validate, kopf.on.mutate], ids=['val', 'mut'])
+async def test_errors_deny(registry, run, client, cluster, decorator):
+    @decorator('kopfexamples', id='fn', registry=registry)
     def fn(**_):
         raise ValueError("It is broken.")
 
@@ -185,7 +185,7 @@ async def test_unreachable_servers_block_requests_unless_ignored(registry, hall,
 
 @pytest.mark.guarantee('ADM-016')
 async def test_rejections_do_not_block_requests_if_ignored(registry, run, client):
-    @kopf.on.validate('kopfexamples', ignore_failures=True, registry=registry)
+    @kopf.on.validate('kopfexamples', ignore_failures=True, id='fn', registry=registry)
     def fn(**_):
         raise kopf.AdmissionError("No.")
 
@@ -344,7 +344,7 @@ async def test_handlers_have_complete_indices(sandbox, registry, hall, run_opera
     await cluster.create('b')
     calls = []
 
-    @kopf.index('kopfexamples', registry=registry)
+    @kopf.index('kopfexamples', id='names', registry=registry)
     def names(name, **_):
         return {name: name}
 

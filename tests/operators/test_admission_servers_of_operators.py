@@ -242,7 +242,7 @@ async def test_operators_end_with_the_errors_of_their_servers(settings, registry
             if place == here:
                 raise OSError("The port is taken.")
 
-    @kopf.on.cleanup(registry=registry)
+    @kopf.on.cleanup(id='cleanup', registry=registry)
     def cleanup(**_):
         diary.append('cleanup')
 

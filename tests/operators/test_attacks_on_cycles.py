@@ -64,12 +64,12 @@ async def test_deletion_is_handled_by_the_function_whose_creation_it_interrupts(
 
 @pytest.mark.guarantee('FND-002')
 async def test_refused_functions_do_not_silence_the_other_handlers(strict_cluster, registry, run_operator, calls):
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='refused', registry=registry)
     async def refused(patch, retry, **_):
         calls.append(f'refused {retry}')
         patch.fns.append(spoil)
 
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='retried', registry=registry)
     async def retried(retry, **_):
         calls.append(f'retried {retry}')
         if not retry:
@@ -142,7 +142,7 @@ async def test_changes_of_event_handlers_are_told_to_those_who_finish_meanwhile(
 
 
 async def test_changes_that_are_sent_late_are_seen_by_the_next_handlers(cluster, registry, run_operator, calls):
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='first', registry=registry)
     async def first(patch, **_):
         calls.append('first')
         patch.spec['y'] = 20
@@ -197,13 +197,13 @@ async def test_rest_of_a_change_is_handled_though_nothing_is_kept_on_the_object(
     settings.persistence.progress_storage = OwnProgress()
     settings.persistence.diffbase_storage = OwnDiffBase()
 
-    @kopf.on.create('kopfexamples', registry=registry)
-    @kopf.on.update('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='quick', registry=registry)
+    @kopf.on.update('kopfexamples', id='quick', registry=registry)
     async def quick(spec, **_):
         calls.append(f'quick {spec["x"]}')
 
-    @kopf.on.create('kopfexamples', registry=registry)
-    @kopf.on.update('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='slow', registry=registry)
+    @kopf.on.update('kopfexamples', id='slow', registry=registry)
     async def slow(spec, retry, **_):
         calls.append(f'slow {spec["x"]}')
         if not retry and spec['x'] == 1:

@@ -54,13 +54,13 @@ def ping_pong(registry):
     """Two handlers that react to each other for ever."""
     times = []
 
-    @kopf.on.create('kopfexamples', registry=registry)
-    @kopf.on.update('kopfexamples', field='spec.ping', registry=registry)
+    @kopf.on.create('kopfexamples', id='ping_fn', registry=registry)
+    @kopf.on.update('kopfexamples', field='spec.ping', id='ping_fn', registry=registry)
     async def ping_fn(spec, patch, **_):
         times.append(asyncio.get_running_loop().time())
         patch.spec['pong'] = spec.get('pong', 0) + 1
 
-    @kopf.on.update('kopfexamples', field='spec.pong', registry=registry)
+    @kopf.on.update('kopfexamples', field='spec.pong', id='pong_fn', registry=registry)
     async def pong_fn(spec, patch, **_):
         times.append(asyncio.get_running_loop().time())
         patch.spec['ping'] = spec.get('ping', 0) + 1

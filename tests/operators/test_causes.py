@@ -47,9 +47,9 @@ async def test_only_the_handlers_of_the_detected_cause_are_called(cluster, regis
 
 @pytest.mark.guarantee('HND-025', 'ERR-011')
 async def test_results_and_progress_and_retries_are_never_a_cause(cluster, registry, run_operator, calls):
-    @kopf.on.create('kopfexamples', registry=registry)
-    @kopf.on.update('kopfexamples', registry=registry)
-    @kopf.on.field('kopfexamples', field='metadata.annotations', registry=registry)
+    @kopf.on.create('kopfexamples', id='change_fn', registry=registry)
+    @kopf.on.update('kopfexamples', id='change_fn', registry=registry)
+    @kopf.on.field('kopfexamples', field='metadata.annotations', id='change_fn', registry=registry)
     async def change_fn(reason, retry, **_):
         calls.append((reason, retry))
         if retry < 3:
@@ -156,11 +156,11 @@ async def test_the_reason_is_usable_as_a_text_and_as_a_member(cluster, registry,
 
 async def test_one_function_of_several_decorators_is_called_once_per_id_and_change(
         cluster, registry, run_operator, calls):
-    @kopf.on.create('kopfexamples', registry=registry)
-    @kopf.on.create('kopfexamples', registry=registry)
-    @kopf.on.update('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='fn', registry=registry)
+    @kopf.on.create('kopfexamples', id='fn', registry=registry)
+    @kopf.on.update('kopfexamples', id='fn', registry=registry)
     @kopf.on.create('kopfexamples', id='another', registry=registry)
-    @kopf.on.resume('kopfexamples', registry=registry)
+    @kopf.on.resume('kopfexamples', id='fn', registry=registry)
     async def fn(reason, **_):
         calls.append(str(reason))
         return {'calls': len(calls)}

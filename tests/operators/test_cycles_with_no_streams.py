@@ -49,18 +49,18 @@ async def test_handlers_of_one_cycle_are_called_once_each(
         cluster, registry, run_operator, settings, outage, calls, timeout):
     settings.persistence.consistency_timeout = timeout
 
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='one', registry=registry)
     async def one(**_):
         calls.append('one')
         outage.begin()
         return 1
 
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='two', registry=registry)
     async def two(status, **_):
         calls.append(f'two after {status.get("one")}')
         return 2
 
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='three', registry=registry)
     async def three(status, **_):
         calls.append(f'three after {status.get("two")}')
         return 3
@@ -80,7 +80,7 @@ async def test_handlers_of_one_cycle_are_called_once_each(
 
 @pytest.mark.guarantee('NEW-092', 'HND-025')
 async def test_retries_are_counted_and_the_others_are_not_repeated(cluster, registry, run_operator, outage, calls):
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='done', registry=registry)
     async def done(**_):
         outage.begin()
         calls.append('done')
@@ -129,12 +129,12 @@ async def test_deletion_goes_on_to_the_end(cluster, registry, run_operator, outa
     async def create_fn(**_):
         pass
 
-    @kopf.on.delete('kopfexamples', registry=registry)
+    @kopf.on.delete('kopfexamples', id='one', registry=registry)
     async def one(**_):
         calls.append('one')
         outage.begin()
 
-    @kopf.on.delete('kopfexamples', registry=registry)
+    @kopf.on.delete('kopfexamples', id='two', registry=registry)
     async def two(**_):
         calls.append('two')
 
@@ -154,13 +154,13 @@ async def test_deletion_goes_on_to_the_end(cluster, registry, run_operator, outa
 @pytest.mark.guarantee('HND-034', 'NEW-083', 'NEW-086')
 async def test_deletion_that_is_known_only_from_our_own_change_is_handled(
         cluster, registry, run_operator, outage, calls):
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='one', registry=registry)
     async def one(**_):
         calls.append('one')
         outage.begin()
         await cluster.delete()
 
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='two', registry=registry)
     async def two(**_):
         calls.append('two')
 
@@ -178,13 +178,13 @@ async def test_deletion_that_is_known_only_from_our_own_change_is_handled(
 
 @pytest.mark.guarantee('NEW-089', 'HND-033')
 async def test_foreign_changes_are_handled_as_soon_as_they_are_known(cluster, registry, run_operator, outage, calls):
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='one', registry=registry)
     async def one(spec, **_):
         calls.append(f'one {spec["x"]}')
         outage.begin()
         await cluster.patch({'spec': {'x': 2}})
 
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='two', registry=registry)
     async def two(spec, **_):
         calls.append(f'two {spec["x"]}')
 
@@ -208,7 +208,7 @@ async def test_foreign_changes_are_handled_as_soon_as_they_are_known(cluster, re
 
 @pytest.mark.guarantee('NEW-089', 'NEW-095')
 async def test_changes_of_timers_are_known_to_handlers(cluster, registry, run_operator, outage, calls):
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='one', registry=registry)
     async def one(**_):
         calls.append('one')
         outage.begin()
@@ -218,7 +218,7 @@ async def test_changes_of_timers_are_known_to_handlers(cluster, registry, run_op
         await asyncio.sleep(1)
         patch.status['ticked'] = True
 
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='two', registry=registry)
     async def two(status, **_):
         calls.append(f'two, ticked: {status.get("ticked")}')
 

@@ -54,7 +54,7 @@ async def test_the_initial_delay_can_be_decided_by_the_object(
         given.append(kwargs)
         return spec['delay']
 
-    @kopf.index('kopfexamples', registry=registry)
+    @kopf.index('kopfexamples', id='names', registry=registry)
     async def names(name, **_):
         return name
 
@@ -222,11 +222,11 @@ async def test_results_and_changes_are_put_on_the_object(cluster, registry, run_
         return {'answer': 42}
 
     if is_sync:
-        @kopf.daemon('kopfexamples', registry=registry)
+        @kopf.daemon('kopfexamples', id='brief', registry=registry)
         def brief(patch, **_):
             return act(patch)
     else:
-        @kopf.daemon('kopfexamples', registry=registry)
+        @kopf.daemon('kopfexamples', id='brief', registry=registry)
         async def brief(patch, **_):
             return act(patch)
 

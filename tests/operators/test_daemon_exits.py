@@ -138,7 +138,7 @@ async def test_those_that_refuse_to_end_are_named_and_do_not_hold_the_exit(
     kind('kopfexamples', id='fn', registry=registry)(refusal.fn)
     calls = refusal.calls
 
-    @kopf.on.cleanup(registry=registry)
+    @kopf.on.cleanup(id='cleanup', registry=registry)
     async def cleanup(**_):
         calls.note('cleanup')
 

@@ -135,7 +135,7 @@ async def test_cancelled_daemons_have_their_time_to_clean_up(cluster, registry, 
 
 @pytest.mark.guarantee('DMN-012', 'DMN-013', 'DMN-010')
 async def test_daemons_that_ignore_the_cancellation_are_abandoned(cluster, registry, run_operator, calls, logs):
-    @kopf.daemon('kopfexamples', cancellation_backoff=30, cancellation_timeout=50, registry=registry)
+    @kopf.daemon('kopfexamples', cancellation_backoff=30, cancellation_timeout=50, id='stubborn', registry=registry)
     async def stubborn(stopped, patch, **_):
         calls.note('begin')
         for _ in range(2):
@@ -309,7 +309,7 @@ async def test_daemons_have_an_instant_to_exit_before_they_are_cancelled(
 @pytest.mark.guarantee('DMN-016', 'DMN-029')
 async def test_what_a_daemon_has_returned_in_time_is_stored_in_spite_of_its_timeout(
         cluster, registry, run_operator, calls):
-    @kopf.daemon('kopfexamples', labels={'mark': 'yes'}, cancellation_timeout=10, registry=registry)
+    @kopf.daemon('kopfexamples', labels={'mark': 'yes'}, cancellation_timeout=10, id='obedient', registry=registry)
     async def obedient(stopped, **_):
         calls.note('begin')
         await stopped.wait()

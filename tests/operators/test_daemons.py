@@ -80,12 +80,12 @@ async def test_functions_of_the_same_name_are_different_daemons(cluster, registr
 
 @pytest.mark.guarantee('DMN-003', 'DMN-024')
 async def test_daemons_are_started_again_by_the_next_start_of_the_operator(cluster, registry, run_operator, calls):
-    @kopf.daemon('kopfexamples', registry=registry)
+    @kopf.daemon('kopfexamples', id='endless', registry=registry)
     async def endless(stopped, **_):
         calls.note('endless')
         await stopped.wait()
 
-    @kopf.daemon('kopfexamples', registry=registry)
+    @kopf.daemon('kopfexamples', id='brief', registry=registry)
     async def brief(**_):
         calls.note('brief')
 
@@ -136,7 +136,7 @@ async def test_many_sync_daemons_hold_neither_each_other_nor_sync_handlers(
     settings.execution.max_workers = 1
     threads = set()
 
-    @kopf.daemon('kopfexamples', registry=registry)
+    @kopf.daemon('kopfexamples', id='endless', registry=registry)
     def endless(name, stopped, **_):
         assert type(stopped) is kopf.SyncDaemonStopperChecker
         threads.add(threading.current_thread())
@@ -207,7 +207,7 @@ async def test_daemons_live_only_while_their_objects_match(cluster, registry, ru
         await stopped.wait()
         calls.note(stopped.reason)
 
-    @kopf.daemon('kopfexamples', labels={'other': kopf.PRESENT}, registry=registry)
+    @kopf.daemon('kopfexamples', labels={'other': kopf.PRESENT}, id='never', registry=registry)
     async def never(**_):
         calls.note('never')
 
@@ -232,7 +232,7 @@ async def test_daemons_live_only_while_their_objects_match(cluster, registry, ru
 @pytest.mark.guarantee('DMN-034', 'DMN-024')
 async def test_daemons_that_have_ended_are_not_started_when_their_objects_match_again(
         cluster, registry, run_operator, calls):
-    @kopf.daemon('kopfexamples', labels={'mark': 'yes'}, registry=registry)
+    @kopf.daemon('kopfexamples', labels={'mark': 'yes'}, id='brief', registry=registry)
     async def brief(**_):
         calls.note('brief')
 

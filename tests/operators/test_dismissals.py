@@ -299,7 +299,7 @@ async def test_timers_are_started_for_all_objects(cluster, handled, registry, ha
 
 
 async def test_indices_have_all_objects(cluster, handled, registry, restart, calls):
-    @kopf.index('kopfexamples', registry=registry)
+    @kopf.index('kopfexamples', id='by_name', registry=registry)
     async def by_name(name, **_):
         return {name: 'there'}
 

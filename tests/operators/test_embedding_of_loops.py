@@ -47,7 +47,7 @@ def handlers(registry, calls):
     async def startup_fn(**_):
         remember('startup')
 
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='create_fn', registry=registry)
     async def create_fn(retry, **_):
         if not retry:
             raise kopf.TemporaryError("Not yet.", delay=0.01)

@@ -113,19 +113,19 @@ async def test_the_default_backoff_is_of_the_settings_and_only_for_arbitrary_err
 
 @pytest.mark.guarantee('ERR-001', 'ERR-003', 'ERR-004', 'ERR-006', 'NEW-116', 'NEW-117')
 async def test_errors_are_kept_on_the_object_and_do_not_concern_others(cluster, registry, run_operator, logs, caplog):
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='temporary_fn', registry=registry)
     async def temporary_fn(**_):
         raise kopf.TemporaryError("not yet", delay=900)
 
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='permanent_fn', registry=registry)
     async def permanent_fn(**_):
         raise kopf.PermanentError("never")
 
-    @kopf.on.create('kopfexamples', registry=registry, backoff=900)
+    @kopf.on.create('kopfexamples', id='arbitrary_fn', registry=registry, backoff=900)
     async def arbitrary_fn(**_):
         raise ValueError("a surprise")
 
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='successful_fn', registry=registry)
     async def successful_fn(**_):
         return {'done': True}
 
@@ -158,7 +158,7 @@ async def test_errors_are_kept_on_the_object_and_do_not_concern_others(cluster, 
 async def test_those_who_wait_do_not_block_the_deletion(cluster, registry, run_operator):
     deleted = []
 
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='create_fn', registry=registry)
     async def create_fn(**_):
         raise kopf.TemporaryError("not yet", delay=3600)
 
@@ -235,7 +235,7 @@ async def test_those_who_have_failed_do_not_hold_a_deleted_object(cluster, regis
 @pytest.mark.parametrize('error', [kopf.TemporaryError("my reason", delay=10), ValueError("my reason")])
 async def test_retries_are_calls_in_total_and_nothing_is_waited_for_after_the_last_one(
         cluster, registry, run_operator, calls, error):
-    @kopf.on.create('kopfexamples', registry=registry, retries=3, backoff=10)
+    @kopf.on.create('kopfexamples', id='create_fn', registry=registry, retries=3, backoff=10)
     async def create_fn(**_):
         calls.note()
         raise error
@@ -295,7 +295,7 @@ async def test_a_coroutine_is_interrupted_at_its_timeout(cluster, registry, run_
 @pytest.mark.guarantee('ERR-019', 'ERR-024')
 @pytest.mark.parametrize('options', [{'timeout': 100}, {'retries': 2}], ids=['timeout', 'retries'])
 async def test_limits_are_counted_over_restarts(cluster, registry, run_operator, calls, options):
-    @kopf.on.create('kopfexamples', registry=registry, **options)
+    @kopf.on.create('kopfexamples', id='create_fn', registry=registry, **options)
     async def create_fn(**_):
         calls.note()
         raise kopf.TemporaryError("not yet", delay=50)
@@ -313,11 +313,11 @@ async def test_limits_are_counted_over_restarts(cluster, registry, run_operator,
 
 @pytest.mark.guarantee('ERR-016')
 async def test_ignored_errors_are_successes_in_the_progress(cluster, registry, run_operator):
-    @kopf.on.create('kopfexamples', registry=registry, errors=kopf.ErrorsMode.IGNORED)
+    @kopf.on.create('kopfexamples', id='ignoring_fn', registry=registry, errors=kopf.ErrorsMode.IGNORED)
     async def ignoring_fn(**_):
         raise ValueError("oops")
 
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='waiting_fn', registry=registry)
     async def waiting_fn(**_):
         raise kopf.TemporaryError("not yet", delay=900)
 

@@ -124,7 +124,7 @@ async def test_bookmarks_are_seen_by_no_handlers(cluster, registry, event_handle
     pytest.param(kopf.PermanentError("it is broken"), id='permanent'),
 ])
 async def test_errors_are_logged_and_ignored(cluster, registry, run_operator, events, logs, error):
-    @kopf.on.event('kopfexamples', registry=registry)
+    @kopf.on.event('kopfexamples', id='failing_fn', registry=registry)
     async def failing_fn(spec, **_):
         events.append(('failing', spec['x']))
         raise error
@@ -166,11 +166,11 @@ async def test_errors_of_event_handlers_do_not_affect_the_handlers_of_changes(cl
 @pytest.mark.guarantee('HND-031')
 async def test_only_the_messages_of_the_function_itself_are_meant_for_k8s_events(
         cluster, registry, run_operator, events, caplog):
-    @kopf.on.event('kopfexamples', registry=registry)
+    @kopf.on.event('kopfexamples', id='good_fn', registry=registry)
     async def good_fn(logger, **_):
         logger.info("The function says so.")
 
-    @kopf.on.event('kopfexamples', registry=registry)
+    @kopf.on.event('kopfexamples', id='failing_fn', registry=registry)
     async def failing_fn(**_):
         events.append('called')
         raise Exception("it is broken")

@@ -114,7 +114,7 @@ async def test_startup_that_replaces_the_executor_is_finished_where_it_has_start
 @pytest.mark.guarantee('CFG-021')
 async def test_running_handlers_are_finished_in_the_executor_where_they_have_started(
         cluster, registry, run_operator, settings, calls, barrier, make_executor):
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='create_fn', registry=registry)
     def create_fn(name, **_):
         calls.append((name, threading.current_thread().name.partition('_')[0]))
         if name == 'early':
@@ -140,7 +140,7 @@ def threads(registry):
     """In which threads the handlers are executed."""
     threads = []
 
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='create_fn', registry=registry)
     def create_fn(**_):
         threads.append(threading.current_thread())
 

@@ -25,7 +25,7 @@ def run(cluster, registry, run_operator, calls):
     The object is changed every 10 seconds; returned is what is in the index after each of the changes.
     """
     async def run(*errors, **options):
-        @kopf.index('kopfexamples', registry=registry, **options)
+        @kopf.index('kopfexamples', id='index', registry=registry, **options)
         async def index(spec, retry, started, runtime, **_):
             calls.note(retry, round(runtime / datetime.timedelta(seconds=1)))
             error = errors[len(calls) - 1] if len(calls) <= len(errors) else None
@@ -33,7 +33,7 @@ def run(cluster, registry, run_operator, calls):
                 raise error
             return {spec['x']: 'value'}
 
-        @kopf.index('kopfexamples', registry=registry)
+        @kopf.index('kopfexamples', id='other', registry=registry)
         async def other(spec, **_):
             return {spec['x']: 'value'}
 
@@ -129,7 +129,7 @@ async def test_a_success_begins_the_count_anew(run, calls):
 
 @pytest.mark.guarantee('IDX-023', 'IDX-029')
 async def test_recreated_objects_are_indexed_again(cluster, registry, run_operator, calls):
-    @kopf.index('kopfexamples', registry=registry)
+    @kopf.index('kopfexamples', id='index', registry=registry)
     async def index(spec, **_):
         if spec['x'] == 1:
             raise kopf.PermanentError("never")
@@ -153,11 +153,11 @@ async def test_recreated_objects_are_indexed_again(cluster, registry, run_operat
 
 @pytest.mark.guarantee('IDX-021', 'IDX-028')
 async def test_failing_filters_leave_the_object_as_it_was(cluster, registry, run_operator, calls, logs):
-    @kopf.index('kopfexamples', when=lambda spec, **_: 1 / spec['x'], registry=registry)
+    @kopf.index('kopfexamples', when=lambda spec, **_: 1 / spec['x'], id='index', registry=registry)
     async def index(spec, **_):
         return spec['x']
 
-    @kopf.index('kopfexamples', registry=registry)
+    @kopf.index('kopfexamples', id='other', registry=registry)
     async def other(spec, **_):
         return spec['x']
 
@@ -178,7 +178,7 @@ async def test_failing_filters_leave_the_object_as_it_was(cluster, registry, run
 
 @pytest.mark.guarantee('IDX-035')
 async def test_changes_made_by_indexing_functions_are_not_applied(cluster, registry, run_operator, logs):
-    @kopf.index('kopfexamples', registry=registry)
+    @kopf.index('kopfexamples', id='index', registry=registry)
     async def index(patch, **_):
         patch.status['x'] = 'y'
 

@@ -55,7 +55,7 @@ async def test_indices_are_given_to_all_handlers(sandbox, cluster, registry, run
             if name == 'login':
                 return kopf.ConnectionInfo(server=sandbox.url, token=sandbox.token)
 
-    @kopf.index('kopfexamples', registry=registry)
+    @kopf.index('kopfexamples', id='by_function', registry=registry)
     async def by_function(name, by_function, by_id, **_):
         given.setdefault('index', (by_function, by_id, len(by_function)))
         return name
@@ -89,7 +89,7 @@ async def test_indices_are_given_to_all_handlers(sandbox, cluster, registry, run
 
 @pytest.mark.guarantee('IDX-003', 'IDX-004', 'IDX-005', 'IDX-033', 'IDX-035', 'WLD-013')
 async def test_objects_are_indexed_as_they_come_and_change_and_go(cluster, registry, run_operator, seen):
-    @kopf.index('kopfexamples', registry=registry)
+    @kopf.index('kopfexamples', id='index', registry=registry)
     async def index(name, spec, **_):
         return {spec['x']: name}
 
@@ -116,11 +116,11 @@ async def test_objects_are_indexed_as_they_come_and_change_and_go(cluster, regis
     pytest.param({'field': 'spec.mark', 'value': 'yes'}, id='value'),
 ])
 async def test_objects_are_in_the_index_only_while_they_match(cluster, registry, run_operator, seen, options):
-    @kopf.index('kopfexamples', registry=registry, **options)
+    @kopf.index('kopfexamples', id='index', registry=registry, **options)
     async def index(name, **_):
         return {name: 'indexed'}
 
-    @kopf.index('kopfexamples', registry=registry)
+    @kopf.index('kopfexamples', id='versions', registry=registry)
     async def versions(meta, **_):
         return meta['resourceVersion']
 
@@ -137,11 +137,11 @@ async def test_objects_are_in_the_index_only_while_they_match(cluster, registry,
 
 @pytest.mark.guarantee('IDX-019', 'IDX-004')
 async def test_no_result_changes_nothing(cluster, registry, run_operator, seen):
-    @kopf.index('kopfexamples', registry=registry)
+    @kopf.index('kopfexamples', id='index', registry=registry)
     async def index(spec, **_):
         return {'none': None, 'empty': {}}.get(spec['x'], {spec['x']: 'value'})
 
-    @kopf.index('kopfexamples', registry=registry)
+    @kopf.index('kopfexamples', id='values', registry=registry)
     async def values(spec, **_):
         return spec['x']
 
@@ -158,7 +158,7 @@ async def test_no_result_changes_nothing(cluster, registry, run_operator, seen):
 async def test_bodies_are_usable_as_values(cluster, registry, run_operator):
     indices = {}
 
-    @kopf.index('kopfexamples', registry=registry)
+    @kopf.index('kopfexamples', id='bodies', registry=registry)
     async def bodies(namespace, name, body, **_):
         return {(namespace, name): body}
 
@@ -201,8 +201,8 @@ async def test_no_handler_is_called_until_all_indexed_resources_are_listed(
         sandbox, cluster, registry, run_operator, settings, calls, limit):
     settings.queueing.worker_limit = limit
 
-    @kopf.index('kopfexamples', registry=registry)
-    @kopf.index('others', registry=registry)
+    @kopf.index('kopfexamples', id='index', registry=registry)
+    @kopf.index('others', id='index', registry=registry)
     async def index(name, resource, **_):
         return {resource.plural: name}
 
@@ -229,7 +229,7 @@ async def test_no_handler_is_called_until_all_indexed_resources_are_listed(
 
 @pytest.mark.guarantee('IDX-036', 'IDX-029')
 async def test_indices_are_rebuilt_by_each_start(cluster, registry, run_operator, seen, calls):
-    @kopf.index('kopfexamples', registry=registry)
+    @kopf.index('kopfexamples', id='index', registry=registry)
     async def index(name, **_):
         calls.append(name)
         if len(calls) == 1:
@@ -250,11 +250,11 @@ async def test_indices_are_rebuilt_by_each_start(cluster, registry, run_operator
 
 @pytest.mark.guarantee('IDX-037')
 async def test_indices_can_refer_to_each_other(cluster, registry, run_operator, calls):
-    @kopf.index('kopfexamples', registry=registry)
+    @kopf.index('kopfexamples', id='primary', registry=registry)
     async def primary(name, spec, **_):
         return {name: spec['x']}
 
-    @kopf.index('kopfexamples', registry=registry)
+    @kopf.index('kopfexamples', id='secondary', registry=registry)
     async def secondary(name, spec, **_):
         return {spec['group']: name}
 
@@ -273,8 +273,8 @@ async def test_indices_can_refer_to_each_other(cluster, registry, run_operator, 
 
 @pytest.mark.guarantee('IDX-012', 'IDX-005')
 async def test_objects_of_different_resources_do_not_collide(sandbox, cluster, registry, run_operator, seen):
-    @kopf.index('kopfexamples', registry=registry)
-    @kopf.index('others', registry=registry)
+    @kopf.index('kopfexamples', id='index', registry=registry)
+    @kopf.index('others', id='index', registry=registry)
     async def index(name, **_):
         return {name: 'value'}
 
@@ -295,7 +295,7 @@ async def test_objects_of_different_resources_do_not_collide(sandbox, cluster, r
 
 @pytest.mark.guarantee('IDX-005')
 async def test_objects_that_have_vanished_unseen_leave_the_index(cluster, registry, run_operator, seen):
-    @kopf.index('kopfexamples', registry=registry)
+    @kopf.index('kopfexamples', id='index', registry=registry)
     async def index(name, **_):
         return name
 
@@ -312,7 +312,7 @@ async def test_objects_that_have_vanished_unseen_leave_the_index(cluster, regist
 
 @pytest.mark.guarantee('IDX-005')
 async def test_objects_of_resources_that_are_gone_leave_the_index(sandbox, cluster, registry, run_operator, seen):
-    @kopf.index('kopfexamples', registry=registry)
+    @kopf.index('kopfexamples', id='index', registry=registry)
     async def index(name, **_):
         return name
 
@@ -325,7 +325,7 @@ async def test_objects_of_resources_that_are_gone_leave_the_index(sandbox, clust
 
 @pytest.mark.guarantee('IDX-031', 'MEM-001', 'MEM-002')
 async def test_indexing_functions_share_memos_with_handlers(cluster, registry, run_operator, calls):
-    @kopf.index('kopfexamples', registry=registry)
+    @kopf.index('kopfexamples', id='index', registry=registry)
     async def index(memo, **_):
         memo.indexed = memo.get('indexed', 0) + 1
 
@@ -348,11 +348,11 @@ async def test_only_sync_indexing_functions_use_threads_of_the_common_executor(
         cluster, registry, run_operator, settings):
     settings.execution.max_workers, threads = 1, {}
 
-    @kopf.index('kopfexamples', registry=registry)
+    @kopf.index('kopfexamples', id='async_fn', registry=registry)
     async def async_fn(**_):
         threads['async'] = threading.current_thread()
 
-    @kopf.index('kopfexamples', registry=registry)
+    @kopf.index('kopfexamples', id='sync_fn', registry=registry)
     def sync_fn(**_):
         threads['sync'] = threading.current_thread()
 
@@ -372,7 +372,7 @@ async def test_only_sync_indexing_functions_use_threads_of_the_common_executor(
 async def test_indices_can_be_declared_by_startup_handlers(cluster, registry, run_operator, calls):
     @kopf.on.startup(registry=registry)
     async def startup_fn(**_):
-        @kopf.index('kopfexamples', registry=registry)
+        @kopf.index('kopfexamples', id='late', registry=registry)
         async def late(name, **_):
             await asyncio.sleep(0)
             return name

@@ -27,7 +27,7 @@ def seen():
 @pytest.fixture
 async def children(sandbox, cluster, registry, seen):
     """An index of some objects which have no other handlers: there is nothing to wait for when their stream ends."""
-    @kopf.index('children', registry=registry)
+    @kopf.index('children', id='children', registry=registry)
     async def children(name, children, **_):
         seen.append(('index', sorted(children)))
         return {name: name}
@@ -297,7 +297,7 @@ async def test_objects_that_vanish_while_being_indexed_do_not_stay_in_other_indi
     async def startup_fn(children, **_):
         indices['children'] = children
 
-    @kopf.index('children', registry=registry)
+    @kopf.index('children', id='slow_index', registry=registry)
     async def slow_index(**_):
         if is_slow:
             begun.set()
@@ -362,7 +362,7 @@ async def test_indices_stay_when_indexing_functions_fail_after_a_pause(sandbox, 
     async def startup_fn(failing, **_):
         indices['failing'] = failing
 
-    @kopf.index('kopfexamples', registry=registry)
+    @kopf.index('kopfexamples', id='failing', registry=registry)
     async def failing(name, **_):
         sightings.append(name)
         if len(sightings) > 1:
@@ -390,7 +390,7 @@ async def test_indices_forget_objects_with_their_namespace(sandbox, registry, ru
     async def startup_fn(index, **_):
         indices['index'] = index
 
-    @kopf.index('kopfexamples', registry=registry)
+    @kopf.index('kopfexamples', id='index', registry=registry)
     async def index(namespace, **_):
         return {namespace: namespace}
 
@@ -414,8 +414,8 @@ async def test_indices_forget_only_the_version_that_is_not_served_any_more(sandb
     async def startup_fn(index, **_):
         indices['index'] = index
 
-    @kopf.index('kopf.dev', 'v1', 'kopfexamples', registry=registry)
-    @kopf.index('kopf.dev', 'v2', 'kopfexamples', registry=registry)
+    @kopf.index('kopf.dev', 'v1', 'kopfexamples', id='index', registry=registry)
+    @kopf.index('kopf.dev', 'v2', 'kopfexamples', id='index', registry=registry)
     async def index(resource, **_):
         return {resource.version: resource.version}
 

@@ -126,18 +126,18 @@ async def test_log_messages_are_told_if_so_set(cluster, registry, settings, run_
     async def startup_fn(settings, **_):
         settings.posting.loggers = True
 
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='create_fn', registry=registry)
     def create_fn(logger, **_):
         logger.debug("A detail.")
         logger.info("A message.")
         logger.warning("A warning.")
         logger.critical("A catastrophe.")
 
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='failing_fn', registry=registry)
     async def failing_fn(**_):
         raise kopf.PermanentError("boo!")
 
-    @kopf.on.create('kopfexamples', registry=registry, errors=kopf.ErrorsMode.PERMANENT)
+    @kopf.on.create('kopfexamples', id='breaking_fn', registry=registry, errors=kopf.ErrorsMode.PERMANENT)
     async def breaking_fn(**_):
         raise ValueError("baa!")
 
@@ -163,11 +163,11 @@ async def test_raw_events_and_their_handlers_are_not_told_of(
     settings.posting.loggers = True
     settings.posting.level = logging.DEBUG
 
-    @kopf.on.event('kopfexamples', registry=registry)
+    @kopf.on.event('kopfexamples', id='good_fn', registry=registry)
     async def good_fn(**_):
         pass
 
-    @kopf.on.event('kopfexamples', registry=registry)
+    @kopf.on.event('kopfexamples', id='bad_fn', registry=registry)
     async def bad_fn(**_):
         raise ValueError("boo!")
 

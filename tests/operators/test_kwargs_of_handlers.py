@@ -223,7 +223,7 @@ async def test_a_function_of_several_fields_gets_the_values_and_the_param_of_eac
 
 @pytest.mark.guarantee('KWA-013', 'KWA-014', 'KWA-015')
 async def test_attempts_are_counted_and_measured_from_the_first_one(cluster, registry, run_operator, calls):
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='create_fn', registry=registry)
     async def create_fn(retry, started, runtime, **_):
         calls.append((retry, started, runtime))
         if retry < 3:

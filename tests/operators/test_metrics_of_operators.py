@@ -139,25 +139,25 @@ async def test_pending_retries_are_counted(cluster, registry, run_served, site):
 
 
 async def test_runs_of_handlers_are_counted_by_outcomes(cluster, registry, run_served, site):
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='create_fn', registry=registry)
     async def create_fn(retry, **_):
         await asyncio.sleep(2)
         if not retry:
             raise kopf.TemporaryError('again', delay=1)
 
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='failing_fn', registry=registry)
     def failing_fn(**_):
         raise kopf.PermanentError('never')
 
-    @kopf.on.event('kopfexamples', registry=registry)
+    @kopf.on.event('kopfexamples', id='event_fn', registry=registry)
     async def event_fn(**_):
         raise RuntimeError('ignored')
 
-    @kopf.on.startup(registry=registry)
+    @kopf.on.startup(id='startup_fn', registry=registry)
     async def startup_fn(**_):
         pass
 
-    @kopf.on.probe(registry=registry)
+    @kopf.on.probe(id='probe_fn', registry=registry)
     async def probe_fn(**_):
         pass
 
@@ -176,7 +176,7 @@ async def test_runs_of_handlers_are_counted_by_outcomes(cluster, registry, run_s
 
 
 async def test_subhandlers_are_counted_together(cluster, registry, run_served, site):
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='create_fn', registry=registry)
     async def create_fn(name, **_):
         @kopf.subhandler(id=f'sub-{name}')
         async def sub_fn(**_):
@@ -197,11 +197,11 @@ async def test_subhandlers_are_counted_together(cluster, registry, run_served, s
 
 
 async def test_daemons_and_timers_are_counted(cluster, registry, run_served, site):
-    @kopf.daemon('kopfexamples', registry=registry)
+    @kopf.daemon('kopfexamples', id='daemon_fn', registry=registry)
     async def daemon_fn(stopped, **_):
         await stopped.wait()
 
-    @kopf.timer('kopfexamples', interval=10, registry=registry)
+    @kopf.timer('kopfexamples', interval=10, id='timer_fn', registry=registry)
     async def timer_fn(**_):
         pass
 
@@ -222,7 +222,7 @@ async def test_daemons_and_timers_are_counted(cluster, registry, run_served, sit
 
 
 async def test_indices_are_measured(cluster, registry, run_served, site):
-    @kopf.index('kopfexamples', registry=registry)
+    @kopf.index('kopfexamples', id='idx', registry=registry)
     async def idx(name, **_):
         return {'all': name, name: 1}
 
@@ -352,13 +352,13 @@ async def test_lags_and_blockages_of_the_event_loop_are_measured(
 
 
 async def test_neither_objects_nor_namespaces_are_in_labels(cluster, registry, run_served, site):
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='create_fn', registry=registry)
     async def create_fn(name, **_):
         @kopf.subhandler(id=name)
         async def sub_fn(**_):
             pass
 
-    @kopf.index('kopfexamples', registry=registry)
+    @kopf.index('kopfexamples', id='idx', registry=registry)
     async def idx(name, **_):
         return {name: name}
 

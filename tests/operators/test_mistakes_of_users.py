@@ -54,12 +54,12 @@ async def test_failing_filter_is_named_with_its_handler_and_the_object_is_left_i
 
 async def test_result_that_is_not_json_is_dropped_and_the_rest_is_recorded(
         cluster, registry, run_operator, errors, calls):
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='wrong_fn', registry=registry)
     async def wrong_fn(**_):
         calls.append('wrong')
         return object()
 
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='right_fn', registry=registry)
     async def right_fn(**_):
         calls.append('right')
         return 'result'

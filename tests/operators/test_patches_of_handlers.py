@@ -57,7 +57,7 @@ def create_everywhere(registry):
     def remember(body):
         seen.append((body['spec'].get('merged'), (body.get('status') or {}).get('merged'), body['spec'].get('made')))
 
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='create_fn', registry=registry)
     async def create_fn(patch, **_):
         patch.spec['merged'] = 1
         patch.status['merged'] = 2

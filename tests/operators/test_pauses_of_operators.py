@@ -127,7 +127,7 @@ async def test_objects_are_not_resumed_again_and_their_memos_survive(cluster, re
 @pytest.mark.guarantee('PEE-010')
 async def test_objects_that_vanish_or_are_replaced_during_the_pause_are_noticed(
         town, cluster, registry, run, pause, resume, calls):
-    @kopf.index('kopfexamples', registry=registry)
+    @kopf.index('kopfexamples', id='names', registry=registry)
     async def names(name, uid, **_):
         return {name: uid}
 
@@ -305,7 +305,7 @@ async def test_deleted_objects_are_released_after_the_pause(cluster, registry, r
 
 
 async def test_handlers_wait_for_the_indices_after_the_pause(town, cluster, registry, run, pause, resume, calls):
-    @kopf.index('kopfexamples', registry=registry)
+    @kopf.index('kopfexamples', id='by_x', registry=registry)
     async def by_x(name, spec, **_):
         await asyncio.sleep(0.01)  # the handlers could begin meanwhile, if they would not wait
         return {spec['x']: name}

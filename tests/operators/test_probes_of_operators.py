@@ -146,11 +146,11 @@ async def test_probe_handlers_see_the_operator(cluster, registry, run_operator, 
     async def startup_fn(memo, **_):
         memo.started = 'yes'
 
-    @kopf.index('kopfexamples', registry=registry)
+    @kopf.index('kopfexamples', id='idx', registry=registry)
     async def idx(name, **_):
         return {name: 1}
 
-    @kopf.on.probe(registry=registry, param='p')
+    @kopf.on.probe(id='probe_fn', registry=registry, param='p')
     async def probe_fn(memo, settings, logger, retry, param, idx, **_):
         return {'memo': memo.started, 'settings': type(settings).__name__, 'logger': logger.name, 'retry': retry,
                 'param': param, 'idx': list(idx)}
@@ -175,7 +175,7 @@ async def test_probe_handlers_do_not_wait_for_the_threads_of_handlers(cluster, r
         entered.set()
         release.wait()
 
-    @kopf.on.probe(registry=registry)
+    @kopf.on.probe(id='probe_fn', registry=registry)
     def probe_fn(**_):
         return 'fine'
 
@@ -192,15 +192,15 @@ async def test_probe_handlers_do_not_wait_for_the_threads_of_handlers(cluster, r
 @pytest.mark.guarantee('PRB-004')
 async def test_failing_probes_and_odd_results_are_still_answered(
         cluster, registry, event_handlers, run_operator, site, virtual_time):
-    @kopf.on.probe(registry=registry)
+    @kopf.on.probe(id='failing_fn', registry=registry)
     def failing_fn(**_):
         raise kopf.TemporaryError('boo!', delay=600)
 
-    @kopf.on.probe(registry=registry)
+    @kopf.on.probe(id='odd_fn', registry=registry)
     def odd_fn(**_):
         return {1, }
 
-    @kopf.on.probe(registry=registry)
+    @kopf.on.probe(id='fine_fn', registry=registry)
     def fine_fn(**_):
         return 'fine'
 
@@ -254,7 +254,7 @@ async def test_operator_is_dead_when_nothing_comes_out_of_a_stream(
         cluster, registry, run_operator, site, virtual_time):
     is_stuck = asyncio.Event()
 
-    @kopf.index('kopfexamples', registry=registry)
+    @kopf.index('kopfexamples', id='stuck_idx', registry=registry)
     async def stuck_idx(**_):
         await is_stuck.wait()
 
@@ -277,7 +277,7 @@ async def test_operator_is_dead_when_its_loop_is_blocked(
     async def configure(settings, **_):
         settings.execution.blocking_limit = 0.1
 
-    @kopf.on.event('kopfexamples', registry=registry)
+    @kopf.on.event('kopfexamples', id='blocking_fn', registry=registry)
     async def blocking_fn(**_):
         noticed.wait(60)  # in vain: nothing can happen in the loop meanwhile, but in the thread
 

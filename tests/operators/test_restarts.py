@@ -25,11 +25,11 @@ def get_record(body, id):
 
 @pytest.mark.guarantee('CNT-001', 'CNT-002', 'CNT-004', 'CNT-005', 'ERR-024', 'KWA-013')
 async def test_the_progress_is_continued_from_the_object(cluster, registry, run_operator, calls):
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='done_fn', registry=registry)
     async def done_fn(**_):
         calls.append('done')
 
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='retrying_fn', registry=registry)
     async def retrying_fn(retry, started, runtime, **_):
         calls.append((retry, started, runtime))
         if retry < 2:
@@ -53,7 +53,7 @@ async def test_the_progress_is_continued_from_the_object(cluster, registry, run_
 
 @pytest.mark.guarantee('CNT-005')
 async def test_the_delays_that_have_passed_meanwhile_are_not_waited_for(cluster, registry, run_operator, calls):
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='create_fn', registry=registry)
     async def create_fn(retry, **_):
         calls.append(asyncio.get_running_loop().time())
         if retry == 0:
@@ -74,11 +74,11 @@ async def test_the_delays_that_have_passed_meanwhile_are_not_waited_for(cluster,
 @pytest.mark.guarantee('CNT-006')
 async def test_an_interrupted_handler_is_called_again_and_is_not_told_to_have_failed(
         cluster, registry, run_operator, settings, calls):
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='quick_fn', registry=registry)
     async def quick_fn(**_):
         calls.append('quick')
 
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='long_fn', registry=registry)
     async def long_fn(retry, **_):
         calls.append(retry)
         await asyncio.sleep(3600 if len(calls) == 2 else 0)
@@ -163,7 +163,7 @@ async def test_objects_deleted_during_the_downtime_wait_for_the_operator(cluster
 @pytest.mark.guarantee('CNT-003', 'CNT-006')
 async def test_an_operator_killed_before_its_writes_handles_everything_again(sandbox, cluster, registry, run_operator,
                                                                              calls):
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='create_fn', registry=registry)
     async def create_fn(retry, **_):
         calls.append(retry)
         return {'done': True}
@@ -184,7 +184,7 @@ async def test_an_operator_killed_before_its_writes_handles_everything_again(san
 
 @pytest.mark.guarantee('CNT-004', 'CNT-005')
 async def test_sub_handlers_are_continued_after_a_restart(cluster, registry, run_operator, calls):
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='parent', registry=registry)
     async def parent(retry, **_):
         calls.append(('parent', retry))
 
@@ -214,7 +214,7 @@ async def test_sub_handlers_are_continued_after_a_restart(cluster, registry, run
 async def test_operators_can_read_their_own_progress_but_it_is_not_a_change(cluster, registry, run_operator, calls):
     seen = []
 
-    @kopf.on.update('kopfexamples', registry=registry)
+    @kopf.on.update('kopfexamples', id='update_fn', registry=registry)
     async def update_fn(body, old, new, diff, retry, **_):
         annotations = body['metadata']['annotations']
         seen.append((annotations.get(f'{PREFIX}/update_fn'), LAST_HANDLED in annotations, str([old, new, diff])))
@@ -262,8 +262,8 @@ async def test_an_operator_with_other_handlers_takes_over_and_leaves_nothing_of_
         cluster, run_operator, calls):
     before, after = kopf.OperatorRegistry(), kopf.OperatorRegistry()
 
-    @kopf.on.create('kopfexamples', registry=before)
-    @kopf.on.delete('kopfexamples', registry=before)
+    @kopf.on.create('kopfexamples', id='fn', registry=before)
+    @kopf.on.delete('kopfexamples', id='fn', registry=before)
     async def fn(**_):
         raise kopf.TemporaryError("not yet", delay=10)
 

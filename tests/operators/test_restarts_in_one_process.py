@@ -45,7 +45,7 @@ def declare_handlers(name, witness):
         settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=f'{name}.dev')
         settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=f'{name}.dev')
 
-    @kopf.index('kopfexamples', registry=registry)
+    @kopf.index('kopfexamples', id='index_fn', registry=registry)
     async def index_fn(name, spec, **_):
         return {name: spec['x']}
 
@@ -59,7 +59,7 @@ def declare_handlers(name, witness):
     def sync_fn(**_):
         witness.threads.add(threading.current_thread())
 
-    @kopf.timer('kopfexamples', interval=1, registry=registry)
+    @kopf.timer('kopfexamples', interval=1, id='timer_fn', registry=registry)
     async def timer_fn(name, **_):
         witness.ticks.add(name)
 

@@ -29,23 +29,23 @@ async def site(virtual_time):
 @pytest.mark.guarantee('RSL-004')
 @pytest.mark.parametrize('has_status', [False, True], ids=['usual-status', 'subresource-of-status'])
 async def test_results_of_all_kinds_of_handlers_are_in_the_status(sandbox, registry, run_operator, has_status):
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='parent', registry=registry)
     async def parent(**_):
-        @kopf.subhandler()
+        @kopf.subhandler(id='child')
         async def child(**_):
             return 'of a sub-handler'
         return 'of a handler'
 
-    @kopf.daemon('kopfexamples', registry=registry)
+    @kopf.daemon('kopfexamples', id='async_daemon', registry=registry)
     async def async_daemon(**_):
         await asyncio.sleep(5)
         return {'of': 'a daemon'}
 
-    @kopf.daemon('kopfexamples', registry=registry)
+    @kopf.daemon('kopfexamples', id='sync_daemon', registry=registry)
     def sync_daemon(**_):
         return ['of a daemon in a thread']
 
-    @kopf.timer('kopfexamples', interval=1000, registry=registry)
+    @kopf.timer('kopfexamples', interval=1000, id='timer', registry=registry)
     def timer(retry, **_):
         if retry == 0:
             raise kopf.TemporaryError("not yet", delay=10)

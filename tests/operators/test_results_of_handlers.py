@@ -23,7 +23,7 @@ async def any_cluster(request, sandbox):
     100, 0, 1.5, True, False, '', 'text', [1, {'a': 'b'}], [], {'r1': 1, 'r2': {'r3': [None]}},
 ], ids=repr)
 async def test_any_result_is_in_the_status_by_the_id_of_its_handler(cluster, registry, run_operator, result):
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='create_fn', registry=registry)
     async def create_fn(**_):
         return result
 
@@ -40,7 +40,7 @@ async def test_ids_are_whole_keys_and_absent_results_are_absent(any_cluster, reg
     async def explicit_fn(**_):
         return 1
 
-    @kopf.on.field('kopfexamples', field='spec.a.b', registry=registry)
+    @kopf.on.field('kopfexamples', field='spec.a.b', id='fld', registry=registry)
     async def fld(new, **_):
         return new
 
@@ -48,7 +48,7 @@ async def test_ids_are_whole_keys_and_absent_results_are_absent(any_cluster, reg
     async def none_fn(**_):
         return None
 
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='parent', registry=registry)
     async def parent(**_):
         async def child(param, retry, **_):
             if retry == 0:
@@ -80,7 +80,7 @@ async def test_results_are_seen_by_others_in_their_later_attempts(any_cluster, r
             raise kopf.TemporaryError("no PVC yet", delay=10)
         seen.append((retry, status['create_pvc']['name']))
 
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='create_pvc', registry=registry)
     async def create_pvc(retry, **_):
         if retry < 2:
             raise kopf.TemporaryError("no disk yet", delay=3)
@@ -97,7 +97,7 @@ async def test_results_are_seen_by_others_in_their_later_attempts(any_cluster, r
 async def test_results_survive_restarts(any_cluster, registry, run_operator):
     seen = []
 
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='create_fn', registry=registry)
     async def create_fn(**_):
         return {'created': True}
 
@@ -122,7 +122,7 @@ async def test_results_survive_restarts(any_cluster, registry, run_operator):
 async def test_results_are_not_changes_unless_someone_has_named_them(any_cluster, registry, run_operator):
     calls = []
 
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='create_fn', registry=registry)
     async def create_fn(**_):
         return {'a': {'b': 1}, 'c': 2}
 
@@ -149,8 +149,8 @@ async def test_results_are_not_changes_unless_someone_has_named_them(any_cluster
 
 
 async def test_results_are_merged_into_those_of_the_past(cluster, registry, run_operator):
-    @kopf.on.create('kopfexamples', registry=registry)
-    @kopf.on.update('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='fn', registry=registry)
+    @kopf.on.update('kopfexamples', id='fn', registry=registry)
     async def fn(spec, **_):
         return {f'x{spec["x"]}': True, 'dropped': spec.get('dropped')}
 
@@ -167,7 +167,7 @@ async def test_results_that_are_not_json_are_dropped_with_an_error_and_are_not_m
         any_cluster, registry, run_operator, logs):
     calls = []
 
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='create_fn', registry=registry)
     async def create_fn(**_):
         calls.append('create')
         return object()
@@ -202,7 +202,7 @@ async def test_results_are_not_lost_when_only_the_status_cannot_be_written_for_a
         sandbox, registry, run_operator):
     calls = []
 
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='create_fn', registry=registry)
     async def create_fn(patch, **_):
         calls.append('create')
         patch.status['mine'] = 'too'

@@ -29,7 +29,7 @@ async def await_cancelled():
 
 async def test_handlers_of_changes_are_called_though_something_was_cancelled_in_those_of_events(
         cluster, registry, run_operator, calls, caplog):
-    @kopf.on.event('kopfexamples', registry=registry)
+    @kopf.on.event('kopfexamples', id='event_fn', registry=registry)
     async def event_fn(**_):
         await await_cancelled()
 
@@ -156,7 +156,7 @@ def block(registry, settings, calls):
 @pytest.mark.usefixtures('block')
 async def test_logins_do_not_wait_for_the_threads_of_handlers(
         cluster, registry, run_operator, sandbox, calls):
-    @kopf.on.login(registry=registry)
+    @kopf.on.login(id='login_fn', registry=registry)
     def login_fn(**_):
         calls.append('login')
         return kopf.ConnectionInfo(server=sandbox.url, token=sandbox.token, priority=len(calls))  # new each time

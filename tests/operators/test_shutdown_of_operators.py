@@ -46,7 +46,7 @@ async def test_an_idle_operator_stops_at_once(cluster, registry, run_operator, c
 async def test_running_handlers_have_time_to_finish(cluster, registry, run_operator, calls, settings):
     settings.queueing.exit_timeout = 10
 
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='create_fn', registry=registry)
     async def create_fn(**_):
         calls.append('begun')
         await asyncio.sleep(5)
@@ -71,13 +71,13 @@ async def test_handlers_are_interrupted_after_that_time_and_those_before_them_ar
     settings.queueing.exit_timeout = 10
     is_slow = True
 
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='quick_fn', registry=registry)
     async def quick_fn(patch, **_):
         calls.append('quick')
         patch.status['own'] = 'change'
         return 'result'
 
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='slow_fn', registry=registry)
     async def slow_fn(retry, **_):
         calls.append(f'slow {retry}')
         try:
@@ -243,7 +243,7 @@ async def test_cleanup_handlers_are_called_after_all_others_while_the_api_is_usa
 
 
 async def test_a_cancelled_operator_stops_in_the_same_way(cluster, registry, run_operator, calls):
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='quick_fn', registry=registry)
     async def quick_fn(**_):
         calls.append('quick')
 

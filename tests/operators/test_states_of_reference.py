@@ -76,7 +76,7 @@ def is_clean(body):
 async def test_a_delayed_handler_is_called_in_its_time_with_its_past(cluster, registry, run_operator, naive):
     seen = []
 
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='create_fn', registry=registry)
     async def create_fn(retry, started, runtime, **_):
         seen.append((retry, started, runtime))
 
@@ -110,7 +110,7 @@ async def test_those_who_have_finished_are_not_called_again(cluster, handle, run
 async def test_an_update_is_continued_with_what_was_handled_last(cluster, registry, handle, run_operator, calls):
     seen = []
 
-    @kopf.on.update('kopfexamples', registry=registry)
+    @kopf.on.update('kopfexamples', id='two', registry=registry)
     async def two(old, new, diff, retry, **_):
         seen.append((old, new, diff, retry))
 
@@ -150,7 +150,7 @@ async def test_resuming_is_continued(cluster, handle, run_operator, calls):
 
 async def test_sub_handlers_are_continued_and_those_that_are_no_more_are_cleaned(
         cluster, registry, run_operator, calls):
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='parent', registry=registry)
     async def parent(retry, **_):
         calls.append(('parent', retry))
 

@@ -37,7 +37,7 @@ def failing(calls, name, times, delay=10):
 
 
 def declare_by_decorators(registry, fns, entries):
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='create', registry=registry)
     async def create(retry, **_):
         entries.append(retry)
         for name, fn in fns.items():
@@ -46,7 +46,7 @@ def declare_by_decorators(registry, fns, entries):
 
 
 def declare_by_functions(registry, fns, entries):
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='create', registry=registry)
     async def create(retry, **_):
         entries.append(retry)
         for name, fn in fns.items():
@@ -55,7 +55,7 @@ def declare_by_functions(registry, fns, entries):
 
 
 def declare_in_threads(registry, fns, entries):
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='create', registry=registry)
     def create(retry, **_):
         entries.append(retry)
         for name, fn in fns.items():
@@ -64,7 +64,7 @@ def declare_in_threads(registry, fns, entries):
 
 
 def declare_by_execution(registry, fns, entries):
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='create', registry=registry)
     async def create(retry, **_):
         entries.append(retry)
         await kopf.execute(fns=fns)
@@ -72,7 +72,7 @@ def declare_by_execution(registry, fns, entries):
 
 
 def declare_before_execution(registry, fns, entries):
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='create', registry=registry)
     async def create(retry, **_):
         entries.append(retry)
         for name, fn in fns.items():
@@ -131,7 +131,7 @@ async def test_code_after_execution_runs_once_when_all_parts_are_finished_in_any
         calls.append(('failed', 0))
         raise kopf.PermanentError("never")
 
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='create', registry=registry)
     async def create(**_):
         result = await kopf.execute(fns={'a': failing(calls, 'a', times=3), 'failed': failed})
         ends.append((result, len(calls)))
@@ -256,9 +256,9 @@ async def test_parts_get_the_arguments_of_their_cause_and_their_own_options(clus
 
 @pytest.mark.guarantee('HND-055', 'HND-057', 'HND-059')
 async def test_parts_can_have_parts(cluster, registry, run_operator, calls):
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='create', registry=registry)
     async def create(**_):
-        @kopf.subhandler()
+        @kopf.subhandler(id='middle')
         async def middle(**_):
             kopf.register(failing(calls, 'inner', times=2), id='inner')
             return 'the middle is done'
@@ -344,7 +344,7 @@ async def test_event_handlers_cannot_have_parts(cluster, registry, run_operator,
 @pytest.mark.guarantee('HND-058')
 async def test_parts_that_are_not_declared_any_more_are_not_waited_for_and_leave_nothing(
         cluster, registry, run_operator, calls):
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='create', registry=registry)
     async def create(spec, **_):
         for item in spec['items']:
             kopf.register(failing(calls, item, times=99 if item == 'hopeless' else 1), id=item)
@@ -365,13 +365,13 @@ async def test_a_change_in_mid_cycle_reaches_the_parts_that_have_finished_before
     async def create(**_):
         pass
 
-    @kopf.on.update('kopfexamples', registry=registry)
+    @kopf.on.update('kopfexamples', id='update', registry=registry)
     async def update(**_):
-        @kopf.subhandler()
+        @kopf.subhandler(id='quick')
         async def quick(old, new, **_):
             calls.append(('quick', old['spec']['x'], new['spec']['x']))
 
-        @kopf.subhandler()
+        @kopf.subhandler(id='slow')
         async def slow(old, new, retry, **_):
             if retry < 2:
                 raise kopf.TemporaryError("not yet", delay=10)

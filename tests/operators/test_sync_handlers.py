@@ -146,11 +146,11 @@ async def test_errors_have_their_stack_traces(cluster, registry, run_operator, c
         raise ValueError("it is broken")
 
     if is_sync:
-        @kopf.on.create('kopfexamples', retries=1, registry=registry)
+        @kopf.on.create('kopfexamples', retries=1, id='outer_fn', registry=registry)
         def outer_fn(**_):
             inner()
     else:
-        @kopf.on.create('kopfexamples', retries=1, registry=registry)
+        @kopf.on.create('kopfexamples', retries=1, id='outer_fn', registry=registry)
         async def outer_fn(**_):
             inner()
 
@@ -167,7 +167,7 @@ async def test_errors_have_their_stack_traces(cluster, registry, run_operator, c
 
 @pytest.mark.guarantee('ASY-001', 'ERR-001')
 async def test_functions_are_retried_as_coroutines_are(cluster, registry, run_operator, calls):
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='create_fn', registry=registry)
     def create_fn(retry, patch, **_):
         calls.append(retry)
         patch.status['retry'] = retry

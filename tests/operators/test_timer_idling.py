@@ -25,7 +25,7 @@ def create_fn(registry):
 @pytest.mark.guarantee('TMR-008', 'TMR-010', 'NEW-259')
 @pytest.mark.usefixtures('create_fn')
 async def test_timers_wait_until_the_object_is_idle_and_then_go_by_intervals(cluster, registry, run_operator, calls):
-    @kopf.timer('kopfexamples', idle=60, interval=10, registry=registry)
+    @kopf.timer('kopfexamples', idle=60, interval=10, id='tick', registry=registry)
     async def tick(**_):
         calls.note('tick')
 
@@ -65,7 +65,7 @@ async def test_a_change_suspends_the_retries_too(cluster, registry, run_operator
 
 @pytest.mark.guarantee('TMR-008')
 async def test_objects_found_at_the_start_are_not_idle_yet(cluster, registry, run_operator, calls):
-    @kopf.timer('kopfexamples', idle=60, interval=1000, registry=registry)
+    @kopf.timer('kopfexamples', idle=60, interval=1000, id='tick', registry=registry)
     async def tick(**_):
         calls.note('tick')
 
@@ -101,7 +101,7 @@ async def test_the_delay_and_the_idle_time_go_together(cluster, registry, run_op
 @pytest.mark.guarantee('NEW-260')
 @pytest.mark.usefixtures('create_fn')
 async def test_a_change_in_the_delay_begins_the_idle_time(cluster, registry, run_operator, calls):
-    @kopf.timer('kopfexamples', initial_delay=60, idle=40, registry=registry)
+    @kopf.timer('kopfexamples', initial_delay=60, idle=40, id='tick', registry=registry)
     async def tick(**_):
         calls.note('tick')
 
@@ -118,7 +118,7 @@ async def test_a_change_in_the_delay_begins_the_idle_time(cluster, registry, run
 @pytest.mark.guarantee('NEW-258')
 @pytest.mark.usefixtures('create_fn')
 async def test_with_no_interval_they_are_called_once_after_each_change(cluster, registry, run_operator, calls):
-    @kopf.timer('kopfexamples', idle=60, registry=registry)
+    @kopf.timer('kopfexamples', idle=60, id='tick', registry=registry)
     async def tick(**_):
         calls.note('tick')
 
@@ -155,7 +155,7 @@ async def test_a_change_in_the_middle_of_a_call_is_not_lost(cluster, registry, r
 @pytest.mark.guarantee('NEW-259')
 @pytest.mark.usefixtures('create_fn')
 async def test_unessential_changes_do_not_matter(cluster, registry, run_operator, calls):
-    @kopf.timer('kopfexamples', idle=60, interval=10, registry=registry)
+    @kopf.timer('kopfexamples', idle=60, interval=10, id='tick', registry=registry)
     async def tick(**_):
         calls.note('tick')
         return len(calls)
@@ -194,7 +194,7 @@ async def test_with_no_last_handled_state_all_changes_matter_even_own_results(
 
 @pytest.mark.guarantee('NEW-259')
 async def test_results_that_change_nothing_are_no_changes(cluster, registry, run_operator, calls):
-    @kopf.timer('kopfexamples', idle=60, registry=registry)
+    @kopf.timer('kopfexamples', idle=60, id='tick', registry=registry)
     async def tick(**_):
         calls.note('tick')
         return 'always the same'

@@ -107,7 +107,7 @@ async def test_timers_and_other_handlers_run_at_the_same_time(cluster, registry,
     pytest.param(lambda spec, **_: spec['delay'], id='function'),
 ])
 async def test_initial_delay_is_only_for_the_first_call(cluster, registry, run_operator, calls, delay):
-    @kopf.timer('kopfexamples', initial_delay=delay, interval=10, labels={'mark': 'yes'}, registry=registry)
+    @kopf.timer('kopfexamples', initial_delay=delay, interval=10, labels={'mark': 'yes'}, id='tick', registry=registry)
     async def tick(**_):
         calls.note('tick')
 
@@ -199,7 +199,7 @@ async def test_a_success_ends_the_row_of_retries(cluster, registry, run_operator
 
 @pytest.mark.guarantee('TMR-019', 'NEW-077', 'NEW-078')
 async def test_results_and_changes_are_put_on_the_object_after_each_call(cluster, registry, run_operator, calls):
-    @kopf.timer('kopfexamples', interval=10, registry=registry)
+    @kopf.timer('kopfexamples', interval=10, id='counter', registry=registry)
     async def counter(patch, status, **_):
         calls.note(bool(patch))
         patch.metadata.annotations['ticks'] = str(len(calls))
@@ -265,11 +265,11 @@ async def test_timers_live_only_while_their_objects_match(cluster, registry, run
 
 @pytest.mark.guarantee('TMR-022', 'TMR-023')
 async def test_timers_between_their_calls_are_neither_tasks_nor_threads(cluster, registry, run_operator, calls):
-    @kopf.timer('kopfexamples', interval=1000, registry=registry)
+    @kopf.timer('kopfexamples', interval=1000, id='async_fn', registry=registry)
     async def async_fn(**_):
         calls.append(asyncio.current_task().get_name())
 
-    @kopf.timer('kopfexamples', interval=1000, registry=registry)
+    @kopf.timer('kopfexamples', interval=1000, id='sync_fn', registry=registry)
     def sync_fn(**_):
         threads.append(threading.current_thread())
         names.extend(thread.name for thread in threading.enumerate())

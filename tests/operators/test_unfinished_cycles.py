@@ -39,7 +39,7 @@ def update_handlers(registry, gate, calls):
     async def create_fn(**_):
         pass
 
-    @kopf.on.update('kopfexamples', registry=registry)
+    @kopf.on.update('kopfexamples', id='quick_fn', registry=registry)
     async def quick_fn(old, new, **_):
         calls.append(('quick', old['spec']['x'], new['spec']['x']))
 

@@ -16,7 +16,7 @@ async def test_an_object_with_all_handlers_costs_two_writes_to_create_and_one_fo
         cluster, registry, run_operator):
     calls = []
 
-    @kopf.on.create('kopfexamples', registry=registry)
+    @kopf.on.create('kopfexamples', id='create_fn', registry=registry)
     async def create_fn(**_):
         calls.append('create')
         return {'done': True}

@@ -78,8 +78,8 @@ class OwnerReference(TypedDict, total=False):
 
 
 class _Part(dicts.MappingView[Any]):
-    """A body or a part of it: shown as it is, except for the content of Secrets."""
-    __slots__ = ()
+    """A body or a part of it: shown as it is, except for the content of Secrets. Users can attach attributes to it."""
+    __slots__ = ('__dict__', '__weakref__')
 
     def __repr__(self) -> str:
         return repr(dict(dicts.resolve_mapping(_conceal(self._holder.content), self._path)))

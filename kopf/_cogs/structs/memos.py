@@ -13,7 +13,6 @@ class Memo(dict[Any, Any]):
 
     The attributes of dicts stay what they are: a value under such a key is accessible only by that key.
     """
-    __slots__ = ()
 
     def __getattr__(self, name: str) -> Any:
         try:

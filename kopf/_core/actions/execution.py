@@ -140,22 +140,18 @@ async def run_handlers(
     """
     Execute those of the handlers that are due now and that the lifecycle takes now, one after another.
 
-    Errors of one handler do not affect the others: they are in the outcomes. Raises only what no handler should:
-    cancellations, exits, and errors of the lifecycle function; the outcomes of this run are lost then.
+    Their ids are all different. Errors of one handler do not affect the others: they are in the outcomes.
+    Raises only what no handler should: cancellations, exits, and errors of the lifecycle function; the outcomes
+    of this run are lost then.
     """
     due = [handler for handler in handlers if state.is_due(handler.id, env.now())]
     kwargs = {key: value for key, value in cause.kwargs.items() if key != 'handlers'}
     taken = env.lifecycle(due, **{**kwargs, 'state': state}) if due else []
     results: dict[ids.HandlerId, outcomes.Outcome] = {}
-    for handler in _with_namesakes(taken, due):
-        outcome = await run_attempt(handler, cause, state.get(handler.id), env, default_errors=default_errors)
-        results[handler.id] = outcomes.combine(results.get(handler.id), outcome)
+    known = {handler.id: handler for handler in due}
+    for id in dict.fromkeys(handler.id for handler in taken if handler.id in known):  # lifecycles can repeat them
+        results[id] = await run_attempt(known[id], cause, state.get(id), env, default_errors=default_errors)
     return results
-
-
-def _with_namesakes(taken: Sequence[Handler], due: Sequence[Handler]) -> list[Handler]:
-    """Add the handlers of the same ids: they share one progress, and so are executed only together."""
-    return [handler for id in dict.fromkeys(handler.id for handler in taken) for handler in due if handler.id == id]
 
 
 async def run_attempt(

@@ -6,6 +6,7 @@ the object), ``k8s_skip`` (whether they are kept out of k8s-events) and ``settin
 and filters. Importing this configures nothing; `configure` touches nothing but the root logger.
 """
 import enum
+import functools
 import logging
 import os
 import sys
@@ -47,19 +48,22 @@ class ObjectLogger(logging.LoggerAdapter[logging.Logger]):
 
     def __init__(self, *, body: Mapping[str, Any], settings: 'settings_.OperatorSettings') -> None:
         super().__init__(objects_logger)
+        del self.extra  # the property below makes it when it is needed
         metadata = body.get('metadata') or {}
         self._settings = settings
         self._identifiers: dict[str, Any] = {
             'apiVersion': body.get('apiVersion'), 'kind': body.get('kind'),
             'metadata': {'name': metadata.get('name'), 'uid': metadata.get('uid'),
                          'namespace': metadata.get('namespace')}}
-        self._ref: bodies.ObjectReference | None = None
+
+    @functools.cached_property
+    def extra(self) -> dict[str, Any]:  # type: ignore[override]
+        """What all records of this logger have."""
+        ref = bodies.build_object_reference(self._identifiers)
+        return {'k8s_ref': ref, 'k8s_skip': self._is_local, 'settings': self._settings}
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
-        if self._ref is None:
-            self._ref = bodies.build_object_reference(self._identifiers)
-        extra = {'k8s_ref': self._ref, 'k8s_skip': self._is_local, 'settings': self._settings}
-        return msg, {**kwargs, 'extra': {**extra, **(kwargs.get('extra') or {})}}
+        return msg, {**kwargs, 'extra': {**self.extra, **(kwargs.get('extra') or {})}}
 
 
 class LocalObjectLogger(ObjectLogger):

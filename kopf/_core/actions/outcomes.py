@@ -30,10 +30,3 @@ class Outcome:
     @property
     def is_failure(self) -> bool:
         return self.final and self.exception is not None
-
-
-def combine(one: Outcome | None, another: Outcome) -> Outcome:
-    """Take the worse of the outcomes of handlers with the same id: the unfinished one, then the failed one."""
-    if one is None:
-        return another
-    return max(another, one, key=lambda outcome: (not outcome.final, outcome.exception is not None))

@@ -17,7 +17,7 @@ from kopf._cogs.helpers import meters
 from kopf._cogs.structs import credentials, ids, vaults
 from kopf._core.actions import failures, invocation, outcomes, threads
 from kopf._core.engines import activities
-from kopf._core.intents import causes, handlers, piggybacking, registries
+from kopf._core.intents import causes, handlers, naming, piggybacking, registries
 
 
 async def run_authentication(
@@ -113,7 +113,7 @@ def select_logins(registry: registries.OperatorRegistry) -> Sequence[handlers.Ac
 def _build_handlers(logins: Sequence[piggybacking.LoginFn]) -> Sequence[handlers.ActivityHandler]:
     return [
         handlers.ActivityHandler(
-            id=registries.build_id(fn), fn=functools.partial(_log_in_once, fn),
+            id=naming.build_id(fn), fn=functools.partial(_log_in_once, fn),
             activity=causes.Activity.AUTHENTICATION, errors=failures.ErrorsMode.PERMANENT)
         for fn in logins
     ]

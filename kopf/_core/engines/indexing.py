@@ -14,7 +14,7 @@ from kopf._cogs.helpers import meters
 from kopf._cogs.structs import bodies, dicts, patches, references, selectors
 from kopf._core.actions import execution, failures, loggers, progression
 from kopf._core.engines import indices
-from kopf._core.intents import causes, filters, handlers, registries
+from kopf._core.intents import causes, filters, handlers, naming, registries
 
 Key = Hashable
 """What tells one object from all others."""
@@ -86,7 +86,7 @@ class Indexers:
             return
         cause = self._build_cause(sighting)
         verdicts = [(handler, _match(handler, cause)) for handler in declared]
-        matching = registries.deduplicate(handler for handler, is_matching in verdicts if is_matching)
+        matching = naming.deduplicate(handler for handler, is_matching in verdicts if is_matching)
         kept = {id(handler) for handler in [*matching, *(handler for handler, verdict in verdicts if verdict is None)]}
         for handler in declared:
             if id(handler) not in kept:

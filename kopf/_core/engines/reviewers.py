@@ -9,7 +9,7 @@ from typing import Any, Protocol, cast
 from kopf._cogs.structs import bodies, dicts, diffs, patches, references, reviews, selectors
 from kopf._core.actions import execution, failures, loggers
 from kopf._core.engines import reviewing, webhooks
-from kopf._core.intents import causes, filters, handlers, registries
+from kopf._core.intents import causes, filters, handlers, naming, registries
 
 READINESS_LOOKS, READINESS_PERIOD = 80, 0.1
 """
@@ -195,7 +195,7 @@ def select_calls(candidates: Sequence[handlers.WebhookHandler], cause: causes.We
         except Exception as error:
             cause.logger.error("%s failed in its filters.", handler, exc_info=error)
             calls[id(handler)] = _Call(handler, own, error)
-    unique = registries.deduplicate(call.handler for call in calls.values())
+    unique = naming.deduplicate(call.handler for call in calls.values())
     return [calls[id(handler)] for handler in unique]
 
 

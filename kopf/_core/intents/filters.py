@@ -62,6 +62,15 @@ def has_callbacks(handler: handlers.ResourceHandler) -> bool:
     return any(map(callable, criteria))
 
 
+def list_reasons(handler: handlers.ChangingHandler) -> frozenset[causes.Reason]:
+    """List the reasons for which the handler can be called, whatever the object is."""
+    if handler.reason is not None:
+        return frozenset({handler.reason})
+    if handler.initial:
+        return _HANDLED if handler.deleted else _HANDLED - {causes.Reason.DELETE}
+    return _CHANGING if handler.field_needs_change else _HANDLED
+
+
 def _match_occasion(handler: handlers.ResourceHandler, cause: causes.ResourceCause) -> bool:
     """Tell if the handler was declared for what has happened, whatever the object is."""
     match handler, cause:

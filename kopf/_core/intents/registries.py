@@ -5,15 +5,14 @@ Handlers are added by decorators, at any time and from any module, and stay in t
 One registry can be used by several operators at once.
 """
 import dataclasses
-import functools
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any, Generic, TypeAlias, TypeVar
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
+from kopf._cogs.helpers import aliases
 from kopf._cogs.structs import dicts, ids, references, selectors
 from kopf._core.actions import execution
-from kopf._core.intents import causes, filters, handlers
+from kopf._core.intents import causes, filters, handlers, naming
 
-HandlerT = TypeVar('HandlerT', bound=execution.Handler)
 ResourceHandlerT = TypeVar('ResourceHandlerT', bound=handlers.ResourceHandler)
 CauseT = TypeVar('CauseT', bound=causes.ResourceCause)
 Selectors: TypeAlias = Collection[selectors.Selector]
@@ -36,8 +35,9 @@ class ActivityRegistry:
         self._handlers[:] = [handler for handler in self._handlers if id(handler) not in unwanted]
 
     def select(self, activity: causes.Activity) -> list[handlers.ActivityHandler]:
-        """Select the handlers of one activity."""
-        return deduplicate(handler for handler in self._handlers if handler.activity == activity)
+        """Select the handlers of one activity: each function once per id, and all of them with ids of their own."""
+        declared = naming.deduplicate(handler for handler in self._handlers if handler.activity == activity)
+        return naming.number_namesakes(declared, lambda handler: {handler.activity})
 
 
 class ResourceRegistry(Generic[ResourceHandlerT, CauseT]):
@@ -76,12 +76,28 @@ class ResourceRegistry(Generic[ResourceHandlerT, CauseT]):
         It is asked for many times with every event, so the answers are remembered.
         """
         if not isinstance(resolved, frozenset):
-            return [handler for handler in self if _is_for(handler.selector, resource, resolved)]
+            return self._distinguish(self._select_declared(resource, resolved))
         selected = self._selected.get((resource, resolved))
         if selected is None:
-            selected = [handler for handler in self if _is_for(handler.selector, resource, resolved)]
+            selected = self._distinguish(self._select_declared(resource, resolved))
             self._selected[resource, resolved] = selected
         return selected
+
+    def find_namesakes(
+            self,
+            resource: references.Resource,
+            resolved: Selectors | None = None,
+    ) -> Mapping[ids.HandlerId, Mapping[ids.HandlerId, str]]:
+        """Find the ids with several functions for the resource, and the places of these by the ids that they got."""
+        declared = self._select_declared(resource, resolved)
+        return naming.find_namesakes(declared, self._distinguish(declared))
+
+    def _select_declared(self, resource: references.Resource, resolved: Selectors | None) -> list[ResourceHandlerT]:
+        return [handler for handler in self if _is_for(handler.selector, resource, resolved)]
+
+    def _distinguish(self, declared: list[ResourceHandlerT]) -> list[ResourceHandlerT]:
+        """Give different ids to different functions, if anything is kept under these ids."""
+        return declared
 
     def has_handlers(self, resource: references.Resource, resolved: Selectors | None = None) -> bool:
         """Tell if there are any handlers for the resource."""
@@ -90,8 +106,8 @@ class ResourceRegistry(Generic[ResourceHandlerT, CauseT]):
     def iter_handlers(self, cause: CauseT, *,
                       skip: Callable[[ResourceHandlerT], bool] | None = None) -> list[ResourceHandlerT]:
         """Select the handlers to be called now, each function once per id, in the order of declaration."""
-        return deduplicate(handler for handler in self._select_for(cause)
-                           if (skip is None or not skip(handler)) and filters.match(handler, cause))
+        return naming.deduplicate(handler for handler in self._select_for(cause)
+                                  if (skip is None or not skip(handler)) and filters.match(handler, cause))
 
     def is_in_scope(self, cause: CauseT) -> bool:
         """Tell if the object is of interest: not necessarily now, but maybe later, when its fields change."""
@@ -120,6 +136,9 @@ class SpawningRegistry(ResourceRegistry[handlers.SpawningHandler, causes.Spawnin
         """Tell if the object must not vanish before its daemons and timers are stopped."""
         return any(handler.requires_finalizer for handler in self.iter_handlers(cause))
 
+    def _distinguish(self, declared: list[handlers.SpawningHandler]) -> list[handlers.SpawningHandler]:
+        return naming.number_namesakes(declared, lambda handler: {'spawning'})
+
 
 class ChangingRegistry(ResourceRegistry[handlers.ChangingHandler, causes.ChangingCause]):
     """The handlers of changes."""
@@ -145,6 +164,9 @@ class ChangingRegistry(ResourceRegistry[handlers.ChangingHandler, causes.Changin
         if roster is None or roster.members is not selected:
             roster = self._rosters[resource] = Roster.build(selected)
         return roster
+
+    def _distinguish(self, declared: list[handlers.ChangingHandler]) -> list[handlers.ChangingHandler]:
+        return naming.number_namesakes(declared, filters.list_reasons)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -234,53 +256,10 @@ def _is_for_any_deletion(handler: handlers.ChangingHandler) -> bool:
     return handler.reason is causes.Reason.DELETE and not filters.is_selective(handler)
 
 
-def deduplicate(items: Iterable[HandlerT]) -> list[HandlerT]:
-    """Keep only the first one of the handlers with the same function and the same id."""
-    kept: dict[ids.HandlerId, list[object]] = {}
-    unique: list[HandlerT] = []
-    for handler in items:
-        function = _identify(handler.fn)
-        same = kept.setdefault(handler.id, [])
-        if function not in same:
-            same.append(function)
-            unique.append(handler)
-    return unique
-
-
-def _identify(fn: Callable[..., Any]) -> object:
-    """Tell functions apart: equal partials and the same methods of the same objects are the same functions."""
-    if isinstance(fn, functools.partial):
-        return _identify(fn.func), fn.args, fn.keywords
-    return fn
-
-
 def _is_for(selector: selectors.Selector | None, resource: references.Resource, resolved: Selectors | None) -> bool:
     if selector is None:
         return True
     return selector.matches(resource) if resolved is None else selector in resolved
-
-
-def build_id(
-        fn: Callable[..., Any],
-        id: str | None = None,
-        *,
-        field: dicts.FieldPath | None = None,
-        prefix: ids.HandlerId | None = None,
-) -> ids.HandlerId:
-    """
-    Build the id of a handler: that of the parent, if there is one; the name; the field, if there is one.
-
-    The same declarations give the same ids after every restart: the progress of handlers is stored under them.
-    """
-    parts = [prefix, _get_name(fn) if id is None else id, '.'.join(field) if field else None]
-    return ids.HandlerId('/'.join(part for part in parts if part is not None))
-
-
-def _get_name(fn: Callable[..., Any]) -> str:
-    if isinstance(fn, functools.partial):
-        return _get_name(fn.func)
-    name: str = getattr(fn, '__name__', None) or type(fn).__name__
-    return f'lambda-{fn.__code__.co_firstlineno}' if name == '<lambda>' else name
 
 
 def build_subhandler(
@@ -295,7 +274,9 @@ def build_subhandler(
     Build a handler that is a part of another handler; it is for whatever the other one is called.
 
     Raises `TypeError` if it asks for the past, and the parent is not for changes; also for wrong filters.
+    Raises `ValueError` if it is not a function.
     """
+    naming.check_function(fn)
     path = dicts.parse_field(field) or None
     criteria = {name: options.get(name) for name in ('labels', 'annotations', 'when', 'value', 'old', 'new')}
     filters.check_filters(field=path, **criteria)
@@ -304,7 +285,7 @@ def build_subhandler(
                         f"neither. Use value=, which is about the current value.")
     return handlers.ChangingHandler(
         fn=fn,
-        id=build_id(fn, id, field=path, prefix=parent.id),
+        id=naming.build_id(fn, id, field=path, prefix=parent.id),
         field=path,
         field_needs_change=parent.field_needs_change,
         **options)
@@ -325,3 +306,7 @@ def set_default_registry(registry: OperatorRegistry) -> None:
     """Use the registry for all later decorators, and for all later operators, that are not told to use another one."""
     global _default_registry
     _default_registry = registry
+
+
+if not TYPE_CHECKING:  # otherwise, any misspelt name would pass the type checks
+    __getattr__ = aliases.build_getattr(__name__)

@@ -103,6 +103,7 @@ class Operator:
         self.reviewing_threads = pools.OwnPool(reviewers.THREADS_LIMIT)  # reviews cannot wait for other handlers
         self.admission = self._make_admission()
         self.is_indexed = False  # at least once, or is there nothing to be indexed?
+        self.warned: set[str] = set()  # of what is declared in a way that can surprise
 
     async def run(self, stopper: stopping.Stopper) -> None:
         """
@@ -244,6 +245,7 @@ class Operator:
         key, state = orchestration.Key(resource, namespace), watching.StreamState()
         self.streams[key] = state
         try:
+            self._warn_of_namesakes(resource)
             served = sites.Served(self.site, resource, self._get_selectors)
             before = self.watchers.pop(key, None)  # if the resource was redefined, and is watched in another way now
             watcher = streams.Watcher(served, namespace, slots=self.slots, state=state, on_listed=self.listed.ring,
@@ -253,6 +255,18 @@ class Operator:
         finally:
             del self.streams[key]
             self.listed.ring()
+
+    def _warn_of_namesakes(self, resource: references.Resource) -> None:
+        """Warn once of different functions with one id: if renamed or reordered, they lose their progress."""
+        registry, resolved = self.plan.registry, self._get_selectors(resource)
+        for handlers in (registry._changing, registry._spawning):
+            for id, places in handlers.find_namesakes(resource, resolved).items():
+                listed = ', '.join(f"{number!r} at {place}" for number, place in places.items())
+                warning = f"Several functions have the id {id!r} for the same resource: {listed}."
+                if warning not in self.warned:
+                    self.warned.add(warning)
+                    logger.warning("%s All of them are called. Rename them, or give them different ids with id=.",
+                                   warning)
 
     def _retire(self, key: orchestration.Key) -> None:
         watcher = self.watchers.pop(key, None)

@@ -108,7 +108,7 @@ class Run:
     def complete(self, handler: handlers.ChangingHandler, outcome: outcomes.Outcome) -> outcomes.Outcome:
         subrefs = self._subrefs.pop(handler.id, None)
         outcome = dataclasses.replace(outcome, subrefs=subrefs) if subrefs else outcome
-        self.results[handler.id] = outcomes.combine(self.results.get(handler.id), outcome)
+        self.results[handler.id] = outcome
         return outcome
 
 

@@ -31,7 +31,7 @@ option = functools.partial(click.option, show_envvar=True)
 """An option that tells in its help by which environment variable it can be set."""
 
 
-@dataclasses.dataclass(kw_only=True)
+@dataclasses.dataclass
 class CLIControls:
     """What cannot be said on the command line: given as ``obj=`` to the commands by those who call them from code."""
     ready_flag: 'flags.Flag | None' = None

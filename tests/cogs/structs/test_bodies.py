@@ -5,6 +5,7 @@ import copy
 import gc
 import pickle
 import typing
+import weakref
 from collections.abc import Mapping, MutableMapping
 
 import pytest
@@ -201,3 +202,24 @@ def test_owners_are_referred_to(raw, flags, expected):
     assert bodies.build_owner_reference(raw, **flags) == {
         'controller': expected[0], 'blockOwnerDeletion': expected[1],
         'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample', 'name': 'name1', 'uid': 'uid1'}
+
+
+@pytest.mark.guarantee('FND-032')
+@pytest.mark.parametrize('name', ['body', 'meta', 'spec', 'status', 'labels', 'annotations'])
+def test_attributes_and_weak_references_are_accepted_as_by_plain_objects(name):
+    body = bodies.Body({'metadata': {'labels': {'a': 'b'}, 'annotations': {'a': 'b'}}, 'spec': {'a': 'b'}})
+    parts = {'body': body, 'meta': body.meta, 'spec': body.spec, 'status': body.status,
+             'labels': body.meta.labels, 'annotations': body.meta.annotations}
+    part = parts[name]
+    before = dict(part)
+
+    part.state = 'initial'
+    part.state += '-changed'
+    reference = weakref.ref(part)
+
+    assert part.state == 'initial-changed'
+    assert reference() is part
+    assert dict(part) == before
+    assert vars(part) == {'state': 'initial-changed'}
+    del part.state
+    assert not hasattr(part, 'state')

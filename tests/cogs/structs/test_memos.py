@@ -3,6 +3,7 @@ Memos: dicts with attributes.
 """
 import copy
 import pickle
+import weakref
 
 import pytest
 
@@ -78,3 +79,17 @@ def test_users_memos_are_copied_with_their_class():
         pass
 
     assert type(copy.copy(MyMemo(x=1))) is MyMemo
+
+
+@pytest.mark.guarantee('FND-032')
+def test_attributes_and_weak_references_are_accepted():
+    memo = memos.Memo()
+    memo.state = 'initial'
+    reference = weakref.ref(memo)
+
+    assert memo == {'state': 'initial'}
+    assert reference() is memo
+    assert copy.copy(memo) == memo
+    assert type(copy.copy(memo)) is memos.Memo
+    del memo
+    assert reference() is None

@@ -9,7 +9,7 @@ import pytest
 
 from kopf._cogs.aiokits import clocks
 from kopf._cogs.configs import settings as settings_
-from kopf._core.actions import execution, failures, lifecycles, outcomes, progression
+from kopf._core.actions import execution, failures, outcomes, progression
 
 logger = logging.getLogger('kopf.tests.execution')
 IGNORED, TEMPORARY, PERMANENT = failures.ErrorsMode
@@ -445,25 +445,12 @@ async def test_lifecycle_is_not_asked_about_nothing(env):
     assert await execution.run_handlers([], Cause(), progression.State(), env) == {}
 
 
-@pytest.mark.parametrize('errors, expected', [
-    pytest.param([None, None], (True, False), id='both-succeed'),
-    pytest.param([None, ValueError()], (False, True), id='second-is-unfinished'),
-    pytest.param([ValueError(), None], (False, True), id='first-is-unfinished'),
-    pytest.param([failures.PermanentError(), None], (True, True), id='first-fails'),
-    pytest.param([failures.PermanentError(), ValueError()], (False, True), id='failed-and-unfinished'),
-])
-async def test_functions_with_the_same_id_are_executed_together_and_share_the_worse_outcome(env, errors, expected):
+async def test_handlers_repeated_or_added_by_the_lifecycle_are_executed_once_or_not_at_all(env):
     calls = []
+    handlers = [build_handler(lambda name=name, **_: calls.append(name), id=name) for name in 'abc']
+    stranger = build_handler(lambda **_: calls.append('stranger'), id='stranger')
+    env = dataclasses.replace(env, lifecycle=lambda due, **_: [due[1], stranger, due[0], due[1]])
 
-    async def fn(param, **_):
-        calls.append(param)
-        if errors[param] is not None:
-            raise errors[param]
+    await execution.run_handlers(handlers, Cause(), progression.State(), env)
 
-    handlers = [build_handler(fn, param=param) for param in (0, 1)]
-    env = dataclasses.replace(env, lifecycle=lifecycles.asap)
-
-    results = await execution.run_handlers(handlers, Cause(), progression.State(), env)
-
-    assert calls == [0, 1]
-    assert (results['fn'].final, results['fn'].exception is not None) == expected
+    assert calls == ['b', 'a']

@@ -119,6 +119,16 @@ def test_identifiers_are_of_the_moment_of_creation(caplog, operator_settings, is
     assert caplog.records[-1].k8s_ref == REF
 
 
+@pytest.mark.guarantee('FND-031')
+@pytest.mark.parametrize('cls, is_local', [(kopf.ObjectLogger, False), (kopf.LocalObjectLogger, True)])
+def test_extras_of_all_messages_are_known(cls, is_local):
+    settings = kopf.OperatorSettings()
+    logger = cls(body={'kind': 'k', 'metadata': {'name': 'n', 'uid': 'u'}}, settings=settings)
+
+    assert logger.extra == {'k8s_ref': {'kind': 'k', 'name': 'n', 'uid': 'u'}, 'k8s_skip': is_local,
+                            'settings': settings}
+
+
 def test_message_has_its_own_extras_too(caplog, object_logger):
     object_logger.warning("Hello!", extra={'color': 'red', 'k8s_skip': True})
 

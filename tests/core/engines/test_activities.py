@@ -90,7 +90,7 @@ async def test_all_activities_share_one_memo(run, registry):
     async def begin(memo, **_):
         memo.value = 'from startup'
 
-    @kopf.on.cleanup(registry=registry)
+    @kopf.on.cleanup(id='end', registry=registry)
     async def end(memo, **_):
         return memo.value
 
@@ -102,7 +102,7 @@ async def test_all_activities_share_one_memo(run, registry):
 
 @pytest.mark.guarantee('STA-003')
 async def test_handlers_run_in_the_event_loop_of_the_operator(run, registry):
-    @kopf.on.startup(registry=registry)
+    @kopf.on.startup(id='begin', registry=registry)
     async def begin(**_):
         return asyncio.get_running_loop()
 
@@ -146,13 +146,13 @@ async def test_failing_handlers_are_retried_for_as_long_as_needed(run, registry,
 async def test_finished_handlers_are_not_repeated_while_others_are_retried(run, registry):
     calls = []
 
-    @kopf.on.startup(registry=registry)
+    @kopf.on.startup(id='first', registry=registry)
     async def first(retry, **_):
         calls.append('first')
         if retry < 2:
             raise kopf.TemporaryError("Not yet.", delay=10)
 
-    @kopf.on.startup(registry=registry)
+    @kopf.on.startup(id='second', registry=registry)
     async def second(**_):
         calls.append('second')
 
@@ -172,11 +172,11 @@ async def test_failure_of_one_handler_fails_the_activity_after_the_others_are_ex
         run, registry, error, options, expected):
     calls = []
 
-    @kopf.on.startup(registry=registry, **options)
+    @kopf.on.startup(id='failing', registry=registry, **options)
     async def failing(**_):
         raise error
 
-    @kopf.on.startup(registry=registry)
+    @kopf.on.startup(id='another', registry=registry)
     async def another(**_):
         calls.append('another')
 
@@ -190,7 +190,7 @@ async def test_failure_of_one_handler_fails_the_activity_after_the_others_are_ex
 
 
 async def test_ignored_errors_do_not_fail_the_activity(run, registry):
-    @kopf.on.startup(registry=registry, errors=kopf.ErrorsMode.IGNORED)
+    @kopf.on.startup(id='failing', registry=registry, errors=kopf.ErrorsMode.IGNORED)
     async def failing(**_):
         raise ValueError("boo")
 
@@ -201,14 +201,14 @@ async def test_ignored_errors_do_not_fail_the_activity(run, registry):
 async def test_cancellation_ends_the_activity_at_once(run, registry, waiting):
     calls = []
 
-    @kopf.on.startup(registry=registry)
+    @kopf.on.startup(id='first', registry=registry)
     async def first(**_):
         calls.append('first')
         if waiting == 'in-handler':
             await asyncio.sleep(1000)
         raise kopf.TemporaryError(delay=1000)
 
-    @kopf.on.startup(registry=registry)
+    @kopf.on.startup(id='second', registry=registry)
     async def second(**_):
         calls.append('second')
 

@@ -189,7 +189,8 @@ async def test_stacked_decorators_call_the_function_once_per_request(office):
     def fn(operation, param, **_):
         calls.append((operation, param))
 
-    office.validate(operations=['CREATE'], param=1)(office.validate(operations=['UPDATE'], param=2)(fn))
+    inner = office.validate(operations=['UPDATE'], param=2, id='fn')
+    office.validate(operations=['CREATE'], param=1, id='fn')(inner(fn))
     await office.review(webhook='fn')
     await office.review(build_object('u'), build_object('u'), webhook='fn')
 
@@ -422,7 +423,7 @@ async def test_responses_are_serialisable(office):
 async def test_nothing_sent_is_logged(office, caplog):
     caplog.set_level(logging.DEBUG)
 
-    @office.validate()
+    @office.validate(id='fn')
     def fn(**_):
         raise kopf.AdmissionError("Denied.")
 

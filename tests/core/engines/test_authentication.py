@@ -80,7 +80,7 @@ def context(vault, settings):
 async def test_nobody_logs_in_until_credentials_are_needed(virtual_time, registry, vault, authenticator):
     calls = []
 
-    @kopf.on.login(registry=registry)
+    @kopf.on.login(id='login', registry=registry)
     async def login(**_):
         calls.append(virtual_time.elapsed)
         return make()
@@ -147,7 +147,7 @@ async def test_handlers_that_fail_are_not_needed_if_others_succeed(registry, vau
     async def failing(**_):
         raise kopf.PermanentError("No way.")
 
-    @kopf.on.login(registry=registry)
+    @kopf.on.login(id='login', registry=registry)
     async def login(**_):
         return make()
 
@@ -215,7 +215,7 @@ async def test_cancelled_login_leaves_the_requests_waiting_for_the_next_one(
         virtual_time, registry, settings, vault, authenticator):
     logins = []
 
-    @kopf.on.login(registry=registry)
+    @kopf.on.login(id='login', registry=registry)
     async def login(**_):
         logins.append(virtual_time.elapsed)
         await asyncio.sleep(50)
@@ -360,7 +360,7 @@ async def test_handlers_can_delegate_to_the_built_in_logins(nowhere, monkeypatch
                                                             authenticator):
     monkeypatch.setenv('KUBECONFIG', str(sandbox.kubeconfig))
 
-    @kopf.on.login(registry=registry)
+    @kopf.on.login(id='login', registry=registry)
     def login(**kwargs):
         return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
 

@@ -242,7 +242,7 @@ async def test_failure_of_all_ways_names_them_all(virtual_time, monkeypatch, bre
 async def test_nothing_else_is_tried_if_a_handler_asks_for_the_broken_library(break_libraries, registry, vault):
     break_libraries(kubernetes=BROKEN)
 
-    @kopf.on.login(registry=registry, errors=kopf.ErrorsMode.PERMANENT)
+    @kopf.on.login(id='login', registry=registry, errors=kopf.ErrorsMode.PERMANENT)
     def login(**kwargs):
         return kopf.login_via_client(**kwargs)
 

@@ -45,7 +45,7 @@ async def test_there_is_nothing_without_handlers(make_prober):
 
 @pytest.mark.guarantee('PRB-006', 'PRB-007', 'PRB-008')
 async def test_results_are_by_ids_of_handlers(registry, make_prober):
-    @kopf.on.probe(registry=registry)
+    @kopf.on.probe(id='async_fn', registry=registry)
     async def async_fn(**_):
         return 'async'
 
@@ -60,7 +60,7 @@ async def test_results_are_by_ids_of_handlers(registry, make_prober):
 
 @pytest.mark.guarantee('PRB-011')
 async def test_handlers_get_the_kwargs_of_activities_and_the_indices(registry, make_prober):
-    @kopf.on.probe(param='p', registry=registry)
+    @kopf.on.probe(param='p', id='probe_fn', registry=registry)
     async def probe_fn(**kwargs):
         return kwargs
 
@@ -103,7 +103,7 @@ async def test_handlers_are_not_called_until_they_are_asked(registry, make_probe
 async def test_parallel_requests_share_one_collection(registry, make_prober):
     calls = []
 
-    @kopf.on.probe(registry=registry)
+    @kopf.on.probe(id='probe_fn', registry=registry)
     async def probe_fn(**_):
         calls.append(1)
         await asyncio.sleep(1)
@@ -117,7 +117,7 @@ async def test_parallel_requests_share_one_collection(registry, make_prober):
 
 
 async def test_cancelled_request_does_not_affect_the_others(registry, make_prober):
-    @kopf.on.probe(registry=registry)
+    @kopf.on.probe(id='probe_fn', registry=registry)
     async def probe_fn(**_):
         await asyncio.sleep(1)
         return 'done'
@@ -140,12 +140,12 @@ async def test_cancelled_request_does_not_affect_the_others(registry, make_probe
 async def test_failing_handler_is_not_retried_and_does_not_block_others(registry, make_prober, virtual_time, error):
     calls = []
 
-    @kopf.on.probe(registry=registry)
+    @kopf.on.probe(id='failing_fn', registry=registry)
     async def failing_fn(**_):
         calls.append(1)
         raise error
 
-    @kopf.on.probe(registry=registry)
+    @kopf.on.probe(id='another_fn', registry=registry)
     async def another_fn(**_):
         return 'fine'
 
@@ -163,13 +163,13 @@ async def test_failing_handler_is_not_retried_and_does_not_block_others(registry
 async def test_slow_handler_is_not_waited_for_and_is_not_called_twice_at_once(registry, make_prober, virtual_time):
     calls = []
 
-    @kopf.on.probe(registry=registry)
+    @kopf.on.probe(id='slow_fn', registry=registry)
     async def slow_fn(**_):
         calls.append(1)
         await asyncio.sleep(50)
         return 'slow'
 
-    @kopf.on.probe(registry=registry)
+    @kopf.on.probe(id='fast_fn', registry=registry)
     async def fast_fn(**_):
         return 'fast'
 
@@ -189,7 +189,7 @@ async def test_slow_handler_is_not_waited_for_and_is_not_called_twice_at_once(re
 
 
 async def test_handlers_are_interrupted_by_their_own_timeouts(registry, make_prober, virtual_time):
-    @kopf.on.probe(timeout=1, registry=registry)
+    @kopf.on.probe(timeout=1, id='slow_fn', registry=registry)
     async def slow_fn(**_):
         await asyncio.sleep(50)
 

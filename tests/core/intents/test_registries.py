@@ -2,6 +2,7 @@
 Registries: what is declared is found again, once, in its order, by those whom it concerns.
 """
 import functools
+import unittest.mock
 
 import pytest
 
@@ -73,10 +74,10 @@ def test_functions_are_declared_many_times(registry):
     assert [handler.fn for handler in registry._watching.select(PODS)] == [stacked]
 
 
-@pytest.mark.guarantee('HND-021')
+@pytest.mark.guarantee('HND-021', 'FND-021')
 def test_namesakes_do_not_displace_each_other(registry, changing):
     def define():
-        @kopf.on.create('kopfexamples', registry=registry)
+        @kopf.on.create('kopfexamples', id='my_handler', registry=registry)
         def my_handler(**_):
             pass
         return my_handler
@@ -85,7 +86,7 @@ def test_namesakes_do_not_displace_each_other(registry, changing):
     handlers = registry._changing.iter_handlers(changing('create', None, {}))
 
     assert [handler.fn for handler in handlers] == [first, second]
-    assert [handler.id for handler in handlers] == ['my_handler', 'my_handler']
+    assert [handler.id for handler in handlers] == ['my_handler', 'my_handler-2']
 
 
 @pytest.mark.guarantee('HND-022', 'RES-017')
@@ -137,18 +138,18 @@ class Operator:
 
 
 @pytest.mark.guarantee('HND-022')
-@pytest.mark.parametrize('one, another, count', [
-    pytest.param(functools.partial(fn, x=1), functools.partial(fn, x=1), 1, id='equal-partials'),
-    pytest.param(functools.partial(fn, x=1), functools.partial(fn, x=2), 2, id='different-partials'),
-    pytest.param(functools.partial(fn, x=[1]), functools.partial(fn, x=[1]), 1, id='partials-of-unhashables'),
-    pytest.param(functools.partial(fn), functools.partial(other), 2, id='partials-of-different-functions'),
-    pytest.param(fn, functools.partial(fn), 2, id='function-and-partial'),
+@pytest.mark.parametrize('one, another, expected', [
+    pytest.param(functools.partial(fn, x=1), functools.partial(fn, x=1), ['id'], id='equal-partials'),
+    pytest.param(functools.partial(fn, x=1), functools.partial(fn, x=2), ['id', 'id-2'], id='different-partials'),
+    pytest.param(functools.partial(fn, x=[1]), functools.partial(fn, x=[1]), ['id'], id='partials-of-unhashables'),
+    pytest.param(functools.partial(fn), functools.partial(other), ['id', 'id-2'], id='partials-of-different-functions'),
+    pytest.param(fn, functools.partial(fn), ['id', 'id-2'], id='function-and-partial'),
 ])
-def test_partials_are_the_same_if_they_do_the_same(registry, called, changing, one, another, count):
+def test_partials_are_the_same_if_they_do_the_same(registry, called, changing, one, another, expected):
     kopf.on.create('kopfexamples', id='id', registry=registry)(one)
     kopf.on.create('kopfexamples', id='id', registry=registry)(another)
 
-    assert called(changing('create', None, {})) == ['id'] * count
+    assert called(changing('create', None, {})) == expected
 
 
 @pytest.mark.guarantee('HND-019')
@@ -165,13 +166,13 @@ def test_methods_are_bound_to_their_objects(registry, changing):
 @pytest.mark.guarantee('HND-018')
 def test_static_methods_are_functions(registry, called, changing):
     class Operator:
-        @kopf.on.create('kopfexamples', registry=registry)
+        @kopf.on.create('kopfexamples', id='inner', registry=registry)
         @staticmethod
         def inner(**_):
             return 'inner'
 
         @staticmethod
-        @kopf.on.create('kopfexamples', registry=registry)
+        @kopf.on.create('kopfexamples', id='outer', registry=registry)
         def outer(**_):
             return 'outer'
 
@@ -181,9 +182,36 @@ def test_static_methods_are_functions(registry, called, changing):
     assert (Operator.inner(), Operator.outer()) == ('inner', 'outer')
 
 
-def test_class_methods_are_refused(registry):
-    with pytest.raises(TypeError, match='Only functions can be handlers'):
-        kopf.on.create('kopfexamples', registry=registry)(classmethod(fn))
+class Callable:
+    def __call__(self, **_):
+        pass
+
+
+@pytest.mark.guarantee('FND-031')
+@pytest.mark.parametrize('value', [
+    pytest.param(classmethod(fn), id='class-method'),
+    pytest.param(Callable(), id='object'),
+    pytest.param(functools.partial(Callable(), x=1), id='partial-of-object'),
+    pytest.param(Callable, id='class'),
+    pytest.param(print, id='builtin'),
+    pytest.param([].append, id='method-of-builtin'),
+    pytest.param(functools.partial(print, 'x'), id='partial-of-builtin'),
+    pytest.param(unittest.mock.Mock(), id='mock'),
+    pytest.param(unittest.mock.AsyncMock(), id='async-mock'),
+    pytest.param('fn', id='text'),
+    pytest.param(None, id='nothing'),
+])
+@pytest.mark.parametrize('decorator', [
+    pytest.param(functools.partial(kopf.on.create, 'kopfexamples'), id='create'),
+    pytest.param(functools.partial(kopf.on.create, 'kopfexamples', id='given'), id='create-with-id'),
+    pytest.param(functools.partial(kopf.index, 'kopfexamples'), id='index'),
+    pytest.param(kopf.on.startup, id='startup'),
+])
+def test_only_functions_can_be_handlers(registry, decorator, value):
+    with pytest.raises(ValueError, match='Only functions can be handlers'):
+        decorator(registry=registry)(value)
+
+    assert not list(registry._iter_handlers())
 
 
 @pytest.mark.guarantee('HND-041')

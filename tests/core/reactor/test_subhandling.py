@@ -312,18 +312,40 @@ async def test_lambdas_partials_and_closures_can_be_subhandlers(env, storage, de
     assert calls == [('lambda', 'x'), ('partial', 'x'), ('closure', 'x')]
 
 
-@pytest.mark.guarantee('HND-051', 'HND-055', 'IDM-003')
-async def test_functions_without_ids_are_known_by_their_names(env, storage):
-    async def item1(**_): ...
-    async def item2(**_): ...
+async def item1(**_): ...
 
+
+@pytest.mark.guarantee('HND-051', 'HND-055', 'IDM-003', 'FND-020')
+async def test_functions_without_ids_are_known_by_their_names(env, storage):
     async def create(**_):
+        async def item2(**_): ...
+
         await kopf.execute(fns=[item1, item2])
 
     driver = Driver(create, env, storage)
     await driver.run()
 
-    assert driver.read_state('create').subrefs == {'create/item1', 'create/item2'}
+    assert driver.read_state('create').subrefs == {'create/item1', f'create/{create.__qualname__}.<locals>.item2'}
+
+
+@pytest.mark.guarantee('FND-021', 'HND-056')
+async def test_functions_of_the_same_name_have_progress_of_their_own(env, storage):
+    calls = []
+
+    async def item(number, retry, **_):
+        calls.append((number, retry))
+        if number == 2 and not retry:
+            raise kopf.TemporaryError("later", delay=0)
+
+    async def create(**_):
+        for number in (1, 2, 3):
+            kopf.register(functools.partial(item, number), id='item')
+
+    driver = Driver(create, env, storage)
+    await driver.run()
+
+    assert driver.read_state('create').subrefs == {'create/item', 'create/item-2', 'create/item-3'}
+    assert calls == [(1, 0), (2, 0), (3, 0), (2, 1)]
 
 
 @pytest.mark.guarantee('HND-051')

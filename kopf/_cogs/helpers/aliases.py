@@ -1,0 +1,33 @@
+"""
+Aliases: hidden names of other implementations, for those operators that import them.
+
+They are no promise, and can be gone with any release: every one has a public name, and the warning tells it.
+Nothing of the framework uses them.
+"""
+import importlib
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+PUBLIC_NAMES = {
+    'kopf._cogs.helpers.typedefs.Logger': 'Logger',
+    'kopf._cogs.structs.ephemera.Memo': 'Memo',
+    'kopf._core.intents.registries.SmartOperatorRegistry': 'OperatorRegistry',
+}
+
+
+def build_getattr(module: str) -> Callable[[str], Any]:
+    """Build the function by which a module resolves its aliases; it warns with every name once."""
+    resolved: dict[str, Any] = {}
+
+    def __getattr__(name: str) -> Any:
+        public = PUBLIC_NAMES.get(f'{module}.{name}')
+        if public is None:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        if name not in resolved:
+            warnings.warn(f"{module}.{name} is hidden, and can be gone any time. Use kopf.{public}.",
+                          FutureWarning, stacklevel=2)
+            resolved[name] = getattr(importlib.import_module('kopf'), public)
+        return resolved[name]
+
+    return __getattr__

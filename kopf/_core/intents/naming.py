@@ -1,0 +1,157 @@
+"""
+Naming: the ids of handlers, made of the names of their functions.
+
+The same declarations give the same ids after every restart: the progress and the results are stored under them.
+Functions of one id that can be called together get numbers, by the order of declaration: ``fn``, ``fn-2``, ``fn-3``.
+"""
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from kopf._cogs.structs import dicts, ids
+from kopf._core.actions import execution
+
+HandlerT = TypeVar('HandlerT', bound=execution.Handler)
+Occasions = Collection[str]
+
+
+@dataclasses.dataclass
+class _Slot:
+    """The functions that share one id, as they are never called for the same occasion."""
+    occasions: set[str]
+    handlers: list[Any]
+
+
+def build_id(
+        fn: Callable[..., Any],
+        id: str | None = None,
+        *,
+        field: dicts.FieldPath | None = None,
+        prefix: ids.HandlerId | None = None,
+) -> ids.HandlerId:
+    """Build the id of a handler: that of the parent, if there is one; the name; the field, if there is one."""
+    parts = [prefix, build_name(fn) if id is None else id, '.'.join(field) if field else None]
+    return ids.HandlerId('/'.join(part for part in parts if part is not None))
+
+
+def build_name(fn: Callable[..., Any]) -> str:
+    """Build the name of a function: where it is defined in its module; that of lambdas is the file and the line."""
+    origin = unwrap(fn)
+    name: str = getattr(origin, '__qualname__', None) or type(origin).__qualname__
+    if name.rpartition('.')[-1] == '<lambda>':
+        return f'lambda:{_find_place(origin)}'
+    return name
+
+
+def unwrap(fn: Callable[..., Any]) -> Any:
+    """Find the function inside of partials and decorators, as far as they tell what they wrap."""
+    if isinstance(fn, functools.partial):
+        return unwrap(fn.func)
+    return unwrap(fn.__wrapped__) if hasattr(fn, '__wrapped__') else fn
+
+
+def check_function(fn: object) -> None:
+    """Raise `ValueError` unless it is a function or a method written in Python, or anything that wraps one."""
+    origin = unwrap(fn) if callable(fn) else None
+    if not inspect.isroutine(origin) or not hasattr(origin, '__code__'):
+        raise ValueError(f"Only functions can be handlers, and {fn!r} is not one. Methods can be registered "
+                         f"for specific objects: kopf.on.create(...)(instance.method).")
+
+
+def describe_place(fn: Callable[..., Any]) -> str:
+    """Describe where the function is defined, for people to find it."""
+    origin = unwrap(fn)
+    return _find_place(origin) if hasattr(origin, '__code__') else repr(origin)
+
+
+def _find_place(origin: Any) -> str:
+    return f'{origin.__code__.co_filename}:{origin.__code__.co_firstlineno}'
+
+
+def deduplicate(items: Iterable[HandlerT]) -> list[HandlerT]:
+    """Keep only the first one of the handlers with the same function and the same id."""
+    kept: dict[ids.HandlerId, list[object]] = {}
+    unique: list[HandlerT] = []
+    for handler in items:
+        function = _identify(handler.fn)
+        same = kept.setdefault(handler.id, [])
+        if function not in same:
+            same.append(function)
+            unique.append(handler)
+    return unique
+
+
+def number_namesakes(
+        declared: Sequence[HandlerT],
+        list_occasions: Callable[[HandlerT], Occasions],
+) -> list[HandlerT]:
+    """
+    Give numbers to the functions of one id that can be called for the same occasions, except for the first one.
+
+    All handlers of one function and id keep having one id. Functions that are never called together can share it.
+    """
+    groups: dict[ids.HandlerId, list[HandlerT]] = {}
+    for handler in declared:
+        groups.setdefault(handler.id, []).append(handler)
+    numbered: dict[int, ids.HandlerId] = {}
+    for name, group in groups.items():
+        for slot in _separate(group, list_occasions)[1:]:
+            new = _choose_free(name, {*groups, *numbered.values()})
+            numbered |= {id(handler): new for handler in slot.handlers}
+    return [dataclasses.replace(handler, id=numbered[id(handler)]) if id(handler) in numbered else handler
+            for handler in declared] if numbered else list(declared)
+
+
+def find_namesakes(
+        declared: Sequence[HandlerT],
+        numbered: Sequence[HandlerT],
+) -> Mapping[ids.HandlerId, Mapping[ids.HandlerId, str]]:
+    """Find the ids that were taken by several functions, and the places of these functions by their numbered ids."""
+    places: dict[ids.HandlerId, dict[ids.HandlerId, str]] = {}
+    for before, after in zip(declared, numbered, strict=True):
+        places.setdefault(before.id, {}).setdefault(after.id, describe_place(before.fn))
+    return {id: functions for id, functions in places.items() if len(functions) > 1}
+
+
+def _separate(group: Sequence[HandlerT], list_occasions: Callable[[HandlerT], Occasions]) -> list[_Slot]:
+    slots: list[_Slot] = []
+    if len(group) < 2:
+        return slots
+    for handlers in _group_by_functions(group):
+        occasions = {occasion for handler in handlers for occasion in list_occasions(handler)}
+        slot = next((slot for slot in slots if slot.occasions.isdisjoint(occasions)), None)
+        if slot is None:
+            slots.append(_Slot(occasions, list(handlers)))
+        else:
+            slot.occasions |= occasions
+            slot.handlers += handlers
+    return slots
+
+
+def _group_by_functions(group: Sequence[HandlerT]) -> list[list[HandlerT]]:
+    """Group the handlers by their functions, which can be not hashable: partials are compared by their arguments."""
+    functions: list[object] = []
+    grouped: list[list[HandlerT]] = []
+    for handler in group:
+        function = _identify(handler.fn)
+        if function not in functions:
+            functions.append(function)
+            grouped.append([])
+        grouped[functions.index(function)].append(handler)
+    return grouped
+
+
+def _choose_free(name: ids.HandlerId, taken: Collection[ids.HandlerId]) -> ids.HandlerId:
+    number = 2
+    while f'{name}-{number}' in taken:
+        number += 1
+    return ids.HandlerId(f'{name}-{number}')
+
+
+def _identify(fn: Callable[..., Any]) -> object:
+    """Tell functions apart: equal partials and the same methods of the same objects are the same functions."""
+    if isinstance(fn, functools.partial):
+        return _identify(fn.func), fn.args, fn.keywords
+    return fn
