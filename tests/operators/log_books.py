@@ -5,6 +5,7 @@ Lines of one logger about one object are in their order; those of different logg
 different daemons and timers, as their order is up to chance. Lines that are repeated are there once.
 """
 import dataclasses
+import difflib
 import os
 import pathlib
 import re
@@ -82,6 +83,7 @@ def check(name, records):
     if os.environ.get(REWRITING):
         write_section(name, text)
     expected = read_sections().get(name, '')
-    assert text == expected, (
-        f"The log lines of {name!r} have changed. If it is on purpose, rewrite them, and look at the difference:\n"
-        f"{REWRITING}=1 pytest {pathlib.Path(__file__).with_name('test_log_lines.py').name}; git diff {PATH.name}")
+    difference = difflib.unified_diff(expected.splitlines(), text.splitlines(), 'before', 'now', lineterm='', n=0)
+    assert text == expected, '\n'.join([
+        f"The log lines of {name!r} have changed. If it is on purpose, rewrite them, and review the difference:",
+        f"{REWRITING}=1 pytest tests/operators/test_log_lines.py; git diff tests/operators/{PATH.name}", *difference])
