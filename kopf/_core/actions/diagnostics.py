@@ -29,6 +29,9 @@ class Handler(Protocol):
     @property
     def retries(self) -> int | None: ...
 
+    @property
+    def is_retried(self) -> bool: ...
+
     def is_denial(self, error: Exception) -> bool: ...
 
 
@@ -48,6 +51,8 @@ def log_failure(error: Exception, outcome: outcomes.Outcome, attempt: Attempt, l
     text = failures.describe(outcome.exception if outcome.exception is not None else error)
     if isinstance(error, failures.HandlerChildrenRetry) and not outcome.final:
         logger.debug("%s waits for its sub-handlers.", handler)
+    elif isinstance(error, failures.TemporaryError) and not outcome.final and not handler.is_retried:
+        logger.error("%s failed temporarily and will not try again: %s", handler, text)
     elif isinstance(error, failures.TemporaryError) and not outcome.final:
         logger.warning("%s failed temporarily: %s (attempt %s; will try again %s)", handler, text,
                        count_attempts(attempt), describe_delay(outcome.delay), extra=POSTED_AS_ERROR)
@@ -56,7 +61,7 @@ def log_failure(error: Exception, outcome: outcomes.Outcome, attempt: Attempt, l
     elif isinstance(error, failures.PermanentError | failures.TemporaryError):
         logger.error("%s failed permanently: %s", handler, text)
     else:
-        logger.error("%s failed with an exception and %s: %s", handler, describe_future(outcome), text,
+        logger.error("%s failed with an exception and %s: %s", handler, describe_future(outcome, handler), text,
                      exc_info=(type(error), error, skip_own_frames(error.__traceback__)))
 
 
@@ -66,10 +71,10 @@ def count_attempts(attempt: Attempt) -> str:
     return f'{attempt.number}' if limit is None else f'{attempt.number} of {limit}'
 
 
-def describe_future(outcome: outcomes.Outcome) -> str:
+def describe_future(outcome: outcomes.Outcome, handler: Handler) -> str:
     """Describe what the handler will do after an unexpected error."""
     if not outcome.final:
-        return f'will try again {describe_delay(outcome.delay)}'
+        return f'will try again {describe_delay(outcome.delay)}' if handler.is_retried else 'will not try again'
     return 'will ignore it' if outcome.exception is None else 'will stop now'
 
 

@@ -39,6 +39,11 @@ class Handler:
     def __str__(self) -> str:
         return f"{self.NOUN} {self.id!r}"
 
+    @property
+    def is_retried(self) -> bool:
+        """Whether there are any attempts after the first one, if it fails."""
+        return True
+
     def is_denial(self, error: Exception) -> bool:
         """Return whether the error is a decision of the handler, as is usual for those that review requests."""
         return False

@@ -23,6 +23,10 @@ class ActivityHandler(execution.Handler):
 
     activity: causes.Activity
 
+    @property
+    def is_retried(self) -> bool:
+        return self.activity is not causes.Activity.PROBE
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ResourceHandler(execution.Handler):
@@ -56,6 +60,10 @@ class ResourceHandler(execution.Handler):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WatchingHandler(ResourceHandler):
     """A handler of raw events."""
+
+    @property
+    def is_retried(self) -> bool:
+        return False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -119,6 +127,10 @@ class WebhookHandler(ResourceHandler):
     persistent: bool | None = None
     side_effects: bool | None = None
     ignore_failures: bool | None = None
+
+    @property
+    def is_retried(self) -> bool:
+        return False
 
     def is_denial(self, error: Exception) -> bool:
         return isinstance(error, failures.AdmissionError)

@@ -423,6 +423,25 @@ async def test_kinds_are_named_and_successes_that_are_no_news_are_for_debugging(
         ('DEBUG', f"{noun} 'fn' is invoked."), (level, f"{noun} 'fn' succeeded.")]
 
 
+@pytest.mark.guarantee('FND-043', 'FND-044')
+@pytest.mark.parametrize('error, text', [
+    pytest.param(failures.TemporaryError('why'), "failed temporarily and will not try again: why", id='temporary'),
+    pytest.param(ValueError('why'), "failed with an exception and will not try again: why", id='arbitrary'),
+])
+@pytest.mark.parametrize('cls, options, noun', [
+    pytest.param(handlers.WatchingHandler, {}, 'Handler', id='watching'),
+    pytest.param(handlers.WebhookHandler, {'type': causes.WebhookType.VALIDATING}, 'Handler', id='webhook'),
+    pytest.param(handlers.ActivityHandler, {'activity': causes.Activity.PROBE}, 'Activity', id='probe'),
+])
+async def test_attempts_that_will_not_come_are_not_promised(env, caplog, cls, options, noun, error, text):
+    handler = cls(id='fn', fn=raising(error), **options)
+
+    await execution.run_attempt(handler, Cause(), None, env)
+
+    record, = caplog.records
+    assert (record.levelname, record.getMessage()) == ('ERROR', f"{noun} 'fn' {text}")
+
+
 @pytest.mark.guarantee('FND-044')
 async def test_denials_are_no_errors(env, caplog):
     caplog.set_level(logging.INFO, logger.name)
