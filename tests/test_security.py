@@ -190,7 +190,7 @@ def test_credentials_are_never_shown_even_if_they_are_wrong(tmp_path, user, clus
             output = ''
             for line in program.stdout:  # until it gives up, or says that it tries again
                 output += line
-                if re.search('will be (asked|tried|repeated|continued)|Will retry', line):
+                if re.search('will be (asked|tried|repeated|continued)|will try again', line):
                     program.send_signal(signal.SIGTERM)
 
     assert re.search('logs in|log in|Attempt|credential', output)

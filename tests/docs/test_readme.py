@@ -18,6 +18,7 @@ def normalize(text):
     text = re.sub(r'^.*Waiting for \d+ handlings.*\n', '', text, flags=re.MULTILINE)
     text = re.sub(r'^\[[\d: ,-]+\]', '[time]', text, flags=re.MULTILINE)
     text = re.sub(r'127\.0\.0\.1:\d+', '127.0.0.1:port', text)
+    text = re.sub(r'kopf \d+\.\d+\.\w+', 'kopf version', text)
     return re.sub(r'KUBECONFIG=\S+', 'KUBECONFIG=path', text)
 
 

@@ -141,6 +141,11 @@ async def test_log_messages_are_told_if_so_set(cluster, registry, settings, run_
     async def breaking_fn(**_):
         raise ValueError("baa!")
 
+    @kopf.on.create('kopfexamples', registry=registry, retries=2)
+    async def waiting_fn(retry, **_):
+        if not retry:
+            raise kopf.TemporaryError("boo!", delay=0)
+
     operator = await run_operator()
     await cluster.create()
     await cluster.wait_until_handled()
@@ -152,7 +157,9 @@ async def test_log_messages_are_told_if_so_set(cluster, registry, settings, run_
         ('Fatal', 'Logging', "A catastrophe."),
         ('Normal', 'Logging', "Handler 'create_fn' succeeded."),
         ('Error', 'Logging', "Handler 'failing_fn' failed permanently: boo!"),
-        ('Error', 'Logging', "Handler 'breaking_fn' failed with an exception. Will stop. ValueError: baa!"),
+        ('Error', 'Logging', "Handler 'breaking_fn' failed with an exception and will stop now: baa!"),
+        ('Error', 'Logging', "Handler 'waiting_fn' failed temporarily: boo! (attempt 1 of 2; will try again now)"),
+        ('Normal', 'Logging', "Handler 'waiting_fn' succeeded."),
     ]
     assert logging.getLogger('kopf.objects').handlers == []
 
@@ -174,7 +181,7 @@ async def test_raw_events_and_their_handlers_are_not_told_of(
     operator = await run_operator()
     await cluster.create()
     await wait_until(lambda: "Handler 'good_fn' succeeded." in logs()
-                     and "Handler 'bad_fn' failed with an exception. Will ignore." in logs())
+                     and "Handler 'bad_fn' failed with an exception and will ignore it: boo!" in logs())
     await operator.stop()
 
     assert noticeboard.attempts == []

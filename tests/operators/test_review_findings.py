@@ -42,7 +42,7 @@ async def test_handlers_of_changes_are_called_though_something_was_cancelled_in_
     await cluster.wait_until_handled(x=1)
 
     assert calls == ['create']
-    assert "Handler 'event_fn' failed with an exception. Will ignore." in caplog.text
+    assert "Handler 'event_fn' failed with an exception and will ignore it:" in caplog.text
 
 
 @pytest.mark.guarantee('ERR-002')

@@ -61,6 +61,7 @@ class ConnectionInfo:
     proxy_url: str | None = None
     trust_env: bool = False
     tls_server_name: str | None = None  # the name to expect in the server's certificate, if not the one in the URL
+    context: str | None = dataclasses.field(default=None, compare=False)  # its name in the kubeconfig, to be logged
 
     def __post_init__(self) -> None:
         for name in ('ca', 'certificate', 'private_key'):
@@ -171,6 +172,12 @@ def is_expired(credentials: Credentials, now: datetime.datetime) -> bool:
     if expiration.tzinfo is None:
         expiration = expiration.replace(tzinfo=datetime.UTC)
     return expiration <= now
+
+
+def describe(credentials: Credentials) -> str:
+    """Describe where the credentials lead to, with no secrets."""
+    context = getattr(credentials, 'context', None)
+    return hide_userinfo(credentials.server) + ('' if context is None else f' (the context {context!r})')
 
 
 def hide_userinfo(url: str) -> str:

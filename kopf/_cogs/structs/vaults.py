@@ -120,6 +120,12 @@ class Vault:
         return not self._list_valid()
 
     @property
+    def preferred(self) -> credentials.Credentials | None:
+        """The valid credentials of the highest priority, or any of several such ones; ``None`` if there are none."""
+        infos = [entry.info for entry in self._list_valid()]
+        return max(infos, key=lambda info: info.priority, default=None)
+
+    @property
     def has_expired(self) -> bool:
         """Whether there are credentials that were good, and only wait for the next login to prolong them."""
         return any(entry.phase is _Phase.EXPIRED for entry in self._entries.values())

@@ -12,12 +12,12 @@ import dataclasses
 import datetime
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 from kopf._cogs.configs import settings
 from kopf._cogs.helpers import meters
 from kopf._cogs.structs import ids
-from kopf._core.actions import failures, lifecycles, outcomes, progression
+from kopf._core.actions import diagnostics, failures, lifecycles, outcomes, progression
 
 Logger: TypeAlias = 'logging.Logger | logging.LoggerAdapter[Any]'
 
@@ -25,6 +25,9 @@ Logger: TypeAlias = 'logging.Logger | logging.LoggerAdapter[Any]'
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Handler:
     """A declared function with its id and options, of whatever kind."""
+    NOUN: ClassVar[str] = 'Handler'  # what it is called in log lines
+    IS_ROUTINE: ClassVar[bool] = False  # whether its successes are so usual that they are only worth a debug line
+
     id: ids.HandlerId
     fn: Callable[..., Any]
     param: Any = None
@@ -34,7 +37,16 @@ class Handler:
     backoff: float | None = None
 
     def __str__(self) -> str:
-        return f"Handler {self.id!r}"
+        return f"{self.NOUN} {self.id!r}"
+
+    @property
+    def is_retried(self) -> bool:
+        """Whether there are any attempts after the first one, if it fails."""
+        return True
+
+    def is_denial(self, error: Exception) -> bool:
+        """Return whether the error is a decision of the handler, as is usual for those that review requests."""
+        return False
 
 
 class Cause(Protocol):
@@ -85,7 +97,7 @@ class Environment:
     extras: Callable[[Any, Any], Mapping[str, Any]] | None = None  # arguments adjusted to the handler & the cause
     companion: Companion | None = None
     executor: concurrent.futures.Executor | None = None  # for functions in threads, if not that of the settings
-    is_quiet: bool = False  # are successes so usual that they are only worth a debug line?
+    is_quiet: bool = False  # whether the successes are only worth a debug line, whatever the handlers are
     meter: meters.Meter | None = None  # where the attempts are counted
     family: str | None = None  # under which name, if not by the ids: those of sub-handlers can be of any number
 
@@ -108,6 +120,11 @@ class Attempt:
         """How many seconds were left to the handler when this attempt began; `None` means any number."""
         return None if self.handler.timeout is None else self.handler.timeout - self.runtime.total_seconds()
 
+    @property
+    def number(self) -> int:
+        """The number of this attempt, as people count: from 1."""
+        return self.retry + 1
+
 
 _handled: contextvars.ContextVar[Mapping[str, Any] | None] = contextvars.ContextVar('kopf-handled', default=None)
 """The object of the current handler: in it, and in all threads and tasks that it starts."""
@@ -127,6 +144,26 @@ def handling(body: Mapping[str, Any] | None) -> Iterator[None]:
         yield
     finally:
         _handled.set(previous)  # not by a token: abandoned coroutines are closed in other contexts
+
+
+_attempted: contextvars.ContextVar[Attempt | None] = contextvars.ContextVar('kopf-attempted', default=None)
+"""The current attempt: in it, and in all threads and tasks that it starts."""
+
+
+def get_current_attempt() -> Attempt | None:
+    """Return the attempt that goes on here; ``None`` outside of handlers."""
+    return _attempted.get()
+
+
+@contextlib.contextmanager
+def attempting(attempt: Attempt) -> Iterator[None]:
+    """Let the attempt be known as the current one."""
+    previous = _attempted.get()
+    _attempted.set(attempt)
+    try:
+        yield
+    finally:
+        _attempted.set(previous)  # not by a token, as above
 
 
 async def run_handlers(
@@ -172,19 +209,22 @@ async def run_attempt(
     from kopf._core.actions import invocation  # loads asyncio
 
     attempt = begin(handler, state, env.now())
-    try:
-        check_limits(attempt)
-        is_limited = attempt.remaining is not None and invocation.is_async(handler.fn)
-        result = await (_call_in_time if is_limited else _call)(attempt, cause, env)
-    except Exception as error:
-        if invocation.is_cancellation(error):
-            raise
-        outcome = conclude(error, attempt, env, default_errors)
-        _log_failure(error, outcome, handler, cause.logger)
-        kind = classify_failure(error, outcome)
-    else:
-        outcome, kind = outcomes.Outcome(final=True, result=result, began=attempt.began, ended=env.now()), 'succeeded'
-        cause.logger.log(logging.DEBUG if env.is_quiet else logging.INFO, "%s succeeded.", handler)
+    with attempting(attempt):
+        try:
+            check_limits(attempt)
+            is_limited = attempt.remaining is not None and invocation.is_async(handler.fn)
+            result = await (_call_in_time if is_limited else _call)(attempt, cause, env)
+        except Exception as error:
+            if invocation.is_cancellation(error):
+                raise
+            outcome = conclude(error, attempt, env, default_errors)
+            kind = classify_failure(error, outcome)
+            diagnostics.log_failure(error, outcome, attempt, cause.logger)
+        else:
+            outcome = outcomes.Outcome(final=True, result=result, began=attempt.began, ended=env.now())
+            kind = 'succeeded'
+            is_quiet = env.is_quiet or handler.IS_ROUTINE
+            cause.logger.log(logging.DEBUG if is_quiet else logging.INFO, "%s succeeded.", handler)
     if outcome.ended is None:
         outcome = dataclasses.replace(outcome, began=attempt.began, ended=env.now())
     if env.meter is not None and outcome.ended is not None:
@@ -236,7 +276,7 @@ def _postpone(error: Exception, delay: float | None, attempt: Attempt, now: date
     """Let the handler be retried, unless it is clear already that the next attempt would not take place."""
     handler = attempt.handler
     limit: failures.PermanentError | None = None
-    text = str(error) or type(error).__name__
+    text = failures.describe(error)
     runtime = (now - attempt.started).total_seconds() + (delay or 0)
     if handler.retries is not None and attempt.retry + 1 >= handler.retries:
         limit = failures.HandlerRetriesError(f"{handler} has exceeded {attempt.retry + 1} retries: {text}")
@@ -292,19 +332,3 @@ def build_kwargs(attempt: Attempt, cause: Cause, env: Environment) -> dict[str, 
         **(env.extras(attempt.handler, cause) if env.extras is not None else {}),
         **cause.indices,
     }
-
-
-def _log_failure(error: Exception, outcome: outcomes.Outcome, handler: Handler, logger: Logger) -> None:
-    """Log the framework's own errors as one line, and all others with their origin."""
-    if isinstance(error, failures.HandlerChildrenRetry) and not outcome.final:
-        logger.debug("%s waits for its sub-handlers.", handler)
-    elif isinstance(error, failures.TemporaryError) and not outcome.final:
-        logger.error("%s failed temporarily: %s", handler, error)
-    elif isinstance(error, failures.PermanentError | failures.TemporaryError):
-        logger.error("%s failed permanently: %s", handler, outcome.exception)
-    elif not outcome.final:
-        logger.error("%s failed with an exception. Will retry.", handler, exc_info=error)
-    elif outcome.exception is not None:
-        logger.error("%s failed with an exception. Will stop.", handler, exc_info=error)
-    else:
-        logger.error("%s failed with an exception. Will ignore.", handler, exc_info=error)

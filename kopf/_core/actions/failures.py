@@ -62,3 +62,11 @@ class HandlerChildrenRetry(TemporaryError):
 
     def __init__(self, delay: float | None = None) -> None:
         super().__init__("Waiting for the sub-handlers.", delay=delay)
+
+
+def describe(error: BaseException) -> str:
+    """Return the text of an error, with its class where the text alone would mean nothing."""
+    text, name = str(error), type(error).__name__
+    if isinstance(error, KeyError):
+        return f'{name}: {text}'
+    return text or name

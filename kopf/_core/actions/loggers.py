@@ -22,9 +22,11 @@ objects_logger = logging.getLogger('kopf.objects')
 
 DEFAULT_REFKEY = 'object'
 
+NAME_WIDTH = 20
+"""The characters for the names of loggers in the full format."""
+
 LOW_LEVEL = ('asyncio.', 'aiohttp.', 'kubernetes.', 'kubernetes_asyncio.', 'urllib3.', 'kopf.sandbox.')
 """Loggers whose debug messages are shown only on demand: there are many, some with whole objects, also secret ones."""
-
 
 COLOURS = ((logging.ERROR, '31'), (logging.WARNING, '33'), (logging.INFO, ''), (logging.NOTSET, '2'))
 """The codes of terminals by the lowest levels of each: red, yellow, none, faint."""
@@ -71,12 +73,26 @@ class LocalObjectLogger(ObjectLogger):
     _is_local = True
 
 
-class PrefixingFormatter(logging.Formatter):
-    """A formatter of texts that begins the messages about objects with the objects' names."""
+class TextFormatter(logging.Formatter):
+    """
+    A formatter of texts.
+
+    If ``is_prefixed``, it begins the messages about objects with the objects' names. If ``name_width`` is given, only
+    those last parts of the loggers' names are shown that fit there: ``kopf._core.reactor.operating`` is too much.
+    """
+
+    def __init__(self, pattern: str, *, is_prefixed: bool = False, name_width: int | None = None) -> None:
+        super().__init__(pattern)
+        self._is_prefixed = is_prefixed
+        self._name_width = name_width
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        record.message = build_prefix(record) + record.message  # every formatter sets it anew before using it
-        return super().formatMessage(record)
+        if self._is_prefixed:
+            record.message = build_prefix(record) + record.message  # every formatter sets it anew before using it
+        if self._name_width is None:
+            return super().formatMessage(record)
+        shown = logging.makeLogRecord({**vars(record), 'name': shorten_name(record.name, self._name_width)})
+        return super().formatMessage(shown)
 
 
 class ConsoleHandler(logging.Handler):
@@ -99,7 +115,6 @@ class ConsoleHandler(logging.Handler):
             raise
         except Exception:
             self.handleError(record)
-
 
     def _is_terminal(self, stream: TextIO) -> bool:
         if self._terminal[0] is not stream:
@@ -143,8 +158,10 @@ def make_formatter(
     if is_json:
         from kopf._core.actions import jsonlogs
         return jsonlogs.JsonFormatter(refkey=log_refkey or DEFAULT_REFKEY, prefix=build_prefix if is_prefixed else None)
-    pattern = log_format.value if isinstance(log_format, LogFormat) else log_format
-    return (PrefixingFormatter if is_prefixed else logging.Formatter)(pattern)
+    if log_format is LogFormat.FULL:
+        pattern = log_format.value.replace(f'.{NAME_WIDTH}s', 's')  # a single part is not cut even if it does not fit
+        return TextFormatter(pattern, is_prefixed=is_prefixed, name_width=NAME_WIDTH)
+    return TextFormatter(log_format.value if isinstance(log_format, LogFormat) else log_format, is_prefixed=is_prefixed)
 
 
 def build_prefix(record: logging.LogRecord) -> str:
@@ -152,6 +169,13 @@ def build_prefix(record: logging.LogRecord) -> str:
     ref: Mapping[str, Any] = getattr(record, 'k8s_ref', None) or {}
     name = '/'.join(filter(None, [ref.get('namespace'), ref.get('name')]))
     return f'[{name}] ' if name else ''
+
+
+def shorten_name(name: str, width: int) -> str:
+    """Return as many last parts of a dotted name as fit in this width, but at least one."""
+    while len(name) > width and '.' in name:
+        name = name.partition('.')[2]
+    return name
 
 
 def paint(text: str, level: int) -> str:

@@ -79,7 +79,8 @@ async def authenticate(
             break
 
     await _populate(vault, latest)
-    activities.logger.log(level, "The operator has logged in.")
+    if (info := vault.preferred) is not None:
+        activities.logger.log(level, "The operator has logged in to %s.", credentials.describe(info))
 
 
 async def _populate(vault: vaults.Vault, latest: Mapping[ids.HandlerId, outcomes.Outcome]) -> None:

@@ -47,7 +47,7 @@ class Indexers:
                  now: Callable[[], datetime.datetime], *, meter: meters.Meter | None = None) -> None:
         self._registry = registry._indexing
         self._settings = settings
-        self._env = execution.Environment(settings=settings, now=now, is_quiet=True, meter=meter)
+        self._env = execution.Environment(settings=settings, now=now, meter=meter)
         self._live: dict[str, indices.LiveIndex] = {}
         self._troubles: dict[Source, progression.HandlerState] = {}
         self.prepare()

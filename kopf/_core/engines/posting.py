@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeAlias
 from kopf._cogs.configs import connecting
 from kopf._cogs.configs import settings as settings_
 from kopf._cogs.structs import bodies
-from kopf._core.actions import loggers
+from kopf._core.actions import failures, loggers
 
 Objs: TypeAlias = Any
 """One object or several: mappings, or objects of the client libraries; only their identifiers are used."""
@@ -128,7 +128,7 @@ class PostingHandler(logging.Handler):
         try:
             if self._is_wanted(record):
                 self._poster.put(
-                    vars(record)['k8s_ref'], type=choose_type(record.levelno), reason=LOGGING_REASON,
+                    vars(record)['k8s_ref'], type=choose_type(get_level(record)), reason=LOGGING_REASON,
                     message=build_message(record), backoffs=self._poster.settings.posting.logging_backoffs)
         except RecursionError:
             raise
@@ -139,7 +139,7 @@ class PostingHandler(logging.Handler):
         posting, current = self._poster.settings.posting, _current.get()
         is_ours = getattr(record, 'settings', None) is self._poster.settings and current in (None, self._poster)
         is_public = bool(getattr(record, 'k8s_ref', None)) and not getattr(record, 'k8s_skip', False)
-        return is_ours and is_public and posting.enabled and posting.loggers and record.levelno >= posting.level
+        return is_ours and is_public and posting.enabled and posting.loggers and get_level(record) >= posting.level
 
 
 def is_wanted(type: str, posting: settings_.PostingSettings) -> bool:
@@ -152,10 +152,19 @@ def choose_type(level: int) -> str:
     return max((known, type) for type, known in _LEVELS.items() if known <= max(level, logging.DEBUG))[1]
 
 
+def get_level(record: logging.LogRecord) -> int:
+    """Return the level of a log message as far as k8s-events are concerned."""
+    level: int = getattr(record, 'k8s_level', record.levelno)
+    return level
+
+
 def build_message(record: logging.LogRecord) -> str:
-    """Take the text of a log message, and of its exception, but not the traceback."""
+    """Take the text of a log message, and of its exception if it is not there yet, but not the traceback."""
     exc = record.exc_info[1] if record.exc_info else None
-    return record.getMessage() if exc is None else f'{record.getMessage()} {type(exc).__name__}: {exc}'
+    text = record.getMessage()
+    if exc is None or text.endswith(failures.describe(exc)):
+        return text
+    return f'{text} {type(exc).__name__}: {exc}'
 
 
 def build_references(objs: Objs) -> list[bodies.ObjectReference]:

@@ -6,10 +6,10 @@ and how they are executed is decided by the engines.
 """
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from kopf._cogs.structs import dicts, diffs, reviews, selectors
-from kopf._core.actions import execution
+from kopf._core.actions import execution, failures
 from kopf._core.intents import callbacks, causes
 
 InitialDelay: TypeAlias = float | Callable[..., float]
@@ -19,7 +19,13 @@ InitialDelay: TypeAlias = float | Callable[..., float]
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ActivityHandler(execution.Handler):
     """A handler of the operator itself."""
+    NOUN: ClassVar[str] = 'Activity'
+
     activity: causes.Activity
+
+    @property
+    def is_retried(self) -> bool:
+        return self.activity is not causes.Activity.PROBE
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -55,10 +61,16 @@ class ResourceHandler(execution.Handler):
 class WatchingHandler(ResourceHandler):
     """A handler of raw events."""
 
+    @property
+    def is_retried(self) -> bool:
+        return False
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class IndexingHandler(ResourceHandler):
     """A handler that gives values to an index; its id is the name of the index."""
+    NOUN: ClassVar[str] = 'Indexer'
+    IS_ROUTINE: ClassVar[bool] = True
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -88,6 +100,8 @@ class SpawningHandler(ResourceHandler):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DaemonHandler(SpawningHandler):
     """A handler that is called once and goes on."""
+    NOUN: ClassVar[str] = 'Daemon'
+
     cancellation_backoff: float | None = None
     cancellation_timeout: float | None = None
     cancellation_polling: float | None = None
@@ -96,6 +110,9 @@ class DaemonHandler(SpawningHandler):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TimerHandler(SpawningHandler):
     """A handler that is called again and again."""
+    NOUN: ClassVar[str] = 'Timer'
+    IS_ROUTINE: ClassVar[bool] = True
+
     interval: float | None = None
     sharp: bool | None = None
     idle: float | None = None
@@ -110,3 +127,10 @@ class WebhookHandler(ResourceHandler):
     persistent: bool | None = None
     side_effects: bool | None = None
     ignore_failures: bool | None = None
+
+    @property
+    def is_retried(self) -> bool:
+        return False
+
+    def is_denial(self, error: Exception) -> bool:
+        return isinstance(error, failures.AdmissionError)

@@ -8,6 +8,7 @@ whatever the library itself raises on its import or later.
 
 The texts of foreign errors are shown only in part: they may quote whole entries of kubeconfigs, with the secrets.
 """
+import dataclasses
 import datetime
 import importlib
 import importlib.util
@@ -157,7 +158,7 @@ def login_via_client(*, logger: Logger, settings: Settings | None = None,
     logger.debug("The client library is configured %s.", 'in the cluster' if is_inside else 'by the kubeconfig')
     try:
         return _extract(client.Configuration.get_default_copy(), PRIORITY_OF_CLIENT, _get_trust_env(settings),
-                        namespace=_get_namespace(config, is_inside))
+                        place=_find_place(config, is_inside))
     except Exception as error:
         raise _build_failure('kubernetes', error) from None
 
@@ -182,7 +183,7 @@ async def login_via_async_client(*, logger: Logger, settings: Settings | None = 
     try:
         loaded = client.Configuration.get_default_copy()
         return _extract(loaded, PRIORITY_OF_ASYNC_CLIENT, _get_trust_env(settings), proxy_url=loaded.proxy,
-                        namespace=_get_namespace(config, is_inside))
+                        place=_find_place(config, is_inside))
     except Exception as error:
         raise _build_failure('kubernetes_asyncio', error) from None
 
@@ -232,6 +233,7 @@ def _build_info(access: kubeconfigs.Access, *, trust_env: bool) -> credentials.C
         private_key_data=private_key_data,
         private_key_path=None if private_key_data else user.get_path('client-key') or None,
         default_namespace=access.context.get_text('namespace') or None,
+        context=access.context.name,
         proxy_url=cluster.get_text('proxy-url') or None,
         tls_server_name=cluster.get_text('tls-server-name') or None,
         priority=PRIORITY_OF_KUBECONFIG,
@@ -267,7 +269,7 @@ def _read_provided_token(user: kubeconfigs.Section) -> str:
     return token
 
 
-def _extract(config: Any, priority: int, trust_env: bool, *, namespace: str | None,
+def _extract(config: Any, priority: int, trust_env: bool, *, place: '_Place',
              proxy_url: str | None = None) -> credentials.ConnectionInfo:
     """Take what is needed for API calls from the configuration of one of the official clients."""
     key = 'BearerToken' if config.api_key.get('BearerToken') else 'authorization'
@@ -283,7 +285,8 @@ def _extract(config: Any, priority: int, trust_env: bool, *, namespace: str | No
         token=token,
         certificate_path=config.cert_file or None,
         private_key_path=config.key_file or None,
-        default_namespace=namespace,
+        default_namespace=place.namespace,
+        context=place.context,
         proxy_url=proxy_url,
         tls_server_name=getattr(config, 'tls_server_name', None) or None,
         priority=priority,
@@ -312,6 +315,7 @@ def _extract_pykube(http: Any, config: Any, trust_env: bool) -> credentials.Conn
         certificate_data=certificate,
         private_key_data=private_key,
         default_namespace=config.namespace,
+        context=getattr(config, 'current_context', None),
         proxy_url=config.cluster.get('proxy-url') or None,
         tls_server_name=config.cluster.get('tls-server-name') or None,
         priority=PRIORITY_OF_PYKUBE,
@@ -332,12 +336,18 @@ def _split_header(header: str) -> tuple[str | None, str | None]:
     return 'Bearer' if words[0].lower() == 'bearer' else words[0], words[1].strip()
 
 
-def _get_namespace(config: Any, is_inside: bool) -> str | None:
+@dataclasses.dataclass(frozen=True)
+class _Place:
+    """Where the libraries are configured for."""
+    namespace: str | None
+    context: str | None = None
+
+
+def _find_place(config: Any, is_inside: bool) -> _Place:
     if is_inside:
-        return _read_text(pathlib.Path(SERVICE_ACCOUNT, 'namespace')) or None
+        return _Place(_read_text(pathlib.Path(SERVICE_ACCOUNT, 'namespace')) or None)
     _, active = config.list_kube_config_contexts(config_file=_get_kubeconfig())
-    namespace: str | None = active['context'].get('namespace') or None
-    return namespace
+    return _Place(active['context'].get('namespace') or None, active.get('name'))
 
 
 def _get_kubeconfig() -> str:

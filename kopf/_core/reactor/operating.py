@@ -19,7 +19,8 @@ from kopf._cogs.aiokits import bells, clocks, flags, pools, pulses, toggles
 from kopf._cogs.clients import limits, requests, watching
 from kopf._cogs.configs import checks
 from kopf._cogs.configs import settings as settings_
-from kopf._cogs.structs import references, selectors, vaults
+from kopf._cogs.helpers import versions
+from kopf._cogs.structs import credentials, references, selectors, vaults
 from kopf._core.actions import execution, lifecycles
 from kopf._core.engines import (
     activities,
@@ -45,6 +46,7 @@ from kopf._core.reactor import (
     sites,
     stopping,
     streams,
+    summaries,
 )
 
 logger = logging.getLogger(__name__)
@@ -102,6 +104,7 @@ class Operator:
             context=self.context, scope=plan.insights, pauses=self.pauses, identity=self._detect_identity())
         self.reviewing_threads = pools.OwnPool(reviewers.THREADS_LIMIT)  # reviews cannot wait for other handlers
         self.admission = self._make_admission()
+        self.is_started = False  # have the startup handlers succeeded?
         self.is_indexed = False  # at least once, or is there nothing to be indexed?
         self.warned: set[str] = set()  # of what is declared in a way that can surprise
 
@@ -111,8 +114,8 @@ class Operator:
 
         When cancelled, it stops in the same way. One more cancellation interrupts the stopping.
         """
-        is_started = False
         async with contextlib.AsyncExitStack() as stack:
+            stack.callback(self._report_end)
             stack.callback(self._release_threads)
             stack.callback(self._release_objects)
             stack.push_async_callback(self.plan.vault.close)
@@ -120,10 +123,10 @@ class Operator:
             stack.push_async_callback(self.poster.close)  # if there is no startup; otherwise, it is closed below
             if not await _run_until_stopped(stopper, {'startup': self._start_up()}):
                 return
-            is_started = True
+            self.is_started = True
+            self._report_start()
             monitor = self._make_monitor(stack.enter_context(pulses.feeling_pulse(self._get_blocking_limit)))
             stack.push_async_callback(monitor.close)
-            logger.info("The operator is started.")
             if self.admission.is_ready:
                 self._report_ready()
             authenticator = asyncio.create_task(self._authenticate(), name='authentication')
@@ -143,8 +146,6 @@ class Operator:
                 'observer of namespaces': self._observe_namespaces(),
                 'orchestrator': self._orchestrate(),
                 'gatekeeper': self._open_when_indexed()}, besides=besides, ending=self.spawner.begin_exit)
-        if is_started:
-            logger.info("The operator is stopped.")
 
     def _make_monitor(self, pulse: pulses.Pulse) -> monitoring.Monitor:
         return monitoring.Monitor(
@@ -159,6 +160,19 @@ class Operator:
             is_ready=self._is_reviewable)
         return admission.Admission(
             reviewer, context=self.context, scope=self.plan.insights, on_ready=self._report_ready)
+
+    def _report_start(self) -> None:
+        plan, info = self.plan, self.plan.vault.preferred
+        logger.info("The operator is started: kopf %s, for %s.", versions.version,
+                    summaries.describe_scope(plan.patterns, clusterwide=plan.clusterwide))
+        logger.info("Handlers: %s.", summaries.describe_handlers(plan.registry._iter_handlers()))
+        if info is not None:
+            logger.info("The operator has credentials for %s, and does not log in.", credentials.describe(info))
+
+    def _report_end(self) -> None:
+        if self.is_started:
+            runs, failed = summaries.count_runs(self.context.meter)
+            logger.info("The operator is stopped: handlers ran %d times, %d of them failed.", runs, failed)
 
     def _report_ready(self) -> None:
         flags.raise_flag(self.plan.ready_flag)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from kopf._kits.chaos import timelines
 
-INVOCATION = re.compile(r"^(?P<object>\S+): Handler '(?P<id>.*)' is invoked\.$")
+INVOCATION = re.compile(r"^(?P<object>\S+): (?:Handler|Daemon|Timer|Indexer) '(?P<id>.*)' is invoked\.$")
 """The messages from which the calls of handlers are known."""
 
 

@@ -58,7 +58,7 @@ def test_only_keywords_are_accepted_and_only_the_server_is_mandatory():
     assert fields.pop('trust_env') is False
     assert set(fields) == {'ca_path', 'ca_data', 'insecure', 'username', 'password', 'scheme', 'token',
                            'certificate_path', 'certificate_data', 'private_key_path', 'private_key_data',
-                           'default_namespace', 'expiration', 'proxy_url', 'tls_server_name'}
+                           'default_namespace', 'expiration', 'proxy_url', 'tls_server_name', 'context'}
     assert set(fields.values()) == {None}
     with pytest.raises(TypeError):
         credentials.ConnectionInfo('https://localhost')

@@ -4,12 +4,14 @@ import dataclasses
 import datetime
 import logging
 import threading
+import traceback
 
 import pytest
 
 from kopf._cogs.aiokits import clocks
 from kopf._cogs.configs import settings as settings_
 from kopf._core.actions import execution, failures, outcomes, progression
+from kopf._core.intents import causes, handlers
 
 logger = logging.getLogger('kopf.tests.execution')
 IGNORED, TEMPORARY, PERMANENT = failures.ErrorsMode
@@ -327,26 +329,44 @@ async def test_the_executor_can_be_replaced_at_any_time(env, settings):
     assert outcome.result.startswith('another')
 
 
-@pytest.mark.guarantee('ERR-006')
+@pytest.mark.guarantee('ERR-006', 'FND-043', 'FND-044')
 @pytest.mark.parametrize('error, options, level, message, has_traceback', [
-    pytest.param(failures.TemporaryError('why'), {}, 'ERROR', "Handler 'fn' failed temporarily: why", False,
+    pytest.param(failures.TemporaryError('why'), {}, 'WARNING',
+                 "Handler 'fn' failed temporarily: why (attempt 1; will try again in 60 seconds)", False,
                  id='temporary'),
+    pytest.param(failures.TemporaryError('why', delay=1), {'retries': 3}, 'WARNING',
+                 "Handler 'fn' failed temporarily: why (attempt 1 of 3; will try again in 1 second)", False,
+                 id='temporary-limited'),
+    pytest.param(failures.TemporaryError(delay=None), {}, 'WARNING',
+                 "Handler 'fn' failed temporarily: TemporaryError (attempt 1; will try again now)", False,
+                 id='temporary-undelayed'),
     pytest.param(failures.PermanentError('why'), {}, 'ERROR', "Handler 'fn' failed permanently: why", False,
                  id='permanent'),
+    pytest.param(failures.AdmissionError('why'), {}, 'ERROR', "Handler 'fn' failed permanently: why", False,
+                 id='denial-of-nothing'),
     pytest.param(failures.TemporaryError('why'), {'retries': 1}, 'ERROR',
                  "Handler 'fn' failed permanently: Handler 'fn' has exceeded 1 retries: why", False, id='last'),
     pytest.param(failures.HandlerChildrenRetry(), {}, 'DEBUG', "Handler 'fn' waits for its sub-handlers.", False,
                  id='children'),
-    pytest.param(ValueError('why'), {}, 'ERROR', "Handler 'fn' failed with an exception. Will retry.", True,
-                 id='arbitrary'),
-    pytest.param(ValueError('why'), {'retries': 1}, 'ERROR', "Handler 'fn' failed with an exception. Will stop.", True,
-                 id='last-arbitrary'),
-    pytest.param(ValueError('why'), {'errors': PERMANENT}, 'ERROR', "Handler 'fn' failed with an exception. Will stop.",
-                 True, id='arbitrary-permanent'),
-    pytest.param(ValueError('why'), {'errors': IGNORED}, 'ERROR', "Handler 'fn' failed with an exception. Will ignore.",
-                 True, id='arbitrary-ignored'),
+    pytest.param(ValueError('why'), {}, 'ERROR',
+                 "Handler 'fn' failed with an exception and will try again in 60 seconds: why", True, id='arbitrary'),
+    pytest.param(ValueError('why'), {'backoff': 0.5}, 'ERROR',
+                 "Handler 'fn' failed with an exception and will try again in 0.5 seconds: why", True, id='backoff'),
+    pytest.param(ValueError('why'), {'backoff': 0}, 'ERROR',
+                 "Handler 'fn' failed with an exception and will try again now: why", True, id='no-backoff'),
+    pytest.param(ValueError('why'), {'retries': 1}, 'ERROR',
+                 "Handler 'fn' failed with an exception and will stop now: Handler 'fn' has exceeded 1 retries: why",
+                 True, id='last-arbitrary'),
+    pytest.param(ValueError('why'), {'errors': PERMANENT}, 'ERROR',
+                 "Handler 'fn' failed with an exception and will stop now: why", True, id='arbitrary-permanent'),
+    pytest.param(ValueError('why'), {'errors': IGNORED}, 'ERROR',
+                 "Handler 'fn' failed with an exception and will ignore it: why", True, id='arbitrary-ignored'),
+    pytest.param(ValueError(), {'errors': IGNORED}, 'ERROR',
+                 "Handler 'fn' failed with an exception and will ignore it: ValueError", True, id='wordless'),
+    pytest.param(KeyError('key'), {'errors': IGNORED}, 'ERROR',
+                 "Handler 'fn' failed with an exception and will ignore it: KeyError: 'key'", True, id='key'),
 ])
-async def test_failures_are_logged_in_short_and_arbitrary_ones_with_their_origin(
+async def test_failures_tell_what_happens_next_and_arbitrary_ones_their_origin(
         env, caplog, error, options, level, message, has_traceback):
     caplog.set_level(logging.DEBUG, logger.name)
 
@@ -357,13 +377,118 @@ async def test_failures_are_logged_in_short_and_arbitrary_ones_with_their_origin
     assert bool(record.exc_info) is has_traceback
 
 
-async def test_successes_are_logged(env, caplog):
+@pytest.mark.guarantee('FND-043')
+async def test_later_attempts_are_numbered(env, caplog):
+    handler = build_handler(raising(failures.TemporaryError('why', delay=5)), retries=3)
+
+    await run_until_finished(handler, env)
+
+    assert caplog.messages == [
+        "Handler 'fn' failed temporarily: why (attempt 1 of 3; will try again in 5 seconds)",
+        "Handler 'fn' failed temporarily: why (attempt 2 of 3; will try again in 5 seconds)",
+        "Handler 'fn' failed permanently: Handler 'fn' has exceeded 3 retries: why"]
+
+
+@pytest.mark.guarantee('FND-044')
+@pytest.mark.parametrize('error, posted', [
+    pytest.param(failures.TemporaryError('why'), logging.ERROR, id='temporary'),
+    pytest.param(failures.PermanentError('why'), None, id='permanent'),
+    pytest.param(ValueError('why'), None, id='arbitrary'),
+])
+async def test_k8s_events_of_failures_keep_their_types(env, caplog, error, posted):
+    await execution.run_attempt(build_handler(raising(error)), Cause(), None, env)
+
+    assert getattr(caplog.records[-1], 'k8s_level', None) == posted
+
+
+OPTIONS = {'id': 'fn', 'fn': lambda **_: None}
+
+
+@pytest.mark.guarantee('FND-042')
+@pytest.mark.parametrize('handler, noun, level', [
+    pytest.param(handlers.ChangingHandler(**OPTIONS), 'Handler', 'INFO', id='changing'),
+    pytest.param(handlers.WatchingHandler(**OPTIONS), 'Handler', 'INFO', id='watching'),
+    pytest.param(handlers.ActivityHandler(**OPTIONS, activity=causes.Activity.STARTUP), 'Activity', 'INFO',
+                 id='activity'),
+    pytest.param(handlers.DaemonHandler(**OPTIONS), 'Daemon', 'INFO', id='daemon'),
+    pytest.param(handlers.TimerHandler(**OPTIONS), 'Timer', 'DEBUG', id='timer'),
+    pytest.param(handlers.IndexingHandler(**OPTIONS), 'Indexer', 'DEBUG', id='indexer'),
+])
+async def test_kinds_are_named_and_successes_that_are_no_news_are_for_debugging(env, caplog, handler, noun, level):
     caplog.set_level(logging.DEBUG, logger.name)
 
-    await execution.run_attempt(build_handler(lambda **_: None), Cause(), None, env)
+    await execution.run_attempt(handler, Cause(), None, env)
 
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
-        ('DEBUG', "Handler 'fn' is invoked."), ('INFO', "Handler 'fn' succeeded.")]
+        ('DEBUG', f"{noun} 'fn' is invoked."), (level, f"{noun} 'fn' succeeded.")]
+
+
+@pytest.mark.guarantee('FND-043', 'FND-044')
+@pytest.mark.parametrize('error, text', [
+    pytest.param(failures.TemporaryError('why'), "failed temporarily and will not try again: why", id='temporary'),
+    pytest.param(ValueError('why'), "failed with an exception and will not try again: why", id='arbitrary'),
+])
+@pytest.mark.parametrize('cls, options, noun', [
+    pytest.param(handlers.WatchingHandler, {}, 'Handler', id='watching'),
+    pytest.param(handlers.WebhookHandler, {'type': causes.WebhookType.VALIDATING}, 'Handler', id='webhook'),
+    pytest.param(handlers.ActivityHandler, {'activity': causes.Activity.PROBE}, 'Activity', id='probe'),
+])
+async def test_attempts_that_will_not_come_are_not_promised(env, caplog, cls, options, noun, error, text):
+    handler = cls(id='fn', fn=raising(error), **options)
+
+    await execution.run_attempt(handler, Cause(), None, env)
+
+    record, = caplog.records
+    assert (record.levelname, record.getMessage()) == ('ERROR', f"{noun} 'fn' {text}")
+
+
+@pytest.mark.guarantee('FND-044')
+async def test_denials_are_no_errors(env, caplog):
+    caplog.set_level(logging.INFO, logger.name)
+    handler = handlers.WebhookHandler(
+        id='fn', fn=raising(failures.AdmissionError('No way.')), type=causes.WebhookType.VALIDATING)
+
+    await execution.run_attempt(handler, Cause(), None, env, default_errors=PERMANENT)
+
+    record, = caplog.records
+    assert (record.levelname, record.getMessage()) == ('INFO', "Handler 'fn' failed permanently: No way.")
+    assert record.k8s_level == logging.ERROR
+
+
+def raise_deep():
+    raise ValueError('why')
+
+
+async def raise_async(**_):
+    raise_deep()
+
+
+def raise_sync(**_):
+    raise_deep()
+
+
+@pytest.mark.guarantee('FND-043')
+@pytest.mark.parametrize('fn, timeout, frames', [
+    pytest.param(raise_async, None, ['raise_async', 'raise_deep'], id='coroutine'),
+    pytest.param(raise_async, 10, ['raise_async', 'raise_deep'], id='limited'),
+    pytest.param(raise_sync, None, ['raise_sync', 'raise_deep'], id='thread'),
+    pytest.param(lambda: None, None, [], id='wrong-arguments'),
+])
+async def test_tracebacks_begin_with_the_users_code(env, caplog, fn, timeout, frames):
+    await execution.run_attempt(build_handler(fn, timeout=timeout), Cause({'body': {}}), None, env)
+
+    record, = caplog.records
+    assert [frame.name for frame in traceback.extract_tb(record.exc_info[2])] == frames
+    assert record.exc_text is None or '/kopf/_core/' not in record.exc_text
+
+
+@pytest.mark.guarantee('FND-043')
+async def test_errors_around_the_users_code_keep_their_tracebacks(env, caplog):
+    await execution.run_attempt(build_handler(raise_async), Cause(kwargs=None), None, env)
+
+    record, = caplog.records
+    assert [frame.name for frame in traceback.extract_tb(record.exc_info[2])] == [
+        'run_attempt', '_call', 'build_kwargs']
 
 
 @pytest.mark.parametrize('timeout', [None, 500])

@@ -10,9 +10,11 @@ import sys
 import pytest
 
 import kopf
+from kopf._cogs.aiokits import clocks
 from kopf._cogs.configs import settings
 from kopf._cogs.structs import bodies
-from kopf._core.actions import jsonlogs, loggers
+from kopf._core.actions import execution, jsonlogs, loggers, progression
+from kopf._core.intents import causes
 
 RAW = {
     'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample', 'spec': {'x': 'y'},
@@ -158,7 +160,7 @@ def test_prefix_is_made_of_the_namespace_and_the_name(ref, prefix):
     assert loggers.build_prefix(make_record(k8s_ref=ref)) == prefix
 
 
-@pytest.mark.guarantee('CFG-006', 'CFG-008', 'CFG-015')
+@pytest.mark.guarantee('CFG-006', 'CFG-008', 'CFG-015', 'FND-046')
 def test_default_format_is_full_and_with_no_prefix(console, object_logger):
     loggers.configure()
 
@@ -169,7 +171,69 @@ def test_default_format_is_full_and_with_no_prefix(console, object_logger):
     moment, _, rest = first.partition('] ')
     assert datetime.datetime.strptime(moment, '[%Y-%m-%d %H:%M:%S,%f')
     assert rest == 'kopf.objects         [INFO    ] About an object'
-    assert second.partition('] ')[2] == 'some.very.long.name. [WARNING ] About nothing'
+    assert second.partition('] ')[2] == 'name.of.a.logger     [WARNING ] About nothing'
+
+
+@pytest.mark.guarantee('FND-046')
+@pytest.mark.parametrize('name, shown', [
+    pytest.param('kopf.objects', 'kopf.objects', id='short'),
+    pytest.param('kopf._core.reactor.operating', 'reactor.operating', id='last-parts'),
+    pytest.param('kopf._core.engines.authentication', 'authentication', id='last-part'),
+    pytest.param('kopf.activities.startup', 'activities.startup', id='activity'),
+    pytest.param('a.twenty.characters.x', 'twenty.characters.x', id='too-long-by-one'),
+    pytest.param('some.twenty.letters1', 'some.twenty.letters1', id='exact'),
+    pytest.param('package.a_very_long_name_of_a_module', 'a_very_long_name_of_a_module', id='indivisible'),
+])
+def test_names_of_loggers_are_shortened_by_whole_parts(console, caplog, name, shown):
+    loggers.configure()
+
+    logging.getLogger(name).warning("Hello!")
+
+    assert f'] {shown:20s} [WARNING ] Hello!\n' in console()
+    assert [record.name for record in caplog.records] == [name]  # for others, it is whole
+
+
+@pytest.mark.guarantee('FND-046')
+def test_names_of_loggers_are_whole_in_formats_of_users(console):
+    loggers.configure(log_format='%(name)s:%(message)s')
+
+    logging.getLogger('kopf._core.reactor.operating').warning("Hello!")
+
+    assert console() == 'kopf._core.reactor.operating:Hello!\n'
+
+
+@pytest.mark.guarantee('FND-046')
+@pytest.mark.parametrize('is_async', [True, False], ids=['coroutine', 'thread'])
+async def test_json_lines_of_handlers_have_their_ids_and_attempts(console, operator_settings, object_logger, is_async):
+    def fn(**_):
+        logging.getLogger('users.own').info("Of the user.")
+        raise kopf.TemporaryError("why")
+
+    async def coro(**_):
+        fn()
+
+    loggers.configure(verbose=True, log_format=loggers.LogFormat.JSON)
+    handler = execution.Handler(id='create/sub', fn=coro if is_async else fn)
+    state = progression.HandlerState(retries=2, started=clocks.Clock()())
+    cause = causes.Cause(logger=object_logger, memo=None)
+    env = execution.Environment(settings=operator_settings, now=clocks.Clock())
+
+    await execution.run_attempt(handler, cause, state, env)
+    object_logger.info("After it.")
+
+    *lines, last = map(json.loads, console().splitlines())
+    facts = [(line['logger'], line.get('handler'), line.get('attempt')) for line in lines]
+    assert facts == [(name, 'create/sub', 3) for name in ('kopf.objects', 'users.own', 'kopf.objects')]
+    assert 'handler' not in last and 'attempt' not in last
+
+
+@pytest.mark.guarantee('FND-046')
+def test_extras_of_users_win_over_our_own_in_json(console):
+    loggers.configure(log_format=loggers.LogFormat.JSON)
+
+    logging.getLogger('other').info("Hello!", extra={'logger': 'mine'})
+
+    assert json.loads(console())['logger'] == 'mine'
 
 
 @pytest.mark.guarantee('CFG-009', 'CFG-010', 'CFG-015', 'KWA-030')
@@ -245,8 +309,8 @@ def test_json_lines_refer_to_objects(console, object_logger, refkey, key, log_pr
     first, second = map(json.loads, console().splitlines())
     assert datetime.datetime.fromisoformat(first.pop('timestamp')).utcoffset() == datetime.timedelta(0)
     assert datetime.datetime.fromisoformat(second.pop('timestamp')).utcoffset() == datetime.timedelta(0)
-    assert first == {'message': message, key: REF, 'severity': 'info'}
-    assert second == {'message': 'plain', 'severity': 'info'}
+    assert first == {'message': message, key: REF, 'severity': 'info', 'logger': 'kopf.objects'}
+    assert second == {'message': 'plain', 'severity': 'info', 'logger': 'other'}
 
 
 @pytest.mark.guarantee('CFG-012', 'NEW-206')
@@ -273,12 +337,12 @@ def test_json_has_extras_of_the_message_and_the_traceback(console, object_logger
     try:
         raise ValueError("boo!")
     except ValueError:
-        object_logger.exception("Failed.", extra={'color': 'red', 'unusual': object()})
+        object_logger.exception("Failed.", extra={'color': 'red', 'unusual': object(), 'k8s_level': 1})
 
     line = json.loads(console())
     assert line['color'] == 'red'
     assert line['exc_info'].endswith('ValueError: boo!')
-    assert 'settings' not in line and 'k8s_ref' not in line and 'k8s_skip' not in line
+    assert 'settings' not in line and not [key for key in line if key.startswith('k8s_')]
 
 
 @pytest.mark.guarantee('NEW-205')

@@ -262,6 +262,26 @@ def test_errors_in_the_log_are_reported_without_their_origins(poster, listening,
     assert poster.texts == [('Error', 'Logging', "It has failed. ValueError: The reason of it.")]
 
 
+@pytest.mark.guarantee('FND-043')
+def test_errors_are_not_reported_twice_in_one_message(poster, listening, object_logger):
+    try:
+        raise ValueError("The reason of it.")
+    except ValueError as error:
+        object_logger.exception("It has failed: %s", error)
+
+    assert poster.texts == [('Error', 'Logging', "It has failed: The reason of it.")]
+
+
+@pytest.mark.guarantee('FND-044')
+@pytest.mark.parametrize('level', [logging.INFO, logging.ERROR])
+def test_messages_can_be_reported_as_of_another_level(poster, listening, object_logger, level):
+    poster.settings.posting.level = level
+
+    object_logger.warning("Not yet.", extra={'k8s_level': logging.ERROR})
+
+    assert poster.texts == [('Error', 'Logging', "Not yet.")]
+
+
 @pytest.mark.guarantee('KWA-032', 'EVT-019')
 def test_local_messages_are_not_reported(poster, listening, caplog):
     caplog.set_level(logging.DEBUG)

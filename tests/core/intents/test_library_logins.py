@@ -176,7 +176,7 @@ def test_fields_of_the_kubeconfig_are_extracted(write_kubeconfig, login, priorit
 
     assert (info.server, info.insecure, info.tls_server_name) == ('https://localhost:6443', True, 'name')
     assert info.as_http_headers() == {'Authorization': 'Basic dXNlcjpwYXNz'}
-    assert info.default_namespace == 'ns'
+    assert (info.default_namespace, info.context) == ('ns', 'x')
 
 
 @pytest.mark.parametrize('login, priority', ALL)

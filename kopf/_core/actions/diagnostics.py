@@ -1,0 +1,104 @@
+"""
+Diagnostics: how failed attempts of handlers are logged.
+
+The message itself tells what has happened, what happens next, and when: it is often all that people see. Tracebacks are
+for unexpected errors only, and begin where the users' code does.
+"""
+import logging
+import os
+import types
+from typing import Any, Protocol, TypeAlias
+
+from kopf._core.actions import failures, outcomes
+
+Logger: TypeAlias = 'logging.Logger | logging.LoggerAdapter[Any]'
+
+POSTED_AS_ERROR = {'k8s_level': logging.ERROR}
+"""For the lines whose k8s-events are of the type ``Error``, though in the logs they are of lower levels."""
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.normpath(__file__))))
+_LIBRARY = os.path.dirname(os.path.normpath(os.__file__))
+_PLUMBING = tuple(os.path.join(path, '') for path in [
+    _PACKAGE, os.path.join(_LIBRARY, 'asyncio'), os.path.join(_LIBRARY, 'concurrent')])
+_INVOCATION = os.path.join(_PACKAGE, '_core', 'actions', 'invocation.py')
+
+
+class Handler(Protocol):
+    """Who has failed."""
+
+    @property
+    def retries(self) -> int | None: ...
+
+    @property
+    def is_retried(self) -> bool: ...
+
+    def is_denial(self, error: Exception) -> bool: ...
+
+
+class Attempt(Protocol):
+    """What has failed."""
+
+    @property
+    def handler(self) -> Handler: ...
+
+    @property
+    def number(self) -> int: ...
+
+
+def log_failure(error: Exception, outcome: outcomes.Outcome, attempt: Attempt, logger: Logger) -> None:
+    """Log the errors that are meant to tell what to do as one line, and all others with their origin."""
+    handler = attempt.handler
+    text = failures.describe(outcome.exception if outcome.exception is not None else error)
+    if isinstance(error, failures.HandlerChildrenRetry) and not outcome.final:
+        logger.debug("%s waits for its sub-handlers.", handler)
+    elif isinstance(error, failures.TemporaryError) and not outcome.final and not handler.is_retried:
+        logger.error("%s failed temporarily and will not try again: %s", handler, text)
+    elif isinstance(error, failures.TemporaryError) and not outcome.final:
+        logger.warning("%s failed temporarily: %s (attempt %s; will try again %s)", handler, text,
+                       count_attempts(attempt), describe_delay(outcome.delay), extra=POSTED_AS_ERROR)
+    elif handler.is_denial(error):
+        logger.info("%s failed permanently: %s", handler, text, extra=POSTED_AS_ERROR)
+    elif isinstance(error, failures.PermanentError | failures.TemporaryError):
+        logger.error("%s failed permanently: %s", handler, text)
+    else:
+        logger.error("%s failed with an exception and %s: %s", handler, describe_future(outcome, handler), text,
+                     exc_info=(type(error), error, skip_own_frames(error.__traceback__)))
+
+
+def count_attempts(attempt: Attempt) -> str:
+    """Return the number of the attempt, and of all attempts if that is limited."""
+    limit = attempt.handler.retries
+    return f'{attempt.number}' if limit is None else f'{attempt.number} of {limit}'
+
+
+def describe_future(outcome: outcomes.Outcome, handler: Handler) -> str:
+    """Describe what the handler will do after an unexpected error."""
+    if not outcome.final:
+        return f'will try again {describe_delay(outcome.delay)}' if handler.is_retried else 'will not try again'
+    return 'will ignore it' if outcome.exception is None else 'will stop now'
+
+
+def describe_delay(delay: float | None) -> str:
+    """Describe when something delayed is done."""
+    if not delay or delay < 0:
+        return 'now'
+    return f"in {delay:g} second{'' if delay == 1 else 's'}"
+
+
+def skip_own_frames(traceback: types.TracebackType | None) -> types.TracebackType | None:
+    """
+    Skip all that led to the users' code.
+
+    If the users' function could not be even called, there are no frames of interest. If it is our own code that has
+    failed around it, all of them are.
+    """
+    current, last = traceback, None
+    while current is not None and _get_path(current).startswith(_PLUMBING):
+        current, last = current.tb_next, current
+    if current is not None:
+        return current
+    return None if last is not None and _get_path(last) == _INVOCATION else traceback
+
+
+def _get_path(traceback: types.TracebackType) -> str:
+    return os.path.normpath(traceback.tb_frame.f_code.co_filename)

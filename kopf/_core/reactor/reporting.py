@@ -1,0 +1,94 @@
+"""
+Reporting: what is logged of the handling of objects, from the beginning of a cycle to its summary.
+
+People alert on these lines, and their tests wait for them: the texts are an interface. The details are at DEBUG, and
+cost nothing if that is off. The summary is at INFO: with the object's own logger, it is posted as a k8s-event too,
+if the settings say so. The values of Secrets are in none of them.
+"""
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kopf._cogs.structs import bodies, diffs, ids
+from kopf._core.actions import diagnostics, progression
+from kopf._core.intents import causes
+
+NOUNS: Mapping[causes.Reason, str] = {
+    causes.Reason.CREATE: 'Creation',
+    causes.Reason.UPDATE: 'Updating',
+    causes.Reason.DELETE: 'Deletion',
+    causes.Reason.RESUME: 'Resuming',
+}
+"""What the cycles are called. For other reasons, there are no cycles, and nothing is logged."""
+
+MASK = '***'
+
+
+def log_beginning(
+    logger: causes.Logger,
+    reason: causes.Reason,
+    body: Mapping[str, Any],
+    diff: diffs.Diff = diffs.EMPTY,
+    *,
+    is_secret: bool = False,
+) -> None:
+    """Log that handlers are going to be called for the object as it is now, and for updates, what has changed."""
+    noun = NOUNS.get(reason)
+    if noun is None or not logger.isEnabledFor(logging.DEBUG):
+        return
+    logger.debug("%s is in progress: %r", noun, conceal_body(body) if is_secret else bodies.Body(body))
+    if reason is causes.Reason.UPDATE and diff:
+        logger.debug("%s has the diff: %r", noun, conceal_diff(diff) if is_secret else diff)
+
+
+def log_summary(logger: causes.Logger, reason: causes.Reason, *, succeeded: int, failed: int) -> None:
+    """Log that all handlers of a cycle are finished; to be called once per cycle, with the logger of the object."""
+    noun = NOUNS.get(reason)
+    if noun is not None:
+        logger.info("%s is processed: %d succeeded; %d failed.", noun, succeeded, failed)
+
+
+def count_outcomes(state: progression.State, handlers: Iterable[ids.HandlerId]) -> tuple[int, int]:
+    """Return how many of these handlers have succeeded and how many have failed for good, by their final states."""
+    states = [found for id in dict.fromkeys(handlers) if (found := state.get(id)) is not None]
+    return sum(1 for found in states if found.success), sum(1 for found in states if found.failure)
+
+
+def log_holding(logger: causes.Logger) -> None:
+    """Log that the finalizer is going to be added."""
+    logger.debug("Adding the finalizer: the object stays until its handlers have finished with its deletion.")
+
+
+def log_release(logger: causes.Logger) -> None:
+    """Log that the finalizer is going to be removed."""
+    logger.debug("Removing the finalizer: the object is not needed by its handlers any more.")
+
+
+def log_sleep(logger: causes.Logger, delay: float) -> None:
+    """Log that the object is left alone until the next attempts of its handlers."""
+    if logger.isEnabledFor(logging.DEBUG):
+        logger.debug("Sleeping for the delayed handlers: they are due %s.", diagnostics.describe_delay(round(delay, 3)))
+
+
+def log_dismissal(logger: causes.Logger) -> None:
+    """Log that there is nothing to do for the object as it is now."""
+    logger.debug("Nothing of interest: no handlers are to be called for the object as it is now.")
+
+
+def log_deletion(logger: causes.Logger) -> None:
+    """Log that the object does not exist any more."""
+    logger.debug("Deleted: the object does not exist any more.")
+
+
+def conceal_body(body: Mapping[str, Any]) -> bodies.Body:
+    """Take the object for a Secret, even if it does not say so, and hide its values."""
+    return bodies.Body({**body, 'apiVersion': 'v1', 'kind': 'Secret'})
+
+
+def conceal_diff(diff: diffs.Diff) -> diffs.Diff:
+    """Hide all values of the diff, but not which fields have changed, and how."""
+    return diffs.Diff([(item.operation, item.field, _mask(item.old), _mask(item.new)) for item in diff])
+
+
+def _mask(value: object) -> str | None:
+    return None if value is None else MASK
