@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from kopf._cogs.structs import dicts
+from kopf._cogs.structs import dicts, reviews
 from kopf._core.intents import callbacks, causes, handlers
 
 _HANDLED = frozenset({causes.Reason.CREATE, causes.Reason.UPDATE, causes.Reason.DELETE, causes.Reason.RESUME})
@@ -81,8 +81,14 @@ def _match_reason(handler: handlers.ChangingHandler, cause: causes.ChangingCause
 
 
 def _match_request(handler: handlers.WebhookHandler, cause: causes.WebhookCause) -> bool:
-    return ((handler.operations is None or cause.operation in handler.operations) and
-            handler.subresource in ('*', cause.subresource))
+    return match_operation(handler, cause.operation) and handler.subresource in ('*', cause.subresource)
+
+
+def match_operation(handler: handlers.WebhookHandler, operation: reviews.Operation | None) -> bool:
+    """Return whether the handler reviews such requests: deletions have nothing to mutate, so they must be asked for."""
+    if handler.operations is not None:
+        return operation in handler.operations
+    return handler.type is not causes.WebhookType.MUTATING or operation != 'DELETE'
 
 
 @dataclasses.dataclass(frozen=True)
