@@ -119,7 +119,12 @@ class _Check:
             return True
         if isinstance(handler, handlers.ChangingHandler) and handler.field_needs_change:
             return self._match_change(handler)
-        return self._accept(_get_criterion(handler), dicts.resolve(self.cause.body, handler.field))
+        return self._accept(_get_criterion(handler), dicts.resolve(self._current, handler.field))
+
+    @property
+    def _current(self) -> Any:
+        """The state in which the fields are looked for: changes are those of what is remembered of the object."""
+        return self.cause.new if isinstance(self.cause, causes.ChangingCause) else self.cause.body
 
     def _match_change(self, handler: handlers.ChangingHandler) -> bool:
         """For objects that are just created, all their fields are added, and there was nothing before."""
