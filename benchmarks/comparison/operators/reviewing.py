@@ -14,7 +14,7 @@ REVIEWS = pathlib.Path(os.environ['COMPARISON_REVIEWS'])
 async def serve(fn):
     yield {'url': 'https://localhost:1'}
     while True:
-        for path in sorted(REVIEWS.glob('*.review')):
+        for path in list_reviews():
             asked = json.loads(path.read_text())
             path.unlink()
             try:
@@ -24,6 +24,10 @@ async def serve(fn):
             path.with_suffix('.answering').write_text(json.dumps(answer))
             path.with_suffix('.answering').rename(path.with_suffix('.answer'))
         await asyncio.sleep(0.05)
+
+
+def list_reviews():
+    return sorted(REVIEWS.glob('*.review'))
 
 
 @kopf.on.startup()
