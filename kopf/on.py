@@ -346,7 +346,7 @@ def _unite_operations(
     if unknown:
         raise ValueError(f"@kopf.on.{name}: there are no such operations as {', '.join(sorted(map(repr, unknown)))}. "
                          f"There are {', '.join(typing.get_args(reviews.Operation))}; omit it for all of them.")
-    return None if '*' in united else united
+    return frozenset(typing.get_args(reviews.Operation)) if '*' in united else united
 
 
 def _register(fn: Callable[..., Any], options: Mapping[str, Any]) -> None:

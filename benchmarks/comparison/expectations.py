@@ -48,6 +48,28 @@ EXPECTATIONS = [
         'handover_in_creation', r'open: (extra call: quick deleted delete .*|object deleted: .*"reason": "delete".*)',
         "Handlers that have finished with a creation are called for the deletion in mid-cycle, as for any deletion."),
     Expectation(
+        'namesakes', r'\w+: (extra call: fn of two obj \w+ .*|object obj: .*)',
+        "All functions with one id are called, each with a record and a result of its own: FND-021."),
+    Expectation(
+        'lambdas', r'create: (extra call: other obj create .*|object obj: .*)',
+        "The reference puts the path of a lambda into the key of its progress, which the API refuses: its cycles never "
+        "end if there are other handlers."),
+    Expectation(
+        'admission', r'deny and mutate: \w+ call: answer of None None CREATE .*"allowed": false.*',
+        "There are no patches in denials."),
+    Expectation(
+        'admission', r'patch while validating: \w+ call: answer of patch/spec.patched .*',
+        "There are no patches in the answers of validating handlers: the log tells that they are ignored."),
+    Expectation(
+        'admission', r'unknown handlers: \w+ call: answer of unknown .*"allowed": true.*',
+        "Those who ask an unknown handler are warned: FND-025."),
+    Expectation(
+        'admission_operations', r'configure: \w+ call: webhook mutate-default.auto.kopf.dev .*',
+        "Mutating handlers are not even asked about deletions, unless they want it: FND-022."),
+    Expectation(
+        'admission_operations', r'mutate: extra call: mutate-(several|each) obj DELETE .*',
+        "Mutating handlers get deletions if these are listed, also beside other operations: FND-022."),
+    Expectation(
         'handover_in_creation', r'open what is being deleted: missing call: field deleted delete .*',
         "Unfinished handlers of fields do not go on for objects being deleted: they are not for deletions."),
 ]

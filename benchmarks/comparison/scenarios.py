@@ -125,6 +125,101 @@ def subhandling(stage: stages.Stage) -> Steps:
     yield 'change'
 
 
+def subhandling_of_fields(stage: stages.Stage) -> Steps:
+    stage.start()
+    stage.create('obj', {'f': {'g': 1, 'h': 1}, 'x': 1})
+    stage.create('without', {'x': 1})
+    yield 'create'
+    stage.patch('obj', {'spec': {'f': {'g': 2}, 'x': 2}})
+    yield 'change'
+    stage.patch('obj', {'spec': {'x': 3}, 'status': {'s': 1}})
+    yield 'change another field'
+    stage.patch('obj', {'spec': {'f': {'g': None}}})
+    yield 'remove'
+    stage.delete('obj')
+    yield 'delete'
+
+
+def ignored_fields(stage: stages.Stage) -> Steps:
+    stage.start()
+    stage.create('obj', {'ignored': 1, 'x': 1}, labels={'l': 'yes'})
+    stage.patch('obj', {'status': {'s': 1}})
+    yield 'create'
+    stage.patch('obj', {'spec': {'ignored': 2}})
+    yield 'change what is ignored'
+    stage.patch('obj', {'spec': {'x': 2}, 'status': {'s': 2}})
+    yield 'change'
+    stage.stop()
+    stage.start()
+    yield 'restart'
+    stage.delete('obj')
+    yield 'delete'
+
+
+def classes(stage: stages.Stage) -> Steps:
+    stage.start()
+    stage.create('obj', {'x': 1})
+    yield 'create'
+    stage.patch('obj', {'spec': {'x': 2}})
+    yield 'change'
+
+
+def lambdas(stage: stages.Stage) -> Steps:
+    stage.start()
+    stage.create('obj', {'x': 1})
+    yield 'create'
+
+
+def namesakes(stage: stages.Stage) -> Steps:
+    stage.start()
+    stage.create('obj', {'x': 1})
+    yield 'create'
+    stage.patch('obj', {'spec': {'x': 2}})
+    yield 'change'
+
+
+def admission(stage: stages.Stage) -> Steps:
+    stage.start()
+    old, new = {'f': 1, 'x': 1}, {'f': 2, 'x': 1, 'l': 'yes'}
+    for operation, states in {'CREATE': (None, new), 'UPDATE': (old, new), 'DELETE': (new, None)}.items():
+        stage.review(None, operation, *states)
+        yield f'{operation} for all'
+    for kind in ('validate', 'mutate'):
+        for id in ('all', 'label', 'when', 'status'):
+            stage.review(f'{kind}-{id}', 'UPDATE', old, new)
+            stage.review(f'{kind}-{id}', 'UPDATE', old, new, 'status')
+            stage.review(f'{kind}-{id}', 'DELETE', new, None)
+        yield f'{kind}, one by one'
+        for id in ('field/spec.f', 'value/spec.f', 'absent/spec.f'):
+            stage.review(f'{kind}-{id}', 'UPDATE', old, new)
+            stage.review(f'{kind}-{id}', 'UPDATE', new, old)
+            stage.review(f'{kind}-{id}', 'UPDATE', new, {'x': 2})
+            stage.review(f'{kind}-{id}', 'DELETE', new, None)
+        yield f'{kind} with fields'
+    stage.review('deny/spec.denied', 'CREATE', None, {'denied': True})
+    yield 'deny'
+    stage.review(None, 'CREATE', None, {'denied': True})
+    yield 'deny and mutate'
+    stage.review('patch/spec.patched', 'CREATE', None, {'patched': True})
+    yield 'patch while validating'
+    stage.review('unknown', 'CREATE', None, new)
+    yield 'unknown handlers'
+
+
+def admission_operations(stage: stages.Stage) -> Steps:
+    stage.start()
+    stage.note_webhooks(10)
+    yield 'configure'
+    states = {'CREATE': (None, {'x': 1}), 'UPDATE': ({'x': 1}, {'x': 2}), 'DELETE': ({'x': 2}, None)}
+    asked = {'default': states, 'creation': ['CREATE'], 'deletion': ['DELETE'], 'several': ['UPDATE', 'DELETE'],
+             'each': states}
+    for kind in ('validate', 'mutate'):
+        for id, operations in asked.items():
+            for operation in operations:
+                stage.review(f'{kind}-{id}', operation, *states[operation])
+        yield kind
+
+
 def errors(stage: stages.Stage) -> Steps:
     stage.start()
     stage.create('obj', {'x': 1})
@@ -291,6 +386,13 @@ SCENARIOS = [
     Scenario(filters, 'filters.py'),
     Scenario(resuming, 'resuming.py', starts=2, counts_writes=False),
     Scenario(subhandling, 'subhandling.py'),
+    Scenario(subhandling_of_fields, 'subhandling_of_fields.py'),
+    Scenario(ignored_fields, 'ignored_fields.py', starts=2, counts_writes=False),
+    Scenario(classes, 'classes.py', counts_writes=False),
+    Scenario(lambdas, 'lambdas.py', counts_writes=False),
+    Scenario(namesakes, 'namesakes.py', counts_writes=False),
+    Scenario(admission, 'admission.py'),
+    Scenario(admission_operations, 'admission_operations.py'),
     Scenario(errors, 'errors.py'),
     Scenario(results, 'results.py'),
     Scenario(results, 'results.py', has_status=True),

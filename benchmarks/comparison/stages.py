@@ -4,6 +4,7 @@ Stages: a sandbox with an operator file, which is run by one implementation, the
 The operators are processes of their own. They are only watched from outside: which handlers they call, what they write
 to the cluster, and what is left on the objects.
 """
+import base64
 import dataclasses
 import json
 import os
@@ -17,6 +18,7 @@ from typing import Any
 DIRECTORY = pathlib.Path(__file__).parent / 'operators'
 PREFIX, LAST_HANDLED = 'kopf.zalando.org/', 'kopf.zalando.org/last-handled-configuration'
 TIMEOUT = 60.0
+OPERATIONS = ['CREATE', 'UPDATE', 'DELETE', 'CONNECT']
 VOLATILE = ('uid', 'resourceVersion', 'creationTimestamp', 'generation', 'managedFields', 'deletionTimestamp')
 
 
@@ -43,7 +45,7 @@ class Stage:
         """Run the operator by the next implementation, and wait until it watches the objects."""
         watching = len(self._list_requests('watch'))
         env = {**os.environ, 'KUBECONFIG': str(self.sandbox.kubeconfig), 'COMPARISON_CALLS': str(self.calls),
-               'PYTHONPATH': str(DIRECTORY)}
+               'COMPARISON_REVIEWS': str(self.calls.parent), 'PYTHONPATH': str(DIRECTORY)}
         command = [next(self.kopfs), 'run', '--all-namespaces', '--standalone', str(DIRECTORY / self.operator)]
         self.process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + TIMEOUT
@@ -72,6 +74,46 @@ class Stage:
 
     def delete(self, name: str) -> None:
         self.sandbox.delete('kopfexamples', name)
+
+    def review(self, webhook: str | None, operation: str, old: dict[str, Any] | None, new: dict[str, Any] | None,
+               subresource: str | None = None) -> None:
+        """Have a request reviewed, and note the answer as if it were a call."""
+        resource = {'group': 'kopf.dev', 'version': 'v1', 'resource': 'kopfexamples'}
+        request = {'uid': 'review', 'operation': operation, 'resource': resource, 'subResource': subresource,
+                   'userInfo': {}, 'dryRun': False, 'oldObject': _build_body(old), 'object': _build_body(new)}
+        review = {'apiVersion': 'admission.k8s.io/v1', 'kind': 'AdmissionReview', 'request': request}
+        asking, asked = self.calls.parent / 'asking', self.calls.parent / 'one.review'
+        asking.write_text(json.dumps({'webhook': webhook, 'review': review}))
+        asking.rename(asked)
+        answer = asked.with_suffix('.answer')
+        self._wait_until(answer.exists, f"There is no answer to the review of {operation} by {webhook}.")
+        self._note(f'answer of {webhook}', operation, simplify_answer(json.loads(answer.read_text())))
+        answer.unlink()
+
+    def note_webhooks(self, number: int) -> None:
+        """Note the rules of the managed webhooks as if they were calls, when there are so many webhooks."""
+        plurals = ('validatingwebhookconfigurations', 'mutatingwebhookconfigurations')
+        self._wait_until(lambda: len(self._list_webhooks(plurals)) == number, "The webhooks are not configured.")
+        for webhook in self._list_webhooks(plurals):
+            rules = [(OPERATIONS if rule['operations'] == ['*'] else rule['operations'], rule['resources'])
+                     for rule in webhook['rules']]
+            self._note(f'webhook {webhook["name"]}', None, [rules, webhook['objectSelector']])
+
+    def _list_webhooks(self, plurals: Sequence[str]) -> list[Any]:
+        return [webhook for plural in plurals for item in self.sandbox.list(plural)
+                for webhook in item.get('webhooks', [])]
+
+    def _note(self, handler: str, reason: str | None, content: Any) -> None:
+        call = {'handler': handler, 'name': None, 'reason': reason, 'new': content, 'diff': []}
+        with self.calls.open('a') as file:
+            file.write(json.dumps(call) + '\n')
+
+    def _wait_until(self, condition: Callable[[], bool], message: str) -> None:
+        deadline = time.monotonic() + TIMEOUT
+        while not condition():
+            if time.monotonic() > deadline:
+                raise RuntimeError(message)
+            time.sleep(0.02)
 
     def play(self, scenario: Callable[['Stage'], Iterator[str]]) -> list[Scene]:
         """Go through the steps; after each one, wait until nothing happens, and look what there is."""
@@ -115,6 +157,23 @@ def simplify(body: dict[str, Any]) -> dict[str, Any]:
                    if key == LAST_HANDLED or not key.startswith(PREFIX)}
     is_deleted = 'deletionTimestamp' in body['metadata']
     return {**body, 'metadata': {**metadata, 'annotations': annotations, 'deleted': is_deleted}}
+
+
+def simplify_answer(answer: dict[str, Any]) -> dict[str, Any]:
+    """Leave what is decided: the patch is decoded, and only the handlers' own warnings are kept as they are."""
+    response = answer.get('response', answer)
+    patch = json.loads(base64.b64decode(response['patch'])) if 'patch' in response else None
+    warnings = sorted(text if ' ' not in text else 'a warning' for text in response.get('warnings', []))
+    return {**response, 'patch': patch, 'warnings': warnings}
+
+
+def _build_body(spec: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Build an object for a review; the labels are in the spec for simplicity."""
+    if spec is None:
+        return None
+    labels = {'l': spec['l']} if 'l' in spec else {}
+    return {'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample', 'spec': spec,
+            'metadata': {'name': 'obj', 'namespace': 'default', 'uid': 'u', 'labels': labels}}
 
 
 def list_leftovers(body: dict[str, Any]) -> list[str]:

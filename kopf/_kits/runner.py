@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+import click
 import click.testing
 
 from kopf._cogs.aiokits import flags
@@ -37,9 +38,10 @@ class KopfRunner:
     ``with KopfRunner(['run', '-A', 'handlers.py'], env={'KUBECONFIG': ...}) as runner:``. In coroutines, use
     ``async with``: the event loop is free while the operator is starting and stopping; it has an event loop of its own.
 
-    What the command has printed and how it has ended is known after the block. Its error is raised there, unless
-    ``reraise`` is false or the block itself has failed. If it has not stopped in ``timeout`` seconds, it is abandoned,
-    and `TimeoutError` is raised. ``registry`` and ``settings`` are used instead of the default ones.
+    What the command has printed and how it has ended is known after the block. The error of the operator is raised
+    there as it is, unless ``reraise`` is false or the block itself has failed. If the command has not stopped in
+    ``timeout`` seconds, it is abandoned, and `TimeoutError` is raised. ``registry`` and ``settings`` are used instead
+    of the default ones.
 
     The handlers of the files given to the command are forgotten with it, so the next runner does not have them;
     those of imported modules are not, as the modules are imported only once. Use ``registry`` to isolate them.
@@ -136,7 +138,7 @@ class KopfRunner:
                                        **{name: value for name, value in given.items() if value is not None})
         try:
             with _restored_logging(), _forgotten_scripts(registries.get_default_registry()):
-                result = _Invoker().invoke(groups.main, *self._args, **self._kwargs, obj=controls)
+                result = _Invoker().invoke(_build_command(), *self._args, **self._kwargs, obj=controls)
         except BaseException as error:
             self._future.set_exception(error)
         else:
@@ -166,6 +168,25 @@ class _Invoker(click.testing.CliRunner):
             if isinstance(sys.stdout, io.TextIOWrapper):
                 sys.stdout.reconfigure(write_through=True)
             yield streams
+
+
+class _Command(groups.LazyGroup):
+    """The command that shows the errors of operators, and then raises them as they are, instead of exiting."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except click.ClickException as shown:
+            if shown.__cause__ is None or isinstance(shown, click.UsageError):
+                raise
+            shown.show()
+            raise shown.__cause__ from None
+
+
+def _build_command() -> click.Command:
+    main = groups.main
+    return _Command(main.name, params=main.params, callback=main.callback, help=main.help,
+                    context_settings=main.context_settings, subcommands=groups.SUBCOMMANDS)
 
 
 @contextlib.contextmanager

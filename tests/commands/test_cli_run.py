@@ -167,8 +167,6 @@ def test_log_format_is_case_insensitive(parse, text):
     (['--priority=high'], {}, "'high' is not a valid integer"),
     (['--unknown'], {}, "No such option"),
     (['--apply=x.yaml'], {}, "--apply is only for --sandbox"),
-    (['absent.py'], {}, "There is no file 'absent.py'."),
-    (['-m', 'absent'], {}, "There is no module 'absent'."),
 ])
 def test_wrong_usage_is_refused(args, env, message):
     result = invoke(*args, env=env)
@@ -177,6 +175,19 @@ def test_wrong_usage_is_refused(args, env, message):
     assert result.stdout == ''
     assert result.stderr.splitlines()[-1].startswith('Error: ')
     assert message in result.stderr.splitlines()[-1]
+
+
+@pytest.mark.guarantee('FND-026')
+@pytest.mark.parametrize('args, message', [
+    pytest.param(['absent.py'], "There is no file 'absent.py'.", id='file'),
+    pytest.param(['-m', 'absent'], "There is no module 'absent'.", id='module'),
+    pytest.param(['.'], "'.' is a directory, not a file. Packages are loaded by names: -m package.", id='directory'),
+])
+def test_absence_of_the_operator_is_told_in_one_line(args, message):
+    result = invoke('-A', *args)
+
+    assert (result.exit_code, result.stdout) == (1, '')
+    assert result.stderr.splitlines() == [f'Error: {message}']
 
 
 @pytest.mark.guarantee('LOD-005')

@@ -175,14 +175,75 @@ FAILING = """
 def test_errors_of_the_operator_are_raised_after_the_block(write):
     is_entered = False
 
-    with pytest.raises(SystemExit) as caught, KopfRunner(['run', '-A', write('handlers.py', FAILING)]) as runner:
+    with (pytest.raises(Exception, match="'startup_fn': boo!") as caught,
+          KopfRunner(['run', '-A', write('handlers.py', FAILING)]) as runner):
         is_entered = True
 
     assert is_entered
-    assert caught.value.code == 1
     assert runner.exception is caught.value
     assert runner.exit_code == 1
     assert "'startup_fn': boo!" in runner.stderr
+
+
+@pytest.mark.guarantee('FND-026', 'TST-006', 'TST-009')
+@pytest.mark.parametrize('args, error', [
+    pytest.param(['absent.py'], FileNotFoundError, id='absent'),
+    pytest.param(['-m', 'absent_operator'], ModuleNotFoundError, id='absent-module'),
+    pytest.param(['-m', 'not/a/name'], ModuleNotFoundError, id='not-a-module'),
+    pytest.param(['.'], ImportError, id='directory'),
+    pytest.param(['notes.txt'], ImportError, id='text'),
+    pytest.param(['broken.py'], SyntaxError, id='broken'),
+    pytest.param(['importing.py'], ImportError, id='importing'),
+    pytest.param(['failing.py'], ZeroDivisionError, id='failing'),
+    pytest.param(['-m', 'failing'], ZeroDivisionError, id='failing-module'),
+])
+def test_errors_of_loading_are_raised_as_they_are(write, args, error):
+    write('notes.txt', '')
+    write('broken.py', 'x = (')
+    write('importing.py', 'import absent_dependency')
+    write('failing.py', '1 / 0')
+
+    with pytest.raises(error) as caught, KopfRunner(['run', '-A', *args]) as runner:
+        pass
+
+    assert runner.exception is caught.value
+    assert runner.exc_info[:2] == (caught.type, caught.value)
+    assert runner.future.result().exception is caught.value
+    assert runner.exit_code == 1
+    assert runner.stderr != ''
+
+
+@pytest.mark.guarantee('FND-026')
+def test_absent_files_are_named_by_the_error(write):
+    with KopfRunner(['run', '-A', 'absent.py'], reraise=False) as runner:
+        pass
+
+    assert runner.exception.filename == os.path.abspath('absent.py')
+
+
+@pytest.mark.parametrize('args', [
+    ['run', '--unknown'], ['run', '-A', '--namespace=ns'], ['run', '-A', '--liveness=ftp://x']])
+def test_mistakes_in_the_command_are_exits(args):
+    with KopfRunner(args, reraise=False) as runner:
+        pass
+
+    assert isinstance(runner.exception, SystemExit)
+    assert runner.exit_code == 2
+
+
+def test_exits_of_the_file_are_exits(write):
+    path = write('exiting.py', """
+        try:
+            1 / 0
+        except ZeroDivisionError:
+            raise SystemExit(12)
+    """)
+
+    with KopfRunner(['run', '-A', path], reraise=False) as runner:
+        pass
+
+    assert isinstance(runner.exception, SystemExit)
+    assert runner.exit_code == 12
 
 
 def test_unexpected_errors_are_raised_as_they_are(write):
@@ -197,8 +258,8 @@ def test_errors_of_the_operator_are_only_known_if_they_are_not_to_be_raised(writ
     with KopfRunner(['run', '-A', write('handlers.py', FAILING)], reraise=False) as runner:
         pass
 
-    assert isinstance(runner.exception, SystemExit)
-    assert runner.exc_info[0] is SystemExit
+    assert "'startup_fn': boo!" in str(runner.exception)
+    assert runner.exc_info[1] is runner.exception
 
 
 def test_error_of_the_block_is_more_important_than_of_the_operator(write):
@@ -207,7 +268,9 @@ def test_error_of_the_block_is_more_important_than_of_the_operator(write):
         raise ZeroDivisionError
 
     assert runner.exit_code == 1
-    assert caught.value.__notes__ == ["Also, the operator has failed: SystemExit(1)"]
+    [note] = caught.value.__notes__
+    assert note.startswith("Also, the operator has failed: ")
+    assert "'startup_fn': boo!" in note
 
 
 def test_operator_is_stopped_if_the_block_fails(env, write):
@@ -356,6 +419,6 @@ async def test_runner_can_be_used_in_coroutines_with_the_sandbox_of_the_same_loo
 
 
 async def test_errors_are_raised_in_coroutines_too(write):
-    with pytest.raises(SystemExit):
+    with pytest.raises(Exception, match='boo!'):
         async with KopfRunner(['run', '-A', write('handlers.py', FAILING)]):
             pass

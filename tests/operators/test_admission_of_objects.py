@@ -171,6 +171,48 @@ async def test_all_operations_are_reviewed(registry, run, client):
                      ('DELETE', {'x': 2}, None, 'obj')]
 
 
+@pytest.mark.guarantee('FND-022')
+async def test_deletions_come_to_mutating_handlers_only_if_asked_for(registry, hall, run, client):
+    calls = []
+
+    @kopf.on.mutate('kopfexamples', registry=registry)
+    def usual(operation, **_):
+        calls.append(('usual', operation))
+
+    @kopf.on.mutate('kopfexamples', operations=['DELETE'], registry=registry)
+    def asking(operation, **_):
+        calls.append(('asking', operation))
+
+    await run()
+    await client.create(build_object())
+    await client.patch({'spec': {'x': 2}})
+    hall.paths.clear()
+    answer = await client.delete()
+
+    assert calls == [('usual', 'CREATE'), ('usual', 'UPDATE'), ('asking', 'DELETE')]
+    assert hall.paths == ['/hooks/asking']
+    assert answer.code == 200
+
+
+@pytest.mark.guarantee('FND-025')
+async def test_webhooks_of_handlers_that_are_gone_do_not_block_requests(sandbox, registry, run, client, logs):
+    kopf.on.validate('kopfexamples', id='other', operations=['DELETE'], registry=registry)(lambda **_: None)
+    await run()
+    service = {'namespace': 'default', 'name': 'hall', 'path': '/hooks/gone'}
+    rule = {'apiGroups': ['*'], 'apiVersions': ['*'], 'resources': ['kopfexamples'], 'operations': ['CREATE']}
+    await sandbox.create({
+        'apiVersion': 'admissionregistration.k8s.io/v1', 'kind': 'ValidatingWebhookConfiguration',
+        'metadata': {'name': 'left.kopf.dev'}, 'webhooks': [
+            {'name': 'gone.left.kopf.dev', 'clientConfig': {'service': service}, 'rules': [rule],
+             'admissionReviewVersions': ['v1'], 'sideEffects': 'None', 'failurePolicy': 'Fail'}]})
+
+    answer = await client.create(build_object())
+
+    assert answer.code == 201
+    assert answer.warnings == ["There is no admission handler 'gone' in the operator, so the request is admitted."]
+    assert any("no admission handler 'gone'" in text for text in logs(logging.WARNING))
+
+
 @pytest.mark.guarantee('ADM-016')
 @pytest.mark.parametrize('ignore_failures, code', [(None, 500), (True, 201)])
 async def test_unreachable_servers_block_requests_unless_ignored(registry, hall, run, client, ignore_failures, code):

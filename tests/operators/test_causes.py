@@ -254,3 +254,26 @@ async def test_an_explicit_lifecycle_can_take_all_handlers_in_one_cycle(cluster,
 
     assert len(calls) == 3 and len(set(calls)) == 1
     assert len(cluster.writes) == 1
+
+
+@pytest.mark.guarantee('FND-029')
+async def test_handlers_of_ignored_fields_are_not_called(cluster, registry, settings, run_operator, calls):
+    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(ignored_fields=['spec.ignored'])
+    for reason in ['create', 'resume', 'update', 'delete']:
+        for field in ['spec.ignored', 'spec.usual']:
+            getattr(kopf.on, reason)('kopfexamples', id=reason, field=field, param=(reason, field), registry=registry)(
+                lambda param, **_: calls.append(param))
+
+    operator = await run_operator()
+    await cluster.wait_until_watched()
+    await cluster.create(spec={'ignored': 1, 'usual': 1})
+    await cluster.wait_until_handled(usual=1)
+    await cluster.patch({'spec': {'ignored': 2, 'usual': 2}})
+    await cluster.wait_until_handled(usual=2)
+    await operator.stop()
+    await run_operator()
+    await wait_until(lambda: ('resume', 'spec.usual') in calls)
+    await cluster.delete()
+    await cluster.wait(lambda body: body is None)
+
+    assert calls == [(reason, 'spec.usual') for reason in ['create', 'update', 'resume', 'delete']]

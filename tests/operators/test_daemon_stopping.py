@@ -12,7 +12,8 @@ from diaries import Diary, pass_time
 import kopf
 
 Reason = kopf.DaemonStoppingReason
-ASKED = Reason.RESOURCE_DELETED | Reason.DAEMON_SIGNALLED
+ASKED = Reason.RESOURCE_DELETED
+SIGNALLED = ASKED | Reason.DAEMON_SIGNALLED  # those with a backoff
 
 
 @pytest.fixture
@@ -49,14 +50,15 @@ async def delete(cluster, calls):
     calls.note('gone')
 
 
-@pytest.mark.guarantee('DMN-007', 'DMN-008', 'DMN-016', 'DMN-021', 'DMN-031', 'NEW-048')
-@pytest.mark.parametrize('options', [
-    pytest.param({}, id='no-options'),
-    pytest.param({'cancellation_backoff': 100}, id='backoff'),
-    pytest.param({'cancellation_timeout': 100}, id='timeout'),
-    pytest.param({'cancellation_backoff': 100, 'cancellation_timeout': 100}, id='both'),
+@pytest.mark.guarantee('DMN-007', 'DMN-008', 'DMN-016', 'DMN-021', 'DMN-031', 'NEW-048', 'FND-027')
+@pytest.mark.parametrize('options, reason', [
+    pytest.param({}, ASKED, id='no-options'),
+    pytest.param({'cancellation_backoff': 100}, SIGNALLED, id='backoff'),
+    pytest.param({'cancellation_timeout': 100}, ASKED, id='timeout'),
+    pytest.param({'cancellation_backoff': 100, 'cancellation_timeout': 100}, SIGNALLED, id='both'),
+    pytest.param({'cancellation_backoff': 0}, SIGNALLED, id='zero-backoff'),
 ])
-async def test_obedient_daemons_exit_at_once(cluster, registry, run_operator, calls, options):
+async def test_obedient_daemons_exit_at_once(cluster, registry, run_operator, calls, options, reason):
     @kopf.daemon('kopfexamples', registry=registry, **options)
     async def obedient(stopped, **_):
         calls.note('begin', stopped.reason)
@@ -68,7 +70,7 @@ async def test_obedient_daemons_exit_at_once(cluster, registry, run_operator, ca
     await cluster.create()
     await delete(cluster, calls)
 
-    assert calls == [(0, 'deleted'), (0, 'end', ASKED, True), (0, 'gone')]
+    assert calls == [(0, 'deleted'), (0, 'end', reason, True), (0, 'gone')]
 
 
 @pytest.mark.guarantee('DMN-007', 'DMN-019', 'DMN-020')
@@ -92,13 +94,13 @@ async def test_obedient_sync_daemons_exit_at_once(cluster, registry, run_operato
 
 
 @pytest.mark.guarantee('DMN-009', 'DMN-010', 'DMN-012', 'DMN-015', 'DMN-016', 'NEW-210')
-@pytest.mark.parametrize('options, cancelled', [
-    pytest.param({'cancellation_timeout': 1.0}, 0, id='timeout'),
-    pytest.param({'cancellation_backoff': 30, 'cancellation_timeout': 100}, 30, id='backoff-and-timeout'),
-    pytest.param({'cancellation_backoff': 0, 'cancellation_timeout': 100}, 0, id='no-backoff'),
+@pytest.mark.parametrize('options, cancelled, reason', [
+    pytest.param({'cancellation_timeout': 1.0}, 0, ASKED, id='timeout'),
+    pytest.param({'cancellation_backoff': 30, 'cancellation_timeout': 100}, 30, SIGNALLED, id='backoff-and-timeout'),
+    pytest.param({'cancellation_backoff': 0, 'cancellation_timeout': 100}, 0, SIGNALLED, id='no-backoff'),
 ])
 async def test_disobedient_daemons_are_cancelled_after_their_backoff(
-        cluster, registry, run_operator, calls, options, cancelled):
+        cluster, registry, run_operator, calls, options, cancelled, reason):
     @kopf.daemon('kopfexamples', registry=registry, **options)
     async def disobedient(stopped, **_):
         calls.note('begin')
@@ -112,7 +114,7 @@ async def test_disobedient_daemons_are_cancelled_after_their_backoff(
     await cluster.create()
     await delete(cluster, calls)
 
-    assert calls == [(0, 'deleted'), (cancelled, 'cancelled', ASKED | Reason.DAEMON_CANCELLED), (cancelled, 'gone')]
+    assert calls == [(0, 'deleted'), (cancelled, 'cancelled', reason | Reason.DAEMON_CANCELLED), (cancelled, 'gone')]
 
 
 @pytest.mark.guarantee('DMN-012', 'DMN-013', 'DMN-015', 'DMN-031')
@@ -151,11 +153,11 @@ async def test_daemons_that_ignore_the_cancellation_are_abandoned(cluster, regis
     await cluster.create()
     with pytest.warns(ResourceWarning, match="'stubborn'"):
         await delete(cluster, calls)
-    assert calls == [(0, 'deleted'), (30, 'ignored', ASKED | Reason.DAEMON_CANCELLED), (80, 'gone')]
+    assert calls == [(0, 'deleted'), (30, 'ignored', SIGNALLED | Reason.DAEMON_CANCELLED), (80, 'gone')]
     assert any('left alone' in text for text in logs(logging.WARNING))
 
     await wait_until(lambda: len(calls) == 4)
-    assert calls[-1] == (230, 'end', ASKED | Reason.DAEMON_CANCELLED | Reason.DAEMON_ABANDONED)
+    assert calls[-1] == (230, 'end', SIGNALLED | Reason.DAEMON_CANCELLED | Reason.DAEMON_ABANDONED)
 
 
 @pytest.mark.guarantee('DMN-011', 'DMN-013')
@@ -180,7 +182,7 @@ async def test_sync_daemons_are_never_interrupted_but_are_abandoned(
 
     barrier.set()
     await wait_until(lambda: ended)
-    assert ended == [ASKED | Reason.DAEMON_ABANDONED]
+    assert ended == [SIGNALLED | Reason.DAEMON_ABANDONED]
 
 
 @pytest.mark.guarantee('DMN-014', 'DMN-031', 'NEW-210', 'WLD-004')

@@ -226,7 +226,7 @@ async def test_daemons_live_only_while_their_objects_match(cluster, registry, ru
         await pass_time(100)
         await cluster.patch(UNMARKED)
         await cluster.wait(lambda body: not get_finalizers(body))
-        assert [what for _, what in calls] == ['begin', reasons.FILTERS_MISMATCH | reasons.DAEMON_SIGNALLED]
+        assert [what for _, what in calls] == ['begin', reasons.FILTERS_MISMATCH]
 
 
 @pytest.mark.guarantee('DMN-034', 'DMN-024')

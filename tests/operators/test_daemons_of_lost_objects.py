@@ -83,7 +83,7 @@ async def test_stopping_daemons_of_lost_objects_count_as_running_if_they_are_fou
     await cluster.patch({'metadata': {'labels': {'mark': 'yes'}}})
     await pass_time(200)
     reasons = kopf.DaemonStoppingReason
-    assert calls == [(0, 'begin'), (100, 'end', reasons.RESOURCE_DELETED | reasons.DAEMON_SIGNALLED)]
+    assert calls == [(0, 'begin'), (100, 'end', reasons.RESOURCE_DELETED)]
 
     await cluster.patch({'spec': {'x': 2}})
     await wait_until(lambda: len(calls) == 3)

@@ -233,11 +233,11 @@ async def test_parts_get_the_arguments_of_their_cause_and_their_own_options(clus
             calls.append({name: kwargs[name] for name in names})
             raise Exception("not to be retried")
 
-        @kopf.subhandler(field='spec.x')
+        @kopf.subhandler(field='x')
         async def field_fn(old, new, diff, **_):
             calls.append((old, new, tuple(diff)))
 
-        @kopf.subhandler(field='spec.y')
+        @kopf.subhandler(field='y')
         async def unchanged_fn(**_):
             calls.append('never')
 
@@ -249,9 +249,79 @@ async def test_parts_get_the_arguments_of_their_cause_and_their_own_options(clus
 
     kwargs, changes = calls
     assert (kwargs['reason'], kwargs['param'], kwargs['retry'], kwargs['name']) == ('update', 'of the part', 0, 'obj')
-    assert (kwargs['old']['spec'], kwargs['new']['spec']) == ({'x': 1, 'y': 1}, {'x': 2, 'y': 1})
+    assert (kwargs['old'], kwargs['new']) == ({'x': 1, 'y': 1}, {'x': 2, 'y': 1})
     assert kwargs['memo'].parent is True
     assert changes == (1, 2, (('change', (), 1, 2),))
+
+
+@pytest.mark.guarantee('FND-023')
+@pytest.mark.parametrize('decorator, states', [
+    pytest.param(kopf.on.create, [(None, {'x': 1, 'y': 1}, [('add', (), None, {'x': 1, 'y': 1})])], id='create'),
+    pytest.param(kopf.on.update, [({'x': 1, 'y': 1}, {'x': 2, 'y': 1}, [('change', ('x',), 1, 2)])], id='update'),
+    pytest.param(kopf.on.field, [(None, {'x': 1, 'y': 1}, [('add', (), None, {'x': 1, 'y': 1})]),
+                                 ({'x': 1, 'y': 1}, {'x': 2, 'y': 1}, [('change', ('x',), 1, 2)])], id='field'),
+    pytest.param(kopf.on.delete, [({'x': 2, 'y': 1}, {'x': 2, 'y': 1}, [])], id='delete'),
+])
+async def test_parts_of_handlers_of_fields_see_only_the_fields(
+        cluster, registry, run_operator, calls, decorator, states):
+    def note(name):
+        def see(old, new, diff, spec, **_):
+            calls.append((name, (old, new, list(diff))))
+            assert {'field', 'other'} <= spec.keys()  # whatever has changed, the object is whole
+            return True
+        return see
+
+    @decorator('kopfexamples', field='spec.field', registry=registry)
+    async def parent(**kwargs):
+        note('parent')(**kwargs)
+
+        @kopf.subhandler(id='child', when=note('filter'))
+        def child(**kwargs):
+            note('child')(**kwargs)
+            kopf.register(note('grandchild'), id='grandchild')
+
+        await kopf.execute()
+        await kopf.execute(fns={'given': note('given')})
+
+    kopf.on.create('kopfexamples', registry=registry, id='always')(lambda **_: None)
+    await run_operator()
+    await cluster.create(spec={'field': {'x': 1, 'y': 1}, 'other': 1})
+    await cluster.wait_until_handled()
+    await cluster.patch({'spec': {'field': {'x': 2}, 'other': 2}})
+    await cluster.wait_until_handled(field={'x': 2, 'y': 1})
+    await cluster.delete()
+    await cluster.wait(lambda body: body is None)
+
+    assert {name for name, _ in calls} == {'parent', 'filter', 'child', 'grandchild', 'given'}
+    for name in ('child', 'grandchild', 'given'):
+        assert [state for called, state in calls if called == name] == states
+    assert all(state in states for _, state in calls)
+
+
+@pytest.mark.guarantee('FND-023')
+async def test_fields_of_parts_are_inside_of_the_fields_of_their_handlers(cluster, registry, run_operator, calls):
+    @kopf.on.update('kopfexamples', field='spec.field', registry=registry)
+    async def parent(**_):
+        @kopf.subhandler(id='x', field='x')
+        async def of_field(old, new, diff, **_):
+            calls.append((old, new, list(diff)))
+            kopf.register(lambda old, new, diff, **_: calls.append((old, new, list(diff))), id='inner')
+
+        @kopf.subhandler(id='y', field='y')
+        async def of_unchanged_field(**_):
+            calls.append('never')
+
+        @kopf.subhandler(id='z', field='x', value=3)
+        async def of_other_value(**_):
+            calls.append('never')
+
+    await run_operator()
+    await cluster.create(spec={'field': {'x': 1, 'y': 1}})
+    await cluster.wait_until_handled()
+    await cluster.patch({'spec': {'field': {'x': 2}}})
+    await cluster.wait_until_handled(field={'x': 2, 'y': 1})
+
+    assert calls == [(1, 2, [('change', (), 1, 2)])] * 2
 
 
 @pytest.mark.guarantee('HND-055', 'HND-057', 'HND-059')

@@ -1,9 +1,10 @@
 """
 Loaders: import the code of users, by paths of files and by names of modules, for what it declares when imported.
 
-What is wrong in the command is a `LoadingError`; what is wrong in the code is raised as it is.
+If there is nothing to load, it is a `LoadingError`; what is wrong in the code is raised as it is.
 Nothing is imported but what is given, and what that imports.
 """
+import errno
 import importlib
 import importlib.machinery
 import importlib.util
@@ -19,7 +20,7 @@ _numbers = itertools.count(1)
 
 
 class LoadingError(Exception):
-    """There is nothing to load by this path or by this name."""
+    """There is nothing to load by this path or by this name; the cause is the error that Python has for that."""
 
 
 class StandardLibraryFinder:
@@ -60,15 +61,19 @@ def load_file(path: str | os.PathLike[str]) -> types.ModuleType:
     """Import a file; not as ``__main__``. Raises `LoadingError` if it is absent or is not a file with code."""
     full_path = os.path.abspath(path)
     if not os.path.exists(path):
-        raise LoadingError(f"There is no file {os.fspath(path)!r}.")
+        absence = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), full_path)
+        raise LoadingError(f"There is no file {os.fspath(path)!r}.") from absence
     if os.path.isdir(full_path):
-        raise LoadingError(f"{os.fspath(path)!r} is a directory, not a file. Packages are loaded by names: -m package.")
+        mistake = f"{os.fspath(path)!r} is a directory, not a file. Packages are loaded by names: -m package."
+        raise LoadingError(mistake) from ImportError(mistake, path=full_path)
     stem = re.sub(r'\W', '_', os.path.splitext(os.path.basename(full_path))[0])  # with no dots: there are no parents
     spec = importlib.util.spec_from_file_location(f'{_PREFIX}{next(_numbers)}_{stem}__', full_path)
     if spec is None or spec.loader is None:
-        raise LoadingError(f"{os.fspath(path)!r} is not a Python file: its name must end with .py.")
+        mistake = f"{os.fspath(path)!r} is not a Python file: its name must end with .py."
+        raise LoadingError(mistake) from ImportError(mistake, path=full_path)
     if not os.access(full_path, os.R_OK):
-        raise LoadingError(f"The file {os.fspath(path)!r} cannot be read: permission denied.")
+        denial = PermissionError(errno.EACCES, os.strerror(errno.EACCES), full_path)
+        raise LoadingError(f"The file {os.fspath(path)!r} cannot be read: permission denied.") from denial
     _put_first(os.path.dirname(full_path))
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # for whatever looks up the modules of classes, e.g. pickling
@@ -88,7 +93,8 @@ def is_script(name: str) -> bool:
 def load_module(name: str) -> types.ModuleType:
     """Import a module by its full name. Raises `LoadingError` if there is none, or if it cannot be a name."""
     if not all(part.isidentifier() for part in name.split('.')):
-        raise LoadingError(f"{name!r} is not a name of a module.")
+        mistake = f"{name!r} is not a name of a module."
+        raise LoadingError(mistake) from ModuleNotFoundError(mistake, name=name)
     if not sys.flags.safe_path:
         _put_first(os.getcwd())
     try:

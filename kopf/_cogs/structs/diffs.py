@@ -2,7 +2,7 @@
 Diffs: what has changed between two states of an object, or of a field of it.
 
 Mappings are compared by their keys, everything else as a whole, lists included. ``None`` is the same as absence.
-The items are ordered by their fields, whatever the order of the keys is.
+In each mapping, additions go first, then removals, then what has changed inside; each of them are ordered by the keys.
 """
 import enum
 import itertools
@@ -33,6 +33,16 @@ class DiffItem(NamedTuple):
     def op(self) -> DiffOperation:
         """The same as ``operation``."""
         return self.operation
+
+    def __eq__(self, other: object) -> bool:
+        """Compare with any sequence of the same parts: items that were saved as JSON come back as lists."""
+        return tuple.__eq__(self, tuple(other) if isinstance(other, list) else other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return tuple.__hash__(self)
 
     def __repr__(self) -> str:
         return repr(tuple(self))
@@ -75,6 +85,7 @@ class Diff(Sequence[DiffItem]):
 
 
 EMPTY = Diff()
+_ADDED, _REMOVED, _CHANGED = range(3)  # the order of keys in a mapping
 
 
 def diff(a: Any, b: Any) -> Diff:
@@ -127,17 +138,17 @@ def _compare(a: Any, b: Any, path: dicts.FieldPath) -> list[DiffItem]:
 
 def _compare_mappings(a: Mapping[str, Any], b: Mapping[str, Any], path: dicts.FieldPath) -> list[DiffItem]:
     """Find the keys that differ, then sort them: unchanged mappings, which most are, must be quick."""
-    found: dict[str, list[DiffItem]] = {}
+    found: dict[tuple[int, str], list[DiffItem]] = {}
     for key, old in a.items():
         new = b.get(key)
         kind = type(old)
         if old is not new and (kind not in dicts.SCALARS or kind is not type(new) or old != new):
             items = _compare(old, new, (*path, key))
             if items:
-                found[key] = items
+                found[_ADDED if old is None else _REMOVED if new is None else _CHANGED, key] = items
     for key, new in b.items():
         if key not in a and new is not None:
-            found[key] = _compare(None, new, (*path, key))
+            found[_ADDED, key] = _compare(None, new, (*path, key))
     return [item for key in sorted(found) for item in found[key]] if found else []
 
 

@@ -4,8 +4,9 @@ Patches: what is to be changed in an object.
 A patch is collected in two parts: a mapping, which is merged into the object whatever its state is, and functions,
 which change a copy of the object depending on its state. What they make of an object can be put as a JSON patch.
 """
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
-from typing import Any, Literal, TypedDict, cast
+from typing import Any, Literal, TypedDict, TypeVar, cast
 
 from kopf._cogs.structs import bodies, dicts
 
@@ -29,7 +30,7 @@ class PatchView(MutableMapping[str, Any]):
 
     The stanza is created when something is put there, and goes when nothing is left in it.
     """
-    __slots__ = ('_patch', '_path')
+    __slots__ = ('__weakref__', '_patch', '_path')
 
     def __init__(self, patch: 'Patch', path: dicts.FieldPath, /) -> None:
         self._patch = patch
@@ -60,6 +61,9 @@ class PatchView(MutableMapping[str, Any]):
         return repr(dict(self._content))
 
 
+ViewT = TypeVar('ViewT', bound=PatchView)
+
+
 class MetaPatch(PatchView):
     """The metadata of a patch."""
     __slots__ = ()
@@ -67,12 +71,12 @@ class MetaPatch(PatchView):
     @property
     def labels(self) -> PatchView:
         """The labels to be changed; ``None`` removes one."""
-        return PatchView(self._patch, (*self._path, 'labels'))
+        return self._patch._get_view(PatchView, (*self._path, 'labels'))
 
     @property
     def annotations(self) -> PatchView:
         """The annotations to be changed; ``None`` removes one."""
-        return PatchView(self._patch, (*self._path, 'annotations'))
+        return self._patch._get_view(PatchView, (*self._path, 'annotations'))
 
 
 class Patch(dict[str, Any]):
@@ -107,7 +111,7 @@ class Patch(dict[str, Any]):
     @property
     def metadata(self) -> MetaPatch:
         """The metadata to be changed."""
-        return MetaPatch(self, ('metadata',))
+        return self._get_view(MetaPatch, ('metadata',))
 
     @property
     def meta(self) -> MetaPatch:
@@ -117,12 +121,30 @@ class Patch(dict[str, Any]):
     @property
     def spec(self) -> PatchView:
         """The fields of the spec to be changed; ``None`` removes one."""
-        return PatchView(self, ('spec',))
+        return self._get_view(PatchView, ('spec',))
 
     @property
     def status(self) -> PatchView:
         """The fields of the status to be changed; ``None`` removes one."""
-        return PatchView(self, ('status',))
+        return self._get_view(PatchView, ('status',))
+
+    def _get_view(self, cls: type[ViewT], path: dicts.FieldPath) -> ViewT:
+        """Get the same view as long as anybody has it; the patch itself does not keep it, so they are no cycle."""
+        views = self.__dict__.setdefault('_views', {})
+        view = views[path]() if path in views else None
+        if view is None:
+            view = cls(self, path)
+            views[path] = weakref.ref(view)
+        return cast(ViewT, view)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Let copies have views of their own."""
+        return {key: value for key, value in self.__dict__.items() if key != '_views'}
+
+    def __repr__(self) -> str:
+        content = [super().__repr__()] if len(self) > 0 else []
+        fns = [f'fns={self._fns!r}'] if self._fns else []
+        return f"{type(self).__name__}({', '.join([*content, *fns])})"
 
     def __bool__(self) -> bool:
         return len(self) > 0 or len(self._fns) > 0

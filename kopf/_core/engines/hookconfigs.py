@@ -7,7 +7,7 @@ from typing import Any
 
 from kopf._cogs.structs import references, reviews, selectors
 from kopf._core.engines import webhooks as webhooks_
-from kopf._core.intents import causes, handlers
+from kopf._core.intents import causes, filters, handlers
 
 GROUP, VERSION = 'admissionregistration.k8s.io', 'v1'
 TIMEOUT = 30
@@ -95,11 +95,11 @@ def build_rules(webhook: webhooks_.Webhook, reviewed: Reviewed) -> list[Mapping[
 
 
 def _build_rule(handler: handlers.WebhookHandler, resource: references.Resource) -> Mapping[str, Any]:
-    operations = [operation for operation in OPERATIONS if operation in (handler.operations or ())]
+    operations = [operation for operation in OPERATIONS if filters.match_operation(handler, operation)]
     return {
         'apiGroups': [resource.group],
         'apiVersions': [resource.version],
         'resources': [resource.plural if handler.subresource is None else f'{resource.plural}/{handler.subresource}'],
-        'operations': operations or ['*'],
+        'operations': ['*'] if len(operations) == len(OPERATIONS) else operations,
         'scope': '*',
     }

@@ -235,7 +235,9 @@ class DaemonLife(Life[handlers.DaemonHandler]):
 
     def stop(self, reason: stoppers.DaemonStoppingReason) -> None:
         is_asked = self.stopper.is_set()
-        self.stopper.set(reason | stoppers.DaemonStoppingReason.DAEMON_SIGNALLED)
+        if self.handler.cancellation_backoff is not None:
+            reason |= stoppers.DaemonStoppingReason.DAEMON_SIGNALLED
+        self.stopper.set(reason)
         if not is_asked:
             self._wait_for_exit()
 
@@ -330,7 +332,7 @@ class TimerLife(Life[handlers.TimerHandler]):
         self._set_timer(due - now, self._fire)
 
     def stop(self, reason: stoppers.DaemonStoppingReason) -> None:
-        self.stopper.set(reason | stoppers.DaemonStoppingReason.DAEMON_SIGNALLED)
+        self.stopper.set(reason)
         self._unset_timer()
         if self.task is None:
             self._bury()

@@ -3,6 +3,7 @@ Reviewers: the handlers of admission, called for the reviews that come to a webh
 """
 import asyncio
 import dataclasses
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol, cast
 
@@ -10,6 +11,8 @@ from kopf._cogs.structs import bodies, dicts, diffs, patches, references, review
 from kopf._core.actions import execution, failures, loggers
 from kopf._core.engines import reviewing, webhooks
 from kopf._core.intents import causes, filters, handlers, naming, registries
+
+logger = logging.getLogger(__name__)
 
 READINESS_LOOKS, READINESS_PERIOD = 80, 0.1
 """
@@ -30,6 +33,9 @@ also when nobody waits for them.
 """
 
 UNKNOWN, UNREADY = 404, 503
+
+PATH_LIMIT = 100
+"""How many characters of an unknown path are shown; the API cuts the warnings that are longer than 256."""
 
 
 class Scope(Protocol):
@@ -99,7 +105,7 @@ class Reviewer:
                  indices: Mapping[str, Any], env: execution.Environment,
                  is_ready: Callable[[], bool] = lambda: True) -> None:
         self._registry, self._scope, self._memos, self._indices = registry, scope, memos, indices
-        self._env = dataclasses.replace(env, is_quiet=True, extras=_adjust)
+        self._env = dataclasses.replace(env, is_quiet=True)
         self._is_ready = is_ready
         self._known: list[handlers.WebhookHandler] = []
         self._webhooks: Sequence[webhooks.Webhook] = ()
@@ -120,7 +126,7 @@ class Reviewer:
 
         It takes as long as the handlers do, but not longer than `TIMEOUT`: those who are late have failed.
         If cancelled, so are they. Handlers in threads block nobody else.
-        Raises `ReviewRefused` if it is not a review, or nobody here can answer it.
+        Raises `ReviewRefused` if it is not a review, or nobody here can answer it. Unknown webhooks admit anything.
         """
         peer = _Peer(dict(headers or {}), dict(sslpeer or {}))
         try:
@@ -131,19 +137,15 @@ class Reviewer:
     async def _review(self, request: Mapping[str, Any], path: str, peer: '_Peer') -> reviews.Response:
         deadline = asyncio.get_running_loop().time() + TIMEOUT
         question = reviewing.parse_review(request)
-        candidates = self._find_handlers(path)
+        candidates = webhooks.find_handlers(self.webhooks, path) if path else [*self._registry._webhooks]
+        if path and not candidates:
+            return reviewing.build_response(question, _admit_unknown(path))
         await self._wait_until_ready()
         cause = self._build_cause(question, peer)
         calls = select_calls(candidates, cause)
         received = dicts.plain(question.new) if any(call.is_mutating for call in calls) else None
         await _run_calls(calls, self._env, deadline)
         return reviewing.build_response(question, conclude(calls, received))
-
-    def _find_handlers(self, path: str) -> Sequence[handlers.WebhookHandler]:
-        found = webhooks.find_handlers(self.webhooks, path) if path else [*self._registry._webhooks]
-        if path and not found:
-            raise reviews.ReviewRefused("There is no such webhook.", code=UNKNOWN)
-        return found
 
     async def _wait_until_ready(self) -> None:
         for _ in range(READINESS_LOOKS):
@@ -182,6 +184,13 @@ class _Peer:
     """Who has sent the review."""
     headers: reviews.Headers = dataclasses.field(repr=False)  # can have credentials
     certificate: reviews.SSLPeer
+
+
+def _admit_unknown(path: str) -> reviewing.Verdict:
+    """Admit what no handler here is for: nobody objects. The path comes from the network, and can be of any length."""
+    text = f"There is no admission handler {path[:PATH_LIMIT]!r} in the operator, so the request is admitted."
+    logger.warning("%s Check the URLs in the webhook configurations.", text)
+    return reviewing.Verdict(warnings=[text])
 
 
 def select_calls(candidates: Sequence[handlers.WebhookHandler], cause: causes.WebhookCause) -> list[_Call]:
@@ -245,7 +254,3 @@ def _collect_patch(calls: Sequence[_Call], received: reviewing.RawBody | None) -
             call.cause.logger.error("%s failed in its patch.", call.handler, exc_info=error)
             call.error = error
     return patch
-
-
-def _adjust(handler: handlers.WebhookHandler, cause: causes.WebhookCause) -> Mapping[str, Any]:
-    return handler.adjust(cause)

@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from kopf._cogs.structs import dicts
+from kopf._cogs.structs import dicts, reviews
 from kopf._core.intents import callbacks, causes, handlers
 
 _HANDLED = frozenset({causes.Reason.CREATE, causes.Reason.UPDATE, causes.Reason.DELETE, causes.Reason.RESUME})
@@ -90,8 +90,14 @@ def _match_reason(handler: handlers.ChangingHandler, cause: causes.ChangingCause
 
 
 def _match_request(handler: handlers.WebhookHandler, cause: causes.WebhookCause) -> bool:
-    return ((handler.operations is None or cause.operation in handler.operations) and
-            handler.subresource in ('*', cause.subresource))
+    return match_operation(handler, cause.operation) and handler.subresource in ('*', cause.subresource)
+
+
+def match_operation(handler: handlers.WebhookHandler, operation: reviews.Operation | None) -> bool:
+    """Return whether the handler reviews such requests: deletions have nothing to mutate, so they must be asked for."""
+    if handler.operations is not None:
+        return operation in handler.operations
+    return handler.type is not causes.WebhookType.MUTATING or operation != 'DELETE'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +128,12 @@ class _Check:
             return True
         if isinstance(handler, handlers.ChangingHandler) and handler.field_needs_change:
             return self._match_change(handler)
-        return self._accept(_get_criterion(handler), dicts.resolve(self.cause.body, handler.field))
+        return self._accept(_get_criterion(handler), dicts.resolve(self._current, handler.field))
+
+    @property
+    def _current(self) -> Any:
+        """The state in which the fields are looked for: changes are those of what is remembered of the object."""
+        return self.cause.new if isinstance(self.cause, causes.ChangingCause) else self.cause.body
 
     def _match_change(self, handler: handlers.ChangingHandler) -> bool:
         """For objects that are just created, all their fields are added, and there was nothing before."""

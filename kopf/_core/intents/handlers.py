@@ -42,19 +42,17 @@ class ResourceHandler(execution.Handler):
         """
         Build the kwargs that are specific to this handler: those with a field see only the changes of that field.
 
-        Changes of objects are given as copies: what one function changes in place is not seen by the others.
+        They are given as copies: what one function changes in place is not seen by the others. Only changes of objects
+        are adjusted: in admission, the field is nothing but a filter.
         """
-        is_change = isinstance(cause, causes.ChangingCause)
-        if not isinstance(cause, causes.ComparingCause) or (self.field is None and not is_change):
+        if not isinstance(cause, causes.ChangingCause):
             return {}
         old, new, diff = cause.old, cause.new, cause.diff
         if self.field is not None:
             old = dicts.resolve(old, self.field)
             new = dicts.resolve(new, self.field)
             diff = diffs.reduce(diff, self.field)
-        if is_change:
-            return diffs.copy(old, new, diff)
-        return {'old': old, 'new': new, 'diff': diff}
+        return diffs.copy(old, new, diff)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -122,7 +120,7 @@ class TimerHandler(SpawningHandler):
 class WebhookHandler(ResourceHandler):
     """A handler of admission reviews."""
     type: causes.WebhookType
-    operations: frozenset[reviews.Operation] | None = None  # None is for all
+    operations: frozenset[reviews.Operation] | None = None  # None is for all, but no deletions if mutating
     subresource: str | None = None  # None is for the main body only, '*' is for all
     persistent: bool | None = None
     side_effects: bool | None = None

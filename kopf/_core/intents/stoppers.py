@@ -21,7 +21,7 @@ class DaemonStoppingReason(enum.Flag):
     RESOURCE_DELETED = enum.auto()  # its object is deleted or is being deleted
     OPERATOR_PAUSING = enum.auto()  # another operator handles the objects for now
     OPERATOR_EXITING = enum.auto()  # the operator is exiting
-    DAEMON_SIGNALLED = enum.auto()  # it was asked to stop
+    DAEMON_SIGNALLED = enum.auto()  # it was asked to stop, and has cancellation_backoff= to do so
     DAEMON_CANCELLED = enum.auto()  # it was cancelled, as it did not stop when asked
     DAEMON_ABANDONED = enum.auto()  # it is not waited for any more
 

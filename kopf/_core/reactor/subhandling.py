@@ -100,6 +100,9 @@ class Run:
         self.families: dict[ids.HandlerId, ids.HandlerId] = {}  # the topmost parents of sub-handlers
 
     def open(self, handler: handlers.ChangingHandler, cause: causes.ChangingCause) -> '_Scope':
+        """Begin an attempt of a handler; if it is for a field, its sub-handlers are told only of that field."""
+        if handler.field is not None:
+            cause = dataclasses.replace(cause, **handler.adjust(cause))
         return _Scope(self, handler, cause)
 
     def note_subrefs(self, parent: handlers.ChangingHandler, subrefs: set[ids.HandlerId]) -> None:

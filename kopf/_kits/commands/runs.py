@@ -1,9 +1,9 @@
 """
 Runs: ``kopf run``, which runs an operator until it is interrupted.
 
-What is wrong in the command is said in one line, with the exit code 2; what is wrong in the operator, with the code 1.
-The errors in the users' files are shown with their tracebacks, but without the frames that led there.
-The bugs of the framework are shown in full.
+What is wrong in the command is said in one line, with the exit code 2; what is wrong in the operator, with the code 1,
+also if it cannot be found. The errors in the users' files are shown with their tracebacks, but without the frames
+that led there. The bugs of the framework are shown in full.
 """
 import contextlib
 import dataclasses
@@ -30,7 +30,7 @@ COLLECTOR_THRESHOLD = 10_000
 
 
 class Failure(click.ClickException):
-    """The operator has failed by a reason that needs no traceback."""
+    """The operator has failed by a reason that needs no traceback; the error itself is the cause of this one."""
     exit_code = 1
 
 
@@ -107,7 +107,7 @@ def load(paths: Sequence[str], modules: Sequence[str]) -> None:
     try:
         loaders.preload(paths, modules)
     except loaders.LoadingError as e:
-        raise click.UsageError(str(e)) from e
+        raise Failure(str(e)) from e.__cause__
     except Exception as e:
         raise BrokenCode(e) from e
     if not any(registries.get_default_registry()._iter_handlers()):

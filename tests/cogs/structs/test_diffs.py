@@ -2,6 +2,7 @@
 Diffs: what has changed, and what of it concerns a field.
 """
 import copy
+import operator
 
 import hypothesis
 import pytest
@@ -33,17 +34,38 @@ def apply(value, diff):
     return holder['']
 
 
-@pytest.mark.guarantee('KWA-040', 'KWA-042', 'KWA-044')
+def get_place(item):
+    """Tell where the item is in a diff: in each mapping, what is inside of its keys goes after additions & removals."""
+    *parents, last = item.field or ('',)
+    return [*((2, key) for key in parents), (['add', 'remove', 'change'].index(item.op), last)]
+
+
+@pytest.mark.guarantee('KWA-040', 'KWA-042', 'KWA-044', 'FND-030')
 def test_diff_of_the_guide():
     old = {'metadata': {'labels': {'label2': 'old-value', 'label3': 'old-value'}}, 'spec': {'size': '1G', 'same': 1}}
     new = {'metadata': {'labels': {'label1': 'new-value', 'label2': 'new-value'}}, 'spec': {'size': '2G', 'same': 1}}
 
     assert diffs.diff(old, new) == (
         ('add', ('metadata', 'labels', 'label1'), None, 'new-value'),
-        ('change', ('metadata', 'labels', 'label2'), 'old-value', 'new-value'),
         ('remove', ('metadata', 'labels', 'label3'), 'old-value', None),
+        ('change', ('metadata', 'labels', 'label2'), 'old-value', 'new-value'),
         ('change', ('spec', 'size'), '1G', '2G'),
     )
+
+
+@pytest.mark.guarantee('FND-030')
+def test_items_equal_sequences_of_the_same_parts():
+    item = diffs.DiffItem(diffs.DiffOperation.ADD, ('spec', 'x'), None, 1)
+    others = ['add', ('spec', 'x'), None, 1], ('add', ('spec', 'x'), None, 1)
+    different = ['add', ('spec', 'x'), None, 2], ('add', ('spec', 'x'), None), ['add'], 'add', None
+
+    for pair in [*((item, other) for other in others), *((other, item) for other in others)]:
+        assert (operator.eq(*pair), operator.ne(*pair)) == (True, False)
+    for pair in [*((item, other) for other in different), *((other, item) for other in different)]:
+        assert (operator.eq(*pair), operator.ne(*pair)) == (False, True)
+    assert hash(item) == hash(tuple(item))
+    assert diffs.Diff([item]) == [['add', ('spec', 'x'), None, 1]] == diffs.Diff([item])
+    assert ['add', ('spec', 'x'), None, 1] in diffs.Diff([item])
 
 
 @pytest.mark.guarantee('KWA-041', 'NEW-050')
@@ -96,8 +118,13 @@ def test_diffs_are_immutable_sequences():
     pytest.param({'a': 1}, {'a': True}, [('change', ('a',), 1, True)], id='true-is-not-1'),
     pytest.param({'a': [0]}, {'a': [False]}, [('change', ('a',), [0], [False])], id='false-is-not-0-in-lists'),
     pytest.param({'a': 1}, {'a': 1.0}, [], id='same-numbers'),
-    pytest.param({'b': 1, 'a': 1}, {'c': 1, 'a': 2}, [
-        ('change', ('a',), 1, 2), ('remove', ('b',), 1, None), ('add', ('c',), None, 1)], id='ordered-by-fields'),
+    pytest.param({'b': 1, 'a': 1, 'e': None}, {'d': 1, 'c': 1, 'a': 2, 'e': 1}, [
+        ('add', ('c',), None, 1), ('add', ('d',), None, 1), ('add', ('e',), None, 1),
+        ('remove', ('b',), 1, None), ('change', ('a',), 1, 2)], id='ordered-by-operations'),
+    pytest.param({'b': {'x': 1, 'y': 1}, 'a': 1}, {'c': 1, 'b': {'x': 2, 'z': 1}, 'a': 2}, [
+        ('add', ('c',), None, 1), ('change', ('a',), 1, 2),
+        ('add', ('b', 'z'), None, 1), ('remove', ('b', 'y'), 1, None), ('change', ('b', 'x'), 1, 2)],
+        id='ordered-by-operations-inside'),
     pytest.param('x', 'y', [('change', (), 'x', 'y')], id='bare-values'),
 ])
 def test_changes_are_listed(old, new, expected):
@@ -116,7 +143,7 @@ def test_applied_diff_makes_the_new_of_the_old(old, new):
 
     assert dicts.is_same(without_nones(apply(old, diff)), without_nones(new))
     assert len({item.field for item in diff}) == len(diff)
-    assert [item.field for item in diff] == sorted(item.field for item in diff)
+    assert list(diff) == sorted(diff, key=get_place)
 
 
 @hypothesis.settings(deadline=None)
@@ -126,7 +153,7 @@ def test_objects_do_not_differ_from_themselves(value):
 
 
 @pytest.mark.parametrize('path, expected', [
-    pytest.param((), [('change', ('spec', 'x', 'y'), 1, 2), ('add', ('status',), None, {'a': {'b': 3}})], id='all'),
+    pytest.param((), [('add', ('status',), None, {'a': {'b': 3}}), ('change', ('spec', 'x', 'y'), 1, 2)], id='all'),
     pytest.param(('spec',), [('change', ('x', 'y'), 1, 2)], id='above'),
     pytest.param(('spec', 'x', 'y'), [('change', (), 1, 2)], id='exact'),
     pytest.param(('spec', 'x', 'y', 'z'), [], id='below-a-value'),

@@ -3,6 +3,9 @@ Patches: how they are collected, and what JSON patches they make.
 """
 import copy
 import functools
+import gc
+import pickle
+import weakref
 
 import hypothesis
 import pytest
@@ -47,6 +50,60 @@ def test_stanzas_are_created_on_write():
     assert patch == {
         'spec': {'field': 1}, 'status': {'counter': 2},
         'metadata': {'x': 3, 'annotations': {'key': 'value'}, 'labels': {'key': None}}}
+
+
+@pytest.mark.guarantee('FND-030')
+def test_stanzas_are_the_same_objects_however_reached():
+    patch = patches.Patch()
+
+    assert patch.meta is patch.metadata
+    assert patch.meta is not patch.spec
+    assert patch.spec is patch.spec
+    assert patch.meta.labels is patch.metadata.labels
+    assert patch.meta.annotations is not patch.meta.labels
+
+
+@pytest.mark.parametrize('make', [
+    pytest.param(patches.Patch, id='constructor'),
+    pytest.param(copy.copy, id='copy'),
+    pytest.param(copy.deepcopy, id='deepcopy'),
+    pytest.param(lambda patch: pickle.loads(pickle.dumps(patch)), id='pickle'),
+])
+def test_stanzas_of_copies_are_of_the_copies(make):
+    patch = patches.Patch({'other': 1})
+    status = patch.status
+    copied = make(patch)
+
+    copied.status['x'] = 1
+
+    assert copied == {'other': 1, 'status': {'x': 1}}
+    assert patch == {'other': 1}
+    assert (patch.status is status, copied.status is status) == (True, False)
+
+
+def test_patches_are_freed_without_the_garbage_collector():
+    gc.collect()
+    gc.disable()
+    try:
+        patch = patches.Patch()
+        patch.meta.labels['x'] = 'y'
+        reference = weakref.ref(patch)
+        del patch
+
+        assert reference() is None
+    finally:
+        gc.enable()
+
+
+@pytest.mark.guarantee('FND-030')
+def test_patches_are_shown_with_their_class():
+    def fn(body):
+        pass
+
+    assert repr(patches.Patch()) == str(patches.Patch()) == 'Patch()'
+    assert repr(patches.Patch({'spec': {'x': 1}}, body={'spec': {}})) == "Patch({'spec': {'x': 1}})"
+    assert repr(patches.Patch(fns=[fn])) == f'Patch(fns=[{fn!r}])'
+    assert repr(patches.Patch({'x': 1}, fns=[fn])) == f"Patch({{'x': 1}}, fns=[{fn!r}])"
 
 
 @pytest.mark.guarantee('KWA-035')

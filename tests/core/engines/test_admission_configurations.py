@@ -98,6 +98,20 @@ def test_rules_are_of_operations_and_subresources(registry, options, operations,
     assert rule['resources'] == resources
 
 
+@pytest.mark.guarantee('FND-022')
+@pytest.mark.parametrize('options, operations', [
+    pytest.param({}, ['CREATE', 'UPDATE', 'CONNECT'], id='default'),
+    pytest.param({'operations': ['DELETE']}, ['DELETE'], id='deletions'),
+    pytest.param({'operations': ['*']}, ['*'], id='all'),
+])
+def test_deletions_are_in_the_rules_of_mutating_webhooks_only_if_asked_for(registry, options, operations):
+    kopf.on.mutate('kopfexamples', registry=registry, **options)(fn)
+
+    [rule] = build_one(registry)['rules']
+
+    assert rule['operations'] == operations
+
+
 @pytest.mark.guarantee('ADM-042', 'ADM-046')
 def test_one_handler_of_many_resources_is_one_webhook(registry):
     kopf.on.validate(kopf.EVERYTHING, registry=registry)(fn)

@@ -49,7 +49,7 @@ def test_asterisk_is_all_operations(registry, operations):
     kopf.on.validate('pods', operations=operations, registry=registry)(lambda **_: None)
 
     [handler] = registry._webhooks
-    assert handler.operations is None
+    assert handler.operations == {'CREATE', 'UPDATE', 'DELETE', 'CONNECT'}
 
 
 @pytest.mark.guarantee('ADM-013')

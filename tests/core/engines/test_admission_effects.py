@@ -253,7 +253,7 @@ async def test_patches_of_validating_handlers_are_ignored_beside_those_of_mutati
 
 
 async def test_patches_of_deleted_objects_are_ignored(office, caplog):
-    @office.mutate(id='one')
+    @office.mutate(id='one', operations=['DELETE'])
     def fn(patch, **_):
         patch.spec['x'] = 1
 

@@ -54,13 +54,34 @@ async def test_request_to_no_endpoint_calls_all_handlers(office, webhook):
     assert response['response']['allowed'] is True
 
 
-async def test_request_to_an_unknown_endpoint_is_refused(office):
-    office.validate(id='one')(allow)
+@pytest.mark.guarantee('FND-025')
+@pytest.mark.parametrize('resource', [KEX, PODS], ids=['served', 'not-served'])
+async def test_request_to_an_unknown_endpoint_is_admitted_with_warnings(office, caplog, resource):
+    @office.validate(id='one')
+    def deny(**_):
+        raise kopf.AdmissionError("It is called, although another one is asked.")
 
-    with pytest.raises(reviews.ReviewRefused, match='no such webhook') as info:
-        await office.review(webhook='unknown')
+    response = await office.review(webhook='unknown/one', resource=resource)
 
-    assert info.value.code == 404
+    assert response['response'] == {'uid': 'request-uid', 'allowed': True, 'warnings': [
+        "There is no admission handler 'unknown/one' in the operator, so the request is admitted."]}
+    assert [record.levelname for record in caplog.records] == ['WARNING']
+    assert "no admission handler 'unknown/one'" in caplog.text
+
+
+@pytest.mark.guarantee('FND-025')
+async def test_unknown_endpoints_are_not_shown_at_any_length(office, caplog):
+    response = await office.review(webhook='x' * 10_000 + '\n')
+
+    assert len(response['response']['warnings'][0]) < 256
+    assert len(caplog.messages[0]) < 300
+
+
+async def test_request_to_an_unknown_endpoint_is_refused_if_malformed(office):
+    with pytest.raises(reviews.ReviewRefused) as info:
+        await office.reviewer.review({'request': {'uid': 'x'}}, webhook='unknown')
+
+    assert info.value.code == 400
 
 
 @pytest.mark.guarantee('NEW-231')
@@ -169,6 +190,25 @@ async def test_operations_are_reviewed_as_declared(office, options, expected):
     assert calls == expected
 
 
+@pytest.mark.guarantee('FND-022')
+@pytest.mark.parametrize('options, expected', [
+    pytest.param({}, ['CREATE', 'UPDATE', 'CONNECT'], id='default'),
+    pytest.param({'operations': ['*']}, ['CREATE', 'UPDATE', 'DELETE', 'CONNECT'], id='all'),
+    pytest.param({'operations': ['DELETE']}, ['DELETE'], id='deletions'),
+    pytest.param({'operations': ['CREATE']}, ['CREATE'], id='creations'),
+])
+@pytest.mark.parametrize('webhook', ['fn', None], ids=['its-own', 'all-webhooks'])
+async def test_deletions_are_mutated_only_if_asked_for(office, webhook, options, expected):
+    calls = []
+    office.mutate(id='fn', **options)(lambda operation, **_: calls.append(operation))
+
+    for operation in ['CREATE', 'UPDATE', 'DELETE', 'CONNECT']:
+        response = await office.review(operation=operation, webhook=webhook)
+        assert response['response'] == {'uid': 'request-uid', 'allowed': True}
+
+    assert calls == expected
+
+
 @pytest.mark.guarantee('ADM-012')
 @pytest.mark.parametrize('operation, expected', [('DELETE', ['DELETE']), ('*', ['CREATE', 'DELETE'])])
 async def test_single_operation_can_be_declared(office, operation, expected):
@@ -251,14 +291,23 @@ async def test_absent_objects_are_nothing(office, old, new, diff):
     assert calls == [(old, new, tuple(diff), new or old)]
 
 
-@pytest.mark.guarantee('NEW-046')
-async def test_handlers_with_fields_see_only_their_changes(office):
+@pytest.mark.guarantee('FND-024', 'NEW-046')
+@pytest.mark.parametrize('decorator', ['validate', 'mutate'])
+async def test_fields_of_handlers_are_only_filters(office, decorator):
     calls = []
-    office.validate(field='spec.field')(lambda old, new, diff, **_: calls.append((old, new, diff)))
 
-    await office.review(build_object('u', spec={'field': 2, 'other': 2}), build_object('u', spec={'field': 1}))
+    def see(old, new, diff, **_):
+        calls.append((old, new, diff))
+        return True
 
-    assert calls == [(1, 2, (('change', (), 1, 2),))]
+    getattr(office, decorator)(field='spec.field', when=see)(see)
+    old, new = build_object('u', spec={'field': 1}), build_object('u', spec={'field': 2})
+    others = build_object('u', spec={'other': 1}), build_object('u', spec={'other': 2})
+
+    await office.review(new, old)
+    await office.review(*others)
+
+    assert calls == [(old, new, (('change', ('spec', 'field'), 1, 2),))] * 2
 
 
 @pytest.mark.parametrize('dryrun, expected', [(True, True), (False, False), (None, False)])

@@ -454,6 +454,29 @@ def test_reviews_are_limited_by_operations_and_subresources(
     assert bool(ids) is expected
 
 
+@pytest.mark.guarantee('FND-029')
+@pytest.mark.parametrize('reason', ['create', 'delete', 'resume'])
+@pytest.mark.parametrize('options, expected', [
+    pytest.param({'field': 'spec.field'}, True, id='remembered'),
+    pytest.param({'field': 'spec.ignored'}, False, id='ignored'),
+    pytest.param({'field': 'spec.ignored', 'value': kopf.ABSENT}, True, id='absence-of-ignored'),
+])
+def test_fields_are_looked_for_in_what_is_remembered(registry, called, changing, reason, options, expected):
+    getattr(kopf.on, reason)('kopfexamples', registry=registry, **options)(fn)
+    essence, body = {'spec': {'field': 'x'}}, {'spec': {'field': 'x', 'ignored': 'y'}}
+
+    ids = called(changing(reason, new=essence, body=body, initial=True))
+
+    assert bool(ids) is expected
+
+
+@pytest.mark.guarantee('FND-029')
+def test_fields_of_other_handlers_are_looked_for_in_the_object(registry, called, watching):
+    kopf.on.event('kopfexamples', registry=registry, field='spec.ignored')(fn)
+
+    assert called(watching({'spec': {'ignored': 'y'}}))
+
+
 def test_deletions_are_imagined_with_all_the_rest_as_it_is(changing):
     cause = changing('update', spec('x'), spec('y'), initial=True)
 
