@@ -120,7 +120,7 @@ async def test_nothing_is_told_without_being_asked(cluster, registry, run_operat
     assert noticeboard.attempts == []
 
 
-@pytest.mark.guarantee('NEW-186', 'NEW-188', 'NEW-200', 'EVT-016', 'KWA-031', 'CFG-017', 'ERR-002')
+@pytest.mark.guarantee('FND-040', 'NEW-186', 'NEW-188', 'NEW-200', 'EVT-016', 'KWA-031', 'CFG-017', 'ERR-002')
 async def test_log_messages_are_told_if_so_set(cluster, registry, settings, run_operator, noticeboard, logs):
     @kopf.on.startup(registry=registry)
     async def startup_fn(settings, **_):
@@ -141,7 +141,7 @@ async def test_log_messages_are_told_if_so_set(cluster, registry, settings, run_
     async def breaking_fn(**_):
         raise ValueError("baa!")
 
-    @kopf.on.create('kopfexamples', registry=registry, retries=2)
+    @kopf.on.create('kopfexamples', id='waiting_fn', registry=registry, retries=2)
     async def waiting_fn(retry, **_):
         if not retry:
             raise kopf.TemporaryError("boo!", delay=0)
@@ -160,6 +160,7 @@ async def test_log_messages_are_told_if_so_set(cluster, registry, settings, run_
         ('Error', 'Logging', "Handler 'breaking_fn' failed with an exception and will stop now: baa!"),
         ('Error', 'Logging', "Handler 'waiting_fn' failed temporarily: boo! (attempt 1 of 2; will try again now)"),
         ('Normal', 'Logging', "Handler 'waiting_fn' succeeded."),
+        ('Normal', 'Logging', "Creation is processed: 2 succeeded; 2 failed."),
     ]
     assert logging.getLogger('kopf.objects').handlers == []
 
@@ -209,13 +210,13 @@ async def test_handlers_of_k8s_events_cause_no_avalanche(
 
     operator = await run_operator()
     await cluster.create()
-    found = await noticeboard.wait(2)
-    await wait_until(lambda: len(set(seen)) == 2)
+    found = await noticeboard.wait(3)
+    await wait_until(lambda: len(set(seen)) == 3)
     await asyncio.sleep(60)
     await operator.stop()
 
-    assert [event['reason'] for event in found] == ['Started', 'Logging']
-    assert len(await noticeboard.list()) == 2
+    assert [event['reason'] for event in found] == ['Started', 'Logging', 'Logging']
+    assert len(await noticeboard.list()) == 3
 
 
 @pytest.mark.guarantee('EVT-015', 'CFG-016', 'CFG-018')

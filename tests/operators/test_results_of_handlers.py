@@ -18,6 +18,24 @@ async def any_cluster(request, sandbox):
     return Cluster(sandbox)
 
 
+@pytest.mark.guarantee('FND-028')
+@pytest.mark.parametrize('result, expected', [
+    pytest.param({'x': None}, {}, id='nothing-else'),
+    pytest.param({'x': None, 'y': 1}, {'y': 1}, id='something-else'),
+    pytest.param({'x': {'y': None}}, {'x': {}}, id='nested'),
+])
+async def test_absent_values_of_results_leave_the_rest(any_cluster, registry, run_operator, result, expected):
+    @kopf.on.create('kopfexamples', id='create_fn', registry=registry)
+    async def create_fn(**_):
+        return result
+
+    await run_operator()
+    await any_cluster.create()
+    body = await any_cluster.wait_until_handled(x=1)
+
+    assert body['status'] == {'create_fn': expected}
+
+
 @pytest.mark.guarantee('RSL-001', 'RSL-002')
 @pytest.mark.parametrize('result', [
     100, 0, 1.5, True, False, '', 'text', [1, {'a': 'b'}], [], {'r1': 1, 'r2': {'r3': [None]}},

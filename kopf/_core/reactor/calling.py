@@ -15,6 +15,7 @@ from kopf._core.reactor import (
     decisions,
     inventory,
     recording,
+    reporting,
     sending,
     sites,
     subhandling,
@@ -44,9 +45,12 @@ class Caller:
         run = subhandling.Run(plan.state, self._env)
         is_mixed = sending.is_essential(view)  # there are changes of others already, e.g. of event handlers
         state = plan.state
+        is_due = state.delay(plan.ids, self.site.now()) == 0
+        if is_due:
+            reporting.log_beginning(
+                view.logger, plan.cause.reason, view.raw, plan.cause.diff, is_secret=view.is_secret)
         try:
             while True:
-                is_due = state.delay(plan.ids, self.site.now()) == 0
                 results = await execution.run_handlers(plan.selected, plan.cause, state, run.env)
                 is_idle = is_due and not results
                 state = self._take(view, plan, run.results)
@@ -60,6 +64,7 @@ class Caller:
         records = recording.record(view, plan, ran)
         if records.is_over and ran.results and circles.count_cycle(view, memory):
             circles.report(view, sorted(map(repr, ran.results)), _list_fields(plan.cause))
+        _report(view, plan, ran, records)
         makers = inventory.NOBODY if is_mixed else ran.finished
         return await self._sender.send(view, records, memory, makers=makers, is_spared=not ran.results)
 
@@ -103,6 +108,20 @@ class Caller:
             elif records.own:
                 async with asyncio.timeout(CHECKPOINT_TIMEOUT):
                     await self._sender.send(view, records, memory)
+
+
+def _report(
+    view: views.View, plan: decisions.Run, ran: decisions.Ran, records: recording.Records
+) -> None:
+    """Log how the cycle has ended, or when it is continued."""
+    is_over = records.is_over
+    if plan.cause.reason is causes.Reason.DELETE:
+        is_over = ran.state.delay(plan.ids, view.site.now()) is None
+    if is_over and ran.results:
+        succeeded, failed = reporting.count_outcomes(ran.state, plan.ids)
+        reporting.log_summary(plan.cause.logger, plan.cause.reason, succeeded=succeeded, failed=failed)
+    elif records.delay:
+        reporting.log_sleep(view.logger, records.delay)
 
 
 def _put_result(patch: patches.Patch, id: ids.HandlerId, result: Any, logger: causes.Logger) -> None:

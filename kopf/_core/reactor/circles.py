@@ -4,7 +4,7 @@ Circles: objects that are handled again and again, though nobody else changes th
 import asyncio
 from collections.abc import Iterable, Sequence
 
-from kopf._core.actions import application, breakers, loggers
+from kopf._core.actions import application, breakers
 from kopf._core.engines import posting
 from kopf._core.reactor import decisions, inventory, views
 
@@ -32,7 +32,7 @@ def report(view: views.View, names: Iterable[str], fields: Iterable[str]) -> Non
         f"by {', '.join(names)}, for {', '.join(fields) or 'no fields'}. It is slowed down "
         f"until others change it. Do the handlers change the fields that they react to?"
     )
-    loggers.LocalObjectLogger(body=view.raw, settings=view.site.settings).error("%s", text)
+    view.logger.error("%s", text)
     posting.event(view.raw, type='Error', reason='HandledInCircles', message=text)
 
 

@@ -20,6 +20,7 @@ from kopf._core.reactor import (
     inventory,
     queueing,
     recording,
+    reporting,
     sending,
     sites,
     views,
@@ -75,7 +76,7 @@ class Processor:
         if memory.throttle is not None or memory.lives is not None or memory.outbox is not None:
             return False
         if batch.events[-1]['type'] == 'DELETED':
-            self.site.memories.forget(batch.body, self.served.resource)
+            self._forget(batch)
             return True
 
         now = _read_clock()
@@ -120,10 +121,14 @@ class Processor:
             memory.throttle = None
         self._flow.durations.add(_read_clock() - began)
         if is_gone:
-            self.site.memories.forget(batch.body, resource)
+            self._forget(batch)
             accompanying.forget(self.site, memory)
             return queueing.Verdict()
         return verdict
+
+    def _forget(self, batch: queueing.Batch) -> None:
+        reporting.log_deletion(loggers.LocalObjectLogger(body=batch.body, settings=self.site.settings))
+        self.site.memories.forget(batch.body, self.served.resource)
 
     async def _handle(self, batch: queueing.Batch, memory: inventory.Memory, *, is_gone: bool) -> queueing.Verdict:
         now = _read_clock()
@@ -158,9 +163,11 @@ class Processor:
             plan = self._decide(view)
             match plan:
                 case decisions.Dismiss():
+                    reporting.log_dismissal(view.logger)
                     self._settle(view, memory, plan)
                     return queueing.Verdict(mistrust)
                 case decisions.Wait(delay):
+                    reporting.log_sleep(view.logger, delay)
                     return queueing.Verdict(max(delay, self._measure_inconsistency(memory) or 0))
                 case decisions.Run():
                     step = await self._caller.run(view, plan, memory)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kopf._cogs.structs import bodies, diffs, ids
-from kopf._core.actions import diagnostics, progression
+from kopf._core.actions import application, diagnostics, progression
 from kopf._core.intents import causes
 
 NOUNS: Mapping[causes.Reason, str] = {
@@ -54,14 +54,13 @@ def count_outcomes(state: progression.State, handlers: Iterable[ids.HandlerId]) 
     return sum(1 for found in states if found.success), sum(1 for found in states if found.failure)
 
 
-def log_holding(logger: causes.Logger) -> None:
-    """Log that the finalizer is going to be added."""
-    logger.debug("Adding the finalizer: the object stays until its handlers have finished with its deletion.")
-
-
-def log_release(logger: causes.Logger) -> None:
-    """Log that the finalizer is going to be removed."""
-    logger.debug("Removing the finalizer: the object is not needed by its handlers any more.")
+def log_holding(logger: causes.Logger, holding: application.Holding) -> None:
+    """Log that the finalizer is going to be added or removed, if it is."""
+    match holding:
+        case application.Holding.BLOCK:
+            logger.debug("Adding the finalizer: the object stays until its handlers have finished with its deletion.")
+        case application.Holding.ALLOW:
+            logger.debug("Removing the finalizer: the object is not needed by its handlers any more.")
 
 
 def log_sleep(logger: causes.Logger, delay: float) -> None:

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 from kopf._cogs.clients import errors, patching, retries
 from kopf._cogs.structs import bodies, ids, patches
-from kopf._core.actions import application, loggers
-from kopf._core.reactor import circles, decisions, inventory, recording, sites, views
+from kopf._core.actions import application
+from kopf._core.reactor import circles, decisions, inventory, recording, reporting, sites, views
 
 REFUSAL_DELAY, LONGEST_REFUSAL_DELAY = 5.0, 600.0
 """
@@ -69,13 +69,14 @@ class Sender:
         revision = _Revision(view, records, self._collect(view, records, makers))
         if _is_held(records) and circles.count_cycle(view, memory):
             circles.report(view, ['the finalizer'], ['metadata.finalizers'])
+        reporting.log_holding(view.logger, records.holding)
         try:
             applied = await application.apply_changes(
                 patching.identify(self.served.resource, view.raw),
                 revision.build_changes(is_spared=is_spared),
                 view.raw,
                 context=self.site.context,
-                logger=loggers.LocalObjectLogger(body=view.raw, settings=self.site.settings),
+                logger=view.logger,
             )
         except errors.RequestError as error:
             memory.cycle = records.cycle

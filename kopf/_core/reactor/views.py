@@ -71,6 +71,16 @@ class View:
     def version(self) -> str | None:
         return inventory.get_version(self.raw)
 
+    @lazies.lazy
+    def logger(self) -> causes.Logger:
+        """The logger for what is not worth a k8s-event."""
+        return loggers.LocalObjectLogger(body=self.raw, settings=self.site.settings)
+
+    @property
+    def is_secret(self) -> bool:
+        """Whether the values in the object must not be logged."""
+        return (self.served.resource.group, self.served.resource.plural) == ('', 'secrets')
+
     @property
     def is_blocked(self) -> bool:
         """Whether our finalizer is on the object."""

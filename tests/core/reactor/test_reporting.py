@@ -7,7 +7,7 @@ import pytest
 
 import kopf
 from kopf._cogs.structs import diffs
-from kopf._core.actions import loggers, outcomes, progression
+from kopf._core.actions import application, loggers, outcomes, progression
 from kopf._core.engines import posting
 from kopf._core.intents import causes
 from kopf._core.reactor import reporting
@@ -22,6 +22,7 @@ SECRET_DIFF = diffs.Diff([
     ('change', (), {'data': {'key': 'c2VjcmV0'}}, {'data': {}})])
 CYCLES = [(causes.Reason.CREATE, 'Creation'), (causes.Reason.UPDATE, 'Updating'), (causes.Reason.DELETE, 'Deletion'),
           (causes.Reason.RESUME, 'Resuming')]
+Holding = application.Holding
 OTHERS = [causes.Reason.NOOP, causes.Reason.FREE, causes.Reason.GONE]
 
 
@@ -145,8 +146,8 @@ def test_outcomes_are_counted_by_the_final_states_of_the_handlers():
 
 @pytest.mark.guarantee('FND-041')
 @pytest.mark.parametrize('log, beginning', [
-    pytest.param(reporting.log_holding, "Adding the finalizer", id='adding'),
-    pytest.param(reporting.log_release, "Removing the finalizer", id='removing'),
+    pytest.param(lambda logger: reporting.log_holding(logger, Holding.BLOCK), "Adding the finalizer", id='adding'),
+    pytest.param(lambda logger: reporting.log_holding(logger, Holding.ALLOW), "Removing the finalizer", id='removing'),
     pytest.param(reporting.log_dismissal, "Nothing of interest", id='dismissal'),
     pytest.param(reporting.log_deletion, "Deleted", id='deletion'),
 ])
