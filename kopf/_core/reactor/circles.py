@@ -37,8 +37,8 @@ def report(view: views.View, names: Iterable[str], fields: Iterable[str]) -> Non
 
 
 def note_drifts(view: views.View, drifts: Sequence[application.Drift], memory: inventory.Memory) -> None:
-    """Begin to count from zero if others have changed the object while it was handled."""
-    if memory.breaker is None:
+    """Do not slow down the object any more if others have changed it while it was handled."""
+    if memory.breaker is None or not memory.breaker.pauses:
         return
     if any(drift.is_foreign and decisions.is_essential(view, drift) for drift in drifts):
         memory.breaker = None
