@@ -179,7 +179,7 @@ async def test_deletions_come_to_mutating_handlers_only_if_asked_for(registry, h
     def usual(operation, **_):
         calls.append(('usual', operation))
 
-    @kopf.on.mutate('kopfexamples', operations=['DELETE'], registry=registry)
+    @kopf.on.mutate('kopfexamples', id='asking', operations=['DELETE'], registry=registry)
     def asking(operation, **_):
         calls.append(('asking', operation))
 

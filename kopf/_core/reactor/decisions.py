@@ -21,6 +21,7 @@ Reason = causes.Reason
 class Dismiss:
     """There is nothing to do until the object changes."""
     is_resumed: bool = False  # whether it was looked at for the first time since the start, and is done with
+    is_in_scope: bool = True  # whether it is of any interest at all
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +71,7 @@ class Release:
 
 
 Plan: TypeAlias = Dismiss | Wait | Send | Record | Run | Release
-DISMISS, RESUMED = Dismiss(), Dismiss(is_resumed=True)
+DISMISS, RESUMED, IGNORE = Dismiss(), Dismiss(is_resumed=True), Dismiss(is_in_scope=False)
 
 
 def decide(view: views.View) -> Plan:
@@ -90,7 +91,7 @@ def decide(view: views.View) -> Plan:
     if holding is application.Holding.BLOCK:
         return Send(holding)
     if not view.registry.is_in_scope(view.cause):
-        return _send_if_any(view, holding)
+        return _send_if_any(view, holding, otherwise=IGNORE)
     return _decide_change(view, holding)
 
 
@@ -104,10 +105,8 @@ def decide_holding(*, is_needed: bool, is_blocked: bool) -> application.Holding:
 
 
 def _decide_deletion(view: views.View) -> Plan:
-    if not view.is_blocked:
-        return _send_if_any(view, application.Holding.KEEP)
-    if not view.is_ours:
-        return _send_if_any(view, application.Holding.KEEP)
+    if not view.is_blocked or not view.is_ours:
+        return _send_if_any(view, application.Holding.KEEP, otherwise=IGNORE)
     if view.cycle.is_released:
         return _send_if_any(view, application.Holding.KEEP) if view.is_alive else Release()
 
@@ -169,8 +168,10 @@ def _has_to_send(view: views.View, holding: application.Holding) -> bool:
     return holding is not application.Holding.KEEP or view.has_changes
 
 
-def _send_if_any(view: views.View, holding: application.Holding) -> Plan:
-    return Send(holding) if _has_to_send(view, holding) else DISMISS
+def _send_if_any(
+    view: views.View, holding: application.Holding, *, otherwise: Dismiss = DISMISS
+) -> Plan:
+    return Send(holding) if _has_to_send(view, holding) else otherwise
 
 
 # What follows.

@@ -76,7 +76,7 @@ class Processor:
         if memory.throttle is not None or memory.lives is not None or memory.outbox is not None:
             return False
         if batch.events[-1]['type'] == 'DELETED':
-            self._forget(batch)
+            self._forget(batch, memory)
             return True
 
         now = _read_clock()
@@ -121,13 +121,15 @@ class Processor:
             memory.throttle = None
         self._flow.durations.add(_read_clock() - began)
         if is_gone:
-            self._forget(batch)
+            self._forget(batch, memory)
             accompanying.forget(self.site, memory)
             return queueing.Verdict()
         return verdict
 
-    def _forget(self, batch: queueing.Batch) -> None:
-        reporting.log_deletion(loggers.LocalObjectLogger(body=batch.body, settings=self.site.settings))
+    def _forget(self, batch: queueing.Batch, memory: inventory.Memory) -> None:
+        if memory.cycle.version is not None:  # otherwise, it was not touched
+            logger = loggers.LocalObjectLogger(body=batch.body, settings=self.site.settings)
+            reporting.log_deletion(logger)
         self.site.memories.forget(batch.body, self.served.resource)
 
     async def _handle(self, batch: queueing.Batch, memory: inventory.Memory, *, is_gone: bool) -> queueing.Verdict:
@@ -158,12 +160,12 @@ class Processor:
     async def _proceed(self, view: views.View, memory: inventory.Memory, *,
                        mistrust: float | None) -> queueing.Verdict:
         """Do what is decided for the object, then for what our changes have made of it, until there is nothing."""
-        is_calm = self.served.is_calm()
         for _ in range(STEPS):
             plan = self._decide(view)
             match plan:
                 case decisions.Dismiss():
-                    reporting.log_dismissal(view.logger)
+                    if plan.is_in_scope:
+                        reporting.log_dismissal(view.logger)
                     self._settle(view, memory, plan)
                     return queueing.Verdict(mistrust)
                 case decisions.Wait(delay):
@@ -173,10 +175,10 @@ class Processor:
                     step = await self._caller.run(view, plan, memory)
                 case _:
                     step = await self._sender.send(view, _record(view, plan), memory)
-            if step.body is None or not is_calm or circles.measure_pause(memory) is not None:
+            if step.body is None or not self.served.is_calm() or circles.measure_pause(memory) is not None:
                 break
             view = views.View(self.served, step.body, memory, patches.Patch(body=step.body))
-        is_left = step.body is not None and is_calm
+        is_left = step.body is not None and self.served.is_calm()
         return self._conclude(0.0 if is_left else step.delay, memory)
 
     def _conclude(self, delay: float | None, memory: inventory.Memory) -> queueing.Verdict:
@@ -189,7 +191,7 @@ class Processor:
     def _decide(self, view: views.View) -> decisions.Plan:
         if view.is_concerned:
             return decisions.decide(view)
-        return decisions.Send() if view.has_changes else decisions.DISMISS
+        return decisions.Send() if view.has_changes else decisions.IGNORE
 
     async def _send_meanwhile(self, view: views.View, memory: inventory.Memory, waiting: float) -> queueing.Verdict:
         """Send what event handlers have asked for while our own changes are not seen; the rest would be refused."""
