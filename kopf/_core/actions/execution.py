@@ -181,7 +181,8 @@ async def run_handlers(
     Raises only what no handler should: cancellations, exits, and errors of the lifecycle function; the outcomes
     of this run are lost then.
     """
-    due = [handler for handler in handlers if state.is_due(handler.id, env.now())]
+    now = env.now()
+    due = [handler for handler in handlers if state.is_due(handler.id, now)]
     kwargs = {key: value for key, value in cause.kwargs.items() if key != 'handlers'}
     taken = env.lifecycle(due, **{**kwargs, 'state': state}) if due else []
     results: dict[ids.HandlerId, outcomes.Outcome] = {}

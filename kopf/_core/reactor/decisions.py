@@ -136,13 +136,13 @@ def _decide_change(view: views.View, holding: application.Holding) -> Plan:
 
 def _wait_if_early(view: views.View, run: Run) -> Plan:
     """Wait if all that is left to do is for later, and nothing is to be recorded till then."""
-    delay = run.state.delay(run.ids, view.site.now())
+    now = view.site.now()
+    delay = run.state.delay(run.ids, now)
+    if not delay or run.state.foreign or view.cycle.own is not None or _has_to_send(view, run.holding):
+        return run
     mandatory = run.list_mandatory(run.state)
-    is_unfinished = run.state.delay(mandatory or run.ids, view.site.now()) is not None
-    is_recorded = not run.state.foreign and view.cycle.own is None
-    if delay and is_unfinished and is_recorded and not _has_to_send(view, run.holding):
-        return Wait(delay)
-    return run
+    is_unfinished = run.state.delay(mandatory or run.ids, now) is not None
+    return Wait(delay) if is_unfinished else run
 
 
 def _select(view: views.View) -> list[handlers.ChangingHandler]:

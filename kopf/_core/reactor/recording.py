@@ -20,7 +20,7 @@ Reason = causes.Reason
 class Records:
     """What is to be recorded on the object, and what is to be remembered."""
     cycle: inventory.CycleMemory
-    own: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    own: patches.Patch = dataclasses.field(default_factory=patches.Patch)
     holding: application.Holding = application.Holding.KEEP
     delay: float | None = None  # seconds until there is something to do; None if there is nothing
     is_over: bool = False  # whether a cycle has ended

@@ -104,7 +104,9 @@ class Sender:
         self, view: views.View, records: recording.Records, makers: frozenset[ids.HandlerId]
     ) -> decisions.Sent:
         """Put together what is sent, with our records that were not accepted before."""
-        own = patches.Patch(recording.compose(view.pending, records.own))
+        own = records.own
+        if view.pending:
+            own = patches.Patch(recording.compose(view.pending, own))
         has_users = bool(view.patch)
         if own or has_users:
             view.persistence.progress_storage.touch(body=view.stored, patch=own, value=None)

@@ -65,7 +65,7 @@ class Served:
     def is_calm(self) -> bool:
         """Return whether no handler wants every event, and no daemons follow the objects."""
         registry = self.site.registry
-        if registry._watching.is_empty and registry._spawning.is_empty:
+        if not registry._watching._handlers and not registry._spawning._handlers:  # asked for many times per event
             return True
         chosen = self.selectors
         is_watched = registry._watching.has_handlers(self.resource, chosen)
