@@ -51,7 +51,7 @@ class Drift(NamedTuple):
     """Two states of an object in a row between which others may have changed it."""
     before: Mapping[str, Any]
     after: Mapping[str, Any]
-    is_foreign: bool = False  # whether only others have, besides our own records
+    is_foreign: bool = False  # whether only others have
 
 Revise = Callable[[Mapping[str, Any], Sequence[Drift]], Mapping[str, Any]]
 """Makes our part of the changes, by the state of the object after the users' part, with all drifts till then."""
@@ -288,7 +288,7 @@ class _Sender:
 
         if refusal is None and not self.is_gone:
             if not is_guarded:
-                self.drifts.append(Drift(before, self.body, is_foreign=not request.users))
+                self.drifts.append(Drift(before, self.body))
             self._verify(merge, self.body)
         return refusal
 

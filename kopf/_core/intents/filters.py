@@ -128,12 +128,14 @@ class _Check:
             return True
         if isinstance(handler, handlers.ChangingHandler) and handler.field_needs_change:
             return self._match_change(handler)
-        return self._accept(_get_criterion(handler), dicts.resolve(self._current, handler.field))
+        criterion = _get_criterion(handler)
+        return self._accept(criterion, self._find_value(handler.field, is_exposed=callable(criterion)))
 
-    @property
-    def _current(self) -> Any:
-        """The state in which the fields are looked for: changes are those of what is remembered of the object."""
-        return self.cause.new if isinstance(self.cause, causes.ChangingCause) else self.cause.body
+    def _find_value(self, field: dicts.FieldPath, *, is_exposed: bool) -> Any:
+        """Find the value of the field: changes are those of what is remembered of the object. Functions get copies."""
+        if not isinstance(self.cause, causes.ChangingCause):
+            return dicts.resolve(self.cause.body, field)
+        return self.kwargs['new'] if is_exposed else dicts.resolve(self.cause.new, field)
 
     def _match_change(self, handler: handlers.ChangingHandler) -> bool:
         """For objects that are just created, all their fields are added, and there was nothing before."""

@@ -24,6 +24,10 @@ class _Slot:
     handlers: list[Any]
 
 
+RESERVED = frozenset({'kopf-managed', 'kopf.cycle', 'last-handled-configuration', 'touch-dummy'})
+"""The names of our own annotations: the progress of handlers of such ids would be mixed up with them."""
+
+
 def build_id(
         fn: Callable[..., Any],
         id: str | None = None,
@@ -33,7 +37,10 @@ def build_id(
 ) -> ids.HandlerId:
     """Build the id of a handler: that of the parent, if there is one; the name; the field, if there is one."""
     parts = [prefix, build_name(fn) if id is None else id, '.'.join(field) if field else None]
-    return ids.HandlerId('/'.join(part for part in parts if part is not None))
+    built = ids.HandlerId('/'.join(part for part in parts if part is not None))
+    if built in RESERVED:
+        raise ValueError(f"The id {built!r} is taken by the framework's own records on objects. Choose another id=.")
+    return built
 
 
 def build_name(fn: Callable[..., Any]) -> str:
@@ -104,6 +111,14 @@ def number_namesakes(
             for handler in declared] if numbered else list(declared)
 
 
+def find_shared_ids(handlers: Sequence[HandlerT]) -> frozenset[ids.HandlerId]:
+    """Find the ids of several functions, which are called for different causes."""
+    groups: dict[ids.HandlerId, list[HandlerT]] = {}
+    for handler in handlers:
+        groups.setdefault(handler.id, []).append(handler)
+    return frozenset(id for id, group in groups.items() if len(group) > 1 and len(_group_by_functions(group)) > 1)
+
+
 def find_namesakes(
         declared: Sequence[HandlerT],
         numbered: Sequence[HandlerT],
@@ -151,7 +166,25 @@ def _choose_free(name: ids.HandlerId, taken: Collection[ids.HandlerId]) -> ids.H
 
 
 def _identify(fn: Callable[..., Any]) -> object:
-    """Tell functions apart: equal partials and the same methods of the same objects are the same functions."""
+    """Identify functions: the same methods of the same objects and equal partials are the same functions."""
     if isinstance(fn, functools.partial):
-        return _identify(fn.func), fn.args, fn.keywords
+        keywords = {name: _Argument(value) for name, value in fn.keywords.items()}
+        return _identify(fn.func), tuple(map(_Argument, fn.args)), keywords
     return fn
+
+
+class _Argument:
+    """An argument of a partial. It can be of any kind: 1 equals true, and arrays cannot be compared at all."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Argument) or type(self.value) is not type(other.value):
+            return False
+        try:
+            return self.value is other.value or bool(self.value == other.value)
+        except Exception:
+            return False

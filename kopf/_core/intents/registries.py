@@ -178,6 +178,7 @@ class Roster:
     has_callbacks: bool  # whether any filters are functions of the users
     may_hold: bool  # whether the objects can have our finalizer at all; if not, it is of someone else
     must_hold: bool  # whether all objects must not vanish unseen, whatever they are
+    shared_ids: Collection[ids.HandlerId]  # those of different functions for different causes
 
     @classmethod
     def build(cls, selected: Sequence[handlers.ChangingHandler]) -> 'Roster':
@@ -189,7 +190,12 @@ class Roster:
             has_callbacks=any(map(filters.has_callbacks, selected)),
             may_hold=bool(mandatory),
             must_hold=any(map(_is_for_any_deletion, mandatory)),
+            shared_ids=naming.find_shared_ids(selected),
         )
+
+    def is_shared(self, id: ids.HandlerId) -> bool:
+        """Return whether the id is of different functions for different causes, or of a sub-handler of these."""
+        return any(id == shared or id.startswith(f'{shared}/') for shared in self.shared_ids)
 
 
 class OperatorRegistry:

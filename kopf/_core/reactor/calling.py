@@ -65,7 +65,7 @@ class Caller:
         if records.is_over and ran.results and circles.count_cycle(view, memory):
             circles.report(view, sorted(map(repr, ran.results)), _list_fields(plan.cause))
         _report(view, plan, ran, records)
-        makers = inventory.NOBODY if is_mixed else ran.finished
+        makers = inventory.NOBODY if is_mixed else _find_makers(view, ran)
         return await self._sender.send(view, records, memory, makers=makers, is_spared=not ran.results)
 
     def _is_repeated(self, plan: decisions.Run, state: progression.State) -> bool:
@@ -102,12 +102,19 @@ class Caller:
             records = recording.record(view, plan, ran)
             if not isinstance(error, asyncio.CancelledError):
                 own = recording.compose(view.pending, records.own)
-                sent = decisions.Sent(own, ran.finished, bool(view.patch))
+                sent = decisions.Sent(own, _find_makers(view, ran), bool(view.patch))
                 memory.outbox = decisions.build_outbox(
                     view, sent, view.patch, tuple(view.patch.fns), own)
             elif records.own:
                 async with asyncio.timeout(CHECKPOINT_TIMEOUT):
                     await self._sender.send(view, records, memory)
+
+
+def _find_makers(view: views.View, ran: decisions.Ran) -> frozenset[ids.HandlerId]:
+    """Find whose changes these are: of those that will not be called for the next causes as other functions."""
+    if not view.roster.shared_ids:
+        return ran.finished
+    return frozenset(id for id in ran.finished if not view.roster.is_shared(id))
 
 
 def _report(

@@ -6,7 +6,9 @@ from the answer of the server. Event handlers get every event. Handlers of chang
 if it includes our own changes made before. All changes are sent at the end, at once.
 """
 import asyncio
+import contextlib
 import dataclasses
+from collections.abc import AsyncIterator
 
 from kopf._cogs.structs import bodies, patches
 from kopf._core.actions import application, breakers, loggers, throttlers
@@ -31,6 +33,10 @@ UNTHROTTLED_DELAY = 60.0
 
 STEPS = 5
 """How many times in a row an object is looked at as our own changes have left it, before others get their turn."""
+
+
+TWIN_DELAY = 0.1
+"""Seconds between looks at an object that is still handled under a version that was the only one."""
 
 
 class Processor:
@@ -109,9 +115,10 @@ class Processor:
         began = _read_clock()
         try:
             if self.site.memories.has_versions(resource):
-                async with self.site.memories.lock(inventory.identify(batch.body)):
+                async with self._lock(batch):
                     verdict = await self._handle(batch, memory, is_gone=is_gone)
             else:
+                memory.is_alone = True
                 verdict = await self._handle(batch, memory, is_gone=is_gone)
         except Exception as error:
             verdict = self._throttle(error, batch, memory)
@@ -119,12 +126,23 @@ class Processor:
         else:
             self._flow.cycles['finished' if verdict.delay is None else 'continued'] += 1
             memory.throttle = None
+        finally:
+            memory.is_alone = False
         self._flow.durations.add(_read_clock() - began)
         if is_gone:
             self._forget(batch, memory)
             accompanying.forget(self.site, memory)
             return queueing.Verdict()
         return verdict
+
+    @contextlib.asynccontextmanager
+    async def _lock(self, batch: queueing.Batch) -> AsyncIterator[None]:
+        """Let the object be handled only under one version of the resource at a time."""
+        key, memories = inventory.identify(batch.body), self.site.memories
+        async with memories.lock(key):
+            while memories.is_handled_alone(key):  # noqa: ASYNC110 - only if the version has just begun to be served
+                await asyncio.sleep(TWIN_DELAY)
+            yield
 
     def _forget(self, batch: queueing.Batch, memory: inventory.Memory) -> None:
         if memory.cycle.version is not None:  # otherwise, it was not touched

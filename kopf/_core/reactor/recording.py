@@ -40,6 +40,9 @@ def record(view: views.View, run: decisions.Run, ran: decisions.Ran) -> Records:
             run.base,
             reason=run.cause.reason,
         )
+    if conclusion.kept and run.cause.reason is not Reason.UPDATE and view.roster.shared_ids:
+        kept = frozenset(id for id in conclusion.kept if not view.roster.is_shared(id))
+        conclusion = dataclasses.replace(conclusion, kept=kept, base=conclusion.base if kept else None)
     if conclusion.handled is None or ran.is_interrupted:
         return _record_progress(view, run, ran, conclusion.base)
 

@@ -1,0 +1,144 @@
+"""
+How ids, filters and versions were broken once: functions of one name, odd arguments, reserved names.
+"""
+import asyncio
+import functools
+
+import pytest
+from clusters import build_crd, get_last_handled
+
+import kopf
+from kopf._core.intents import naming
+
+
+@pytest.mark.guarantee('FND-001', 'FND-021')
+async def test_changes_of_one_function_are_told_to_another_of_the_same_name(cluster, registry, run_operator):
+    @kopf.on.create('kopfexamples', id='fn', registry=registry)
+    async def create_fn(patch, **_):
+        calls.append('create')
+        patch.spec['y'] = 3
+
+    @kopf.on.update('kopfexamples', id='fn', registry=registry)
+    async def update_fn(diff, **_):
+        calls.append(tuple(diff))
+
+    calls = []
+    await run_operator()
+    await cluster.create(spec={'x': 1})
+    await asyncio.sleep(60)
+
+    assert calls == ['create', (('add', ('spec', 'y'), None, 3),)]
+
+
+@pytest.mark.guarantee('FND-021')
+async def test_edits_in_mid_creation_are_told_to_another_function_of_the_same_name(cluster, registry, run_operator):
+    @kopf.on.create('kopfexamples', id='first_fn', registry=registry)
+    async def first_fn(**_):
+        calls.append('first')
+
+    @kopf.on.create('kopfexamples', id='fn', registry=registry)
+    async def create_fn(retry, **_):
+        calls.append('create')
+        if not retry:
+            raise kopf.TemporaryError("not yet", delay=20)
+
+    @kopf.on.update('kopfexamples', id='fn', registry=registry)
+    async def update_fn(diff, **_):
+        calls.append(tuple(diff))
+
+    calls = []
+    await run_operator()
+    await cluster.create(spec={'x': 1})
+    await asyncio.sleep(5)
+    await cluster.patch({'spec': {'x': 2}})
+    await asyncio.sleep(100)
+
+    assert calls == ['first', 'create', 'create', (('change', ('spec', 'x'), 1, 2),)]
+
+
+@pytest.mark.guarantee('FND-003', 'FND-004')
+@pytest.mark.parametrize('decorator', [kopf.on.create, kopf.on.resume, kopf.on.delete, kopf.on.field])
+async def test_values_changed_in_place_by_filters_are_not_seen(cluster, registry, run_operator, decorator):
+    def spoil(value, **_):
+        if value:
+            value[:] = ['spoiled']
+        return True
+
+    @decorator('kopfexamples', field='spec.items', value=spoil, registry=registry)
+    async def filtered_fn(**_):
+        pass
+
+    @kopf.on.create('kopfexamples', id='create_fn', registry=registry)
+    async def create_fn(new, diff, **_):
+        seen.append(new['spec']['items'])
+        seen.append(diff[0].new['spec']['items'])
+
+    @kopf.on.update('kopfexamples', id='update_fn', registry=registry)
+    async def update_fn(diff, **_):
+        seen.append(diff)
+
+    seen = []
+    await run_operator()
+    await cluster.create(spec={'items': ['a', 'b']})
+    await asyncio.sleep(60)
+    body = await cluster.get()
+
+    assert seen == [['a', 'b'], ['a', 'b']]
+    assert get_last_handled(body)['spec'] == {'items': ['a', 'b']}
+
+
+@pytest.mark.guarantee('FND-008')
+async def test_a_version_served_in_mid_handling_waits_for_the_other_one(sandbox, cluster, registry, run_operator):
+    @kopf.on.create('kopf.dev', 'v1', 'kopfexamples', id='one_fn', registry=registry)
+    @kopf.on.create('kopf.dev', 'v2', 'kopfexamples', id='two_fn', registry=registry)
+    async def create_fn(resource, **_):
+        running.append(resource.version)
+        overlaps.append(len(running))
+        await asyncio.sleep(100)
+        running.remove(resource.version)
+
+    running, overlaps = [], []
+    crd = build_crd()
+    version, = crd['spec']['versions']
+    crd['spec']['versions'].append({**version, 'name': 'v2', 'storage': False})
+    await run_operator()
+    await cluster.create()
+    await asyncio.sleep(5)
+    await sandbox.apply(crd)
+    await asyncio.sleep(300)
+
+    assert set(overlaps) == {1}
+
+
+class Array:
+    """A value that cannot be compared, like those of some libraries."""
+
+    def __eq__(self, other):
+        raise ValueError("The truth value of an array is ambiguous.")
+
+    __hash__ = None
+
+
+@pytest.mark.guarantee('FND-021')
+@pytest.mark.parametrize('values', [[1, True, 1.0], [Array(), Array(), Array()]], ids=['equal', 'incomparable'])
+async def test_partials_of_other_arguments_are_other_functions(cluster, registry, run_operator, values):
+    async def fn(value, **_):
+        calls.append(value)
+
+    calls = []
+    for value in values:
+        kopf.on.create('kopfexamples', id='fn', registry=registry)(functools.partial(fn, value))
+    await run_operator()
+    await cluster.create()
+    await asyncio.sleep(5)
+
+    assert list(map(id, calls)) == list(map(id, values))
+
+
+@pytest.mark.guarantee('FND-020')
+@pytest.mark.parametrize('name', sorted(naming.RESERVED))
+def test_names_of_our_own_records_are_refused(registry, name):
+    with pytest.raises(ValueError, match=f"The id '{name}' is taken") as caught:
+        kopf.on.create('kopfexamples', id=name, registry=registry)(lambda **_: None)
+
+    assert 'Choose another id' in str(caught.value)
