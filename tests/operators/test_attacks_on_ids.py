@@ -142,3 +142,23 @@ def test_names_of_our_own_records_are_refused(registry, name):
         kopf.on.create('kopfexamples', id=name, registry=registry)(lambda **_: None)
 
     assert 'Choose another id' in str(caught.value)
+
+
+@pytest.mark.guarantee('FND-021')
+async def test_functions_of_one_name_are_executed_over_several_calls(cluster, registry, run_operator):
+    async def handle(item, retry, **_):
+        calls.append(f'{item} {retry}')
+        if item == 'b' and not retry:
+            raise kopf.TemporaryError("not yet", delay=10)
+
+    @kopf.on.create('kopfexamples', id='create_fn', registry=registry)
+    async def create_fn(**_):
+        for item in 'abc':
+            await kopf.execute(fns=[functools.partial(handle, item)])
+
+    calls = []
+    await run_operator()
+    await cluster.create()
+    await cluster.wait_until_handled(x=1)
+
+    assert calls == ['a 0', 'b 0', 'b 1', 'c 0']

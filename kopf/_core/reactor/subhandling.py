@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from kopf._cogs.structs import ids
 from kopf._core.actions import execution, failures, lifecycles, outcomes, progression
-from kopf._core.intents import causes, handlers, registries
+from kopf._core.intents import causes, filters, handlers, naming, registries
 
 Fns: TypeAlias = Mapping[str, Callable[..., Any]] | Iterable[Callable[..., Any]]
 Registry: TypeAlias = registries.ChangingRegistry | registries.OperatorRegistry
@@ -43,7 +43,7 @@ async def execute(
     scope = _get_scope()
     cause = cause if cause is not None else scope.cause
     if fns is not None:
-        given = _build_registry(_build_handlers(scope.parent, fns))
+        given = _build_registry(scope.build_handlers(fns))
     elif handlers is not None:
         given = _build_registry(handlers)
     elif registry is not None:
@@ -126,7 +126,16 @@ class _Scope:
         self.subrefs: set[ids.HandlerId] = set()  # those executed in this attempt, or finished before
         self.is_open = True
         self.is_idle = False  # has the lifecycle taken none of those that are due?
+        self._unnamed: list[handlers.ChangingHandler] = []  # given with no ids in this attempt
         self._token = _current.set(self)
+
+    def build_handlers(self, fns: Fns) -> Sequence[handlers.ChangingHandler]:
+        """Build sub-handlers of functions; those with no ids are told apart from those given before."""
+        if isinstance(fns, Mapping):
+            return [registries.build_subhandler(self.parent, fn, id=id) for id, fn in fns.items()]
+        before = len(self._unnamed)
+        self._unnamed.extend(registries.build_subhandler(self.parent, fn) for fn in fns)
+        return naming.number_namesakes(self._unnamed, filters.list_reasons)[before:]
 
     async def finish(self) -> None:
         """Execute the sub-handlers that were registered and not executed yet; raise if any is unfinished."""
@@ -172,12 +181,6 @@ def _get_scope() -> _Scope:
         raise LookupError("Sub-handlers can be registered and executed only inside of running handlers "
                           "of creation, update, deletion, resuming, or of changes of fields.")
     return scope
-
-
-def _build_handlers(parent: handlers.ChangingHandler, fns: Fns) -> list[handlers.ChangingHandler]:
-    if isinstance(fns, Mapping):
-        return [registries.build_subhandler(parent, fn, id=id) for id, fn in fns.items()]
-    return [registries.build_subhandler(parent, fn) for fn in fns]
 
 
 def _build_registry(subhandlers: Iterable[handlers.ChangingHandler]) -> registries.ChangingRegistry:
