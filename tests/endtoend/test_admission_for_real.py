@@ -110,7 +110,7 @@ class Probe:
 
 @pytest.mark.guarantee('ADM-027', 'ADM-035', 'ADM-036', 'ADM-039', 'ADM-068')
 async def test_objects_are_allowed_or_denied(run, registry, requester, world, managed):
-    @kopf.on.validate('kopfexamples', registry=registry)
+    @kopf.on.validate('kopfexamples', id='check_x', registry=registry)
     def check_x(spec, **_):
         if spec.get('x') == 'bad':
             raise kopf.AdmissionError("Bad!", code=418)

@@ -102,7 +102,6 @@ class Memory:
     outbox: Outbox | None = None
     throttle: Throttle | None = None
     breaker: breakers.Breaker | None = None  # if it was handled several times with no change by others
-    is_alone: bool = False  # whether it is handled right now with no regard to other versions of the resource
     refusals: int = 0  # how many times in a row the known version was outdated for our changes
     lives: lives_.Lives | None = None  # the daemons and timers, if there can be any
 
@@ -145,6 +144,7 @@ class Memories:
 
     def __init__(self) -> None:
         self._parts: dict[references.Resource | None, dict[Key, Memory]] = {}
+        self.alone: set[int] = set()  # those handled right now with no regard to other versions of the resource
         self._served: set[references.Resource] = set()
         self._versioned: frozenset[references.Resource] = frozenset()
         self._locks: weakref.WeakValueDictionary[Key, asyncio.Lock] = weakref.WeakValueDictionary()
@@ -223,7 +223,7 @@ class Memories:
 
     def is_handled_alone(self, key: Key) -> bool:
         """Return whether the object is handled under a version that was the only one when the handling began."""
-        return any(part[key].is_alone for part in self._parts.values() if key in part)
+        return any(id(part[key]) in self.alone for part in self._parts.values() if key in part)
 
     def note_written(self, key: Key, version: str) -> None:
         """Let all versions of the resource know that the object was changed by this operator."""

@@ -118,7 +118,7 @@ class Processor:
                 async with self._lock(batch):
                     verdict = await self._handle(batch, memory, is_gone=is_gone)
             else:
-                memory.is_alone = True
+                self.site.memories.alone.add(id(memory))
                 verdict = await self._handle(batch, memory, is_gone=is_gone)
         except Exception as error:
             verdict = self._throttle(error, batch, memory)
@@ -127,7 +127,7 @@ class Processor:
             self._flow.cycles['finished' if verdict.delay is None else 'continued'] += 1
             memory.throttle = None
         finally:
-            memory.is_alone = False
+            self.site.memories.alone.discard(id(memory))
         self._flow.durations.add(_read_clock() - began)
         if is_gone:
             self._forget(batch, memory)
