@@ -244,6 +244,15 @@ def test_operators_that_are_down_in_the_end_are_started_when_everything_is_well(
     chaos.check_convergence(case.declare, case.scenario, perturbation='all', seeds=[11], apply=case.manifests)
 
 
+@pytest.mark.guarantee('FND-018')
+def test_changes_behind_a_belated_patch_that_changes_nothing_are_handled():
+    """With event handlers, the object is looked at again when the patch comes back, which it never does."""
+    task = chaos_table.Task('status in the object', chaos.Perturbation.MEDDLING, [10])
+    *_, diverged = chaos_table.execute(task)
+
+    assert not diverged
+
+
 @pytest.mark.guarantee('FND-006')
 @pytest.mark.parametrize('name, seed', [
     *(pytest.param('daemons, timers', seed, id=f'last-words-of-daemons-{seed}') for seed in (0, 2, 5, 7)),

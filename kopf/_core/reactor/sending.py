@@ -251,11 +251,13 @@ def _is_silent(
     applied: application.Applied,
     memory: inventory.Memory,
 ) -> bool:
-    """Return whether there is something to do, but nothing was worth sending, so nothing will come back."""
-    if applied.version is not None or applied.is_gone or records.delay is not None:
+    """Return whether there is something to do, but nothing was changed by what was sent, so nothing will come back."""
+    if applied.is_gone or records.delay is not None:
         return False
     is_flushed = view.outbox is not None and memory.outbox is None
-    return is_flushed or (records.is_over and not records.is_rested)
+    if is_flushed and applied.version in (None, view.version):
+        return True
+    return applied.version is None and records.is_over and not records.is_rested
 
 
 def _is_newest(applied: application.Applied, memory: inventory.Memory) -> bool:
