@@ -35,7 +35,7 @@ def test_transcript_of_the_first_minute_is_that_of_a_real_run(tmp_path, kubectl_
         kubeconfig = re.search(r'KUBECONFIG=(\S+)', said)[1]
         (create,) = re.findall(r'`kubectl (create configmap \w+)`', README.read_text())
         subprocess.run([kubectl_path, *create.split()], env={**os.environ, 'KUBECONFIG': kubeconfig}, check=True)
-        said += read_until(process, 'succeeded') + '^C\n'
+        said += read_until(process, 'is processed') + '^C\n'
         process.send_signal(signal.SIGINT)
         rest, _ = process.communicate(timeout=30)
     finally:
