@@ -62,7 +62,7 @@ EXPECTATIONS = [
         "There are no patches in the answers of validating handlers: the log tells that they are ignored."),
     Expectation(
         'admission', r'unknown handlers: \w+ call: answer of unknown .*"allowed": true.*',
-        "Those who ask an unknown handler are warned: FND-025."),
+        "The answer for an unknown handler has a warning: FND-025."),
     Expectation(
         'admission_operations', r'configure: \w+ call: webhook mutate-default.auto.kopf.dev .*',
         "Mutating handlers are not even asked about deletions, unless they want it: FND-022."),

@@ -195,6 +195,13 @@ class Body(_Part):
         self._holder.content = unwrap(raw)
 
 
+def get_version(body: RawBody | Mapping[str, Any]) -> str | None:
+    """Get the version of an object, if it has any."""
+    metadata: Mapping[str, Any] = body.get('metadata') or {}
+    version = metadata.get('resourceVersion')
+    return None if version is None else str(version)
+
+
 def build_object_reference(body: Mapping[str, Any]) -> ObjectReference:
     """Refer to an object, e.g. in k8s-events. What is absent in the body is absent in the reference."""
     return cast(ObjectReference, dict(_iter_present({

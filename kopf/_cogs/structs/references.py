@@ -157,3 +157,8 @@ def _match_glob(name: str, glob: str) -> bool:
 
 def _quote(part: str) -> str:
     return part if _PLAIN.fullmatch(part) else urllib.parse.quote(part, safe=':')
+
+
+def is_secret(resource: Resource) -> bool:
+    """Return whether the values in the objects of the resource must not be logged."""
+    return (resource.group, resource.plural) == ('', 'secrets')

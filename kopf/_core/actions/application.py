@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, cast
 
 from kopf._cogs.clients import errors, patching, requests
 from kopf._cogs.helpers import jsons
-from kopf._cogs.structs import bodies, dicts, finalizers, patches
+from kopf._cogs.structs import bodies, dicts, finalizers, patches, references
 from kopf._core.actions import sequences
 
 Logger = logging.Logger | logging.LoggerAdapter[Any]
@@ -298,7 +298,7 @@ class _Sender:
 
         The identity of the object is not checked by the servers when the status is merged, so its version is.
         """
-        if dicts.has(request.users, ('metadata', 'resourceVersion')) or _get_version(self.body) is None:
+        if dicts.has(request.users, ('metadata', 'resourceVersion')) or bodies.get_version(self.body) is None:
             return False
         if request.place is sequences.Place.STATUS and self.target.uid is not None:
             return True
@@ -310,7 +310,7 @@ class _Sender:
         if self.target.uid is not None:
             identity['uid'] = self.target.uid
         if is_guarded:
-            identity['resourceVersion'] = _get_version(self.body)
+            identity['resourceVersion'] = bodies.get_version(self.body)
         if not identity:
             return merge
         return {**merge, 'metadata': {**identity, **dicts.resolve_mapping(merge, ('metadata',))}}
@@ -331,7 +331,7 @@ class _Sender:
         if fresh is None:
             self._note_gone()
             return False
-        self.is_stuck = _get_version(fresh) == _get_version(self.body)
+        self.is_stuck = bodies.get_version(fresh) == bodies.get_version(self.body)
         self.drifts.append(Drift(self.body, fresh, is_foreign=True))
         self.body = fresh
         return True
@@ -361,7 +361,7 @@ class _Sender:
             self._note_gone()
             return None
         if patched.body is not None:
-            self.body, self.version = patched.body, _get_version(patched.body)
+            self.body, self.version = patched.body, bodies.get_version(patched.body)
         return None if patched.refusal is None else _Refusal(patched.refusal, step)
 
     def _note_gone(self) -> None:
@@ -382,7 +382,7 @@ class _Sender:
                 jsons.dumps(patches.build_json_patch(body, made))
         except (TypeError, ValueError) as error:
             self._complain(self._users.fns[0], "Patching failed: what the patch functions have made cannot be put "
-                                                   "as JSON, and is dropped: %s", error)
+                                               "as JSON, and is dropped: %s", error)
             made = body
         return _hold(made, holding, finalizer)
 
@@ -406,7 +406,7 @@ class _Sender:
 
     @property
     def _is_secret(self) -> bool:
-        return (self.target.resource.group, self.target.resource.plural) == ('', 'secrets')
+        return references.is_secret(self.target.resource)
 
 
 def prune(merge: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
@@ -467,8 +467,3 @@ def _subtract(patch: patches.Patch, sent: Mapping[str, Any]) -> patches.Patch:
     if not sent:
         return patch
     return patches.Patch({key: value for key, value in patch.items() if key not in sent}, fns=patch.fns)
-
-
-def _get_version(body: Mapping[str, Any] | None) -> str | None:
-    version = dicts.resolve(body, ('metadata', 'resourceVersion'))
-    return None if version is None else str(version)

@@ -88,7 +88,7 @@ class TextFormatter(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         if self._is_prefixed:
-            record.message = build_prefix(record) + record.message  # every formatter sets it anew before using it
+            record.message = build_prefix(record) + record.message  # every formatter sets it again before using it
         if self._name_width is None:
             return super().formatMessage(record)
         shown = logging.makeLogRecord({**vars(record), 'name': shorten_name(record.name, self._name_width)})

@@ -99,9 +99,7 @@ def number_namesakes(
 
     All handlers of one function and id keep having one id. Functions that are never called together can share it.
     """
-    groups: dict[ids.HandlerId, list[HandlerT]] = {}
-    for handler in declared:
-        groups.setdefault(handler.id, []).append(handler)
+    groups = _group_by_ids(declared)
     numbered: dict[int, ids.HandlerId] = {}
     for name, group in groups.items():
         for slot in _separate(group, list_occasions)[1:]:
@@ -113,9 +111,7 @@ def number_namesakes(
 
 def find_shared_ids(handlers: Sequence[HandlerT]) -> frozenset[ids.HandlerId]:
     """Find the ids of several functions, which are called for different causes."""
-    groups: dict[ids.HandlerId, list[HandlerT]] = {}
-    for handler in handlers:
-        groups.setdefault(handler.id, []).append(handler)
+    groups = _group_by_ids(handlers)
     return frozenset(id for id, group in groups.items() if len(group) > 1 and len(_group_by_functions(group)) > 1)
 
 
@@ -143,6 +139,13 @@ def _separate(group: Sequence[HandlerT], list_occasions: Callable[[HandlerT], Oc
             slot.occasions |= occasions
             slot.handlers += handlers
     return slots
+
+
+def _group_by_ids(handlers: Iterable[HandlerT]) -> dict[ids.HandlerId, list[HandlerT]]:
+    groups: dict[ids.HandlerId, list[HandlerT]] = {}
+    for handler in handlers:
+        groups.setdefault(handler.id, []).append(handler)
+    return groups
 
 
 def _group_by_functions(group: Sequence[HandlerT]) -> list[list[HandlerT]]:

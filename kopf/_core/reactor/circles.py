@@ -1,5 +1,5 @@
 """
-Circles: objects that are handled again and again, though nobody else changes them.
+Circles: objects that are handled again and again, though only this operator changes them.
 """
 import asyncio
 from collections.abc import Iterable, Sequence

@@ -237,13 +237,6 @@ class Memories:
         return next(found, None)
 
 
-def get_version(body: bodies.RawBody | Mapping[str, Any]) -> str | None:
-    """Get the version of an object, if it has any."""
-    metadata: Mapping[str, Any] = body.get('metadata') or {}
-    version = metadata.get('resourceVersion')
-    return None if version is None else str(version)
-
-
 def identify(body: bodies.RawBody | Mapping[str, Any]) -> Key:
     """Tell which object it is, by its uid; by its kind and names if there is none, as in made-up objects."""
     metadata: Mapping[str, Any] = body.get('metadata') or {}

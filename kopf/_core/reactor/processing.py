@@ -34,7 +34,6 @@ UNTHROTTLED_DELAY = 60.0
 STEPS = 5
 """How many times in a row an object is looked at as our own changes have left it, before others get their turn."""
 
-
 TWIN_DELAY = 0.1
 """Seconds between looks at an object that is still handled under a version that was the only one."""
 
@@ -237,7 +236,7 @@ class Processor:
         throttle = memory.throttle
         if throttle is not None and throttle.until is not None and throttle.until > now + breakers.TICK:
             return throttle.until - now
-        if memory.breaker is None or memory.cycle.is_foreign(inventory.get_version(batch.body)):
+        if memory.breaker is None or memory.cycle.is_foreign(bodies.get_version(batch.body)):
             return None
         return memory.breaker.get_pause(now)
 
@@ -274,14 +273,14 @@ def _record(view: views.View, plan: decisions.Send | decisions.Record | decision
 def _restore_patch(outbox: inventory.Outbox | None, body: bodies.RawBody) -> patches.Patch:
     if outbox is None:
         return patches.Patch(body=body)
-    fns = () if outbox.refused is not None and outbox.refused == inventory.get_version(body) else outbox.fns
+    fns = () if outbox.refused is not None and outbox.refused == bodies.get_version(body) else outbox.fns
     return patches.Patch(outbox.patch, body=body, fns=fns)
 
 
 def _is_settled(body: bodies.RawBody, memory: inventory.Memory) -> bool:
     """Return whether the object is as our own last change has left it, with nothing to do."""
     cycle = memory.cycle
-    return cycle.is_settled and cycle.version == inventory.get_version(body)
+    return cycle.is_settled and cycle.version == bodies.get_version(body)
 
 
 def _read_clock() -> float:

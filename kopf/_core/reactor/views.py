@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from kopf._cogs.configs import conventions
 from kopf._cogs.configs import settings as settings_
 from kopf._cogs.helpers import lazies
-from kopf._cogs.structs import bodies, dicts, diffs, finalizers, patches
+from kopf._cogs.structs import bodies, dicts, diffs, finalizers, patches, references
 from kopf._core.actions import loggers, progression
 from kopf._core.intents import causes, registries
 from kopf._core.reactor import cycles, inventory, sites
@@ -69,7 +69,7 @@ class View:
 
     @lazies.lazy
     def version(self) -> str | None:
-        return inventory.get_version(self.raw)
+        return bodies.get_version(self.raw)
 
     @lazies.lazy
     def logger(self) -> causes.Logger:
@@ -79,7 +79,7 @@ class View:
     @property
     def is_secret(self) -> bool:
         """Whether the values in the object must not be logged."""
-        return (self.served.resource.group, self.served.resource.plural) == ('', 'secrets')
+        return references.is_secret(self.served.resource)
 
     @property
     def is_blocked(self) -> bool:
@@ -92,20 +92,19 @@ class View:
         return self.is_accompanied or self.roster.must_hold
 
     @property
+    def _has_handlers(self) -> bool:
+        return bool(self.roster.members) or self.site.registry._spawning.has_handlers(
+            self.served.resource, self.selectors)
+
+    @property
     def is_ours(self) -> bool:
         """Whether our finalizer may be removed: the object is handled by this operator, or was once."""
-        if self.roster.members:
-            return True
-        if self.site.registry._spawning.has_handlers(self.served.resource, self.selectors):
-            return True
-        return self.persistence.diffbase_storage.fetch(body=self.stored) is not None
+        return self._has_handlers or self.persistence.diffbase_storage.fetch(body=self.stored) is not None
 
     @property
     def is_concerned(self) -> bool:
         """Whether anything but event handlers can be interested in the object, or was once."""
-        if self.roster.members:
-            return True
-        if self.site.registry._spawning.has_handlers(self.served.resource, self.selectors):
+        if self._has_handlers:
             return True
         is_passive = self.registry.is_empty and self.site.registry._spawning.is_empty
         return not is_passive and self.is_blocked

@@ -2,7 +2,7 @@
 Runs: ``kopf run``, which runs an operator until it is interrupted.
 
 What is wrong in the command is said in one line, with the exit code 2; what is wrong in the operator, with the code 1,
-also if it cannot be found. The errors in the users' files are shown with their tracebacks, but without the frames
+even if it is only not found. The errors in the users' files are shown with their tracebacks, but without the frames
 that led there. The bugs of the framework are shown in full.
 """
 import contextlib

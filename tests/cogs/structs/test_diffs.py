@@ -35,7 +35,7 @@ def apply(value, diff):
 
 
 def get_place(item):
-    """Tell where the item is in a diff: in each mapping, what is inside of its keys goes after additions & removals."""
+    """Find the place of the item in a diff: in each mapping, what is inside of its keys goes last."""
     *parents, last = item.field or ('',)
     return [*((2, key) for key in parents), (['add', 'remove', 'change'].index(item.op), last)]
 
