@@ -13,6 +13,8 @@ from collections.abc import Callable
 Now = Callable[[], datetime.datetime]
 """Tells the current moment, with its timezone."""
 
+_read_wall = datetime.datetime.now
+
 
 class Clock:
     """
@@ -24,10 +26,10 @@ class Clock:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._anchor = _anchors.setdefault(self._loop, _Anchor(self._loop.time(), _read_wall()))
+        self._anchor = _anchors.setdefault(self._loop, _Anchor(self._loop.time(), _read_wall(datetime.UTC)))
 
     def __call__(self) -> datetime.datetime:
-        return self._anchor.tell(self._loop.time(), _read_wall())
+        return self._anchor.tell(self._loop.time(), _read_wall(datetime.UTC))
 
 
 @dataclasses.dataclass(slots=True)
@@ -46,7 +48,3 @@ class _Anchor:
 
 
 _anchors: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Anchor] = weakref.WeakKeyDictionary()
-
-
-def _read_wall() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)

@@ -18,12 +18,16 @@ from kopf._cogs.structs import bodies, dicts
 MARKER = 'kopf-managed'
 """The name of the annotation by which other operators know that its prefix is not theirs."""
 
+LAST_HANDLED = 'last-handled-configuration'
+"""The name of the annotation with the last handled state, by default."""
+
 GARBAGE = frozenset({'kubectl.kubernetes.io/last-applied-configuration'})
 """The annotations of other tools that change with anything else."""
 
 _KNOWN_DOMAIN = 'kopf.zalando.org'
 ANNOTATIONS = ('metadata', 'annotations')
 _LONGEST_NAME = 63
+_NOTHING: Mapping[str, Any] = {}
 _KNOWN_KEYS = 1000  # ids of sub-handlers can be of any number
 _LONGEST_PREFIX = 253 - len('/') - _LONGEST_NAME
 
@@ -42,11 +46,11 @@ class StanzaCleaning:
     @staticmethod
     def remove_empty_stanzas(essence: bodies.BodyEssence) -> None:
         """Remove the labels, annotations, metadata and status, if there is nothing in them."""
-        metadata = cast(dict[str, Any], essence.get('metadata', {}))
+        stanzas: Any = essence
+        metadata = stanzas.get('metadata', _NOTHING)
         for name in ('labels', 'annotations'):
             if name in metadata and not metadata[name]:
                 del metadata[name]
-        stanzas = cast(dict[str, Any], essence)
         for name in ('metadata', 'status'):
             if name in stanzas and not stanzas[name]:
                 del stanzas[name]
@@ -139,7 +143,8 @@ class AnnotationStoring(KeyForming, StanzaCleaning):
         self._mark_prefix(body, patch)
 
     def _remove_value(self, body: Mapping[str, Any], patch: dict[str, Any], key: str) -> None:
-        present, planned = dicts.resolve_mapping(body, ANNOTATIONS), dicts.resolve_mapping(patch, ANNOTATIONS)
+        present = dicts.resolve_mapping(body, ANNOTATIONS)
+        planned = dicts.resolve_mapping(patch, ANNOTATIONS) if len(patch) else _NOTHING
         if not present and not planned:
             return
         names = [name for name in self.make_keys(key, body=body) if name in present or name in planned]
@@ -220,6 +225,11 @@ def is_custom(storage: object) -> bool:
     return not type(storage).__module__.startswith('kopf._cogs.configs.')
 
 
+def is_ours(storage: object) -> bool:
+    """Return whether the storage and all storages inside of it are of our own classes."""
+    return not is_custom(storage) and all(map(is_ours, getattr(storage, 'storages', ())))
+
+
 def copy_essence(essence: Mapping[str, Any], *, fully: bool) -> bodies.BodyEssence:
     """Copy an essence in full, or only as much as is needed to remove stanzas and annotations from it in place."""
     if fully:
@@ -236,7 +246,7 @@ def _is_managed(prefix: str, name: str) -> bool:
     if prefix == _KNOWN_DOMAIN or prefix.endswith(f'.{_KNOWN_DOMAIN}') or (prefix and name == MARKER):
         return True
     # Such prefixes are never marked, but their operators are seen by what all of them store in the end.
-    return prefix.startswith('kopf.') and name == 'last-handled-configuration'
+    return prefix.startswith('kopf.') and name == LAST_HANDLED
 
 
 @functools.lru_cache(maxsize=1000)

@@ -63,6 +63,11 @@ class DiffBaseStorage(conventions.StanzaCleaning, abc.ABC):
         return False
 
 
+    def _store_text(self, *, body: bodies.Body, patch: patches.Patch, essence: bodies.BodyEssence, text: str) -> None:
+        """Keep the state as the last handled one, with its JSON being known; only our own storages are asked."""
+        self.store(body=body, patch=patch, essence=essence)
+
+
 class AnnotationsDiffBaseStorage(conventions.AnnotationStoring, DiffBaseStorage):
     """The last handled state as JSON in an annotation."""
 
@@ -70,7 +75,7 @@ class AnnotationsDiffBaseStorage(conventions.AnnotationStoring, DiffBaseStorage)
             self,
             *,
             prefix: str = 'kopf.zalando.org',
-            key: str = 'last-handled-configuration',
+            key: str = conventions.LAST_HANDLED,
             ignored_fields: Iterable[dicts.FieldSpec] | None = None,
             v1: bool = True,
     ) -> None:
@@ -94,7 +99,10 @@ class AnnotationsDiffBaseStorage(conventions.AnnotationStoring, DiffBaseStorage)
         return None if value is None else _modernise(value)
 
     def store(self, *, body: bodies.Body, patch: patches.Patch, essence: bodies.BodyEssence) -> None:
-        self._store_value(body, patch, self.key, f'{_encode(essence)}\n', essence)
+        self._store_text(body=body, patch=patch, essence=essence, text=_encode(essence))
+
+    def _store_text(self, *, body: bodies.Body, patch: patches.Patch, essence: bodies.BodyEssence, text: str) -> None:
+        self._store_value(body, patch, self.key, f'{text}\n', essence)
 
     def _is_stored(self, *, body: bodies.Body, essence: bodies.BodyEssence, text: str) -> bool:
         annotations = dicts.resolve_mapping(body, conventions.ANNOTATIONS)
@@ -139,7 +147,10 @@ class StatusDiffBaseStorage(DiffBaseStorage):
         return None if decoded is None else _modernise(decoded)
 
     def store(self, *, body: bodies.Body, patch: patches.Patch, essence: bodies.BodyEssence) -> None:
-        conventions.put(body, patch, self.field, _encode(essence))
+        self._store_text(body=body, patch=patch, essence=essence, text=_encode(essence))
+
+    def _store_text(self, *, body: bodies.Body, patch: patches.Patch, essence: bodies.BodyEssence, text: str) -> None:
+        conventions.put(body, patch, self.field, text)
 
     def _is_stored(self, *, body: bodies.Body, essence: bodies.BodyEssence, text: str) -> bool:
         return conventions.is_equivalent(dicts.resolve(body, self.field), text, essence)
@@ -172,6 +183,10 @@ class MultiDiffBaseStorage(DiffBaseStorage):
     def store(self, *, body: bodies.Body, patch: patches.Patch, essence: bodies.BodyEssence) -> None:
         for storage in self.storages:
             storage.store(body=body, patch=patch, essence=essence)
+
+    def _store_text(self, *, body: bodies.Body, patch: patches.Patch, essence: bodies.BodyEssence, text: str) -> None:
+        for storage in self.storages:
+            storage._store_text(body=body, patch=patch, essence=essence, text=text)
 
     def _is_stored(self, *, body: bodies.Body, essence: bodies.BodyEssence, text: str) -> bool:
         return bool(self.storages) and all(

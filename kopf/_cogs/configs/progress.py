@@ -61,6 +61,10 @@ class ProgressStorage(conventions.StanzaCleaning, abc.ABC):
         """Get a copy of the essence with nothing of this storage in it; if not overridden, a copy of everything."""
         return conventions.copy_essence(cast(Mapping[str, Any], essence), fully=conventions.is_custom(self))
 
+    def _is_blank(self, body: Mapping[str, Any]) -> bool:
+        """Return whether surely nothing is kept in the object; only the framework's own storages are asked."""
+        return False
+
     def flush(self) -> None:
         """Write what is kept in memory, if it is; called when there is nothing more to keep for now."""
         return
@@ -91,6 +95,13 @@ class AnnotationsProgressStorage(conventions.AnnotationStoring, ProgressStorage)
 
     def purge(self, *, key: ids.HandlerId, body: bodies.Body, patch: patches.Patch) -> None:
         self._remove_value(body, patch, key)
+
+    def _is_blank(self, body: Mapping[str, Any]) -> bool:
+        for name in dicts.resolve_mapping(body, conventions.ANNOTATIONS):
+            prefix, _, rest = name.rpartition('/')
+            if prefix == self.prefix and rest not in (conventions.LAST_HANDLED, conventions.MARKER):
+                return False
+        return True
 
     def touch(self, *, body: bodies.Body, patch: patches.Patch, value: str | None) -> None:
         if value is None:
@@ -155,6 +166,9 @@ class StatusProgressStorage(ProgressStorage):
     def purge(self, *, key: ids.HandlerId, body: bodies.Body, patch: patches.Patch) -> None:
         conventions.put(body, patch, (*self.field, key), None)
 
+    def _is_blank(self, body: Mapping[str, Any]) -> bool:
+        return not dicts.has(body, self.field) and not dicts.has(body, self.touch_field)
+
     def touch(self, *, body: bodies.Body, patch: patches.Patch, value: str | None) -> None:
         conventions.put(body, patch, self.touch_field, value)
 
@@ -200,6 +214,9 @@ class MultiProgressStorage(ProgressStorage):
         is_copied = bool(self.storages) and not conventions.is_custom(self)
         return cleared if is_copied else conventions.copy_essence(
             cast(Mapping[str, Any], cleared), fully=conventions.is_custom(self))
+
+    def _is_blank(self, body: Mapping[str, Any]) -> bool:
+        return all(not conventions.is_custom(storage) and storage._is_blank(body) for storage in self.storages)
 
     def flush(self) -> None:
         for storage in self.storages:

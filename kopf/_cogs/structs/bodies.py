@@ -204,12 +204,13 @@ def get_version(body: RawBody | Mapping[str, Any]) -> str | None:
 
 def build_object_reference(body: Mapping[str, Any]) -> ObjectReference:
     """Refer to an object, e.g. in k8s-events. What is absent in the body is absent in the reference."""
+    metadata = dicts.resolve_mapping(body, ('metadata',))
     return cast(ObjectReference, dict(_iter_present({
         'apiVersion': body.get('apiVersion'),
         'kind': body.get('kind'),
-        'name': dicts.resolve(body, ('metadata', 'name')),
-        'uid': dicts.resolve(body, ('metadata', 'uid')),
-        'namespace': dicts.resolve(body, ('metadata', 'namespace')),
+        'name': metadata.get('name'),
+        'uid': metadata.get('uid'),
+        'namespace': metadata.get('namespace'),
     })))
 
 

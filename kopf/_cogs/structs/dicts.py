@@ -130,6 +130,14 @@ def copy_json(value: Any) -> Any:
         return plain(value)
 
 
+def is_surely_same(a: Any, b: Any) -> bool:
+    """Return whether the values are the same in JSON, if that can be told quickly; false if it cannot."""
+    try:
+        return jsons.IS_FAST and jsons.dumps(a, sort_keys=True) == jsons.dumps(b, sort_keys=True)
+    except (TypeError, ValueError):
+        return False
+
+
 def is_same(a: Any, b: Any) -> bool:
     """Tell if the values are the same in JSON: unlike in Python, true is not 1; and tuples are lists."""
     if a is b:
@@ -169,6 +177,8 @@ class LiveView:
     @property
     def _content(self) -> Mapping[str, Any]:
         content: Any = self._holder.content
+        if not self._path and type(content) is dict:
+            return content
         for key in self._path:  # the same as `resolve_mapping`: it is called too often to be called
             if type(content) is not dict and not isinstance(content, Mapping):
                 return {}

@@ -96,7 +96,11 @@ def diff(a: Any, b: Any) -> Diff:
 
 def copy(old: Any, new: Any, diff: Diff) -> dict[str, Any]:
     """Copy two states and the diff of them, with all the values in it, which can be changed in place then."""
-    copies = {id(old): dicts.copy_json(old), id(new): dicts.copy_json(new)}
+    copies = {id(old): dicts.copy_json(old)}
+    if new is not old:
+        copies[id(new)] = dicts.copy_json(new)
+    if not diff:
+        return {'old': copies[id(old)], 'new': copies[id(new)], 'diff': EMPTY}
 
     def copy_value(value: Any) -> Any:
         if type(value) is str or value is None:
@@ -104,7 +108,7 @@ def copy(old: Any, new: Any, diff: Diff) -> dict[str, Any]:
         return copies[id(value)] if id(value) in copies else dicts.copy_json(value)
 
     items = [item._replace(old=copy_value(item.old), new=copy_value(item.new)) for item in diff]
-    return {'old': copies[id(old)], 'new': copies[id(new)], 'diff': Diff(items) if items else EMPTY}
+    return {'old': copies[id(old)], 'new': copies[id(new)], 'diff': Diff(items)}
 
 
 def reduce(diff: Diff, path: dicts.FieldPath) -> Diff:
@@ -154,6 +158,8 @@ def _compare_mappings(a: Mapping[str, Any], b: Mapping[str, Any], path: dicts.Fi
 
 def _is_equal(a: Any, b: Any) -> bool:
     """Compare what is not two mappings. Unlike in Python, true is not 1, and tuples are lists."""
+    if type(a) is list and a == b and dicts.is_surely_same(a, b):  # so it is usually
+        return True
     if isinstance(a, list | tuple):
         return isinstance(b, list | tuple) and len(a) == len(b) and not any(
             map(_compare, a, b, itertools.repeat(())))

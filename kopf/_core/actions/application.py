@@ -69,6 +69,9 @@ class Changes:
     revise: Revise | None = None  # makes our part again when that of the users is accepted, if it goes separately
 
 
+NO_CHANGES = Changes(patches.Patch(), patches.Patch())
+
+
 @dataclasses.dataclass(frozen=True)
 class Applied:
     """What has become of the changes."""
@@ -191,8 +194,8 @@ class _Sender:
     def __init__(self, target: patching.Target, body: Mapping[str, Any], context: requests.Context,
                  logger: Logger) -> None:
         self.target, self.body, self.context, self.logger = target, body, context, logger
-        self._changes = Changes(patches.Patch(), patches.Patch())
-        self._users = self._own = patches.Patch()  # what is not accepted yet; the functions always are
+        self._changes = NO_CHANGES
+        self._users, self._own = NO_CHANGES.patch, NO_CHANGES.own  # not accepted yet; the functions always are
         self._revise: Revise | None = None
         self.version: str | None = None
         self.is_gone = False

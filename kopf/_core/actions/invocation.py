@@ -48,6 +48,7 @@ async def invoke(
         *args: Any,
         executor: concurrent.futures.Executor | None = None,
         kwargs: Mapping[str, Any] | None = None,
+        is_coroutine: bool | None = None,
 ) -> Any:
     """
     Call the function, and return what it returns: coroutines right here, others in a thread of the executor.
@@ -55,13 +56,15 @@ async def invoke(
     Threads see the context variables of the caller as they are now; what they change there stays there.
     Threads cannot be interrupted: if cancelled, it ends at once, and the function goes on with nobody to hear of it,
     unless it is still waiting for a thread: then it is never called.
+    If the caller knows whether it is a coroutine function, it is not found out again.
     Cancellations that do not come from the outside are errors of the function: raised as `InnerCancellationError`.
     """
     call = functools.partial(fn, *args, **(kwargs or {}))
     try:
-        if is_async(fn):
+        if is_async(fn) if is_coroutine is None else is_coroutine:
             result = call()
-            return await result if inspect.isawaitable(result) else result
+            is_awaited = type(result) is types.CoroutineType or inspect.isawaitable(result)
+            return await result if is_awaited else result
         context = contextvars.copy_context()
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(executor, context.run, _call_in_thread, call)

@@ -60,6 +60,9 @@ def asap(handlers: Sequence[HandlerT], *, state: Mapping[ids.HandlerId, Counted]
     return sorted(handlers, key=lambda handler: counts[handler.id])[:1]
 
 
+OWN = frozenset({all_at_once, one_by_one, randomized, shuffled, asap})
+"""The lifecycles that never leave out the only handler."""
+
 _default_lifecycle: LifecycleFn | None = None
 
 

@@ -6,11 +6,11 @@ for a specific handler or for a specific attempt is not here. Indices come last,
 """
 import dataclasses
 import enum
-import functools
 import logging
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from kopf._cogs.helpers import lazies
 from kopf._cogs.structs import bodies, diffs, patches, references, reviews, selectors
 from kopf._core.intents import stoppers
 
@@ -55,7 +55,7 @@ class Cause:
     memo: Any
     indices: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
-    @functools.cached_property
+    @lazies.lazy
     def kwargs(self) -> Mapping[str, Any]:
         """What the handlers and the filters get."""
         return {**self._own_kwargs(), **self.indices}
@@ -88,6 +88,7 @@ class ResourceCause(Cause):
     selectors: Selectors | None = None
 
     def _own_kwargs(self) -> dict[str, Any]:
+        meta = self.body.metadata
         return {
             **super()._own_kwargs(),
             'resource': self.resource,
@@ -95,12 +96,12 @@ class ResourceCause(Cause):
             'body': self.body,
             'spec': self.body.spec,
             'status': self.body.status,
-            'meta': self.body.metadata,
-            'labels': self.body.metadata.labels,
-            'annotations': self.body.metadata.annotations,
-            'uid': self.body.metadata.uid,
-            'name': self.body.metadata.name,
-            'namespace': self.body.metadata.namespace,
+            'meta': meta,
+            'labels': meta.labels,
+            'annotations': meta.annotations,
+            'uid': meta.uid,
+            'name': meta.name,
+            'namespace': meta.namespace,
         }
 
 

@@ -34,6 +34,11 @@ class Essence:
     digest: str
 
     @property
+    def is_plain(self) -> bool:
+        """Whether no characters are escaped by their codes: the text is the same as in the storages then."""
+        return '\\u' not in self.text
+
+    @property
     def value(self) -> bodies.BodyEssence:
         essence: bodies.BodyEssence = jsons.loads(self.text)
         return essence

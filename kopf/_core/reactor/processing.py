@@ -68,7 +68,7 @@ class Processor:
         """
         began = _read_clock()
         try:
-            is_dismissed = bool(batch.events) and self.served.is_calm() and self._dismiss(batch)
+            is_dismissed = bool(batch.events) and self.served.is_calm() and self._dismiss(batch, now=began)
         except Exception:  # of filters and storages: the worker will meet them too, and report them
             return False
         if is_dismissed:
@@ -76,7 +76,7 @@ class Processor:
             self._flow.durations.add(_read_clock() - began)
         return is_dismissed
 
-    def _dismiss(self, batch: queueing.Batch) -> bool:
+    def _dismiss(self, batch: queueing.Batch, *, now: float) -> bool:
         memory = self._recall(batch)
         if memory.throttle is not None or memory.lives is not None or memory.outbox is not None:
             return False
@@ -84,7 +84,6 @@ class Processor:
             self._forget(batch, memory)
             return True
 
-        now = _read_clock()
         known = memory.choose_newest(batch.body, now=now, is_new=True)
         if memory.measure_mistrust(batch.body, known, now=now) is not None:
             return False

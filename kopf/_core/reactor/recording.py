@@ -83,8 +83,11 @@ def _record_end(
     if base is not None and is_fit:
         state = _record_base(view, state, base, own, purpose=Reason.UPDATE, among=conclusion.kept)
     purge(view, state, own, left=_build_remains(state, conclusion.kept, waiting), has_base=is_fit)
-    view.persistence.diffbase_storage.store(
-        body=view.stored, patch=own, essence=conclusion.handled.value)
+    storage, handled = view.persistence.diffbase_storage, conclusion.handled
+    if handled is view.seen and handled.is_plain and conventions.is_ours(storage):
+        storage._store_text(body=view.stored, patch=own, essence=view.new, text=handled.text)
+    else:
+        storage.store(body=view.stored, patch=own, essence=handled.value)
     return own, None if is_fit else base
 
 
@@ -133,14 +136,19 @@ def purge(
     """Remove the progress of all handlers but those left, whose records are replaced."""
     left = left or {}
     storage, body = view.persistence.progress_storage, view.stored
-    is_careful = conventions.is_custom(storage)  # ours also remove what cannot be read; users' ones may fail
-    stale = dict.fromkeys([*state, *state.foreign, cycles.BASE_ID])
-    kept = {*left, cycles.BASE_ID} if has_base else left.keys()
-    for id in [id for id in stale if id not in kept]:
-        if not is_careful or storage.fetch(key=id, body=body) is not None:
-            storage.purge(key=id, body=body, patch=own)
+    if not view.is_blank:
+        kept = {*left, cycles.BASE_ID} if has_base else left.keys()
+        _remove(view, [id for id in (*state, *state.foreign, cycles.BASE_ID) if id not in kept], own)
     for id in sorted(left):
         storage.store(key=id, record=left[id].as_record(), body=body, patch=own)
+
+
+def _remove(view: views.View, stale: Iterable[ids.HandlerId], own: patches.Patch) -> None:
+    storage, body = view.persistence.progress_storage, view.stored
+    is_careful = conventions.is_custom(storage)  # ours also remove what cannot be read; users' ones may fail
+    for id in dict.fromkeys(stale):
+        if not is_careful or storage.fetch(key=id, body=body) is not None:
+            storage.purge(key=id, body=body, patch=own)
 
 
 def compose(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
@@ -166,6 +174,8 @@ def _build_remains(
     The kept handlers need no call for the rest of the change; their parents must be able to find them. The waiting
     ones go on by themselves, whatever the next cycles are about.
     """
+    if not kept and not waiting:
+        return {}
     purpose = Reason.UPDATE.value
     parents = {id for id in state if id not in kept and state.subrefs_of(id) & kept}
     remains = {id: dataclasses.replace(state[id], purpose=purpose) for id in kept}

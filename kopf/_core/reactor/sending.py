@@ -69,7 +69,8 @@ class Sender:
         revision = _Revision(view, records, self._collect(view, records, makers))
         if _is_held(records) and circles.count_cycle(view, memory):
             circles.report(view, ['the finalizer'], ['metadata.finalizers'])
-        reporting.log_holding(view.logger, records.holding)
+        if records.holding is not application.Holding.KEEP:
+            reporting.log_holding(view.logger, records.holding)
         try:
             applied = await application.apply_changes(
                 patching.identify(self.served.resource, view.raw),
@@ -108,7 +109,7 @@ class Sender:
         if view.pending:
             own = patches.Patch(recording.compose(view.pending, own))
         has_users = bool(view.patch)
-        if own or has_users:
+        if (own or has_users) and not view.is_blank:
             view.persistence.progress_storage.touch(body=view.stored, patch=own, value=None)
         is_last = records.is_rested and not has_users and view.outbox is None and self.served.is_calm()
         return decisions.Sent(own, makers or _find_makers(view), has_users, is_last)

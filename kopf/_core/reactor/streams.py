@@ -118,12 +118,19 @@ class Watcher:
                     self._on_listed()
                 else:
                     self._flow.events[item['type']] += 1
-                    key, seen = signals.identify(item['object'])
-                    if key in self._earlier and self._earlier[key].uid != seen.uid:
-                        await self._take_vanished([key])
-                    self._earlier[key] = seen  # if the indexing is interrupted, the object can be in some indices
-                    await self._take(item)
-                    del self._earlier[key]
+                    await self._take_known(item)
+
+    async def _take_known(self, event: bodies.RawEvent) -> None:
+        """Take an event of an object that can be known since before the pause, or be replaced since then."""
+        if not self._earlier and self._served.site.indexers.is_empty:
+            await self._take(event)
+            return
+        key, seen = signals.identify(event['object'])
+        if key in self._earlier and self._earlier[key].uid != seen.uid:
+            await self._take_vanished([key])
+        self._earlier[key] = seen  # if the indexing is interrupted, the object can be in some indices
+        await self._take(event)
+        del self._earlier[key]
 
     async def _take_vanished(self, keys: Collection[signals.Key]) -> None:
         """Take notice of those objects that existed before the pause, but do not exist any more."""
@@ -134,8 +141,10 @@ class Watcher:
 
     async def _take(self, event: bodies.RawEvent) -> None:
         """Update the indices before anyone else sees the object; then have it handled."""
-        event = self._tombstones.update(event)
-        site, body = self._served.site, event['object']
+        site = self._served.site
+        if self._tombstones.parts or not site.registry._watching.is_empty:
+            event = self._tombstones.update(event)
+        body = event['object']
         if not site.indexers.is_empty and site.indexers.is_indexed(self._served.resource, self._served.selectors):
             memory = site.memories.recall(
                 body, self._served.resource, memo=site.memo, is_initial=event['type'] is None)

@@ -94,7 +94,7 @@ class Run:
         self, state: progression.State, env: execution.Environment, results: Outcomes | None = None
     ) -> None:
         self.state = state  # of the sub-handlers, as they proceed
-        self.env = dataclasses.replace(env, companion=self)
+        self.env = env.accompanied_by(self)
         self.results: Outcomes = {} if results is None else results
         self._subrefs: dict[ids.HandlerId, frozenset[ids.HandlerId]] = {}
         self.families: dict[ids.HandlerId, ids.HandlerId] = {}  # the topmost parents of sub-handlers

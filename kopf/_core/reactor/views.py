@@ -185,10 +185,19 @@ class View:
         )
 
     @lazies.lazy
+    def is_blank(self) -> bool:
+        """Whether there is surely no progress on the object, as usual: then there is nothing to read or to remove."""
+        storage = self.persistence.progress_storage
+        return not conventions.is_custom(storage) and storage._is_blank(self.stored)
+
+    @lazies.lazy
     def state(self) -> progression.State:
         """The progress of all handlers of the resource, also of those that are not selected now."""
         storage, purpose = self.persistence.progress_storage, self.cause.reason.value
-        state = progression.State.read(storage, self.stored, self.roster.known_ids, purpose=purpose)
+        if self.is_blank:
+            state = progression.State(purpose=purpose).including(self.roster.known_ids)
+        else:
+            state = progression.State.read(storage, self.stored, self.roster.known_ids, purpose=purpose)
         own = self.cycle.own
         if own is None or finalizers.is_deletion_ongoing(self.raw):
             return state

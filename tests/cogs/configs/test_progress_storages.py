@@ -482,3 +482,32 @@ def test_records_have_their_fields():
     assert set(progress.ProgressRecord.__annotations__) == {
         'started', 'stopped', 'delayed', 'purpose', 'retries', 'success', 'failure', 'message', 'subrefs', 'essence'}
     assert not progress.ProgressRecord.__required_keys__
+
+
+@EACH_STORAGE
+@pytest.mark.parametrize('is_touched', [True, False], ids=['touched', 'stored'])
+def test_storage_is_not_blank_if_anything_is_kept_in_it(storage, is_touched):
+    body, patch = bodies.Body({'metadata': {}, 'status': {'x': 'y'}}), patches.Patch()
+    if is_touched:
+        storage.touch(body=body, patch=patch, value='now')
+    else:
+        storage.store(key='create_fn', record=RECORD, body=body, patch=patch)
+
+    assert storage._is_blank(body)
+    assert not patch or not storage._is_blank(bodies.Body(patches.merge(body, patch)))
+
+
+@EACH_STORAGE
+def test_storage_is_blank_in_spite_of_what_is_not_progress(storage):
+    names = ['last-handled-configuration', 'kopf-managed']
+    annotations = {f'{prefix}/{name}': 'x' for prefix in ('kopf.zalando.org', 'my-op.example.com') for name in names}
+    body = bodies.Body({'metadata': {'annotations': {'other.example.com/create_fn': WRITTEN, **annotations}}})
+
+    assert storage._is_blank(body)
+
+
+def test_storages_of_users_are_never_believed_to_be_blank():
+    class UsersStorage(progress.AnnotationsProgressStorage):
+        pass
+
+    assert not progress.MultiProgressStorage([UsersStorage()])._is_blank(bodies.Body({}))

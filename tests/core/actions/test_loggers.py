@@ -147,6 +147,42 @@ def test_adapters_of_users_can_wrap_object_loggers(caplog, object_logger):
     assert (record.color, record.k8s_ref) == ('red', REF)
 
 
+@pytest.mark.parametrize('log', [
+    pytest.param(lambda logger: logger.info("Hello, %s!", 'world'), id='text'),
+    pytest.param(lambda logger: logger.log(logging.INFO, "Hello, %s!", 'world'), id='level'),
+    pytest.param(lambda logger: logger.info("Hello, %s!", 'world', exc_info=True), id='error'),
+    pytest.param(lambda logger: logger.info("Hello, %s!", 'world', extra={'x': 1}), id='extra'),
+])
+def test_records_know_who_has_logged_them(caplog, object_logger, log):
+    with caplog.at_level(logging.INFO):
+        log(object_logger)
+
+    [record] = caplog.records
+    assert (record.pathname, record.funcName, record.message) == (__file__, '<lambda>', "Hello, world!")
+    assert record.lineno == log.__code__.co_firstlineno
+
+
+def test_records_know_the_callers_of_their_callers(caplog, object_logger):
+    def complain():
+        object_logger.warning("Hello!", stacklevel=2)
+
+    complain()
+
+    [record] = caplog.records
+    assert record.funcName == 'test_records_know_the_callers_of_their_callers'
+
+
+def test_seconds_of_messages_are_their_own(console, object_logger):
+    formatter = loggers.make_formatter(loggers.LogFormat.FULL, log_prefix=False, log_refkey=None)
+    plain = logging.Formatter('%(asctime)s')
+    records = [logging.makeLogRecord({'name': 'x', 'msg': 'x', 'created': created, 'msecs': created % 1 * 1000})
+               for created in (1.25, 1.75, 2.5, 1.0)]
+
+    times = [formatter.format(record).partition(']')[0] for record in records]
+
+    assert times == [f'[{plain.format(record)}' for record in records]
+
+
 @pytest.mark.parametrize('ref, prefix', [
     pytest.param({'namespace': 'ns', 'name': 'obj'}, '[ns/obj] ', id='namespaced'),
     pytest.param({'name': 'obj'}, '[obj] ', id='cluster-scoped'),
