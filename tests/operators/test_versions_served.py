@@ -97,6 +97,70 @@ async def test_versions_are_handled_in_turn_with_one_memo(cluster, registry, run
     assert [number for _, number in calls[:-1]] == [0, 0]
 
 
+@pytest.mark.guarantee('FND-008')
+async def test_changes_are_handled_for_each_version(cluster, registry, run_operator, calls):
+    for version in VERSIONS:
+        @kopf.on.create('kopf.dev', version, 'kopfexamples', id=f'create-{version}', registry=registry)
+        @kopf.on.update('kopf.dev', version, 'kopfexamples', id=f'update-{version}', registry=registry)
+        @kopf.on.delete('kopf.dev', version, 'kopfexamples', id=f'delete-{version}', registry=registry)
+        async def fn(reason, resource, old, new, **_):
+            sizes = [None if state is None else state['spec'].get('size') for state in (old, new)]
+            calls.append(f'{reason} {sizes} in {resource.version}')
+            await asyncio.sleep(1)
+
+    await run_operator()
+    await cluster.create(spec={'size': 1})
+    await asyncio.sleep(60)
+    assert sorted(calls) == ['create [None, 1] in v1', 'create [None, 1] in v2']
+
+    calls.clear()
+    await cluster.patch({'spec': {'size': 2}})
+    await asyncio.sleep(60)
+    assert sorted(calls) == ['update [1, 2] in v1', 'update [1, 2] in v2']
+
+    calls.clear()
+    await cluster.delete()
+    await cluster.wait(lambda body: body is None)
+    assert sorted(calls) == ['delete [2, 2] in v1', 'delete [2, 2] in v2']
+
+
+@pytest.mark.guarantee('FND-008')
+async def test_deletion_retried_for_one_version_is_not_repeated_for_another(cluster, registry, run_operator, calls):
+    for version in VERSIONS:
+        @kopf.on.delete('kopf.dev', version, 'kopfexamples', id=f'delete-{version}', registry=registry)
+        async def fn(resource, retry, **_):
+            calls.append((resource.version, retry))
+            if resource.version == 'v1' and retry < 2:
+                raise kopf.TemporaryError("later", delay=30)
+
+    await run_operator()
+    await cluster.create()
+    await asyncio.sleep(60)
+    await cluster.delete()
+    await cluster.wait(lambda body: body is None)
+
+    assert sorted(calls) == [('v1', 0), ('v1', 1), ('v1', 2), ('v2', 0)]
+
+
+@pytest.mark.guarantee('FND-008')
+async def test_version_with_no_handlers_does_not_hold_the_deletion(cluster, registry, run_operator, calls):
+    @kopf.on.delete('kopf.dev', 'v1', 'kopfexamples', registry=registry)
+    async def delete_fn(**_):
+        calls.append('deleted')
+
+    @kopf.on.update('kopf.dev', 'v2', 'kopfexamples', registry=registry)
+    async def update_fn(**_):
+        calls.append('updated')
+
+    await run_operator()
+    await cluster.create()
+    await asyncio.sleep(60)
+    await cluster.delete()
+    await cluster.wait(lambda body: body is None)
+
+    assert calls == ['deleted']
+
+
 @pytest.mark.guarantee('FND-008', 'FND-005')
 async def test_versions_with_different_content_do_not_hammer(cluster, registry, run_operator, calls, monkeypatch):
     """Each version would see a change in what the other one has recorded."""

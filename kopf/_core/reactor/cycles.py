@@ -44,6 +44,10 @@ class Essence:
         return essence
 
 
+NEVER_HANDLED = Essence('null', '')
+"""The last handled state of objects that have none."""
+
+
 def seal(essence: Mapping[str, Any]) -> Essence:
     """Take a snapshot of an essence; equal ones are equal, whatever the order of their keys."""
     raw = jsons.dumps(essence, sort_keys=True)

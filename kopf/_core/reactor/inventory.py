@@ -71,11 +71,13 @@ class CycleMemory:
     is_settled: bool = False  # whether there is nothing to do for that version
     own: Own | None = None  # the handlers' own changes, until they are recorded as handled
     base: cycles.Essence | None = None  # what the first handlers have seen, if it is too big to be recorded
+    handled: cycles.Essence | None = None  # under this version, if the resource has several; else it is on the object
 
     def at(self, version: str | None, own: Own | None = None, *, is_settled: bool = False) -> 'CycleMemory':
         """Remember that the object was left in this version."""
         return CycleMemory(
-            self.is_initial, self.resumed, self.is_released, version, is_settled, own or self.own, self.base)
+            self.is_initial, self.resumed, self.is_released, version, is_settled, own or self.own, self.base,
+            self.handled)
 
     def is_foreign(self, version: str | None) -> bool:
         """Return whether others have made this version, or any since this operator has handled the object."""
@@ -231,6 +233,12 @@ class Memories:
             if key in part:
                 memory = part[key]
                 memory.cycle = memory.cycle.at(version)
+
+    def iter_twins(self, key: Key, resource: references.Resource) -> Iterator[tuple[references.Resource, Memory]]:
+        """Iterate over the memories of the same object under the other versions of its resource."""
+        for other, part in self._parts.items():
+            if other is not None and other != resource and key in part:
+                yield other, part[key]
 
     def _find(self, key: Key) -> Memory | None:
         found = (part[key] for part in self._parts.values() if key in part)

@@ -78,6 +78,7 @@ class Processor:
 
     def _dismiss(self, batch: queueing.Batch, *, now: float) -> bool:
         memory = self._recall(batch)
+        self._note_handled(batch, memory)
         if memory.throttle is not None or memory.lives is not None or memory.outbox is not None:
             return False
         if batch.events[-1]['type'] == 'DELETED':
@@ -96,7 +97,7 @@ class Processor:
         if not isinstance(plan, decisions.Dismiss):
             return False
         if plan.is_resumed:
-            memory.cycle = inventory.NEW
+            memory.cycle = dataclasses.replace(inventory.NEW, handled=memory.cycle.handled)
         return True
 
     async def handle(self, batch: queueing.Batch) -> queueing.Verdict:
@@ -149,6 +150,7 @@ class Processor:
         self.site.memories.forget(batch.body, self.served.resource)
 
     async def _handle(self, batch: queueing.Batch, memory: inventory.Memory, *, is_gone: bool) -> queueing.Verdict:
+        self._note_handled(batch, memory)
         now = _read_clock()
         known = memory.choose_newest(batch.body, now=now, is_new=bool(batch.events))
         mistrust = memory.measure_mistrust(batch.body, known, now=now)
@@ -228,6 +230,17 @@ class Processor:
         is_initial = bool(batch.events) and batch.events[0]['type'] is None
         return self.site.memories.recall(
             batch.body, self.served.resource, memo=self.site.memo, is_initial=is_initial)
+
+    def _note_handled(self, batch: queueing.Batch, memory: inventory.Memory) -> None:
+        """
+        Remember the record of an object that has just been met, if it comes under several versions of its resource.
+
+        From then on, each version remembers by itself what it has handled: the record on the object is common to all.
+        """
+        if memory.cycle.handled is None and self.site.memories.has_versions(self.served.resource):
+            recorded = views.View(self.served, batch.body, memory).old
+            handled = cycles.NEVER_HANDLED if recorded is None else cycles.seal(recorded)
+            memory.cycle = dataclasses.replace(memory.cycle, handled=handled)
 
     def _measure_pause(self, batch: queueing.Batch, memory: inventory.Memory) -> float | None:
         """Return for how many seconds the object is left alone: after errors, or if it is handled too often."""

@@ -49,9 +49,16 @@ def record(view: views.View, run: decisions.Run, ran: decisions.Ran) -> Records:
     waiting = [id for id in run.resuming if not _is_finished(ran.state, id)]
     own, base = _record_end(view, ran.state, conclusion, waiting)
     if waiting:
-        cycle = dataclasses.replace(view.cycle, own=None, base=base, resumed=_list_resumed(view, ran))
+        handled = _choose_handled(view, conclusion)
+        cycle = dataclasses.replace(
+            view.cycle, own=None, base=base, resumed=_list_resumed(view, ran), handled=handled)
         return Records(cycle, own, run.holding, ran.state.delay(waiting, view.site.now()), is_over=True)
-    cycle = inventory.CycleMemory(version=view.cycle.version, is_released=view.cycle.is_released, base=base)
+    cycle = inventory.CycleMemory(
+        version=view.cycle.version,
+        is_released=view.cycle.is_released,
+        base=base,
+        handled=_choose_handled(view, conclusion),
+    )
     is_rested = run.holding is application.Holding.KEEP and conclusion == cycles.Conclusion(view.seen)
     return Records(cycle, own, run.holding, is_over=True, is_rested=is_rested)
 
@@ -65,8 +72,18 @@ def finish(
 ) -> Records:
     """Record the last handled state for which nobody was called."""
     own, base = _record_end(view, state, conclusion, ())
-    cycle = dataclasses.replace(view.cycle, own=None, base=base)
+    cycle = dataclasses.replace(view.cycle, own=None, base=base, handled=_choose_handled(view, conclusion))
     return Records(cycle, own, holding, is_over=True)
+
+
+def _choose_handled(view: views.View, conclusion: cycles.Conclusion) -> cycles.Essence | None:
+    """
+    Choose what this version of the resource remembers as handled by itself, if there are others.
+
+    The record on the object is common to all of them: what one of them has handled is not handled by the others, and
+    is not the same under them if the server converts the objects.
+    """
+    return conclusion.handled if view.has_versions else None
 
 
 def _record_end(
@@ -119,6 +136,9 @@ def _record_deletion(view: views.View, run: decisions.Run, ran: decisions.Ran) -
 def release(view: views.View, state: progression.State) -> Records:
     """Let the object go; if others still hold it, leave nothing of ours on it."""
     own = patches.Patch()
+    if view.is_held_by_twins:
+        state.store(view.persistence.progress_storage, view.stored, own)
+        return Records(dataclasses.replace(view.cycle, is_released=True), own)
     if len(dicts.resolve(view.raw, ('metadata', 'finalizers')) or ()) > 1:
         purge(view, state, own)
     cycle = dataclasses.replace(view.cycle, is_released=True)

@@ -4,7 +4,7 @@ Views: one object as it is known at one moment, with all that decisions about it
 A view never changes. Its parts are computed when they are needed for the first time, and are taken from what the
 server has told. The users' functions get copies: what they change in place is seen neither here nor by each other.
 """
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
 from kopf._cogs.configs import conventions
@@ -137,6 +137,21 @@ class View:
         """The object for filters and handlers; a copy if there are functions that could change it."""
         return bodies.Body(dicts.copy_json(self.raw) if self.roster.has_callbacks else self.raw)
 
+    @property
+    def has_versions(self) -> bool:
+        """Whether the object comes under several versions of its resource."""
+        return self.site.memories.has_versions(self.served.resource)
+
+    @property
+    def is_held_by_twins(self) -> bool:
+        """Whether the object on its way out has to be handled under other versions of its resource."""
+        return self.has_versions and any(
+            not twin.cycle.is_released and self.registry.survey(other, self.served.get_selectors(other)).may_hold
+            for other, twin in self._iter_twins())
+
+    def _iter_twins(self) -> Iterator[tuple[references.Resource, inventory.Memory]]:
+        return self.site.memories.iter_twins(inventory.identify(self.raw), self.served.resource)
+
     @lazies.lazy
     def new(self) -> bodies.BodyEssence:
         """The current essence of the object."""
@@ -150,6 +165,9 @@ class View:
     @lazies.lazy
     def old(self) -> bodies.BodyEssence | None:
         """The last handled essence, if there is one; the same as the new one if nothing has changed."""
+        handled = self.cycle.handled
+        if handled is not None:
+            return self.new if handled == self.seen else handled.value
         storage = self.persistence.diffbase_storage
         is_ours = not conventions.is_custom(storage)
         if is_ours and storage._is_stored(body=self.stored, essence=self.new, text=self.seen.text):

@@ -56,7 +56,8 @@ def look(settings):
     def look(body, *names, is_alive=False, **kwargs):
         registry = kopf.OperatorRegistry()
         declare(registry, *names)
-        site = types.SimpleNamespace(registry=registry, settings=settings, indices={}, now=lambda: NOW)
+        site = types.SimpleNamespace(registry=registry, settings=settings, indices={}, now=lambda: NOW,
+                                     memories=inventory.Memories())
         served = sites.Served(site, RESOURCE, lambda resource: None)
         lives = types.SimpleNamespace(is_alive=is_alive)
         return views.View(served, body, inventory.Memory(kopf.Memo(), lives=lives, **kwargs))
