@@ -110,11 +110,14 @@ def build_liveness_page(prober: probes.Prober, examine: Callable[[], healths.Vit
 
 
 def build_readiness_page(examine: Callable[[], healths.Vitals]) -> Page:
-    """Tell if the operator is ready and, if it is not or when asked by ``?verbose``, what of it is and what is not."""
+    """
+    Tell if the operator is ready, and what of it is not, or is paused for others; by ``?verbose``, also what is fine.
+    """
     async def page(request: web.BaseRequest) -> web.Response:
         findings = healths.report_readiness(examine())
         is_ready = all(finding.is_fine for finding in findings)
-        shown = [finding for finding in findings if not finding.is_fine or 'verbose' in request.query]
+        is_verbose = 'verbose' in request.query
+        shown = [finding for finding in findings if is_verbose or finding.is_notable or not finding.is_fine]
         lines = [f"[{'+' if finding.is_fine else '-'}] {finding.name}: {finding.text}" for finding in shown]
         return web.Response(status=200 if is_ready else 503,
                             text='\n'.join([*lines, 'ready' if is_ready else 'not ready', '']))
