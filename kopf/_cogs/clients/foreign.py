@@ -172,7 +172,8 @@ def adopt_session(info: credentials.AiohttpSession) -> ForeignSession:
 
     Raises `LoginError` if its credentials would be sent over plain HTTP to another machine.
     """
-    has_secrets = 'Authorization' in info.aiohttp_session.headers or info.aiohttp_session.auth is not None
+    http = info.aiohttp_session
+    has_secrets = 'Authorization' in http.headers or getattr(http, 'auth', None) is not None
     if credentials.is_exposed(info) and (has_secrets or '@' in info.server):
         raise credentials.LoginError(
             f"The session for {credentials.describe(info)} would send its credentials over plain HTTP, where all on "
@@ -186,14 +187,14 @@ def make_session(info: credentials.ConnectionInfo, context: 'ssl.SSLContext | No
     Make a session of the credentials; nothing is sent to the server yet. Raises `LoginError` for unusable proxies.
     """
     import aiohttp
+    proxy_url = info.proxy_url or (_find_secret_proxy(info.server) if info.trust_env else None)
+    options = _build_proxy_options(proxy_url, is_tunnelled=context is not None)
     http = aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(ssl=True if context is None else context, limit=0),
         headers={'User-Agent': calls.USER_AGENT},
         cookie_jar=aiohttp.DummyCookieJar(),
         trust_env=info.trust_env,
     )
-    proxy_url = info.proxy_url or (_find_secret_proxy(info.server) if info.trust_env else None)
-    options = _build_proxy_options(proxy_url, is_tunnelled=context is not None)
     # Not in the session's headers: the HTTP library sends those to proxies, too, with the token as the proxy's one.
     headers = {**options.pop('headers', {}), **info.as_http_headers()}
     return ForeignSession(http, server=info.server, server_hostname=info.tls_server_name, headers=headers, **options)
