@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
-from kopf._cogs.helpers import jsons
+from kopf._cogs.helpers import jsons, times
 
 logger = logging.getLogger(__name__)
 
@@ -132,11 +132,10 @@ def parse_response(plugin: Plugin, raw: bytes) -> Issued:
 def _parse_expiration(plugin: Plugin, text: Any) -> datetime.datetime | None:
     if text is None:
         return None
-    try:
-        expiration = datetime.datetime.fromisoformat(text)
-    except (TypeError, ValueError):
-        raise _refuse(plugin, "with expirationTimestamp not as in RFC 3339") from None
-    return expiration if expiration.tzinfo is not None else expiration.replace(tzinfo=datetime.UTC)
+    expiration = times.parse_moment(text)
+    if expiration is None:
+        raise _refuse(plugin, "with expirationTimestamp not as in RFC 3339")
+    return expiration
 
 
 def _refuse(plugin: Plugin, reason: str) -> PluginError:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from prometheus_client import core, exposition, registry
+from typing_extensions import override
 
 from kopf._cogs.aiokits import pulses
 from kopf._cogs.clients import watching
@@ -52,6 +53,7 @@ class _Collector(registry.Collector):
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
 
+    @override
     def collect(self) -> Iterator[Family]:
         sources = self._sources
         yield core.InfoMetricFamily('kopf_build', "What this operator is run by.", value={

@@ -14,6 +14,7 @@ import socket
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NewType
 
+from kopf._cogs.helpers import times
 from kopf._cogs.structs import references
 
 GROUPS = ('kopf.dev', 'zalando.org', 'kopf.zalando.org')
@@ -87,7 +88,7 @@ def parse_record(raw: Mapping[str, Any]) -> Record:
     return Record(
         priority=limit_priority(_parse_integer(raw.get('priority'), 0)),
         lifetime=limit_lifetime(_parse_integer(raw.get('lifetime'), DEFAULT_LIFETIME)),
-        lastseen=_parse_time(raw.get('lastseen')),
+        lastseen=times.parse_moment(raw.get('lastseen')),
         message=message if isinstance(message, str) else '',
     )
 
@@ -225,13 +226,3 @@ def _parse_integer(value: Any, default: int) -> int:
         return default if isinstance(value, bool) else int(value)
     except (TypeError, ValueError, OverflowError):
         return default
-
-
-def _parse_time(value: Any) -> datetime.datetime | None:
-    """Understand a moment with an offset or, if there is none, in UTC."""
-    try:
-        moment = datetime.datetime.fromisoformat(value)
-        aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=datetime.UTC)
-        return aware.astimezone(datetime.UTC)
-    except (TypeError, ValueError, OverflowError):
-        return None

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from aiohttp import web
+from typing_extensions import override
 
 from kopf._cogs.aiokits import sockets
 from kopf._cogs.helpers import jsons
@@ -80,11 +81,13 @@ class _Reception(web.Server):
                          lingering_time=LINGERING_TIMEOUT)
         self._deadlines: dict[web.RequestHandler, asyncio.TimerHandle] = {}
 
+    @override
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
         timeout = CONNECTION_TIMEOUT if len(self._deadlines) < CONNECTIONS_LIMIT else 0
         self._deadlines[handler] = asyncio.get_running_loop().call_later(timeout, transport.abort)
 
+    @override
     def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
         super().connection_lost(handler, exc)
         deadline = self._deadlines.pop(handler, None)
