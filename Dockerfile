@@ -8,7 +8,11 @@
 #
 #   FROM kopf
 #   COPY main.py requirements.txt /app/
+#   USER root
 #   RUN pip install -r /app/requirements.txt
+#   USER 65532:65532
+#
+# All code belongs to root: the operator itself cannot change it. What is installed at the start goes to /tmp.
 ARG PYTHON=3.13
 
 FROM python:${PYTHON}-slim AS build
@@ -18,10 +22,10 @@ COPY kopf ./kopf
 RUN python -m venv /opt/kopf && /opt/kopf/bin/pip install --no-cache-dir '.[full-auth,speed,dev]'
 
 FROM python:${PYTHON}-slim
-RUN useradd --uid 65532 --user-group --home-dir /app --create-home operator
-COPY --from=build --chown=65532:65532 /opt/kopf /opt/kopf
+RUN useradd --uid 65532 --user-group --home-dir /tmp --no-create-home operator
+COPY --from=build /opt/kopf /opt/kopf
 COPY --chmod=755 docker/entrypoint.sh /usr/local/bin/kopf-entrypoint
-ENV PATH=/opt/kopf/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+ENV PATH=/opt/kopf/bin:$PATH HOME=/tmp PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 WORKDIR /app
 USER 65532:65532
 ENTRYPOINT ["kopf-entrypoint"]

@@ -56,11 +56,14 @@ lint: $(VENV)/.for-lint ## check the style, the types, and the layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-audit: .venv-audit/tool .venv-audit/audited ## look for known vulnerabilities in all that is installed with kopf; needs their database
-	@.venv-audit/audited/bin/python -m pip freeze --exclude-editable > .venv-audit/audited.txt
+audit: .venv-audit/tool ## look for known vulnerabilities in all that is installed with kopf; needs their database
 	@echo 'pyyaml==5.3' > .venv-audit/vulnerable.txt
-	@$(AUDIT) -r .venv-audit/vulnerable.txt 2>&1 | grep -qE '(PYSEC|CVE|GHSA)-' || { echo "NOT AUDITED: the database of \
+	@rm -f .venv-audit/reached
+	@timeout 30 $(AUDIT) -r .venv-audit/vulnerable.txt 2>&1 | grep -qE '(PYSEC|CVE|GHSA)-' || { echo "NOT AUDITED: the database of \
 	vulnerabilities cannot be reached, or it does not know of those that are there for sure." >&2; exit 1; }
+	@echo yes > .venv-audit/reached
+	@$(MAKE) --no-print-directory .venv-audit/audited
+	@.venv-audit/audited/bin/python -m pip freeze --exclude-editable > .venv-audit/audited.txt
 	$(AUDIT) -r .venv-audit/audited.txt $(ARGS)
 
 docs: $(VENV)/.for-docs ## build the documentation, and check the links inside of it
@@ -103,7 +106,7 @@ $(VENV)/.for-%: $(BIN)/python pyproject.toml
 	@touch $@
 
 .venv-audit/tool: PACKAGES := pip-audit
-.venv-audit/audited: PACKAGES := --editable '.[full-auth,uvloop,dev,speed]'
+.venv-audit/audited: PACKAGES := --editable '.[full-auth,uvloop,dev,speed,tunnels]'
 .PHONY: .venv-audit/audited  # always anew: with the versions that anybody would get now
 .venv-audit/tool .venv-audit/audited:
 	$(PYTHON) -m venv --clear $@

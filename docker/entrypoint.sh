@@ -1,15 +1,22 @@
 #!/bin/sh
 # Installs what the code in /app asks for, and becomes kopf: signals go to it directly.
+# The installed goes beside the code of the image, which the user of the container cannot change.
 # With no arguments, it runs /app/main.py.
 set -eu
 
 app=${KOPF_APP:-/app}
+packages=${KOPF_PACKAGES:-/tmp/kopf-packages}
+
+install() {
+    pip install --quiet --disable-pip-version-check --upgrade --target "$packages" "$@"
+    export PYTHONPATH="$packages${PYTHONPATH:+:$PYTHONPATH}"
+}
 
 if [ -f "$app/requirements.txt" ]; then
-    pip install --quiet --disable-pip-version-check -r "$app/requirements.txt"
+    install -r "$app/requirements.txt"
 fi
 if [ -f "$app/pyproject.toml" ]; then
-    pip install --quiet --disable-pip-version-check -e "$app/"
+    install "$app/"
 fi
 
 if [ $# -gt 0 ]; then

@@ -54,7 +54,7 @@ async def sandbox(virtual_time):
 async def pod(sandbox, monkeypatch, tmp_path):
     """As if in a pod of the service account of the manifests given: with its files and environment."""
     async def enter(*manifests):
-        await sandbox.apply(*[ROOT / 'deploy' / manifest for manifest in manifests])
+        await sandbox.apply(*[ROOT / 'deploy' / manifest for manifest in (*manifests, 'peering.yaml')])
         (tmp_path / 'token').write_text(await request_token(sandbox))
         (tmp_path / 'ca.crt').write_bytes(sandbox.ca_data)
         (tmp_path / 'namespace').write_text(NAMESPACE)
@@ -103,7 +103,7 @@ def registry():
 async def operator(registry, **options):
     stop_flag, ready_flag = asyncio.Event(), asyncio.Event()
     task = asyncio.create_task(kopf.operator(registry=registry, identity='me', stop_flag=stop_flag,
-                                             ready_flag=ready_flag, **options), name='operator')
+                                             ready_flag=ready_flag, peering_name=ACCOUNT, **options), name='operator')
     try:
         await asyncio.wait_for(ready_flag.wait(), 60)
         yield
@@ -161,8 +161,6 @@ async def test_all_that_is_granted_to_operators_of_clusters_is_needed_and_nothin
 async def test_clusters_are_observed_only_by_listing_and_watching_their_resources_and_namespaces(
         sandbox, pod, registry):
     await pod('rbac-cluster.yaml', 'rbac-patterns.yaml')
-    await sandbox.create({'apiVersion': 'kopf.dev/v1', 'kind': 'KopfPeering',
-                          'metadata': {'name': 'default', 'namespace': NAMESPACE}})
     async with operator(registry, namespaces=['kopf-*']):
         await live_through(sandbox)
 
@@ -178,8 +176,6 @@ async def test_clusters_are_observed_only_by_listing_and_watching_their_resource
 @pytest.mark.guarantee('DEP-008')
 async def test_operators_of_single_namespaces_need_no_cluster_roles(sandbox, pod, registry):
     await pod('rbac-namespace.yaml')
-    await sandbox.create({'apiVersion': 'kopf.dev/v1', 'kind': 'KopfPeering',
-                          'metadata': {'name': 'default', 'namespace': NAMESPACE}})
     async with operator(registry, namespaces=[NAMESPACE]):
         await live_through(sandbox)
 
@@ -321,10 +317,12 @@ def test_deployment_meets_the_restricted_standard_of_pods():
 
 
 async def test_manifests_are_accepted_by_the_cluster_without_warnings(sandbox):
-    applied = await sandbox.apply(*sorted((ROOT / 'deploy').glob('*.yaml')))
+    manifests = sorted((ROOT / 'deploy').glob('*.yaml'), key=lambda path: path.name == 'peering.yaml')
+    applied = await sandbox.apply(*manifests)
 
     assert {body['kind'] for body in applied} == {
-        'Namespace', 'ServiceAccount', 'Role', 'RoleBinding', 'ClusterRole', 'ClusterRoleBinding', 'Deployment'}
+        'Namespace', 'ServiceAccount', 'Role', 'RoleBinding', 'ClusterRole', 'ClusterRoleBinding', 'Deployment',
+        'ClusterKopfPeering', 'KopfPeering'}
 
 
 @pytest.mark.slow
@@ -336,20 +334,21 @@ def test_command_of_the_deployment_answers_its_probes_and_exits_gracefully_when_
     args = [arg.replace('0.0.0.0:8080', f'127.0.0.1:{unused_tcp_port}').replace('/app/main.py', str(example))
             for arg in container['args']]
     with kopf.testing.Sandbox(rbac=True, apply=[ROOT / 'examples/crd.yaml', ROOT / 'peering.yaml',
-                                                ROOT / 'deploy/rbac-cluster.yaml']) as sandbox:
+                                                ROOT / 'deploy/rbac-cluster.yaml',
+                                                ROOT / 'deploy/peering.yaml']) as sandbox:
         grant(sandbox)
         process = subprocess.Popen([sys.executable, '-m', 'kopf', *args], stderr=subprocess.PIPE, text=True, env={
             **os.environ, 'KUBECONFIG': str(sandbox.add_user('op', groups=['operators']).kubeconfig)})
         try:
             for probe in ('readinessProbe', 'livenessProbe'):
                 wait_until_answers(f"http://127.0.0.1:{unused_tcp_port}{container[probe]['httpGet']['path']}", process)
-            records = sandbox.get('clusterkopfpeerings', 'default')['status']
+            records = sandbox.get('clusterkopfpeerings', ACCOUNT)['status']
             process.send_signal(signal.SIGTERM)
             _, said = process.communicate(timeout=30)
         finally:
             process.kill()
             process.wait()
-        left = sandbox.get('clusterkopfpeerings', 'default').get('status', {})
+        left = sandbox.get('clusterkopfpeerings', ACCOUNT).get('status', {})
 
     assert process.returncode == 0, said
     assert len(records) == 1

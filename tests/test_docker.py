@@ -112,5 +112,28 @@ def test_requirements_of_the_application_are_installed_before(container):
     code, said, _ = container()
 
     assert code == 0
-    assert [re.sub(r' --(quiet|disable-pip-version-check)', '', line) for line in said] == [
-        'pip install -r /app/requirements.txt', 'pip install -e /app/', 'kopf run -v /app/main.py']
+    assert [re.sub(r' --(quiet|disable-pip-version-check|upgrade)', '', line) for line in said] == [
+        'pip install --target /tmp/kopf-packages -r /app/requirements.txt',
+        'pip install --target /tmp/kopf-packages /app/', 'kopf run -v /app/main.py']
+
+
+@pytest.mark.guarantee('FND-064')
+def test_what_is_installed_at_the_start_is_seen_by_the_operator(container, tmp_path):
+    (container.app / 'requirements.txt').touch()
+    (container.app / 'main.py').touch()
+    (tmp_path / 'bin/kopf').write_text('#!/bin/sh\necho "$PYTHONPATH"\n')
+
+    _, said, _ = container()
+
+    assert said[-1].split(':')[0] == '/tmp/kopf-packages'
+
+
+@pytest.mark.guarantee('FND-064')
+def test_code_of_the_image_belongs_to_root():
+    instructions = read_instructions()
+    copies = [args for name, args in instructions if name == 'COPY']
+    runs = [args for name, args in instructions[:instructions.index(('USER', '65532:65532'))] if name == 'RUN']
+
+    assert not [args for args in copies if '--chown' in args]
+    assert not [args for args in runs if 'chown' in args or '--create-home' in args.replace('--no-create-home', '')]
+    assert dict(instructions)['USER'] == '65532:65532'

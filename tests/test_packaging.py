@@ -96,11 +96,39 @@ def test_mandatory_dependencies_are_few():
 @pytest.mark.guarantee('NEW-004')
 @pytest.mark.parametrize('extra, expected', [
     ('full-auth', {'kubernetes', 'pykube-ng'}), ('uvloop', {'uvloop'}), ('dev', {'cryptography', 'pyngrok'}),
+    ('tunnels', {'pyngrok'}),
 ])
 def test_extras_bring_what_they_are_for(extra, expected):
     brought = [line for line in importlib.metadata.requires('kopf') if re.search(f"extra == ['\"]{extra}['\"]", line)]
 
     assert {re.match(r'[\w.-]+', line)[0].lower() for line in brought} == expected
+
+
+@pytest.mark.guarantee('FND-064')
+def test_whatever_is_required_is_imported():
+    modules = {'aiohappyeyeballs': 'aiohappyeyeballs', 'aiohttp': 'aiohttp', 'click': 'click', 'iso8601': 'iso8601',
+               'prometheus-client': 'prometheus_client', 'python-json-logger': 'pythonjsonlogger', 'pyyaml': 'yaml',
+               'typing-extensions': 'typing_extensions'}
+    required = {re.match(r'[\w.-]+', line)[0].lower().replace('_', '-')
+                for line in importlib.metadata.requires('kopf') if 'extra ==' not in line}
+    code = '\n'.join(path.read_text() for path in pathlib.Path(kopf.__file__).parent.rglob('*.py'))
+
+    assert required == set(modules)
+    assert [name for name in modules.values() if not re.search(rf'^\s*(import|from) {name}\b', code, re.M)] == []
+
+
+@pytest.mark.guarantee('FND-064')
+@pytest.mark.parametrize('library, floor', [  # the first versions without the vulnerabilities that are known
+    ('aiohttp', (3, 13, 3)), ('pyyaml', (5, 4)), ('python-json-logger', (3, 3)), ('cryptography', (46, 0, 5)),
+    ('orjson', (3, 11, 6)),
+])
+def test_versions_with_known_vulnerabilities_are_not_accepted(library, floor):
+    project = tomllib.loads((ROOT / 'pyproject.toml').read_text())['project']
+    lines = [line for group in (project['dependencies'], *project['optional-dependencies'].values()) for line in group]
+    floors = [line.partition('>=')[2] for line in lines if re.match(r'[\w-]+', line)[0].lower() == library]
+
+    assert floors
+    assert all(tuple(map(int, version.split('.'))) >= floor for version in floors)
 
 
 def call(*command, **kwargs):

@@ -98,12 +98,12 @@ async def run_operator(world, registry, settings, kubeconfig):
     Run an operator in the namespace of the test: ``async with run_operator() as task``. It is stopped in the end.
     """
     @contextlib.asynccontextmanager
-    async def run(login=kopf.login_with_kubeconfig):
+    async def run(login=kopf.login_with_kubeconfig, namespaces=None):
         kopf.on.login(registry=registry, id='login', errors=kopf.ErrorsMode.PERMANENT)(login)
         stopping, ready = asyncio.Event(), asyncio.Event()
         task = asyncio.create_task(kopf.operator(
-            registry=registry, settings=settings, namespaces=[world.namespace], stop_flag=stopping, ready_flag=ready),
-            name='operator of the test')
+            registry=registry, settings=settings, namespaces=namespaces or [world.namespace], stop_flag=stopping,
+            ready_flag=ready), name='operator of the test')
         waiting = asyncio.create_task(ready.wait(), name='readiness')
         await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()

@@ -49,11 +49,13 @@ class Town:
         self.counter = 0
         self._stack = contextlib.AsyncExitStack()
         self._operators = []
+        self._occupant = None
 
     async def __aenter__(self):
         return self
 
     async def __aexit__(self, *_):
+        await self._stop_occupant()
         for operator in self._operators:
             if not operator.task.done():
                 await operator.stop()
@@ -114,6 +116,26 @@ class Town:
         """Write records in the place of other operators; ``None`` removes."""
         plural = 'kopfpeerings' if namespace else 'clusterkopfpeerings'
         await self.sandbox.patch(plural, name, {'status': records}, namespace or 'default')
+
+    async def occupy(self, *, priority):
+        """Pretend that there is another operator, alive for as long as it is not told to go."""
+        await self.write({'other': build_record(priority, lifetime=600)})
+        self._occupant = asyncio.create_task(self._renew(priority), name='another operator')
+
+    async def vacate(self):
+        """Let that operator go."""
+        await self._stop_occupant()
+        await self.write({'other': None})
+
+    async def _renew(self, priority):
+        while True:
+            await asyncio.sleep(500)
+            await self.write({'other': build_record(priority, lifetime=600)})
+
+    async def _stop_occupant(self):
+        if self._occupant is not None:
+            self._occupant.cancel()
+            await asyncio.wait([self._occupant])
 
     async def check(self, *identities, cluster):
         """Check that these operators are active, and no others."""

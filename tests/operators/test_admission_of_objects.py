@@ -411,7 +411,7 @@ async def test_reviews_go_on_while_the_operator_is_paused(sandbox, registry, hal
     def fn(**_):
         raise kopf.AdmissionError("Denied.", code=403)
 
-    await town.write({'other': build_record(5, lifetime=10**6)})
+    await town.write({'other': build_record(5, lifetime=600)})
     await town.run('me', registry=registry, settings=hall_settings(hall))
     await wait_for_records(sandbox, 1)
     answer = await client.create(build_object())

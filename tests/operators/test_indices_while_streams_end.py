@@ -251,7 +251,7 @@ async def test_threads_that_outlive_the_operator_see_full_indices(cluster, regis
 async def pause(peering, town):
     """Begin or end a pause, as if there was another operator, or was not any more."""
     async def pause(is_paused):
-        await town.write({'other': build_record(5, lifetime=10**6) if is_paused else None})
+        await town.write({'other': build_record(5, lifetime=600) if is_paused else None})
         await asyncio.sleep(0.5)
     return pause
 

@@ -28,7 +28,7 @@ def run(town, registry, settings):
 def pause(town):
     """Pretend that there is another operator, and wait until the pause begins."""
     async def pause():
-        await town.write({'other': build_record(5, lifetime=10**6)})
+        await town.occupy(priority=5)
         await asyncio.sleep(0.5)
     return pause
 
@@ -38,7 +38,7 @@ def resume(town, cluster):
     """Pretend that there is no other operator any more, and wait until everything is listed."""
     async def resume():
         times = len(town.get_streams())
-        await town.write({'other': None})
+        await town.vacate()
         await cluster.wait_until_watched(times + 1)
         await asyncio.sleep(0.5)
     return resume
@@ -349,7 +349,7 @@ async def test_short_pauses_one_after_another_lose_nothing(town, cluster, regist
     await run()
     await cluster.create(spec={'x': 0})
     for number in range(1, 30):
-        record = build_record(5, lifetime=10**6) if number % 2 else None
+        record = build_record(5, lifetime=600) if number % 2 else None
         await town.write({'other': record})
         await cluster.patch({'spec': {'x': number}})
         await asyncio.sleep(0.01 * (number % 4))

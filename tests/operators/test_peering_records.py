@@ -84,7 +84,7 @@ async def test_any_integer_is_a_priority(town, cluster, peering, check):
 
 @pytest.mark.guarantee('PEE-027')
 async def test_operators_do_not_compete_with_themselves(town, cluster, peering, check):
-    await town.write({'me': build_record(999, lifetime=10**6)})
+    await town.write({'me': build_record(999, lifetime=600)})
     await town.run('me', priority=1)
     await check('me')
 
@@ -116,7 +116,7 @@ async def test_settings_of_startup_handlers_are_in_force_and_win_over_options(
         settings.peering.priority = 5
         settings.peering.lifetime = 100
 
-    await sandbox.create(build_peering('another', status={'two': build_record(4, lifetime=10**6)}))
+    await sandbox.create(build_peering('another', status={'two': build_record(4, lifetime=600)}))
     await town.run('one', registry=registry, priority=3, peering_name='default')
     await check('one')
     record = (await town.get_records('another'))['one']

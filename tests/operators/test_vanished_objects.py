@@ -59,7 +59,7 @@ async def cut(sandbox, cluster):
 async def pause(peering, town):
     """A pause in favour of another operator."""
     async def begin():
-        await town.write({'other': build_record(5, lifetime=10**6)})
+        await town.write({'other': build_record(5, lifetime=600)})
         await asyncio.sleep(0.5)
 
     async def end(_):

@@ -2,6 +2,7 @@
 Calls: what is asked of the API, and what it answers, whoever carries them there and back.
 """
 import dataclasses
+import urllib.parse
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple, Protocol
@@ -12,6 +13,10 @@ USER_AGENT = f'kopf/{versions.version}'
 
 CLOSING_TIMEOUT = 3.0
 """Seconds for the requests that cannot be repeated to finish when their session is closed."""
+
+
+REDIRECTS_LIMIT = 10
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,3 +89,15 @@ class Session(Protocol):
 
         Those that are not to be repeated get a few seconds to finish. Closing again, at any time, is harmless.
         """
+
+
+def find_redirect(call: Call, server: str, url: str, code: int, location: str | None) -> str | None:
+    """
+    Find where in the server to go for the answer, as it was answered for the URL.
+
+    To other servers, and to the same one without TLS, nobody follows: they should not get the credentials.
+    """
+    if location is None or call.method != 'GET' or code not in REDIRECTS:
+        return None
+    target = urllib.parse.urljoin(f'{server}{url}', location)
+    return target.removeprefix(server) if target.startswith(f'{server}/') else None

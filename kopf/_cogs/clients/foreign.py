@@ -97,7 +97,8 @@ class ForeignSession:
             if self.is_closed:
                 is_sent = not isinstance(failure, errors.APIUnreachableError)
                 raise errors.APISessionClosedError(f"{call}: the session is closed.", is_sent=is_sent) from error
-            raise failure from error
+            # The errors of answers, e.g. of proxies, hold all headers, with the passwords in them.
+            raise failure from (None if isinstance(error, aiohttp.ClientResponseError) else error)
         except (AssertionError, RuntimeError) as error:
             if not self.is_closed:
                 raise
@@ -114,11 +115,22 @@ class ForeignSession:
         import aiohttp
         if self.is_closed:
             raise errors.APISessionClosedError(f"{call}: the session is closed.", is_sent=False)
-        headers = {**self._options.get('headers', {}), **call.headers}
-        return await self._http.request(call.method, **{
-            **self._options, 'headers': headers, 'url': _encode(f'{self.server}{call.url}'), 'data': call.body,
-            'allow_redirects': call.method == 'GET', 'raise_for_status': False,
-            'timeout': aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout)})
+        options = {
+            **self._options, 'headers': {**self._options.get('headers', {}), **call.headers}, 'data': call.body,
+            'allow_redirects': False, 'raise_for_status': False,
+            'timeout': aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout)}
+        response = await self._http.request(call.method, _encode(f'{self.server}{call.url}'), **options)
+        url, redirects = self._find_redirect(call, call.url, response), 1
+        while url is not None and redirects < calls.REDIRECTS_LIMIT:
+            response.release()
+            response = await self._http.request(call.method, _encode(f'{self.server}{url}'), **options)
+            url, redirects = self._find_redirect(call, url, response), redirects + 1
+        return response
+
+    def _find_redirect(self, call: calls.Call, url: str, response: 'aiohttp.ClientResponse') -> str | None:
+        if response.status < 300:
+            return None
+        return calls.find_redirect(call, self.server, url, response.status, response.headers.get('Location'))
 
     @contextlib.asynccontextmanager
     async def _waiting(self, call: calls.Call, timeout: float | None) -> AsyncIterator[None]:
@@ -155,21 +167,34 @@ class _Unanswered:
 
 
 def adopt_session(info: credentials.AiohttpSession) -> ForeignSession:
-    """Use a ready-made session as it is; it is closed with ours."""
+    """
+    Use a ready-made session as it is; it is closed with ours.
+
+    Raises `LoginError` if its credentials would be sent over plain HTTP to another machine.
+    """
+    http = info.aiohttp_session
+    has_secrets = 'Authorization' in http.headers or getattr(http, 'auth', None) is not None
+    if credentials.is_exposed(info) and (has_secrets or '@' in info.server):
+        raise credentials.LoginError(
+            f"The session for {credentials.describe(info)} would send its credentials over plain HTTP, where all on "
+            f"the way can read them. Use https:// in the address of the server.")
     own = {} if 'User-Agent' in info.aiohttp_session.headers else {'User-Agent': calls.USER_AGENT}
     return ForeignSession(info.aiohttp_session, server=info.server, headers=own)
 
 
 def make_session(info: credentials.ConnectionInfo, context: 'ssl.SSLContext | None') -> ForeignSession:
-    """Make a session of the credentials; nothing is sent to the server yet."""
+    """
+    Make a session of the credentials; nothing is sent to the server yet. Raises `LoginError` for unusable proxies.
+    """
     import aiohttp
+    proxy_url = info.proxy_url or (_find_secret_proxy(info.server) if info.trust_env else None)
+    options = _build_proxy_options(proxy_url, is_tunnelled=context is not None)
     http = aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(ssl=True if context is None else context, limit=0),
         headers={'User-Agent': calls.USER_AGENT},
         cookie_jar=aiohttp.DummyCookieJar(),
         trust_env=info.trust_env,
     )
-    options = _build_proxy_options(info.proxy_url, is_tunnelled=context is not None)
     # Not in the session's headers: the HTTP library sends those to proxies, too, with the token as the proxy's one.
     headers = {**options.pop('headers', {}), **info.as_http_headers()}
     return ForeignSession(http, server=info.server, server_hostname=info.tls_server_name, headers=headers, **options)
@@ -178,7 +203,7 @@ def make_session(info: credentials.ConnectionInfo, context: 'ssl.SSLContext | No
 def translate(error: Exception, call: calls.Call) -> errors.APIConnectionError:
     """Tell by an error of the HTTP library how far the request went."""
     import aiohttp
-    text = f"{call}: {str(error) or type(error).__name__}"
+    text = f"{call}: {credentials.hide_userinfo(str(error)) or type(error).__name__}"
     match error:
         case (aiohttp.ClientConnectorError() | aiohttp.ConnectionTimeoutError() | aiohttp.ClientHttpProxyError()
               | aiohttp.ServerFingerprintMismatch()):
@@ -186,7 +211,7 @@ def translate(error: Exception, call: calls.Call) -> errors.APIConnectionError:
         case TimeoutError():
             return errors.APITimeoutError(f"{call}: there is no answer in time.")
         case aiohttp.ClientResponseError():
-            return errors.APIGarbledError(f"{call}: HTTP {error.status}: {error.message}")
+            return errors.APIGarbledError(f"{call}: HTTP {error.status}: {credentials.hide_userinfo(error.message)}")
         case _:
             return errors.APIDisconnectedError(text)
 
@@ -195,7 +220,7 @@ def _build_proxy_options(url: str | None, *, is_tunnelled: bool) -> dict[str, An
     """Build the options of requests via a proxy; the password goes to the header, as the URLs are shown in errors."""
     if url is None:
         return {}
-    parts = urllib.parse.urlsplit(url)
+    parts = _parse_proxy(url)
     address = parts.netloc.rpartition('@')[2]
     proxy = urllib.parse.urlunsplit(parts._replace(netloc=address))
     if parts.username is None:
@@ -208,3 +233,30 @@ def _build_proxy_options(url: str | None, *, is_tunnelled: bool) -> dict[str, An
 def _encode(url: str) -> Any:
     import yarl
     return yarl.URL(url, encoded=True)
+
+
+def _parse_proxy(url: str) -> urllib.parse.SplitResult:
+    """Parse the address of a proxy, which is of HTTP unless it says otherwise."""
+    try:
+        parts = urllib.parse.urlsplit(url if '://' in url else f'http://{url}')
+        is_correct = parts.scheme in ('http', 'https') and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_correct = False
+    if not is_correct:
+        raise credentials.LoginError(f"The proxy must be a URL of HTTP or HTTPS, not "
+                                     f"{credentials.hide_userinfo(url)!r}. Encode special characters in its password.")
+    return parts
+
+
+def _find_secret_proxy(server: str) -> str | None:
+    """
+    Find the proxy in the environment that has a password in its address: the HTTP library would show it in errors.
+
+    All others are left to the library, as they can have passwords elsewhere.
+    """
+    import urllib.request
+    parts = urllib.parse.urlsplit(server)
+    proxy = urllib.request.getproxies().get(parts.scheme)
+    if not proxy or '@' not in proxy or urllib.request.proxy_bypass(parts.hostname or ''):
+        return None
+    return proxy

@@ -6,6 +6,7 @@ It is of our own if the server is reached directly; proxies and ready-made sessi
 """
 import asyncio
 import contextlib
+import logging
 import urllib.parse
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
@@ -13,11 +14,10 @@ from kopf._cogs.aiokits import bells
 from kopf._cogs.clients import calls, connections, errors, foreign, wires
 from kopf._cogs.structs import credentials
 
+logger = logging.getLogger(__name__)
+
 KEEPALIVE = 15.0
 """Seconds for an unused connection to be kept: those on the way can forget it silently, so it is not kept for long."""
-
-REDIRECTS_LIMIT = 10
-REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 Ask = Callable[[connections.Connection, bytes, float | None], Awaitable[wires.Reader]]
 
@@ -29,7 +29,6 @@ class DirectSession:
         self.server = server.rstrip('/')
         parts = urllib.parse.urlsplit(self.server)
         self._prefix = parts.path
-        self._origin = f'{parts.scheme}://{parts.netloc}'
         self._address = address
         place = parts.netloc if parts.netloc.isascii() else str(address)
         self._headers = wires.write_headers({'Host': place, **headers})
@@ -103,7 +102,7 @@ class DirectSession:
         deadline = _find_deadline(timeouts.total)
         connection, reader = await self._exchange(call, call.url, ask, timeouts, deadline)
         url, redirects = self._find_redirect(call, call.url, reader), 1
-        while url is not None and redirects < REDIRECTS_LIMIT:
+        while url is not None and redirects < calls.REDIRECTS_LIMIT:
             self._release(connection)
             connection, reader = await self._exchange(call, url, ask, timeouts, deadline)
             url, redirects = self._find_redirect(call, url, reader), redirects + 1
@@ -188,13 +187,9 @@ class DirectSession:
         return wires.write_request(call.method, f'{self._prefix}{url}', headers, call.body)
 
     def _find_redirect(self, call: calls.Call, url: str, reader: wires.Reader) -> str | None:
-        """Find where to go for the answer. To other servers, nobody follows: they should not get the credentials."""
-        location = reader.headers.get('Location') if call.method == 'GET' and reader.code in REDIRECTS else None
-        if location is None:
+        if reader.code < 300:
             return None
-        target = urllib.parse.urljoin(f'{self._origin}{self._prefix}{url}', location)
-        start = f'{self._origin}{self._prefix}/'
-        return target.removeprefix(start.rstrip('/')) if target.startswith(start) else None
+        return calls.find_redirect(call, self.server, url, reader.code, reader.headers.get('Location'))
 
 
 class DirectChunks:
@@ -234,10 +229,16 @@ async def open_session(info: credentials.Credentials) -> calls.Session:
     Make a session of the credentials; close it later.
 
     Nothing is sent to the server yet. Raises `LoginError` if the credentials are not usable.
+    Over plain HTTP to another machine, the credentials are left out.
     """
     parts = _check_server(info.server)
     if isinstance(info, credentials.AiohttpSession):
         return foreign.adopt_session(info)
+    if credentials.is_exposed(info) and credentials.has_secrets(info):
+        info = credentials.disarm(info)
+        parts = _check_server(info.server)
+        logger.warning("The credentials are not sent to %s, as all on the way could read them over plain HTTP. "
+                       "Use https:// in the address of the server.", credentials.describe(info))
     context = await asyncio.to_thread(info.as_ssl_context) if parts.scheme == 'https' else None
     if info.proxy_url is not None or info.trust_env or '@' in parts.netloc:
         return foreign.make_session(info, context)

@@ -112,7 +112,7 @@ class PeeringSettings:
     lifetime: int = 60
     """
     Seconds after which this operator is believed dead if it does not report. Less lets others take over sooner
-    after a crash, more makes fewer writes.
+    after a crash, more makes fewer writes. More than 600 seconds count as 600.
     """
 
     mandatory: bool = False

@@ -2,18 +2,24 @@
 Exec plugins: programs that print credentials, as kubectl runs them (``client.authentication.k8s.io``).
 
 Running one blocks the thread: for seconds normally, up to the timeout at most. Nothing is cached.
-The errors tell which program has failed, and how to get it; they never quote what it has printed as credentials.
+The errors tell which program has failed, and how to get it; they never quote what it has printed: there are programs
+that print their credentials with their complaints. The complaints are logged for debugging only.
 """
 import dataclasses
 import datetime
+import logging
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, Any
 
-from kopf._cogs.helpers import jsons
+from kopf._cogs.helpers import jsons, times
+
+logger = logging.getLogger(__name__)
 
 GROUP = 'client.authentication.k8s.io'
 VERSIONS = (f'{GROUP}/v1', f'{GROUP}/v1beta1')
@@ -23,7 +29,14 @@ TIMEOUT = 60.0
 INTERACTIVE_TIMEOUT = 300.0
 """Seconds to wait for a program; much longer if it can ask the user."""
 
+KILLING_TIMEOUT = 1.0
+"""Seconds to read what is left of a killed program; its children can still hold the pipes."""
+
+OUTPUT_LIMIT = 1024 * 1024
+"""Bytes that a program may print as credentials; of its complaints, so many are read, and the rest is skipped."""
+
 _QUOTED = 500
+_CHUNK = 64 * 1024
 
 
 class PluginError(Exception):
@@ -119,11 +132,10 @@ def parse_response(plugin: Plugin, raw: bytes) -> Issued:
 def _parse_expiration(plugin: Plugin, text: Any) -> datetime.datetime | None:
     if text is None:
         return None
-    try:
-        expiration = datetime.datetime.fromisoformat(text)
-    except (TypeError, ValueError):
-        raise _refuse(plugin, "with expirationTimestamp not as in RFC 3339") from None
-    return expiration if expiration.tzinfo is not None else expiration.replace(tzinfo=datetime.UTC)
+    expiration = times.parse_moment(text)
+    if expiration is None:
+        raise _refuse(plugin, "with expirationTimestamp not as in RFC 3339")
+    return expiration
 
 
 def _refuse(plugin: Plugin, reason: str) -> PluginError:
@@ -159,16 +171,65 @@ def _run(plugin: Plugin, command: Sequence[str], variables: Mapping[str, str], i
             start_new_session=not is_interactive)
     except (OSError, ValueError) as error:
         raise PluginError(f"The exec plugin {plugin.command!r} does not start: {error}.") from None
+    def kill() -> None:
+        _kill(process, with_children=not is_interactive)
+
+    outputs = [_Output(process.stdout, kill), _Output(process.stderr)]
     with process:
-        try:
-            stdout, stderr = process.communicate(timeout=timeout)
-        except subprocess.TimeoutExpired:
-            _kill(process, with_children=not is_interactive)
-            raise PluginError(f"The exec plugin {plugin.command!r} has not finished in {timeout:g} seconds.") from None
+        is_ended = _wait(process, outputs, timeout)
+        if not is_ended:
+            kill()
+        for output in outputs:
+            output.thread.join(KILLING_TIMEOUT)
+    stdout, stderr = outputs
+    if stdout.is_excessive:
+        raise PluginError(f"The exec plugin {plugin.command!r} has printed more than {OUTPUT_LIMIT} bytes, and is "
+                          f"stopped. Run it by hand to see, and check its version and its arguments.")
+    if stderr.content:
+        logger.debug("The exec plugin %r has complained: %s", plugin.command, _quote_tail(stderr.content))
+    if not is_ended:
+        raise PluginError(f"The exec plugin {plugin.command!r} has not finished in {timeout:g} seconds.")
     if process.returncode != 0:
-        raise PluginError(f"The exec plugin {plugin.command!r} has failed with the code {process.returncode}"
-                          f"{_quote_tail(stderr or b'')}")
-    return stdout
+        hint = " It has complained: run it by hand, or see the log at the debug level." if stderr.content else ''
+        raise PluginError(f"The exec plugin {plugin.command!r} has failed with the code {process.returncode}.{hint}")
+    return stdout.content
+
+
+class _Output:
+    """What a program prints, up to the limit; it is read by a thread until the end, or until it is too much."""
+
+    def __init__(self, pipe: IO[bytes] | None, stop: Callable[[], None] = lambda: None) -> None:
+        self.content = b''
+        self.is_excessive = False
+        self._pipe, self._stop = pipe, stop
+        self.thread = threading.Thread(target=self._read, name='kopf exec plugin', daemon=True)
+        self.thread.start()
+
+    def _read(self) -> None:
+        try:
+            while self._pipe is not None and (chunk := os.read(self._pipe.fileno(), _CHUNK)):
+                self._take(chunk)
+        except (OSError, ValueError):  # it is closed, as nobody waits for it any more
+            pass
+
+    def _take(self, chunk: bytes) -> None:
+        room = OUTPUT_LIMIT - len(self.content)
+        self.content += chunk[:room]
+        if len(chunk) > room and not self.is_excessive:
+            self.is_excessive = True
+            self._stop()
+
+
+def _wait(process: subprocess.Popen[bytes], outputs: Sequence[_Output], timeout: float) -> bool:
+    """Wait until the program ends and all it has printed is read; return false if it takes too long."""
+    deadline = time.monotonic() + timeout
+    for output in outputs:
+        output.thread.join(max(0.0, deadline - time.monotonic()))
+    try:
+        process.wait(max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        return False
+    return not any(output.thread.is_alive() for output in outputs)
 
 
 def _kill(process: subprocess.Popen[bytes], *, with_children: bool) -> None:
@@ -183,4 +244,4 @@ def _kill(process: subprocess.Popen[bytes], *, with_children: bool) -> None:
 
 def _quote_tail(stderr: bytes) -> str:
     text = stderr.decode('utf-8', 'replace').strip()
-    return f": {text[-_QUOTED:]}" if text else '.'
+    return text[-_QUOTED:]

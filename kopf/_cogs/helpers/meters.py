@@ -84,12 +84,13 @@ class Attempts:
 
 class Meter:
     """All that has happened in one operator."""
-    __slots__ = ('attempts', 'calls', 'flows')
+    __slots__ = ('attempts', 'calls', 'flows', 'pauses')
 
     def __init__(self) -> None:
         self.flows: collections.defaultdict[str, Flow] = collections.defaultdict(Flow)  # by resources
         self.calls: collections.defaultdict[str, Calls] = collections.defaultdict(Calls)  # by verbs
         self.attempts: collections.defaultdict[str, Attempts] = collections.defaultdict(Attempts)  # by handlers
+        self.pauses: collections.Counter[tuple[str, str]] = collections.Counter()  # by scopes and reasons
 
     def count_call(self, verb: str, answer: int | str, seconds: float) -> None:
         calls = self.calls[verb]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 FilePath: TypeAlias = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
+_USERINFO = re.compile(r'([A-Za-z][A-Za-z0-9+.-]*://)?[^\s\'"<>(]*@')  # greedy: passwords can have any of :/?#@
 _PEM_MARK = b'-----BEGIN '
 _SECRETS = frozenset({'username', 'password', 'scheme', 'token', 'private_key_data'})
 _BULKY = frozenset({'ca_data', 'certificate_data'})
@@ -180,9 +181,35 @@ def describe(credentials: Credentials) -> str:
     return hide_userinfo(credentials.server) + ('' if context is None else f' (the context {context!r})')
 
 
-def hide_userinfo(url: str) -> str:
-    """Show a URL without the names and passwords that it may have."""
-    return re.sub(r'(?<=//)[^/?#]*@', '***@', url)
+def hide_userinfo(text: str) -> str:
+    """Show a URL, or a text with URLs, without the names and passwords that they may have, with or without a scheme."""
+    return _USERINFO.sub(r'\1***@', text)
+
+
+def is_exposed(credentials: Credentials) -> bool:
+    """Return whether all that is sent to the server can be read on the way: by plain HTTP, and beyond this machine."""
+    import urllib.parse
+    parts = urllib.parse.urlsplit(credentials.server)
+    return parts.scheme == 'http' and not _is_loopback(parts.hostname or '')
+
+
+def disarm(info: ConnectionInfo) -> ConnectionInfo:
+    """Take away all that proves who we are in each request; certificates prove it only by TLS."""
+    server = re.sub(r'(?<=//)[^/?#]*@', '', info.server)
+    return dataclasses.replace(info, server=server, username=None, password=None, scheme=None, token=None)
+
+
+def has_secrets(info: ConnectionInfo) -> bool:
+    """Return whether there is anything that `disarm` takes away."""
+    return info != disarm(info)
+
+
+def _is_loopback(host: str) -> bool:
+    import ipaddress
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.rstrip('.').lower() == 'localhost'
 
 
 def _represent(credentials: Credentials) -> str:

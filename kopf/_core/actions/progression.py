@@ -9,6 +9,7 @@ import datetime
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+from kopf._cogs.helpers import times
 from kopf._cogs.structs import ids
 from kopf._core.actions import outcomes
 
@@ -46,9 +47,9 @@ class HandlerState:
         """Read what is stored, by us or by others."""
         raw = cast(Mapping[str, Any], record)
         return cls(
-            started=_parse_time(raw.get('started')),
-            stopped=_parse_time(raw.get('stopped')),
-            delayed=_parse_time(raw.get('delayed')),
+            started=times.parse_moment(raw.get('started')),
+            stopped=times.parse_moment(raw.get('stopped')),
+            delayed=times.parse_moment(raw.get('delayed')),
             purpose=_parse_text(raw.get('purpose')),
             retries=_parse_count(raw.get('retries')),
             success=raw.get('success') is True,
@@ -311,16 +312,6 @@ def _describe(error: Exception | None) -> str | None:
 
 def _format_time(moment: datetime.datetime | None) -> str | None:
     return None if moment is None else moment.astimezone(datetime.UTC).isoformat(timespec='microseconds')
-
-
-def _parse_time(value: Any) -> datetime.datetime | None:
-    """Understand a moment with or without an offset; those without are in UTC."""
-    try:
-        moment = datetime.datetime.fromisoformat(value)
-        aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=datetime.UTC)
-        return aware.astimezone(datetime.UTC)
-    except (TypeError, ValueError, OverflowError):
-        return None
 
 
 def _parse_text(value: Any) -> str | None:

@@ -11,9 +11,9 @@ from typing import Any
 from kopf._cogs.aiokits import bells, clocks, turns
 from kopf._cogs.clients import errors, patching, requests
 from kopf._cogs.configs import settings as settings_
-from kopf._cogs.structs import credentials, patches
+from kopf._cogs.structs import credentials, patches, references
 from kopf._core.actions import application, execution, loggers, outcomes, progression, threads
-from kopf._core.engines import lives
+from kopf._core.engines import lives, pauses
 from kopf._core.intents import causes, handlers, stoppers
 
 logger = logging.getLogger(__name__)
@@ -30,13 +30,14 @@ class Spawner(lives.Crew):
     All daemons and timers of the objects of one operator. Belongs to its event loop.
     """
 
-    def __init__(self, context: requests.Context, *, now: clocks.Now, indices: Mapping[str, Any]) -> None:
+    def __init__(self, context: requests.Context, *, now: clocks.Now, indices: Mapping[str, Any],
+                 pauses: pauses.Pauses) -> None:
         self.settings: settings_.OperatorSettings = context.settings
-        self._context, self._now, self._indices = context, now, indices
+        self._context, self._now, self._indices, self._pauses = context, now, indices, pauses
         self._all: set[lives.Life[Any]] = set()
         self._orphans: dict[Hashable, lives.Lives] = {}  # of forgotten objects, while anything still runs
         self._bell = bells.Bell()
-        self._is_paused = self._is_exiting = False
+        self._is_exiting = False
 
     def __len__(self) -> int:
         """How many daemons and timers live, also those that are stopping or abandoned."""
@@ -61,7 +62,7 @@ class Spawner(lives.Crew):
         for key, life in list(living.running.items()):
             if key not in wanted:
                 life.stop(reason)
-        if may_start and not self._is_paused and not self._is_exiting:
+        if may_start and not self._is_exiting and not self._is_paused(living):
             for key, handler in wanted.items():
                 if key not in living.running and key not in living.finished:
                     self._start(handler, living)
@@ -83,15 +84,15 @@ class Spawner(lives.Crew):
         """Find what is still living beside an object that was forgotten, but is there again."""
         return self._orphans.pop(key, None)
 
-    def pause(self) -> None:
-        """Ask all to stop, and start nothing until it is resumed; then they are started by events of their objects."""
-        self._is_paused = True
-        for life in list(self._all):
-            life.stop(stoppers.DaemonStoppingReason.OPERATOR_PAUSING)
+    def pause(self, namespace: references.Namespace) -> None:
+        """
+        Ask all to stop that live there, or everywhere if it is the whole operator that pauses.
 
-    def resume(self) -> None:
-        """Let them be started again."""
-        self._is_paused = False
+        Nothing is started there during the pause; afterwards, it is started by events of the objects.
+        """
+        for life in list(self._all):
+            if namespace is None or _get_namespace(life.lives) == namespace:
+                life.stop(stoppers.DaemonStoppingReason.OPERATOR_PAUSING)
 
     def begin_exit(self) -> None:
         """Start nothing from now on."""
@@ -134,6 +135,9 @@ class Spawner(lives.Crew):
             await self._cancel_all()
             raise
 
+    def _is_paused(self, living: lives.Lives) -> bool:
+        return self._pauses.is_any and self._pauses.is_paused(_get_namespace(living))
+
     async def _wait_until_empty(self) -> None:
         while self._all:
             await self._bell.wait()
@@ -155,7 +159,7 @@ class Spawner(lives.Crew):
 
     def bury(self, life: lives.Life[Any]) -> None:
         self._all.discard(life)
-        if life.is_pausing and not self._is_paused:
+        if life.is_pausing and not self._is_paused(life.lives):
             life.lives.is_due = True  # the events that came after the pause have found it still stopping
         if life.lives.is_forgotten and not life.lives.running:
             self._orphans.pop(life.lives.key, None)
@@ -229,3 +233,8 @@ class Spawner(lives.Crew):
         patch.fns.extend(applied.fns)
         if applied.body is not None:
             place.note_patched(body, applied.body)
+
+
+def _get_namespace(living: lives.Lives) -> references.Namespace:
+    namespace = living.body.metadata.namespace
+    return None if namespace is None else references.NamespaceName(namespace)

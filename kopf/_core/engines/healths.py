@@ -35,6 +35,7 @@ class Vitals:
     observers: Mapping[str, watching.StreamState] = dataclasses.field(default_factory=dict)  # the same, but optional
     missing: Collection[str] = ()  # the names of streams that should be there, but are not
     obstacles: Mapping[str, str] = dataclasses.field(default_factory=dict)  # what else prevents from being ready
+    pauses: Mapping[str, str] = dataclasses.field(default_factory=dict)  # for other operators, which does not
     notes: Mapping[str, str] = dataclasses.field(default_factory=dict)  # what does not, but is good to know
     lag: float = 0.0  # of the event loop, in seconds
 
@@ -45,6 +46,7 @@ class Finding:
     name: str
     is_fine: bool
     text: str
+    is_notable: bool = False  # is it told of even if it is fine?
 
 
 def choose_limits(settings: settings_.OperatorSettings) -> Limits:
@@ -67,6 +69,7 @@ def report_readiness(vitals: Vitals) -> list[Finding]:
     """Tell of everything that matters to the readiness: the operator is ready if everything is fine."""
     return [
         *(Finding(name, False, text) for name, text in vitals.obstacles.items()),
+        *(Finding(name, True, text, is_notable=True) for name, text in vitals.pauses.items()),
         *(Finding(name, False, 'not begun yet') for name in vitals.missing),
         *(_inspect(name, state, vitals) for name, state in vitals.streams.items()),
         *(_inspect_observer(name, state, vitals) for name, state in vitals.observers.items()),

@@ -7,6 +7,7 @@ object itself is never created. Whatever happens to the object or to the API, th
 import asyncio
 import contextlib
 import dataclasses
+import datetime
 import logging
 import math
 from collections.abc import Callable, Collection, Mapping
@@ -36,6 +37,9 @@ REFUSAL_PERIOD = 30.0
 PRECISION = 0.001
 """Seconds to wait beyond a moment, so that it has come for sure: event loops can be a bit early."""
 
+SCOPES = CLUSTER, NAMESPACE = 'cluster', 'namespace'
+"""What can be paused because of one peering, in terms of metrics."""
+
 FAILURES = errors.RequestError, credentials.LoginError, TimeoutError, OSError
 
 
@@ -49,6 +53,17 @@ class Membership:
     @property
     def settings(self) -> settings_.PeeringSettings:
         return self.context.settings.peering
+
+    @property
+    def scope(self) -> str:
+        """What is paused because of it: the whole operator, or one namespace."""
+        return CLUSTER if self.target.namespace is None else NAMESPACE
+
+    def build_record(self) -> peers.Record:
+        """Tell of this operator, as it is now."""
+        settings = self.settings
+        return peers.Record(peers.limit_priority(settings.priority), peers.limit_lifetime(settings.lifetime),
+                            self.context.now())
 
     def __str__(self) -> str:
         where = '' if self.target.namespace is None else f' in the namespace {self.target.namespace!r}'
@@ -70,7 +85,7 @@ class Member:
     """
     The operator in one peering object. It is run by one task, once.
 
-    Every decision is told to ``on_decided``: is the operator to pause because of this peering?
+    Every decision is told to ``on_decided``: is its part of the operator to pause?
     """
 
     def __init__(self, membership: Membership, *, on_decided: Callable[['Member', bool], None], is_sharded: bool,
@@ -84,6 +99,8 @@ class Member:
         self._records: Mapping[peers.Identity, peers.Record] = {}
         self._peers: peers.Peers = {}
         self._reported: Any = None
+        self._decision = peers.Decision()
+        self._is_pausing = False
         self._written = self._earliest = self._renewal = -math.inf  # moments: the last one, and limits of the next one
         self._failures = 0
         self._is_leaving_needed = False
@@ -92,6 +109,11 @@ class Member:
     def is_awaited(self) -> bool:
         """Does the operator pause because the peering object is not there, or is not permitted to be seen?"""
         return not self._is_present and self.membership.settings.mandatory and not self._is_released
+
+    def describe_pause(self) -> str:
+        """Tell who causes the pause, and until when; nothing if there is no one to pause for."""
+        others = [*self._decision.superiors, *self._decision.equals]
+        return f'paused by {peers.join_names(others)} until {self._date(self._decision.end)}' if others else ''
 
     async def run(self) -> None:
         """
@@ -173,14 +195,15 @@ class Member:
                     await self._bell.wait()
 
     def _decide(self) -> peers.Decision:
-        rank = peers.Rank(self.membership.identity, self.membership.settings.priority, self._is_sharded)
+        priority = peers.limit_priority(self.membership.settings.priority)
+        rank = peers.Rank(self.membership.identity, priority, self._is_sharded)
         return peers.decide(self._peers, rank, now=_read_clock())
 
     def _choose_due(self, decision: peers.Decision) -> float:
         """Tell when to write next time: in time, or as soon as possible if what is there is wrong."""
         if not self._is_present:
             return math.inf
-        is_fine = peers.is_recorded(self._records, self.membership.identity, self._build_record())
+        is_fine = peers.is_recorded(self._records, self.membership.identity, self.membership.build_record())
         is_fine = is_fine and not decision.dead and self._written > -math.inf
         return max(self._earliest, self._renewal if is_fine else self._written + peers.SHORTEST_INTERVAL)
 
@@ -188,7 +211,7 @@ class Member:
         """Write our record, remove those of the dead, and see what is there. If cancelled, nobody knows if it is."""
         membership = self.membership
         self._written, self._is_leaving_needed = _read_clock(), True
-        patch = peers.build_patch(membership.identity, self._build_record(), dead)
+        patch = peers.build_patch(membership.identity, membership.build_record(), dead)
         try:
             async with asyncio.timeout(WRITING_TIMEOUT):
                 patched = await patching.patch_object(membership.target, merge=patch, context=membership.context)
@@ -201,15 +224,12 @@ class Member:
             logger.warning("The keep-alive of %s is not sent, and will be in %.1f s: %s", membership, delay,
                            str(error) or 'there is no answer.')
             return
-        interval = peers.choose_interval(membership.settings.lifetime, membership.context.chance())
+        lifetime = peers.limit_lifetime(membership.settings.lifetime)
+        interval = peers.choose_interval(lifetime, membership.context.chance())
         self._failures, self._renewal = 0, self._written + interval
         if patched is not None and not membership.settings.stealth:
             logger.info("The keep-alive of %s is sent.", membership)
         self._learn(None if patched is None else patched.body)
-
-    def _build_record(self) -> peers.Record:
-        settings = self.membership.settings
-        return peers.Record(settings.priority, settings.lifetime, self.membership.context.now())
 
     def _conclude(self, decision: peers.Decision) -> None:
         """Tell what is decided, and also why if it is not the same as before."""
@@ -217,22 +237,33 @@ class Member:
         reasons = (is_awaited, *({peer.identity for peer in group} for group in (decision.superiors, decision.equals)))
         if reasons != self._reported:
             self._report(decision, is_awaited=is_awaited)
-        self._reported, self.is_decided = reasons, True
-        self._on_decided(self, is_awaited or decision.is_pausing)
+        self._reported, self.is_decided, self._decision = reasons, True, decision
+        is_pausing = is_awaited or decision.is_pausing
+        if is_pausing and not self._is_pausing:
+            self.membership.context.meter.pauses[self.membership.scope, _choose_reason(decision)] += 1
+        self._is_pausing = is_pausing
+        self._on_decided(self, is_pausing)
 
     def _report(self, decision: peers.Decision, *, is_awaited: bool) -> None:
         if decision.equals:
             logger.warning("The operator pauses: there are others with the same priority in %s: %s. None of them is "
-                           "active. Give them different priorities.", self.membership, _join(decision.equals))
+                           "active until %s, or longer. Give them different priorities.", self.membership,
+                           peers.join_names(decision.equals), self._date(decision.end))
         elif decision.superiors:
-            logger.info("The operator pauses: there are others with higher priorities in %s: %s.",
-                        self.membership, _join(decision.superiors))
+            logger.warning("The operator pauses: there are others with higher priorities in %s: %s. They are believed "
+                           "to be active until %s, and longer if they renew their records.", self.membership,
+                           peers.join_names(decision.superiors), self._date(decision.end))
         elif is_awaited:
             logger.warning("The operator pauses until %s is created.", self.membership)
         elif not self._is_present:
             self._on_absent(self)
         elif self._reported is not None:
             logger.info("There is nobody to pause for in %s any more.", self.membership)
+
+    def _date(self, moment: float) -> str:
+        """Convert a moment of the loop's clock to the time of day, in UTC."""
+        date = self.membership.context.now() + datetime.timedelta(seconds=moment - _read_clock())
+        return f'{date.astimezone(datetime.UTC):%Y-%m-%dT%H:%M:%SZ}'
 
     async def _leave(self) -> None:
         if not self._is_leaving_needed or not self._is_present:
@@ -259,8 +290,11 @@ class Member:
             await asyncio.sleep(peers.SHORTEST_INTERVAL)
 
 
-def _join(group: Collection[peers.Peer]) -> str:
-    return ', '.join(sorted(map(str, group)))
+def _choose_reason(decision: peers.Decision) -> str:
+    """Tell why there is a pause, in terms of metrics."""
+    if decision.equals:
+        return 'same-priority'
+    return 'higher-priority' if decision.superiors else 'no-peering'
 
 
 def _read_clock() -> float:

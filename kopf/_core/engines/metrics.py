@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from prometheus_client import core, exposition, registry
+from typing_extensions import override
 
 from kopf._cogs.aiokits import pulses
 from kopf._cogs.clients import watching
 from kopf._cogs.helpers import meters, versions
-from kopf._core.engines import indices, lives
+from kopf._core.engines import indices, lives, memberships
 
 Sample = tuple[Sequence[str], float]
 Family = core.Metric
@@ -30,6 +31,7 @@ class Sources:
     indices: Mapping[str, indices.LiveIndex]
     get_streams: Callable[[], Iterable[tuple[str, watching.StreamState]]]  # with their resources
     get_lives: Callable[[], Iterable[lives.Life[Any]]]
+    get_pauses: Callable[[], Iterable[str]]  # the scopes of those peerings because of which there are pauses now
     clock: Callable[[], float]  # of the event loop
 
 
@@ -51,6 +53,7 @@ class _Collector(registry.Collector):
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
 
+    @override
     def collect(self) -> Iterator[Family]:
         sources = self._sources
         yield core.InfoMetricFamily('kopf_build', "What this operator is run by.", value={
@@ -61,6 +64,7 @@ class _Collector(registry.Collector):
         yield from _collect_streams(list(sources.get_streams()), sources.clock())
         yield from _collect_lives(sources.get_lives())
         yield from _collect_indices(sources.indices)
+        yield from _collect_pauses(sources.meter.pauses, sources.get_pauses())
         yield from _collect_pulse(sources.pulse)
 
 
@@ -150,6 +154,14 @@ def _collect_indices(live: Mapping[str, indices.LiveIndex]) -> Iterator[Family]:
                  ['index'], [([name], len(index)) for name, index in live.items()])
     yield _gauge('kopf_index_objects', "Objects in the indices.",
                  ['index'], [([name], index.objects) for name, index in live.items()])
+
+
+def _collect_pauses(begun: Mapping[tuple[str, str], int], pausing: Iterable[str]) -> Iterator[Family]:
+    yield _count('kopf_peering_pauses', "How many times the operator, or its part, has paused because of its peerings.",
+                 ['scope', 'reason'], begun.items())
+    now = collections.Counter(pausing)
+    yield _gauge('kopf_peering_paused', "Peerings because of which the operator, or its part, is paused now.",
+                 ['scope'], [([scope], now[scope]) for scope in memberships.SCOPES])
 
 
 def _collect_pulse(pulse: pulses.Pulse) -> Iterator[Family]:

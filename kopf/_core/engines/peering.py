@@ -2,7 +2,8 @@
 Peering: operators of the same purpose see each other, so that only the one of the highest priority is active.
 
 The operator is a member of one peering object of the cluster, or of one in each namespace that it serves, if there are
-such objects. If it must give way to others in any of them, all of it pauses.
+such objects. If it must give way to others in one of the namespaces, it pauses in that namespace only: those who may
+write there have no say in the others. What is in no namespace is paused when all namespaces are.
 """
 import asyncio
 import dataclasses
@@ -10,11 +11,10 @@ import logging
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
-from kopf._cogs.aiokits import toggles
 from kopf._cogs.clients import discovery, errors, patching, requests, signals
 from kopf._cogs.configs import settings as settings_
 from kopf._cogs.structs import references
-from kopf._core.engines import memberships, peers
+from kopf._core.engines import memberships, pauses, peers
 
 logger = logging.getLogger(__name__)
 
@@ -23,6 +23,9 @@ CASUAL_PERIOD = 300.0
 
 UNDECIDED = 'undecided'
 """The reason to pause while it is not known yet if there are others."""
+
+EVERYWHERE = 'everywhere'
+"""The reason to pause as a whole when all namespaces are paused."""
 
 
 class Scope(Protocol):
@@ -63,10 +66,11 @@ class Peering:
     """
 
     def __init__(self, *, context: requests.Context, identity: peers.Identity, scope: Scope,
-                 pauses: toggles.Toggles) -> None:
+                 pauses: pauses.Pauses) -> None:
         self._context, self._identity, self._scope, self._pauses = context, identity, scope, pauses
         self._seats: dict[references.Namespace, _Seat] = {}
         self._is_noticed = False  # is it said that the operator is alone?
+        self._is_adjusted = False  # were the peerings joined already, those of the beginning at least?
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -75,7 +79,7 @@ class Peering:
 
     def start(self) -> asyncio.Task[None]:
         """
-        Begin to look for others; the operator is paused until it is known if there are any.
+        Begin to look for others; the operator is paused until it is known if there are any, each namespace on its own.
 
         The task ends only by an error: `LoginError` if there are no credentials.
         """
@@ -136,13 +140,16 @@ class Peering:
     def _adjust(self, resource: references.Resource) -> None:
         """Join the peerings of the namespaces that have come, leave those of the namespaces that have gone."""
         namespaces = self._list_namespaces()
+        was_alone = not self._is_adjusted and not self._pauses.has_reasons(None)  # it works, and is not to be stopped
         for namespace, seat in self._seats.items():
             if namespace not in namespaces:
                 seat.leave()
         for namespace in namespaces:
             if namespace not in self._seats:
+                self._pauses.turn(UNDECIDED, not was_alone, namespace)
                 self._seats[namespace] = self._join(resource, namespace)
-        self._check_decided()
+        self._is_adjusted = True
+        self._check_whole()
 
     def _list_namespaces(self) -> Collection[references.Namespace]:
         if self._settings.clusterwide:
@@ -159,18 +166,24 @@ class Peering:
         return _Seat(member, asyncio.create_task(member.run(), name=f'member of {membership}'))
 
     def _take_decision(self, member: memberships.Member, is_paused: bool) -> None:
-        self._pauses.turn(member, is_paused)
-        self._check_decided()
+        namespace = member.membership.target.namespace
+        self._pauses.turn(member, is_paused, namespace)
+        self._pauses.turn(UNDECIDED, False, namespace)
+        self._check_whole()
 
     def _take_absence(self, member: memberships.Member) -> None:
         level = logging.DEBUG if self._is_noticed else logging.INFO
         logger.log(level, "The operator is on its own: there is no such object as %s.", member.membership)
         self._is_noticed = True
 
-    def _check_decided(self) -> None:
-        """Let the operator begin when all peerings of the beginning are decided on."""
-        is_known = self._settings.clusterwide or self._scope.is_namespaces_known
-        if is_known and all(seat.member.is_decided for seat in self._seats.values() if not seat.is_leaving):
+    def _check_whole(self) -> None:
+        """Let the namespaces be on their own as soon as they are known; pause as a whole while all of them pause."""
+        if self._settings.clusterwide:
+            return
+        served = [namespace for namespace, seat in self._seats.items() if not seat.is_leaving]
+        is_paused = bool(served) and all(map(self._pauses.has_reasons, served))
+        self._pauses.turn(EVERYWHERE, is_paused)
+        if self._scope.is_namespaces_known:
             self._pauses.turn(UNDECIDED, False)
 
     async def _wait_for_changes(self, revision: int) -> None:
@@ -187,7 +200,8 @@ class Peering:
         """Forget those that have left; raise the errors of those that have failed."""
         for namespace, seat in [(namespace, seat) for namespace, seat in self._seats.items() if seat.task.done()]:
             del self._seats[namespace]
-            self._pauses.turn(seat.member, False)
+            self._pauses.turn(seat.member, False, namespace)
+            self._pauses.turn(UNDECIDED, False, namespace)
             if not seat.task.cancelled():
                 seat.task.result()
 

@@ -14,6 +14,7 @@ import socket
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NewType
 
+from kopf._cogs.helpers import times
 from kopf._cogs.structs import references
 
 GROUPS = ('kopf.dev', 'zalando.org', 'kopf.zalando.org')
@@ -23,8 +24,14 @@ VERSION = 'v1'
 CLUSTER_PLURAL, NAMESPACED_PLURAL = 'clusterkopfpeerings', 'kopfpeerings'
 
 DEFAULT_LIFETIME = 60
-LONGEST_LIFETIME = 10 ** 9
-"""Seconds, about 30 years, beyond which the arithmetic of time is of no use."""
+LONGEST_LIFETIME = 600
+"""Seconds for which an operator is believed to be alive at most, whatever its record says: it can be renewed sooner."""
+
+HIGHEST_PRIORITY = 2 ** 53
+"""The number up to which JSON is exact; priorities beyond it, or below its negative, count as it."""
+
+SHOWN_PEERS, SHOWN_TEXT = 5, 100
+"""How many operators are named in one line, and how many characters of their identities and messages are there."""
 
 SHORTEST_INTERVAL = 1.0
 """Seconds between the records of one operator in one peering object, at least."""
@@ -79,11 +86,21 @@ def parse_record(raw: Mapping[str, Any]) -> Record:
     """Understand what can be understood; all else is as if it is absent."""
     message = raw.get('message')
     return Record(
-        priority=_parse_integer(raw.get('priority'), 0),
-        lifetime=max(0, min(LONGEST_LIFETIME, _parse_integer(raw.get('lifetime'), DEFAULT_LIFETIME))),
-        lastseen=_parse_time(raw.get('lastseen')),
+        priority=limit_priority(_parse_integer(raw.get('priority'), 0)),
+        lifetime=limit_lifetime(_parse_integer(raw.get('lifetime'), DEFAULT_LIFETIME)),
+        lastseen=times.parse_moment(raw.get('lastseen')),
         message=message if isinstance(message, str) else '',
     )
+
+
+def limit_priority(priority: int) -> int:
+    """Return the priority as all operators understand it."""
+    return max(-HIGHEST_PRIORITY, min(HIGHEST_PRIORITY, priority))
+
+
+def limit_lifetime(lifetime: int) -> int:
+    """Return the lifetime, in seconds, as all operators understand it."""
+    return max(0, min(LONGEST_LIFETIME, lifetime))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,8 +112,9 @@ class Peer:
     is_present: bool = True  # is the record still there?
 
     def __str__(self) -> str:
-        message = f', {self.record.message!r}' if self.record.message else ''
-        return f'{self.identity} (priority {self.record.priority}{message})'
+        message = f', {_shorten(self.record.message)!r}' if self.record.message else ''
+        identity = self.identity if self.identity.isprintable() else repr(self.identity)
+        return f'{_shorten(identity)} (priority {self.record.priority}{message})'
 
 
 Peers = Mapping[Identity, Peer]
@@ -144,6 +162,11 @@ class Decision:
     def is_pausing(self) -> bool:
         return bool(self.superiors or self.equals)
 
+    @property
+    def end(self) -> float:
+        """When the pause ends if no one of those in the way renews its record."""
+        return max((peer.deadline for peer in (*self.superiors, *self.equals)), default=-math.inf)
+
 
 def decide(peers: Peers, rank: Rank, *, now: float) -> Decision:
     """Decide who gives way to whom."""
@@ -183,22 +206,23 @@ def select_resource(resources: Iterable[references.Resource], *, clusterwide: bo
     return next((candidates[group] for group in GROUPS if group in candidates), None)
 
 
+def join_names(group: Collection[Peer]) -> str:
+    """List those who are there: all of them if they are few."""
+    names = sorted(map(str, group))
+    rest = len(names) - SHOWN_PEERS
+    return ', '.join(names[:SHOWN_PEERS]) + (f', and {rest} more' if rest > 0 else '')
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= SHOWN_TEXT else f'{text[:SHOWN_TEXT]}…'
+
+
 def _is_later(after: datetime.datetime | None, before: datetime.datetime | None) -> bool:
     return after is not None and before is not None and after > before
 
 
 def _parse_integer(value: Any, default: int) -> int:
     try:
-        return int(value)
+        return default if isinstance(value, bool) else int(value)
     except (TypeError, ValueError, OverflowError):
         return default
-
-
-def _parse_time(value: Any) -> datetime.datetime | None:
-    """Understand a moment with an offset or, if there is none, in UTC."""
-    try:
-        moment = datetime.datetime.fromisoformat(value)
-        aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=datetime.UTC)
-        return aware.astimezone(datetime.UTC)
-    except (TypeError, ValueError, OverflowError):
-        return None

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from aiohttp import web
+from typing_extensions import override
 
 from kopf._cogs.aiokits import sockets
 from kopf._cogs.helpers import jsons
@@ -80,11 +81,13 @@ class _Reception(web.Server):
                          lingering_time=LINGERING_TIMEOUT)
         self._deadlines: dict[web.RequestHandler, asyncio.TimerHandle] = {}
 
+    @override
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
         timeout = CONNECTION_TIMEOUT if len(self._deadlines) < CONNECTIONS_LIMIT else 0
         self._deadlines[handler] = asyncio.get_running_loop().call_later(timeout, transport.abort)
 
+    @override
     def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
         super().connection_lost(handler, exc)
         deadline = self._deadlines.pop(handler, None)
@@ -110,11 +113,14 @@ def build_liveness_page(prober: probes.Prober, examine: Callable[[], healths.Vit
 
 
 def build_readiness_page(examine: Callable[[], healths.Vitals]) -> Page:
-    """Tell if the operator is ready and, if it is not or when asked by ``?verbose``, what of it is and what is not."""
+    """
+    Tell if the operator is ready, and what of it is not, or is paused for others; by ``?verbose``, also what is fine.
+    """
     async def page(request: web.BaseRequest) -> web.Response:
         findings = healths.report_readiness(examine())
         is_ready = all(finding.is_fine for finding in findings)
-        shown = [finding for finding in findings if not finding.is_fine or 'verbose' in request.query]
+        is_verbose = 'verbose' in request.query
+        shown = [finding for finding in findings if is_verbose or finding.is_notable or not finding.is_fine]
         lines = [f"[{'+' if finding.is_fine else '-'}] {finding.name}: {finding.text}" for finding in shown]
         return web.Response(status=200 if is_ready else 503,
                             text='\n'.join([*lines, 'ready' if is_ready else 'not ready', '']))

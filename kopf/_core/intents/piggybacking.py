@@ -8,6 +8,7 @@ whatever the library itself raises on its import or later.
 
 The texts of foreign errors are shown only in part: they may quote whole entries of kubeconfigs, with the secrets.
 """
+import contextlib
 import dataclasses
 import datetime
 import importlib
@@ -15,19 +16,18 @@ import importlib.util
 import logging
 import os
 import pathlib
+import re
 import sys
+import threading
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, TypeAlias
 
-from kopf._cogs.helpers import execs, kubeconfigs
+from kopf._cogs.helpers import execs, kubeconfigs, tokens
 from kopf._cogs.structs import credentials
 
 SERVICE_ACCOUNT = '/var/run/secrets/kubernetes.io/serviceaccount'
 """Where pods have the token of their service account, the cluster's authority, and their own namespace."""
-
-REREADING = 60.0
-"""Seconds for which a token from a file is used; files are rewritten well before their tokens expire."""
 
 PRIORITY_OF_KUBECONFIG = 10
 PRIORITY_OF_CLIENT = 10
@@ -116,7 +116,7 @@ def login_with_service_account(*, settings: Settings | None = None, **_: Any) ->
         token=token,
         default_namespace=_read_text(directory / 'namespace') or None,
         priority=PRIORITY_OF_SERVICE_ACCOUNT,
-        expiration=_read_clock() + datetime.timedelta(seconds=REREADING),
+        expiration=tokens.choose_rereading(token, _read_clock()),
         trust_env=_get_trust_env(settings))
 
 
@@ -151,7 +151,8 @@ def login_via_client(*, logger: Logger, settings: Settings | None = None,
         is_inside = True
     except Exception as inner:
         try:
-            config.load_kube_config(config_file=_get_kubeconfig())
+            with _muted():
+                config.load_kube_config(config_file=_get_kubeconfig())
             is_inside = False
         except Exception as outer:
             raise _build_library_error('kubernetes', inner, outer) from None
@@ -175,7 +176,8 @@ async def login_via_async_client(*, logger: Logger, settings: Settings | None = 
         is_inside = True
     except Exception as inner:
         try:
-            await config.load_kube_config(config_file=_get_kubeconfig())
+            with _muted():
+                await config.load_kube_config(config_file=_get_kubeconfig())
             is_inside = False
         except Exception as outer:
             raise _build_library_error('kubernetes_asyncio', inner, outer) from None
@@ -197,15 +199,17 @@ def login_via_pykube(*, logger: Logger, settings: Settings | None = None,
         return None
     try:
         config = pykube.KubeConfig.from_service_account()
+        is_inside = True
         logger.debug("Pykube is configured in the cluster.")
     except Exception as inner:
         try:
             config = pykube.KubeConfig.from_file()
+            is_inside = False
             logger.debug("Pykube is configured by the kubeconfig.")
         except Exception as outer:
             raise _build_library_error('pykube', inner, outer) from None
     try:
-        return _extract_pykube(http, config, _get_trust_env(settings))
+        return _extract_pykube(http, config, _get_trust_env(settings), is_inside=is_inside)
     except Exception as error:
         raise _build_failure('pykube', error) from None
 
@@ -251,7 +255,7 @@ def _read_token(user: kubeconfigs.Section) -> tuple[str, datetime.datetime | Non
             if not token:
                 raise
         else:
-            return content or token, _read_clock() + datetime.timedelta(seconds=REREADING)
+            return content or token, tokens.choose_rereading(content, _read_clock())
     has_other_ways = user.get_text('username') or user.get_mapping('exec')
     return token or ('' if has_other_ways else _read_provided_token(user)), None
 
@@ -290,10 +294,11 @@ def _extract(config: Any, priority: int, trust_env: bool, *, place: '_Place',
         proxy_url=proxy_url,
         tls_server_name=getattr(config, 'tls_server_name', None) or None,
         priority=priority,
+        expiration=tokens.choose_rereading(token, _read_clock()) if token and place.has_token_file else None,
         trust_env=trust_env)
 
 
-def _extract_pykube(http: Any, config: Any, trust_env: bool) -> credentials.ConnectionInfo:
+def _extract_pykube(http: Any, config: Any, trust_env: bool, *, is_inside: bool) -> credentials.ConnectionInfo:
     """Let the library authenticate a request that is never sent, and take what it has put there."""
     server = config.cluster['server']
     request = http.requests.Request('GET', server).prepare()
@@ -319,6 +324,7 @@ def _extract_pykube(http: Any, config: Any, trust_env: bool) -> credentials.Conn
         proxy_url=config.cluster.get('proxy-url') or None,
         tls_server_name=config.cluster.get('tls-server-name') or None,
         priority=PRIORITY_OF_PYKUBE,
+        expiration=tokens.choose_rereading(token, _read_clock()) if token and is_inside else None,
         trust_env=trust_env)
 
 
@@ -341,13 +347,41 @@ class _Place:
     """Where the libraries are configured for."""
     namespace: str | None
     context: str | None = None
+    has_token_file: bool = False  # is the token from a file that can be replaced at any time?
 
 
 def _find_place(config: Any, is_inside: bool) -> _Place:
     if is_inside:
-        return _Place(_read_text(pathlib.Path(SERVICE_ACCOUNT, 'namespace')) or None)
+        return _Place(_read_text(pathlib.Path(SERVICE_ACCOUNT, 'namespace')) or None, has_token_file=True)
     _, active = config.list_kube_config_contexts(config_file=_get_kubeconfig())
-    return _Place(active['context'].get('namespace') or None, active.get('name'))
+    return _Place(active['context'].get('namespace') or None, active.get('name'), _has_token_file())
+
+
+def _has_token_file() -> bool:
+    """Return whether the user of the kubeconfig has the token in a file."""
+    try:
+        kubeconfig = kubeconfigs.read_kubeconfig(kubeconfigs.list_paths(os.environ))
+        return kubeconfig is not None and bool(kubeconfigs.select_access(kubeconfig).user.get_text('tokenFile'))
+    except kubeconfigs.KubeconfigError:  # the libraries understand it in their own way
+        return False
+
+
+@contextlib.contextmanager
+def _muted() -> Iterator[None]:
+    """Let the libraries not log what exec plugins complain about, except for debugging: there can be secrets in it."""
+    thread, root = threading.get_ident(), logging.getLogger()
+
+    def soften(record: logging.LogRecord) -> bool:
+        if record.thread == thread and record.levelno > logging.DEBUG:
+            logging.getLogger(__name__).debug("%s", record.getMessage())
+            return False
+        return True
+
+    root.addFilter(soften)
+    try:
+        yield
+    finally:
+        root.removeFilter(soften)
 
 
 def _get_kubeconfig() -> str:
@@ -417,7 +451,9 @@ def _build_failure(library: str, error: Exception) -> credentials.LoginError:
 
 
 def _quote(error: Exception) -> str:
-    text = str(error)
+    text = credentials.hide_userinfo(str(error))
+    complaint = re.match(r'exec: process returned -?\d+', text)
+    text = complaint[0] if complaint else text
     for bracket in '{[\n':
         text = text.partition(bracket)[0]
     return f'{type(error).__name__}: {text[:_QUOTED].strip()}' if text.strip() else type(error).__name__

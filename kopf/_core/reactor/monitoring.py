@@ -7,10 +7,10 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from kopf._cogs.aiokits import pulses, toggles
+from kopf._cogs.aiokits import pulses
 from kopf._cogs.clients import watching
 from kopf._core.actions import execution, threads
-from kopf._core.engines import activities, endpoints, healths, memberships, peering, probes
+from kopf._core.engines import activities, endpoints, healths, memberships, pauses, peering, probes
 from kopf._core.engines import admission as admission_
 from kopf._core.intents import causes
 from kopf._core.reactor import observation, orchestration, sites
@@ -24,7 +24,7 @@ Streams = Mapping[orchestration.Key, watching.StreamState]
 class Monitor:
     """The observer of one operator. Belongs to its event loop."""
 
-    def __init__(self, site: sites.Site, *, insights: observation.Insights, streams: Streams, pauses: toggles.Toggles,
+    def __init__(self, site: sites.Site, *, insights: observation.Insights, streams: Streams, pauses: pauses.Pauses,
                  pulse: pulses.Pulse, admission: admission_.Admission) -> None:
         self._site, self._insights, self._streams = site, insights, streams
         self._pauses, self._pulse, self._admission = pauses, pulse, admission
@@ -39,7 +39,8 @@ class Monitor:
         self._prober = self._make_prober()
         exposition = metrics.Exposition(metrics.Sources(
             meter=self._site.context.meter, pulse=self._pulse, indices=self._site.indexers.indices,
-            get_streams=self._iter_streams, get_lives=lambda: self._site.spawner, clock=_read_clock))
+            get_streams=self._iter_streams, get_lives=lambda: self._site.spawner,
+            get_pauses=self._iter_scopes_of_pauses, clock=_read_clock))
         self._server = probing.Server(endpoint, {
             probing.READINESS_PATH: probing.build_readiness_page(self.examine),
             probing.METRICS_PATH: probing.build_metrics_page(exposition.expose),
@@ -57,16 +58,16 @@ class Monitor:
         """Look at the operator as it is now."""
         insights = self._insights
         wanted = orchestration.select_keys(insights.resources, insights.namespaces)
-        streams = {str(key): state for key, state in self._streams.items()}
-        is_paused = self._pauses.is_on  # then they are ended, with nothing wrong
+        paused = {key for key in self._streams if self._pauses.is_paused(key.namespace)}  # ended, with nothing wrong
         return healths.Vitals(
             now=_read_clock(),
             limits=healths.choose_limits(self._site.settings),
-            streams={} if is_paused else streams,
+            streams={str(key): state for key, state in self._streams.items() if key not in paused},
             observers={repr(resource): state for resource, state in self._iter_observers()},
             missing=[str(key) for key in wanted if key not in self._streams],
             obstacles=dict(self._iter_obstacles()),
-            notes=dict.fromkeys(streams, 'paused') if is_paused else {},
+            pauses=dict(self._iter_pauses_for_others()),
+            notes={str(key): 'paused' for key in paused},
             lag=self._pulse.lag)
 
     def _iter_obstacles(self) -> Iterator[tuple[str, str]]:
@@ -77,11 +78,25 @@ class Monitor:
             yield 'discovery', 'the resources or namespaces are not known yet'
         if not self._admission.is_ready:
             yield 'admission', 'the webhook server is not reachable yet'
-        for key in self._pauses.keys:
-            if key == peering.UNDECIDED:
-                yield 'peering', 'paused, as it is not known yet if there are other operators'
-            elif isinstance(key, memberships.Member) and key.is_awaited:
-                yield str(key.membership), 'paused, as it does not exist, or is not permitted to be watched'
+        for namespace, reason in self._pauses:
+            if reason == peering.UNDECIDED:
+                where = 'peering' if namespace is None else f'peering in the namespace {namespace!r}'
+                yield where, 'paused, as it is not known yet if there are other operators'
+            elif isinstance(reason, memberships.Member) and reason.is_awaited:
+                yield str(reason.membership), 'paused, as it does not exist, or is not permitted to be watched'
+
+    def _iter_pauses_for_others(self) -> Iterator[tuple[str, str]]:
+        for member in self._iter_pauses():
+            text = member.describe_pause()
+            if text:
+                yield str(member.membership), text
+
+    def _iter_scopes_of_pauses(self) -> Iterator[str]:
+        return (member.membership.scope for member in self._iter_pauses())
+
+    def _iter_pauses(self) -> Iterator[memberships.Member]:
+        """All memberships because of which anything is paused now."""
+        return (reason for _, reason in self._pauses if isinstance(reason, memberships.Member))
 
     def _iter_observers(self) -> Iterator[tuple[object, watching.StreamState]]:
         pairs = [(observation.CRDS, self._insights.resources_stream),

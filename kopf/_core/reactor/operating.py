@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Coroutine, Mapping
 from types import TracebackType
 from typing import Any
 
-from kopf._cogs.aiokits import bells, clocks, flags, pools, pulses, toggles
+from kopf._cogs.aiokits import bells, clocks, flags, pools, pulses
 from kopf._cogs.clients import limits, requests, watching
 from kopf._cogs.configs import checks
 from kopf._cogs.configs import settings as settings_
@@ -29,6 +29,7 @@ from kopf._core.engines import (
     daemons,
     endpoints,
     indexing,
+    pauses,
     peering,
     peers,
     posters,
@@ -89,7 +90,8 @@ class Operator:
         self.context = requests.Context(
             vault=plan.vault, settings=plan.settings, logger=logger, gates=limits.get_common_gates(), now=self.now)
         indexers = indexing.Indexers(plan.registry, plan.settings, self.now, meter=self.context.meter)
-        self.spawner = daemons.Spawner(self.context, now=self.now, indices=indexers.indices)
+        self.pauses = pauses.Pauses(self._pause_or_resume)  # of what is not to be handled now
+        self.spawner = daemons.Spawner(self.context, now=self.now, indices=indexers.indices, pauses=self.pauses)
         self.site = sites.Site(
             registry=plan.registry, settings=plan.settings, context=self.context, memories=plan.memories,
             memo=plan.memo, now=self.now, lifecycle=plan.lifecycle, indexers=indexers, spawner=self.spawner)
@@ -98,8 +100,6 @@ class Operator:
         self.poster = posters.Poster(self.context)
         self.streams: dict[orchestration.Key, watching.StreamState] = {}
         self.watchers: dict[orchestration.Key, streams.Watcher] = {}  # also those that have ended, but are not retired
-        self.pauses = toggles.Toggles()  # on while nothing is to be handled
-        self.pauses.listen(self._pause_or_resume)
         self.peering = peering.Peering(
             context=self.context, scope=plan.insights, pauses=self.pauses, identity=self._detect_identity())
         self.reviewing_threads = pools.OwnPool(reviewers.THREADS_LIMIT)  # reviews cannot wait for other handlers
@@ -179,7 +179,8 @@ class Operator:
 
     def _is_reviewable(self) -> bool:
         """Is there enough known for the handlers of admission? While others are active, it is as good as it can be."""
-        is_paused_for_others = self.pauses.is_on and peering.UNDECIDED not in self.pauses.keys
+        is_decided = all(reason != peering.UNDECIDED for _, reason in self.pauses)
+        is_paused_for_others = self.pauses.whole.is_on and is_decided
         return self.plan.insights.is_resources_known and (self.is_indexed or is_paused_for_others)
 
     def _is_crowded(self) -> bool:
@@ -265,7 +266,7 @@ class Operator:
             watcher = streams.Watcher(served, namespace, slots=self.slots, state=state, on_listed=self.listed.ring,
                                       remains=None if before is None else before.release())
             self.watchers[key] = watcher
-            await watcher.run(self.pauses)
+            await watcher.run(self.pauses.follow(namespace))
         finally:
             del self.streams[key]
             self.listed.ring()
@@ -291,7 +292,8 @@ class Operator:
         """
         Let no handlers run until all indexed resources are listed, as far as they are known from the beginning.
 
-        The same is after every pause: the indices are outdated then.
+        The same is after every pause of the whole operator: the indices are outdated then. Paused namespaces are not
+        waited for, and nobody waits when they go on: whoever pauses one of them must not affect the others.
         """
         self.site.indexers.prepare()
         if self.site.indexers.is_empty:
@@ -300,26 +302,26 @@ class Operator:
         self.slots.shut()
         await self.plan.insights.ready.wait()
         while True:
-            await self.pauses.wait_until(False)
+            await self.pauses.whole.wait_until(False)
             while not self._is_indexed():
                 await self.listed.wait()
             self.slots.open()
             self.is_indexed = True
-            await self.pauses.wait_until(True)
+            await self.pauses.whole.wait_until(True)
             self.slots.shut()
 
     def _is_indexed(self) -> bool:
         insights, indexers = self.plan.insights, self.site.indexers
         keys = orchestration.select_keys(insights.resources, insights.namespaces)
         indexed = [key for key in keys if indexers.is_indexed(key.resource, self._get_selectors(key.resource))]
-        return all(key in self.streams and self.streams[key].is_listed for key in indexed)
+        awaited = [key for key in indexed if not self.pauses.is_paused(key.namespace)]
+        return all(key in self.streams and self.streams[key].is_listed for key in awaited)
 
-    def _pause_or_resume(self, is_paused: bool) -> None:
-        """Stop the daemons, and let them be started again by events. The watchers look after themselves."""
+    def _pause_or_resume(self, namespace: references.Namespace, is_paused: bool) -> None:
+        """Stop the daemons, which are started again by events. The watchers look after themselves."""
         if is_paused:
-            self.spawner.pause()
-        else:
-            self.spawner.resume()
+            self.spawner.pause(namespace)
+            self.listed.ring()
 
     def _detect_identity(self) -> peers.Identity:
         tail = ''.join(random.choices(string.ascii_lowercase + string.digits, k=3))

@@ -1,8 +1,8 @@
 """
 Streams: from the watch-stream of a resource to the backlogs of its objects.
 
-While the operator is paused, there are neither streams nor backlogs, but the objects are remembered. After the pause,
-all of them are listed again, as those that exist; and those that exist no more are noticed.
+While the operator or the namespace is paused, there are neither streams nor backlogs, but the objects are remembered.
+After the pause, all of them are listed again, as those that exist; and those that exist no more are noticed.
 
 Objects leave the indices only when they have gone, one by one or with their namespace or resource. The end of a stream
 tells nothing of that: the indices stay as they are during a pause and while the operator exits.

@@ -112,7 +112,7 @@ class _Ngrok:
             conf, ngrok = importlib.import_module('pyngrok.conf'), importlib.import_module('pyngrok.ngrok')
         except ImportError as error:
             raise options.MissingLibraryError(
-                "The webhook tunnel needs the library 'pyngrok': install kopf[dev]. "
+                "The webhook tunnel needs the library 'pyngrok': install kopf[tunnels]. "
                 "Or use a server that the cluster can reach, e.g. kopf.WebhookServer().") from error
         chosen = {'auth_token': token, 'region': region, 'ngrok_path': None if binary is None else os.fspath(binary)}
         self._config = conf.PyngrokConfig(**{name: value for name, value in chosen.items() if value is not None})

@@ -167,7 +167,7 @@ async def test_endless_redirects_end(scripted, open_session):
         answer = await session.fetch(VERSION, NO_LIMITS)
 
     assert answer.code == 302
-    assert len(server.asked) == sessions.REDIRECTS_LIMIT
+    assert len(server.asked) == calls.REDIRECTS_LIMIT
 
 
 async def test_servers_with_paths_are_asked_by_these_paths(scripted, open_session):

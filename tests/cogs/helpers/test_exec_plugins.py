@@ -174,11 +174,16 @@ def test_wrong_responses_are_explained_and_not_quoted(make_printer, output, mess
     assert 's3cret' not in f'{caught.value} {caught.value.__cause__}'
 
 
-def test_failure_is_explained_in_the_words_of_the_program(make_program):
-    plugin = execs.Plugin(V1, make_program("sys.exit('You are not logged in: run this and that.')"))
+@pytest.mark.guarantee('FND-060')
+def test_failure_is_explained_in_the_words_of_the_program_only_for_debugging(make_program, caplog):
+    caplog.set_level('DEBUG')
+    plugin = execs.Plugin(V1, make_program("sys.exit('Wrong password: s3cret')"))
 
-    with pytest.raises(execs.PluginError, match='failed with the code 1: You are not logged in: run this and that'):
+    with pytest.raises(execs.PluginError, match=r'failed with the code 1\. It has complained: run it') as caught:
         run(plugin)
+
+    assert 's3cret' not in f'{caught.value!r} {caught.value}'
+    assert [record.levelname for record in caplog.records if 's3cret' in record.getMessage()] == ['DEBUG']
 
 
 def test_silent_failure_is_explained(make_program):

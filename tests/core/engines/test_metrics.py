@@ -46,6 +46,7 @@ async def sources():
     flow.waits.add(0.02)
     flow.reconnects, flow.relists, flow.failures = 5, 2, 1
     flow.backlogs.extend([Backlog(1, 2, 3), Backlog(10, 20, 30)])
+    meter.pauses['namespace', 'higher-priority'] = 4
     meter.count_attempt('create_fn', 'succeeded', 1.5)
     meter.count_call('patch', 200, 0.1)
     meter.count_call('get', 'timeout', 60)
@@ -62,7 +63,7 @@ async def sources():
     living = [build_life(lives.DaemonLife, 'daemon_fn'), build_life(lives.DaemonLife, 'daemon_fn'),
               build_life(lives.TimerLife, 'timer_fn')]
     return metrics.Sources(meter=meter, pulse=pulse, indices={'idx': index}, get_streams=lambda: streams,
-                           get_lives=lambda: living, clock=lambda: 100.0)
+                           get_lives=lambda: living, get_pauses=lambda: ['namespace', 'namespace'], clock=lambda: 100.0)
 
 
 def read_samples(text, parse=parser.text_string_to_metric_families):
@@ -103,6 +104,9 @@ def read_samples(text, parse=parser.text_string_to_metric_families):
     ('kopf_timers_running', ['timer_fn'], 1),
     ('kopf_index_keys', ['idx'], 2),
     ('kopf_index_objects', ['idx'], 2),
+    ('kopf_peering_pauses_total', ['higher-priority', 'namespace'], 4),
+    ('kopf_peering_paused', ['namespace'], 2),
+    ('kopf_peering_paused', ['cluster'], 0),
     ('kopf_event_loop_lag_seconds_count', [], 1),
     ('kopf_event_loop_blockages_total', [], 1),
 ])

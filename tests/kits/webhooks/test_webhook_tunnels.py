@@ -141,7 +141,7 @@ async def test_tunnel_is_closed_when_it_is_cancelled_while_being_opened(reviewer
 async def test_absence_of_the_library_is_explained(reviewer, monkeypatch):
     monkeypatch.setitem(sys.modules, 'pyngrok', None)
 
-    with pytest.raises(options.MissingLibraryError, match=r"'pyngrok'.*kopf\[dev\].*kopf\.WebhookServer"):
+    with pytest.raises(options.MissingLibraryError, match=r"'pyngrok'.*kopf\[tunnels\].*kopf\.WebhookServer"):
         await anext(tunnels.WebhookNgrokTunnel()(reviewer))
 
 
