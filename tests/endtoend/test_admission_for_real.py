@@ -203,6 +203,39 @@ async def test_only_what_is_wanted_is_reviewed(run, registry, requester, world):
     assert calls == [('CREATE', None, 'two'), ('UPDATE', 'status', 'one'), ('DELETE', None, 'two')]
 
 
+@pytest.mark.guarantee('FND-059')
+@pytest.mark.parametrize('field', ['labels', 'annotations'])
+async def test_unmarked_objects_are_reviewed_while_they_are_unmarked(run, registry, requester, world, field):
+    @kopf.on.validate('kopfexamples', registry=registry, **{field: {'guarded': 'yes'}})
+    def refuse(spec, **_):
+        if spec.get('x') == 'bad':
+            raise kopf.AdmissionError("Bad!", code=418)
+
+    async with run():
+        await world.create(metadata={'name': 'obj', field: {'guarded': 'yes'}}, spec={'x': 'good'})
+        evading = await requester.patch(metadata={field: {'guarded': None}}, spec={'x': 'bad'})
+        unmarking = await requester.patch(metadata={field: {'guarded': None}})
+        unguarded = await requester.patch(spec={'x': 'bad'})
+
+    assert [evading.code, unmarking.code, unguarded.code] == [418, 200, 200]
+
+
+@pytest.mark.guarantee('FND-057')
+@pytest.mark.parametrize('error, code, warnings', [
+    pytest.param(kopf.AdmissionError("Bad!", code=10**12), 500, [], id='decision'),
+    pytest.param(ValueError("Bad:\nvery"), 201, ["Handler 'fn' failed, and is ignored: Bad: very"], id='failure'),
+])
+async def test_failures_are_ignored_but_decisions_are_not(run, registry, requester, error, code, warnings):
+    @kopf.on.validate('kopfexamples', id='fn', ignore_failures=True, registry=registry)
+    def fn(**_):
+        raise error
+
+    async with run():
+        answer = await requester.create()
+
+    assert (answer.code, answer.warnings) == (code, warnings)
+
+
 @pytest.fixture
 def unreachable(settings, managed):
     """Serve the webhooks elsewhere than API servers are told."""
