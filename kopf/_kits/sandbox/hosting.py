@@ -20,6 +20,7 @@ from kopf._kits.sandbox import (
     manifests,
     operating,
     options,
+    patterns,
     requests,
     saving,
     serving,
@@ -66,6 +67,7 @@ class Host:
 
         Raises `ManifestError`, `ApiError`, `SaveError`, `MissingLibraryError`, or `OSError` with a text for the user.
         """
+        patterns.check_engine()
         bodies = manifests.load_sources(self._options.apply)
         if self._options.kubeconfig is not None:
             kubeconfigs.check_replaceable(self._options.kubeconfig)
