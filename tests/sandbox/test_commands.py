@@ -130,7 +130,8 @@ def test_explicit_kubeconfig_is_kept_and_overwritten_next_time(start, tmp_path):
         url = re.search(r'served at (\S+)', running.greeting)[1]
         assert f"export KUBECONFIG='{kubeconfig}'" in running.greeting
         assert running.end()[0] == 0
-        assert yaml.safe_load(kubeconfig.read_text())['clusters'][0]['cluster']['server'] == url
+        config = yaml.safe_load(kubeconfig.read_text())
+        assert config['clusters'][0]['cluster']['server'] == f"{url}/token/{config['users'][0]['user']['token']}"
 
 
 def test_manifests_come_from_files_directories_and_stdin(start, tmp_path):

@@ -181,8 +181,8 @@ def describe(credentials: Credentials) -> str:
 
 
 def hide_userinfo(url: str) -> str:
-    """Show a URL without the names and passwords that it may have."""
-    return re.sub(r'(?<=//)[^/?#]*@', '***@', url)
+    """Show a URL without the names, passwords and tokens that it may have; the sandbox has tokens in its paths."""
+    return re.sub(r'(?<=//)[^/?#]*@', '***@', re.sub(r'(?<=/token/)[^/?#\s]+', '***', url))
 
 
 def _represent(credentials: Credentials) -> str:

@@ -121,7 +121,7 @@ async def test_failures_of_name_resolution_are_survived(virtual_time, sandbox, m
     resolver = Resolver()
     http = aiohttp.ClientSession(headers={'Authorization': f'Bearer {sandbox.token}'},
                                  connector=aiohttp.TCPConnector(resolver=resolver, use_dns_cache=False))
-    server = sandbox.url.replace('127.0.0.1', 'cluster.invalid')
+    server = sandbox.url.replace('127.0.0.1', 'cluster.localhost')
     reading = await read(make_context(own=credentials.AiohttpSession(server=server, aiohttp_session=http)))
     await reading.wait_until_connected()
     resolver.is_broken = True
