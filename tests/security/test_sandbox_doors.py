@@ -200,7 +200,9 @@ def test_kubectl_works_without_tls(plain_sandbox, tmp_path):
 @pytest.mark.guarantee('FND-063')
 def test_operators_work_without_tls_and_do_not_show_the_token(plain_sandbox, tmp_path, monkeypatch):
     handlers = tmp_path / 'handlers.py'
-    handlers.write_text("import kopf\n@kopf.on.create('configmaps')\ndef fn(patch, **_):\n    patch['data'] = {'a': '1'}\n")
+    handlers.write_text("import kopf\n"
+                        "@kopf.on.create('configmaps')\n"
+                        "def fn(patch, **_): patch['data'] = {'a': '1'}\n")
     monkeypatch.setenv('KUBECONFIG', str(plain_sandbox.kubeconfig))
     plain_sandbox.create(CONFIGMAP)
 
@@ -217,12 +219,14 @@ def test_operators_work_without_tls_and_do_not_show_the_token(plain_sandbox, tmp
 @pytest.mark.parametrize('client', ['kubernetes', 'kr8s', 'pykube'])
 def test_clients_of_others_work_without_tls(plain_sandbox, client):
     codes = {
-        'kubernetes': 'import kubernetes as k; k.config.load_kube_config(); print(k.client.CoreV1Api().list_namespace())',
+        'kubernetes': 'import kubernetes; kubernetes.config.load_kube_config();'
+                      'print(kubernetes.client.CoreV1Api().list_namespace())',
         'kr8s': 'import kr8s; print([o.name for o in kr8s.get("namespaces")])',
         'pykube': 'import pykube; api = pykube.HTTPClient(pykube.KubeConfig.from_env());'
                   'print([o.name for o in pykube.Namespace.objects(api)])',
     }
-    done = subprocess.run([sys.executable, '-c', codes[client]], capture_output=True, text=True, timeout=60, check=False,
-                          env={'KUBECONFIG': str(plain_sandbox.kubeconfig), 'HOME': '/nonexistent'})
+    environment = {'KUBECONFIG': str(plain_sandbox.kubeconfig), 'HOME': '/nonexistent'}
+    done = subprocess.run([sys.executable, '-c', codes[client]], env=environment, capture_output=True, text=True,
+                          timeout=60, check=False)
 
     assert 'kube-system' in done.stdout, done.stderr
