@@ -186,8 +186,8 @@ async def test_operators_of_single_namespaces_need_no_cluster_roles(sandbox, pod
                 if document['kind'].startswith('Cluster')]
 
 
-@pytest.mark.guarantee('DEP-006', 'ADM-044')
-async def test_webhooks_are_managed_only_by_creating_and_patching_their_configurations(sandbox, pod, registry):
+@pytest.mark.guarantee('DEP-006', 'ADM-044', 'FND-058')
+async def test_webhooks_are_managed_only_by_reading_creating_and_patching_their_configurations(sandbox, pod, registry):
     settings = kopf.OperatorSettings()
     settings.admission.managed = 'auto.kopf.dev'
     settings.admission.server = serve_webhooks
@@ -198,11 +198,13 @@ async def test_webhooks_are_managed_only_by_creating_and_patching_their_configur
         for resource in ('validatingwebhookconfigurations', 'mutatingwebhookconfigurations'):
             await sandbox.wait(resource, 'auto.kopf.dev', lambda body: body and body.get('webhooks'))
         await live_through(sandbox)
+        await asyncio.sleep(60)
 
     expected = get_granted('rbac-cluster.yaml', 'rbac-admission.yaml')
     assert get_asked(sandbox, denied=True) == set()
     assert get_asked(sandbox) == expected
-    assert {verb for verb, _, resource in expected if resource.endswith('webhookconfigurations')} == {'create', 'patch'}
+    assert {verb for verb, _, resource in expected if resource.endswith('webhookconfigurations')} == {
+        'get', 'create', 'patch'}
 
 
 async def serve_webhooks(fn):

@@ -95,7 +95,8 @@ def test_mandatory_dependencies_are_few():
 
 @pytest.mark.guarantee('NEW-004')
 @pytest.mark.parametrize('extra, expected', [
-    ('full-auth', {'kubernetes', 'pykube-ng'}), ('uvloop', {'uvloop'}), ('dev', {'cryptography', 'pyngrok'}),
+    ('full-auth', {'kubernetes', 'pykube-ng'}), ('uvloop', {'uvloop'}),
+    ('dev', {'cryptography', 'google-re2', 'pyngrok'}),
     ('tunnels', {'pyngrok'}),
 ])
 def test_extras_bring_what_they_are_for(extra, expected):

@@ -14,6 +14,7 @@ from e2e_worlds import PATIENCE, PAUSE
 
 import kopf
 from kopf._cogs.helpers import certificates
+from kopf._core.engines import hookkeeping
 
 CONFIGURATIONS = '/apis/admissionregistration.k8s.io/v1/{}webhookconfigurations/{}'
 
@@ -203,6 +204,39 @@ async def test_only_what_is_wanted_is_reviewed(run, registry, requester, world):
     assert calls == [('CREATE', None, 'two'), ('UPDATE', 'status', 'one'), ('DELETE', None, 'two')]
 
 
+@pytest.mark.guarantee('FND-059')
+@pytest.mark.parametrize('field', ['labels', 'annotations'])
+async def test_unmarked_objects_are_reviewed_while_they_are_unmarked(run, registry, requester, world, field):
+    @kopf.on.validate('kopfexamples', registry=registry, **{field: {'guarded': 'yes'}})
+    def refuse(spec, **_):
+        if spec.get('x') == 'bad':
+            raise kopf.AdmissionError("Bad!", code=418)
+
+    async with run():
+        await world.create(metadata={'name': 'obj', field: {'guarded': 'yes'}}, spec={'x': 'good'})
+        evading = await requester.patch(metadata={field: {'guarded': None}}, spec={'x': 'bad'})
+        unmarking = await requester.patch(metadata={field: {'guarded': None}})
+        unguarded = await requester.patch(spec={'x': 'bad'})
+
+    assert [evading.code, unmarking.code, unguarded.code] == [418, 200, 200]
+
+
+@pytest.mark.guarantee('FND-057')
+@pytest.mark.parametrize('error, code, warnings', [
+    pytest.param(kopf.AdmissionError("Bad!", code=10**12), 500, [], id='decision'),
+    pytest.param(ValueError("Bad:\nvery"), 201, ["Handler 'fn' failed, and is ignored: Bad: very"], id='failure'),
+])
+async def test_failures_are_ignored_but_decisions_are_not(run, registry, requester, error, code, warnings):
+    @kopf.on.validate('kopfexamples', id='fn', ignore_failures=True, registry=registry)
+    def fn(**_):
+        raise error
+
+    async with run():
+        answer = await requester.create()
+
+    assert (answer.code, answer.warnings) == (code, warnings)
+
+
 @pytest.fixture
 def unreachable(settings, managed):
     """Serve the webhooks elsewhere than API servers are told."""
@@ -253,6 +287,44 @@ async def test_nothing_is_reviewed_after_the_operator_is_stopped(run, registry, 
             await asyncio.sleep(PAUSE)
 
     assert before.code == 403
+
+
+@pytest.fixture
+def hurried_inspections(monkeypatch):
+    monkeypatch.setattr(hookkeeping, 'INSPECTION_PERIOD', 0.5)
+
+
+@pytest.mark.guarantee('FND-058')
+@pytest.mark.usefixtures('hurried_inspections')
+async def test_configurations_changed_by_others_are_put_right(run, registry, managed, world, caplog):
+    path = CONFIGURATIONS.format('validating', managed)
+    weakened = {'webhooks': [{'name': f'probe1.{managed}', 'sideEffects': 'None', 'admissionReviewVersions': ['v1'],
+                              'clientConfig': {'url': 'https://elsewhere/'}}]}
+
+    async def wait_until_repaired():
+        async with asyncio.timeout(PATIENCE):
+            while (await world.api.find(path) or {}).get('webhooks') != before['webhooks']:
+                await asyncio.sleep(PAUSE)
+
+    async with run():
+        before = await world.api.find(path)
+        await asyncio.sleep(2)
+        unchanged = await world.api.find(path)
+        for patch in ({'webhooks': []}, weakened, {'webhooks': None}):
+            await world.api.ask('PATCH', path, patch, 'application/merge-patch+json')
+            await wait_until_repaired()
+        await world.api.ask('DELETE', path)
+        await wait_until_repaired()
+    after = await world.api.find(path)
+
+    assert unchanged['metadata']['resourceVersion'] == before['metadata']['resourceVersion']
+    reports = [text for text in caplog.messages if f'{managed!r} was changed by others' in text]
+    assert len(reports) == 4
+    assert f"'probe1.{managed}' is absent" in reports[0]
+    assert (f"'probe1.{managed}' differs in admissionReviewVersions, failurePolicy, objectSelector, rules, "
+            f"sideEffects, timeoutSeconds, clientConfig.caBundle, clientConfig.url" in reports[1])
+    assert "it is deleted" in reports[3]
+    assert not after.get('webhooks')
 
 
 class Files:

@@ -207,6 +207,19 @@ async def be_clustered(talk: Talk) -> None:
     await talk.get(f'{things}/one')
 
 
+async def have_patterns(talk: Talk) -> None:
+    patterns = (
+        '^a$', '(', 'a)', '[a', '[z-a]', '*', 'a**', 'a{1001}', 'a{2,1}', '(a{1000}){2}', 'a{,1}', '[[:foo:]]',
+        r'\p{Foo}', r'\p{Greek}', r'\1', r'\C', r'\Z', 'a\\', '(?=a)', '(?<!a)b', '(?<=a>)b', '(?<n>a)', '(?P<n',
+        '(?P=n)', '(?>a)', '(?i', '(?i-s:a)', '(?x)a', r'\Qab', r'[\d-z]', r'[a-\w]', r'\x{110000}', 'a++',
+        '(?#x)', '()*', '^*')
+    for pattern in patterns:
+        talk.note(pattern)
+        schema = {'type': 'object', 'properties': {'text': {'type': 'string', 'pattern': pattern}}}
+        crd = fidelity_samples.build_crd(talk, 'patterns', fidelity_samples.build_version(schema=schema))
+        await talk.post(CRDS, crd, dryRun='All')
+
+
 TRANSCRIPTS = (
     Transcript('crd-life', live),
     Transcript('crd-refusals', be_refused),
@@ -215,4 +228,5 @@ TRANSCRIPTS = (
     Transcript('crd-versions', have_versions),
     Transcript('crd-scale', scale),
     Transcript('crd-clustered', be_clustered),
+    Transcript('crd-patterns', have_patterns),
 )

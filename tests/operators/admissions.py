@@ -129,6 +129,11 @@ async def wait_for_records(sandbox, number, plural=VALIDATING, timeout=600.0):
 
 
 def list_writes(sandbox):
+    """List the requests of operators to change the configurations, successful or not."""
+    return [asked for asked in list_requests(sandbox) if asked.verb != 'get']
+
+
+def list_requests(sandbox):
     """List the requests about the configurations made by operators, whatever they are."""
     return [asked for asked in sandbox.requests
             if asked.plural in (VALIDATING, MUTATING) and asked.user_agent.startswith('kopf/')]

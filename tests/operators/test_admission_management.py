@@ -5,7 +5,7 @@ import asyncio
 import logging
 
 import pytest
-from admissions import MANAGED, MUTATING, VALIDATING, Hall, find_records, list_writes, wait_for_records
+from admissions import MANAGED, MUTATING, VALIDATING, Hall, find_records, list_requests, list_writes, wait_for_records
 from clusters import build_crd, wait_until
 
 import kopf
@@ -115,11 +115,11 @@ async def test_configurations_with_no_purpose_are_not_created(sandbox, hall, val
     assert await find_records(sandbox, MUTATING) is None
 
 
-@pytest.mark.guarantee('ADM-044')
-async def test_only_creating_and_patching_must_be_permitted(virtual_time, registry, settings, validate):
+@pytest.mark.guarantee('ADM-044', 'FND-058')
+async def test_only_reading_creating_and_patching_must_be_permitted(virtual_time, registry, settings, validate):
     rules = [
         {'apiGroups': ['admissionregistration.k8s.io'], 'resources': [VALIDATING, MUTATING],
-         'verbs': ['create', 'patch']}]
+         'verbs': ['get', 'create', 'patch']}]
     rbac = 'rbac.authorization.k8s.io'
     settings.admission.managed = MANAGED
     validate('one')
@@ -141,11 +141,12 @@ async def test_only_creating_and_patching_must_be_permitted(virtual_time, regist
             stop_flag=stop_flag))
 
         await wait_for_records(sandbox, 2)
+        await settle()
         stop_flag.set()
         await task
 
         assert [record['name'] for record in await find_records(sandbox)] == ['two.auto.kopf.dev']
-        assert {asked.verb for asked in list_writes(sandbox)} == {'create', 'patch'}
+        assert {asked.verb for asked in list_requests(sandbox)} == {'get', 'create', 'patch'}
 
 
 @pytest.mark.guarantee('ADM-045', 'ADM-017')

@@ -225,16 +225,29 @@ async def test_unreachable_servers_block_requests_unless_ignored(registry, hall,
     assert answer.code == code
 
 
-@pytest.mark.guarantee('ADM-016')
-async def test_rejections_do_not_block_requests_if_ignored(registry, run, client):
+@pytest.mark.guarantee('ADM-016', 'FND-057')
+async def test_failures_do_not_block_requests_if_ignored(registry, run, client):
     @kopf.on.validate('kopfexamples', ignore_failures=True, id='fn', registry=registry)
     def fn(**_):
-        raise kopf.AdmissionError("No.")
+        raise kopf.PermanentError("No.")
 
     await run()
     answer = await client.create(build_object())
 
     assert (answer.code, answer.warnings) == (201, ["Handler 'fn' failed, and is ignored: No."])
+
+
+@pytest.mark.guarantee('FND-057')
+async def test_denials_block_requests_also_if_failures_are_ignored(registry, run, client):
+    @kopf.on.validate('kopfexamples', ignore_failures=True, id='fn', registry=registry)
+    def fn(**_):
+        raise kopf.AdmissionError("No.", code=403)
+
+    await run()
+    answer = await client.create(build_object())
+
+    assert (answer.code, answer.warnings) == (403, [])
+    assert answer.body['message'].endswith('denied the request: No.')
 
 
 @pytest.mark.guarantee('ADM-019', 'ADM-020', 'ADM-018')

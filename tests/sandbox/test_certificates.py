@@ -8,7 +8,7 @@ import tempfile
 
 import pytest
 
-from kopf._kits.sandbox import certificates
+from kopf._kits.sandbox import certificates, options
 
 NOW = datetime.datetime.now(datetime.UTC)
 CA = certificates.make_ca(NOW)
@@ -93,5 +93,5 @@ def test_keys_are_neither_left_on_disk_nor_shown(tmp_path, monkeypatch):
 def test_missing_library_is_explained(monkeypatch):
     monkeypatch.setitem(sys.modules, 'cryptography', None)
 
-    with pytest.raises(certificates.MissingLibraryError, match=r'install kopf\[dev\]'):
+    with pytest.raises(options.MissingLibraryError, match=r'install kopf\[dev\]'):
         certificates.make_ca(NOW)

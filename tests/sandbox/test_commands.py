@@ -21,7 +21,7 @@ from click.testing import CliRunner
 
 import kopf
 from kopf import cli
-from kopf._kits.sandbox import certificates, commands, hosting, kubeconfigs, manifests
+from kopf._kits.sandbox import commands, hosting, kubeconfigs, manifests
 
 ROOT = pathlib.Path(kopf.__file__).parent.parent
 CONFIG = {'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': 'cm'}, 'data': {'a': '1'}}
@@ -130,7 +130,8 @@ def test_explicit_kubeconfig_is_kept_and_overwritten_next_time(start, tmp_path):
         url = re.search(r'served at (\S+)', running.greeting)[1]
         assert f"export KUBECONFIG='{kubeconfig}'" in running.greeting
         assert running.end()[0] == 0
-        assert yaml.safe_load(kubeconfig.read_text())['clusters'][0]['cluster']['server'] == url
+        config = yaml.safe_load(kubeconfig.read_text())
+        assert config['clusters'][0]['cluster']['server'] == f"{url}/token/{config['users'][0]['user']['token']}"
 
 
 def test_manifests_come_from_files_directories_and_stdin(start, tmp_path):
@@ -359,10 +360,15 @@ def test_damaged_save_is_refused(refuse, tmp_path):
     assert refuse('--save', tmp_path).startswith(f'Error: {tmp_path}/snapshot.jsonl is damaged in the line 1: ')
 
 
-def test_missing_library_is_told(refuse, monkeypatch):
-    monkeypatch.setitem(sys.modules, 'cryptography', None)
+@pytest.mark.guarantee('FND-063')
+@pytest.mark.parametrize('module, library, purpose', [
+    pytest.param('cryptography', 'cryptography', 'its certificates', id='certificates'),
+    pytest.param('re2', 'google-re2', 'the patterns of custom resources', id='patterns'),
+])
+def test_missing_library_is_told(refuse, monkeypatch, module, library, purpose):
+    monkeypatch.setitem(sys.modules, module, None)
 
-    assert refuse() == f'Error: {certificates.MissingLibraryError()}\n'
+    assert refuse() == f"Error: The sandbox needs the library '{library}' for {purpose}: install kopf[dev].\n"
 
 
 @pytest.mark.parametrize('content, is_refused', [

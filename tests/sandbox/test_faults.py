@@ -27,7 +27,8 @@ async def sandbox():
 
 @pytest.fixture
 async def session(sandbox):
-    async with aiohttp.ClientSession(sandbox.url, headers={'User-Agent': 'tester/1.0'}) as session:
+    headers = {'User-Agent': 'tester/1.0', 'Authorization': f'Bearer {sandbox.token}'}
+    async with aiohttp.ClientSession(sandbox.url, headers=headers) as session:
         yield session
 
 
@@ -332,9 +333,12 @@ async def test_port_taken_during_the_downtime_is_an_error(sandbox, session):
 
 def test_faults_are_injected_and_lifted_from_other_threads():
     with kopf.testing.Sandbox(tls=False) as sandbox:
+        request = urllib.request.Request(
+            f'{sandbox.url}{CONFIGS}', headers={'Authorization': f'Bearer {sandbox.token}'})
+
         def ask_once():
             try:
-                with urllib.request.urlopen(f'{sandbox.url}{CONFIGS}', timeout=10) as response:
+                with urllib.request.urlopen(request, timeout=10) as response:
                     return response.status
             except urllib.error.HTTPError as e:
                 with e:
@@ -365,7 +369,7 @@ def test_stalled_requests_do_not_hold_the_end():
     with kopf.testing.Sandbox(tls=False) as sandbox:
         stall = sandbox.faults.inject(stall=True)
         client = socket.create_connection(('127.0.0.1', int(sandbox.url.rpartition(':')[2])))
-        client.sendall(b'GET /version HTTP/1.1\r\nHost: x\r\n\r\n')
+        client.sendall(b'GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n')
         stall.wait_until_hit()
 
     with client:

@@ -31,8 +31,14 @@ from kopf._kits.sandbox import patterns
 def test_patterns_match_as_in_go(pattern, good, bad):
     regex = patterns.compile_pattern(pattern)
 
-    assert regex.search(good)
-    assert not regex.search(bad)
+    assert regex.is_found(good)
+    assert not regex.is_found(bad)
+
+
+@pytest.mark.parametrize('text', ['\ud800', 'a\udfff', '\U0001f600'], ids=ascii)
+def test_any_text_can_be_matched(text):
+    assert patterns.compile_pattern('^.+$').is_found(text)
+    assert not patterns.compile_pattern('^b$').is_found(text)
 
 
 @pytest.mark.parametrize('pattern, message', [
@@ -50,6 +56,9 @@ def test_patterns_match_as_in_go(pattern, good, bad):
     pytest.param('a\\', 'trailing backslash at end of expression: ``', id='trailing-backslash'),
     pytest.param('(?=a)', 'invalid or unsupported Perl syntax: `(?=`', id='lookahead'),
     pytest.param('(?<!a)b', 'invalid named capture: `(?<!a)b`', id='lookbehind'),
+    pytest.param('(?<=a>)b', 'invalid named capture: `(?<=a>`', id='lookbehind-as-a-name'),
+    pytest.param(r'a\C', r'invalid escape sequence: `\C`', id='any-byte'),
+    pytest.param('(a{1000}){2}', 'invalid repeat count: `{2}`', id='too-many-times-in-all'),
     pytest.param('(?P<n', 'invalid named capture: `(?P<n`', id='unfinished-name'),
 ])
 def test_patterns_that_go_does_not_know_are_refused(pattern, message):

@@ -171,7 +171,7 @@ def test_tokens_of_service_accounts_stay_valid(directory):
     with kopf.testing.Sandbox(tls=False, save=directory) as sandbox:
         sandbox.create({'apiVersion': 'v1', 'kind': 'ServiceAccount', 'metadata': {'name': 'bob'}})
         body = b'{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}'
-        headers = {'Content-Type': 'application/json'}
+        headers = {'Content-Type': 'application/json', 'Authorization': f'Bearer {sandbox.token}'}
         request = urllib.request.Request(f'{sandbox.url}{path}', body, headers, method='POST')
         with urllib.request.urlopen(request, timeout=10) as response:
             token = json.load(response)['status']['token']

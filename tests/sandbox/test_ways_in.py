@@ -447,9 +447,14 @@ def test_users_can_come_with_certificates(sandbox, tmp_path):
     assert carol.token == ''
 
 
-def test_plain_http_needs_no_credentials_and_no_certificates():
+@pytest.mark.guarantee('FND-063')
+def test_plain_http_needs_credentials_but_no_certificates():
     with kopf.testing.Sandbox(tls=False) as sandbox:
-        with urllib.request.urlopen(f'{sandbox.url}/api/v1/namespaces', timeout=10) as response:
+        request = urllib.request.Request(f'{sandbox.url}/api/v1/namespaces')
+        with pytest.raises(urllib.error.HTTPError, match='401'):
+            urllib.request.urlopen(request, timeout=10)
+        request.add_header('Authorization', f'Bearer {sandbox.token}')
+        with urllib.request.urlopen(request, timeout=10) as response:
             assert response.status == 200
 
         assert sandbox.url.startswith('http://')

@@ -149,7 +149,8 @@ async def test_errors_of_coroutines_are_not_masked():
 async def test_open_watches_do_not_outlive_the_sandbox():
     async with aiohttp.ClientSession() as session:
         async with kopf.testing.Sandbox(tls=False) as sandbox:
-            response = await session.get(f'{sandbox.url}/api/v1/namespaces?watch=true')
+            headers = {'Authorization': f'Bearer {sandbox.token}'}
+            response = await session.get(f'{sandbox.url}/api/v1/namespaces?watch=true', headers=headers)
             await response.content.readline()
 
         with pytest.raises(aiohttp.ClientError):

@@ -182,8 +182,12 @@ def describe(credentials: Credentials) -> str:
 
 
 def hide_userinfo(text: str) -> str:
-    """Show a URL, or a text with URLs, without the names and passwords that they may have, with or without a scheme."""
-    return _USERINFO.sub(r'\1***@', text)
+    """
+    Show a URL, or a text with URLs, without the names, passwords and tokens that they may have.
+
+    They can have no scheme. The sandbox has tokens in its paths.
+    """
+    return _USERINFO.sub(r'\1***@', re.sub(r'(?<=/token/)[^/?#\s]+', '***', text))
 
 
 def is_exposed(credentials: Credentials) -> bool:

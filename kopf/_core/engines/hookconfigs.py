@@ -46,6 +46,41 @@ def build_configuration(type: causes.WebhookType, name: str, records: Sequence[R
             'webhooks': records}
 
 
+def get_records(configuration: Mapping[str, Any]) -> Sequence[Record]:
+    """Get the records of a configuration as the API shows it, with all the defaults."""
+    return configuration.get('webhooks') or []
+
+
+def list_differences(stored: Sequence[Record], found: Sequence[Record] | None) -> list[str]:
+    """
+    Describe what others have done to the records since they were stored; nothing is listed if they are the same.
+
+    Only the names of webhooks and fields are told: the values can be secret. Certificates that are not ours, as the
+    operator has none in its client config, are left to those who put them there.
+    """
+    if found is None:
+        return ["it is deleted"]
+    before, after = ({record.get('name', ''): record for record in records} for records in (stored, found))
+    differences = [*(f"{name!r} is absent" for name in before if name not in after),
+                   *(f"{name!r} is added" for name in after if name not in before)]
+    for name in (name for name in before if name in after):
+        fields = _list_fields(before[name], after[name])
+        if fields:
+            differences.append(f"{name!r} differs in {', '.join(fields)}")
+    if not differences and [*before] != [*after]:
+        differences.append("the order is different")
+    return differences
+
+
+def _list_fields(before: Record, after: Record) -> list[str]:
+    """List the fields that differ, those of the client config one by one."""
+    ours, theirs = before.get('clientConfig') or {}, after.get('clientConfig') or {}
+    fields = [field for field in sorted(before.keys() | after.keys())
+              if field != 'clientConfig' and before.get(field) != after.get(field)]
+    return fields + [f'clientConfig.{field}' for field in sorted(ours.keys() | theirs.keys())
+                     if ours.get(field) != theirs.get(field) and (field != 'caBundle' or ours.get(field))]
+
+
 def build_record(webhook: webhooks_.Webhook, rules: Sequence[Mapping[str, Any]],
                  client: reviews.WebhookClientConfig, name: str) -> Record:
     traits = webhook.traits

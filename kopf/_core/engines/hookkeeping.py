@@ -1,8 +1,9 @@
 """
 Hookkeeping: the configurations of webhooks in the cluster are kept as they must be, for as long as the operator runs.
 
-They are only created and patched, never read: what is there is known by what was written last. So, nothing is written
-while nothing changes. If they cannot be written, the operator goes on, and tries again.
+Nothing is written while nothing changes. The answers to what was written last are compared with what is there, at least
+once a minute; if others have changed it, it is put right. If the configurations cannot be written, the operator goes
+on, and tries again.
 """
 import asyncio
 import contextlib
@@ -26,6 +27,12 @@ WITHDRAWAL_TIMEOUT = 10.0
 
 WITHDRAWAL_BACKOFF = 1.0
 """Seconds between these attempts."""
+
+INSPECTION_PERIOD = 45.0
+"""Seconds between the looks at the configurations: others overwrite and are overwritten no more often than that."""
+
+INSPECTION_JITTER = 0.2
+"""By which part the period is shortened at most, for many operators not to look all at once."""
 
 FAILURES = errors.RequestError, TimeoutError, OSError
 
@@ -64,6 +71,8 @@ class Keeper:
         self._name, self._context, self._scope, self._get_webhooks = name, context, scope, get_webhooks
         self._client: reviews.WebhookClientConfig | None = None
         self._written: dict[causes.WebhookType, Sequence[hookconfigs.Record] | None] = {}  # None if nobody knows
+        self._stored: dict[causes.WebhookType, Sequence[hookconfigs.Record]] = {}  # the same as the API has answered
+        self._unseen: set[causes.WebhookType] = set()  # those that could not be read when looked at last
         self._bell = bells.Bell()
 
     def reconfigure(self, client: reviews.WebhookClientConfig) -> None:
@@ -77,6 +86,7 @@ class Keeper:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._follow(), name='scope of webhooks')
                 group.create_task(self._keep(), name='writer of webhooks')
+                group.create_task(self._inspect(), name='inspector of webhooks')
         except BaseExceptionGroup as error:
             raise error.exceptions[0] from None
 
@@ -115,6 +125,41 @@ class Keeper:
             if failures:
                 await self._wait(signals.choose_backoff(failures, self._context.chance()))
 
+    async def _inspect(self) -> None:
+        """Look from time to time if the configurations are still as they were written, and have them written if not."""
+        while True:
+            await asyncio.sleep(INSPECTION_PERIOD * (1 - INSPECTION_JITTER * self._context.chance()))
+            for type in [type for type, records in self._written.items() if records]:
+                await self._compare(type)
+
+    async def _compare(self, type: causes.WebhookType) -> None:
+        stored = self._stored.get(type)
+        try:
+            found = await self._read(type)
+        except FAILURES as error:
+            self._report_unseen(type, error)
+            return
+        self._unseen.discard(type)
+        is_written_meanwhile = self._written.get(type) is None or self._stored.get(type) is not stored
+        if is_written_meanwhile or stored is None:
+            return
+        differences = hookconfigs.list_differences(stored, found)
+        if differences:
+            logger.warning(
+                "The %s %r was changed by others, and is put right: %s. It is checked every %d seconds. If other "
+                "operators use the same name, give them different ones in settings.admission.managed.",
+                hookconfigs.RESOURCES[type].kind, self._name, '; '.join(differences), INSPECTION_PERIOD)
+            self._written[type] = None
+            self._bell.ring()
+
+    def _report_unseen(self, type: causes.WebhookType, error: Exception) -> None:
+        """Warn that changes by others are not noticed, once until they are."""
+        level = logging.DEBUG if type in self._unseen else logging.WARNING
+        self._unseen.add(type)
+        hint = " Grant the operator the verb get on it." if isinstance(error, errors.APIForbiddenError) else ''
+        logger.log(level, "The %s %r cannot be read, so its changes by others are not noticed: %s.%s",
+                   hookconfigs.RESOURCES[type].kind, self._name, _describe(error), hint)
+
     async def _wait(self, delay: float) -> None:
         """Wait before the next attempt, but not if something changes."""
         with contextlib.suppress(TimeoutError):
@@ -133,9 +178,8 @@ class Keeper:
             await self._write(type, records)
         except FAILURES as error:
             hint = _HINTS.get(error.code) if isinstance(error, errors.APIError) else None
-            reason = (str(error) or 'there is no answer').rstrip('.')
             logger.warning("The %s %r is not written, and will be tried again: %s.%s", hookconfigs.RESOURCES[type].kind,
-                           self._name, reason, f' {hint}' if hint else '')
+                           self._name, _describe(error), f' {hint}' if hint else '')
             return False
         return True
 
@@ -152,39 +196,61 @@ class Keeper:
 
     async def _write(self, type: causes.WebhookType, records: Sequence[hookconfigs.Record]) -> None:
         """Put these records in place of all that are there. If it fails, it is remembered what is known of them."""
-        before = dict(self._written)
+        known = {type: self._written[type]} if type in self._written else {}
         self._written[type] = None
         try:
             async with asyncio.timeout(WRITING_TIMEOUT):
-                await self._replace(type, records, is_dispensable=not records and not before.get(type))
+                stored = await self._replace(type, records, is_dispensable=not records and not known.get(type))
         except errors.APIClientError:
-            self._written = before
+            del self._written[type]
+            self._written.update(known)
             raise
-        self._written[type] = records
-        level = logging.INFO if records or before.get(type) else logging.DEBUG
+        self._written[type], self._stored[type] = records, stored
+        level = logging.INFO if records or known.get(type) else logging.DEBUG
         logger.log(level, "The %s %r has %d webhooks of this operator now.",
                    hookconfigs.RESOURCES[type].kind, self._name, len(records))
 
     async def _replace(self, type: causes.WebhookType, records: Sequence[hookconfigs.Record], *,
-                       is_dispensable: bool) -> None:
-        """Write, be the configuration there or not. If there is nothing to write or to remove, it may be forbidden."""
+                       is_dispensable: bool) -> Sequence[hookconfigs.Record]:
+        """
+        Write, be the configuration there or not, and return what is stored.
+
+        If there is nothing to write or to remove, it may be forbidden.
+        """
         try:
-            await self._patch(type, records)
+            return await self._patch(type, records)
         except errors.APINotFoundError:
-            if records:
-                await self._create(type, records)
+            return await self._create(type, records) if records else []
         except errors.APIForbiddenError:
             if not is_dispensable:
                 raise
+            return []
 
-    async def _create(self, type: causes.WebhookType, records: Sequence[hookconfigs.Record]) -> None:
+    async def _create(self, type: causes.WebhookType,
+                      records: Sequence[hookconfigs.Record]) -> Sequence[hookconfigs.Record]:
         body = hookconfigs.build_configuration(type, self._name, records)
         try:
-            await creating.create_object(
+            created = await creating.create_object(
                 hookconfigs.RESOURCES[type], body, context=self._context, options=_OPTIONS)
         except errors.APIConflictError:  # somebody else has just created it
-            await self._patch(type, records)
+            return await self._patch(type, records)
+        return hookconfigs.get_records(created)
 
-    async def _patch(self, type: causes.WebhookType, records: Sequence[hookconfigs.Record]) -> None:
+    async def _patch(self, type: causes.WebhookType,
+                     records: Sequence[hookconfigs.Record]) -> Sequence[hookconfigs.Record]:
         url = hookconfigs.RESOURCES[type].get_url(name=self._name)
-        await requests.patch(url, context=self._context, payload={'webhooks': records}, options=_OPTIONS)
+        patched = await requests.patch(url, context=self._context, payload={'webhooks': records}, options=_OPTIONS)
+        return hookconfigs.get_records(patched)
+
+    async def _read(self, type: causes.WebhookType) -> Sequence[hookconfigs.Record] | None:
+        """Read what is there; nothing if there is no such configuration."""
+        url = hookconfigs.RESOURCES[type].get_url(name=self._name)
+        try:
+            async with asyncio.timeout(WRITING_TIMEOUT):
+                return hookconfigs.get_records(await requests.get(url, context=self._context, options=_OPTIONS))
+        except errors.APINotFoundError:
+            return None
+
+
+def _describe(error: Exception) -> str:
+    return (str(error) or 'there is no answer').rstrip('.')

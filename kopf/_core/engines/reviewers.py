@@ -83,14 +83,18 @@ class _Call:
         return self.handler.type is causes.WebhookType.MUTATING
 
     @property
-    def is_denying(self) -> bool:
-        return self.error is not None and not self.handler.ignore_failures
+    def denial(self) -> Exception | None:
+        """The error that denies the request, if any: a decision of the handler, or its failure unless ignored."""
+        if self.error is None:
+            return None
+        failure = None if self.handler.ignore_failures else self.error
+        return reviewing.find_decision(self.error) or failure
 
     @property
     def warnings(self) -> list[Any]:
         """What the handler warns of; also of its own failure if nobody else would tell of it."""
         failure = (f"{self.handler} failed, and is ignored: {reviewing.describe_error(self.error)}"
-                   if self.error is not None and not self.is_denying else None)
+                   if self.error is not None and self.denial is None else None)
         return [*self.cause.warnings, *([] if failure is None else [failure])]
 
 
@@ -229,9 +233,9 @@ def conclude(calls: Sequence[_Call], received: reviewing.RawBody | None) -> revi
     It is `None` if there is nothing to patch, as when the object is deleted: then the API accepts no patches.
     """
     patch = None
-    if not any(call.is_denying for call in calls):
+    if all(call.denial is None for call in calls):
         patch = _collect_patch(calls, received)
-    error = reviewing.choose_error(call.error for call in calls if call.error is not None and call.is_denying)
+    error = reviewing.choose_error(call.denial for call in calls if call.denial is not None)
     warnings = [warning for call in calls for warning in call.warnings]
     return reviewing.Verdict(error, warnings, patch if error is None else None)
 

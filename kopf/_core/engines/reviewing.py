@@ -6,6 +6,7 @@ never by their values, as these can be secret. Nothing is executed or remembered
 """
 import base64
 import dataclasses
+import re
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -23,6 +24,9 @@ MALFORMED = 400
 _OBJECT = (dict, Mapping)  # almost always, it is a dict, which is quicker to check
 _TYPES: Mapping[Any, str] = {_OBJECT: 'an object', str: 'a string', bool: 'true or false'}
 _PRIORITIES = (failures.AdmissionError, failures.PermanentError, failures.TemporaryError, Exception)
+
+_CONTROLS = re.compile(r'[\x00-\x1f\x7f-\x9f]+')  # the API drops the warnings that have any of these
+_CODES = range(1, 1000)  # the API cannot read or pass on any others, which would be a failure instead of a denial
 
 RawBody = Mapping[str, Any]
 
@@ -120,7 +124,7 @@ def build_response(question: Question, verdict: Verdict) -> reviews.Response:
     """Put the verdict as the API expects it: in the same version as the review."""
     payload: reviews.ResponsePayload = {'uid': question.uid, 'allowed': verdict.error is None}
     if verdict.warnings:
-        payload['warnings'] = [str(warning) for warning in verdict.warnings]
+        payload['warnings'] = [_CONTROLS.sub(' ', str(warning)) for warning in verdict.warnings]
     if verdict.error is not None:
         payload['status'] = build_status(verdict.error)
     elif verdict.patch is not None:
@@ -132,12 +136,20 @@ def build_response(question: Question, verdict: Verdict) -> reviews.Response:
 def build_status(error: Exception) -> reviews.ResponseStatus:
     """Explain the denial. Only the errors made for that have their own codes; they can also say nothing at all."""
     if isinstance(error, failures.AdmissionError):
-        return {'message': str(error), 'code': error.code if isinstance(error.code, int) else 500}
+        code = error.code if isinstance(error.code, int) and error.code in _CODES else 500
+        return {'message': str(error), 'code': code}
     return {'message': describe_error(error), 'code': 500}
 
 
 def describe_error(error: Exception) -> str:
     return str(error) or type(error).__name__
+
+
+def find_decision(error: BaseException) -> failures.AdmissionError | None:
+    """Return the decision of a handler to deny, also if it comes in a group, as task groups raise it; else nothing."""
+    if isinstance(error, BaseExceptionGroup):
+        return next(filter(None, map(find_decision, error.exceptions)), None)
+    return error if isinstance(error, failures.AdmissionError) else None
 
 
 def choose_error(errors: Iterable[Exception]) -> Exception | None:

@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from kopf._cogs.structs import dicts, reviews
+from kopf._cogs.structs import bodies, dicts, reviews
 from kopf._core.intents import callbacks, causes, handlers
 
 _HANDLED = frozenset({causes.Reason.CREATE, causes.Reason.UPDATE, causes.Reason.DELETE, causes.Reason.RESUME})
@@ -112,9 +112,15 @@ class _Check:
         return {**self.cause.kwargs, **self.handler.adjust(self.cause), **self.cause.indices}
 
     def match_metadata(self) -> bool:
-        metadata = self.cause.body.metadata
-        return (self._match_keys(self.handler.labels, metadata.labels) and
-                self._match_keys(self.handler.annotations, metadata.annotations))
+        """Match the object; if a request is reviewed, also as it was before, or unlabelling would evade the review."""
+        if self._match_metadata_of(self.cause.body):
+            return True
+        old = self.cause.old if isinstance(self.cause, causes.WebhookCause) else None
+        return old is not None and self._match_metadata_of(old)
+
+    def _match_metadata_of(self, body: bodies.Body) -> bool:
+        return (self._match_keys(self.handler.labels, body.metadata.labels) and
+                self._match_keys(self.handler.annotations, body.metadata.annotations))
 
     def _match_keys(self, criteria: callbacks.MetaFilter | None, values: Mapping[str, str]) -> bool:
         return all(self._accept(criterion, values.get(key)) for key, criterion in (criteria or {}).items())

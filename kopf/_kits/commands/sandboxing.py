@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from kopf._cogs.structs import credentials, vaults
-from kopf._kits.sandbox import certificates, commands, errors, manifests, sandboxes
+from kopf._kits.sandbox import commands, errors, manifests, options, sandboxes
 
 GREETING = """\
 The operator runs on a sandbox, served at {url}
@@ -35,7 +35,7 @@ def serve_sandbox(sources: Sequence[str], *, is_quiet: bool) -> Iterator[sandbox
         try:
             bodies = [body for source in sources for body in _read(source)]
             sandbox = stack.enter_context(sandboxes.Sandbox(apply=bodies))
-        except (manifests.ManifestError, errors.ApiError, certificates.MissingLibraryError, OSError) as e:
+        except (manifests.ManifestError, errors.ApiError, options.MissingLibraryError, OSError) as e:
             raise commands.Failure(e) from e
         stack.enter_context(_kubeconfig_variable(sandbox.kubeconfig))
         if not is_quiet:

@@ -33,7 +33,7 @@ class Lookup(Protocol):
 
 class Authenticator:
     """
-    Knows the credentials. Mutated only by `add_token` and `trust`, from the loop that serves requests.
+    Knows the credentials. Mutated only by `add_token`, from the loop that serves requests.
 
     With ``anonymous`` set, requests with no credentials are made by the anonymous user; else they are refused.
     As in kube-apiserver, it goes only with an authorizer that may say "no".
@@ -47,10 +47,6 @@ class Authenticator:
     def add_token(self, token: str, user: requests.User) -> None:
         """Let the user in with this token from now on."""
         self._users[_digest(token)] = _mark_authenticated(user)
-
-    def trust(self, user: requests.User) -> None:
-        """Take those who come with no credentials for this user from now on."""
-        self._nobody = _mark_authenticated(user)
 
     def authenticate(self, authorization: str, certificate: Mapping[str, Any] | None, now: float) -> requests.User:
         """

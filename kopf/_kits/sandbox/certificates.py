@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from kopf._cogs.helpers import certificates
+from kopf._kits.sandbox import options
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -24,19 +25,12 @@ LOCAL_HOSTS = ('localhost', '127.0.0.1', '::1', 'kubernetes', 'kubernetes.defaul
 """The names under which the sandbox can be reached: from this machine, and as it is known inside of clusters."""
 
 
-class MissingLibraryError(Exception):
-    """The library that makes certificates is not installed."""
-
-    def __init__(self) -> None:
-        super().__init__("The sandbox needs the library 'cryptography' for its certificates: install kopf[dev].")
-
-
 def make_ca(now: datetime.datetime) -> Authority:
     """Make a self-signed authority. Raises `MissingLibraryError` if there is nothing to make it with."""
     try:
         return certificates.issue(certificates.Profile('kopf-sandbox-ca', is_authority=True), now)
     except ImportError as error:
-        raise MissingLibraryError from error
+        raise options.MissingLibraryError('cryptography', 'its certificates') from error
 
 
 def export_ca(ca: Authority) -> Pair:
@@ -49,7 +43,7 @@ def load_ca(pair: Pair) -> Authority:
     try:
         from cryptography import x509
     except ImportError as error:
-        raise MissingLibraryError from error
+        raise options.MissingLibraryError('cryptography', 'its certificates') from error
     return Authority(pair.certificate, x509.load_pem_x509_certificate(pair.certificate), load_key(pair.key))
 
 

@@ -124,8 +124,8 @@ def sandbox(verbose: bool, quiet: bool, **chosen: Any) -> None:
 def _run(signals: Signals, *, sources: Sequence[str], quiet: bool, **chosen: Any) -> None:
     import asyncio
 
-    from kopf._kits.sandbox import certificates, errors, hosting, manifests, options, saving, threads
-    failures = manifests.ManifestError, errors.ApiError, saving.SaveError, certificates.MissingLibraryError, OSError
+    from kopf._kits.sandbox import errors, hosting, manifests, options, saving, threads
+    failures = manifests.ManifestError, errors.ApiError, saving.SaveError, options.MissingLibraryError, OSError
     try:
         bodies = [body for source in sources for body in _read(source)]
         host = hosting.Host(options.Options(apply=bodies, **chosen))

@@ -72,11 +72,11 @@ def read_string_constraints(raw: Mapping[str, Any]) -> list[Constraint]:
 
 def _read_pattern(pattern: str) -> Constraint:
     try:
-        search = patterns.compile_pattern(pattern).search
+        compiled = patterns.compile_pattern(pattern)
     except patterns.PatternError as e:
         why = f"should match '{pattern}, but pattern is invalid: {e}'"
         return Constraint(lambda value: False, complain_invalid(why))
-    return Constraint(lambda value: search(value) is not None, complain_invalid(f"should match '{pattern}'"))
+    return Constraint(compiled.is_found, complain_invalid(f"should match '{pattern}'"))
 
 
 def read_number_constraints(raw: Mapping[str, Any]) -> list[Constraint]:

@@ -15,11 +15,13 @@ from collections.abc import Sequence
 from kopf._kits.sandbox import (
     certificates,
     clusters,
+    doors,
     keyrings,
     kubeconfigs,
     manifests,
     operating,
     options,
+    patterns,
     requests,
     saving,
     serving,
@@ -66,6 +68,7 @@ class Host:
 
         Raises `ManifestError`, `ApiError`, `SaveError`, `MissingLibraryError`, or `OSError` with a text for the user.
         """
+        patterns.check_engine()
         bodies = manifests.load_sources(self._options.apply)
         if self._options.kubeconfig is not None:
             kubeconfigs.check_replaceable(self._options.kubeconfig)
@@ -116,7 +119,7 @@ class Host:
             if self._saver is not None:
                 self._saver.save_keyring(self._keyring)
         path = self._directory / f'kubeconfig-{secrets.token_hex(4)}'
-        config = kubeconfigs.build_kubeconfig(self.server.url, self.ca_pem, token=token, pair=pair)
+        config = kubeconfigs.build_kubeconfig(self._build_address(token), self.ca_pem, token=token, pair=pair)
         kubeconfigs.write_kubeconfig(path, config)
         return Credentials(name, token, path)
 
@@ -135,10 +138,8 @@ class Host:
             self.cluster.restore(saved.version, saved.objects)
 
     def _secure(self) -> None:
-        """Prepare the TLS, or let everybody in who comes without: kubectl sends no tokens over plain HTTP."""
+        """Prepare the TLS, if it is wanted."""
         if not self._options.tls:
-            if not self._options.rbac:
-                self.cluster.authenticator.trust(clusters.ADMIN)
             return
         now = clusters.utc_now()
         self._ca = certificates.make_ca(now) if self._keyring.ca is None else certificates.load_ca(self._keyring.ca)
@@ -161,11 +162,16 @@ class Host:
             text = f'Cannot listen on {self._options.host}:{self._options.port}: {why}.'
             raise (OSError(text) if e.errno is None else OSError(e.errno, text)) from e
 
+    def _build_address(self, token: str) -> str:
+        """Build the address for a kubeconfig: without TLS, with the token, as kubectl sends it in no other way."""
+        return self.server.url if self._options.tls else doors.add_token(self.server.url, token)
+
     def _write_files(self) -> None:
         self.ca_path = self._directory / 'ca.crt'
         self.ca_path.write_bytes(self.ca_pem)
         self.kubeconfig = (self._options.kubeconfig or self._directory / 'kubeconfig').absolute()
-        config = kubeconfigs.build_kubeconfig(self.server.url, self.ca_pem, token=self.cluster.admin_token)
+        token = self.cluster.admin_token
+        config = kubeconfigs.build_kubeconfig(self._build_address(token), self.ca_pem, token=token)
         kubeconfigs.write_kubeconfig(self.kubeconfig, config)
 
     def _begin_saving(self) -> None:

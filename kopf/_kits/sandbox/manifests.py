@@ -1,12 +1,14 @@
 """
 Manifests: objects written by people, in files of YAML or JSON.
 
-YAML is read as kubectl reads it: nothing but JSON's types comes out, so dates stay strings.
+YAML is read as kubectl reads it: nothing but JSON's types comes out, so dates stay strings. Aliases are expanded up to
+a size, as a few lines of them can stand for gigabytes.
 Whatever is wrong with a file is said in one line that names the file.
 """
 import json
 import os
 import pathlib
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -14,6 +16,8 @@ from kopf._kits.sandbox import options
 
 SUFFIXES: Final = ('.yaml', '.yml', '.json')
 UNKNOWN: Final = 'the manifest'
+MAX_EXPANDED: Final = 3 * 1024 * 1024
+"""How many characters a document with aliases can be in full: as many as a request to the API can have."""
 
 
 class ManifestError(Exception):
@@ -108,16 +112,40 @@ def _simplify(document: Any, source: str) -> Any:
     """Leave only JSON's types, e.g. with keys as strings."""
     try:
         return json.loads(json.dumps(document, allow_nan=False))
-    except (TypeError, ValueError) as e:
+    except (TypeError, ValueError, RecursionError) as e:
         raise ManifestError(f'{source} has a value that JSON cannot express: {e}') from e
 
 
 def _make_loader() -> Any:
     import yaml
     base = getattr(yaml, 'CSafeLoader', yaml.SafeLoader)
-    loader: Any = type('ManifestLoader', (base,), {})
+    composer = yaml.composer.Composer  # that of the C library has no limit of recursion but the stack of the process
+
+    def __init__(self: Any, stream: Any) -> None:
+        base.__init__(self, stream)
+        composer.__init__(self)
+        self.limit = max(MAX_EXPANDED, 2 * len(stream))  # what has no aliases is never so big
+
+    def construct_document(self: Any, node: Any) -> Any:
+        if _measure(node, {}) > self.limit:
+            raise yaml.constructor.ConstructorError(problem='document contains excessive aliasing')
+        return base.construct_document(self, node)
+
+    bases = (base,) if issubclass(base, composer) else (composer, base)
+    loader: Any = type('ManifestLoader', bases, {'__init__': __init__, 'construct_document': construct_document})
     loader.yaml_implicit_resolvers = {
         char: [(tag, regexp) for tag, regexp in resolvers if tag != 'tag:yaml.org,2002:timestamp']
         for char, resolvers in base.yaml_implicit_resolvers.items()
     }
     return loader
+
+
+def _measure(node: Any, known: dict[int, int]) -> int:
+    """Count the characters and values of a node of YAML with all its aliases; loops of them are endless."""
+    if isinstance(node.value, str):
+        return len(node.value) + 1
+    if id(node) not in known:
+        known[id(node)] = sys.maxsize  # until it is known: it is seen only by the aliases inside of it
+        children = (child for item in node.value for child in (item if isinstance(item, tuple) else (item,)))
+        known[id(node)] = 1 + sum(_measure(child, known) for child in children)
+    return known[id(node)]

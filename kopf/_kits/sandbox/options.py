@@ -20,6 +20,13 @@ A string is a text if it has line breaks, and a path otherwise.
 DAY = 24 * 60 * 60.0
 
 
+class MissingLibraryError(Exception):
+    """A library that the sandbox cannot do without is not installed."""
+
+    def __init__(self, library: str, purpose: str) -> None:
+        super().__init__(f"The sandbox needs the library {library!r} for {purpose}: install kopf[dev].")
+
+
 @dataclasses.dataclass(frozen=True)
 class Options:
     """What the user wants of a sandbox."""

@@ -9,12 +9,12 @@ import contextlib
 import logging
 import ssl
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from aiohttp import web
 
-from kopf._kits.sandbox import answers, clusters, errors, faults, routing, watching
+from kopf._kits.sandbox import answers, clusters, doors, errors, faults, routing, watching
 
 logger = logging.getLogger('kopf.sandbox')
 
@@ -82,12 +82,13 @@ class Server:
         return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY + 1)
 
     async def _serve(self, http: web.BaseRequest) -> web.StreamResponse:
+        token, path = doors.split_token(http.path) if self.context is None else ('', http.path)
         asked = faults.Asked(
-            http.method, http.path, http.query_string, time=asyncio.get_running_loop().time(),
+            http.method, path, http.query_string, time=asyncio.get_running_loop().time(),
             user_agent=http.headers.get('User-Agent', ''), content_type=http.headers.get('Content-Type', ''))
         self.requests.append(asked)
         try:
-            answer = await self._answer(self._make_call(http), asked)
+            answer = await self._answer(self._make_call(http, path, token), asked)
             asked.code = answer.code
             _log(asked)
             if answer.lines is not None:
@@ -99,14 +100,20 @@ class Server:
         return make_response(answer)
 
     async def _answer(self, call: routing.Call, asked: faults.Asked) -> answers.Answer:
+        if not doors.is_host_served(call.headers.get('Host', ''), self.host):
+            return routing.build_refusal(doors.refuse_host(), call.headers.get('Accept', ''), call.is_pretty)
         if self.interceptor is None:
             return await self._router.answer(call, asked)
         return await self.interceptor.intercept(call, asked, lambda call: self._router.answer(call, asked))
 
-    def _make_call(self, http: web.BaseRequest) -> routing.Call:
+    def _make_call(self, http: web.BaseRequest, path: str, token: str) -> routing.Call:
+        headers: Mapping[str, str] = http.headers
+        if token and 'Authorization' not in headers:
+            headers = http.headers.copy()
+            headers['Authorization'] = f'Bearer {token}'
         secured = self.context is not None and http.transport is not None
         certificate = http.transport.get_extra_info('peercert') if secured and http.transport is not None else None
-        return routing.Call(http.method, http.path, dict(http.query), http.headers, certificate or None,
+        return routing.Call(http.method, path, dict(http.query), headers, certificate or None,
                             read_body=lambda: _read_body(http), address=self.address)
 
     async def _stream(self, http: web.BaseRequest, asked: faults.Asked, answer: answers.Answer,

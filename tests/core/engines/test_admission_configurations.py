@@ -253,3 +253,39 @@ def test_configurations_are_of_the_given_name(type, kind):
     assert hookconfigs.build_configuration(type, 'auto.kopf.dev', [{'name': 'x'}]) == {
         'apiVersion': 'admissionregistration.k8s.io/v1', 'kind': kind, 'metadata': {'name': 'auto.kopf.dev'},
         'webhooks': [{'name': 'x'}]}
+
+
+RECORD = {'name': 'a.kopf.dev', 'failurePolicy': 'Fail', 'namespaceSelector': {},
+          'clientConfig': {'url': 'https://x/a', 'caBundle': 'b3Vycw=='}}
+
+
+@pytest.mark.guarantee('FND-058')
+@pytest.mark.parametrize('found, expected', [
+    pytest.param(None, ["it is deleted"], id='deleted'),
+    pytest.param([], ["'a.kopf.dev' is absent", "'b.kopf.dev' is absent"], id='emptied'),
+    pytest.param([RECORD, {**RECORD, 'name': 'b.kopf.dev'}], [], id='same'),
+    pytest.param([{**RECORD, 'name': 'b.kopf.dev'}, RECORD], ["the order is different"], id='reordered'),
+    pytest.param([RECORD, {**RECORD, 'name': 'c.kopf.dev'}], ["'b.kopf.dev' is absent", "'c.kopf.dev' is added"],
+                 id='renamed'),
+    pytest.param([RECORD, {'name': 'b.kopf.dev'}],
+                 ["'b.kopf.dev' differs in failurePolicy, namespaceSelector, clientConfig.caBundle, clientConfig.url"],
+                 id='fields-removed'),
+    pytest.param([RECORD, {**RECORD, 'name': 'b.kopf.dev', 'matchConditions': [{'name': 'x', 'expression': 'false'}]}],
+                 ["'b.kopf.dev' differs in matchConditions"], id='field-added'),
+    pytest.param([{**RECORD, 'clientConfig': {'url': 'https://x/a', 'caBundle': 'dGhlaXJz'}},
+                  {**RECORD, 'name': 'b.kopf.dev'}], ["'a.kopf.dev' differs in clientConfig.caBundle"], id='bundle'),
+])
+def test_changes_by_others_are_described_by_names(found, expected):
+    differences = hookconfigs.list_differences([RECORD, {**RECORD, 'name': 'b.kopf.dev'}], found)
+
+    assert differences == expected
+
+
+@pytest.mark.guarantee('FND-058')
+def test_certificates_are_left_to_others_if_there_are_none_of_ours():
+    stored = [{'name': 'a.kopf.dev', 'clientConfig': {'url': 'https://x/a'}}]
+    injected = [{'name': 'a.kopf.dev', 'clientConfig': {'url': 'https://x/a', 'caBundle': 'dGhlaXJz'}}]
+    redirected = [{'name': 'a.kopf.dev', 'clientConfig': {'url': 'https://y/a', 'caBundle': 'dGhlaXJz'}}]
+
+    assert hookconfigs.list_differences(stored, injected) == []
+    assert hookconfigs.list_differences(stored, redirected) == ["'a.kopf.dev' differs in clientConfig.url"]

@@ -85,8 +85,13 @@ async def test_errors_in_filters_deny(office, caplog):
     assert "Handler 'one' failed in its filters." in caplog.messages
 
 
-@pytest.mark.guarantee('ADM-016')
-@pytest.mark.parametrize('error', [kopf.AdmissionError('no'), ValueError('no')], ids=repr)
+@pytest.mark.guarantee('ADM-016', 'FND-057')
+@pytest.mark.parametrize('error', [
+    pytest.param(kopf.PermanentError('no'), id='permanent'),
+    pytest.param(kopf.TemporaryError('no'), id='temporary'),
+    pytest.param(ValueError('no'), id='arbitrary'),
+    pytest.param(TimeoutError('no'), id='timeout'),
+])
 async def test_ignored_failures_only_warn(office, error):
     @office.mutate(id='one', ignore_failures=True)
     def fn(patch, warnings, **_):
@@ -100,11 +105,49 @@ async def test_ignored_failures_only_warn(office, error):
         'uid': 'request-uid', 'allowed': True, 'warnings': ['own', "Handler 'one' failed, and is ignored: no"]}
 
 
-@pytest.mark.guarantee('ADM-016')
+class OwnError(kopf.AdmissionError):
+    pass
+
+
+@pytest.mark.guarantee('FND-057')
+@pytest.mark.parametrize('ignore_failures', [True, False, None])
+@pytest.mark.parametrize('error', [
+    pytest.param(kopf.AdmissionError('no', code=403), id='itself'),
+    pytest.param(OwnError('no', code=403), id='inherited'),
+    pytest.param(ExceptionGroup('several', [ValueError(), ExceptionGroup('', [OwnError('no', code=403)])]), id='group'),
+])
+async def test_decisions_are_never_ignored(office, error, ignore_failures):
+    @office.mutate(id='one', ignore_failures=ignore_failures)
+    def fn(patch, warnings, **_):
+        patch.spec['x'] = 1
+        warnings.append('own')
+        raise error
+
+    response = await office.review()
+
+    assert response['response'] == {
+        'uid': 'request-uid', 'allowed': False, 'warnings': ['own'], 'status': {'message': 'no', 'code': 403}}
+
+
+@pytest.mark.guarantee('FND-057')
+async def test_decisions_in_filters_and_patches_are_never_ignored(office):
+    def deny(*_, **__):
+        raise kopf.AdmissionError('no', code=403)
+
+    office.validate(id='one', ignore_failures=True, when=deny)(allow)
+    office.mutate(id='two', ignore_failures=True)(lambda patch, **_: patch.fns.append(deny))
+
+    for id in ['one', 'two']:
+        response = await office.review(webhook=id)
+        assert response['response'] == {
+            'uid': 'request-uid', 'allowed': False, 'status': {'message': 'no', 'code': 403}}
+
+
+@pytest.mark.guarantee('ADM-016', 'FND-057')
 async def test_failures_of_others_are_not_ignored(office):
     @office.validate(id='one', ignore_failures=True)
     def one(**_):
-        raise kopf.AdmissionError('one')
+        raise kopf.PermanentError('one')
 
     @office.validate(id='two')
     def two(**_):
@@ -113,6 +156,22 @@ async def test_failures_of_others_are_not_ignored(office):
     response = await office.review()
 
     assert response['response']['status'] == {'message': 'two', 'code': 500}
+    assert response['response']['warnings'] == ["Handler 'one' failed, and is ignored: one"]
+
+
+@pytest.mark.guarantee('FND-057', 'ADM-038')
+async def test_decisions_win_over_failures_of_others(office):
+    @office.validate(id='one')
+    def one(**_):
+        raise kopf.PermanentError('one')
+
+    @office.validate(id='two', ignore_failures=True)
+    def two(**_):
+        raise kopf.AdmissionError('two', code=403)
+
+    response = await office.review()
+
+    assert response['response']['status'] == {'message': 'two', 'code': 403}
 
 
 @pytest.mark.guarantee('ADM-032', 'KWA-047')

@@ -178,9 +178,24 @@ def test_warnings_are_listed_as_texts(question):
     assert response['response'] == {'uid': '1ca13837', 'allowed': True, 'warnings': ['one', '2', 'three']}
 
 
+@pytest.mark.parametrize('warning, expected', [
+    pytest.param('two\nlines', 'two lines', id='line-break'),
+    pytest.param('two\r\n\tlines', 'two lines', id='several'),
+    pytest.param('es\x1b[0mcape\x85', 'es [0mcape ', id='controls'),
+    pytest.param('naïve “ok” \U0001f600', 'naïve “ok” \U0001f600', id='unicode'),
+    pytest.param('x' * 5000, 'x' * 5000, id='long'),
+])
+def test_warnings_have_no_characters_for_which_the_api_would_drop_them(question, warning, expected):
+    response = reviewing.build_response(question, reviewing.Verdict(warnings=[warning]))
+
+    assert response['response']['warnings'] == [expected]
+
+
 @pytest.mark.guarantee('ADM-035', 'ADM-036', 'ADM-034')
 @pytest.mark.parametrize('error, message, code', [
     pytest.param(kopf.AdmissionError('text', code=499), 'text', 499, id='message-and-code'),
+    pytest.param(kopf.AdmissionError('text', code=10**12), 'text', 500, id='too-big-code'),
+    pytest.param(kopf.AdmissionError('text', code=-1), 'text', 500, id='negative-code'),
     pytest.param(kopf.AdmissionError('text'), 'text', 500, id='message'),
     pytest.param(kopf.AdmissionError(), '', 500, id='nothing'),
     pytest.param(kopf.AdmissionError(None, None), '', 500, id='nulls'),
