@@ -1,11 +1,13 @@
 """
-Receptions: the connections to a server, accepted, limited in number and in time, and closed in the end.
+Listeners: the connections to a server, accepted, limited in number and in time, and closed in the end.
 
-The clients are not trusted: whoever can reach the port, can connect. What is said in the connections is not known here.
+The clients are not trusted: whoever can reach the port, can connect. What they ask for is not known here.
 The certificate can be replaced at any moment: the new connections get the new one, the others are not disturbed.
 """
 import asyncio
 import contextlib
+import dataclasses
+import errno
 import functools
 import logging
 import socket
@@ -13,53 +15,63 @@ import ssl
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
+import aiohttp
 from aiohttp import web
 
-from kopf._cogs.aiokits import bells
+from kopf._cogs.aiokits import bells, occupancy
 
-logger = logging.getLogger(__name__)
-
-CONNECTIONS_LIMIT = 1000
-"""How many connections can be open at once. When there are more, the one that is idle for the longest time is cut."""
-
-HANDSHAKE_TIMEOUT = 10.0
-"""Seconds for a client to agree on TLS."""
-
-HEADERS_TIMEOUT = 10.0
-"""Seconds for a client to send the headers of its first request."""
-
-IDLE_TIMEOUT = 120.0
+BACKLOG = 4096
 """
-Seconds between an answer and the headers of the next request, also for the answer itself to be received.
-The API servers close their idle connections after 90 seconds, so they never write to a connection being closed.
+How many connections the system keeps until they are accepted; it can have a lower limit of its own. When they are more,
+the system makes the clients try again in a second or later, also the good ones in a crowd of others.
 """
 
-LINGERING_TIMEOUT = 2.0
-"""Seconds to read the rest of a request when it is answered already."""
+BATCH = 8
+"""How many connections are accepted in a row, while everything else waits."""
 
-CLOSING_TIMEOUT = 5.0
-"""Seconds for the current requests to be answered when the server is closed."""
+BUSY_DELAY = 1.0
+"""Seconds to wait if the system has no resources for new connections."""
 
-BACKLOG = 128
-BUSY_DELAY = 1.0  # seconds, when the system has no resources for new connections
+SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 Answer = Callable[[web.BaseRequest], Awaitable[web.Response]]
 
 
-class Reception:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What the clients are given. All times are in seconds."""
+
+    connections: int
+    """How many of them can be connected at once; fewer if the process cannot open so many files."""
+
+    handshake_timeout: float = 10.0
+    """For a client to agree on TLS, from the beginning of the connection."""
+
+    headers_timeout: float
+    """For a client to send the headers of its first request."""
+
+    idle_timeout: float
+    """Between an answer and the headers of the next request, also for the answer itself to be received."""
+
+    lingering_timeout: float
+    """For the rest of a request to be read when it is answered already."""
+
+    closing_timeout: float
+    """For the current requests to be answered when the server is closed."""
+
+
+class Listener:
     """
     Serves connections on the sockets, from `start` to `close`. Belongs to one event loop.
 
     The sockets are closed with it.
     """
 
-    def __init__(self, sockets: list[socket.socket], answer: Answer, *, max_size: int) -> None:
-        self._sockets = sockets
-        self._hall = _Hall(self._attend, max_size=max_size)
-        self._answer = answer
+    def __init__(self, sockets: list[socket.socket], answer: Answer, limits: Limits, logger: logging.Logger) -> None:
+        self._sockets, self._answer, self._limits, self._logger = sockets, answer, limits, logger
+        self._connections = _Connections(self._attend, limits, logger)
         self._context: ssl.SSLContext | None = None
         self._acceptors: list[asyncio.Task[None]] = []
-        self._greetings: set[asyncio.Task[None]] = set()
         self._requests: set[asyncio.Task[Any]] = set()
 
     def use(self, context: ssl.SSLContext | None) -> None:
@@ -70,7 +82,8 @@ class Reception:
         """Begin to accept connections. Raises `OSError` if it is not possible."""
         for sock in self._sockets:
             sock.listen(BACKLOG)
-        self._acceptors = [asyncio.create_task(self._accept(sock), name='webhooks acceptor') for sock in self._sockets]
+        self._acceptors = [asyncio.create_task(self._accept(sock), name='acceptor of connections')
+                           for sock in self._sockets]
 
     async def wait(self, timeout: float | None = None) -> None:
         """Serve for so many seconds, or until something goes wrong, which is raised. One task at a time may wait."""
@@ -80,162 +93,213 @@ class Reception:
 
     async def close(self) -> None:
         """
-        Accept nothing more, let the current requests finish within `CLOSING_TIMEOUT`, and cut all connections.
+        Accept nothing more, let the current requests finish within the closing timeout, and cut all connections.
 
         If cancelled, the connections are cut at once. The ports are free in any case. Can be repeated.
         """
-        tasks = [*self._acceptors, *self._greetings]
-        for task in tasks:
+        for task in self._acceptors:
             task.cancel()
         try:
-            if tasks:
-                await asyncio.wait(tasks)
-            self._hall.pre_shutdown()
+            if self._acceptors:
+                await asyncio.wait(self._acceptors)
+            await self._connections.stop_greetings()
+            self._connections.pre_shutdown()
             if self._requests:
-                await asyncio.wait(self._requests, timeout=CLOSING_TIMEOUT)
+                await asyncio.wait(self._requests, timeout=self._limits.closing_timeout)
             for request in self._requests:
                 request.cancel()
-            await self._hall.leave()
+            await self._connections.leave()
         finally:
-            self._hall.cut_all()
+            self._connections.cut_all()
             for sock in self._sockets:
                 sock.close()
 
     async def _accept(self, sock: socket.socket) -> None:
+        """Accept connections for ever. The loop is let go on now and then, however many there are."""
         loop = asyncio.get_running_loop()
+        accepted = 0
         while True:
             try:
                 connection, _ = await loop.sock_accept(sock)
             except ConnectionError:
                 continue  # it has gone before it came
             except OSError as error:
-                logger.warning("Cannot accept a connection to the webhook server: %s", error)
-                await asyncio.sleep(BUSY_DELAY)
+                await self._relieve(error)
                 continue
             try:
-                await self._hall.wait_for_room()
+                await self._connections.wait_for_room()
             except asyncio.CancelledError:
                 connection.close()
                 raise
-            visitor = self._hall.admit()
-            greeting = asyncio.create_task(self._greet(connection, visitor), name='webhooks connection')
-            self._greetings.add(greeting)
-            greeting.add_done_callback(functools.partial(self._check_greeting, connection, visitor))
+            self._connections.greet(connection, self._context)
+            accepted += 1
+            if accepted % BATCH == 0:
+                await asyncio.sleep(0)
 
-    async def _greet(self, connection: socket.socket, visitor: web.RequestHandler) -> None:
-        limits: dict[str, Any] = {} if self._context is None else {'ssl_handshake_timeout': HANDSHAKE_TIMEOUT}
-        await asyncio.get_running_loop().connect_accepted_socket(
-            lambda: visitor, connection, ssl=self._context, **limits)
-
-    def _check_greeting(self, connection: socket.socket, visitor: web.RequestHandler,
-                        greeting: asyncio.Task[None]) -> None:
-        """Forget the connection if it is not made. Those who fail to agree on TLS have only themselves to blame."""
-        self._greetings.discard(greeting)
-        if greeting.cancelled() or greeting.exception() is not None:
-            self._hall.dismiss(visitor)
-            connection.close()
-        if not greeting.cancelled() and greeting.exception() is not None:
-            logger.debug("A connection to the webhook server has failed: %r", greeting.exception())
+    async def _relieve(self, error: OSError) -> None:
+        """Do what helps against the error: free resources if they are lacking, and wait if there is nothing to free."""
+        if error.errno in SHORTAGES and self._connections.cut_one():
+            await asyncio.sleep(0)
+            return
+        self._logger.warning("Cannot accept a connection: %s", error)
+        await asyncio.sleep(BUSY_DELAY)
 
     async def _attend(self, request: web.BaseRequest) -> web.Response:
         task = asyncio.current_task()
         assert task is not None
         self._requests.add(task)
         task.add_done_callback(self._requests.discard)
-        with self._hall.busy(request.protocol):
+        with self._connections.attending(request.protocol, request.content):
             response = await self._answer(request)
         if request.protocol.ssl_context is not self._context:
             response.force_close()  # let the client see the new certificate
         return response
 
 
-class _Hall(web.Server):
-    """All connections: how many there are, and which of them are idle since when."""
+class _Connections(web.Server):
+    """All connections: what each of them does, and until when."""
 
-    def __init__(self, answer: Answer, *, max_size: int) -> None:
-        super().__init__(answer, request_factory=self._build_request)
-        self._max_size = max_size
-        self._present: set[web.RequestHandler] = set()
+    def __init__(self, answer: Answer, limits: Limits, logger: logging.Logger) -> None:
+        super().__init__(answer)
+        self._limits, self._logger = limits, logger
+        self._occupancy: occupancy.Occupancy[web.RequestHandler] = occupancy.Occupancy(
+            occupancy.choose_limit(limits.connections, _read_files_limit()))
+        self._greetings: dict[web.RequestHandler, asyncio.Task[None]] = {}
+        self._receiving: dict[web.RequestHandler, aiohttp.StreamReader] = {}
+        self._deadlines: dict[web.RequestHandler, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[Any]] = set()  # of the connections, also for some time after they are lost
-        self._deadlines: dict[web.RequestHandler, asyncio.TimerHandle] = {}  # of the idle ones, in their order
         self._changed = bells.Bell()  # rings when some connection has left or become idle
 
-    def admit(self) -> web.RequestHandler:
-        """Make the protocol of a new connection; it takes its room until it is lost or dismissed."""
-        visitor = _Visitor(self, self._tasks)
-        self._present.add(visitor)
-        return visitor
-
-    def dismiss(self, visitor: web.RequestHandler) -> None:
-        """Forget a connection that was not made, or is lost."""
-        self._present.discard(visitor)
-        self._disarm(visitor)
-        self._changed.ring()
-
     async def wait_for_room(self) -> None:
-        """Wait until one more connection is possible; if it is not, cut the one that is idle for the longest time."""
-        while len(self._present) >= CONNECTIONS_LIMIT:
-            oldest = next(iter(self._deadlines), None)
-            if oldest is not None:
-                self._cut(oldest)
-            await self._changed.wait()
+        """Wait until one more connection is possible; if it is not, cut the one that should make room."""
+        while self._occupancy.is_full:
+            if not self.cut_one():
+                await self._changed.wait()
+
+    def cut_one(self) -> bool:
+        """Cut the connection that should make room for others; return whether there was any."""
+        leaver = self._occupancy.choose_leaver()
+        if leaver is not None:
+            self._cut(leaver)
+        return leaver is not None
+
+    def greet(self, connection: socket.socket, context: ssl.SSLContext | None) -> None:
+        """Begin to serve the connection; it takes its room until it is lost or cut."""
+        handler = _Handler(self, self._tasks, self._limits, self._logger)
+        self._occupancy.enter(handler)
+        self._arm(handler, self._limits.handshake_timeout)
+        greeting = asyncio.create_task(self._greet(connection, handler, context), name='beginning of a connection')
+        self._greetings[handler] = greeting
+        greeting.add_done_callback(functools.partial(self._conclude_greeting, connection, handler))
+
+    async def _greet(self, connection: socket.socket, handler: web.RequestHandler,
+                     context: ssl.SSLContext | None) -> None:
+        loop = asyncio.get_running_loop()
+        options: dict[str, Any] = {}
+        if context is not None:
+            await _wait_for_bytes(connection)  # TLS is costly: it takes hundreds of kilobytes
+            options = {'ssl': context, 'ssl_handshake_timeout': self._limits.handshake_timeout}
+        await loop.connect_accepted_socket(lambda: handler, connection, **options)
+
+    def _conclude_greeting(self, connection: socket.socket, handler: web.RequestHandler,
+                           greeting: asyncio.Task[None]) -> None:
+        """Forget the connection if it is not made. Those who fail to agree on TLS have only themselves to blame."""
+        self._greetings.pop(handler, None)
+        if greeting.cancelled() or greeting.exception() is not None:
+            self._forget(handler)
+            connection.close()
+        if not greeting.cancelled() and greeting.exception() is not None:
+            self._logger.debug("A connection has failed: %r", greeting.exception())
 
     @contextlib.contextmanager
-    def busy(self, visitor: web.RequestHandler) -> Iterator[None]:
-        """Do not count the time: the handlers are as slow as they are."""
-        self._disarm(visitor)
+    def attending(self, handler: web.RequestHandler, content: aiohttp.StreamReader) -> Iterator[None]:
+        """
+        Serve a request whose headers have come: it is busy since its content has come, too.
+
+        The time is not counted: the answers are as slow as they are; those who need the content limit the time of it.
+        """
+        self._disarm(handler)
+        if content.is_eof():
+            self._occupancy.move(handler, occupancy.Stage.BUSY)
+        else:
+            self._occupancy.move(handler, occupancy.Stage.OPENING)
+            self._receiving[handler] = content
+            content.on_eof(functools.partial(self._receive, handler, content))
         try:
             yield
         finally:
-            self._arm(visitor, IDLE_TIMEOUT)
+            self._receiving.pop(handler, None)
+            self._occupancy.move(handler, occupancy.Stage.IDLE)
+            self._arm(handler, self._limits.idle_timeout)
             self._changed.ring()
+
+    def _receive(self, handler: web.RequestHandler, content: aiohttp.StreamReader) -> None:
+        if self._receiving.get(handler) is content:
+            self._occupancy.move(handler, occupancy.Stage.BUSY)
+
+    async def stop_greetings(self) -> None:
+        """Give up the connections that are not made yet."""
+        greetings = list(self._greetings.values())
+        for greeting in greetings:
+            greeting.cancel()
+        if greetings:
+            await asyncio.wait(greetings)
 
     async def leave(self) -> None:
         """Close all connections, and wait until nothing is left of them, as long as they are not blocked."""
-        await self.shutdown(LINGERING_TIMEOUT)
+        await self.shutdown(self._limits.lingering_timeout)
         for task in self._tasks:
             task.cancel()
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=CLOSING_TIMEOUT)
+            await asyncio.wait(self._tasks, timeout=self._limits.closing_timeout)
 
     def cut_all(self) -> None:
-        for visitor in list(self._present):
-            self._cut(visitor)
+        for handler in self._occupancy:
+            self._cut(handler)
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
-        self._arm(handler, HEADERS_TIMEOUT)
+        if handler in self._occupancy:
+            self._arm(handler, self._limits.headers_timeout)
+        else:
+            transport.abort()  # it was cut in the very moment when it was made
 
     def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
         super().connection_lost(handler, exc)
-        self.dismiss(handler)
+        self._forget(handler)
 
-    def _arm(self, visitor: web.RequestHandler, timeout: float) -> None:
-        if visitor in self._present:
-            self._deadlines[visitor] = asyncio.get_running_loop().call_later(timeout, self._cut, visitor)
+    def _forget(self, handler: web.RequestHandler) -> None:
+        self._occupancy.leave(handler)
+        self._disarm(handler)
+        self._changed.ring()
 
-    def _disarm(self, visitor: web.RequestHandler) -> None:
-        deadline = self._deadlines.pop(visitor, None)
+    def _arm(self, handler: web.RequestHandler, timeout: float) -> None:
+        self._disarm(handler)
+        if handler in self._occupancy:
+            self._deadlines[handler] = asyncio.get_running_loop().call_later(timeout, self._cut, handler)
+
+    def _disarm(self, handler: web.RequestHandler) -> None:
+        deadline = self._deadlines.pop(handler, None)
         if deadline is not None:
             deadline.cancel()
 
-    def _cut(self, visitor: web.RequestHandler) -> None:
-        self._disarm(visitor)
-        if visitor.transport is not None:
-            visitor.transport.abort()
-
-    def _build_request(self, message: Any, payload: Any, protocol: web.RequestHandler, writer: Any,
-                       task: 'asyncio.Task[None]') -> web.BaseRequest:
-        return web.BaseRequest(message, payload, protocol, writer, task, asyncio.get_running_loop(),
-                               client_max_size=self._max_size)
+    def _cut(self, handler: web.RequestHandler) -> None:
+        self._forget(handler)
+        greeting = self._greetings.get(handler)
+        if greeting is not None:
+            greeting.cancel()
+        if handler.transport is not None:
+            handler.transport.abort()
 
 
-class _Visitor(web.RequestHandler):
+class _Handler(web.RequestHandler):
     """One connection, as the HTTP library serves it."""
 
-    def __init__(self, hall: _Hall, tasks: set[asyncio.Task[Any]]) -> None:
-        super().__init__(hall, loop=asyncio.get_running_loop(), logger=logger, access_log=None,  # type: ignore[arg-type]
-                         auto_decompress=False, lingering_time=LINGERING_TIMEOUT, keepalive_timeout=IDLE_TIMEOUT * 2)
+    def __init__(self, connections: _Connections, tasks: set[asyncio.Task[Any]], limits: Limits,
+                 logger: logging.Logger) -> None:
+        super().__init__(connections, loop=asyncio.get_running_loop(), logger=logger, access_log=None,  # type: ignore[arg-type]
+                         auto_decompress=False, lingering_time=limits.lingering_timeout,
+                         keepalive_timeout=limits.idle_timeout * 2)
         self._tasks = tasks
 
     async def start(self) -> None:
@@ -248,3 +312,30 @@ class _Visitor(web.RequestHandler):
     def log_exception(self, *args: Any, **kwargs: Any) -> None:
         """Do not let the clients fill the logs with what they send: only bad HTTP gets there, as all else is caught."""
         self.logger.debug(*args, **kwargs)
+
+
+def _read_files_limit() -> int | None:
+    try:
+        import resource
+    except ImportError:  # not everywhere is such a limit
+        return None
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return None if files == resource.RLIM_INFINITY else files
+
+
+async def _wait_for_bytes(sock: socket.socket) -> None:
+    """Wait until something is sent. Raises `ConnectionError` if nothing ever is. Nothing is left of cancelled waits."""
+    loop = asyncio.get_running_loop()
+    readable = loop.create_future()
+    loop.add_reader(sock, _settle, readable)
+    try:
+        await readable
+    finally:
+        loop.remove_reader(sock)
+    if not sock.recv(1, socket.MSG_PEEK):
+        raise ConnectionAbortedError("The client has closed the connection.")
+
+
+def _settle(future: 'asyncio.Future[None]') -> None:
+    if not future.done():
+        future.set_result(None)
