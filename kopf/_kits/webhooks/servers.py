@@ -218,12 +218,15 @@ class _Renewals:
     async def _replace(self, renewed: 'certificates.Identity') -> bool:
         try:
             self._listener.use(renewed.activate())
-            await asyncio.to_thread(self._source.dump, renewed.authority)
         except options.WebhookServerError as error:
             self._complain(error)
             return False
         self._failures.clear()
         logger.info("The certificate of the webhook server is replaced.")
+        try:
+            await asyncio.to_thread(self._source.dump, renewed.authority)
+        except options.WebhookServerError as error:
+            logger.error("%s The new certificate is used nevertheless.", error)
         return True
 
     def _complain(self, error: Exception) -> None:

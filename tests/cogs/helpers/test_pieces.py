@@ -15,7 +15,8 @@ from kopf._cogs.helpers import jsons, pieces
 
 VALUES = strategies.recursive(
     strategies.none() | strategies.booleans() | strategies.integers()
-    | strategies.floats(allow_nan=False, allow_infinity=False) | strategies.text(alphabet='ab,:[]{}"\\ é\n', max_size=5),
+    | strategies.floats(allow_nan=False, allow_infinity=False)
+    | strategies.text(alphabet='ab,:[]{}"\\ é\n', max_size=5),
     lambda inner: strategies.lists(inner, max_size=5)
     | strategies.dictionaries(strategies.text(alphabet='ab"\\,{', max_size=2), inner, max_size=5),
     max_leaves=30)
