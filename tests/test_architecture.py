@@ -25,7 +25,8 @@ CORE = ['reactor', 'engines', 'intents', 'actions']
 COGS = ['clients', 'configs', 'structs', 'aiokits', 'helpers']
 
 CLIENT_LIBRARY = 'kopf._cogs.clients'
-SERVERS = ('kopf._core.engines.probing', 'kopf._core.engines.metrics', 'kopf._kits.webhooks', 'kopf._kits.sandbox')
+SERVERS = ('kopf._cogs.aiokits.listeners', 'kopf._core.engines.probing', 'kopf._core.engines.metrics',
+           'kopf._kits.webhooks', 'kopf._kits.sandbox')
 SESSIONS = 'kopf._cogs.structs.credentials'
 """Credentials are told in terms of the HTTP library, if they are of it."""
 

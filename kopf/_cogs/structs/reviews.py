@@ -69,6 +69,10 @@ class WebhookClientConfig(TypedDict, total=False):
     service: WebhookClientConfigService | None
 
 
+class LargeReview(dict[str, Any]):
+    """A request so large that whatever looks at all of it is better done beside the event loop."""
+
+
 class WebhookFn(Protocol):
     """
     The function that a webhook server calls for each request: it reviews, and returns what to respond.

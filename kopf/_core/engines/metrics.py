@@ -8,6 +8,7 @@ All names are listed in the documentation, with what they mean.
 import collections
 import dataclasses
 import platform
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -35,17 +36,33 @@ class Sources:
     clock: Callable[[], float]  # of the event loop
 
 
+REST = 10
+"""For how long the metrics are not collected again: so many times as long as it took; some dozens of milliseconds."""
+
+
 class Exposition:
     """The metrics of one operator, apart from those of all others and of the process."""
 
-    def __init__(self, sources: Sources) -> None:
+    def __init__(self, sources: Sources, clock: Callable[[], float] = time.monotonic) -> None:
         self._registry = registry.CollectorRegistry(auto_describe=False)
         self._registry.register(_Collector(sources))
+        self._clock = clock
+        self._written: dict[str, tuple[bytes, float]] = {}  # with the time until which it is good, by the content type
 
     def expose(self, accepted: str = '') -> tuple[bytes, str]:
-        """Write all metrics down, in the best format that the client accepts; tell its content type too."""
+        """
+        Write all metrics down, in the best format that the client accepts; tell its content type too.
+
+        If it is asked for again right after that, the metrics are the same: they take a limited share of the time.
+        """
         encode, content_type = exposition.choose_encoder(accepted)
-        return encode(self._registry), content_type
+        since = self._clock()
+        written, until = self._written.get(content_type, (b'', since))
+        if since >= until:
+            written = encode(self._registry)
+            until = self._clock() + REST * (self._clock() - since)
+            self._written[content_type] = (written, until)
+        return written, content_type
 
 
 class _Collector(registry.Collector):

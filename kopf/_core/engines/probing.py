@@ -4,15 +4,13 @@ Probing: a tiny HTTP server that tells how the operator does.
 Only the operator's own well-being is told, to whoever asks; nothing can be changed from there. It does not trust
 its clients: their connections are limited in number and in time, one request for each.
 """
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from aiohttp import web
-from typing_extensions import override
 
-from kopf._cogs.aiokits import sockets
+from kopf._cogs.aiokits import listeners, sockets
 from kopf._cogs.helpers import jsons
 from kopf._core.engines import endpoints, healths, probes
 
@@ -20,17 +18,11 @@ logger = logging.getLogger(__name__)
 
 READINESS_PATH, METRICS_PATH = '/readyz', '/metrics'
 
-CONNECTIONS_LIMIT = 100
-"""How many connections can be open at once; the new ones are cut when there are more."""
-
-CONNECTION_TIMEOUT = 30.0
-"""Seconds from the start of a connection to its end, whatever it does; the answers take much less."""
-
-LINGERING_TIMEOUT = 1.0
-"""Seconds to read the rest of a request when it is answered already."""
-
-CLOSING_TIMEOUT = 1.0
-"""Seconds for the current requests to be answered when the server is closed."""
+LIMITS = listeners.Limits(
+    connections=200, headers_timeout=5.0, idle_timeout=5.0, lingering_timeout=1.0, closing_timeout=1.0)
+"""
+What the clients are given. When there are too many of them, the oldest one without a complete request makes room.
+"""
 
 Page = Callable[[web.BaseRequest], Awaitable[web.Response]]
 
@@ -40,7 +32,7 @@ class Server:
 
     def __init__(self, endpoint: endpoints.Endpoint, pages: Mapping[str, Page]) -> None:
         self._endpoint, self._pages = endpoint, pages
-        self._runner: web.ServerRunner | None = None
+        self._listener: listeners.Listener | None = None
 
     async def start(self) -> None:
         """Begin to serve. Raises `EndpointError` if it is not possible at this endpoint."""
@@ -49,50 +41,32 @@ class Server:
         except OSError as error:
             raise endpoints.EndpointError(f"The liveness endpoint {self._endpoint} cannot be served: "
                                           f"{error.strerror or error}") from error
-        self._runner = web.ServerRunner(_Reception(self._answer), shutdown_timeout=CLOSING_TIMEOUT)
-        await self._runner.setup()
-        for sock in bound:
-            await web.SockSite(self._runner, sock).start()
+        self._listener = listeners.Listener(bound, self._answer, LIMITS, logger)
+        self._listener.start()
         logger.info("The probes and the metrics are served at %s.", self._endpoint)
 
     async def close(self) -> None:
-        """Stop to serve, if it was ever started."""
-        if self._runner is not None:
-            await self._runner.cleanup()
+        """Stop serving, if it was ever started."""
+        if self._listener is not None:
+            await self._listener.close()
 
     async def _answer(self, request: web.BaseRequest) -> web.Response:
-        page = self._pages.get(request.path)
-        if page is None:
-            response = web.Response(status=404, text=f"There is only this: {', '.join(self._pages)}\n")
-        elif request.method not in ('GET', 'HEAD'):
-            response = web.Response(status=405, headers={'Allow': 'GET, HEAD'}, text="It can only be read.\n")
-        else:
-            response = await page(request)
+        try:
+            response = await self._respond(request)
+        except Exception:  # of the pages: whatever they raise, the server goes on
+            logger.exception("The page %s of probes and metrics has failed.", request.path)
+            response = web.Response(status=500, text="The page has failed. See the logs of the operator.\n")
         response.headers['Cache-Control'] = 'no-store'
         response.force_close()
         return response
 
-
-class _Reception(web.Server):
-    """Accepts connections, and ends those that take too long or are too many."""
-
-    def __init__(self, answer: Page) -> None:
-        super().__init__(answer, logger=logger, access_log=None, tcp_keepalive=False, auto_decompress=False,
-                         lingering_time=LINGERING_TIMEOUT)
-        self._deadlines: dict[web.RequestHandler, asyncio.TimerHandle] = {}
-
-    @override
-    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
-        super().connection_made(handler, transport)
-        timeout = CONNECTION_TIMEOUT if len(self._deadlines) < CONNECTIONS_LIMIT else 0
-        self._deadlines[handler] = asyncio.get_running_loop().call_later(timeout, transport.abort)
-
-    @override
-    def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
-        super().connection_lost(handler, exc)
-        deadline = self._deadlines.pop(handler, None)
-        if deadline is not None:
-            deadline.cancel()
+    async def _respond(self, request: web.BaseRequest) -> web.Response:
+        page = self._pages.get(request.path)
+        if page is None:
+            return web.Response(status=404, text=f"There is only this: {', '.join(self._pages)}\n")
+        if request.method not in ('GET', 'HEAD'):
+            return web.Response(status=405, headers={'Allow': 'GET, HEAD'}, text="It can only be read.\n")
+        return await page(request)
 
 
 def build_liveness_page(prober: probes.Prober, examine: Callable[[], healths.Vitals]) -> Page:

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol, cast
 
+from kopf._cogs.aiokits import offloads
 from kopf._cogs.structs import bodies, dicts, diffs, patches, references, reviews, selectors
 from kopf._core.actions import execution, failures, loggers
 from kopf._core.engines import reviewing, webhooks
@@ -145,11 +146,14 @@ class Reviewer:
         if path and not candidates:
             return reviewing.build_response(question, _admit_unknown(path))
         await self._wait_until_ready()
-        cause = self._build_cause(question, peer)
-        calls = select_calls(candidates, cause)
-        received = dicts.plain(question.new) if any(call.is_mutating for call in calls) else None
+        run = offloads.run_aside if isinstance(request, reviews.LargeReview) else offloads.run_here
+        diff = await run(diffs.diff, question.old, question.new)
+        calls = select_calls(candidates, self._build_cause(question, diff, peer))
+        received = await run(dicts.plain, question.new) if any(call.is_mutating for call in calls) else None
         await _run_calls(calls, self._env, deadline)
-        return reviewing.build_response(question, conclude(calls, received))
+        verdict = await run(conclude, calls, received)
+        del received  # by itself, apart from the review: it takes its time to free what is large
+        return await run(reviewing.build_response, question, verdict)
 
     async def _wait_until_ready(self) -> None:
         for _ in range(READINESS_LOOKS):
@@ -158,7 +162,7 @@ class Reviewer:
             await asyncio.sleep(READINESS_PERIOD)
         raise reviews.ReviewRefused("The operator is not ready yet.", code=UNREADY)
 
-    def _build_cause(self, question: reviewing.Question, peer: '_Peer') -> causes.WebhookCause:
+    def _build_cause(self, question: reviewing.Question, diff: diffs.Diff, peer: '_Peer') -> causes.WebhookCause:
         resource, chosen = self._find_resource(question.resource)
         body, old = bodies.Body(question.body), question.old
         is_posted = question.is_about_existing and not question.is_dryrun
@@ -168,7 +172,7 @@ class Reviewer:
             memo=self._memos.get_memo(question.body, is_existing=question.is_about_existing),
             resource=resource, selectors=chosen, body=body, patch=patches.Patch(body=body),
             old=None if old is None else bodies.Body(old), new=None if question.new is None else body,
-            diff=diffs.diff(old, question.new), dryrun=question.is_dryrun, operation=question.operation,
+            diff=diff, dryrun=question.is_dryrun, operation=question.operation,
             subresource=question.subresource, userinfo=cast(reviews.UserInfo, dict(question.userinfo)),
             headers=peer.headers, sslpeer=peer.certificate)
 

@@ -79,10 +79,7 @@ class Source:
             return
         path = pathlib.Path(self._options.cadump)
         try:
-            with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f'.{path.name}.', delete=False) as file:
-                file.write(authority)
-            os.chmod(file.name, 0o644)  # it is public
-            os.replace(file.name, path)
+            _replace_file(path, authority)
         except OSError as error:
             raise options.CertificateError(
                 f"Cannot save the authority to cadump={str(path)!r}: {error.strerror or error}.") from error
@@ -260,6 +257,19 @@ def _read(name: str, path: options.FilePath) -> bytes:
         return pathlib.Path(path).read_bytes()
     except OSError as error:
         raise options.CertificateError(f"Cannot read {_name(name, path)}: {error.strerror or error}.") from error
+
+
+def _replace_file(path: pathlib.Path, content: bytes) -> None:
+    """Write the file at once as a whole, readable for everyone. Raises `OSError`; nothing is left behind then."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f'.{path.name}.', delete=False) as file:
+        try:
+            file.write(content)
+            file.flush()
+            os.chmod(file.name, 0o644)
+            os.replace(file.name, path)
+        except OSError:
+            os.unlink(file.name)
+            raise
 
 
 def _name(name: str, path: options.FilePath | None) -> str:

@@ -4,49 +4,46 @@ Desks: one HTTP request in, one HTTP response out, with a review in the middle.
 Whatever is sent there, is answered. Refusals are written as the API's ``Status``, so that API servers tell the reason
 to their users, and people can read it, too.
 """
-import asyncio
 import http
 import logging
 from typing import Any
 
-import aiohttp
 from aiohttp import web
 
-from kopf._cogs.helpers import jsons
+from kopf._cogs.aiokits import listeners, offloads
+from kopf._cogs.helpers import jsons, pieces
 from kopf._cogs.structs import reviews
-from kopf._kits.webhooks import addresses
+from kopf._kits.webhooks import addresses, payloads
 
 logger = logging.getLogger(__name__)
 
-MAX_SIZE = 7 * 1024 * 1024
+LIMITS = listeners.Limits(
+    connections=500, headers_timeout=10.0, idle_timeout=120.0, lingering_timeout=2.0, closing_timeout=5.0)
 """
-The biggest request, in bytes. Objects are up to 3 MiB in the API, and a review can have two of them: old and new.
+What the clients are given. The API servers close their idle connections after 90 seconds, so they never write to
+a connection being closed.
 """
 
-BODY_TIMEOUT = 30.0
-"""Seconds for a client to send its whole request after the headers; API servers do not wait longer themselves."""
-
-
-class Refusal(Exception):
-    """The request is not a review, so it is refused before it is reviewed."""
-
-    def __init__(self, code: http.HTTPStatus, message: str) -> None:
-        super().__init__(message)
-        self.code = code
+_HEADERS: dict[int, dict[str, str]] = {
+    http.HTTPStatus.METHOD_NOT_ALLOWED: {'Allow': 'POST'},
+    http.HTTPStatus.SERVICE_UNAVAILABLE: {'Retry-After': str(payloads.RETRY_AFTER)},
+}
+_FINAL = frozenset({http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE, http.HTTPStatus.REQUEST_TIMEOUT,
+                    http.HTTPStatus.SERVICE_UNAVAILABLE})
+"""After these, the connection is of no use: the request is not read to its end."""
 
 
 class Desk:
     """Answers the requests by calling the function. Any number of them are answered at once."""
 
-    def __init__(self, fn: reviews.WebhookFn, path: str) -> None:
-        self._fn = fn
-        self._path = path
+    def __init__(self, fn: reviews.WebhookFn, path: str, budget: payloads.Budget) -> None:
+        self._fn, self._path, self._budget = fn, path, budget
 
     async def answer(self, request: web.BaseRequest) -> web.Response:
         """Answer one request. It never fails, except for the cancellation."""
         try:
             body = await self._review(request)
-        except Refusal as refusal:
+        except payloads.Refusal as refusal:
             return _refuse(refusal.code, str(refusal))
         except reviews.ReviewRefused as refusal:
             return _refuse(refusal.code, str(refusal))
@@ -58,61 +55,45 @@ class Desk:
 
     async def _review(self, request: web.BaseRequest) -> bytes:
         webhook = self._parse_webhook(request)
-        review = _parse_review(await _read_body(request))
-        transport = request.transport
-        sslpeer = transport.get_extra_info('peercert') if transport is not None else None
-        response = await self._fn(review, webhook=webhook, headers=dict(request.headers), sslpeer=sslpeer or None)
-        return jsons.dumps(response)
+        async with self._budget.receive(request) as payload:
+            run = offloads.run_aside if payload.size > payloads.LARGE_SIZE else offloads.run_here
+            review = await run(_parse_review, payload.content)
+            payload.free()
+            transport = request.transport
+            sslpeer = transport.get_extra_info('peercert') if transport is not None else None
+            response = await self._fn(review, webhook=webhook, headers=dict(request.headers), sslpeer=sslpeer or None)
+            return await run(jsons.dumps, response)
 
     def _parse_webhook(self, request: web.BaseRequest) -> str | None:
         try:
             webhook = addresses.parse_webhook(request.path, self._path)
         except LookupError as error:
-            raise Refusal(http.HTTPStatus.NOT_FOUND, f"There are no webhooks outside of {self._path}/.") from error
+            message = f"There are no webhooks outside of {self._path}/."
+            raise payloads.Refusal(http.HTTPStatus.NOT_FOUND, message) from error
         if request.method != 'POST':
-            raise Refusal(http.HTTPStatus.METHOD_NOT_ALLOWED, "Only admission reviews are served here, by POST.")
+            message = "Only admission reviews are served here, by POST."
+            raise payloads.Refusal(http.HTTPStatus.METHOD_NOT_ALLOWED, message)
         return webhook
 
 
-async def _read_body(request: web.BaseRequest) -> bytes:
-    if (request.content_length or 0) > MAX_SIZE:
-        raise _make_size_refusal()
-    if request.headers.get('Expect', '').lower() == '100-continue':
-        await request.writer.write(b'HTTP/1.1 100 Continue\r\n\r\n')
-        request.writer.output_size = 0  # or else, the real response is not expected to come
+def _parse_review(content: payloads.Content) -> dict[str, Any]:
+    is_large = len(content) > payloads.LARGE_SIZE
     try:
-        async with asyncio.timeout(None if request.content.is_eof() else BODY_TIMEOUT):  # it is costly to count time
-            return await request.read()
-    except TimeoutError as error:
-        raise Refusal(http.HTTPStatus.REQUEST_TIMEOUT, "The request was not sent in time.") from error
-    except web.HTTPRequestEntityTooLarge as error:
-        raise _make_size_refusal() from error
-    except (web.RequestPayloadError, aiohttp.ClientError, OSError) as error:
-        raise Refusal(http.HTTPStatus.BAD_REQUEST, "The request was not sent to its end.") from error
-
-
-def _make_size_refusal() -> Refusal:
-    return Refusal(http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The request is larger than {MAX_SIZE} bytes.")
-
-
-def _parse_review(raw: bytes) -> dict[str, Any]:
-    try:
-        review = jsons.loads(raw)
+        review = pieces.loads(content) if is_large else jsons.loads(bytes(content))
     except ValueError as error:
         message = "The request must be an AdmissionReview in JSON, but it is not JSON."
-        raise Refusal(http.HTTPStatus.BAD_REQUEST, message) from error
+        raise payloads.Refusal(http.HTTPStatus.BAD_REQUEST, message) from error
     if not isinstance(review, dict):
-        raise Refusal(http.HTTPStatus.BAD_REQUEST, "The request must be an AdmissionReview: a JSON object.")
-    return review
+        raise payloads.Refusal(http.HTTPStatus.BAD_REQUEST, "The request must be an AdmissionReview: a JSON object.")
+    return reviews.LargeReview(review) if is_large else review
 
 
 def _refuse(code: int, message: str) -> web.Response:
     """Refuse as the API does it. What is not read of the request, is not needed; nor is the connection then."""
     status = {'kind': 'Status', 'apiVersion': 'v1', 'metadata': {}, 'status': 'Failure', 'message': message,
               'code': int(code)}
-    headers = {'Allow': 'POST'} if code == http.HTTPStatus.METHOD_NOT_ALLOWED else {}
     response = web.Response(status=int(code), body=jsons.dumps(status), content_type='application/json',
-                            headers=headers)
-    if code in (http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE, http.HTTPStatus.REQUEST_TIMEOUT):
+                            headers=_HEADERS.get(code))
+    if code in _FINAL:
         response.force_close()
     return response

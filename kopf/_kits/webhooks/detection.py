@@ -4,7 +4,6 @@ Detection: which of the local clusters it is, and how it knows the machine where
 It is told by the names in the certificate of the API server. Nothing is sent there, besides the wish to talk by TLS.
 """
 import asyncio
-import contextlib
 import itertools
 import logging
 import ssl
@@ -88,9 +87,7 @@ async def _fetch_certificate(info: credentials.Credentials) -> bytes:
             shown: bytes = writer.get_extra_info('ssl_object').getpeercert(True)
             return shown
         finally:
-            writer.close()
-            with contextlib.suppress(OSError):
-                await writer.wait_closed()
+            writer.transport.abort()  # with no farewell, as it can last
 
 
 def _build_blind_context() -> ssl.SSLContext:

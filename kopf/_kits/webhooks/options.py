@@ -18,6 +18,14 @@ if TYPE_CHECKING:
 
 FilePath: TypeAlias = str | os.PathLike[str]
 
+MAX_SIZE = 7 * 1024 * 1024
+"""
+The biggest request, in bytes. Objects are up to 3 MiB in the API, and a review can have two of them: old and new.
+"""
+
+INFLIGHT_BYTES = 64 * 1024 * 1024
+"""How many bytes all requests in flight can have, unless told otherwise."""
+
 
 class WebhookServerError(reviews.ServerError):
     """
@@ -58,6 +66,7 @@ class Options:
     verify_capath: FilePath | None = None
     verify_cadata: str | bytes | None = dataclasses.field(default=None, repr=False)
     file_check_interval: float = 60.0
+    inflight_bytes: int = INFLIGHT_BYTES
 
     @property
     def verifies(self) -> bool:
@@ -88,6 +97,10 @@ def _is_verify_mode(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value in list(ssl.VerifyMode)
 
 
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
@@ -104,7 +117,7 @@ _TEXT: tuple[str, Callable[[object], bool]] = 'a string', lambda value: isinstan
 _FILE: tuple[str, Callable[[object], bool]] = 'a path', _is_path
 _TYPES: dict[str, tuple[str, Callable[[object], bool]]] = {
     'addr': _TEXT, 'path': _TEXT, 'host': _TEXT, 'password': _TEXT,
-    'port': ('an integer', lambda value: isinstance(value, int) and not isinstance(value, bool)),
+    'port': ('an integer', _is_integer),
     'cadata': ('bytes', lambda value: isinstance(value, bytes)),
     'cafile': _FILE, 'cadump': _FILE, 'certfile': _FILE, 'pkeyfile': _FILE,
     'verify_cafile': _FILE, 'verify_capath': _FILE,
@@ -114,8 +127,9 @@ _TYPES: dict[str, tuple[str, Callable[[object], bool]]] = {
     'verify_mode': ('an ssl.VerifyMode', _is_verify_mode),
     'verify_cadata': ('a string or bytes', lambda value: isinstance(value, str | bytes)),
     'file_check_interval': ('a number of seconds', _is_number),
+    'inflight_bytes': ('an integer', _is_integer),
 }
-_MANDATORY = frozenset({'insecure', 'extra_sans', 'file_check_interval'})
+_MANDATORY = frozenset({'insecure', 'extra_sans', 'file_check_interval', 'inflight_bytes'})
 
 
 def _iter_wrong_types(options: Options) -> Iterator[str]:
@@ -136,6 +150,8 @@ def _iter_wrong_values(options: Options) -> Iterator[str]:
         yield f'path= must have no queries and fragments, as Kubernetes does not permit them, not {options.path!r}'
     if math.isnan(options.file_check_interval) or options.file_check_interval <= 0:
         yield f'file_check_interval= must be above zero, not {options.file_check_interval}'
+    if options.inflight_bytes < MAX_SIZE:
+        yield f'inflight_bytes= must be {MAX_SIZE} or more, or large reviews never fit, not {options.inflight_bytes}'
 
 
 def _iter_conflicts(options: Options) -> Iterator[str]:

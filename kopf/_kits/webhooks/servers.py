@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     import datetime
     import ssl
 
-    from kopf._kits.webhooks import certificates, receptions
+    from kopf._cogs.aiokits import listeners
+    from kopf._kits.webhooks import certificates
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +50,9 @@ class WebhookServer(contexts.WebhookContextManager):
 
     The files are looked at every ``file_check_interval`` seconds. When they change, the new connections get the new
     certificate; the certificate of our own is replaced by a new one long before its end.
+
+    All requests in flight take at most ``inflight_bytes``, 64 MiB by default: the requests above that wait for a while,
+    and then get the status 503 with ``Retry-After``. Less saves memory, more accepts more of large reviews at once.
     """
 
     DEFAULT_HOST: str | None = None
@@ -74,6 +78,7 @@ class WebhookServer(contexts.WebhookContextManager):
             verify_capath: options.FilePath | None = None,
             verify_cadata: str | bytes | None = None,
             file_check_interval: float = 60.0,
+            inflight_bytes: int = options.INFLIGHT_BYTES,
     ) -> None:
         super().__init__()
         self.addr = addr
@@ -94,6 +99,7 @@ class WebhookServer(contexts.WebhookContextManager):
         self.verify_capath = verify_capath
         self.verify_cadata = verify_cadata
         self.file_check_interval = file_check_interval
+        self.inflight_bytes = inflight_bytes
 
     def __call__(self, fn: reviews.WebhookFn) -> AsyncIterator[reviews.WebhookClientConfig]:
         """
@@ -118,7 +124,8 @@ class WebhookServer(contexts.WebhookContextManager):
         return self.DEFAULT_HOST
 
     async def _serve(self, fn: reviews.WebhookFn, run: contexts.Run) -> contexts.Configs:
-        from kopf._kits.webhooks import certificates, desks, receptions
+        from kopf._cogs.aiokits import listeners
+        from kopf._kits.webhooks import certificates, desks, payloads
         given = self._collect_options()
         host = given.host or await self._detect_host()
         path = addresses.normalize_path(given.path)
@@ -126,14 +133,15 @@ class WebhookServer(contexts.WebhookContextManager):
         source = certificates.Source(given, hostnames, self.build_certificate)
         identity = await asyncio.to_thread(source.obtain)
         bound = await _bind(given.addr, given.port or 0)
-        reception = receptions.Reception(bound, desks.Desk(fn, path).answer, max_size=desks.MAX_SIZE)
+        desk = desks.Desk(fn, path, payloads.Budget(given.inflight_bytes))
+        listener = listeners.Listener(bound, desk.answer, desks.LIMITS, logger)
         place = addresses.Place('http' if given.insecure else 'https', addresses.choose_host(host, given.addr),
                                 bound[0].getsockname()[1], path)
-        renewals = _Renewals(reception, source, run, given.file_check_interval)
+        renewals = _Renewals(listener, source, run, given.file_check_interval)
         try:
-            reception.use(identity.activate())
+            listener.use(identity.activate())
             await asyncio.to_thread(source.dump, identity.authority)
-            reception.start()
+            listener.start()
             logger.debug("The webhook server listens for %s.", place.url)
             if identity.problem is not None:
                 logger.warning("The webhooks are not going to be trusted by API servers: %s", identity.problem)
@@ -141,7 +149,7 @@ class WebhookServer(contexts.WebhookContextManager):
                 async for authority in authorities:
                     yield _build_config(place, authority)
         finally:
-            await reception.close()
+            await listener.close()
 
     def _collect_options(self) -> options.Options:
         values = {name: getattr(self, name) for name in options.NAMES}
@@ -177,9 +185,9 @@ class WebhookAutoServer(detection.ClusterDetector, WebhookServer):
 class _Renewals:
     """How the identity of a server changes in time. Used by one task."""
 
-    def __init__(self, reception: 'receptions.Reception', source: 'certificates.Source', run: contexts.Run,
+    def __init__(self, listener: 'listeners.Listener', source: 'certificates.Source', run: contexts.Run,
                  interval: float) -> None:
-        self._reception, self._source, self._run, self._interval = reception, source, run, interval
+        self._listener, self._source, self._run, self._interval = listener, source, run, interval
         self._now = clocks.Clock()
         self._failures: set[str] = set()  # those that are told about already
 
@@ -209,13 +217,16 @@ class _Renewals:
 
     async def _replace(self, renewed: 'certificates.Identity') -> bool:
         try:
-            self._reception.use(renewed.activate())
-            await asyncio.to_thread(self._source.dump, renewed.authority)
+            self._listener.use(renewed.activate())
         except options.WebhookServerError as error:
             self._complain(error)
             return False
         self._failures.clear()
         logger.info("The certificate of the webhook server is replaced.")
+        try:
+            await asyncio.to_thread(self._source.dump, renewed.authority)
+        except options.WebhookServerError as error:
+            logger.error("%s The new certificate is used nevertheless.", error)
         return True
 
     def _complain(self, error: Exception) -> None:
@@ -227,7 +238,7 @@ class _Renewals:
 
     async def _pause(self, delay: float | None) -> bool:
         """Let the server serve for some time. Tell if it is time to stop; raise if the server has failed."""
-        serving = asyncio.create_task(self._reception.wait(), name='webhooks server')
+        serving = asyncio.create_task(self._listener.wait(), name='webhooks server')
         stopping = asyncio.create_task(self._run.wait(), name='webhooks stopper')
         try:
             await asyncio.wait([serving, stopping], timeout=delay, return_when=asyncio.FIRST_COMPLETED)

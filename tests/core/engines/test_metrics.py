@@ -138,6 +138,19 @@ async def test_format_is_what_the_client_accepts(sources, accepted, expected, pa
     assert read_samples(body.decode(), parse)['kopf_queue_depth', 'pods.v1'] == 11
 
 
+@pytest.mark.guarantee('FND-051')
+async def test_metrics_take_a_limited_share_of_the_time(sources):
+    times = iter([100.0, 101.0, 101.0, 105.0, 111.0, 112.0, 112.0])  # it takes a second to collect them
+    exposition = metrics.Exposition(sources, clock=lambda: next(times))
+
+    first, _ = exposition.expose()
+    sources.meter.flows['pods.v1'].events['ADDED'] += 1
+    second, _ = exposition.expose()
+    third, _ = exposition.expose()
+
+    assert first == second != third
+
+
 async def test_ended_streams_are_not_silent(sources):
     body, _ = metrics.Exposition(sources).expose()
 

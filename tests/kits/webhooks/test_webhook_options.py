@@ -10,7 +10,7 @@ from kopf._kits.webhooks import options, servers, tunnels
 
 ALL = ('addr', 'port', 'path', 'host', 'cadata', 'cafile', 'cadump', 'context', 'insecure', 'certfile', 'pkeyfile',
        'password', 'extra_sans', 'verify_mode', 'verify_cafile', 'verify_capath', 'verify_cadata',
-       'file_check_interval')
+       'file_check_interval', 'inflight_bytes')
 
 
 @pytest.mark.guarantee('ADM-062', 'NEW-227', 'ADM-082', 'ADM-086')
@@ -23,7 +23,8 @@ def test_servers_have_the_same_keyword_options_with_the_same_defaults(cls):
     assert tuple(parameters) == ALL
     assert {parameter.kind for parameter in parameters.values()} == {inspect.Parameter.KEYWORD_ONLY}
     assert {name: parameter.default for name, parameter in parameters.items() if parameter.default is not None} == {
-        'insecure': False, 'extra_sans': (), 'file_check_interval': 60.0}
+        'insecure': False, 'extra_sans': (), 'file_check_interval': 60.0,
+        'inflight_bytes': 64 * 1024 * 1024}
 
 
 @pytest.mark.guarantee('ADM-083', 'ADM-087')
@@ -76,6 +77,7 @@ def test_servers_have_default_hosts(cls, expected):
     pytest.param({'context': ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), 'extra_sans': ['a', 'b']}, id='context'),
     pytest.param({'file_check_interval': math.inf}, id='never'),
     pytest.param({'file_check_interval': 1}, id='every-second'),
+    pytest.param({'inflight_bytes': 7 * 1024 * 1024}, id='one-request-at-a-time'),
 ])
 def test_good_options_are_accepted(given):
     options.check_options(options.Options(**given))
@@ -104,6 +106,9 @@ def test_good_options_are_accepted(given):
     pytest.param({'file_check_interval': None}, ['file_check_interval= must be a number'], id='interval-type'),
     pytest.param({'file_check_interval': 0}, ['file_check_interval= must be above zero'], id='interval'),
     pytest.param({'file_check_interval': math.nan}, ['file_check_interval= must be above zero'], id='interval-nan'),
+    pytest.param({'inflight_bytes': None}, ['inflight_bytes= must be an integer, not NoneType'], id='bytes-type'),
+    pytest.param({'inflight_bytes': 7e9}, ['inflight_bytes= must be an integer, not float'], id='bytes-float'),
+    pytest.param({'inflight_bytes': 1_000_000}, ['inflight_bytes= must be 7340032 or more'], id='bytes'),
     pytest.param({'insecure': True, 'certfile': 'x', 'pkeyfile': 'y'},
                  ['insecure=True', 'certfile=, pkeyfile=', 'leave either'], id='insecure-and-certificate'),
     pytest.param({'insecure': True, 'verify_mode': ssl.CERT_REQUIRED}, ['cannot be verified'], id='insecure-verify'),

@@ -283,3 +283,55 @@ async def test_no_request_fails_while_own_certificates_are_replaced(traffic, mon
 
     async with traffic(servers.WebhookServer()) as wait_for:
         await wait_for(5)
+
+
+async def test_authority_that_cannot_be_saved_does_not_make_the_certificate_replaced_again(
+        serve, files, make_ca, make_certificate, virtual_time, caplog):
+    ca = make_ca()
+    files.write(make_certificate(ca), ca)
+    served = await serve(**given(files, cadump=files.dump))
+    files.dump.unlink()
+    files.dump.mkdir()
+
+    with caplog.at_level(logging.INFO):
+        files.write(issued := make_certificate(ca), ca)
+        await served.next()
+        shown = await see_certificate(served)
+        waiting = asyncio.create_task(served.next())
+        await asyncio.sleep(300)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+
+    assert shown == issued.pem
+    assert caplog.text.count('is replaced') == caplog.text.count('cadump=') == 1
+    assert sorted(path.name for path in files.folder.iterdir()) == ['ca.pem', 'cert.pem', 'dump.pem', 'key.pem']
+
+
+@pytest.mark.guarantee('FND-052')
+async def test_no_requests_are_lost_while_certificates_are_replaced_under_load(
+        serve, files, make_ca, make_certificate):
+    old, new = make_ca('old'), make_ca('new')
+    files.write(make_certificate(old), old)
+    served = await serve(**given(files, file_check_interval=0.1))
+    context = served.trust(old.pem + new.pem)
+    is_over = asyncio.Event()
+    statuses = []
+
+    async def load():
+        while not is_over.is_set():
+            statuses.append((await served.post(tls=context))[0])
+
+    bare = [await asyncio.open_connection('localhost', served.port) for _ in range(600)]
+    async with asyncio.TaskGroup() as group:
+        for _ in range(5):
+            group.create_task(load())
+        files.write(issued := make_certificate(new), new)
+        await served.next()
+        await served.next()
+        while await see_certificate(served) != issued.pem:
+            await asyncio.sleep(0.01)
+        is_over.set()
+    for _, writer in bare:
+        writer.close()
+
+    assert set(statuses) == {200}

@@ -11,7 +11,7 @@ import pytest
 
 from kopf._cogs.helpers import certificates as shared
 from kopf._cogs.structs import reviews
-from kopf._kits.webhooks import addresses, desks, facts, options, servers
+from kopf._kits.webhooks import addresses, facts, options, servers
 
 
 @pytest.mark.guarantee('ADM-068', 'NEW-266', 'ADM-089', 'ADM-091')
@@ -372,7 +372,7 @@ async def test_secrets_are_not_logged(serve, caplog, files, make_certificate):
 
 
 def test_limits_are_as_designed():
-    assert desks.MAX_SIZE == 7 * 1024 * 1024
+    assert options.MAX_SIZE == 7 * 1024 * 1024
     assert addresses.LOCALHOST == 'localhost'
 
 

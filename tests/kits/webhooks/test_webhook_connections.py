@@ -1,13 +1,14 @@
 """Clients are not trusted: they are limited in number and in time, and nobody else suffers of them."""
 import asyncio
 import contextlib
+import dataclasses
 import errno
 import socket
 import ssl
 
 import pytest
 
-from kopf._kits.webhooks import desks, receptions
+from kopf._kits.webhooks import desks, payloads
 
 REQUEST = b'POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}'
 
@@ -53,7 +54,7 @@ async def test_those_who_do_not_send_their_headers_are_cut(serve, reviewer, virt
         received = await read_until_cut(reader)
 
     assert (received, reviewer.calls) == (b'', [])
-    assert receptions.HEADERS_TIMEOUT <= virtual_time.elapsed < receptions.HEADERS_TIMEOUT + 5
+    assert desks.LIMITS.headers_timeout <= virtual_time.elapsed < desks.LIMITS.headers_timeout + 5
 
 
 async def test_dripping_headers_do_not_help(serve, reviewer, virtual_time):
@@ -71,7 +72,7 @@ async def test_dripping_headers_do_not_help(serve, reviewer, virtual_time):
         dripping.cancel()
         await asyncio.wait([dripping])
 
-    assert receptions.HEADERS_TIMEOUT <= virtual_time.elapsed < receptions.HEADERS_TIMEOUT + 5
+    assert desks.LIMITS.headers_timeout <= virtual_time.elapsed < desks.LIMITS.headers_timeout + 5
 
 
 async def test_those_who_do_not_agree_on_tls_are_cut(serve, virtual_time):
@@ -81,7 +82,7 @@ async def test_those_who_do_not_agree_on_tls_are_cut(serve, virtual_time):
         writer.write(b'\x16\x03\x01')
         assert await read_until_cut(reader) == b''
 
-    assert receptions.HANDSHAKE_TIMEOUT <= virtual_time.elapsed < receptions.HANDSHAKE_TIMEOUT + 5
+    assert desks.LIMITS.handshake_timeout <= virtual_time.elapsed < desks.LIMITS.handshake_timeout + 5
 
 
 async def test_those_who_speak_something_else_are_cut(serve):
@@ -111,7 +112,7 @@ async def test_those_who_do_not_send_their_content_are_answered_and_cut(serve, r
         received = await read_until_cut(reader)
 
     assert received.startswith(b'HTTP/1.1 408 ') and not reviewer.calls
-    assert virtual_time.elapsed >= desks.BODY_TIMEOUT
+    assert virtual_time.elapsed >= payloads.RECEIVING_TIMEOUT
 
 
 async def test_those_who_leave_in_the_middle_are_forgotten(serve, reviewer, caplog):
@@ -153,27 +154,27 @@ async def test_idle_connections_are_reused_and_then_closed(serve, virtual_time):
 
     async with connected(served) as (reader, writer):
         assert await request(reader, writer) == b'HTTP/1.1 200 OK'
-        await asyncio.sleep(receptions.IDLE_TIMEOUT - 10)
+        await asyncio.sleep(desks.LIMITS.idle_timeout - 10)
         assert await request(reader, writer) == b'HTTP/1.1 200 OK'
         since = virtual_time.elapsed
         await read_until_cut(reader)
 
-    assert receptions.IDLE_TIMEOUT <= virtual_time.elapsed - since < receptions.IDLE_TIMEOUT + 5
+    assert desks.LIMITS.idle_timeout <= virtual_time.elapsed - since < desks.LIMITS.idle_timeout + 5
 
 
 async def test_slow_reviews_are_not_cut(serve, reviewer, virtual_time):
     served = await serve(insecure=True)
     reviewer.gate = asyncio.Event()
-    asyncio.get_running_loop().call_later(receptions.IDLE_TIMEOUT * 2, reviewer.gate.set)
+    asyncio.get_running_loop().call_later(desks.LIMITS.idle_timeout * 2, reviewer.gate.set)
 
     async with connected(served) as (reader, writer):
         assert await request(reader, writer) == b'HTTP/1.1 200 OK'
 
-    assert virtual_time.elapsed >= receptions.IDLE_TIMEOUT * 2
+    assert virtual_time.elapsed >= desks.LIMITS.idle_timeout * 2
 
 
 async def test_when_there_are_too_many_connections_the_idle_ones_give_way(serve, reviewer, monkeypatch):
-    monkeypatch.setattr(receptions, 'CONNECTIONS_LIMIT', 3)
+    monkeypatch.setattr(desks, 'LIMITS', dataclasses.replace(desks.LIMITS, connections=3))
     served = await serve(insecure=True)
     reviewer.gate = asyncio.Event()
 
@@ -251,7 +252,7 @@ async def test_reviews_that_last_for_ever_are_interrupted_when_the_server_is_clo
         await served.configs.aclose()
 
         assert await read_until_cut(reader) == b''
-    assert receptions.CLOSING_TIMEOUT <= virtual_time.elapsed < receptions.CLOSING_TIMEOUT * 2
+    assert desks.LIMITS.closing_timeout <= virtual_time.elapsed < desks.LIMITS.closing_timeout * 2
 
 
 async def test_reviews_of_those_who_left_are_interrupted_when_the_server_is_closed(serve, reviewer, virtual_time):

@@ -1,0 +1,36 @@
+"""
+Offloads: what takes long but needs no waiting, done beside the event loop.
+
+There is one thread for all of that: more of them do not make it faster, as only one at a time has the interpreter, but
+make the event loop wait for its turn longer. Functions in C have the interpreter for as long as they run, so only those
+are for the thread that are not long each.
+"""
+import asyncio
+import concurrent.futures
+import contextvars
+import functools
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec('P')
+ResultT = TypeVar('ResultT')
+
+
+async def run_aside(fn: Callable[P, ResultT], /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
+    """
+    Call the function in the thread, after those that came before; return what it returns, raise what it raises.
+
+    If cancelled, the function is not called; but if it is running already, it goes on, and its result is lost.
+    """
+    call = functools.partial(contextvars.copy_context().run, fn, *args, **kwargs)
+    return await asyncio.get_running_loop().run_in_executor(_get_executor(), call)
+
+
+async def run_here(fn: Callable[P, ResultT], /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
+    """Call the function at once: it is quicker than the way to the thread."""
+    return fn(*args, **kwargs)
+
+
+@functools.cache
+def _get_executor() -> concurrent.futures.Executor:
+    return concurrent.futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix='kopf-aside')

@@ -1,0 +1,177 @@
+"""
+Payloads: the contents of requests, received in full or not at all, within a budget of bytes for all of them.
+
+The clients are not trusted: there can be many of them, large and slow. Only the bytes that have really come are
+counted, so that nobody takes the budget by promises. They are counted until the request is answered.
+"""
+import asyncio
+import contextlib
+import http
+import mmap
+from collections.abc import AsyncIterator
+
+import aiohttp
+from aiohttp import web
+
+from kopf._cogs.aiokits import bells
+from kopf._kits.webhooks import options
+
+LARGE_SIZE = 256 * 1024
+"""The size of a large content, in bytes: it costs much time and memory, and is treated with care."""
+
+RECEIVING_TIMEOUT = 30.0
+"""Seconds for a client to send its whole request after the headers; API servers do not wait longer themselves."""
+
+PATIENCE = 0.25
+"""Seconds to wait for the budget before those who have begun earlier, and have not come in full, are refused."""
+
+WAITING_TIMEOUT = 5.0
+"""Seconds to wait for the budget if it is taken by the requests that have come in full, and are not answered yet."""
+
+RETRY_AFTER = 1
+"""Seconds after which those who were refused for the lack of the budget may try again."""
+
+Content = bytes | mmap.mmap
+
+
+class Refusal(Exception):
+    """The request is not a review, or cannot be received, so it is refused before it is reviewed."""
+
+    def __init__(self, code: http.HTTPStatus, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Budget:
+    """The bytes of all requests in flight. Belongs to one event loop."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit, self._taken = limit, 0
+        self._unfinished: dict[Payload, None] = {}  # in the order in which they began
+        self._changed = bells.Bell()  # rings when something is given back
+
+    @contextlib.asynccontextmanager
+    async def receive(self, request: web.BaseRequest) -> AsyncIterator['Payload']:
+        """
+        Receive the content, and keep its part of the budget until the end of the block.
+
+        Raises `Refusal` if it is too large, too slow, not sent to its end, or if there is no budget for it.
+        """
+        if (request.content_length or 0) > options.MAX_SIZE:
+            raise make_size_refusal()
+        payload = Payload(self, request.content_length or options.MAX_SIZE)
+        self._unfinished[payload] = None
+        try:
+            await payload.receive(request)
+            del self._unfinished[payload]
+            yield payload
+        finally:
+            self._unfinished.pop(payload, None)
+            self._taken -= payload.size
+            payload.free()
+            self._changed.ring()
+
+    async def take(self, size: int, payload: 'Payload') -> None:
+        """
+        Take so many bytes for a payload; wait until they are there. Raises `Refusal` if it takes too long.
+
+        After a while, the oldest payload that has not come in full makes room for the others.
+        """
+        deadline = asyncio.get_running_loop().time() + WAITING_TIMEOUT
+        while not self.take_nowait(size, payload):
+            if asyncio.get_running_loop().time() >= deadline:
+                raise make_budget_refusal()
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    await self._changed.wait()
+            except TimeoutError:
+                oldest = next(iter(self._unfinished))
+                if oldest is not payload:
+                    oldest.evict()
+
+    def take_nowait(self, size: int, payload: 'Payload') -> bool:
+        """Take so many bytes for a payload if they are there; return whether they are."""
+        if self._taken + size > self._limit:
+            return False
+        self._taken += size
+        payload.size += size
+        return True
+
+
+class Payload:
+    """The content of one request, with its part of the budget."""
+
+    def __init__(self, budget: Budget, capacity: int) -> None:
+        self._budget, self._capacity = budget, capacity
+        self._chunks: list[bytes] = []
+        self._map: mmap.mmap | None = None
+        self._timeout: asyncio.Timeout | None = None
+        self._is_evicted = False
+        self.size = 0
+        self.content: Content = b''
+
+    async def receive(self, request: web.BaseRequest) -> None:
+        if request.headers.get('Expect', '').lower() == '100-continue':
+            await request.writer.write(b'HTTP/1.1 100 Continue\r\n\r\n')
+            request.writer.output_size = 0  # or else, the real response is not expected to come
+        chunk = b''
+        if request.content.is_eof():  # as usual: it is all here, so no timeouts are needed, which are costly
+            chunk = request.content.read_nowait()
+            if self._budget.take_nowait(len(chunk), self):
+                self.content = chunk
+                return
+        try:
+            async with asyncio.timeout(RECEIVING_TIMEOUT) as self._timeout:
+                self.content = await self._receive(request.content, chunk)
+        except TimeoutError as error:
+            raise make_budget_refusal() if self._is_evicted else make_timeout_refusal() from error
+        except (web.RequestPayloadError, aiohttp.ClientError, OSError) as error:
+            raise Refusal(http.HTTPStatus.BAD_REQUEST, "The request was not sent to its end.") from error
+
+    async def _receive(self, content: aiohttp.StreamReader, chunk: bytes) -> Content:
+        while chunk := (chunk or await content.readany()):
+            if self.size + len(chunk) > options.MAX_SIZE:
+                raise make_size_refusal()
+            await self._budget.take(len(chunk), self)
+            self._write(chunk)
+            chunk = b''
+        if self._map is None:
+            return b''.join(self._chunks)
+        return self._map if len(self._map) == self.size else self._map[:self.size]
+
+    def _write(self, chunk: bytes) -> None:
+        """Keep the chunk. Large contents are out of the usual memory: that is not always returned to the system."""
+        self._chunks.append(chunk)
+        if self._map is None and self.size > LARGE_SIZE:
+            self._map = mmap.mmap(-1, self._capacity)
+        if self._map is not None:
+            for one in self._chunks:
+                self._map.write(one)
+            self._chunks.clear()
+
+    def evict(self) -> None:
+        """Stop receiving at once: others need the bytes."""
+        self._is_evicted = True
+        if self._timeout is not None and not self._timeout.expired():
+            self._timeout.reschedule(asyncio.get_running_loop().time())
+
+    def free(self) -> None:
+        """Forget the content when it is not needed any more. Its part of the budget is still taken."""
+        self.content = b''
+        self._chunks.clear()
+        if self._map is not None:
+            with contextlib.suppress(BufferError):  # then it is freed by those who still read it
+                self._map.close()
+            self._map = None
+
+
+def make_size_refusal() -> Refusal:
+    return Refusal(http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The request is larger than {options.MAX_SIZE} bytes.")
+
+
+def make_timeout_refusal() -> Refusal:
+    return Refusal(http.HTTPStatus.REQUEST_TIMEOUT, "The request was not sent in time.")
+
+
+def make_budget_refusal() -> Refusal:
+    return Refusal(http.HTTPStatus.SERVICE_UNAVAILABLE, "There are too many large requests at once. Try again later.")

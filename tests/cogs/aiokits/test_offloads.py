@@ -1,0 +1,41 @@
+"""
+Long calculations do not hold the event loop.
+"""
+import asyncio
+import contextvars
+import threading
+
+import pytest
+
+from kopf._cogs.aiokits import offloads
+
+variable = contextvars.ContextVar('variable', default='default')
+
+
+@pytest.mark.parametrize('run', [offloads.run_aside, offloads.run_here])
+async def test_results_and_errors_are_those_of_the_function(run):
+    assert await run(lambda a, b: (a, b), 1, b=2) == (1, 2)
+    with pytest.raises(ZeroDivisionError):
+        await run(lambda: 1 / 0)
+
+
+@pytest.mark.guarantee('FND-062')
+async def test_event_loop_goes_on_meanwhile():
+    is_over = threading.Event()
+    asyncio.get_running_loop().call_later(0.01, is_over.set)
+
+    assert await offloads.run_aside(is_over.wait, 10)
+
+
+async def test_functions_are_called_one_after_another_with_the_context_of_the_caller():
+    called, is_over = [], threading.Event()
+    variable.set('changed')
+
+    first = asyncio.create_task(offloads.run_aside(lambda: is_over.wait(10) and called.append('first')))
+    second = asyncio.create_task(offloads.run_aside(lambda: called.append(variable.get())))
+    await asyncio.sleep(0.01)
+    assert not called
+    is_over.set()
+    await asyncio.gather(first, second)
+
+    assert called == ['first', 'changed']
