@@ -6,8 +6,9 @@ and fail for a whole document if anything in it is nested deeper than their limi
 Python. So are the functions that compare, copy or print values. Therefore, a document that is too deep is read by its
 parts: what cannot be read is left out, and the objects that are too deep are marked.
 
-Large documents are read by parts too: each of them is a call of its own. In a thread, the event loop gets its turn
-between these calls, but never in the middle of them: the readers of JSON do not let other threads run.
+Large lists are read by parts too: each of their objects is a call of its own. In a thread, the event loop gets its turn
+between these calls, but never in the middle of them: the readers of JSON do not let other threads run. Single objects
+are not as large: the API server limits them.
 """
 import json
 import re
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 from kopf._cogs.helpers import jsons
 
 LARGE = 256 * 1024
-"""Bytes above which documents are read by parts, and are worth a thread: each of them takes milliseconds."""
+"""Bytes above which lists are read by parts, and all documents are worth a thread: each of them takes milliseconds."""
 
 DEEPEST = 250
 """
@@ -33,6 +34,7 @@ GUESSES = 3
 TOO_DEEP = "it is nested too deeply"
 OUT_OF_RANGE = "there is a number out of range in it"
 
+_ITEMS = b'"items":['
 _DECODER = json.JSONDecoder(**jsons.NUMBERS)
 _SPACES = re.compile(r'[ \t\n\r]*')
 _SCALAR = re.compile(r'[^\s,\]}]+')
@@ -60,7 +62,7 @@ def read(raw: bytes) -> Any:
 
     Raises `JSONDecodeError`, which is a `ValueError`, for anything but JSON.
     """
-    if len(raw) > LARGE:
+    if len(raw) > LARGE and _ITEMS in raw:
         return _read_by_parts(raw)
     try:
         value = jsons.loads(raw)
