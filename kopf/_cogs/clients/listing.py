@@ -1,14 +1,16 @@
 """
 Listing: all objects of a resource as they are now, in pages.
 
-No more than one page is in memory; the objects come without ``managedFields``, and always with their kind.
+No more than one page is in memory; the objects come without ``managedFields``, and always with their kind. Those that
+are not fit for handling come apart from the others.
 """
 import dataclasses
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
 from kopf._cogs.clients import errors, requests
 from kopf._cogs.configs import connecting
+from kopf._cogs.helpers import documents
 from kopf._cogs.structs import references
 
 Body = dict[str, Any]
@@ -26,6 +28,7 @@ class Page:
     version: str  # of the whole listing, to watch from; empty if the server has none
     following: str = ''  # how to ask for the next page; empty for the last one
     is_first: bool = True  # also when the listing starts over: what came before is possibly outdated
+    misfits: Sequence[documents.Salvaged] = ()  # those that exist, but are not fit for handling
 
 
 async def list_pages(resource: references.Resource, namespace: references.Namespace, *,
@@ -79,11 +82,17 @@ def parse_page(answer: Any, *, is_first: bool = True) -> Page:
         raise errors.APIGarbledError("The answer to the listing is not a list of objects.")
     origin = {'apiVersion': answer.get('apiVersion'), 'kind': str(answer.get('kind') or '').removesuffix('List')}
     return Page(
-        items=[clean_object(item, origin) for item in items],
+        items=[clean_object(item, origin) for item in items if not isinstance(item, documents.Salvaged)],
+        misfits=tuple(item for item in items if isinstance(item, documents.Salvaged)),
         version=str(metadata.get('resourceVersion') or ''),
         following=str(metadata.get('continue') or ''),
         is_first=is_first,
     )
+
+
+def is_fit(item: Any) -> bool:
+    """Return whether it is an object that can be handled."""
+    return is_object(item) and not isinstance(item, documents.Salvaged)
 
 
 def is_object(item: Any) -> bool:

@@ -57,7 +57,8 @@ class Patched:
 
 async def patch_object(target: Target, *, merge: Mapping[str, Any], context: requests.Context) -> Patched | None:
     """
-    Change an object in up to 2 requests: none for what is empty. ``None`` is for an object that does not exist.
+    Change an object in up to 2 requests: none for what is empty. ``None`` is for an object that does not exist, or is
+    not fit for handling any more.
 
     The first refusal (409 or 422) ends the patching and is returned. Other errors are raised as from any request. After
     them, or if cancelled, nobody knows which steps are done; it is harmless to repeat them all.
@@ -88,13 +89,15 @@ async def patch_part(target: Target, step: Step, payload: Any, *, context: reque
         return None
     except (errors.APIConflictError, errors.APIInvalidError) as error:
         return Patched(None, step, error)
+    if listing.is_object(body) and not listing.is_fit(body):
+        return None  # it exists, but is left alone: it is the same as if it does not
     if not listing.is_object(body):
         raise errors.APIGarbledError(f"PATCH {url}: the answer is JSON, but not an object of the API.")
     return Patched(listing.clean_object(body))
 
 
 async def read_object(target: Target, *, context: requests.Context) -> RawBody | None:
-    """Read an object; ``None`` if it does not exist, or another object has its name."""
+    """Read an object; ``None`` if it does not exist, or another object has its name, or it is not fit for handling."""
     url = target.resource.get_url(namespace=target.namespace, name=target.name)
     try:
         body = await requests.get(url, context=context, options=_OPTIONS)
@@ -102,7 +105,8 @@ async def read_object(target: Target, *, context: requests.Context) -> RawBody |
         return None
     if not listing.is_object(body):
         raise errors.APIGarbledError(f"GET {url}: the answer is JSON, but not an object of the API.")
-    if target.uid is not None and body['metadata'].get('uid') != target.uid:
+    is_another = target.uid is not None and body['metadata'].get('uid') != target.uid
+    if is_another or not listing.is_fit(body):
         return None
     return listing.clean_object(body)
 

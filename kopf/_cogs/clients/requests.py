@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from kopf._cogs.clients import calls, errors, limits, lines, retries, sessions
 from kopf._cogs.configs import connecting, settings
-from kopf._cogs.helpers import jsons, meters
+from kopf._cogs.helpers import documents, jsons, meters
 from kopf._cogs.structs import vaults
 
 T = TypeVar('T')
@@ -218,9 +218,16 @@ async def _fetch(session: calls.Session, call: calls.Call, context: Context) -> 
     finally:
         gate.leave()
     try:
-        return None if answer.code == 204 else jsons.loads(answer.raw)
+        return None if answer.code == 204 else await read_document(answer.raw)
     except ValueError as error:
         raise errors.APIGarbledError(f"{call}: HTTP {answer.code}, but the body is not JSON.") from error
+
+
+async def read_document(raw: bytes) -> Any:
+    """Read JSON as `documents.read` does; if it is large, in a thread, where it does not hold the event loop."""
+    if len(raw) <= documents.LARGE:
+        return documents.read(raw)
+    return await asyncio.to_thread(documents.read, raw)
 
 
 async def _open_stream(session: calls.Session, stack: contextlib.AsyncExitStack, call: calls.Call,

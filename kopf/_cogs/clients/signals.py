@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple, cast
 
 from kopf._cogs.clients import errors, listing
-from kopf._cogs.helpers import jsons
+from kopf._cogs.helpers import documents
 from kopf._cogs.structs import bodies, references
 
 FIRST_BACKOFF, LONGEST_BACKOFF = 0.8, 30.0
@@ -48,6 +48,20 @@ class Change:
 
 
 @dataclasses.dataclass(frozen=True)
+class Misfit:
+    """An object that exists, but is not fit for handling: to be reported and left alone, as it was known before."""
+    key: Key
+    seen: Seen
+    flaw: str
+    finalizers: frozenset[str] = frozenset()  # those that block the deletion, if it is being deleted
+
+    @property
+    def version(self) -> str:
+        """The version to continue from."""
+        return self.seen.version
+
+
+@dataclasses.dataclass(frozen=True)
 class Bookmark:
     """Nothing has changed up to this version."""
     version: str
@@ -65,14 +79,14 @@ class Trouble(enum.Enum):
     FAILURE = enum.auto()  # anything else: the stream is to be continued from the same version
 
 
-Signal = Change | Bookmark | Oddity | errors.RequestError
-Finding = listing.Page | Change | Bookmark
+Signal = Change | Misfit | Bookmark | Oddity | errors.RequestError
+Finding = listing.Page | Change | Misfit | Bookmark
 
 
 def classify_line(line: bytes) -> Signal:
     """Tell what a line of a watch-stream means, whatever it is; the errors are returned, not raised."""
     try:
-        parsed = jsons.loads(line)
+        parsed = documents.read(line)
     except ValueError:
         return errors.APIGarbledError(f"A line of the stream is not JSON ({len(line)} bytes).")
     type_, body = (parsed.get('type'), parsed.get('object')) if isinstance(parsed, dict) else (None, None)
@@ -87,6 +101,8 @@ def classify_line(line: bytes) -> Signal:
         case 'ADDED' | 'MODIFIED' | 'DELETED':
             if not listing.is_object(body):
                 return errors.APIGarbledError("A line of the stream has an event of no object.")
+            if isinstance(body, documents.Salvaged):
+                return _build_deletion(body) if type_ == 'DELETED' else build_misfit(body)
             return build_change(type_, listing.clean_object(body))
     return Oddity(type_)
 
@@ -117,6 +133,24 @@ def build_change(type: EventType, body: Mapping[str, Any]) -> Change:
     key, seen = identify(body)
     event: RawEvent = {'type': type, 'object': cast(bodies.RawBody, body)}
     return Change(event, key, None if type == 'DELETED' else seen, seen.version)
+
+
+def build_misfit(body: documents.Salvaged) -> Misfit:
+    """Build the notice of an object that is not fit for handling."""
+    key, seen = identify(body)
+    metadata = body['metadata']
+    is_deleted = bool(metadata.get('deletionTimestamp'))
+    return Misfit(key, seen, body.flaw, frozenset(metadata.get('finalizers') or ()) if is_deleted else frozenset())
+
+
+def _build_deletion(body: documents.Salvaged) -> Change:
+    """Build the deletion of an object of which only the metadata is good: as if it was missed, but with labels."""
+    key, seen = identify(body)
+    fields = ('name', 'namespace', 'uid', 'labels', 'annotations', 'creationTimestamp', 'deletionTimestamp')
+    metadata = {field: body['metadata'][field] for field in fields if body['metadata'].get(field) is not None}
+    kinds = {field: body[field] for field in ('apiVersion', 'kind') if isinstance(body.get(field), str)}
+    stripped = cast(bodies.RawBody, {**kinds, 'metadata': metadata})
+    return Change({'type': 'DELETED', 'object': stripped}, key, None, seen.version)
 
 
 def identify(body: Mapping[str, Any]) -> tuple[Key, Seen]:
@@ -150,6 +184,12 @@ def detect_vanished(known: Mapping[Key, Seen], listed: Collection[Key],
     return [_build_vanished(key, seen, resource) for key, seen in known.items() if key not in listed]
 
 
+def detect_replaced(known: Mapping[Key, Seen], misfit: Misfit, resource: references.Resource) -> list[Change]:
+    """Find the known object that does not exist any more, as one of its name, not fit for handling, does."""
+    before = known.get(misfit.key)
+    return [] if before is None or before.uid == misfit.seen.uid else [_build_vanished(misfit.key, before, resource)]
+
+
 def is_made_up(event: RawEvent) -> bool:
     """Return whether the event was not received, but is a conclusion: its object is absent in a listing."""
     return event['type'] == 'DELETED' and not event['object']['metadata'].get('resourceVersion')
@@ -168,7 +208,12 @@ class Census:
         self._changed: set[Key] = set()  # since the first page: the next pages are older than that
         self.version = ''  # up to which everything is taken, when all pages are
 
-    def take(self, finding: Finding) -> Iterator[Change]:
+    @property
+    def present(self) -> Collection[Key]:
+        """All objects that exist, when all pages are taken."""
+        return self._present
+
+    def take(self, finding: Finding) -> Iterator[Change | Misfit]:
         """Take the next page or change; with the last page, those known but absent are noticed."""
         match finding:
             case listing.Page():
@@ -176,10 +221,14 @@ class Census:
             case Change():
                 yield from self._take_change(finding)
                 self.version = finding.version or self.version
+            case Misfit():
+                self._changed.add(finding.key)
+                yield from self._take_misfit(finding)
+                self.version = finding.version or self.version
             case Bookmark():
                 self.version = finding.version or self.version
 
-    def _take_page(self, page: listing.Page) -> Iterator[Change]:
+    def _take_page(self, page: listing.Page) -> Iterator[Change | Misfit]:
         if page.is_first:  # also if it starts over
             self._present.clear()
             self._changed.clear()
@@ -187,6 +236,9 @@ class Census:
         valid = [item for item in page.items if identify(item)[0] not in self._changed]
         self._present.update(identify(item)[0] for item in valid)
         yield from self._compare(valid)
+        for misfit in map(build_misfit, page.misfits):
+            if misfit.key not in self._changed:
+                yield from self._take_misfit(misfit)
         if not page.following:
             yield from detect_vanished(self._known, self._present, self._resource)
 
@@ -205,6 +257,11 @@ class Census:
             yield _build_vanished(change.key, known, self._resource)
         if is_known or type_ != 'DELETED':
             yield change
+
+    def _take_misfit(self, misfit: Misfit) -> Iterator[Change | Misfit]:
+        self._present.add(misfit.key)
+        yield from detect_replaced(self._known, misfit, self._resource)
+        yield misfit
 
     def _compare(self, items: Iterable[Mapping[str, Any]]) -> Iterator[Change]:
         return compare_listing(self._known, items, is_initial=self._is_initial, resource=self._resource)

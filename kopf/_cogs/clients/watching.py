@@ -13,9 +13,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Map
 from typing import Any
 
 from kopf._cogs.aiokits import mergers
-from kopf._cogs.clients import echoes, errors, listing, requests, signals
+from kopf._cogs.clients import echoes, errors, listing, misfits, requests, signals
 from kopf._cogs.configs import connecting
-from kopf._cogs.helpers import meters
+from kopf._cogs.helpers import documents, meters
 from kopf._cogs.structs import references
 
 HEALTHY_PERIOD = 10.0
@@ -80,6 +80,7 @@ class StreamState:
     error: Exception | None = None  # the last one ever
     is_listed: bool = False  # at least once
     known: dict[signals.Key, signals.Seen] = dataclasses.field(default_factory=dict)
+    unfit: misfits.Misfits = dataclasses.field(default_factory=misfits.Misfits)
     own: echoes.Echoes = dataclasses.field(default_factory=echoes.Echoes)
 
     def enter(self, phase: Phase, now: float) -> None:
@@ -93,6 +94,7 @@ class StreamState:
         self.failing_since = now if self.failing_since is None else self.failing_since
 
     def remember(self, change: signals.Change) -> None:
+        self.unfit.discard(change.key)
         if change.seen is None:
             self.known.pop(change.key, None)
         else:
@@ -240,8 +242,12 @@ async def _list(position: _Position) -> AsyncGenerator[Item]:
         async for finding in findings:
             position.feed()
             for change in census.take(finding):
+                if isinstance(change, signals.Misfit):
+                    _leave_alone(position, change)
+                    continue
                 yield change.event
                 state.remember(change)
+    state.unfit.retain(census.present)
     position.version, position.is_doubtful, state.is_listed = census.version, False, True
     yield Marker.LISTED
 
@@ -306,7 +312,7 @@ async def _watch_early(position: _Position, version: str) -> AsyncGenerator[sign
     try:
         async with _open(position, version) as lines:
             async for line in lines:
-                signal = _read_signal(position, line)
+                signal = await _read_signal(position, line)
                 if signal is not None:
                     yield signal
     except (errors.RequestError, OSError) as error:
@@ -342,19 +348,24 @@ async def _take_initial(position: _Position, lines: AsyncGenerator[bytes]) -> As
     state, resource = position.state, position.resource
     listed: set[signals.Key] = set()
     async for line in lines:
-        signal = _read_signal(position, line)
+        signal = await _read_signal(position, line)
         if isinstance(signal, signals.Bookmark):
             for change in signals.detect_vanished(state.known, listed, resource):
                 yield change.event
                 state.remember(change)
+            state.unfit.retain(listed)
             position.version, position.is_doubtful, state.is_listed = signal.version, False, True
             yield Marker.LISTED
             return
         if signal is None:
             continue
         listed.add(signal.key)
-        changes = [signal]
-        if signal.event['type'] == 'ADDED':
+        if isinstance(signal, signals.Misfit):
+            _leave_alone(position, signal)
+            changes = signals.detect_replaced(state.known, signal, resource)
+        elif signal.event['type'] != 'ADDED':
+            changes = [signal]
+        else:
             changes = list(signals.compare_listing(state.known, [signal.event['object']], resource=resource,
                                                    is_initial=not state.is_listed))
         for change in changes:
@@ -365,7 +376,9 @@ async def _take_initial(position: _Position, lines: AsyncGenerator[bytes]) -> As
 async def _take_changes(position: _Position, lines: AsyncGenerator[bytes]) -> AsyncGenerator[Item]:
     state = position.state
     async for line in lines:
-        signal = _read_signal(position, line)
+        signal = await _read_signal(position, line)
+        if isinstance(signal, signals.Misfit):
+            _leave_alone(position, signal)
         if isinstance(signal, signals.Change):
             yield signal.event
             state.remember(signal)
@@ -373,10 +386,15 @@ async def _take_changes(position: _Position, lines: AsyncGenerator[bytes]) -> As
             position.version = signal.version
 
 
-def _read_signal(position: _Position, line: bytes) -> signals.Change | signals.Bookmark | None:
+async def _read_signal(position: _Position, line: bytes) -> signals.Change | signals.Misfit | signals.Bookmark | None:
     """Read a line; raise the errors, complain of the unknown."""
     echo = position.state.own.recognise(line)
-    signal = signals.classify_line(line) if echo is None else signals.build_change('MODIFIED', echo)
+    if echo is not None:
+        signal: signals.Signal = signals.build_change('MODIFIED', echo)
+    elif len(line) <= documents.LARGE:
+        signal = signals.classify_line(line)
+    else:
+        signal = await asyncio.to_thread(signals.classify_line, line)
     if isinstance(signal, errors.RequestError):
         raise signal
     position.feed()
@@ -385,6 +403,14 @@ def _read_signal(position: _Position, line: bytes) -> signals.Change | signals.B
                                         signal.type, position)
         return None
     return signal
+
+
+def _leave_alone(position: _Position, misfit: signals.Misfit) -> None:
+    """Report an object that is not fit for handling, once for each version of it."""
+    if position.state.unfit.add(misfit):
+        finalizer = position.context.settings.persistence.finalizer
+        position.context.logger.error("%s", misfits.describe(misfit, position.resource, finalizer))
+        position.flow.misfits += 1
 
 
 def build_watch_params(watching: connecting.WatchingSettings, resource: references.Resource, version: str | None, *,

@@ -49,6 +49,7 @@ BACKOFFS = Rule(_is_backoffs, 'a number of seconds, or a re-iterable of them, ea
 FLAG = Rule(lambda value: isinstance(value, bool), 'True or False')
 STRING = Rule(lambda value: isinstance(value, str), 'a string')
 TEXT = Rule(lambda value: isinstance(value, str) and bool(value), 'a non-empty string')
+SECRETS = Rule(lambda value: value in ('values', 'digests'), "'values' or 'digests'")
 SELECTIONS = Rule(lambda value: isinstance(value, selections.Selections) and all(map(STRING.accepts, value.values())),
                   'the mapping that was there, with strings as its values')
 SERVER = Rule(callable, 'a webhook server: a function that takes a function and yields configurations')
@@ -102,7 +103,7 @@ RULES: dict[str, dict[str, Rule]] = {
     },
     'persistence': {
         'finalizer': TEXT, 'progress_storage': PROGRESS_STORAGE, 'diffbase_storage': DIFFBASE_STORAGE,
-        'consistency_timeout': SECONDS,
+        'consistency_timeout': SECONDS, 'secrets': SECRETS,
     },
 }
 

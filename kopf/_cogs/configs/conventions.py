@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Collection, Iterable, Mapping, MutableMapping
 from typing import Any, cast
 
-from kopf._cogs.helpers import jsons
+from kopf._cogs.helpers import documents
 from kopf._cogs.structs import bodies, dicts
 
 MARKER = 'kopf-managed'
@@ -191,7 +191,7 @@ def decode(value: Any) -> dict[str, Any] | None:
     if not isinstance(value, str):
         return None
     try:
-        decoded = jsons.loads(value)
+        decoded = documents.read_shallow(value)
     except ValueError:
         return None
     return decoded if isinstance(decoded, dict) else None

@@ -229,7 +229,16 @@ def _encode(essence: bodies.BodyEssence) -> str:
 
 
 def _modernise(essence: dict[str, Any]) -> bodies.BodyEssence:
-    """Have the old essence as it would be now: years ago, it had the names of the object and of its kind."""
+    """
+    Have the old essence as it would be now: years ago, it had the names of the object and of its kind.
+
+    If it was edited by hand, the metadata can be anything: what it cannot be, is as if it is not there.
+    """
+    for path in (('metadata',), ('metadata', 'labels'), ('metadata', 'annotations')):
+        if not dicts.is_mapping(dicts.resolve(essence, path, {})):
+            dicts.remove(essence, path)
+    if 'metadata' in essence and essence['metadata'] is None:
+        del essence['metadata']
     if 'apiVersion' in essence or 'kind' in essence:
         for path in (('apiVersion',), ('kind',), ('metadata', 'name'), ('metadata', 'namespace')):
             dicts.remove(essence, path)

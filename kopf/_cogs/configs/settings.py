@@ -8,6 +8,7 @@ import concurrent.futures
 import dataclasses
 import logging
 import warnings
+from typing import Literal
 
 from kopf._cogs.aiokits import pools
 from kopf._cogs.configs import connecting, diffbase, progress
@@ -291,6 +292,13 @@ class PersistenceSettings:
     """
     Where the last handled state of objects is kept. Operators that handle the same objects need different places.
     If it is replaced with no transition by ``kopf.MultiDiffBaseStorage``, all objects are as never handled before.
+    """
+
+    secrets: Literal['values', 'digests'] = 'values'
+    """
+    What is kept of the values of Secrets in their last handled state: the values themselves, or their digests. With
+    digests, changes are still noticed, but the values are in no annotations; what has changed is ``***`` in ``old``.
+    It can be changed at any time: no handlers are called because of that. Digests are recommended.
     """
 
     consistency_timeout: float = 5.0

@@ -20,6 +20,11 @@ except ImportError:
 
 JSONDecodeError = json.JSONDecodeError
 
+
+class NumberError(JSONDecodeError):
+    """The document is JSON, but a number in it is too big, or is not a number at all."""
+
+
 IS_FAST = orjson is not None
 """Whether writing and reading a value is quicker than copying it."""
 
@@ -53,6 +58,20 @@ def loads(raw: bytes | str) -> Any:
     return _loads_portably(raw)
 
 
+def dumps_fast(value: Any) -> bytes:
+    """Write what ``orjson`` can write, up to about 250 levels of nesting; raise `TypeError` for all else."""
+    if orjson is None:
+        raise TypeError("There is no fast writer")
+    return orjson.dumps(value, option=_PLAIN_ONLY)
+
+
+def loads_fast(raw: bytes | str) -> Any:
+    """Read what ``orjson`` can read; raise `JSONDecodeError` for all else, though it can be JSON."""
+    if orjson is None:
+        raise JSONDecodeError("There is no fast reader", doc='', pos=0)
+    return orjson.loads(raw)
+
+
 def _dumps_portably(value: Any, *, sort_keys: bool) -> bytes:
     dump = functools.partial(
         json.dumps, ensure_ascii=False, separators=(',', ':'), allow_nan=False, sort_keys=sort_keys)
@@ -77,7 +96,7 @@ def _without_nans(value: Any) -> Any:
 def _loads_portably(raw: bytes | str) -> Any:
     try:
         text = raw if isinstance(raw, str) else raw.decode('utf-8')
-        return json.loads(text, parse_int=_parse_int, parse_float=_parse_float, parse_constant=_refuse)
+        return json.loads(text, **NUMBERS)
     except UnicodeDecodeError as e:
         raise JSONDecodeError(f"Invalid UTF-8: {e.reason}", doc=repr(raw), pos=e.start) from e
     except RecursionError as e:
@@ -97,4 +116,8 @@ def _parse_float(text: str) -> float:
 
 
 def _refuse(text: str) -> NoReturn:
-    raise JSONDecodeError("Number out of range", doc=text, pos=0)
+    raise NumberError("Number out of range", doc=text, pos=0)
+
+
+NUMBERS: dict[str, Any] = {'parse_int': _parse_int, 'parse_float': _parse_float, 'parse_constant': _refuse}
+"""How the standard library is told to read numbers."""

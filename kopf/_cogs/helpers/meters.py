@@ -50,7 +50,8 @@ class Backlog(Protocol):
 
 class Flow:
     """All that has happened to the objects of one resource."""
-    __slots__ = ('backlogs', 'cycles', 'durations', 'events', 'failures', 'loops', 'reconnects', 'relists', 'waits')
+    __slots__ = (
+        'backlogs', 'cycles', 'durations', 'events', 'failures', 'loops', 'misfits', 'reconnects', 'relists', 'waits')
 
     def __init__(self) -> None:
         self.events: collections.Counter[str | None] = collections.Counter()  # by types, as they come from streams
@@ -58,6 +59,7 @@ class Flow:
         self.durations = Histogram()  # of the cycles, in seconds
         self.waits = Histogram()  # seconds from the first event, or from the planned time, to the cycle
         self.failures = self.reconnects = self.relists = 0  # of the streams
+        self.misfits = 0  # how many times objects came that are not fit for handling
         self.loops = 0  # how many times objects were slowed down, as they were handled again and again
         self.backlogs: list[Backlog] = []  # those that exist now
 

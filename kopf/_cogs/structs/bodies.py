@@ -9,6 +9,9 @@ from typing import Any, Literal, TypedDict, cast
 
 from kopf._cogs.structs import dicts
 
+MASK = '***'
+"""What is shown instead of the values of Secrets."""
+
 Labels = Mapping[str, str]
 Annotations = Mapping[str, str]
 
@@ -242,10 +245,14 @@ def _iter_present(fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def _conceal(content: Mapping[str, Any]) -> Mapping[str, Any]:
     """Hide the values of Secrets; also in the annotations, where they are copied to as a part of the whole object."""
-    if content.get('kind') != 'Secret' or content.get('apiVersion') != 'v1':
-        return content
+    is_secret = content.get('kind') == 'Secret' and content.get('apiVersion') == 'v1'
+    return conceal(content) if is_secret else content
+
+
+def conceal(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Hide the values of an object as those of Secrets, whatever its kind is."""
     concealed: dict[str, Any] = dicts.plain(content)
     for path in (('data',), ('stringData',), ('metadata', 'annotations')):
         for key in dicts.resolve_mapping(concealed, path):
-            dicts.ensure(concealed, (*path, key), '***')
+            dicts.ensure(concealed, (*path, key), MASK)
     return concealed

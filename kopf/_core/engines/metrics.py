@@ -101,6 +101,8 @@ def _collect_flows(flows: Mapping[str, meters.Flow]) -> Iterator[Family]:
                                                  for name, flow in flows.items()])
     yield _count('kopf_breaker_pauses', "How many times objects were slowed down, as they were handled in circles.",
                  ['resource'], [([name], flow.loops) for name, flow in flows.items()])
+    yield _count('kopf_misfit_objects', "How many times objects came that cannot be handled, and are left alone.",
+                 ['resource'], [([name], flow.misfits) for name, flow in flows.items()])
     for title, text, count in _STREAMS:
         yield _count(title, text, ['resource'], [([name], count(flow)) for name, flow in flows.items()])
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kopf._cogs.helpers import lazies
-from kopf._cogs.structs import bodies, diffs, patches, references, reviews, selectors
+from kopf._cogs.structs import bodies, concealments, dicts, diffs, patches, references, reviews, selectors
 from kopf._core.intents import stoppers
 
 if TYPE_CHECKING:
@@ -111,7 +111,9 @@ class WatchingCause(ResourceCause):
     event: bodies.RawEvent
 
     def _own_kwargs(self) -> dict[str, Any]:
-        return {**super()._own_kwargs(), 'event': self.event, 'type': self.event['type']}
+        is_secret = references.is_secret(self.resource)
+        event = concealments.conceal_event(self.event) if is_secret else self.event
+        return {**super()._own_kwargs(), 'event': event, 'type': event['type']}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -141,7 +143,10 @@ class ComparingCause(ResourceCause):
     diff: diffs.Diff = diffs.EMPTY
 
     def _own_kwargs(self) -> dict[str, Any]:
-        return {**super()._own_kwargs(), 'old': self.old, 'new': self.new, 'diff': self.diff}
+        states: dict[str, Any] = {'old': self.old, 'new': self.new, 'diff': self.diff}
+        if references.is_secret(self.resource):
+            states = conceal_states(**states)
+        return {**super()._own_kwargs(), **states}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -185,6 +190,17 @@ class WebhookCause(ComparingCause):
             'headers': self.headers,
             'sslpeer': self.sslpeer,
         }
+
+
+def conceal_states(
+    old: Any, new: Any, diff: diffs.Diff, field: dicts.FieldPath | None = None
+) -> dict[str, Any]:
+    """Get the same kwargs for a Secret: they are shown with masks."""
+    return {
+        'old': concealments.conceal_state(old, field),
+        'new': concealments.conceal_state(new, field),
+        'diff': concealments.conceal_diff(diff),
+    }
 
 
 def as_deletion(cause: ChangingCause) -> ChangingCause:

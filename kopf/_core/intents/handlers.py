@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeAlias
 
-from kopf._cogs.structs import dicts, diffs, reviews, selectors
+from kopf._cogs.structs import dicts, diffs, references, reviews, selectors
 from kopf._core.actions import execution, failures
 from kopf._core.intents import callbacks, causes
 
@@ -52,7 +52,9 @@ class ResourceHandler(execution.Handler):
             old = dicts.resolve(old, self.field)
             new = dicts.resolve(new, self.field)
             diff = diffs.reduce(diff, self.field)
-        return diffs.copy(old, new, diff)
+        copies = diffs.copy(old, new, diff)
+        is_secret = references.is_secret(cause.resource)
+        return causes.conceal_states(**copies, field=self.field) if is_secret else copies
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from kopf._cogs.helpers import jsons
+from kopf._cogs.helpers import documents, jsons
 from kopf._cogs.structs import bodies, finalizers, ids
 from kopf._core.actions import progression
 from kopf._core.intents import causes
@@ -59,7 +59,7 @@ def seal(essence: Mapping[str, Any]) -> Essence:
 def unseal(text: object) -> Essence | None:
     """Read a stored snapshot; ``None`` for anything else."""
     try:
-        essence = jsons.loads(text if isinstance(text, str) else '')
+        essence = documents.read_shallow(text if isinstance(text, str) else '')
     except ValueError:
         return None
     return seal(essence) if isinstance(essence, dict) else None

@@ -8,7 +8,7 @@ if it includes our own changes made before. All changes are sent at the end, at 
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from kopf._cogs.structs import bodies, patches
 from kopf._core.actions import application, breakers, loggers, throttlers
@@ -38,6 +38,10 @@ TWIN_DELAY = 0.1
 """Seconds between looks at an object that is still handled under a version that was the only one."""
 
 
+IsLeftAlone = Callable[[bodies.RawBody], bool]
+"""Returns whether the object is not fit for handling by now, though it was when it came last time."""
+
+
 class Processor:
     """
     Handles the objects of one resource. Any number of them can be handled at once, but each of them only by one task.
@@ -52,10 +56,12 @@ class Processor:
         *,
         nudge: accompanying.Nudge = lambda body: None,
         expect: sending.Expect = lambda body: None,
+        is_left_alone: IsLeftAlone = lambda body: False,
     ) -> None:
         self.served, self.site = served, served.site
         self._flow = served.flow
         self._nudge = nudge
+        self._is_left_alone = is_left_alone
         self.site.memories.serve(served.resource)
         self._sender = sending.Sender(served, expect)
         self._caller = calling.Caller(served, self._sender)
@@ -105,6 +111,8 @@ class Processor:
         resource = self.served.resource
         if not batch.events and not self.site.memories.is_known(batch.body, resource):
             return queueing.Verdict()  # it is gone already
+        if not batch.events and self._is_left_alone(batch.body):
+            return queueing.Verdict()  # until it is fit for handling again
         memory = self._recall(batch)
         is_gone = bool(batch.events) and batch.events[-1]['type'] == 'DELETED'
         pause = None if is_gone else self._measure_pause(batch, memory)

@@ -45,7 +45,8 @@ class Watcher:
                  remains: Remains | None = None) -> None:
         self._served, self._namespace, self._slots, self._on_listed = served, namespace, slots, on_listed
         self._state, self._flow = state, served.flow
-        self._processor = processing.Processor(served, nudge=self._nudge, expect=state.expect)
+        self._processor = processing.Processor(
+            served, nudge=self._nudge, expect=state.expect, is_left_alone=state.unfit.has_object)
         self._queue = self._make_queue()
         remains = remains or Remains()
         self._earlier = remains.known  # before the pause, and not seen since then
@@ -114,7 +115,8 @@ class Watcher:
                     await asyncio.sleep(0)
                 # No await from the taking to the next item: what is taken, must be known to be handed over.
                 if isinstance(item, watching.Marker):
-                    await self._take_vanished(list(self._earlier))
+                    await self._take_vanished([
+                        key for key, seen in self._earlier.items() if not self._state.unfit.has(key, seen.uid)])
                     self._on_listed()
                 else:
                     self._flow.events[item['type']] += 1

@@ -5,12 +5,12 @@ A view never changes. Its parts are computed when they are needed for the first 
 server has told. The users' functions get copies: what they change in place is seen neither here nor by each other.
 """
 from collections.abc import Iterator, Mapping
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from kopf._cogs.configs import conventions
 from kopf._cogs.configs import settings as settings_
 from kopf._cogs.helpers import lazies
-from kopf._cogs.structs import bodies, dicts, diffs, finalizers, patches, references
+from kopf._cogs.structs import bodies, concealments, dicts, diffs, finalizers, patches, references
 from kopf._core.actions import loggers, progression
 from kopf._core.intents import causes, registries
 from kopf._core.reactor import cycles, inventory, sites
@@ -154,8 +154,13 @@ class View:
 
     @lazies.lazy
     def new(self) -> bodies.BodyEssence:
-        """The current essence of the object."""
+        """The current essence of the object; with digests if such is to be kept."""
         return self._build_essence(bodies.Body(self.raw))
+
+    @lazies.lazy
+    def plain(self) -> bodies.BodyEssence:
+        """The current essence of the object, always with its values."""
+        return self._extract_essence(bodies.Body(self.raw)) if self._is_digested else self.new
 
     @lazies.lazy
     def seen(self) -> cycles.Essence:
@@ -173,13 +178,16 @@ class View:
         if is_ours and storage._is_stored(body=self.stored, essence=self.new, text=self.seen.text):
             return self.new
         fetched = storage.fetch(body=self.stored)
-        return None if fetched is None else self._clear(fetched)
+        if fetched is None:
+            return None
+        cleared = self._clear(fetched)
+        return self._adopt_digests(cleared) if self.is_secret else cleared
 
     @lazies.lazy
     def cause(self) -> causes.ChangingCause:
         """What has happened to the object, compared with its last handled state."""
-        old = self.old
-        diff = diffs.EMPTY if old is self.new else diffs.diff(old, self.new)
+        old, new = self._get_states()
+        diff = diffs.EMPTY if old is new else diffs.diff(old, new)
         reason = cycles.detect_reason(
             self.raw,
             finalizer=self.persistence.finalizer,
@@ -196,7 +204,7 @@ class View:
             body=self.body,
             patch=self.patch,
             old=old,
-            new=self.new,
+            new=new,
             diff=diff,
             reason=reason,
             initial=self.cycle.is_initial,
@@ -245,7 +253,38 @@ class View:
             self.body._replace_with(dicts.copy_json(self.raw))
         return self.cause
 
+    @property
+    def _is_digested(self) -> bool:
+        return self.persistence.secrets == 'digests' and self.is_secret
+
+    @property
+    def _salt(self) -> str:
+        return str(dicts.resolve(self.raw, ('metadata', 'uid'), ''))
+
+    def _get_states(self) -> tuple[bodies.BodyEssence | None, bodies.BodyEssence]:
+        """Get the last handled state and the current one for handlers: with values, as far as these are known."""
+        old, new = self.old, self.plain
+        if old is None or not self._is_digested:
+            return old, new
+        if old is self.new:
+            return new, new
+        restored = concealments.restore(cast(Mapping[str, Any], old), cast(Mapping[str, Any], new), self._salt)
+        return cast(bodies.BodyEssence, restored), new
+
+    def _adopt_digests(self, old: bodies.BodyEssence) -> bodies.BodyEssence:
+        """Have the kept state as it would be kept now, as the setting can be different since then."""
+        kept = cast(Mapping[str, Any], old)
+        if self._is_digested:
+            return cast(bodies.BodyEssence, concealments.digest(kept, self._salt))
+        return cast(bodies.BodyEssence, concealments.restore(kept, cast(Mapping[str, Any], self.new), self._salt))
+
     def _build_essence(self, body: bodies.Body) -> bodies.BodyEssence:
+        essence = self._extract_essence(body)
+        if not self._is_digested:
+            return essence
+        return cast(bodies.BodyEssence, concealments.digest(cast(Mapping[str, Any], essence), self._salt))
+
+    def _extract_essence(self, body: bodies.Body) -> bodies.BodyEssence:
         built = self.persistence.diffbase_storage.build(
             body=body, extra_fields=self.roster.extra_fields)
         return self._clear(built)

@@ -20,6 +20,7 @@ from kopf._kits.sandbox import (
     handling,
     kinds,
     notices,
+    parsing,
     paths,
     rbac,
     requests,
@@ -71,6 +72,8 @@ class Router:
             answer = build_refusal(e, call.headers.get('Accept', ''), call.is_pretty)
         except (faults.Cut, OSError):
             raise
+        except RecursionError:  # e.g. if a deep patch is applied to a deep object
+            answer = build_refusal(errors.bad_request(parsing.TOO_DEEP), call.headers.get('Accept', ''), call.is_pretty)
         except Exception as e:
             logger.exception('The sandbox has failed on %s %s.', call.method, call.path)
             error = errors.internal(f'{type(e).__name__}: {e}')

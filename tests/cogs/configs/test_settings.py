@@ -37,7 +37,8 @@ DEFAULTS = {
     'networking': {
         'request_timeout': 300, 'connect_timeout': None, 'error_backoffs': (1, 1, 2, 3, 5, 8, 13, 21),
         'enforce_retry_after': False, 'trust_env': False, 'inflight_limit': 25, 'rate_limit': None, 'rate_burst': 20},
-    'persistence': {'finalizer': 'kopf.zalando.org/KopfFinalizerMarker', 'consistency_timeout': 5.0},
+    'persistence': {
+        'finalizer': 'kopf.zalando.org/KopfFinalizerMarker', 'secrets': 'values', 'consistency_timeout': 5.0},
     'breaker': {'limit': 10, 'window': 60.0, 'delay': 10.0, 'max_delay': 600.0},
 }
 

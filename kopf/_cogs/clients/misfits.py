@@ -1,0 +1,53 @@
+"""
+Misfits: objects that exist, but cannot be handled, e.g. as they are nested too deeply.
+
+They are reported and left alone, one by one; the streams go on without them. If they were handled before, they stay as
+they were seen last; and they are handled again as soon as they are corrected. Their deletion is noticed as usual.
+"""
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from kopf._cogs.clients import signals
+from kopf._cogs.structs import references
+
+
+class Misfits:
+    """The misfits of one stream, as they are known by now. Belongs to the task of the stream."""
+
+    def __init__(self) -> None:
+        self._seen: dict[signals.Key, signals.Seen] = {}
+
+    def add(self, misfit: signals.Misfit) -> bool:
+        """Remember an object, and return whether it is new here, or has changed."""
+        is_new = self._seen.get(misfit.key) != misfit.seen
+        self._seen[misfit.key] = misfit.seen
+        return is_new
+
+    def discard(self, key: signals.Key) -> None:
+        """Forget an object that is either fit again, or does not exist."""
+        if self._seen:
+            self._seen.pop(key, None)
+
+    def retain(self, listed: Collection[signals.Key]) -> None:
+        """Forget those that are absent in a complete listing."""
+        self._seen = {key: seen for key, seen in self._seen.items() if key in listed}
+
+    def has(self, key: signals.Key, uid: str) -> bool:
+        """Return whether exactly this object is a misfit, and not another one of the same name."""
+        return key in self._seen and self._seen[key].uid == uid
+
+    def has_object(self, body: Mapping[str, Any]) -> bool:
+        """Return whether the object is a misfit by now, though it was not when it came last time."""
+        if not self._seen:
+            return False
+        key, seen = signals.identify(body)
+        return self.has(key, seen.uid)
+
+
+def describe(misfit: signals.Misfit, resource: references.Resource, finalizer: str) -> str:
+    """Describe what is wrong, with which object, and what to do about it."""
+    name = '/'.join(filter(None, misfit.key))
+    advice = "Correct the object, or delete it. All other objects are handled as usual."
+    if finalizer in misfit.finalizers:
+        advice = f"Its deletion is blocked: correct the object, or remove the finalizer {finalizer!r} from it."
+    return f"The object {name} of {resource!r} is left alone, as it cannot be handled: {misfit.flaw}. {advice}"

@@ -1,0 +1,92 @@
+"""
+Concealments: Secrets for use, but not for show.
+
+Handlers get all values of Secrets. When these are printed or logged as a part of something bigger, there are masks.
+The last handled states of Secrets can be kept with digests of the values: it is known if they have changed, and nothing
+else. The digests are keyed by the uid of the object, so equal values of different objects have different digests.
+Still, short or guessable values can be found by trying.
+"""
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kopf._cogs.structs import bodies, dicts, diffs
+
+MASK = bodies.MASK
+PREFIX = 'digest:'  # never in base64
+
+_STANZAS = ('data', 'stringData')
+
+
+class ConcealedObject(dict[str, Any]):
+    """An object, or an essence of it, that is shown with no values of its data and annotations."""
+
+    def __repr__(self) -> str:
+        return repr(bodies.conceal(dict(self)))
+
+
+class ConcealedValues(dict[str, Any]):
+    """A part of an object that is shown with its keys only."""
+
+    def __repr__(self) -> str:
+        return repr(dict.fromkeys(self, MASK))
+
+
+class ConcealedItem(diffs.DiffItem):
+    """A changed field that is shown with no values."""
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        shown = [None if value is None else MASK for value in (self.old, self.new)]
+        return repr((self.operation, self.field, *shown))
+
+
+def conceal_state(state: Any, field: dicts.FieldPath | None = None) -> Any:
+    """Get the same state of an object, or of its field, that is shown with masks; single values are as they are."""
+    if not isinstance(state, dict):
+        return state
+    return ConcealedValues(state) if field else ConcealedObject(state)
+
+
+def conceal_diff(diff: diffs.Diff) -> diffs.Diff:
+    """Get the same diff that is shown with masks."""
+    return diffs.Diff(ConcealedItem(*item) for item in diff)
+
+
+def conceal_event(event: bodies.RawEvent) -> bodies.RawEvent:
+    """Get the same event that is shown with masks."""
+    return {**event, 'object': ConcealedObject(event['object'])}  # type: ignore[typeddict-item]
+
+
+def digest(essence: Mapping[str, Any], uid: str) -> dict[str, Any]:
+    """Replace the values with their digests, except for those that are digests already."""
+    return _replace(essence, lambda path, value: value if is_digest(value) else make_digest(value, uid))
+
+
+def restore(essence: Mapping[str, Any], origin: Mapping[str, Any], uid: str) -> dict[str, Any]:
+    """Replace the digests with the values of another state, where these are the same values; others become masks."""
+    def replace(path: dicts.FieldPath, value: Any) -> Any:
+        if not is_digest(value):
+            return value
+        candidate = dicts.resolve(origin, path)
+        return candidate if candidate is not None and make_digest(candidate, uid) == value else MASK
+
+    return _replace(essence, replace)
+
+
+def make_digest(value: Any, uid: str) -> str:
+    """Make a digest of a value, different for each object."""
+    import hashlib  # it loads the TLS library, and most operators do not handle Secrets
+    raw = str(value).encode('utf-8', errors='surrogatepass')
+    return PREFIX + hashlib.blake2b(raw, key=uid.encode()[:64], digest_size=16).hexdigest()
+
+
+def is_digest(value: Any) -> bool:
+    return isinstance(value, str) and value.startswith(PREFIX)
+
+
+def _replace(essence: Mapping[str, Any], replace: Callable[[dicts.FieldPath, Any], Any]) -> dict[str, Any]:
+    replaced = dict(essence)
+    for stanza in _STANZAS:
+        if dicts.is_mapping(essence.get(stanza)):
+            replaced[stanza] = {key: replace((stanza, key), value) for key, value in essence[stanza].items()}
+    return replaced

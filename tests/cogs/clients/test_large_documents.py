@@ -1,0 +1,49 @@
+"""
+Large answers and events do not hold the event loop while they are read.
+"""
+import asyncio
+import json
+import time
+
+import pytest
+
+from kopf._cogs.clients import listing, requests
+from kopf._cogs.helpers import documents
+
+pytestmark = pytest.mark.guarantee('FND-062')
+
+
+def build_page(number, size):
+    items = [{'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample', 'metadata': {'name': f'obj{i}'},
+              'spec': {'f': [{'name': f'x{j}', 'n': j} for j in range(size // 20)]}} for i in range(number)]
+    document = {'kind': 'KopfExampleList', 'metadata': {'resourceVersion': '5'}, 'items': items}
+    return json.dumps(document, separators=(',', ':')).encode()
+
+
+async def test_loop_goes_on_while_a_large_page_is_read():
+    raw = build_page(500, 20_000)
+    moments = []
+
+    async def tick():
+        while True:
+            moments.append(time.perf_counter())
+            await asyncio.sleep(0)
+
+    ticking = asyncio.create_task(tick())
+    await asyncio.sleep(0)
+    page = listing.parse_page(await requests.read_document(raw))
+    ticking.cancel()
+    await asyncio.wait({ticking})
+
+    assert [item['metadata']['name'] for item in page.items] == [f'obj{i}' for i in range(500)]
+    assert len(moments) > 10  # it would be one if the page was read at once
+
+
+async def test_small_documents_need_no_threads(monkeypatch):
+    monkeypatch.setattr(asyncio, 'to_thread', None)
+    raw = build_page(10, 1000)
+
+    page = listing.parse_page(await requests.read_document(raw))
+
+    assert len(raw) < documents.LARGE
+    assert len(page.items) == 10
