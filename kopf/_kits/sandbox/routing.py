@@ -71,6 +71,9 @@ class Router:
             answer = build_refusal(e, call.headers.get('Accept', ''), call.is_pretty)
         except (faults.Cut, OSError):
             raise
+        except RecursionError:
+            error = errors.bad_request('the object is nested more deeply than the sandbox can handle')
+            answer = build_refusal(error, call.headers.get('Accept', ''), call.is_pretty)
         except Exception as e:
             logger.exception('The sandbox has failed on %s %s.', call.method, call.path)
             error = errors.internal(f'{type(e).__name__}: {e}')
