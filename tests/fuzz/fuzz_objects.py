@@ -40,7 +40,7 @@ def check(source: bytes) -> None:
         return
     if not documents or not all(isinstance(document, dict) for document in documents) or _is_deep(source):
         return
-    if not _is_object(documents[0]):
+    if not _is_object(documents[0]) or not _is_essence(documents[-1]):
         return
     body, essence = bodies.Body(documents[0]), documents[-1]
     _check_views(body)
@@ -65,6 +65,13 @@ def _is_object(body: Any) -> bool:
     owners = metadata.get('ownerReferences', [])
     return (all(isinstance(text, dict) and all(isinstance(value, str) for value in text.values()) for text in texts)
             and isinstance(owners, list) and all(isinstance(owner, dict) for owner in owners))
+
+
+def _is_essence(essence: Any) -> bool:
+    """Tell if it could be made of an object; what is already stored there can be anything."""
+    metadata = essence.get('metadata', {})
+    stanzas = [metadata.get(name, {}) for name in ('labels', 'annotations')] if isinstance(metadata, dict) else [None]
+    return all(isinstance(stanza, dict) for stanza in stanzas)
 
 
 def _check_views(body: bodies.Body) -> None:
