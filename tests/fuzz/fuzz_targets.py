@@ -32,13 +32,13 @@ class Target:
 
 TARGETS = {target.name: target for target in [
     Target('json', 'fuzz_json', mutations=3000),
-    Target('http', 'fuzz_http', mutations=5000),
+    Target('http', 'fuzz_http', mutations=3000),
     Target('streams', 'fuzz_streams', mutations=2000),
     Target('kubeconfigs', 'fuzz_kubeconfigs', mutations=300),
     Target('reviews', 'fuzz_reviews', mutations=700),
-    Target('selectors', 'fuzz_selectors', mutations=1500),
+    Target('selectors', 'fuzz_selectors', mutations=600),
     Target('patches', 'fuzz_patches', mutations=2000),
     Target('objects', 'fuzz_objects', mutations=500),
     Target('certificates', 'fuzz_certificates', mutations=3000),
-    Target('sandbox', 'fuzz_sandbox', mutations=800),
+    Target('sandbox', 'fuzz_sandbox', mutations=300),
 ]}

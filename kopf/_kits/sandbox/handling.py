@@ -114,8 +114,8 @@ class Handler:
         """Evictions and bindings are orders to do something to a pod."""
         if not isinstance(body, dict):
             preparing.decode_object(request, body)
-        kind, version = BODY_KINDS[request.subresource]
-        decoding.decode_object(body, builtins.load_schema(ORDERS[request.subresource]), kind=kind, version=version)
+        kind, schema = BODY_KINDS[request.subresource][0], builtins.load_schema(ORDERS[request.subresource])
+        decoding.decode_object(body, schema, kind=kind, version='v1')
         if request.subresource == 'eviction':
             options = deletion.parse_options(body.get('deleteOptions') or {}, {})
             await self._cluster.writer.delete(dataclasses.replace(request, verb='delete', subresource=''), options)
