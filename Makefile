@@ -4,7 +4,6 @@
 PYTHON ?= python3
 ARGS ?=
 SEEDS ?= 18
-MINUTES ?= 20
 
 VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 ifeq ($(VERSION),)
@@ -27,7 +26,7 @@ GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w \
 
 AUDIT := .venv-audit/tool/bin/pip-audit --strict --disable-pip --no-deps --progress-spinner off
 
-.PHONY: help run test lint audit docs fidelity bench chaos load soak kubectl controlplane clean
+.PHONY: help run test lint audit docs fidelity bench chaos fuzz load soak kubectl controlplane clean
 
 help: ## show these targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -48,8 +47,13 @@ chaos: $(VENV)/.for-test controlplane ## kill operators and break their clusters
 load: $(VENV)/.for-test controlplane ## start and kill an operator among 20,000 objects, and edit them meanwhile; ARGS for options
 	@$(BIN)/python benchmarks/load/run.py $(ARGS)
 
+soak: MINUTES ?= 20
 soak: $(VENV)/.for-test ## let an operator live in churn and faults for some MINUTES, and check that it does not grow
 	@$(BIN)/python benchmarks/soak/soak.py --minutes $(MINUTES) $(ARGS)
+
+fuzz: MINUTES ?= 5
+fuzz: $(VENV)/.for-fuzz ## feed garbage to all that reads the data of others, for some MINUTES; ARGS='--target sandbox'
+	@$(BIN)/python tests/fuzz/fuzz_runs.py --minutes $(MINUTES) $(ARGS)
 
 lint: $(VENV)/.for-lint ## check the style, the types, and the layers
 	$(BIN)/ruff check
@@ -82,7 +86,7 @@ controlplane: $(CONTROLPLANE_BUILD) ## build the control plane that the tests us
 	@echo $<
 
 clean: ## remove all that was built or installed here
-	rm -rf .venv-* build dist docs/_build docs/_generated .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv-* .fuzz build dist docs/_build docs/_generated .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find kopf tests examples benchmarks docs -name __pycache__ -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -91,6 +95,7 @@ $(BIN)/python:
 
 $(VENV)/.for-run: EXTRAS := dev
 $(VENV)/.for-test: EXTRAS := dev,speed,test
+$(VENV)/.for-fuzz: EXTRAS := dev,speed,test,fuzz
 $(VENV)/.for-lint: EXTRAS := dev,speed,test,lint
 $(VENV)/.for-docs: EXTRAS := dev,docs
 $(VENV)/.for-%: $(BIN)/python pyproject.toml

@@ -142,9 +142,24 @@ async def keep_leases(talk: Talk) -> None:
     await talk.merge(f'{leases}/one', {'spec': {'renewTime': '2020-01-01T00:00:00Z'}})
 
 
+async def be_strange(talk: Talk) -> None:
+    """Send what fuzzing has found to be answered otherwise."""
+    configmaps, pods, endless = talk.core('configmaps'), talk.core('pods'), '9' * 25
+    made = await talk.post(configmaps, fidelity_samples.build_configmap())
+    await talk.get(configmaps, resourceVersion=endless)
+    await talk.get(f'{configmaps}/one', resourceVersion=endless)
+    await talk.put(f'{configmaps}/one', {**made, 'metadata': {**made['metadata'], 'resourceVersion': endless}})
+    await talk.post(f'{pods}/one/eviction', {'apiVersion': 'policy/v1', 'kind': 'Eviction', 'metadata': {'name': 'one'},
+                                             'deleteOptions': [{}]})
+    for target in ([1], {'name': 5}):
+        await talk.post(f'{pods}/one/binding', {'apiVersion': 'v1', 'kind': 'Binding', 'metadata': {'name': 'one'},
+                                                'target': target})
+
+
 TRANSCRIPTS = (
     Transcript('wrong-requests', be_wrong),
     Transcript('denials', be_denied),
     Transcript('events', post_events),
     Transcript('leases', keep_leases),
+    Transcript('strange-requests', be_strange),
 )

@@ -12,6 +12,7 @@ HEAD_LIMIT = 64 * 1024
 
 _VERSION = b'HTTP/1.'
 _SIZE = re.compile(rb'\s*([0-9A-Fa-f]+)\s*(?:;|$)')
+_LENGTH = re.compile('[0-9]{1,18}')
 _BODILESS = frozenset({204, 304})
 
 
@@ -132,8 +133,8 @@ class Reader:
                 raise WireError(f"the transfer encoding is not known: {encoding!r}")
             self._is_chunked = True
         elif length is not None:
-            if not length.isdecimal() or not length.isascii():
-                raise WireError(f"the length is not a number: {length!r}")
+            if not _LENGTH.fullmatch(length) or head.count('\r\ncontent-length:') > 1:
+                raise WireError(f"the length is not a number, or not the only one: {length[:20]!r}")
             self._left = int(length)
             self.is_complete = not self._left
         else:
@@ -221,7 +222,8 @@ def _parse_status(head: str) -> int:
     status = head.partition('\r\n')[0]
     version, _, rest = status.partition(' ')
     code = rest[:3]
-    if len(version) != 8 or len(code) != 3 or not code.isdecimal() or rest[3:4] not in ('', ' '):
+    is_code = len(code) == 3 and code.isdecimal() and rest[3:4] in ('', ' ')
+    if len(version) != 8 or not version.startswith('HTTP/1.') or not is_code:
         raise WireError(f"the status line is wrong: {status[:50]!r}")
     return int(code)
 

@@ -169,7 +169,8 @@ def _read_file(path: pathlib.Path) -> Mapping[str, Any] | None:
         return None
     except OSError as error:
         raise KubeconfigError(f"Cannot read the kubeconfig {path}: {error.strerror or error}.") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # their texts quote the lines around, with secrets
+    except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        # Any of them is raised for values of wrong types; their texts quote the lines around, with secrets.
         mark = getattr(error, 'problem_mark', None)
         where = f' at the line {mark.line + 1}' if mark is not None else ''
         raise KubeconfigError(f"The kubeconfig {path} is not valid YAML{where}.") from None

@@ -75,7 +75,7 @@ class ConnectionInfo:
     def as_http_headers(self) -> dict[str, str]:
         """Build the headers that authenticate each request; none if it is done by certificates, or not at all."""
         if self.username is not None and self.password is not None:
-            pair = f'{self.username}:{self.password}'.encode()
+            pair = f'{self.username}:{self.password}'.encode(errors='surrogatepass')  # the server is to refuse it
             return {'Authorization': f'Basic {base64.b64encode(pair).decode()}'}
         if self.token:
             return {'Authorization': f'{self.scheme or "Bearer"} {self.token}'}

@@ -149,7 +149,10 @@ def decode_yaml(raw: bytes) -> Any:
     except manifests.ManifestError as e:
         why = parsing.explain_yaml(e.__cause__)
         raise errors.bad_request(f'error decoding YAML: error converting YAML to JSON: yaml: {why}') from e
-    return parsing.normalize_numbers(documents[0], raw) if documents else None
+    try:
+        return parsing.normalize_numbers(documents[0], raw) if documents else None
+    except OverflowError as e:
+        raise errors.bad_request('error decoding YAML: there is a number out of range') from e
 
 
 def encode_value(value: Any, form: Form, *, pretty: bool = False) -> bytes:

@@ -25,7 +25,8 @@ _CARD: Final = (r'4[0-9]{12}(?:[0-9]{3})?|5[1-5][0-9]{14}|6(?:011|5[0-9][0-9])[0
 _date_regex = re.compile(r'\d{4}-\d{2}-\d{2}', re.ASCII)
 _time_regex = re.compile(r'(\d{2}):(\d{2}):(\d{2})(.\d+)?(z|[+-]\d{2}:\d{2})', re.ASCII)
 _duration_regex = re.compile(r'[+-]?(0|((\d+(\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h))+)', re.ASCII)
-_long_duration_regex = re.compile(r'\d+\s*([A-Za-zµ]+)', re.ASCII)
+_long_duration_regex = re.compile(r'\d\s*([A-Za-zµ]+)', re.ASCII)  # one digit tells the same as many, and sooner
+_octet_regex = re.compile('0*[0-9]{1,3}')
 _email_regex = re.compile(rf'{_ADDRESS}|[^<>@]*<{_ADDRESS}>')
 _scheme_regex = re.compile(r'[A-Za-z][A-Za-z0-9+.-]*:')
 _host_regex = re.compile(
@@ -101,7 +102,7 @@ def _is_hostname(value: str) -> bool:
 
 def _is_plain_ipv4(value: str) -> bool:
     parts = value.split('.')
-    return len(parts) == 4 and all(part.isascii() and part.isdigit() and int(part) <= 255 for part in parts)
+    return len(parts) == 4 and all(_octet_regex.fullmatch(part) and int(part[-3:]) <= 255 for part in parts)
 
 
 def _is_plain_ipv6(value: str) -> bool:
@@ -122,9 +123,9 @@ def _is_ipv6(value: str) -> bool:
 
 def _is_cidr(value: str) -> bool:
     address, slash, size = value.partition('/')
-    if not slash or not (size.isascii() and size.isdigit()):
+    if not slash or _octet_regex.fullmatch(size) is None:
         return False
-    return int(size) <= 32 if _is_plain_ipv4(address) else _is_plain_ipv6(address) and int(size) <= 128
+    return int(size[-3:]) <= 32 if _is_plain_ipv4(address) else _is_plain_ipv6(address) and int(size[-3:]) <= 128
 
 
 def _is_mac(value: str) -> bool:

@@ -38,6 +38,7 @@ JOBS_WARNING = ('child pods are preserved by default when jobs are deleted; set 
 BODY_KINDS = {  # of the subresources whose objects are of other kinds than the resource
     'token': ('TokenRequest', 'authentication.k8s.io/v1'), 'eviction': ('Eviction', 'policy/v1'),
     'binding': ('Binding', 'v1'), 'scale': ('Scale', 'autoscaling/v1')}
+ORDERS = {'eviction': 'io.k8s.api.policy.v1.Eviction', 'binding': 'io.k8s.api.core.v1.Binding'}
 SUCCESS = {'kind': 'Status', 'apiVersion': 'v1', 'metadata': {}, 'status': 'Success'}
 
 
@@ -113,6 +114,8 @@ class Handler:
         """Evictions and bindings are orders to do something to a pod."""
         if not isinstance(body, dict):
             preparing.decode_object(request, body)
+        kind, schema = BODY_KINDS[request.subresource][0], builtins.load_schema(ORDERS[request.subresource])
+        decoding.decode_object(body, schema, kind=kind, version='v1')
         if request.subresource == 'eviction':
             options = deletion.parse_options(body.get('deleteOptions') or {}, {})
             await self._cluster.writer.delete(dataclasses.replace(request, verb='delete', subresource=''), options)

@@ -74,7 +74,7 @@ def parse_yaml(text: str | bytes, *, source: str) -> list[Any]:
     import yaml
     try:
         documents = list(yaml.load_all(text, Loader=_make_loader()))
-    except (yaml.YAMLError, ValueError, RecursionError) as e:
+    except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as e:
         raise ManifestError(f'{source} is not valid YAML or JSON: {" ".join(str(e).split())}') from e
     return [_simplify(document, source) for document in documents if document is not None]
 

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from kopf._kits.sandbox import errors, naming
+from kopf._kits.sandbox import errors, naming, wordings
 
 ANNOTATIONS_LIMIT: Final = 256 * 1024
 SUFFIX_ALPHABET: Final = 'bcdfghjklmnpqrstvwxz2456789'
@@ -203,9 +203,10 @@ def check_new_version(obj: Mapping[str, Any]) -> None:
 def parse_version(obj: Mapping[str, Any]) -> int:
     """Read the version that an update is based on, zero if any; raise the API's 500 if there can be no such version."""
     text = obj['metadata'].get('resourceVersion') or ''
-    if text and not (text.isascii() and text.isdigit()):
-        raise errors.ApiError(500, '', f'strconv.ParseUint: parsing {errors.render(text)}: invalid syntax')
-    return int(text or 0)
+    try:
+        return wordings.parse_uint(text) if text else 0
+    except ValueError as e:
+        raise errors.ApiError(500, '', str(e)) from None
 
 
 def prepare_update(new: dict[str, Any], old: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from kopf._kits.sandbox import errors, patches
 
 _OPERATIONS = ('add', 'remove', 'replace', 'move', 'copy', 'test')
-_INDEX = re.compile(r'[+-]?[0-9]+')
+_INDEX = re.compile(r'[+-]?[0-9]{1,18}')
 _MISSING = 'missing value'
 
 

@@ -14,7 +14,7 @@ from kopf._kits.sandbox import errors, wordings
 
 MAX_OPERATIONS: Final = 10_000
 
-_INDEX: Final = re.compile(r'[+-]?[0-9]+')
+_INDEX: Final = re.compile(r'[+-]?[0-9]{1,18}')
 _ABSENT: Final = object()
 
 Container: TypeAlias = 'dict[str, Any] | list[Any]'

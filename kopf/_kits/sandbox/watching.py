@@ -11,7 +11,7 @@ import random
 from collections.abc import AsyncGenerator, Callable, Mapping
 
 from kopf._cogs.helpers import jsons
-from kopf._kits.sandbox import errors, kinds, selectors, storage
+from kopf._kits.sandbox import errors, kinds, selectors, storage, wordings
 
 BATCH = 500
 """How many events are encoded and sent at once, so that nobody else is kept waiting."""
@@ -109,11 +109,11 @@ def parse_version(text: str) -> int | None:
     """Read a ``resourceVersion`` of a query; ``None`` if it is not given."""
     if not text:
         return None
-    if not text.isascii() or not text.isdigit():
-        why = f'strconv.ParseUint: parsing {errors.render(text)}: invalid syntax'
-        problem = errors.invalid_value('resourceVersion', text, why)
-        raise errors.ApiError(500, '', str(problem))
-    return int(text)
+    try:
+        return wordings.parse_uint(text)
+    except ValueError as e:
+        problem = errors.invalid_value('resourceVersion', text, str(e))
+        raise errors.ApiError(500, '', str(problem)) from None
 
 
 def parse_number(options: Mapping[str, str], name: str) -> int | None:

@@ -8,6 +8,8 @@ import re
 from typing import Any, Final
 
 _ESCAPED: Final = re.compile('[<>&\u2028\u2029]')
+_DIGITS: Final = re.compile('[0-9]+')
+_LONGEST_UINT: Final = len(str(2**64 - 1))
 _JSON_TYPES: Final = ((bool, 'bool'), (str, 'string'), (int, 'number'), (float, 'number'),
                       (dict, 'object'), (list, 'array'))
 _GO_TYPES: Final = ((bool, 'bool'), (str, 'string'), (int, 'int64'), (float, 'float64'),
@@ -22,6 +24,16 @@ def json_type(value: Any) -> str:
 def go_type(value: Any) -> str:
     """Name the type that a value of JSON has in Go: ``map[string]interface {}``, ``int64``, …"""
     return next((name for cls, name in _GO_TYPES if isinstance(value, cls)), '%!s(<nil>)')
+
+
+def parse_uint(text: str) -> int:
+    """Read a number of 64 bits with no sign; raise `ValueError` with the API's words if it is anything else."""
+    digits = _DIGITS.fullmatch(text)
+    is_short = len(text.lstrip('0')) <= _LONGEST_UINT
+    if digits is None or not is_short or int(text) >= 2**64:
+        why = 'invalid syntax' if digits is None else 'value out of range'
+        raise ValueError(f'strconv.ParseUint: parsing {quoted(text)}: {why}')
+    return int(text)
 
 
 def plain(value: Any) -> str:

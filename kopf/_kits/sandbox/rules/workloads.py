@@ -73,7 +73,7 @@ def prepare_daemon_set(obj: dict[str, Any], site: registry.Site) -> None:
 def prepare_daemon_set_update(new: dict[str, Any], old: registry.Object, site: registry.Site) -> None:
     """Count the changes of the template in the annotation. Mutates the new object."""
     counted = str(checks.dig(old, 'metadata', 'annotations', _GENERATION) or '1')
-    generation = int(counted) if counted.isdigit() else 1
+    generation = int(counted) if counted.isascii() and counted.isdigit() and len(counted) < 19 else 1
     if checks.dig(new, 'spec', 'template') != checks.dig(old, 'spec', 'template'):
         generation += 1
     new['metadata'].setdefault('annotations', {})[_GENERATION] = str(generation)
