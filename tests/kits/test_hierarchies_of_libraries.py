@@ -188,6 +188,7 @@ def test_adopted_models_are_accepted_by_the_client_and_by_the_cluster():
     with kopf.testing.Sandbox(tls=False) as sandbox:
         owner = sandbox.create({'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': 'parent'}})
         api = kubernetes.client.ApiClient(kubernetes.client.Configuration(host=sandbox.url))
+        api.set_default_header('Authorization', f'Bearer {sandbox.token}')
         secret = kubernetes.client.V1Secret(string_data={'a': 'b'})
         kopf.adopt(secret, owner)
 

@@ -19,7 +19,7 @@ NO_LIMITS = calls.Timeouts()
 
 
 async def test_requests_are_made_by_http(sandbox, open_session):
-    session = await open_session(server=f'{sandbox.url}/')
+    session = await open_session(server=f'{sandbox.url}/', token=sandbox.token)
 
     answer = await session.fetch(VERSION, NO_LIMITS)
 
@@ -249,7 +249,7 @@ async def test_redirects_are_followed_for_reading_only(scripted, open_session):
 
 @pytest.mark.guarantee('NEW-160')
 async def test_streams_are_closed_before_the_session(sandbox, open_session):
-    session = await open_session(server=sandbox.url)
+    session = await open_session(server=sandbox.url, token=sandbox.token)
     watch = calls.Call('GET', '/api/v1/pods?watch=true')
 
     async with session.stream(watch, NO_LIMITS) as one, session.stream(watch, NO_LIMITS) as two:
@@ -265,7 +265,7 @@ async def test_streams_are_closed_before_the_session(sandbox, open_session):
 
 
 async def test_closing_again_is_harmless(sandbox, open_session):
-    session = await open_session(server=sandbox.url)
+    session = await open_session(server=sandbox.url, token=sandbox.token)
 
     await session.close()
     await session.close()
@@ -274,7 +274,7 @@ async def test_closing_again_is_harmless(sandbox, open_session):
 
 
 async def test_unrepeatable_requests_are_let_finish_when_the_session_is_closed(sandbox, open_session):
-    session = await open_session(server=sandbox.url)
+    session = await open_session(server=sandbox.url, token=sandbox.token)
     stall = sandbox.faults.inject(verb='create', stall=True)
     call = calls.Call('POST', '/api/v1/namespaces', {'Content-Type': 'application/json'},
                          b'{"metadata": {"name": "new"}}', is_repeatable=False)
