@@ -3,6 +3,7 @@ An operator in a process of its own, and the clients that attack its servers: si
 """
 import contextlib
 import dataclasses
+import functools
 import json
 import pathlib
 import resource
@@ -117,7 +118,7 @@ class Port:
     number: int
     authority: pathlib.Path | None = None
 
-    @property
+    @functools.cached_property
     def context(self):
         return ssl.create_default_context(cafile=str(self.authority))
 

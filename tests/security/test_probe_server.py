@@ -17,10 +17,12 @@ METRICS = b'GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n'
 
 
 def check_probes(victim, limit=1.0):
+    """Make probes: the first one while the crowd is still coming, the others when it is there."""
     answers = [victim.probes.ask(PROBE, timeout=10) for _ in range(PROBES)]
 
     assert [answer.status for answer in answers] == [200] * PROBES
-    assert max(answer.delay for answer in answers) < limit
+    assert answers[0].delay < 5.0  # usually, it is 0.1 to 0.3, but the machine can be busy with other tests
+    assert max(answer.delay for answer in answers[1:]) < limit
 
 
 @pytest.mark.guarantee('FND-051')

@@ -15,11 +15,13 @@ MEGABYTE = 1024 * 1024
 
 
 def check_reviews(victim, count=3):
+    """Make good requests: the first one while the crowd is still coming, the others when it is there."""
     answers = [victim.review() for _ in range(count)]
 
     assert [answer.status for answer in answers] == [200] * count
     assert all(answer.json['response']['allowed'] for answer in answers)
-    assert max(answer.delay for answer in answers) < 1.0
+    assert answers[0].delay < 5.0  # usually, it is 0.1 to 0.5, but the machine can be busy with other tests
+    assert max(answer.delay for answer in answers[1:]) < 1.0
 
 
 @pytest.mark.guarantee('FND-052')
@@ -61,7 +63,7 @@ def test_idle_connections_of_api_servers_outlive_a_crowd(any_victim, sent):
         api_server.sendall(build_post(build_review()))
         first = read_answer(api_server, time.monotonic())
         with crowd(any_victim.webhooks, CROWD, sent):
-            check_reviews(any_victim, 1)
+            check_reviews(any_victim)
             api_server.sendall(build_post(build_review()))
             second = read_answer(api_server, time.monotonic())
 

@@ -13,7 +13,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import aiohttp
 from aiohttp import web
@@ -26,8 +26,11 @@ How many connections the system keeps until they are accepted; it can have a low
 the system makes the clients try again in a second or later, also the good ones in a crowd of others.
 """
 
-BATCH = 8
-"""How many connections are accepted in a row, while everything else waits."""
+BATCH = 200
+"""
+How many connections are accepted in a row, while everything else waits. When they are too many, most of them are cut
+before anything is done for them, so that the others are served sooner.
+"""
 
 BUSY_DELAY = 1.0
 """Seconds to wait if the system has no resources for new connections."""
@@ -149,11 +152,23 @@ class Listener:
         assert task is not None
         self._requests.add(task)
         task.add_done_callback(self._requests.discard)
-        with self._connections.attending(request.protocol, request.content):
+        assert isinstance(request.protocol, _Handler)
+        with self._connections.attending(request.protocol.connection, request.content):
             response = await self._answer(request)
         if request.protocol.ssl_context is not self._context:
             response.force_close()  # let the client see the new certificate
         return response
+
+
+class _Connection:
+    """One connection, from its very beginning. It is changed by the set of all connections only."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.greeting: asyncio.Task[None] | None = None  # until the connection is made
+        self.transport: asyncio.Transport | None = None  # since the connection is made
+        self.deadline: asyncio.TimerHandle | None = None
+        self.content: aiohttp.StreamReader | None = None  # of the current request, until it is answered
 
 
 class _Connections(web.Server):
@@ -162,11 +177,8 @@ class _Connections(web.Server):
     def __init__(self, answer: Answer, limits: Limits, logger: logging.Logger) -> None:
         super().__init__(answer)
         self._limits, self._logger = limits, logger
-        self._occupancy: occupancy.Occupancy[web.RequestHandler] = occupancy.Occupancy(
+        self._occupancy: occupancy.Occupancy[_Connection] = occupancy.Occupancy(
             occupancy.choose_limit(limits.connections, _read_files_limit()))
-        self._greetings: dict[web.RequestHandler, asyncio.Task[None]] = {}
-        self._receiving: dict[web.RequestHandler, aiohttp.StreamReader] = {}
-        self._deadlines: dict[web.RequestHandler, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[Any]] = set()  # of the connections, also for some time after they are lost
         self._changed = bells.Bell()  # rings when some connection has left or become idle
 
@@ -183,63 +195,60 @@ class _Connections(web.Server):
             self._cut(leaver)
         return leaver is not None
 
-    def greet(self, connection: socket.socket, context: ssl.SSLContext | None) -> None:
+    def greet(self, sock: socket.socket, context: ssl.SSLContext | None) -> None:
         """Begin to serve the connection; it takes its room until it is lost or cut."""
-        handler = _Handler(self, self._tasks, self._limits, self._logger)
-        self._occupancy.enter(handler)
-        self._arm(handler, self._limits.handshake_timeout)
-        greeting = asyncio.create_task(self._greet(connection, handler, context), name='beginning of a connection')
-        self._greetings[handler] = greeting
-        greeting.add_done_callback(functools.partial(self._conclude_greeting, connection, handler))
+        connection = _Connection(sock)
+        self._occupancy.enter(connection)
+        self._arm(connection, self._limits.handshake_timeout)
+        connection.greeting = asyncio.create_task(self._greet(connection, context), name='beginning of a connection')
+        connection.greeting.add_done_callback(functools.partial(self._conclude_greeting, connection))
 
-    async def _greet(self, connection: socket.socket, handler: web.RequestHandler,
-                     context: ssl.SSLContext | None) -> None:
-        loop = asyncio.get_running_loop()
+    async def _greet(self, connection: _Connection, context: ssl.SSLContext | None) -> None:
         options: dict[str, Any] = {}
         if context is not None:
-            await _wait_for_bytes(connection)  # TLS is costly: it takes hundreds of kilobytes
+            await _wait_for_bytes(connection.sock)  # TLS is costly: it takes hundreds of kilobytes
             options = {'ssl': context, 'ssl_handshake_timeout': self._limits.handshake_timeout}
-        await loop.connect_accepted_socket(lambda: handler, connection, **options)
+        await asyncio.get_running_loop().connect_accepted_socket(
+            lambda: _Handler(self, connection, self._tasks, self._limits, self._logger), connection.sock, **options)
 
-    def _conclude_greeting(self, connection: socket.socket, handler: web.RequestHandler,
-                           greeting: asyncio.Task[None]) -> None:
+    def _conclude_greeting(self, connection: _Connection, greeting: asyncio.Task[None]) -> None:
         """Forget the connection if it is not made. Those who fail to agree on TLS have only themselves to blame."""
-        self._greetings.pop(handler, None)
+        connection.greeting = None
         if greeting.cancelled() or greeting.exception() is not None:
-            self._forget(handler)
-            connection.close()
+            self._forget(connection)
+            connection.sock.close()
         if not greeting.cancelled() and greeting.exception() is not None:
             self._logger.debug("A connection has failed: %r", greeting.exception())
 
     @contextlib.contextmanager
-    def attending(self, handler: web.RequestHandler, content: aiohttp.StreamReader) -> Iterator[None]:
+    def attending(self, connection: _Connection, content: aiohttp.StreamReader) -> Iterator[None]:
         """
         Serve a request whose headers have come: it is busy since its content has come, too.
 
         The time is not counted: the answers are as slow as they are; those who need the content limit the time of it.
         """
-        self._disarm(handler)
+        self._disarm(connection)
+        connection.content = content
         if content.is_eof():
-            self._occupancy.move(handler, occupancy.Stage.BUSY)
+            self._occupancy.move(connection, occupancy.Stage.BUSY)
         else:
-            self._occupancy.move(handler, occupancy.Stage.OPENING)
-            self._receiving[handler] = content
-            content.on_eof(functools.partial(self._receive, handler, content))
+            self._occupancy.move(connection, occupancy.Stage.OPENING)
+            content.on_eof(functools.partial(self._receive, connection, content))
         try:
             yield
         finally:
-            self._receiving.pop(handler, None)
-            self._occupancy.move(handler, occupancy.Stage.IDLE)
-            self._arm(handler, self._limits.idle_timeout)
+            connection.content = None
+            self._occupancy.move(connection, occupancy.Stage.IDLE)
+            self._arm(connection, self._limits.idle_timeout)
             self._changed.ring()
 
-    def _receive(self, handler: web.RequestHandler, content: aiohttp.StreamReader) -> None:
-        if self._receiving.get(handler) is content:
-            self._occupancy.move(handler, occupancy.Stage.BUSY)
+    def _receive(self, connection: _Connection, content: aiohttp.StreamReader) -> None:
+        if connection.content is content:
+            self._occupancy.move(connection, occupancy.Stage.BUSY)
 
     async def stop_greetings(self) -> None:
         """Give up the connections that are not made yet."""
-        greetings = list(self._greetings.values())
+        greetings = [connection.greeting for connection in self._occupancy if connection.greeting is not None]
         for greeting in greetings:
             greeting.cancel()
         if greetings:
@@ -254,53 +263,64 @@ class _Connections(web.Server):
             await asyncio.wait(self._tasks, timeout=self._limits.closing_timeout)
 
     def cut_all(self) -> None:
-        for handler in self._occupancy:
-            self._cut(handler)
+        for connection in self._occupancy:
+            self._cut(connection)
 
-    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
-        super().connection_made(handler, transport)
-        if handler in self._occupancy:
-            self._arm(handler, self._limits.headers_timeout)
+    def welcome(self, connection: _Connection, transport: asyncio.Transport) -> None:
+        """Let the connection make requests, now that it is made."""
+        connection.transport = transport
+        if connection in self._occupancy:
+            self._arm(connection, self._limits.headers_timeout)
         else:
             transport.abort()  # it was cut in the very moment when it was made
 
-    def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
-        super().connection_lost(handler, exc)
-        self._forget(handler)
+    def dismiss(self, connection: _Connection) -> None:
+        """Forget a connection that is lost."""
+        connection.transport = None
+        self._forget(connection)
 
-    def _forget(self, handler: web.RequestHandler) -> None:
-        self._occupancy.leave(handler)
-        self._disarm(handler)
+    def _forget(self, connection: _Connection) -> None:
+        self._occupancy.leave(connection)
+        self._disarm(connection)
         self._changed.ring()
 
-    def _arm(self, handler: web.RequestHandler, timeout: float) -> None:
-        self._disarm(handler)
-        if handler in self._occupancy:
-            self._deadlines[handler] = asyncio.get_running_loop().call_later(timeout, self._cut, handler)
+    def _arm(self, connection: _Connection, timeout: float) -> None:
+        self._disarm(connection)
+        if connection in self._occupancy:
+            connection.deadline = asyncio.get_running_loop().call_later(timeout, self._cut, connection)
 
-    def _disarm(self, handler: web.RequestHandler) -> None:
-        deadline = self._deadlines.pop(handler, None)
-        if deadline is not None:
-            deadline.cancel()
+    def _disarm(self, connection: _Connection) -> None:
+        if connection.deadline is not None:
+            connection.deadline.cancel()
+            connection.deadline = None
 
-    def _cut(self, handler: web.RequestHandler) -> None:
-        self._forget(handler)
-        greeting = self._greetings.get(handler)
-        if greeting is not None:
-            greeting.cancel()
-        if handler.transport is not None:
-            handler.transport.abort()
+    def _cut(self, connection: _Connection) -> None:
+        self._forget(connection)
+        if connection.greeting is not None:
+            connection.greeting.cancel()
+        if connection.transport is not None:
+            connection.transport.abort()
 
 
 class _Handler(web.RequestHandler):
     """One connection, as the HTTP library serves it."""
 
-    def __init__(self, connections: _Connections, tasks: set[asyncio.Task[Any]], limits: Limits,
-                 logger: logging.Logger) -> None:
+    __slots__ = ('_connections', '_tasks', 'connection')
+
+    def __init__(self, connections: _Connections, connection: _Connection, tasks: set[asyncio.Task[Any]],
+                 limits: Limits, logger: logging.Logger) -> None:
         super().__init__(connections, loop=asyncio.get_running_loop(), logger=logger, access_log=None,  # type: ignore[arg-type]
                          auto_decompress=False, lingering_time=limits.lingering_timeout,
                          keepalive_timeout=limits.idle_timeout * 2)
-        self._tasks = tasks
+        self._connections, self._tasks, self.connection = connections, tasks, connection
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._connections.welcome(self.connection, cast(asyncio.Transport, transport))
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        super().connection_lost(exc)
+        self._connections.dismiss(self.connection)
 
     async def start(self) -> None:
         task = asyncio.current_task()

@@ -31,6 +31,11 @@ async def run_here(fn: Callable[P, ResultT], /, *args: P.args, **kwargs: P.kwarg
     return fn(*args, **kwargs)
 
 
+def leave_aside(fn: Callable[[], None]) -> None:
+    """Let the function be called in the thread some time later. It must not fail."""
+    _get_executor().submit(fn)
+
+
 @functools.cache
 def _get_executor() -> concurrent.futures.Executor:
     return concurrent.futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix='kopf-aside')

@@ -13,7 +13,8 @@ from collections.abc import AsyncIterator
 import aiohttp
 from aiohttp import web
 
-from kopf._cogs.aiokits import bells
+from kopf._cogs.aiokits import bells, offloads
+from kopf._cogs.helpers import heaps
 from kopf._kits.webhooks import options
 
 LARGE_SIZE = 256 * 1024
@@ -70,6 +71,8 @@ class Budget:
             self._taken -= payload.size
             payload.free()
             self._changed.ring()
+            if payload.size > LARGE_SIZE and not self._taken:
+                offloads.leave_aside(heaps.trim)
 
     async def take(self, size: int, payload: 'Payload') -> None:
         """

@@ -39,3 +39,12 @@ async def test_functions_are_called_one_after_another_with_the_context_of_the_ca
     await asyncio.gather(first, second)
 
     assert called == ['first', 'changed']
+
+
+async def test_functions_can_be_left_for_later():
+    called = []
+
+    offloads.leave_aside(lambda: called.append('left'))
+
+    await offloads.run_aside(lambda: called.append('awaited'))
+    assert called == ['left', 'awaited']
