@@ -54,9 +54,9 @@ class DiffBaseStorage(conventions.StanzaCleaning, abc.ABC):
     def store(self, *, body: bodies.Body, patch: patches.Patch, essence: bodies.BodyEssence) -> None:
         """Keep the state as the last handled one."""
 
-    def _is_stored(self, *, body: bodies.Body, essence: bodies.BodyEssence, text: str) -> bool:
+    def _is_stored(self, *, body: bodies.Body, text: str) -> bool:
         """
-        Return whether exactly this state is surely kept; only the framework's own storages are asked.
+        Return whether exactly this text is kept; only the framework's own storages are asked.
 
         States come to them with sorted keys usually, as in ``text``, so these are recognised without being parsed.
         """
@@ -104,10 +104,9 @@ class AnnotationsDiffBaseStorage(conventions.AnnotationStoring, DiffBaseStorage)
     def _store_text(self, *, body: bodies.Body, patch: patches.Patch, essence: bodies.BodyEssence, text: str) -> None:
         self._store_value(body, patch, self.key, f'{text}\n', essence)
 
-    def _is_stored(self, *, body: bodies.Body, essence: bodies.BodyEssence, text: str) -> bool:
+    def _is_stored(self, *, body: bodies.Body, text: str) -> bool:
         annotations = dicts.resolve_mapping(body, conventions.ANNOTATIONS)
-        return all(conventions.is_equivalent(annotations.get(name), f'{text}\n', essence)
-                   for name in self.make_keys(self.key, body=body))
+        return all(annotations.get(name) == f'{text}\n' for name in self.make_keys(self.key, body=body))
 
 
 class StatusDiffBaseStorage(DiffBaseStorage):
@@ -152,8 +151,8 @@ class StatusDiffBaseStorage(DiffBaseStorage):
     def _store_text(self, *, body: bodies.Body, patch: patches.Patch, essence: bodies.BodyEssence, text: str) -> None:
         conventions.put(body, patch, self.field, text)
 
-    def _is_stored(self, *, body: bodies.Body, essence: bodies.BodyEssence, text: str) -> bool:
-        return conventions.is_equivalent(dicts.resolve(body, self.field), text, essence)
+    def _is_stored(self, *, body: bodies.Body, text: str) -> bool:
+        return bool(dicts.resolve(body, self.field) == text)
 
 
 class MultiDiffBaseStorage(DiffBaseStorage):
@@ -188,9 +187,9 @@ class MultiDiffBaseStorage(DiffBaseStorage):
         for storage in self.storages:
             storage._store_text(body=body, patch=patch, essence=essence, text=text)
 
-    def _is_stored(self, *, body: bodies.Body, essence: bodies.BodyEssence, text: str) -> bool:
+    def _is_stored(self, *, body: bodies.Body, text: str) -> bool:
         return bool(self.storages) and all(
-            not conventions.is_custom(storage) and storage._is_stored(body=body, essence=essence, text=text)
+            not conventions.is_custom(storage) and storage._is_stored(body=body, text=text)
             for storage in self.storages)
 
 

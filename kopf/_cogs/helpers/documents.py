@@ -68,17 +68,23 @@ def read(raw: bytes) -> Any:
         value = jsons.loads(raw)
     except ValueError:
         return _read_by_parts(raw)
-    is_suspicious = raw.count(b'{') + raw.count(b'[') > DEEPEST  # a quick look: it is enough for most of them
-    return _read_by_parts(raw) if is_suspicious and is_too_deep(value) else value
+    return _read_by_parts(raw) if _is_suspicious(raw) and is_too_deep(value) else value
 
 
 def read_shallow(raw: bytes | str) -> Any:
     """Read one document as a whole; raise `JSONDecodeError` also if it is too deep for recursive functions."""
     value = jsons.loads(raw)
-    brackets = (raw.count('{') + raw.count('[')) if isinstance(raw, str) else (raw.count(b'{') + raw.count(b'['))
-    if brackets > DEEPEST and is_too_deep(value):
+    if _is_suspicious(raw) and is_too_deep(value):
         raise jsons.JSONDecodeError("Nested too deeply", doc='', pos=0)
     return value
+
+
+def _is_suspicious(raw: bytes | str) -> bool:
+    """Return whether the value is to be looked at; with the fast library, it is sooner done than said."""
+    if jsons.IS_FAST or len(raw) <= DEEPEST:
+        return len(raw) > DEEPEST
+    text = raw if isinstance(raw, str) else raw.decode('latin-1')
+    return text.count('{') + text.count('[') > DEEPEST
 
 
 def _read_by_parts(raw: bytes) -> Any:
@@ -166,11 +172,7 @@ def _check(text: str, pos: int, value: Any, end: int) -> _Part:
 
 def is_too_deep(value: Any, limit: int = DEEPEST) -> bool:
     """Return whether a value, as it comes from JSON, has more levels of nesting than this, or than is usually good."""
-    try:
-        jsons.dumps_fast(value)  # it has nearly the same limit, and is an order of magnitude quicker
-    except TypeError:
-        pass
-    else:
+    if jsons.is_fast_writable(value):  # it has nearly the same limit, and is an order of magnitude quicker
         return False
     level = [value]
     for _ in range(limit + 1):

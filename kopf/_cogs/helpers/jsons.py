@@ -58,11 +58,15 @@ def loads(raw: bytes | str) -> Any:
     return _loads_portably(raw)
 
 
-def dumps_fast(value: Any) -> bytes:
-    """Write what ``orjson`` can write, up to about 250 levels of nesting; raise `TypeError` for all else."""
+def is_fast_writable(value: Any) -> bool:
+    """Return whether ``orjson`` can write the value, so that it surely has about 250 levels of nesting at most."""
     if orjson is None:
-        raise TypeError("There is no fast writer")
-    return orjson.dumps(value, option=_PLAIN_ONLY)
+        return False
+    try:
+        orjson.dumps(value)
+    except TypeError:
+        return False
+    return True
 
 
 def loads_fast(raw: bytes | str) -> Any:

@@ -214,7 +214,7 @@ class Memories:
 
     def has_versions(self, resource: references.Resource) -> bool:
         """Return whether the objects come also under other versions of this resource."""
-        return resource in self._versioned
+        return bool(self._versioned) and resource in self._versioned  # usually there are none, and hashes take time
 
     def lock(self, key: Key) -> asyncio.Lock:
         """Get the lock of an object that is handled under several versions: only by one at a time."""

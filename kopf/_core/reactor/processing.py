@@ -245,7 +245,7 @@ class Processor:
 
         From then on, each version remembers by itself what it has handled: the record on the object is common to all.
         """
-        if memory.cycle.handled is None and self.site.memories.has_versions(self.served.resource):
+        if self.site.memories.has_versions(self.served.resource) and memory.cycle.handled is None:
             recorded = views.View(self.served, batch.body, memory).old
             handled = cycles.NEVER_HANDLED if recorded is None else cycles.seal(recorded)
             memory.cycle = dataclasses.replace(memory.cycle, handled=handled)

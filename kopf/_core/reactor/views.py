@@ -175,7 +175,7 @@ class View:
             return self.new if handled == self.seen else handled.value
         storage = self.persistence.diffbase_storage
         is_ours = not conventions.is_custom(storage)
-        if is_ours and storage._is_stored(body=self.stored, essence=self.new, text=self.seen.text):
+        if is_ours and storage._is_stored(body=self.stored, text=self.seen.text):
             return self.new
         fetched = storage.fetch(body=self.stored)
         if fetched is None:
@@ -253,7 +253,7 @@ class View:
             self.body._replace_with(dicts.copy_json(self.raw))
         return self.cause
 
-    @property
+    @lazies.lazy
     def _is_digested(self) -> bool:
         return self.persistence.secrets == 'digests' and self.is_secret
 
