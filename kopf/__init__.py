@@ -28,17 +28,13 @@ if TYPE_CHECKING:  # the same as in the table below, but for type checkers and e
     from kopf._cogs.configs.settings import OperatorSettings
     from kopf._cogs.structs.bodies import (
         Annotations,
-        Body,
         BodyEssence,
         Labels,
-        Meta,
         ObjectReference,
         OwnerReference,
         RawBody,
         RawEvent,
         RawEventType,
-        Spec,
-        Status,
         build_object_reference,
         build_owner_reference,
     )
@@ -47,6 +43,7 @@ if TYPE_CHECKING:  # the same as in the table below, but for type checkers and e
     from kopf._cogs.structs.diffs import Diff, DiffItem, DiffOperation
     from kopf._cogs.structs.ids import HandlerId
     from kopf._cogs.structs.memos import Memo
+    from kopf._cogs.structs.objects import Body, Meta, Spec, Status
     from kopf._cogs.structs.patches import Patch, PatchFn
     from kopf._cogs.structs.references import EVERYTHING, Resource
     from kopf._cogs.structs.reviews import (
@@ -73,7 +70,7 @@ if TYPE_CHECKING:  # the same as in the table below, but for type checkers and e
     from kopf._core.engines.indices import Index, Store
     from kopf._core.engines.posting import event, exception, info, warn
     from kopf._core.intents.callbacks import ABSENT, PRESENT, all_, any_, none_, not_
-    from kopf._core.intents.causes import Logger, Reason
+    from kopf._core.intents.causes import Logger
     from kopf._core.intents.piggybacking import (
         login_via_async_client,
         login_via_client,
@@ -81,6 +78,7 @@ if TYPE_CHECKING:  # the same as in the table below, but for type checkers and e
         login_with_kubeconfig,
         login_with_service_account,
     )
+    from kopf._core.intents.reasons import Reason
     from kopf._core.intents.registries import OperatorRegistry, get_default_registry, set_default_registry
     from kopf._core.intents.stoppers import (
         AsyncDaemonStopperChecker,
@@ -111,13 +109,14 @@ _NAMES = {
         'StatusProgressStorage',
     'kopf._cogs.configs.settings': 'OperatorSettings',
     'kopf._cogs.structs.bodies':
-        'Annotations Body BodyEssence Labels Meta ObjectReference OwnerReference RawBody RawEvent RawEventType '
-        'Spec Status build_object_reference build_owner_reference',
+        'Annotations BodyEssence Labels ObjectReference OwnerReference RawBody RawEvent RawEventType '
+        'build_object_reference build_owner_reference',
     'kopf._cogs.structs.credentials': 'AiohttpSession ConnectionInfo LoginError',
     'kopf._cogs.structs.dicts': 'FieldPath FieldSpec',
     'kopf._cogs.structs.diffs': 'Diff DiffItem DiffOperation',
     'kopf._cogs.structs.ids': 'HandlerId',
     'kopf._cogs.structs.memos': 'Memo',
+    'kopf._cogs.structs.objects': 'Body Meta Spec Status',
     'kopf._cogs.structs.patches': 'Patch PatchFn',
     'kopf._cogs.structs.references': 'EVERYTHING Resource',
     'kopf._cogs.structs.reviews':
@@ -130,9 +129,10 @@ _NAMES = {
     'kopf._core.engines.indices': 'Index Store',
     'kopf._core.engines.posting': 'event exception info warn',
     'kopf._core.intents.callbacks': 'ABSENT PRESENT all_ any_ none_ not_',
-    'kopf._core.intents.causes': 'Logger Reason',
+    'kopf._core.intents.causes': 'Logger',
     'kopf._core.intents.piggybacking':
         'login_via_async_client login_via_client login_via_pykube login_with_kubeconfig login_with_service_account',
+    'kopf._core.intents.reasons': 'Reason',
     'kopf._core.intents.registries': 'OperatorRegistry get_default_registry set_default_registry',
     'kopf._core.intents.stoppers':
         'AsyncDaemonStopperChecker DaemonStopped DaemonStoppingReason SyncDaemonStopperChecker',

@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from kopf._cogs.structs import dicts, references, reviews, selectors
 from kopf._core.actions import execution, failures
-from kopf._core.intents import callbacks, causes, filters, handlers, naming, registries
+from kopf._core.intents import callbacks, causes, filters, handlers, naming, reasons, registries
 
 _Fn = TypeVar('_Fn', bound=Callable[..., Any])
 _Name: TypeAlias = str | references.Marker | None
@@ -148,7 +148,7 @@ def create(
         field: dicts.FieldSpec = None, value: _Value = None, registry: _Registry = None,
 ) -> ChangingDecorator:
     """Call the function when an object is created, or is seen for the first time ever."""
-    return _declare('create', locals(), handlers.ChangingHandler, reason=causes.Reason.CREATE)
+    return _declare('create', locals(), handlers.ChangingHandler, reason=reasons.Reason.CREATE)
 
 
 def update(
@@ -162,7 +162,7 @@ def update(
         registry: _Registry = None,
 ) -> ChangingDecorator:
     """Call the function when an object, or the field of it, is changed."""
-    return _declare('update', locals(), handlers.ChangingHandler, reason=causes.Reason.UPDATE, field_needs_change=True)
+    return _declare('update', locals(), handlers.ChangingHandler, reason=reasons.Reason.UPDATE, field_needs_change=True)
 
 
 def delete(
@@ -175,7 +175,7 @@ def delete(
         field: dicts.FieldSpec = None, value: _Value = None, registry: _Registry = None,
 ) -> ChangingDecorator:
     """Call the function when an object is being deleted; it is not gone until then, unless the call is optional."""
-    return _declare('delete', locals(), handlers.ChangingHandler, reason=causes.Reason.DELETE,
+    return _declare('delete', locals(), handlers.ChangingHandler, reason=reasons.Reason.DELETE,
                     requires_finalizer=not optional)
 
 

@@ -12,10 +12,10 @@ from typing import Any, TypeVar, cast, overload
 
 from kopf._cogs.configs import connecting, diffbase
 from kopf._cogs.configs import settings as settings_
-from kopf._cogs.structs import bodies, dicts, diffs, ids, memos, patches, references, reviews
+from kopf._cogs.structs import bodies, dicts, diffs, ids, memos, objects, patches, references, reviews
 from kopf._core.actions import execution, invocation, loggers
 from kopf._core.engines import indices, posting
-from kopf._core.intents import causes, handlers, registries, stoppers
+from kopf._core.intents import causes, handlers, reasons, registries, stoppers
 
 logger = logging.getLogger('kopf.testing')
 
@@ -107,11 +107,11 @@ class _Maker:
         return makers[kind]()
 
     def make_changing(self) -> causes.Cause:
-        declared: causes.Reason | None = getattr(self.handler, 'reason', None)
+        declared: reasons.Reason | None = getattr(self.handler, 'reason', None)
         is_resuming = declared is None and getattr(self.handler, 'initial', False)
-        guessed = (causes.Reason.RESUME if is_resuming else causes.Reason.CREATE if self.given.get('old') is None else
-                   causes.Reason.UPDATE)
-        reason = causes.Reason(self.given.get('reason', declared or guessed))
+        guessed = (reasons.Reason.RESUME if is_resuming else reasons.Reason.CREATE if self.given.get('old') is None else
+                   reasons.Reason.UPDATE)
+        reason = reasons.Reason(self.given.get('reason', declared or guessed))
         return causes.ChangingCause(reason=reason, **self._compare(diffbase.AnnotationsDiffBaseStorage().build(
             body=self.body)), **self._describe())
 
@@ -149,7 +149,7 @@ class _Maker:
             settings=self.given.get('settings', settings_.OperatorSettings()))
 
     @functools.cached_property
-    def body(self) -> bodies.Body:
+    def body(self) -> objects.Body:
         """Take the given object, or the one of the given event, or make it up; its parts can be given apart."""
         event: Mapping[str, Any] = self.given.get('event') or {}
         base: dict[str, Any] = dicts.plain(self.given.get('body', event.get('object', SAMPLE)))
@@ -161,7 +161,7 @@ class _Maker:
         for name in METADATA:
             if name in self.given:
                 dicts.ensure(base, ('metadata', name), dicts.plain(self.given[name]))
-        return bodies.Body(base)
+        return objects.Body(base)
 
     def _describe(self) -> dict[str, Any]:
         """Make what all handlers of objects have in common."""
@@ -203,7 +203,7 @@ def _iter_values(content: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
             yield key, value
 
 
-def _guess_resource(body: bodies.Body) -> references.Resource:
+def _guess_resource(body: objects.Body) -> references.Resource:
     group, _, version = str(body.get('apiVersion', 'v1')).rpartition('/')
     kind = str(body.get('kind', 'Example'))
     return references.Resource(group, version, f'{kind.lower()}s', kind=kind, singular=kind.lower(),

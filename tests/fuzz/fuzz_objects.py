@@ -8,7 +8,7 @@ from typing import Any
 
 import kopf
 from kopf._cogs.helpers import jsons
-from kopf._cogs.structs import bodies, dicts, diffs, patches
+from kopf._cogs.structs import dicts, diffs, objects, patches
 from kopf._core.actions import progression
 from kopf._core.engines import peers
 
@@ -42,7 +42,7 @@ def check(source: bytes) -> None:
         return
     if not _is_object(documents[0]) or not _is_essence(documents[-1]):
         return
-    body, essence = bodies.Body(documents[0]), documents[-1]
+    body, essence = objects.Body(documents[0]), documents[-1]
     _check_views(body)
     for diffbase_storage in DIFFBASE_STORAGES:
         _check_diffbase(diffbase_storage, body, essence)
@@ -74,17 +74,17 @@ def _is_essence(essence: Any) -> bool:
     return all(isinstance(stanza, dict) for stanza in stanzas)
 
 
-def _check_views(body: bodies.Body) -> None:
+def _check_views(body: objects.Body) -> None:
     for view in (body.spec, body.status, body.metadata, body.metadata.labels, body.metadata.annotations):
         str(view), len(view), dict(view)
 
 
-def _check_diffbase(storage: Any, body: bodies.Body, essence: Any) -> None:
+def _check_diffbase(storage: Any, body: objects.Body, essence: Any) -> None:
     old, new = storage.fetch(body=body), storage.build(body=body, extra_fields=['metadata.name', 'status.x'])
     diffs.diff(old, new)
     patch = patches.Patch()
     storage.store(body=body, patch=patch, essence=essence)
-    patched = bodies.Body(patches.merge(body, patch))
+    patched = objects.Body(patches.merge(body, patch))
     fetched = storage.fetch(body=patched)
     expected = {key: value for key, value in essence.items() if key not in ('apiVersion', 'kind')}
     if expected == essence:
@@ -97,7 +97,7 @@ def _check_diffbase(storage: Any, body: bodies.Body, essence: Any) -> None:
     assert not repeated, "the same is stored again"
 
 
-def _check_progress(storage: Any, body: bodies.Body) -> None:
+def _check_progress(storage: Any, body: objects.Body) -> None:
     for purpose in (None, 'create'):
         state = progression.State.read(storage, body, IDS, purpose=purpose)
         for id in IDS:
@@ -105,7 +105,7 @@ def _check_progress(storage: Any, body: bodies.Body) -> None:
     for id in IDS:
         patch = patches.Patch()
         storage.store(key=id, record=RECORD, body=body, patch=patch)
-        patched = bodies.Body(patches.merge(body, patch))
+        patched = objects.Body(patches.merge(body, patch))
         fetched = storage.fetch(key=id, body=patched)
         assert fetched is None or isinstance(fetched, dict)
         storage.purge(key=id, body=patched, patch=patch)
@@ -114,7 +114,7 @@ def _check_progress(storage: Any, body: bodies.Body) -> None:
     storage.flush()
 
 
-def _check_peers(body: bodies.Body) -> None:
+def _check_peers(body: objects.Body) -> None:
     """Take the object for a peering."""
     records = peers.parse_records(body)
     known: Any = {}

@@ -7,7 +7,7 @@ from typing import Any
 
 from kopf._cogs.clients import errors, lines, listing, signals
 from kopf._cogs.helpers import jsons
-from kopf._cogs.structs import bodies, references
+from kopf._cogs.structs import objects, references
 
 RESOURCE = references.Resource('kopf.dev', 'v1', 'kopfexamples', kind='KopfExample', singular='kopfexample')
 
@@ -19,7 +19,7 @@ def check(source: bytes) -> None:
     census = signals.Census(known, RESOURCE, is_initial=True)
     for line in found:
         for change in census.take(_read(line)):
-            assert isinstance(bodies.Body(change.event['object']).metadata.name, str)
+            assert isinstance(objects.Body(change.event['object']).metadata.name, str)
             signals.is_made_up(change.event)
             if change.seen is None:
                 known.pop(change.key, None)

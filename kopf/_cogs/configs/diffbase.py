@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from kopf._cogs.configs import conventions
 from kopf._cogs.helpers import jsons
-from kopf._cogs.structs import bodies, dicts, patches
+from kopf._cogs.structs import bodies, dicts, objects, patches
 
 _SYSTEM = frozenset({'apiVersion', 'kind', 'metadata', 'status'})
 _VOLATILE = frozenset({'resourceVersion', 'managedFields'})  # they change with anything else
@@ -28,7 +28,7 @@ class DiffBaseStorage(conventions.StanzaCleaning, abc.ABC):
     def build(
             self,
             *,
-            body: bodies.Body,
+            body: objects.Body,
             extra_fields: Iterable[dicts.FieldSpec] | None = None,
     ) -> bodies.BodyEssence:
         """
@@ -47,14 +47,14 @@ class DiffBaseStorage(conventions.StanzaCleaning, abc.ABC):
         return cleaned
 
     @abc.abstractmethod
-    def fetch(self, *, body: bodies.Body) -> bodies.BodyEssence | None:
+    def fetch(self, *, body: objects.Body) -> bodies.BodyEssence | None:
         """Get the last handled state, if there is one."""
 
     @abc.abstractmethod
-    def store(self, *, body: bodies.Body, patch: patches.Patch, essence: bodies.BodyEssence) -> None:
+    def store(self, *, body: objects.Body, patch: patches.Patch, essence: bodies.BodyEssence) -> None:
         """Keep the state as the last handled one."""
 
-    def _is_stored(self, *, body: bodies.Body, text: str) -> bool:
+    def _is_stored(self, *, body: objects.Body, text: str) -> bool:
         """
         Return whether exactly this text is kept; only the framework's own storages are asked.
 
@@ -63,7 +63,7 @@ class DiffBaseStorage(conventions.StanzaCleaning, abc.ABC):
         return False
 
 
-    def _store_text(self, *, body: bodies.Body, patch: patches.Patch, essence: bodies.BodyEssence, text: str) -> None:
+    def _store_text(self, *, body: objects.Body, patch: patches.Patch, essence: bodies.BodyEssence, text: str) -> None:
         """Keep the state as the last handled one, with its JSON being known; only our own storages are asked."""
         self.store(body=body, patch=patch, essence=essence)
 
@@ -86,7 +86,7 @@ class AnnotationsDiffBaseStorage(conventions.AnnotationStoring, DiffBaseStorage)
     def build(
             self,
             *,
-            body: bodies.Body,
+            body: objects.Body,
             extra_fields: Iterable[dicts.FieldSpec] | None = None,
     ) -> bodies.BodyEssence:
         essence = super().build(body=body, extra_fields=extra_fields)
@@ -94,17 +94,17 @@ class AnnotationsDiffBaseStorage(conventions.AnnotationStoring, DiffBaseStorage)
         self.remove_empty_stanzas(essence)
         return essence
 
-    def fetch(self, *, body: bodies.Body) -> bodies.BodyEssence | None:
+    def fetch(self, *, body: objects.Body) -> bodies.BodyEssence | None:
         value = self._fetch_value(body, self.key)
         return None if value is None else _modernise(value)
 
-    def store(self, *, body: bodies.Body, patch: patches.Patch, essence: bodies.BodyEssence) -> None:
+    def store(self, *, body: objects.Body, patch: patches.Patch, essence: bodies.BodyEssence) -> None:
         self._store_text(body=body, patch=patch, essence=essence, text=_encode(essence))
 
-    def _store_text(self, *, body: bodies.Body, patch: patches.Patch, essence: bodies.BodyEssence, text: str) -> None:
+    def _store_text(self, *, body: objects.Body, patch: patches.Patch, essence: bodies.BodyEssence, text: str) -> None:
         self._store_value(body, patch, self.key, f'{text}\n', essence)
 
-    def _is_stored(self, *, body: bodies.Body, text: str) -> bool:
+    def _is_stored(self, *, body: objects.Body, text: str) -> bool:
         annotations = dicts.resolve_mapping(body, conventions.ANNOTATIONS)
         return all(annotations.get(name) == f'{text}\n' for name in self.make_keys(self.key, body=body))
 
@@ -135,23 +135,23 @@ class StatusDiffBaseStorage(DiffBaseStorage):
     def build(
             self,
             *,
-            body: bodies.Body,
+            body: objects.Body,
             extra_fields: Iterable[dicts.FieldSpec] | None = None,
     ) -> bodies.BodyEssence:
         essence = super().build(body=body, extra_fields=extra_fields)
         return cast(bodies.BodyEssence, dicts.cut(cast(Mapping[str, Any], essence), self.field))
 
-    def fetch(self, *, body: bodies.Body) -> bodies.BodyEssence | None:
+    def fetch(self, *, body: objects.Body) -> bodies.BodyEssence | None:
         decoded = conventions.decode(dicts.resolve(body, self.field))
         return None if decoded is None else _modernise(decoded)
 
-    def store(self, *, body: bodies.Body, patch: patches.Patch, essence: bodies.BodyEssence) -> None:
+    def store(self, *, body: objects.Body, patch: patches.Patch, essence: bodies.BodyEssence) -> None:
         self._store_text(body=body, patch=patch, essence=essence, text=_encode(essence))
 
-    def _store_text(self, *, body: bodies.Body, patch: patches.Patch, essence: bodies.BodyEssence, text: str) -> None:
+    def _store_text(self, *, body: objects.Body, patch: patches.Patch, essence: bodies.BodyEssence, text: str) -> None:
         conventions.put(body, patch, self.field, text)
 
-    def _is_stored(self, *, body: bodies.Body, text: str) -> bool:
+    def _is_stored(self, *, body: objects.Body, text: str) -> bool:
         return bool(dicts.resolve(body, self.field) == text)
 
 
@@ -165,7 +165,7 @@ class MultiDiffBaseStorage(DiffBaseStorage):
     def build(
             self,
             *,
-            body: bodies.Body,
+            body: objects.Body,
             extra_fields: Iterable[dicts.FieldSpec] | None = None,
     ) -> bodies.BodyEssence:
         """Take the essence so that none of the storages is seen in it: by taking the essence of the essence."""
@@ -175,30 +175,30 @@ class MultiDiffBaseStorage(DiffBaseStorage):
             essence = storage.build(body=_build_body(essence, body), extra_fields=paths)
         return conventions.copy_essence(essence, fully=True) if conventions.is_custom(self) else essence
 
-    def fetch(self, *, body: bodies.Body) -> bodies.BodyEssence | None:
+    def fetch(self, *, body: objects.Body) -> bodies.BodyEssence | None:
         fetched = (storage.fetch(body=body) for storage in self.storages)
         return next((essence for essence in fetched if essence is not None), None)
 
-    def store(self, *, body: bodies.Body, patch: patches.Patch, essence: bodies.BodyEssence) -> None:
+    def store(self, *, body: objects.Body, patch: patches.Patch, essence: bodies.BodyEssence) -> None:
         for storage in self.storages:
             storage.store(body=body, patch=patch, essence=essence)
 
-    def _store_text(self, *, body: bodies.Body, patch: patches.Patch, essence: bodies.BodyEssence, text: str) -> None:
+    def _store_text(self, *, body: objects.Body, patch: patches.Patch, essence: bodies.BodyEssence, text: str) -> None:
         for storage in self.storages:
             storage._store_text(body=body, patch=patch, essence=essence, text=text)
 
-    def _is_stored(self, *, body: bodies.Body, text: str) -> bool:
+    def _is_stored(self, *, body: objects.Body, text: str) -> bool:
         return bool(self.storages) and all(
             not conventions.is_custom(storage) and storage._is_stored(body=body, text=text)
             for storage in self.storages)
 
 
-def _build_body(essence: bodies.BodyEssence, origin: Mapping[str, Any]) -> bodies.Body:
+def _build_body(essence: bodies.BodyEssence, origin: Mapping[str, Any]) -> objects.Body:
     """Make a body of an essence: with the identity of the object, as users' storages can depend on it."""
     kind = {key: origin[key] for key in ('apiVersion', 'kind') if key in origin}
     metadata = dicts.resolve_mapping(origin, ('metadata',))
     identity = {key: metadata[key] for key in ('name', 'namespace', 'uid') if key in metadata}
-    return bodies.Body({**kind, **essence, 'metadata': {**identity, **essence.get('metadata', {})}})
+    return objects.Body({**kind, **essence, 'metadata': {**identity, **essence.get('metadata', {})}})
 
 
 def _take_essence(body: Mapping[str, Any], extra_paths: Iterable[dicts.FieldPath]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any, TypedDict, cast
 
 from kopf._cogs.configs import conventions
 from kopf._cogs.helpers import jsons
-from kopf._cogs.structs import bodies, dicts, ids, patches
+from kopf._cogs.structs import bodies, dicts, ids, objects, patches
 
 
 class ProgressRecord(TypedDict, total=False):
@@ -41,19 +41,19 @@ class ProgressStorage(conventions.StanzaCleaning, abc.ABC):
     """
 
     @abc.abstractmethod
-    def fetch(self, *, key: ids.HandlerId, body: bodies.Body) -> ProgressRecord | None:
+    def fetch(self, *, key: ids.HandlerId, body: objects.Body) -> ProgressRecord | None:
         """Get the record of the handler, if there is one."""
 
     @abc.abstractmethod
-    def store(self, *, key: ids.HandlerId, record: ProgressRecord, body: bodies.Body, patch: patches.Patch) -> None:
+    def store(self, *, key: ids.HandlerId, record: ProgressRecord, body: objects.Body, patch: patches.Patch) -> None:
         """Keep the record of the handler instead of the previous one."""
 
     @abc.abstractmethod
-    def purge(self, *, key: ids.HandlerId, body: bodies.Body, patch: patches.Patch) -> None:
+    def purge(self, *, key: ids.HandlerId, body: objects.Body, patch: patches.Patch) -> None:
         """Forget the record of the handler."""
 
     @abc.abstractmethod
-    def touch(self, *, body: bodies.Body, patch: patches.Patch, value: str | None) -> None:
+    def touch(self, *, body: objects.Body, patch: patches.Patch, value: str | None) -> None:
         """Change the object with no meaning, only to be changed; or remove this change if the value is ``None``."""
 
     @abc.abstractmethod
@@ -85,15 +85,15 @@ class AnnotationsProgressStorage(conventions.AnnotationStoring, ProgressStorage)
         self.verbose = verbose
         self.touch_key = touch_key
 
-    def fetch(self, *, key: ids.HandlerId, body: bodies.Body) -> ProgressRecord | None:
+    def fetch(self, *, key: ids.HandlerId, body: objects.Body) -> ProgressRecord | None:
         raw = self._fetch_value(body, key)
         return None if raw is None else _parse_record(raw)
 
-    def store(self, *, key: ids.HandlerId, record: ProgressRecord, body: bodies.Body, patch: patches.Patch) -> None:
+    def store(self, *, key: ids.HandlerId, record: ProgressRecord, body: objects.Body, patch: patches.Patch) -> None:
         kept = _build_record(record, verbose=self.verbose)
         self._store_value(body, patch, key, jsons.dumps(kept).decode(), kept)
 
-    def purge(self, *, key: ids.HandlerId, body: bodies.Body, patch: patches.Patch) -> None:
+    def purge(self, *, key: ids.HandlerId, body: objects.Body, patch: patches.Patch) -> None:
         self._remove_value(body, patch, key)
 
     def _is_blank(self, body: Mapping[str, Any]) -> bool:
@@ -103,7 +103,7 @@ class AnnotationsProgressStorage(conventions.AnnotationStoring, ProgressStorage)
                 return False
         return True
 
-    def touch(self, *, body: bodies.Body, patch: patches.Patch, value: str | None) -> None:
+    def touch(self, *, body: objects.Body, patch: patches.Patch, value: str | None) -> None:
         if value is None:
             self._remove_value(body, patch, self.touch_key)
         else:
@@ -149,11 +149,11 @@ class StatusProgressStorage(ProgressStorage):
     def touch_field(self, value: dicts.FieldSpec) -> None:
         self._touch_field = conventions.parse_location(value, name=self.name)
 
-    def fetch(self, *, key: ids.HandlerId, body: bodies.Body) -> ProgressRecord | None:
+    def fetch(self, *, key: ids.HandlerId, body: objects.Body) -> ProgressRecord | None:
         record = dicts.resolve(body, (*self.field, key))
         return _parse_record(record) if isinstance(record, Mapping) else None
 
-    def store(self, *, key: ids.HandlerId, record: ProgressRecord, body: bodies.Body, patch: patches.Patch) -> None:
+    def store(self, *, key: ids.HandlerId, record: ProgressRecord, body: objects.Body, patch: patches.Patch) -> None:
         path = (*self.field, key)
         kept = _build_record(record, verbose=False)
         present = dicts.resolve_mapping(body, path)
@@ -163,13 +163,13 @@ class StatusProgressStorage(ProgressStorage):
         else:
             dicts.ensure(patch, path, {**dict.fromkeys(present), **kept})
 
-    def purge(self, *, key: ids.HandlerId, body: bodies.Body, patch: patches.Patch) -> None:
+    def purge(self, *, key: ids.HandlerId, body: objects.Body, patch: patches.Patch) -> None:
         conventions.put(body, patch, (*self.field, key), None)
 
     def _is_blank(self, body: Mapping[str, Any]) -> bool:
         return not dicts.has(body, self.field) and not dicts.has(body, self.touch_field)
 
-    def touch(self, *, body: bodies.Body, patch: patches.Patch, value: str | None) -> None:
+    def touch(self, *, body: objects.Body, patch: patches.Patch, value: str | None) -> None:
         conventions.put(body, patch, self.touch_field, value)
 
     def clear(self, *, essence: bodies.BodyEssence) -> bodies.BodyEssence:
@@ -186,22 +186,22 @@ class MultiProgressStorage(ProgressStorage):
         super().__init__()
         self.storages = list(storages)
 
-    def fetch(self, *, key: ids.HandlerId, body: bodies.Body) -> ProgressRecord | None:
+    def fetch(self, *, key: ids.HandlerId, body: objects.Body) -> ProgressRecord | None:
         for storage in self.storages:
             record = storage.fetch(key=key, body=body)
             if record is not None:
                 return record
         return None
 
-    def store(self, *, key: ids.HandlerId, record: ProgressRecord, body: bodies.Body, patch: patches.Patch) -> None:
+    def store(self, *, key: ids.HandlerId, record: ProgressRecord, body: objects.Body, patch: patches.Patch) -> None:
         for storage in self.storages:
             storage.store(key=key, record=record, body=body, patch=patch)
 
-    def purge(self, *, key: ids.HandlerId, body: bodies.Body, patch: patches.Patch) -> None:
+    def purge(self, *, key: ids.HandlerId, body: objects.Body, patch: patches.Patch) -> None:
         for storage in self.storages:
             storage.purge(key=key, body=body, patch=patch)
 
-    def touch(self, *, body: bodies.Body, patch: patches.Patch, value: str | None) -> None:
+    def touch(self, *, body: objects.Body, patch: patches.Patch, value: str | None) -> None:
         for storage in self.storages:
             storage.touch(body=body, patch=patch, value=value)
 
@@ -246,10 +246,10 @@ class SmartProgressStorage(MultiProgressStorage):
 class _LeftoverProgressStorage(StatusProgressStorage):
     """Reads and cleans, and never writes."""
 
-    def store(self, *, key: ids.HandlerId, record: ProgressRecord, body: bodies.Body, patch: patches.Patch) -> None:
+    def store(self, *, key: ids.HandlerId, record: ProgressRecord, body: objects.Body, patch: patches.Patch) -> None:
         return
 
-    def touch(self, *, body: bodies.Body, patch: patches.Patch, value: str | None) -> None:
+    def touch(self, *, body: objects.Body, patch: patches.Patch, value: str | None) -> None:
         if value is None:
             super().touch(body=body, patch=patch, value=None)
 

@@ -11,7 +11,9 @@ from typing import Any
 
 PUBLIC_NAMES = {
     'kopf._cogs.helpers.typedefs.Logger': 'Logger',
+    'kopf._cogs.structs.bodies.Body': 'Body',
     'kopf._cogs.structs.ephemera.Memo': 'Memo',
+    'kopf._core.intents.causes.Reason': 'Reason',
     'kopf._core.intents.registries.SmartOperatorRegistry': 'OperatorRegistry',
 }
 

@@ -1,12 +1,10 @@
 """
-Bodies: objects as they are in the API, raw or wrapped for reading.
-
-The wrappers are read-only at their top level and never copy: what is nested in them are the original dicts and lists.
-These belong to the framework, and are shared with its other parts; to change them, make a copy.
+Bodies: objects as they are in the API.
 """
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
+from kopf._cogs.helpers import aliases
 from kopf._cogs.structs import dicts
 
 MASK = '***'
@@ -80,124 +78,6 @@ class OwnerReference(TypedDict, total=False):
     uid: str
 
 
-class _Part(dicts.MappingView[Any]):
-    """A body or a part of it: shown as it is, except for the content of Secrets. Users can attach attributes to it."""
-    __slots__ = ('__dict__', '__weakref__')
-
-    def __repr__(self) -> str:
-        return repr(dict(dicts.resolve_mapping(_conceal(self._holder.content), self._path)))
-
-
-class Meta(_Part):
-    """The metadata of a body."""
-    __slots__ = ('_annotations', '_labels')
-
-    def __init__(self, body: 'Body') -> None:
-        super().__init__(body, ('metadata',))
-        self._labels: _Part | None = None
-        self._annotations: _Part | None = None
-
-    @property
-    def labels(self) -> Labels:
-        """The labels; empty if there are none."""
-        if self._labels is None:
-            self._labels = _Part(self, ('labels',))
-        return self._labels
-
-    @property
-    def annotations(self) -> Annotations:
-        """The annotations; empty if there are none."""
-        if self._annotations is None:
-            self._annotations = _Part(self, ('annotations',))
-        return self._annotations
-
-    @property
-    def uid(self) -> str | None:
-        """The unique identifier of the object; new objects of the same name have other ones."""
-        return self.get('uid')
-
-    @property
-    def name(self) -> str | None:
-        """The name of the object."""
-        return self.get('name')
-
-    @property
-    def namespace(self) -> str | None:
-        """The namespace of the object, or ``None`` if it is cluster-scoped."""
-        return self.get('namespace')
-
-    @property
-    def creation_timestamp(self) -> str | None:
-        """When the object was created, as the API writes it."""
-        return self.get('creationTimestamp')
-
-    @property
-    def deletion_timestamp(self) -> str | None:
-        """When the object was marked for deletion, as the API writes it; ``None`` if it was not."""
-        return self.get('deletionTimestamp')
-
-
-class Spec(_Part):
-    """The spec of a body."""
-    __slots__ = ()
-
-    def __init__(self, body: 'Body') -> None:
-        super().__init__(body, ('spec',))
-
-
-class Status(_Part):
-    """The status of a body."""
-    __slots__ = ()
-
-    def __init__(self, body: 'Body') -> None:
-        super().__init__(body, ('status',))
-
-
-class Body(_Part):
-    """
-    An object for reading; its parts follow it when the framework replaces its content with a newer one.
-
-    A body made of another body has the content that the other one has now, and does not follow it.
-    """
-    __slots__ = ('_meta', '_spec', '_status')
-
-    def __init__(self, src: Mapping[str, Any], /) -> None:
-        super().__init__(unwrap(src))
-        self._meta: Meta | None = None
-        self._spec: Spec | None = None
-        self._status: Status | None = None
-
-    @property
-    def metadata(self) -> Meta:
-        """The metadata, always up to date with the body."""
-        if self._meta is None:
-            self._meta = Meta(self)
-        return self._meta
-
-    @property
-    def meta(self) -> Meta:
-        """The same as ``metadata``."""
-        return self.metadata
-
-    @property
-    def spec(self) -> Spec:
-        """The spec, always up to date with the body; empty if there is none."""
-        if self._spec is None:
-            self._spec = Spec(self)
-        return self._spec
-
-    @property
-    def status(self) -> Status:
-        """The status, always up to date with the body; empty if there is none."""
-        if self._status is None:
-            self._status = Status(self)
-        return self._status
-
-    def _replace_with(self, raw: Mapping[str, Any]) -> None:
-        """Have another content from now on, with all the views of this body; for the framework only."""
-        self._holder.content = unwrap(raw)
-
-
 def get_version(body: RawBody | Mapping[str, Any]) -> str | None:
     """Get the version of an object, if it has any."""
     metadata: Mapping[str, Any] = body.get('metadata') or {}
@@ -243,7 +123,7 @@ def _iter_present(fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     return ((key, value) for key, value in fields.items() if value is not None and value != '')
 
 
-def _conceal(content: Mapping[str, Any]) -> Mapping[str, Any]:
+def conceal_secret(content: Mapping[str, Any]) -> Mapping[str, Any]:
     """Hide the values of Secrets; also in the annotations, where they are copied to as a part of the whole object."""
     is_secret = content.get('kind') == 'Secret' and content.get('apiVersion') == 'v1'
     return conceal(content) if is_secret else content
@@ -256,3 +136,7 @@ def conceal(content: Mapping[str, Any]) -> dict[str, Any]:
         for key in dicts.resolve_mapping(concealed, path):
             dicts.ensure(concealed, (*path, key), MASK)
     return concealed
+
+
+if not TYPE_CHECKING:  # otherwise, any misspelt name would pass the type checks
+    __getattr__ = aliases.build_getattr(__name__)

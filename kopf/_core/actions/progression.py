@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from kopf._cogs.helpers import times
-from kopf._cogs.structs import ids
+from kopf._cogs.structs import ids, objects
 from kopf._core.actions import outcomes
 
 if TYPE_CHECKING:
     from kopf._cogs.configs import progress
-    from kopf._cogs.structs import bodies, patches
+    from kopf._cogs.structs import patches
 
 MESSAGE_LIMIT = 2048
 """How many characters of an error are kept: objects are limited in their size, and refused if they exceed it."""
@@ -126,7 +126,7 @@ class State(Mapping[ids.HandlerId, HandlerState]):
         self._foreign: frozenset[ids.HandlerId] = frozenset()
 
     @classmethod
-    def read(cls, storage: 'progress.ProgressStorage', body: 'bodies.Body', ids: Iterable[ids.HandlerId], *,
+    def read(cls, storage: 'progress.ProgressStorage', body: 'objects.Body', ids: Iterable[ids.HandlerId], *,
              purpose: str | None) -> 'State':
         """
         Read the records of these handlers, and of their sub-handlers.
@@ -264,7 +264,7 @@ class State(Mapping[ids.HandlerId, HandlerState]):
             found |= subrefs
         return frozenset(found)
 
-    def store(self, storage: 'progress.ProgressStorage', body: 'bodies.Body', patch: 'patches.Patch') -> None:
+    def store(self, storage: 'progress.ProgressStorage', body: 'objects.Body', patch: 'patches.Patch') -> None:
         """Put into the patch the records that differ from those in the body."""
         for id in self._list_changed():
             storage.store(key=id, record=self._known[id].as_record(), body=body, patch=patch)

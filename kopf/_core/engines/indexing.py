@@ -11,7 +11,7 @@ from typing import Any
 
 from kopf._cogs.configs import settings as settings_
 from kopf._cogs.helpers import meters
-from kopf._cogs.structs import bodies, dicts, patches, references, selectors
+from kopf._cogs.structs import bodies, dicts, objects, patches, references, selectors
 from kopf._core.actions import execution, failures, loggers, progression
 from kopf._core.engines import indices
 from kopf._core.intents import causes, filters, handlers, naming, registries
@@ -119,7 +119,7 @@ class Indexers:
             self._troubles[source] = state.with_outcome(outcome, now=self._env.now())
 
     def _build_cause(self, sighting: Sighting) -> causes.IndexingCause:
-        body = bodies.Body(dicts.copy_json(sighting.event['object']))  # functions may change it in place
+        body = objects.Body(dicts.copy_json(sighting.event['object']))  # functions may change it in place
         return causes.IndexingCause(
             logger=loggers.LocalObjectLogger(body=body, settings=self._settings), memo=sighting.memo,
             indices=self._live, resource=sighting.resource, selectors=sighting.selectors, body=body,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Coroutine, Hashable, Mapping
 from typing import Any, Generic, NewType, Protocol, TypeVar
 
 from kopf._cogs.configs import settings as settings_
-from kopf._cogs.structs import bodies, ids, patches, references, selectors
+from kopf._cogs.structs import ids, objects, patches, references, selectors
 from kopf._core.actions import invocation, outcomes, progression
 from kopf._core.engines import schedules
 from kopf._core.intents import handlers, stoppers
@@ -38,10 +38,10 @@ class Place(Protocol):
     @property
     def selectors(self) -> Collection[selectors.Selector] | None: ...
 
-    def wake(self, body: bodies.Body) -> None:
+    def wake(self, body: objects.Body) -> None:
         """Have the object handled once more."""
 
-    def note_patched(self, body: bodies.Body, patched: Mapping[str, Any]) -> None:
+    def note_patched(self, body: objects.Body, patched: Mapping[str, Any]) -> None:
         """Take notice of what our own changes have made of the object."""
 
 
@@ -55,7 +55,7 @@ class Lives:
                  'place', 'running')
 
     def __init__(self, key: Hashable, body: Mapping[str, Any], *, memo: Any, place: Place, now: float) -> None:
-        self.key, self.body = key, bodies.Body(body)
+        self.key, self.body = key, objects.Body(body)
         self.memo, self.place = memo, place
         self.running: dict[Key, Life[Any]] = {}  # also those that are stopping or abandoned
         self.finished: tuple[Key, ...] = ()  # not to be started again while the object exists

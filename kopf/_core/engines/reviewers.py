@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol, cast
 
 from kopf._cogs.aiokits import offloads
-from kopf._cogs.structs import bodies, dicts, diffs, patches, references, reviews, selectors
+from kopf._cogs.structs import dicts, diffs, objects, patches, references, reviews, selectors
 from kopf._core.actions import execution, failures, loggers
 from kopf._core.engines import reviewing, webhooks
 from kopf._core.intents import causes, filters, handlers, naming, registries
@@ -164,14 +164,14 @@ class Reviewer:
 
     def _build_cause(self, question: reviewing.Question, diff: diffs.Diff, peer: '_Peer') -> causes.WebhookCause:
         resource, chosen = self._find_resource(question.resource)
-        body, old = bodies.Body(question.body), question.old
+        body, old = objects.Body(question.body), question.old
         is_posted = question.is_about_existing and not question.is_dryrun
         make_logger = loggers.ObjectLogger if is_posted else loggers.LocalObjectLogger
         return causes.WebhookCause(
             logger=make_logger(body=body, settings=self._env.settings), indices=self._indices,
             memo=self._memos.get_memo(question.body, is_existing=question.is_about_existing),
             resource=resource, selectors=chosen, body=body, patch=patches.Patch(body=body),
-            old=None if old is None else bodies.Body(old), new=None if question.new is None else body,
+            old=None if old is None else objects.Body(old), new=None if question.new is None else body,
             diff=diff, dryrun=question.is_dryrun, operation=question.operation,
             subresource=question.subresource, userinfo=cast(reviews.UserInfo, dict(question.userinfo)),
             headers=peer.headers, sslpeer=peer.certificate)

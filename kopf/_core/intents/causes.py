@@ -10,9 +10,9 @@ import logging
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kopf._cogs.helpers import lazies
-from kopf._cogs.structs import bodies, concealments, dicts, diffs, patches, references, reviews, selectors
-from kopf._core.intents import stoppers
+from kopf._cogs.helpers import aliases, lazies
+from kopf._cogs.structs import bodies, concealments, dicts, diffs, objects, patches, references, reviews, selectors
+from kopf._core.intents import reasons, stoppers
 
 if TYPE_CHECKING:
     from kopf._cogs.configs import settings as settings_
@@ -21,17 +21,6 @@ Logger = logging.Logger | logging.LoggerAdapter[Any]
 """What can be given to handlers to log with."""
 
 Selectors: TypeAlias = Collection[selectors.Selector]
-
-
-class Reason(enum.StrEnum):
-    """What has happened to an object."""
-    CREATE = 'create'
-    UPDATE = 'update'
-    DELETE = 'delete'
-    RESUME = 'resume'
-    NOOP = 'noop'  # nothing of importance
-    FREE = 'free'  # it is being deleted, but does not wait for us
-    GONE = 'gone'  # it does not exist any more
 
 
 class Activity(enum.StrEnum):
@@ -83,7 +72,7 @@ class ResourceCause(Cause):
     Without them, each selector decides for itself.
     """
     resource: references.Resource
-    body: bodies.Body
+    body: objects.Body
     patch: patches.Patch
     selectors: Selectors | None = None
 
@@ -156,13 +145,13 @@ class ChangingCause(ComparingCause):
 
     The states are the essences: the last handled one, if any, and the current one.
     """
-    reason: Reason
+    reason: reasons.Reason
     initial: bool = False
 
     @property
     def is_deletion(self) -> bool:
         """Is the object on its way out?"""
-        return self.reason is Reason.DELETE or self.body.metadata.deletion_timestamp is not None
+        return self.reason is reasons.Reason.DELETE or self.body.metadata.deletion_timestamp is not None
 
     def _own_kwargs(self) -> dict[str, Any]:
         return {**super()._own_kwargs(), 'reason': self.reason}
@@ -205,4 +194,8 @@ def conceal_states(
 
 def as_deletion(cause: ChangingCause) -> ChangingCause:
     """Imagine that the object is deleted as it is now."""
-    return cause if cause.reason is Reason.DELETE else dataclasses.replace(cause, reason=Reason.DELETE)
+    return cause if cause.reason is reasons.Reason.DELETE else dataclasses.replace(cause, reason=reasons.Reason.DELETE)
+
+
+if not TYPE_CHECKING:  # otherwise, any misspelt name would pass the type checks
+    __getattr__ = aliases.build_getattr(__name__)

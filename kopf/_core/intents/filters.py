@@ -12,11 +12,11 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from kopf._cogs.structs import bodies, dicts, reviews
-from kopf._core.intents import callbacks, causes, handlers
+from kopf._cogs.structs import dicts, objects, reviews
+from kopf._core.intents import callbacks, causes, handlers, reasons
 
-_HANDLED = frozenset({causes.Reason.CREATE, causes.Reason.UPDATE, causes.Reason.DELETE, causes.Reason.RESUME})
-_CHANGING = frozenset({causes.Reason.CREATE, causes.Reason.UPDATE})
+_HANDLED = frozenset({reasons.Reason.CREATE, reasons.Reason.UPDATE, reasons.Reason.DELETE, reasons.Reason.RESUME})
+_CHANGING = frozenset({reasons.Reason.CREATE, reasons.Reason.UPDATE})
 
 
 def prematch(handler: handlers.ResourceHandler, cause: causes.ResourceCause) -> bool:
@@ -62,12 +62,12 @@ def has_callbacks(handler: handlers.ResourceHandler) -> bool:
     return any(map(callable, criteria))
 
 
-def list_reasons(handler: handlers.ChangingHandler) -> frozenset[causes.Reason]:
+def list_reasons(handler: handlers.ChangingHandler) -> frozenset[reasons.Reason]:
     """List the reasons for which the handler can be called, whatever the object is."""
     if handler.reason is not None:
         return frozenset({handler.reason})
     if handler.initial:
-        return _HANDLED if handler.deleted else _HANDLED - {causes.Reason.DELETE}
+        return _HANDLED if handler.deleted else _HANDLED - {reasons.Reason.DELETE}
     return _CHANGING if handler.field_needs_change else _HANDLED
 
 
@@ -118,7 +118,7 @@ class _Check:
         old = self.cause.old if isinstance(self.cause, causes.WebhookCause) else None
         return old is not None and self._match_metadata_of(old)
 
-    def _match_metadata_of(self, body: bodies.Body) -> bool:
+    def _match_metadata_of(self, body: objects.Body) -> bool:
         return (self._match_keys(self.handler.labels, body.metadata.labels) and
                 self._match_keys(self.handler.annotations, body.metadata.annotations))
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from kopf._cogs.structs import dicts, diffs, references, reviews, selectors
 from kopf._core.actions import execution, failures
-from kopf._core.intents import callbacks, causes
+from kopf._core.intents import callbacks, causes, reasons
 
 InitialDelay: TypeAlias = float | Callable[..., float]
 """Seconds, or a function of the object's kwargs that returns them."""
@@ -81,7 +81,7 @@ class ChangingHandler(ResourceHandler):
     Without a reason, it is for any change of its field (with ``field_needs_change``), for the resuming of objects
     (with ``initial``), or, in sub-handlers, for whatever their parents are called.
     """
-    reason: causes.Reason | None = None
+    reason: reasons.Reason | None = None
     initial: bool = False  # called once after the operator's start for the objects that existed before
     deleted: bool = False  # called for that also if the objects are being deleted
     requires_finalizer: bool = False  # matching objects cannot vanish before the handler is called

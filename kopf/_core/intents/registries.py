@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 from kopf._cogs.helpers import aliases
 from kopf._cogs.structs import dicts, ids, references, selectors
 from kopf._core.actions import execution
-from kopf._core.intents import causes, filters, handlers, naming
+from kopf._core.intents import causes, filters, handlers, naming, reasons
 
 ResourceHandlerT = TypeVar('ResourceHandlerT', bound=handlers.ResourceHandler)
 CauseT = TypeVar('CauseT', bound=causes.ResourceCause)
@@ -259,7 +259,7 @@ class OperatorRegistry:
 
 
 def _is_for_any_deletion(handler: handlers.ChangingHandler) -> bool:
-    return handler.reason is causes.Reason.DELETE and not filters.is_selective(handler)
+    return handler.reason is reasons.Reason.DELETE and not filters.is_selective(handler)
 
 
 def _is_for(selector: selectors.Selector | None, resource: references.Resource, resolved: Selectors | None) -> bool:

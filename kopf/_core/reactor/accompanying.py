@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, cast
 
-from kopf._cogs.structs import bodies, dicts, diffs, finalizers, patches, references, selectors
+from kopf._cogs.structs import bodies, dicts, diffs, finalizers, objects, patches, references, selectors
 from kopf._core.actions import loggers
 from kopf._core.engines import lives
 from kopf._core.intents import causes, handlers, stoppers
@@ -94,10 +94,10 @@ class _Place:
     def selectors(self) -> Collection[selectors.Selector] | None:
         return self.served.selectors
 
-    def wake(self, body: bodies.Body) -> None:
+    def wake(self, body: objects.Body) -> None:
         self._nudge(cast(bodies.RawBody, body))
 
-    def note_patched(self, body: bodies.Body, patched: Mapping[str, Any]) -> None:
+    def note_patched(self, body: objects.Body, patched: Mapping[str, Any]) -> None:
         """Let the handlers of changes wait for our own changes to come back."""
         timeout = self.served.site.settings.persistence.consistency_timeout
         version = str(patched['metadata']['resourceVersion'])

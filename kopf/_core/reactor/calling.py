@@ -9,7 +9,7 @@ from typing import Any
 from kopf._cogs.helpers import jsons
 from kopf._cogs.structs import ids, patches
 from kopf._core.actions import execution, outcomes, progression
-from kopf._core.intents import causes, handlers
+from kopf._core.intents import causes, handlers, reasons
 from kopf._core.reactor import (
     circles,
     decisions,
@@ -70,7 +70,7 @@ class Caller:
 
     def _is_repeated(self, plan: decisions.Run, state: progression.State) -> bool:
         """Return whether the next resuming handlers are called at once, with nothing worth saving so far."""
-        if plan.cause.reason is not causes.Reason.RESUME:
+        if plan.cause.reason is not reasons.Reason.RESUME:
             return False
         is_smooth = all(state.success or not state.retries for state in state.values())
         return is_smooth and state.delay(plan.ids, self.site.now()) == 0
@@ -122,7 +122,7 @@ def _report(
 ) -> None:
     """Log how the cycle has ended, or when it is continued."""
     is_over = records.is_over
-    if plan.cause.reason is causes.Reason.DELETE:
+    if plan.cause.reason is reasons.Reason.DELETE:
         is_over = ran.state.delay(plan.ids, view.site.now()) is None
     if is_over and ran.results:
         succeeded, failed = reporting.count_outcomes(ran.state, plan.ids)

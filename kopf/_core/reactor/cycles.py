@@ -15,7 +15,7 @@ from typing import Any
 from kopf._cogs.helpers import documents, jsons
 from kopf._cogs.structs import bodies, finalizers, ids
 from kopf._core.actions import progression
-from kopf._core.intents import causes
+from kopf._core.intents import reasons
 
 BASE_ID = ids.HandlerId('kopf.cycle')
 """Under which name the essence of the first finished handlers is stored until the end of their cycle."""
@@ -84,15 +84,15 @@ def is_only_annotated(before: Mapping[str, Any], after: Mapping[str, Any], names
 
 
 def detect_reason(body: Mapping[str, Any], *, finalizer: str, is_new: bool, is_changed: bool,
-                  is_initial: bool) -> causes.Reason:
+                  is_initial: bool) -> reasons.Reason:
     """Tell why an existing object is to be handled, if at all."""
     if finalizers.is_deletion_ongoing(body):
-        return causes.Reason.DELETE if finalizers.is_blocked(body, finalizer) else causes.Reason.FREE
+        return reasons.Reason.DELETE if finalizers.is_blocked(body, finalizer) else reasons.Reason.FREE
     if is_new:
-        return causes.Reason.CREATE
+        return reasons.Reason.CREATE
     if is_changed:
-        return causes.Reason.UPDATE
-    return causes.Reason.RESUME if is_initial else causes.Reason.NOOP
+        return reasons.Reason.UPDATE
+    return reasons.Reason.RESUME if is_initial else reasons.Reason.NOOP
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,13 +103,13 @@ class Conclusion:
     kept: frozenset[ids.HandlerId] = frozenset()  # handlers that need no call in the next cycle: they know it all
 
 
-def is_taken_back(reason: causes.Reason, seen: Essence, base: Essence | None) -> bool:
+def is_taken_back(reason: reasons.Reason, seen: Essence, base: Essence | None) -> bool:
     """
     Return whether some handlers were called for a change that is not there any more, and that was not handled.
 
     These handlers must know: the change is recorded as handled, and to have it back is the next change.
     """
-    return reason in (causes.Reason.NOOP, causes.Reason.RESUME) and base is not None and base != seen
+    return reason in (reasons.Reason.NOOP, reasons.Reason.RESUME) and base is not None and base != seen
 
 
 def conclude(
@@ -118,7 +118,7 @@ def conclude(
     seen: Essence,
     base: Essence | None = None,
     *,
-    reason: causes.Reason = causes.Reason.UPDATE,
+    reason: reasons.Reason = reasons.Reason.UPDATE,
 ) -> Conclusion:
     """
     Decide if a cycle is over for the selected handlers, and what is handled by it then.
@@ -129,7 +129,7 @@ def conclude(
     outdated = find_outdated(states, seen)
     if not finished.issuperset(selected):
         # An update that is not handled by anybody yet can be taken back, if somebody has tried.
-        is_tried = reason is causes.Reason.UPDATE and any(state.retries for state in states.values())
+        is_tried = reason is reasons.Reason.UPDATE and any(state.retries for state in states.values())
         if outdated:
             return Conclusion(base=base or seen)
         return Conclusion(base=seen if finished or is_tried else None)

@@ -9,12 +9,12 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from kopf._cogs.helpers import lazies
-from kopf._cogs.structs import bodies, dicts, finalizers, ids, patches
+from kopf._cogs.structs import dicts, finalizers, ids, objects, patches
 from kopf._core.actions import application, outcomes, progression
-from kopf._core.intents import causes, filters, handlers
+from kopf._core.intents import causes, filters, handlers, reasons
 from kopf._core.reactor import cycles, inventory, views
 
-Reason = causes.Reason
+Reason = reasons.Reason
 
 
 @dataclasses.dataclass(frozen=True)
@@ -271,7 +271,7 @@ def build_outbox(
     own: Mapping[str, Any],
 ) -> inventory.Outbox:
     """Keep what could not be sent. The records count as made, unless others make theirs before that."""
-    recorded = view.persistence.diffbase_storage.fetch(body=bodies.Body(view.raw))
+    recorded = view.persistence.diffbase_storage.fetch(body=objects.Body(view.raw))
     return inventory.Outbox(
         patch=dict(patch),
         fns=fns,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kopf._cogs.aiokits import turns
-from kopf._cogs.structs import bodies, dicts, patches
+from kopf._cogs.structs import bodies, dicts, objects, patches
 from kopf._core.actions import execution, failures, loggers
 from kopf._core.intents import causes, handlers
 from kopf._core.reactor import sites
@@ -46,7 +46,7 @@ def _build_cause(
 ) -> causes.WatchingCause:
     """Build a cause with a body of its own: handlers may change it in place."""
     copied: bodies.RawEvent = {**event, 'object': dicts.copy_json(event['object'])}
-    body = bodies.Body(copied['object'])
+    body = objects.Body(copied['object'])
     return causes.WatchingCause(
         logger=loggers.LocalObjectLogger(body=body, settings=served.site.settings),
         memo=memo,

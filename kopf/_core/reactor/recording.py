@@ -10,10 +10,10 @@ from typing import Any
 from kopf._cogs.configs import conventions
 from kopf._cogs.structs import dicts, ids, patches
 from kopf._core.actions import application, lifecycles, progression
-from kopf._core.intents import causes
+from kopf._core.intents import reasons
 from kopf._core.reactor import cycles, decisions, inventory, views
 
-Reason = causes.Reason
+Reason = reasons.Reason
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,15 +9,15 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kopf._cogs.structs import bodies, diffs, ids
+from kopf._cogs.structs import diffs, ids, objects
 from kopf._core.actions import application, diagnostics, progression
-from kopf._core.intents import causes
+from kopf._core.intents import causes, reasons
 
-NOUNS: Mapping[causes.Reason, str] = {
-    causes.Reason.CREATE: 'Creation',
-    causes.Reason.UPDATE: 'Updating',
-    causes.Reason.DELETE: 'Deletion',
-    causes.Reason.RESUME: 'Resuming',
+NOUNS: Mapping[reasons.Reason, str] = {
+    reasons.Reason.CREATE: 'Creation',
+    reasons.Reason.UPDATE: 'Updating',
+    reasons.Reason.DELETE: 'Deletion',
+    reasons.Reason.RESUME: 'Resuming',
 }
 """What the cycles are called. For other reasons, there are no cycles, and nothing is logged."""
 
@@ -26,7 +26,7 @@ MASK = '***'
 
 def log_beginning(
     logger: causes.Logger,
-    reason: causes.Reason,
+    reason: reasons.Reason,
     body: Mapping[str, Any],
     diff: diffs.Diff = diffs.EMPTY,
     *,
@@ -36,12 +36,12 @@ def log_beginning(
     noun = NOUNS.get(reason)
     if noun is None or not logger.isEnabledFor(logging.DEBUG):
         return
-    logger.debug("%s is in progress: %r", noun, conceal_body(body) if is_secret else bodies.Body(body))
-    if reason is causes.Reason.UPDATE and diff:
+    logger.debug("%s is in progress: %r", noun, conceal_body(body) if is_secret else objects.Body(body))
+    if reason is reasons.Reason.UPDATE and diff:
         logger.debug("%s has the diff: %r", noun, conceal_diff(diff) if is_secret else diff)
 
 
-def log_summary(logger: causes.Logger, reason: causes.Reason, *, succeeded: int, failed: int) -> None:
+def log_summary(logger: causes.Logger, reason: reasons.Reason, *, succeeded: int, failed: int) -> None:
     """Log that all handlers of a cycle are finished; to be called once per cycle, with the logger of the object."""
     noun = NOUNS.get(reason)
     if noun is not None:
@@ -79,9 +79,9 @@ def log_deletion(logger: causes.Logger) -> None:
     logger.debug("Deleted: the object does not exist any more.")
 
 
-def conceal_body(body: Mapping[str, Any]) -> bodies.Body:
+def conceal_body(body: Mapping[str, Any]) -> objects.Body:
     """Take the object for a Secret, even if it does not say so, and hide its values."""
-    return bodies.Body({**body, 'apiVersion': 'v1', 'kind': 'Secret'})
+    return objects.Body({**body, 'apiVersion': 'v1', 'kind': 'Secret'})
 
 
 def conceal_diff(diff: diffs.Diff) -> diffs.Diff:

@@ -10,7 +10,7 @@ from typing import Any, NoReturn, cast
 from kopf._cogs.configs import conventions
 from kopf._cogs.configs import settings as settings_
 from kopf._cogs.helpers import lazies
-from kopf._cogs.structs import bodies, concealments, dicts, diffs, finalizers, patches, references
+from kopf._cogs.structs import bodies, concealments, dicts, diffs, finalizers, objects, patches, references
 from kopf._core.actions import loggers, progression
 from kopf._core.intents import causes, registries
 from kopf._core.reactor import cycles, inventory, sites
@@ -124,18 +124,18 @@ class View:
         """Our records that wait to be accepted, unless others have recorded something since then."""
         if self.outbox is None or not self.outbox.own:
             return {}
-        recorded = self.persistence.diffbase_storage.fetch(body=bodies.Body(self.raw))
+        recorded = self.persistence.diffbase_storage.fetch(body=objects.Body(self.raw))
         return self.outbox.own if digest(recorded) == self.outbox.recorded else {}
 
     @lazies.lazy
-    def stored(self) -> bodies.Body:
+    def stored(self) -> objects.Body:
         """The object for the storages: with our records that wait to be accepted."""
-        return bodies.Body(patches.merge(self.raw, self.pending) if self.pending else self.raw)
+        return objects.Body(patches.merge(self.raw, self.pending) if self.pending else self.raw)
 
     @lazies.lazy
-    def body(self) -> bodies.Body:
+    def body(self) -> objects.Body:
         """The object for filters and handlers; a copy if there are functions that could change it."""
-        return bodies.Body(dicts.copy_json(self.raw) if self.roster.has_callbacks else self.raw)
+        return objects.Body(dicts.copy_json(self.raw) if self.roster.has_callbacks else self.raw)
 
     @property
     def has_versions(self) -> bool:
@@ -155,12 +155,12 @@ class View:
     @lazies.lazy
     def new(self) -> bodies.BodyEssence:
         """The current essence of the object; with digests if such is to be kept."""
-        return self._build_essence(bodies.Body(self.raw))
+        return self._build_essence(objects.Body(self.raw))
 
     @lazies.lazy
     def plain(self) -> bodies.BodyEssence:
         """The current essence of the object, always with its values."""
-        return self._extract_essence(bodies.Body(self.raw)) if self._is_digested else self.new
+        return self._extract_essence(objects.Body(self.raw)) if self._is_digested else self.new
 
     @lazies.lazy
     def seen(self) -> cycles.Essence:
@@ -245,7 +245,7 @@ class View:
 
     def take_essence(self, body: Mapping[str, Any]) -> cycles.Essence:
         """Take the essence of another state of the same object."""
-        return cycles.seal(self._build_essence(bodies.Body(body)))
+        return cycles.seal(self._build_essence(objects.Body(body)))
 
     def isolate(self) -> causes.ChangingCause:
         """Get the cause with the body that handlers may change in place."""
@@ -278,13 +278,13 @@ class View:
             return cast(bodies.BodyEssence, concealments.digest(kept, self._salt))
         return cast(bodies.BodyEssence, concealments.restore(kept, cast(Mapping[str, Any], self.new), self._salt))
 
-    def _build_essence(self, body: bodies.Body) -> bodies.BodyEssence:
+    def _build_essence(self, body: objects.Body) -> bodies.BodyEssence:
         essence = self._extract_essence(body)
         if not self._is_digested:
             return essence
         return cast(bodies.BodyEssence, concealments.digest(cast(Mapping[str, Any], essence), self._salt))
 
-    def _extract_essence(self, body: bodies.Body) -> bodies.BodyEssence:
+    def _extract_essence(self, body: objects.Body) -> bodies.BodyEssence:
         built = self.persistence.diffbase_storage.build(
             body=body, extra_fields=self.roster.extra_fields)
         return self._clear(built)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import strategies
 
 from kopf._cogs.configs import diffbase, progress
-from kopf._cogs.structs import bodies, dicts, diffs, patches
+from kopf._cogs.structs import dicts, diffs, objects, patches
 
 NAME = 'kopf.zalando.org/last-handled-configuration'
 ESSENCE = {'spec': {'a': {'b': 1}}, 'metadata': {'labels': {'l1': 'v1'}, 'annotations': {'user': 'note'}}}
@@ -62,11 +62,11 @@ def raw():
 
 
 def apply(body, patch):
-    return bodies.Body(patches.merge(body, patch))
+    return objects.Body(patches.merge(body, patch))
 
 
 def annotated(annotations):
-    return bodies.Body({'metadata': {'annotations': annotations}})
+    return objects.Body({'metadata': {'annotations': annotations}})
 
 
 @pytest.mark.guarantee('CFG-074', 'CFG-078', 'NEW-112', 'NEW-113', 'WLD-003')
@@ -74,7 +74,7 @@ def annotated(annotations):
 def test_essence_has_no_system_fields(storage, raw):
     before = copy.deepcopy(raw)
 
-    assert storage.build(body=bodies.Body(raw)) == ESSENCE
+    assert storage.build(body=objects.Body(raw)) == ESSENCE
     assert raw == before
 
 
@@ -89,7 +89,7 @@ def test_essence_has_no_system_fields(storage, raw):
     pytest.param({'data': {'x': 'y'}, 'type': 'Opaque'}, {'data': {'x': 'y'}, 'type': 'Opaque'}, id='other-stanzas'),
 ])
 def test_essence_has_no_empty_stanzas(storage, raw, essence):
-    assert storage.build(body=bodies.Body(raw)) == essence
+    assert storage.build(body=objects.Body(raw)) == essence
 
 
 @pytest.mark.guarantee('NEW-113', 'CFG-081')
@@ -108,16 +108,16 @@ def test_annotations_of_other_operators_are_not_essential():
 @pytest.mark.guarantee('CFG-081')
 @EACH_STORAGE
 def test_operators_do_not_see_the_bookkeeping_of_each_other(storage, raw):
-    essence = storage.build(body=bodies.Body(raw))
+    essence = storage.build(body=objects.Body(raw))
     theirs = (diffbase.AnnotationsDiffBaseStorage(prefix='their-op.example.com'),
               progress.AnnotationsProgressStorage(prefix='their-op.example.com'))
     patch = patches.Patch()
 
-    theirs[1].store(key='fn', record={'retries': 1}, body=bodies.Body(raw), patch=patch)
+    theirs[1].store(key='fn', record={'retries': 1}, body=objects.Body(raw), patch=patch)
     assert storage.build(body=apply(raw, patch)) == essence
 
-    theirs[0].store(body=bodies.Body(raw), patch=patch, essence=essence)
-    theirs[1].purge(key='fn', body=bodies.Body(raw), patch=patch)
+    theirs[0].store(body=objects.Body(raw), patch=patch, essence=essence)
+    theirs[1].purge(key='fn', body=objects.Body(raw), patch=patch)
     assert storage.build(body=apply(raw, patch)) == essence
 
 
@@ -146,7 +146,7 @@ def test_operators_do_not_see_the_bookkeeping_of_each_other(storage, raw):
 def test_extra_fields_are_essential(storage, raw, extra_fields, expected):
     before = copy.deepcopy(raw)
 
-    assert storage.build(body=bodies.Body(raw), extra_fields=iter(extra_fields)) == {**ESSENCE, **expected}
+    assert storage.build(body=objects.Body(raw), extra_fields=iter(extra_fields)) == {**ESSENCE, **expected}
     assert raw == before
 
 
@@ -155,9 +155,9 @@ def test_extra_fields_are_essential(storage, raw, extra_fields, expected):
 def test_storages_are_not_seen_even_in_extra_fields(storage, raw):
     patch = patches.Patch()
     extra_fields = ['status', 'metadata.annotations', 'metadata']
-    essence = storage.build(body=bodies.Body(raw), extra_fields=extra_fields)
+    essence = storage.build(body=objects.Body(raw), extra_fields=extra_fields)
 
-    storage.store(body=bodies.Body(raw), patch=patch, essence=essence)
+    storage.store(body=objects.Body(raw), patch=patch, essence=essence)
 
     assert storage.build(body=apply(raw, patch), extra_fields=extra_fields) == essence
 
@@ -181,7 +181,7 @@ def test_ignored_fields_are_not_essential(make, raw, ignored_fields, expected):
     before = copy.deepcopy(raw)
     storage = make(ignored_fields=ignored_fields)
 
-    essence = storage.build(body=bodies.Body(raw), extra_fields=['status'])
+    essence = storage.build(body=objects.Body(raw), extra_fields=['status'])
 
     assert diffs.diff({**ESSENCE, 'status': raw['status'], **expected}, essence) == ()
     assert raw == before
@@ -194,7 +194,7 @@ def test_ignored_fields_are_an_attribute():
 
     storage.ignored_fields.append('spec.b')
 
-    assert storage.build(body=bodies.Body({'spec': {'a': 1, 'b': 2, 'c': 3}})) == {'spec': {'c': 3}}
+    assert storage.build(body=objects.Body({'spec': {'a': 1, 'b': 2, 'c': 3}})) == {'spec': {'c': 3}}
     assert diffbase.StatusDiffBaseStorage().ignored_fields == []
     with pytest.raises(TypeError):
         diffbase.MultiDiffBaseStorage([], ignored_fields=['spec.a'])
@@ -206,7 +206,7 @@ def test_ignored_fields_are_an_attribute():
 def test_changes_of_ignored_fields_are_not_seen():
     storage = diffbase.AnnotationsDiffBaseStorage(ignored_fields=['spec.a.b'])
 
-    essences = [storage.build(body=bodies.Body({'spec': spec}))
+    essences = [storage.build(body=objects.Body({'spec': spec}))
                 for spec in ({'x': 1}, {'x': 1, 'a': {}}, {'x': 1, 'a': {'b': 1}}, {'x': 1, 'a': {'b': 2}})]
 
     assert essences == [{'spec': {'x': 1}}] * 4
@@ -216,7 +216,7 @@ def test_changes_of_ignored_fields_are_not_seen():
 def test_state_is_json_with_a_newline_in_an_annotation():
     patch = patches.Patch()
 
-    STORAGES['annotations'].store(body=bodies.Body({}), patch=patch, essence=ESSENCE)
+    STORAGES['annotations'].store(body=objects.Body({}), patch=patch, essence=ESSENCE)
 
     assert patch == {'metadata': {'annotations': {NAME: f'{WRITTEN}\n'}}}
 
@@ -225,7 +225,7 @@ def test_state_is_json_with_a_newline_in_an_annotation():
 def test_state_is_json_with_no_newline_in_the_status():
     patch = patches.Patch()
 
-    STORAGES['status'].store(body=bodies.Body({}), patch=patch, essence=ESSENCE)
+    STORAGES['status'].store(body=objects.Body({}), patch=patch, essence=ESSENCE)
 
     assert patch == {'status': {'kopf': {'last-handled-configuration': WRITTEN}}}
 
@@ -246,7 +246,7 @@ def test_unusual_prefixes_are_marked():
     patch = patches.Patch()
 
     diffbase.AnnotationsDiffBaseStorage(prefix='my-op.example.com', key='k').store(
-        body=bodies.Body({}), patch=patch, essence={})
+        body=objects.Body({}), patch=patch, essence={})
 
     assert patch['metadata']['annotations'] == {
         'my-op.example.com/k': '{}\n', 'my-op.example.com/kopf-managed': 'yes'}
@@ -256,7 +256,7 @@ def test_unusual_prefixes_are_marked():
 @hypothesis.settings(deadline=None)
 @hypothesis.given(BODIES)
 def test_states_are_read_as_they_were_stored(storage, raw):
-    body, patch = bodies.Body(raw), patches.Patch()
+    body, patch = objects.Body(raw), patches.Patch()
     essence = storage.build(body=body)
     assert storage.fetch(body=body) is None
 
@@ -280,9 +280,9 @@ def test_states_of_other_writers_are_not_rewritten_if_they_mean_the_same():
 @pytest.mark.parametrize('value', ['', 'garbage', '[]', 'null', '"text"', 123, None, {'spec': {}}])
 def test_what_cannot_be_read_is_not_there(value):
     assert STORAGES['annotations'].fetch(body=annotated({NAME: value})) is None
-    assert STORAGES['status'].fetch(body=bodies.Body({'status': {'kopf': {
+    assert STORAGES['status'].fetch(body=objects.Body({'status': {'kopf': {
         'last-handled-configuration': value}}})) is None
-    assert STORAGES['status'].fetch(body=bodies.Body({'status': {'kopf': value}})) is None
+    assert STORAGES['status'].fetch(body=objects.Body({'status': {'kopf': value}})) is None
 
 
 def test_states_of_the_first_versions_are_read_as_they_are_now():
@@ -297,9 +297,9 @@ def test_states_of_deployments_are_not_taken_for_those_of_their_replicasets():
     storage, patch = STORAGES['annotations'], patches.Patch()
     replicaset = {'kind': 'ReplicaSet', 'metadata': {
         'ownerReferences': [{'kind': 'Deployment'}], 'annotations': {NAME: WRITTEN}}}
-    assert storage.fetch(body=bodies.Body(replicaset)) is None
+    assert storage.fetch(body=objects.Body(replicaset)) is None
 
-    storage.store(body=bodies.Body(replicaset), patch=patch, essence=ESSENCE)
+    storage.store(body=objects.Body(replicaset), patch=patch, essence=ESSENCE)
 
     assert patch['metadata']['annotations'] == {f'{NAME}-ofDRS': f'{WRITTEN}\n'}
 
@@ -308,7 +308,7 @@ def test_states_of_deployments_are_not_taken_for_those_of_their_replicasets():
 def test_storages_are_changed_by_a_transition():
     older, newer = diffbase.AnnotationsDiffBaseStorage(), diffbase.AnnotationsDiffBaseStorage(prefix='new.example.com')
     both = diffbase.MultiDiffBaseStorage([newer, older])
-    older.store(body=bodies.Body({}), patch=(patch := patches.Patch()), essence={'spec': {'x': 1}})
+    older.store(body=objects.Body({}), patch=(patch := patches.Patch()), essence={'spec': {'x': 1}})
     body = apply({}, patch)
     assert newer.fetch(body=body) is None
     assert both.fetch(body=body) == {'spec': {'x': 1}}
@@ -345,7 +345,7 @@ def test_users_subclasses_can_change_essences_in_place(base, wrap, raw):
     before = copy.deepcopy(raw)
     args = [[diffbase.AnnotationsDiffBaseStorage()]] if base is diffbase.MultiDiffBaseStorage else []
 
-    essence = wrap(MyStorage(*args)).build(body=bodies.Body(raw), extra_fields=['status.inner'])
+    essence = wrap(MyStorage(*args)).build(body=objects.Body(raw), extra_fields=['status.inner'])
 
     assert essence == {'spec': {'a': {}}, 'metadata': {'labels': {'l1': 'v1'}}, 'status': {'inner': {'y': 2}}}
     assert raw == before
@@ -365,10 +365,10 @@ def test_users_storage_can_keep_states_anywhere_and_call_no_constructor(raw):
 
     storage = Database()
 
-    storage.store(body=bodies.Body(raw), patch=patches.Patch(), essence=storage.build(body=bodies.Body(raw)))
+    storage.store(body=objects.Body(raw), patch=patches.Patch(), essence=storage.build(body=objects.Body(raw)))
 
-    assert storage.fetch(body=bodies.Body(raw)) == ESSENCE
+    assert storage.fetch(body=objects.Body(raw)) == ESSENCE
 
 
 def test_own_storages_share_the_nested_values_with_the_body(raw):
-    assert STORAGES['annotations'].build(body=bodies.Body(raw))['spec'] is raw['spec']
+    assert STORAGES['annotations'].build(body=objects.Body(raw))['spec'] is raw['spec']

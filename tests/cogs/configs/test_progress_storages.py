@@ -9,7 +9,7 @@ import pytest
 from hypothesis import strategies
 
 from kopf._cogs.configs import progress
-from kopf._cogs.structs import bodies, patches
+from kopf._cogs.structs import objects, patches
 
 RECORD = {
     'started': '2026-11-15T23:53:07.202658+00:00', 'delayed': '2026-11-15T23:54:47.203658+00:00',
@@ -44,11 +44,11 @@ KEYS = strategies.sampled_from(['fn', 'fn/spec.a', 'a/<b>', '_', 'x' * 80])
 
 
 def annotated(annotations):
-    return bodies.Body({'metadata': {'annotations': annotations}})
+    return objects.Body({'metadata': {'annotations': annotations}})
 
 
 def apply(body, patch):
-    return bodies.Body(patches.merge(body, patch))
+    return objects.Body(patches.merge(body, patch))
 
 
 def without_nones(record):
@@ -59,7 +59,7 @@ def without_nones(record):
 def test_records_are_json_in_annotations():
     patch, record = patches.Patch(), {**RECORD, 'stopped': None}
 
-    STORAGES['annotations'].store(key='create_fn', record=record, body=bodies.Body({}), patch=patch)
+    STORAGES['annotations'].store(key='create_fn', record=record, body=objects.Body({}), patch=patch)
 
     assert patch == {'metadata': {'annotations': {NAME: WRITTEN}}}
 
@@ -69,7 +69,7 @@ def test_empty_fields_are_there_only_if_verbose():
     patch = patches.Patch()
     record = {'started': 'x', 'stopped': None}
 
-    STORAGES['annotations-verbose'].store(key='create_fn', record=record, body=bodies.Body({}), patch=patch)
+    STORAGES['annotations-verbose'].store(key='create_fn', record=record, body=objects.Body({}), patch=patch)
 
     assert patch == {'metadata': {'annotations': {NAME: '{"started":"x","stopped":null}'}}}
 
@@ -85,7 +85,7 @@ def test_empty_fields_are_there_only_if_verbose():
 def test_records_are_written_in_a_stable_form(record, written):
     patch = patches.Patch()
 
-    STORAGES['annotations'].store(key='create_fn', record=record, body=bodies.Body({}), patch=patch)
+    STORAGES['annotations'].store(key='create_fn', record=record, body=objects.Body({}), patch=patch)
 
     assert patch['metadata']['annotations'] == {NAME: written}
 
@@ -94,7 +94,7 @@ def test_records_are_written_in_a_stable_form(record, written):
 def test_records_are_structures_in_the_status():
     patch = patches.Patch()
 
-    STORAGES['status'].store(key='fn/spec.a', record={**RECORD, 'stopped': None}, body=bodies.Body({}), patch=patch)
+    STORAGES['status'].store(key='fn/spec.a', record={**RECORD, 'stopped': None}, body=objects.Body({}), patch=patch)
 
     assert patch == {'status': {'kopf': {'progress': {'fn/spec.a': RECORD}}}}
 
@@ -102,7 +102,7 @@ def test_records_are_structures_in_the_status():
 @pytest.mark.guarantee('CFG-061')
 def test_records_in_the_status_lose_the_fields_that_they_do_not_have_any_more():
     patch = patches.Patch()
-    body = bodies.Body({'status': {'kopf': {'progress': {'fn': {'delayed': 'x', 'retries': 1}, 'other': {}}}}})
+    body = objects.Body({'status': {'kopf': {'progress': {'fn': {'delayed': 'x', 'retries': 1}, 'other': {}}}}})
 
     STORAGES['status'].store(key='fn', record={'retries': 2}, body=body, patch=patch)
 
@@ -134,7 +134,7 @@ def test_long_ids_are_stored_twice_and_read_by_the_newer_name():
     storage, patch = STORAGES['annotations'], patches.Patch()
     newer, older = storage.make_keys('x' * 80)
 
-    storage.store(key='x' * 80, record=RECORD, body=bodies.Body({}), patch=patch)
+    storage.store(key='x' * 80, record=RECORD, body=objects.Body({}), patch=patch)
 
     assert patch['metadata']['annotations'] == {newer: WRITTEN, older: WRITTEN}
     assert storage.fetch(key='x' * 80, body=annotated({newer: '{"retries":2}', older: WRITTEN})) == {'retries': 2}
@@ -148,7 +148,7 @@ def test_long_ids_are_stored_twice_and_read_by_the_newer_name():
 @hypothesis.settings(deadline=None)
 @hypothesis.given(KEYS, RECORDS, RECORDS)
 def test_records_are_read_as_they_were_stored(storage, key, record1, record2):
-    body = bodies.Body({'metadata': {'name': 'name1'}})
+    body = objects.Body({'metadata': {'name': 'name1'}})
 
     for record in (record1, record2):
         patch = patches.Patch()
@@ -167,8 +167,8 @@ def test_records_are_read_as_they_were_stored(storage, key, record1, record2):
 @EACH_STORAGE
 def test_records_of_handlers_are_separate(storage):
     patch = patches.Patch()
-    storage.store(key='fn1', record={'retries': 1}, body=bodies.Body({}), patch=patch)
-    storage.store(key='fn2', record={'message': 'x'}, body=bodies.Body({}), patch=patch)
+    storage.store(key='fn1', record={'retries': 1}, body=objects.Body({}), patch=patch)
+    storage.store(key='fn2', record={'message': 'x'}, body=objects.Body({}), patch=patch)
     body = apply({}, patch)
 
     storage.purge(key='fn1', body=body, patch=(patch := patches.Patch()))
@@ -182,7 +182,7 @@ def test_records_of_handlers_are_separate(storage):
 def test_absent_records_are_purged_with_no_changes(storage):
     patch = patches.Patch()
 
-    storage.purge(key='fn', body=bodies.Body({'metadata': {'annotations': {'x': 'y'}}}), patch=patch)
+    storage.purge(key='fn', body=objects.Body({'metadata': {'annotations': {'x': 'y'}}}), patch=patch)
 
     assert not patch
     assert patch == {}
@@ -191,18 +191,18 @@ def test_absent_records_are_purged_with_no_changes(storage):
 @EACH_STORAGE
 def test_records_that_were_not_sent_are_purged_from_the_patch(storage):
     patch = patches.Patch()
-    storage.store(key='fn', record=RECORD, body=bodies.Body({}), patch=patch)
-    storage.touch(body=bodies.Body({}), patch=patch, value='now')
+    storage.store(key='fn', record=RECORD, body=objects.Body({}), patch=patch)
+    storage.touch(body=objects.Body({}), patch=patch, value='now')
 
-    storage.touch(body=bodies.Body({}), patch=patch, value=None)
-    storage.purge(key='fn', body=bodies.Body({}), patch=patch)
+    storage.touch(body=objects.Body({}), patch=patch, value=None)
+    storage.purge(key='fn', body=objects.Body({}), patch=patch)
 
     assert patch == {}
 
 
 @EACH_STORAGE
 def test_the_last_word_in_a_patch_wins(storage):
-    storage.store(key='fn', record={'retries': 1}, body=bodies.Body({}), patch=(patch := patches.Patch()))
+    storage.store(key='fn', record={'retries': 1}, body=objects.Body({}), patch=(patch := patches.Patch()))
     body = apply({}, patch)
 
     patch = patches.Patch()
@@ -219,8 +219,8 @@ def test_other_parts_of_the_patch_are_kept():
     storage = STORAGES['multi']
     patch = patches.Patch({'metadata': {'annotations': {'user': 'note'}}, 'status': {'user': 1}})
 
-    storage.store(key='fn', record=RECORD, body=bodies.Body({}), patch=patch)
-    storage.purge(key='fn', body=bodies.Body({}), patch=patch)
+    storage.store(key='fn', record=RECORD, body=objects.Body({}), patch=patch)
+    storage.purge(key='fn', body=objects.Body({}), patch=patch)
 
     assert patch == {'metadata': {'annotations': {'user': 'note'}}, 'status': {'user': 1}}
 
@@ -237,7 +237,7 @@ def test_other_parts_of_the_patch_are_kept():
 ])
 @EACH_STORAGE
 def test_what_cannot_be_read_is_not_there_and_is_overwritten(storage, body):
-    body = bodies.Body(body)
+    body = objects.Body(body)
 
     assert storage.fetch(key='create_fn', body=body) is None
     storage.store(key='create_fn', record=RECORD, body=body, patch=(patch := patches.Patch()))
@@ -253,7 +253,7 @@ def test_what_cannot_be_read_is_not_there_and_is_overwritten(storage, body):
 ])
 def test_fields_of_wrong_types_are_not_there(raw, record):
     written = annotated({NAME: json.dumps(raw)})
-    structured = bodies.Body({'status': {'kopf': {'progress': {'create_fn': raw}}}})
+    structured = objects.Body({'status': {'kopf': {'progress': {'create_fn': raw}}}})
 
     assert STORAGES['annotations'].fetch(key='create_fn', body=written) == record
     assert STORAGES['status'].fetch(key='create_fn', body=structured) == record
@@ -278,13 +278,13 @@ def test_records_of_other_writers_are_not_rewritten_if_they_mean_the_same():
 def test_touches_are_apart_from_records(storage, expected):
     storage, patch = STORAGES[storage], patches.Patch()
 
-    storage.touch(body=bodies.Body({}), patch=patch, value='now')
+    storage.touch(body=objects.Body({}), patch=patch, value='now')
     assert patch == expected
 
-    storage.touch(body=bodies.Body(expected), patch=(patch := patches.Patch()), value='now')
+    storage.touch(body=objects.Body(expected), patch=(patch := patches.Patch()), value='now')
     assert not patch
 
-    storage.touch(body=bodies.Body(expected), patch=patch, value=None)
+    storage.touch(body=objects.Body(expected), patch=patch, value=None)
     assert without_touches(apply(expected, patch)) == {}
 
 
@@ -296,7 +296,7 @@ def test_touches_are_adjustable():
     storage = progress.MultiProgressStorage([
         progress.AnnotationsProgressStorage(touch_key='my'), progress.StatusProgressStorage(touch_field='status.my')])
 
-    storage.touch(body=bodies.Body({}), patch=(patch := patches.Patch()), value='now')
+    storage.touch(body=objects.Body({}), patch=(patch := patches.Patch()), value='now')
 
     assert patch == {'metadata': {'annotations': {'kopf.zalando.org/my': 'now'}}, 'status': {'my': 'now'}}
 
@@ -305,7 +305,7 @@ def test_touches_are_adjustable():
 def test_unusual_prefixes_are_marked_once_something_is_stored():
     storage, patch = STORAGES['annotations-with-prefix'], patches.Patch()
 
-    storage.store(key='fn', record=RECORD, body=bodies.Body({}), patch=patch)
+    storage.store(key='fn', record=RECORD, body=objects.Body({}), patch=patch)
     assert patch['metadata']['annotations'] == {
         'my-op.example.com/fn': WRITTEN, 'my-op.example.com/kopf-managed': 'yes'}
 
@@ -322,7 +322,7 @@ def test_usual_prefixes_are_not_marked():
     patch = patches.Patch()
 
     progress.AnnotationsProgressStorage(prefix='kopf.dev').store(
-        key='fn', record={'retries': 2}, body=bodies.Body({}), patch=patch)
+        key='fn', record={'retries': 2}, body=objects.Body({}), patch=patch)
 
     assert patch['metadata']['annotations'] == {'kopf.dev/fn': '{"retries":2}'}
 
@@ -333,14 +333,14 @@ def test_multi_storage_writes_to_all_and_reads_from_the_first():
     both = {'metadata': {'annotations': {'kopf.zalando.org/fn': '{"retries":1}'}},
             'status': {'kopf': {'progress': {'fn': {'retries': 2}}}}}
 
-    assert storage.fetch(key='fn', body=bodies.Body(both)) == {'retries': 2}
-    assert storage.fetch(key='fn', body=bodies.Body({'metadata': both['metadata']})) == {'retries': 1}
+    assert storage.fetch(key='fn', body=objects.Body(both)) == {'retries': 2}
+    assert storage.fetch(key='fn', body=objects.Body({'metadata': both['metadata']})) == {'retries': 1}
 
-    storage.store(key='fn', record={'retries': 3}, body=bodies.Body({}), patch=(patch := patches.Patch()))
+    storage.store(key='fn', record={'retries': 3}, body=objects.Body({}), patch=(patch := patches.Patch()))
     assert patch == {'metadata': {'annotations': {'kopf.zalando.org/fn': '{"retries":3}'}},
                      'status': {'kopf': {'progress': {'fn': {'retries': 3}}}}}
 
-    storage.purge(key='fn', body=bodies.Body(both), patch=(patch := patches.Patch()))
+    storage.purge(key='fn', body=objects.Body(both), patch=(patch := patches.Patch()))
     assert patch == {'metadata': {'annotations': {'kopf.zalando.org/fn': None}},
                      'status': {'kopf': {'progress': {'fn': None}}}}
 
@@ -348,7 +348,7 @@ def test_multi_storage_writes_to_all_and_reads_from_the_first():
 @pytest.mark.guarantee('CFG-057', 'CFG-064', 'NEW-104')
 def test_smart_storage_writes_to_annotations_and_cleans_the_status():
     storage = progress.SmartProgressStorage()
-    older = bodies.Body({'status': {'kopf': {'progress': {'fn': {'retries': 1}}}}})
+    older = objects.Body({'status': {'kopf': {'progress': {'fn': {'retries': 1}}}}})
     assert isinstance(storage, progress.MultiProgressStorage)
     assert storage.fetch(key='fn', body=older) == {'retries': 1}
 
@@ -384,8 +384,8 @@ def test_smart_storage_is_adjustable():
 def test_storages_are_not_seen_in_essences(storage):
     essence = {'spec': {'x': 1}, 'metadata': {'annotations': {'user': 'note'}}, 'status': {'y': 1}}
     patch = patches.Patch()
-    storage.store(key='fn', record=RECORD, body=bodies.Body(essence), patch=patch)
-    storage.touch(body=bodies.Body(essence), patch=patch, value='now')
+    storage.store(key='fn', record=RECORD, body=objects.Body(essence), patch=patch)
+    storage.touch(body=objects.Body(essence), patch=patch, value='now')
     polluted = patches.merge(essence, patch)
     before = copy.deepcopy(polluted)
 
@@ -397,7 +397,7 @@ def test_storages_are_not_seen_in_essences(storage):
 @EACH_STORAGE
 def test_stanzas_of_nothing_but_storages_are_not_seen(storage):
     patch = patches.Patch()
-    storage.store(key='fn', record=RECORD, body=bodies.Body({}), patch=patch)
+    storage.store(key='fn', record=RECORD, body=objects.Body({}), patch=patch)
 
     assert storage.clear(essence=dict(patch)) == {}
 
@@ -439,7 +439,7 @@ def test_users_storage_can_keep_records_anywhere_and_change_essences_in_place():
 
     database = Database()
     storage = progress.MultiProgressStorage([database, progress.AnnotationsProgressStorage()])
-    body, patch = bodies.Body({'metadata': {'uid': 'uid1'}}), patches.Patch()
+    body, patch = objects.Body({'metadata': {'uid': 'uid1'}}), patches.Patch()
     storage.store(key='fn', record=RECORD, body=body, patch=patch)
     essence = {'spec': {'inner': {'mine': 1, 'x': 2}}, 'metadata': {'annotations': {'dummy': '1'}}}
     before = copy.deepcopy(essence)
@@ -468,7 +468,7 @@ def test_users_subclasses_extend_every_method():
 
     storage, patch = Shouting(), patches.Patch()
 
-    storage.store(key='fn', record={}, body=bodies.Body({}), patch=patch)
+    storage.store(key='fn', record={}, body=objects.Body({}), patch=patch)
     body = apply({}, patch)
 
     assert body == {'metadata': {'annotations': {'KOPF.ZALANDO.ORG/FN': '{"message":"shout"}'}}}
@@ -487,21 +487,21 @@ def test_records_have_their_fields():
 @EACH_STORAGE
 @pytest.mark.parametrize('is_touched', [True, False], ids=['touched', 'stored'])
 def test_storage_is_not_blank_if_anything_is_kept_in_it(storage, is_touched):
-    body, patch = bodies.Body({'metadata': {}, 'status': {'x': 'y'}}), patches.Patch()
+    body, patch = objects.Body({'metadata': {}, 'status': {'x': 'y'}}), patches.Patch()
     if is_touched:
         storage.touch(body=body, patch=patch, value='now')
     else:
         storage.store(key='create_fn', record=RECORD, body=body, patch=patch)
 
     assert storage._is_blank(body)
-    assert not patch or not storage._is_blank(bodies.Body(patches.merge(body, patch)))
+    assert not patch or not storage._is_blank(objects.Body(patches.merge(body, patch)))
 
 
 @EACH_STORAGE
 def test_storage_is_blank_in_spite_of_what_is_not_progress(storage):
     names = ['last-handled-configuration', 'kopf-managed']
     annotations = {f'{prefix}/{name}': 'x' for prefix in ('kopf.zalando.org', 'my-op.example.com') for name in names}
-    body = bodies.Body({'metadata': {'annotations': {'other.example.com/create_fn': WRITTEN, **annotations}}})
+    body = objects.Body({'metadata': {'annotations': {'other.example.com/create_fn': WRITTEN, **annotations}}})
 
     assert storage._is_blank(body)
 
@@ -510,4 +510,4 @@ def test_storages_of_users_are_never_believed_to_be_blank():
     class UsersStorage(progress.AnnotationsProgressStorage):
         pass
 
-    assert not progress.MultiProgressStorage([UsersStorage()])._is_blank(bodies.Body({}))
+    assert not progress.MultiProgressStorage([UsersStorage()])._is_blank(objects.Body({}))

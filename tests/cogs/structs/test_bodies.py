@@ -10,7 +10,7 @@ from collections.abc import Mapping, MutableMapping
 
 import pytest
 
-from kopf._cogs.structs import bodies
+from kopf._cogs.structs import bodies, objects
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def raw():
 
 @pytest.mark.guarantee('KWA-021')
 def test_bodies_are_read_only_mappings_of_everything(raw):
-    body = bodies.Body(raw)
+    body = objects.Body(raw)
 
     assert isinstance(body, Mapping)
     assert not isinstance(body, MutableMapping)
@@ -40,21 +40,21 @@ def test_bodies_are_read_only_mappings_of_everything(raw):
 
 @pytest.mark.guarantee('KWA-022', 'KWA-023')
 def test_bodies_have_their_stanzas_as_attributes(raw):
-    body = bodies.Body(raw)
+    body = objects.Body(raw)
 
-    assert isinstance(body.metadata, bodies.Meta)
-    assert isinstance(body.spec, bodies.Spec)
-    assert isinstance(body.status, bodies.Status)
+    assert isinstance(body.metadata, objects.Meta)
+    assert isinstance(body.spec, objects.Spec)
+    assert isinstance(body.status, objects.Status)
     assert body.metadata is body.meta
     assert (body.meta, body.spec, body.status) == (raw['metadata'], raw['spec'], raw['status'])
 
 
 @pytest.mark.guarantee('KWA-023')
 @pytest.mark.parametrize('cls, stanza', [
-    (bodies.Meta, 'metadata'), (bodies.Spec, 'spec'), (bodies.Status, 'status'),
+    (objects.Meta, 'metadata'), (objects.Spec, 'spec'), (objects.Status, 'status'),
 ])
 def test_stanzas_are_read_only_and_made_of_bodies(raw, cls, stanza):
-    part = cls(bodies.Body(raw))
+    part = cls(objects.Body(raw))
 
     assert isinstance(part, Mapping)
     assert part == raw[stanza]
@@ -72,7 +72,7 @@ def test_stanzas_are_read_only_and_made_of_bodies(raw, cls, stanza):
     pytest.param({'metadata': {'labels': None, 'annotations': None}}, id='none-inside'),
 ])
 def test_absent_stanzas_are_empty(raw):
-    body = bodies.Body(raw)
+    body = objects.Body(raw)
 
     assert (dict(body.spec), dict(body.status)) == ({}, {})
     assert body.spec.get('x', 5) == body.status.get('x', 5) == body.meta.get('x', 5) == 5
@@ -85,7 +85,7 @@ def test_absent_stanzas_are_empty(raw):
 
 @pytest.mark.guarantee('KWA-025', 'KWA-026', 'KWA-027')
 def test_metadata_has_its_fields_as_attributes(raw):
-    meta = bodies.Body(raw).meta
+    meta = objects.Body(raw).meta
 
     assert (meta.name, meta.namespace, meta.uid) == ('name1', 'ns1', 'uid1')
     assert meta.creation_timestamp == '2026-11-15T00:00:00Z'
@@ -96,7 +96,7 @@ def test_metadata_has_its_fields_as_attributes(raw):
 
 
 def test_all_parts_follow_the_replaced_content(raw):
-    body = bodies.Body(raw)
+    body = objects.Body(raw)
     meta, spec, status, labels, annotations = (
         body.meta, body.spec, body.status, body.meta.labels, body.meta.annotations)
 
@@ -108,17 +108,17 @@ def test_all_parts_follow_the_replaced_content(raw):
 
 
 def test_bodies_of_bodies_do_not_follow_them(raw):
-    live = bodies.Body(raw)
-    frozen = bodies.Body(live)
+    live = objects.Body(raw)
+    frozen = objects.Body(live)
 
-    live._replace_with(bodies.Body({'spec': {'x': 'new'}}))
+    live._replace_with(objects.Body({'spec': {'x': 'new'}}))
 
     assert frozen == raw
     assert live == {'spec': {'x': 'new'}}
 
 
 def test_bodies_are_shown_as_dicts(raw):
-    body = bodies.Body(raw)
+    body = objects.Body(raw)
 
     assert repr(body) == repr(raw)
     assert repr(body.spec) == "{'x': {'y': [1]}}"
@@ -127,7 +127,7 @@ def test_bodies_are_shown_as_dicts(raw):
 
 def test_values_of_secrets_are_not_shown():
     configuration = '{"data":{"password":"czNjcjN0"}}'
-    body = bodies.Body({
+    body = objects.Body({
         'apiVersion': 'v1', 'kind': 'Secret', 'type': 'Opaque',
         'metadata': {'name': 'name1', 'annotations': {'kopf.zalando.org/last-handled-configuration': configuration}},
         'data': {'password': 'czNjcjN0'}, 'stringData': {'token': 'czNjcjN0'}})
@@ -140,7 +140,7 @@ def test_values_of_secrets_are_not_shown():
 
 
 def test_copies_of_bodies_are_dicts(raw):
-    body = bodies.Body(raw)
+    body = objects.Body(raw)
 
     copied = copy.deepcopy(body)
     copied['spec']['x']['y'].append(2)
@@ -150,15 +150,15 @@ def test_copies_of_bodies_are_dicts(raw):
 
 
 def test_bodies_are_picklable(raw):
-    body = pickle.loads(pickle.dumps(bodies.Body(raw)))
+    body = pickle.loads(pickle.dumps(objects.Body(raw)))
 
-    assert isinstance(body, bodies.Body)
+    assert isinstance(body, objects.Body)
     assert (body, body.spec) == (raw, raw['spec'])
 
 
 def test_bodies_are_freed_with_no_garbage_collection(raw):
     gc.collect()
-    body = bodies.Body(raw)
+    body = objects.Body(raw)
     _ = (body.meta.labels, body.spec, body.status)
     gc.disable()
     try:
@@ -177,7 +177,7 @@ def test_typed_dicts_have_their_keys():
 
 
 @pytest.mark.guarantee('EVT-012')
-@pytest.mark.parametrize('wrap', [dict, bodies.Body])
+@pytest.mark.parametrize('wrap', [dict, objects.Body])
 def test_objects_are_referred_to(raw, wrap):
     assert bodies.build_object_reference(wrap(raw)) == {
         'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample', 'name': 'name1', 'uid': 'uid1', 'namespace': 'ns1'}
@@ -207,7 +207,7 @@ def test_owners_are_referred_to(raw, flags, expected):
 @pytest.mark.guarantee('FND-032')
 @pytest.mark.parametrize('name', ['body', 'meta', 'spec', 'status', 'labels', 'annotations'])
 def test_attributes_and_weak_references_are_accepted_as_by_plain_objects(name):
-    body = bodies.Body({'metadata': {'labels': {'a': 'b'}, 'annotations': {'a': 'b'}}, 'spec': {'a': 'b'}})
+    body = objects.Body({'metadata': {'labels': {'a': 'b'}, 'annotations': {'a': 'b'}}, 'spec': {'a': 'b'}})
     parts = {'body': body, 'meta': body.meta, 'spec': body.spec, 'status': body.status,
              'labels': body.meta.labels, 'annotations': body.meta.annotations}
     part = parts[name]

@@ -8,7 +8,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from kopf._cogs.structs import bodies, dicts, diffs
+from kopf._cogs.structs import dicts, diffs, objects
 
 SCALARS = strategies.none() | strategies.booleans() | strategies.integers(-2, 2) | strategies.sampled_from('xyz')
 KEYS = strategies.sampled_from(['a', 'b', 'c'])
@@ -132,7 +132,7 @@ def test_changes_are_listed(old, new, expected):
 
 
 def test_bodies_are_compared_as_dicts():
-    assert diffs.diff(bodies.Body({'spec': {'x': 1}}), bodies.Body({'spec': {'x': 2}})) == [
+    assert diffs.diff(objects.Body({'spec': {'x': 1}}), objects.Body({'spec': {'x': 2}})) == [
         ('change', ('spec', 'x'), 1, 2)]
 
 

@@ -5,7 +5,7 @@ import functools
 
 import pytest
 
-from kopf._cogs.structs import bodies, finalizers, patches
+from kopf._cogs.structs import finalizers, objects, patches
 
 OURS = 'kopf.dev/ours'
 
@@ -16,7 +16,7 @@ OURS = 'kopf.dev/ours'
 ])
 def test_deletion_is_seen_by_its_timestamp(body, expected):
     assert finalizers.is_deletion_ongoing(body) is expected
-    assert finalizers.is_deletion_ongoing(bodies.Body(body)) is expected
+    assert finalizers.is_deletion_ongoing(objects.Body(body)) is expected
 
 
 @pytest.mark.parametrize('body, expected', [
@@ -26,7 +26,7 @@ def test_deletion_is_seen_by_its_timestamp(body, expected):
 ])
 def test_blocking_is_seen_by_the_own_finalizer(body, expected):
     assert finalizers.is_blocked(body, OURS) is expected
-    assert finalizers.is_blocked(bodies.Body(body), OURS) is expected
+    assert finalizers.is_blocked(objects.Body(body), OURS) is expected
 
 
 @pytest.mark.guarantee('NEW-083', 'WLD-011')

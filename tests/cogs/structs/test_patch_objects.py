@@ -11,7 +11,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from kopf._cogs.structs import bodies, dicts, patches
+from kopf._cogs.structs import dicts, objects, patches
 from kopf._kits.sandbox import patches as api
 
 SCALARS = strategies.booleans() | strategies.integers(-2, 2) | strategies.sampled_from(['x', 'y', ''])
@@ -150,7 +150,7 @@ def test_stanzas_are_live():
 
 
 def test_read_only_views_can_be_patched_further():
-    body = bodies.Body({'spec': {'x': 1}})
+    body = objects.Body({'spec': {'x': 1}})
     patch = patches.Patch({'spec': body.spec})
     patch['status'] = body.spec
 
@@ -211,7 +211,7 @@ def test_patches_are_made_of_patches():
 
 @pytest.mark.guarantee('NEW-070', 'NEW-071')
 def test_reference_body_is_of_the_patch_or_of_the_call(raw):
-    patch = patches.Patch({'spec': {'x': {'y': 2}}}, body=bodies.Body(raw))
+    patch = patches.Patch({'spec': {'x': {'y': 2}}}, body=objects.Body(raw))
     operation = {'path': '/spec/x/y', 'value': 2}
 
     assert patch.as_json_patch() == [{'op': 'replace', **operation}]
@@ -286,7 +286,7 @@ def test_functions_are_applied_after_the_mapping_and_in_order(raw):
         body['spec']['x']['y'] += 1
         return 'ignored'
 
-    patch = patches.Patch({'spec': {'x': {'y': 5}}}, body=bodies.Body(raw))
+    patch = patches.Patch({'spec': {'x': {'y': 5}}}, body=objects.Body(raw))
     patch.fns.append(functools.partial(collect, name='a'))
     patch.fns.append(functools.partial(collect, name='b'))
 
@@ -323,7 +323,7 @@ def test_functions_that_change_nothing_make_no_operations(raw):
 
 
 def test_operations_have_only_plain_values(raw):
-    patch = patches.Patch({'status': {'copy': bodies.Body(raw).spec, 'pair': (1, 2)}}, body={})
+    patch = patches.Patch({'status': {'copy': objects.Body(raw).spec, 'pair': (1, 2)}}, body={})
 
     value = patch.as_json_patch()[0]['value']
 

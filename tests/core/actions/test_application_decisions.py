@@ -6,7 +6,7 @@ from things import BLOCK, put
 
 import kopf
 from kopf._cogs.clients import errors
-from kopf._cogs.structs import bodies
+from kopf._cogs.structs import objects
 from kopf._core.actions import application
 
 
@@ -47,7 +47,7 @@ def test_only_differences_are_left(merge, body, expected):
 
 
 def test_differences_are_plain_whatever_they_are_made_of():
-    body = bodies.Body({'spec': {'x': [{'y': 1}]}})
+    body = objects.Body({'spec': {'x': [{'y': 1}]}})
 
     merge = application.prune({'status': {'spec': body.spec, 'list': [body.spec, (1, 2)]}}, {})
 

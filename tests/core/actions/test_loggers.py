@@ -12,7 +12,7 @@ import pytest
 import kopf
 from kopf._cogs.aiokits import clocks
 from kopf._cogs.configs import settings
-from kopf._cogs.structs import bodies
+from kopf._cogs.structs import objects
 from kopf._core.actions import execution, jsonlogs, loggers, progression
 from kopf._core.intents import causes
 
@@ -46,7 +46,7 @@ def operator_settings():
 
 @pytest.fixture
 def object_logger(operator_settings):
-    return loggers.ObjectLogger(body=bodies.Body(RAW), settings=operator_settings)
+    return loggers.ObjectLogger(body=objects.Body(RAW), settings=operator_settings)
 
 
 def make_record(name='some.logger', level=logging.INFO, **extra):
@@ -76,7 +76,7 @@ def test_both_loggers_are_adapters_and_the_local_one_is_a_special_case():
     pytest.param(loggers.LocalObjectLogger, True, id='local'),
 ])
 def test_records_carry_the_object_and_the_settings(caplog, operator_settings, cls, skipped):
-    logger = cls(body=bodies.Body(RAW), settings=operator_settings)
+    logger = cls(body=objects.Body(RAW), settings=operator_settings)
 
     logger.warning("Hello, %s!", "world")
 
@@ -108,7 +108,7 @@ def test_messages_of_objects_can_be_filtered_by_standard_filters(caplog, object_
 @pytest.mark.parametrize('is_used_before', [True, False], ids=['used', 'unused'])
 def test_identifiers_are_of_the_moment_of_creation(caplog, operator_settings, is_used_before):
     raw = {**RAW, 'metadata': {**RAW['metadata']}}
-    body = bodies.Body(raw)
+    body = objects.Body(raw)
     logger = loggers.ObjectLogger(body=body, settings=operator_settings)
     if is_used_before:
         logger.warning("before")

@@ -4,7 +4,7 @@ import json
 import pytest
 
 from kopf._cogs.configs import progress
-from kopf._cogs.structs import bodies, patches
+from kopf._cogs.structs import objects, patches
 from kopf._core.actions import failures, outcomes, progression
 
 T0 = datetime.datetime(2026, 11, 15, 12, 0, 0, tzinfo=datetime.UTC)
@@ -17,7 +17,7 @@ def after(seconds):
 
 def build_body(**records):
     annotations = {f'{PREFIX}/{key.replace("__", ".")}': json.dumps(record) for key, record in records.items()}
-    return bodies.Body({'metadata': {'name': 'x', 'annotations': annotations}})
+    return objects.Body({'metadata': {'name': 'x', 'annotations': annotations}})
 
 
 def read_patch(patch):

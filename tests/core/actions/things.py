@@ -7,7 +7,7 @@ import logging
 import kopf
 import kopf.testing
 from kopf._cogs.clients import patching
-from kopf._cogs.structs import bodies, references
+from kopf._cogs.structs import objects, references
 from kopf._core.actions import application
 
 FINALIZER = 'kopf.zalando.org/KopfFinalizerMarker'
@@ -66,7 +66,7 @@ class Thing:
     async def apply(self, patch=None, own=None, holding=KEEP, fns=()):
         changes = application.Changes(kopf.Patch(patch, fns=fns), kopf.Patch(own), holding)
         return await application.apply_changes(
-            self.target, changes, bodies.Body(self.body), context=self.context, logger=logging.getLogger('kopf.obj'))
+            self.target, changes, objects.Body(self.body), context=self.context, logger=logging.getLogger('kopf.obj'))
 
     @property
     def asked(self):

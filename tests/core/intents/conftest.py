@@ -7,7 +7,7 @@ import pytest
 
 import kopf
 from kopf._cogs.structs import diffs
-from kopf._core.intents import causes, registries
+from kopf._core.intents import causes, reasons, registries
 
 RESOURCE = kopf.Resource('kopf.dev', 'v1', 'kopfexamples', 'KopfExample', 'kopfexample', frozenset({'kex'}))
 
@@ -71,7 +71,7 @@ def changing():
     """Build a cause of a change: from the old state to the new one, which is also the body."""
     def build(reason='update', old=None, new=None, **kwargs):
         body = kwargs.pop('body', new)
-        return build_cause(causes.ChangingCause, body, reason=causes.Reason(reason),
+        return build_cause(causes.ChangingCause, body, reason=reasons.Reason(reason),
                            old=old, new=new, diff=diffs.diff(old, new), **kwargs)
     return build
 

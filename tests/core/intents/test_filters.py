@@ -5,7 +5,7 @@ import pytest
 
 import kopf
 from kopf._cogs.structs import diffs
-from kopf._core.intents import causes
+from kopf._core.intents import causes, reasons
 
 ABSENT, PRESENT = kopf.ABSENT, kopf.PRESENT
 
@@ -482,7 +482,7 @@ def test_deletions_are_imagined_with_all_the_rest_as_it_is(changing):
 
     imagined = causes.as_deletion(cause)
 
-    assert imagined.reason is causes.Reason.DELETE
+    assert imagined.reason is reasons.Reason.DELETE
     assert (imagined.body, imagined.old, imagined.new) == (cause.body, cause.old, cause.new)
     assert imagined.diff == diffs.diff(cause.old, cause.new)
-    assert cause.reason is causes.Reason.UPDATE
+    assert cause.reason is reasons.Reason.UPDATE

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kopf._cogs.structs import bodies, dicts, ids
+from kopf._cogs.structs import dicts, ids, objects
 from kopf._core.actions import progression
-from kopf._core.intents import causes
+from kopf._core.intents import reasons
 from kopf._core.reactor import cycles
 
 FINALIZER = 'kopf.dev/finalizer'
-Reason = causes.Reason
+Reason = reasons.Reason
 
 OLD, NEW = (cycles.seal({'spec': {'x': x}}) for x in (1, 2))
 
@@ -57,7 +57,7 @@ OURS, FOREIGN = {'finalizers': ['a', FINALIZER]}, {'finalizers': ['a']}
     pytest.param(DELETED, False, False, False, Reason.FREE, id='deleted-with-no-finalizers'),
 ])
 def test_reason_is_detected(metadata, is_new, is_changed, is_initial, expected):
-    reason = cycles.detect_reason(bodies.Body({'metadata': metadata}), finalizer=FINALIZER,
+    reason = cycles.detect_reason(objects.Body({'metadata': metadata}), finalizer=FINALIZER,
                                   is_new=is_new, is_changed=is_changed, is_initial=is_initial)
 
     assert reason is expected

@@ -6,7 +6,7 @@ import copy
 import pytest
 
 import kopf
-from kopf._cogs.structs import bodies
+from kopf._cogs.structs import objects
 from kopf._core.reactor import inventory
 
 
@@ -24,7 +24,7 @@ def build_body(uid='uid1', **metadata):
 ])
 def test_object_is_identified(body, expected):
     assert inventory.identify(body) == expected
-    assert inventory.identify(bodies.Body(body)) == expected
+    assert inventory.identify(objects.Body(body)) == expected
 
 
 def test_same_object_has_the_same_memory():

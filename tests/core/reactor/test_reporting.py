@@ -9,7 +9,7 @@ import kopf
 from kopf._cogs.structs import diffs
 from kopf._core.actions import application, loggers, outcomes, progression
 from kopf._core.engines import posting
-from kopf._core.intents import causes
+from kopf._core.intents import reasons
 from kopf._core.reactor import reporting
 
 BODY = {'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample', 'metadata': {'name': 'obj', 'namespace': 'ns'},
@@ -20,10 +20,10 @@ DIFF = diffs.Diff([('add', ('spec', 'x'), None, 1)])
 SECRET_DIFF = diffs.Diff([
     ('add', ('data', 'new'), None, 'c2VjcmV0'), ('remove', ('data', 'old'), 'c2VjcmV0', None),
     ('change', (), {'data': {'key': 'c2VjcmV0'}}, {'data': {}})])
-CYCLES = [(causes.Reason.CREATE, 'Creation'), (causes.Reason.UPDATE, 'Updating'), (causes.Reason.DELETE, 'Deletion'),
-          (causes.Reason.RESUME, 'Resuming')]
+CYCLES = [(reasons.Reason.CREATE, 'Creation'), (reasons.Reason.UPDATE, 'Updating'), (reasons.Reason.DELETE, 'Deletion'),
+          (reasons.Reason.RESUME, 'Resuming')]
 Holding = application.Holding
-OTHERS = [causes.Reason.NOOP, causes.Reason.FREE, causes.Reason.GONE]
+OTHERS = [reasons.Reason.NOOP, reasons.Reason.FREE, reasons.Reason.GONE]
 
 
 class Unprintable(dict):
@@ -69,8 +69,8 @@ def test_cycles_begin_with_the_body(logger, lines, reason, noun):
 
 
 @pytest.mark.guarantee('FND-041')
-@pytest.mark.parametrize('reason, number', [(causes.Reason.UPDATE, 2), (causes.Reason.CREATE, 1),
-                                            (causes.Reason.DELETE, 1), (causes.Reason.RESUME, 1)])
+@pytest.mark.parametrize('reason, number', [(reasons.Reason.UPDATE, 2), (reasons.Reason.CREATE, 1),
+                                            (reasons.Reason.DELETE, 1), (reasons.Reason.RESUME, 1)])
 def test_diffs_are_told_for_updates_only(logger, lines, reason, number):
     reporting.log_beginning(logger, reason, BODY, DIFF)
 
@@ -92,7 +92,7 @@ def test_nothing_is_told_if_there_is_no_cycle(logger, lines, reason):
 @pytest.mark.parametrize('body', [SECRET, {key: SECRET[key] for key in ('data', 'stringData', 'metadata')}],
                          ids=['whole', 'anonymous'])
 def test_secrets_are_not_told(logger, lines, body):
-    reporting.log_beginning(logger, causes.Reason.UPDATE, body, SECRET_DIFF, is_secret=True)
+    reporting.log_beginning(logger, reasons.Reason.UPDATE, body, SECRET_DIFF, is_secret=True)
 
     (_, beginning), (_, diff) = lines()
     assert 'c2VjcmV0' not in beginning and "'data': {'key': '***'}" in beginning
@@ -104,7 +104,7 @@ def test_secrets_are_not_told(logger, lines, body):
 def test_nothing_is_looked_into_if_it_is_not_to_be_logged(logger, caplog):
     caplog.set_level(logging.INFO)
 
-    reporting.log_beginning(logger, causes.Reason.UPDATE, Unprintable(BODY), Unprintable(), is_secret=True)
+    reporting.log_beginning(logger, reasons.Reason.UPDATE, Unprintable(BODY), Unprintable(), is_secret=True)
 
     assert caplog.messages == []
 
@@ -123,8 +123,8 @@ def test_summaries_are_posted_once_with_other_messages_of_objects(logger, settin
     poster = Poster(settings)
 
     with posting.listening(poster):
-        reporting.log_beginning(logger, causes.Reason.CREATE, BODY)
-        reporting.log_summary(logger, causes.Reason.CREATE, succeeded=2, failed=1)
+        reporting.log_beginning(logger, reasons.Reason.CREATE, BODY)
+        reporting.log_summary(logger, reasons.Reason.CREATE, succeeded=2, failed=1)
 
     assert poster.events == [('obj', 'Normal', 'Logging', "Creation is processed: 2 succeeded; 1 failed.")]
 

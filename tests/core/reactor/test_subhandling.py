@@ -10,9 +10,9 @@ import kopf
 from kopf._cogs.aiokits import clocks
 from kopf._cogs.configs import progress
 from kopf._cogs.configs import settings as settings_
-from kopf._cogs.structs import bodies, patches, references
+from kopf._cogs.structs import objects, patches, references
 from kopf._core.actions import execution, failures, lifecycles, progression
-from kopf._core.intents import causes, handlers, registries
+from kopf._core.intents import causes, handlers, reasons, registries
 from kopf._core.reactor import subhandling
 
 RESOURCE = references.Resource('kopf.dev', 'v1', 'kopfexamples', namespaced=True)
@@ -40,16 +40,16 @@ class Driver:
     """Runs one handler as an operator does: in cycles, with its progress kept in the annotations of an object."""
 
     def __init__(self, fn, env, storage, **options):
-        self.handler = handlers.ChangingHandler(id='create', fn=fn, reason=causes.Reason.CREATE, **options)
+        self.handler = handlers.ChangingHandler(id='create', fn=fn, reason=reasons.Reason.CREATE, **options)
         self.env, self.storage = env, storage
         self.annotations = {}
         self.results = {}
 
     def build_cause(self):
-        body = bodies.Body({**RAW, 'metadata': {**RAW['metadata'], 'annotations': dict(self.annotations)}})
+        body = objects.Body({**RAW, 'metadata': {**RAW['metadata'], 'annotations': dict(self.annotations)}})
         return causes.ChangingCause(
             logger=logging.getLogger('kopf.tests.subhandling'), memo=None, resource=RESOURCE, body=body,
-            patch=patches.Patch(), reason=causes.Reason.CREATE, new={'spec': {'size': 1}})
+            patch=patches.Patch(), reason=reasons.Reason.CREATE, new={'spec': {'size': 1}})
 
     async def run_cycle(self):
         """Run the handler if it is due; return the delay until the next cycle."""
