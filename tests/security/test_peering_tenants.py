@@ -98,6 +98,13 @@ class Operator:
         async with aiohttp.ClientSession() as session, session.get(f'{self.origin}{path}') as response:
             return response.status, await response.text()
 
+    async def shows(self, name, value, **labels):
+        """Wait until the metric has this value: it is not collected anew right after it was."""
+        for _ in range(1000):
+            if await self.scrape(name, **labels) == value:
+                return True
+        return False
+
     async def scrape(self, name, **labels):
         _, text = await self.fetch('/metrics')
         return sum(sample.value for family in parser.text_string_to_metric_families(text)
@@ -238,14 +245,14 @@ async def test_pause_is_counted_and_shown_by_the_readiness(operator, peering, wa
 
     _, text = await operator.fetch('/readyz')
     assert "[+] the peering 'default' in the namespace 'theirs': paused by tenant (priority 5) until 20" in text
-    assert await operator.scrape('kopf_peering_paused', scope='namespace') == 1
-    assert await operator.scrape('kopf_peering_pauses_total', scope='namespace', reason='higher-priority') == 1
+    assert await operator.shows('kopf_peering_paused', 1, scope='namespace')
+    assert await operator.shows('kopf_peering_pauses_total', 1, scope='namespace', reason='higher-priority')
 
     await peering(None)
     assert await operator.serves(THEIRS)
     _, text = await operator.fetch('/readyz')
     assert 'paused' not in text
-    assert await operator.scrape('kopf_peering_paused') == 0
+    assert await operator.shows('kopf_peering_paused', 0)
 
 
 @pytest.mark.guarantee('FND-054')
