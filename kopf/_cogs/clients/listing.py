@@ -90,11 +90,6 @@ def parse_page(answer: Any, *, is_first: bool = True) -> Page:
     )
 
 
-def is_fit(item: Any) -> bool:
-    """Return whether it is an object that can be handled."""
-    return is_object(item) and not isinstance(item, documents.Salvaged)
-
-
 def is_object(item: Any) -> bool:
     """Tell if it looks like an object: it has a name."""
     metadata = item.get('metadata') if isinstance(item, dict) else None

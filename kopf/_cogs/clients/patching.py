@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kopf._cogs.clients import errors, listing, requests, retries
+from kopf._cogs.helpers import documents
 from kopf._cogs.structs import dicts, references
 
 RawBody = Mapping[str, Any]
@@ -89,10 +90,10 @@ async def patch_part(target: Target, step: Step, payload: Any, *, context: reque
         return None
     except (errors.APIConflictError, errors.APIInvalidError) as error:
         return Patched(None, step, error)
-    if listing.is_object(body) and not listing.is_fit(body):
-        return None  # it exists, but is left alone: it is the same as if it does not
     if not listing.is_object(body):
         raise errors.APIGarbledError(f"PATCH {url}: the answer is JSON, but not an object of the API.")
+    if isinstance(body, documents.Salvaged):
+        return None  # it exists, but is left alone: it is the same as if it does not
     return Patched(listing.clean_object(body))
 
 
@@ -106,7 +107,7 @@ async def read_object(target: Target, *, context: requests.Context) -> RawBody |
     if not listing.is_object(body):
         raise errors.APIGarbledError(f"GET {url}: the answer is JSON, but not an object of the API.")
     is_another = target.uid is not None and body['metadata'].get('uid') != target.uid
-    if is_another or not listing.is_fit(body):
+    if is_another or isinstance(body, documents.Salvaged):
         return None
     return listing.clean_object(body)
 
