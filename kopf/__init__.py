@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # the same as in the table below, but for type checkers and e
         StatusProgressStorage,
     )
     from kopf._cogs.configs.settings import OperatorSettings
+    from kopf._cogs.structs.backoffs import Backoff
     from kopf._cogs.structs.bodies import (
         Annotations,
         BodyEssence,
@@ -108,6 +109,7 @@ _NAMES = {
         'AnnotationsProgressStorage MultiProgressStorage ProgressRecord ProgressStorage SmartProgressStorage '
         'StatusProgressStorage',
     'kopf._cogs.configs.settings': 'OperatorSettings',
+    'kopf._cogs.structs.backoffs': 'Backoff',
     'kopf._cogs.structs.bodies':
         'Annotations BodyEssence Labels ObjectReference OwnerReference RawBody RawEvent RawEventType '
         'build_object_reference build_owner_reference',
@@ -150,20 +152,19 @@ _ORIGINS = {name: module for module, names in _NAMES.items() for name in names.s
 
 __all__ = [
     'ABSENT', 'EVERYTHING', 'PRESENT', 'AdmissionError', 'AiohttpSession', 'Annotations', 'AnnotationsDiffBaseStorage',
-    'AnnotationsProgressStorage', 'AsyncDaemonStopperChecker', 'Body', 'BodyEssence', 'ConnectionInfo', 'DaemonStopped',
-    'DaemonStoppingReason', 'Diff', 'DiffBaseStorage', 'DiffItem', 'DiffOperation', 'ErrorsMode', 'FieldPath',
-    'FieldSpec', 'HandlerId', 'HandlerRetriesError', 'HandlerTimeoutError', 'Headers', 'Index', 'Labels',
+    'AnnotationsProgressStorage', 'AsyncDaemonStopperChecker', 'Backoff', 'Body', 'BodyEssence', 'ConnectionInfo',
+    'DaemonStopped', 'DaemonStoppingReason', 'Diff', 'DiffBaseStorage', 'DiffItem', 'DiffOperation', 'ErrorsMode',
+    'FieldPath', 'FieldSpec', 'HandlerId', 'HandlerRetriesError', 'HandlerTimeoutError', 'Headers', 'Index', 'Labels',
     'LocalObjectLogger', 'LogFormat', 'Logger', 'LoginError', 'Memo', 'Meta', 'MultiDiffBaseStorage',
     'MultiProgressStorage', 'ObjectLogger', 'ObjectReference', 'Operation', 'OperatorRegistry', 'OperatorSettings',
     'OwnerReference', 'Patch', 'PatchFn', 'PermanentError', 'ProgressRecord', 'ProgressStorage', 'RawBody', 'RawEvent',
     'RawEventType', 'Reason', 'Resource', 'SSLPeer', 'SmartProgressStorage', 'Spec', 'Status', 'StatusDiffBaseStorage',
-    'StatusProgressStorage', 'Store', 'SyncDaemonStopperChecker', 'TemporaryError', 'UserInfo',
-    'WebhookAutoServer', 'WebhookAutoTunnel', 'WebhookClientConfig', 'WebhookClientConfigService',
-    'WebhookDockerDesktopServer', 'WebhookFn', 'WebhookK3dServer', 'WebhookMinikubeServer', 'WebhookNgrokTunnel',
-    'WebhookServer', 'WebhookServerProtocol', 'adopt', 'all_',
-    'any_', 'append_owner_reference', 'build_object_reference', 'build_owner_reference', 'configure', 'daemon', 'event',
-    'exception', 'execute', 'get_default_lifecycle', 'get_default_registry', 'index', 'info', 'label', 'lifecycles',
-    'login_via_async_client', 'login_via_client', 'login_via_pykube', 'login_with_kubeconfig',
+    'StatusProgressStorage', 'Store', 'SyncDaemonStopperChecker', 'TemporaryError', 'UserInfo', 'WebhookAutoServer',
+    'WebhookAutoTunnel', 'WebhookClientConfig', 'WebhookClientConfigService', 'WebhookDockerDesktopServer', 'WebhookFn',
+    'WebhookK3dServer', 'WebhookMinikubeServer', 'WebhookNgrokTunnel', 'WebhookServer', 'WebhookServerProtocol',
+    'adopt', 'all_', 'any_', 'append_owner_reference', 'build_object_reference', 'build_owner_reference', 'configure',
+    'daemon', 'event', 'exception', 'execute', 'get_default_lifecycle', 'get_default_registry', 'index', 'info',
+    'label', 'lifecycles', 'login_via_async_client', 'login_via_client', 'login_via_pykube', 'login_with_kubeconfig',
     'login_with_service_account', 'none_', 'not_', 'on', 'operator', 'register', 'remove_owner_reference', 'run',
     'run_tasks', 'set_default_lifecycle', 'set_default_registry', 'spawn_tasks', 'subhandler', 'timer', 'warn',
 ]

@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from kopf._cogs.structs import dicts, references, reviews, selectors
+from kopf._cogs.structs import backoffs, dicts, references, reviews, selectors
 from kopf._core.actions import execution, failures
 from kopf._core.intents import callbacks, causes, filters, handlers, naming, reasons, registries
 
@@ -63,7 +63,7 @@ class TimerDecorator(_Decorator, Protocol):
 
 def startup(
         *, id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
-        retries: int | None = None, backoff: float | None = None, registry: _Registry = None,
+        retries: int | None = None, backoff: float | backoffs.Backoff | None = None, registry: _Registry = None,
 ) -> ActivityDecorator:
     """Call the function when the operator starts, before anything else."""
     return _declare_activity(locals(), causes.Activity.STARTUP)
@@ -71,7 +71,7 @@ def startup(
 
 def cleanup(
         *, id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
-        retries: int | None = None, backoff: float | None = None, registry: _Registry = None,
+        retries: int | None = None, backoff: float | backoffs.Backoff | None = None, registry: _Registry = None,
 ) -> ActivityDecorator:
     """Call the function when the operator exits, after everything else."""
     return _declare_activity(locals(), causes.Activity.CLEANUP)
@@ -79,7 +79,7 @@ def cleanup(
 
 def login(
         *, id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
-        retries: int | None = None, backoff: float | None = None, registry: _Registry = None,
+        retries: int | None = None, backoff: float | backoffs.Backoff | None = None, registry: _Registry = None,
 ) -> ActivityDecorator:
     """Call the function when credentials are needed; it returns them."""
     return _declare_activity(locals(), causes.Activity.AUTHENTICATION)
@@ -87,7 +87,7 @@ def login(
 
 def probe(
         *, id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
-        retries: int | None = None, backoff: float | None = None, registry: _Registry = None,
+        retries: int | None = None, backoff: float | backoffs.Backoff | None = None, registry: _Registry = None,
 ) -> ActivityDecorator:
     """Call the function when the operator is asked for its health; its result is a part of the answer."""
     return _declare_activity(locals(), causes.Activity.PROBE)
@@ -130,7 +130,7 @@ def resume(
         group: str | None = None, version: str | None = None, kind: str | None = None, plural: str | None = None,
         singular: str | None = None, shortcut: str | None = None, category: str | None = None,
         id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
-        retries: int | None = None, backoff: float | None = None, deleted: bool | None = None,
+        retries: int | None = None, backoff: float | backoffs.Backoff | None = None, deleted: bool | None = None,
         labels: _Meta = None, annotations: _Meta = None, when: _When = None,
         field: dicts.FieldSpec = None, value: _Value = None, registry: _Registry = None,
 ) -> ChangingDecorator:
@@ -143,7 +143,7 @@ def create(
         group: str | None = None, version: str | None = None, kind: str | None = None, plural: str | None = None,
         singular: str | None = None, shortcut: str | None = None, category: str | None = None,
         id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
-        retries: int | None = None, backoff: float | None = None,
+        retries: int | None = None, backoff: float | backoffs.Backoff | None = None,
         labels: _Meta = None, annotations: _Meta = None, when: _When = None,
         field: dicts.FieldSpec = None, value: _Value = None, registry: _Registry = None,
 ) -> ChangingDecorator:
@@ -156,7 +156,7 @@ def update(
         group: str | None = None, version: str | None = None, kind: str | None = None, plural: str | None = None,
         singular: str | None = None, shortcut: str | None = None, category: str | None = None,
         id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
-        retries: int | None = None, backoff: float | None = None,
+        retries: int | None = None, backoff: float | backoffs.Backoff | None = None,
         labels: _Meta = None, annotations: _Meta = None, when: _When = None,
         field: dicts.FieldSpec = None, value: _Value = None, old: _Value = None, new: _Value = None,
         registry: _Registry = None,
@@ -170,7 +170,7 @@ def delete(
         group: str | None = None, version: str | None = None, kind: str | None = None, plural: str | None = None,
         singular: str | None = None, shortcut: str | None = None, category: str | None = None,
         id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
-        retries: int | None = None, backoff: float | None = None, optional: bool | None = None,
+        retries: int | None = None, backoff: float | backoffs.Backoff | None = None, optional: bool | None = None,
         labels: _Meta = None, annotations: _Meta = None, when: _When = None,
         field: dicts.FieldSpec = None, value: _Value = None, registry: _Registry = None,
 ) -> ChangingDecorator:
@@ -184,7 +184,7 @@ def field(
         group: str | None = None, version: str | None = None, kind: str | None = None, plural: str | None = None,
         singular: str | None = None, shortcut: str | None = None, category: str | None = None,
         id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
-        retries: int | None = None, backoff: float | None = None,
+        retries: int | None = None, backoff: float | backoffs.Backoff | None = None,
         labels: _Meta = None, annotations: _Meta = None, when: _When = None,
         field: dicts.FieldSpec, value: _Value = None, old: _Value = None, new: _Value = None,
         registry: _Registry = None,
@@ -200,7 +200,7 @@ def index(
         group: str | None = None, version: str | None = None, kind: str | None = None, plural: str | None = None,
         singular: str | None = None, shortcut: str | None = None, category: str | None = None,
         id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
-        retries: int | None = None, backoff: float | None = None,
+        retries: int | None = None, backoff: float | backoffs.Backoff | None = None,
         labels: _Meta = None, annotations: _Meta = None, when: _When = None,
         field: dicts.FieldSpec = None, value: _Value = None, registry: _Registry = None,
 ) -> IndexingDecorator:
@@ -225,7 +225,7 @@ def daemon(
         group: str | None = None, version: str | None = None, kind: str | None = None, plural: str | None = None,
         singular: str | None = None, shortcut: str | None = None, category: str | None = None,
         id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
-        retries: int | None = None, backoff: float | None = None,
+        retries: int | None = None, backoff: float | backoffs.Backoff | None = None,
         initial_delay: handlers.InitialDelay | None = None, cancellation_backoff: float | None = None,
         cancellation_timeout: float | None = None, cancellation_polling: float | None = None,
         labels: _Meta = None, annotations: _Meta = None, when: _When = None,
@@ -240,7 +240,7 @@ def timer(
         group: str | None = None, version: str | None = None, kind: str | None = None, plural: str | None = None,
         singular: str | None = None, shortcut: str | None = None, category: str | None = None,
         id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
-        retries: int | None = None, backoff: float | None = None, interval: float | None = None,
+        retries: int | None = None, backoff: float | backoffs.Backoff | None = None, interval: float | None = None,
         initial_delay: handlers.InitialDelay | None = None, sharp: bool | None = None, idle: float | None = None,
         labels: _Meta = None, annotations: _Meta = None, when: _When = None,
         field: dicts.FieldSpec = None, value: _Value = None, registry: _Registry = None,
@@ -251,7 +251,7 @@ def timer(
 
 def subhandler(
         *, id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
-        retries: int | None = None, backoff: float | None = None,
+        retries: int | None = None, backoff: float | backoffs.Backoff | None = None,
         labels: _Meta = None, annotations: _Meta = None, when: _When = None,
         field: dicts.FieldSpec = None, value: _Value = None, old: _Value = None, new: _Value = None,
 ) -> ChangingDecorator:
@@ -267,7 +267,7 @@ def subhandler(
 
 def register(
         fn: _Fn, *, id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
-        retries: int | None = None, backoff: float | None = None,
+        retries: int | None = None, backoff: float | backoffs.Backoff | None = None,
         labels: _Meta = None, annotations: _Meta = None, when: _When = None,
 ) -> _Fn:
     """Do the same as `subhandler`, but with functions that are not convenient to decorate."""

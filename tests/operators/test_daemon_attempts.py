@@ -112,6 +112,7 @@ class Sign(Exception):
     pytest.param(lambda: kopf.TemporaryError("oops", delay=0), {}, [0, 0, 0], id='temporary-zero'),
     pytest.param(lambda: Sign(), {}, [0, 60, 120], id='arbitrary'),
     pytest.param(lambda: Sign(), {'backoff': 5}, [0, 5, 10], id='arbitrary-backoff'),
+    pytest.param(lambda: Sign(), {'backoff': kopf.Backoff(first=5, jitter=0)}, [0, 5, 15], id='growing-backoff'),
     pytest.param(lambda: Sign(), {'backoff': 5, 'retries': 2}, [0, 5], id='retries'),
     pytest.param(lambda: Sign(), {'backoff': 5, 'timeout': 7}, [0, 5], id='timeout'),
     pytest.param(lambda: Sign(), {'errors': kopf.ErrorsMode.PERMANENT}, [0], id='arbitrary-permanent'),

@@ -111,6 +111,42 @@ async def test_the_default_backoff_is_of_the_settings_and_only_for_arbitrary_err
     assert {id: last - first for id, (first, last) in moments.items()} == {'default': 20, 'own': 5, 'temporary': 60}
 
 
+@pytest.mark.parametrize('is_default', [True, False], ids=['default', 'own'])
+async def test_delays_grow_with_every_attempt(cluster, registry, run_operator, settings, calls, is_default):
+    backoff = kopf.Backoff(first=1, factor=3, cap=20, jitter=0)
+    if is_default:
+        settings.execution.default_backoff = backoff
+
+    @kopf.on.create('kopfexamples', registry=registry, backoff=None if is_default else backoff)
+    async def create_fn(retry, **_):
+        calls.note()
+        if retry < 5:
+            raise ValueError("oops")
+
+    await cluster.create()
+    await run_operator()
+    await cluster.wait_until_handled(x=1)
+
+    assert calls == [0, 1, 4, 13, 33, 53]
+
+
+async def test_delays_go_on_growing_after_a_restart(cluster, registry, run_operator, calls):
+    @kopf.on.create('kopfexamples', registry=registry, backoff=kopf.Backoff(first=10, jitter=0))
+    async def create_fn(retry, **_):
+        calls.note()
+        if retry < 3:
+            raise ValueError("oops")
+
+    await cluster.create()
+    operator = await run_operator()
+    await asyncio.sleep(15)
+    await operator.stop()
+    await run_operator()
+    await cluster.wait_until_handled(x=1)
+
+    assert calls == [0, 10, 30, 70]
+
+
 @pytest.mark.guarantee('ERR-001', 'ERR-003', 'ERR-004', 'ERR-006', 'NEW-116', 'NEW-117')
 async def test_errors_are_kept_on_the_object_and_do_not_concern_others(cluster, registry, run_operator, logs, caplog):
     @kopf.on.create('kopfexamples', id='temporary_fn', registry=registry)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from kopf._cogs.configs import diffbase, progress, selections, settings
+from kopf._cogs.structs import backoffs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +46,8 @@ LIMIT = Rule(lambda value: _is_integer(value) and value >= 1, 'an integer, 1 or 
 RATE = Rule(lambda value: _is_number(value) and value > 0, 'a number above 0')
 SECONDS = Rule(lambda value: _is_number(value) and value >= 0, 'a number of seconds, 0 or more')
 TIMEOUT = Rule(lambda value: _is_number(value) and value > 0, 'a number of seconds above 0')
+BACKOFF = Rule(lambda value: isinstance(value, backoffs.Backoff) or SECONDS.accepts(value),
+               'a number of seconds, 0 or more, or a kopf.Backoff')
 BACKOFFS = Rule(_is_backoffs, 'a number of seconds, or a re-iterable of them, each 0 or more')
 FLAG = Rule(lambda value: isinstance(value, bool), 'True or False')
 STRING = Rule(lambda value: isinstance(value, str), 'a string')
@@ -90,7 +93,7 @@ RULES: dict[str, dict[str, Rule]] = {
         'server': SERVER.or_none(), 'managed': TEXT.or_none(),
     },
     'execution': {
-        'default_backoff': SECONDS, 'blocking_limit': TIMEOUT.or_none(), 'executor': EXECUTOR,
+        'default_backoff': BACKOFF, 'blocking_limit': TIMEOUT.or_none(), 'executor': EXECUTOR,
     },
     'background': {
         'cancellation_polling': TIMEOUT, 'instant_exit_timeout': SECONDS.or_none(),

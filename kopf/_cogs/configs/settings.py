@@ -12,7 +12,7 @@ from typing import Literal
 
 from kopf._cogs.aiokits import pools
 from kopf._cogs.configs import connecting, diffbase, progress
-from kopf._cogs.structs import reviews
+from kopf._cogs.structs import backoffs, reviews
 
 
 @dataclasses.dataclass
@@ -197,10 +197,10 @@ class AdmissionSettings:
 class ExecutionSettings:
     """How handlers are executed."""
 
-    default_backoff: float = 60
+    default_backoff: float | backoffs.Backoff = 60
     """
     Seconds before the retry of a handler after an arbitrary error, if it has no ``backoff=`` of its own. Less recovers
-    sooner, more is gentler to whatever has failed.
+    sooner, more is gentler to whatever has failed. With ``kopf.Backoff()``, the delays grow: it is both.
     """
 
     blocking_limit: float | None = 5.0

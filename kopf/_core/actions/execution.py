@@ -11,12 +11,13 @@ import contextvars
 import dataclasses
 import datetime
 import logging
+import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, TypeAlias
 
 from kopf._cogs.configs import settings
 from kopf._cogs.helpers import lazies, meters
-from kopf._cogs.structs import ids
+from kopf._cogs.structs import backoffs, ids
 from kopf._core.actions import diagnostics, failures, lifecycles, outcomes, progression
 
 Logger: TypeAlias = 'logging.Logger | logging.LoggerAdapter[Any]'
@@ -34,7 +35,7 @@ class Handler:
     errors: failures.ErrorsMode | None = None
     timeout: float | None = None
     retries: int | None = None
-    backoff: float | None = None
+    backoff: float | backoffs.Backoff | None = None
 
     def __str__(self) -> str:
         return f"{self.NOUN} {self.id!r}"
@@ -290,7 +291,8 @@ def conclude(error: Exception, attempt: Attempt, env: Environment,
     if mode is failures.ErrorsMode.PERMANENT:
         return outcomes.Outcome(final=True, exception=error)
     backoff = handler.backoff if handler.backoff is not None else env.settings.execution.default_backoff
-    return _postpone(error, backoff, attempt, env.now())
+    delay = backoffs.choose_delay(backoff, attempt.number, random.random())
+    return _postpone(error, delay, attempt, env.now())
 
 
 def classify_failure(error: Exception, outcome: outcomes.Outcome) -> str:
