@@ -51,6 +51,10 @@ class Handler:
         """Whether there are any attempts after the first one, if it fails."""
         return True
 
+    def choose_report(self, result: Any) -> str:
+        """Choose how a success is logged."""
+        return "%s succeeded."
+
     def is_denial(self, error: Exception) -> bool:
         """Return whether the error is a decision of the handler, as is usual for those that review requests."""
         return False
@@ -253,7 +257,7 @@ async def run_attempt(
             outcome = outcomes.Outcome(final=True, result=result, began=attempt.began, ended=env.now())
             kind = 'succeeded'
             is_quiet = env.is_quiet or handler.IS_ROUTINE
-            cause.logger.log(logging.DEBUG if is_quiet else logging.INFO, "%s succeeded.", handler)
+            cause.logger.log(logging.DEBUG if is_quiet else logging.INFO, handler.choose_report(result), handler)
     if outcome.ended is None:
         outcome = dataclasses.replace(outcome, began=attempt.began, ended=env.now())
     if env.meter is not None and outcome.ended is not None:

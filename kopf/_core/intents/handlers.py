@@ -27,6 +27,11 @@ class ActivityHandler(execution.Handler):
     def is_retried(self) -> bool:
         return self.activity is not causes.Activity.PROBE
 
+    def choose_report(self, result: Any) -> str:
+        if self.activity is causes.Activity.AUTHENTICATION and result is None:
+            return "%s found no credentials."
+        return super().choose_report(result)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ResourceHandler(execution.Handler):

@@ -94,7 +94,7 @@ def build_login_error(attempts: Mapping[str, BaseException | None]) -> credentia
         "Cannot log in to the cluster. Tried:" if lines else "Cannot log in to the cluster: nothing to try.", *lines,
         f"Set KUBECONFIG {f'(now: {current}) ' if current else ''}to a kubeconfig, or put it to ~/.kube/config, "
         "or run in a pod with a service account, "
-        "or declare a handler with @kopf.on.login()."]))
+        "or declare a handler with @kopf.on.login(). To try it with no cluster: kopf run --sandbox."]))
 
 
 def login_with_service_account(*, settings: Settings | None = None, **_: Any) -> credentials.ConnectionInfo | None:

@@ -333,6 +333,16 @@ async def test_usual_places_are_not_tried_if_there_are_handlers(nowhere, monkeyp
     assert await vault.select() == ('fn', make())
 
 
+async def test_logins_that_find_nothing_do_not_claim_success(nowhere, virtual_time, vault, authenticator, caplog):
+    caplog.set_level(logging.INFO)
+    with pytest.raises(kopf.LoginError, match='kopf run --sandbox'):
+        await vault.select()
+
+    told = [record.getMessage() for record in caplog.records]
+    assert "Activity 'login_with_kubeconfig' found no credentials." in told
+    assert not [text for text in told if 'succeeded' in text]
+
+
 @pytest.mark.guarantee('AUT-031', 'AUT-033')
 async def test_absence_of_all_usual_places_is_explained(nowhere, virtual_time, vault, authenticator):
     with pytest.raises(kopf.LoginError, match=r'login_with_service_account(.|\n)*login_with_kubeconfig(.|\n)*on.login'):
