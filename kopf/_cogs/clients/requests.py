@@ -224,9 +224,10 @@ async def _fetch(session: calls.Session, call: calls.Call, context: Context) -> 
 
 
 async def read_document(raw: bytes) -> Any:
-    """Read JSON as `documents.read` does; if it is large, in a thread, where it does not hold the event loop."""
+    """Read JSON as `documents.read` does; if it takes long, in a thread, where it does not hold the event loop."""
     if len(raw) <= documents.LARGE:
-        return documents.read(raw)
+        with contextlib.suppress(documents.LaboriousError):
+            return documents.read_quickly(raw)
     return await asyncio.to_thread(documents.read, raw)
 
 

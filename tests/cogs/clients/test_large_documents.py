@@ -47,3 +47,21 @@ async def test_small_documents_need_no_threads(monkeypatch):
 
     assert len(raw) < documents.LARGE
     assert len(page.items) == 10
+
+
+async def test_deep_documents_are_read_in_a_thread_also_if_they_are_small():
+    deep = '[' * 2000 + ']' * 2000
+    raw = b'{"metadata":{"name":"x"},"spec":[' + b'1,' * 100_000 + deep.encode() + b']}'
+    since = time.thread_time()
+
+    body = await requests.read_document(raw)
+
+    assert len(raw) < documents.LARGE
+    assert isinstance(body, documents.Salvaged)
+    assert time.thread_time() - since < 0.05
+
+
+@pytest.mark.parametrize('raw', [b'{"a":', b'{"a":1}}', b'<html>', b'"\xff"'])
+async def test_what_is_not_json_is_refused(raw):
+    with pytest.raises(ValueError):
+        await requests.read_document(raw)
