@@ -191,10 +191,19 @@ def hide_userinfo(text: str) -> str:
 
 
 def is_exposed(credentials: Credentials) -> bool:
-    """Return whether all that is sent to the server can be read on the way: by plain HTTP, and beyond this machine."""
+    """
+    Return whether all that is sent to the server can be read on the way: by plain HTTP, and beyond this machine.
+
+    Proxies on other machines get it all, also if it is for a loopback address.
+    """
     import urllib.parse
     parts = urllib.parse.urlsplit(credentials.server)
-    return parts.scheme == 'http' and not _is_loopback(parts.hostname or '')
+    proxy = None if isinstance(credentials, AiohttpSession) else credentials.proxy_url
+    try:
+        gate = urllib.parse.urlsplit(f'//{proxy.rpartition("://")[2]}').hostname if proxy else 'localhost'
+    except ValueError:  # it will be refused anyway
+        gate = None
+    return parts.scheme == 'http' and not all(_is_loopback(host or '') for host in (parts.hostname, gate))
 
 
 def disarm(info: ConnectionInfo) -> ConnectionInfo:
