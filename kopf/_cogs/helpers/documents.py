@@ -165,11 +165,12 @@ def _read_array(text: str, pos: int, levels: int) -> _Part:
 def _guess_element(text: str, pos: int) -> _Part | None:
     """
     Read an element of an array the faster way, which needs to know where it ends: right before the next one, which
-    begins as this one does. A wrong guess is noticed: the beginning of an object is never an object by itself.
+    begins as this one does, up to its second key: the first one is often the same in what is nested, such as managed
+    fields. A wrong guess is noticed: the beginning of an object is never an object by itself.
     """
     if not jsons.IS_FAST or not text.startswith('{"', pos):
         return None
-    separator = '},' + text[pos:text.find(':', pos) + 1]
+    separator = '},' + text[pos:text.find(':', text.find(':', pos) + 1) + 1]
     end = pos
     for _ in range(GUESSES):
         end = text.find(separator, end + 1)
