@@ -12,7 +12,7 @@ import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from typing import Any
 
-from kopf._cogs.aiokits import mergers
+from kopf._cogs.aiokits import mergers, offloads
 from kopf._cogs.clients import echoes, errors, listing, misfits, requests, signals
 from kopf._cogs.configs import connecting
 from kopf._cogs.helpers import documents, meters
@@ -408,7 +408,7 @@ async def _classify(line: bytes) -> signals.Signal:
     if len(line) <= documents.LARGE:
         with contextlib.suppress(documents.LaboriousError):
             return signals.classify_line(line, documents.read_quickly)
-    return await asyncio.to_thread(signals.classify_line, line)
+    return await offloads.read_aside(signals.classify_line, line)
 
 
 def _leave_alone(position: _Position, misfit: signals.Misfit) -> None:
