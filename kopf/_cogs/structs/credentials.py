@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 FilePath: TypeAlias = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
-_USERINFO = re.compile(r'([A-Za-z][A-Za-z0-9+.-]*://)?[^\s\'"<>(]*@')  # greedy: passwords can have any of :/?#@
+_USERINFO = re.compile(  # greedy: passwords can have any of :/?#@; only from the beginnings of words, to be linear
+    r'(?<![^\s\'"<>(])([A-Za-z][A-Za-z0-9+.-]*://)?[^\s\'"<>(]*@')
 _PEM_MARK = b'-----BEGIN '
 _SECRETS = frozenset({'username', 'password', 'scheme', 'token', 'private_key_data'})
 _BULKY = frozenset({'ca_data', 'certificate_data'})
