@@ -3,6 +3,7 @@ JSON that is large or hostile, as it comes from the API: what is wrong with one 
 """
 import json
 import random
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -131,6 +132,31 @@ def test_items_are_cut_where_they_end_whatever_is_in_them(size):
     raw = json.dumps({'items': items, 'metadata': {}}, separators=(',', ':')).encode()
 
     assert documents.read(raw)['items'] == items
+
+
+@pytest.mark.parametrize('items', [
+    pytest.param([f'{{"k{i}":1}}' for i in range(80_000)], id='first-keys-differ'),
+    pytest.param(['{"a":[{"a":1},{"a":1},{"a":1},{"a":1}]}'] * 20_000, id='first-keys-inside'),
+])
+def test_deep_object_with_many_items_is_read_in_reasonable_time(items):
+    spec = f'{{"items":[{",".join(items)},{nest(2000)}]}}'
+    line = f'{{"type":"MODIFIED","object":{build_item("bad", spec)}}}'.encode()
+    since = time.perf_counter()
+
+    signal = signals.classify_line(line)
+
+    assert isinstance(signal, signals.Misfit)
+    assert time.perf_counter() - since < 10  # it was over 30 if each item was searched for in all that follow
+
+
+def test_items_of_a_list_are_read_in_reasonable_time_also_if_their_first_keys_differ():
+    items = [f'{{"k{i}":1,"metadata":{{"name":"n{i}"}}}}' for i in range(60_000)]
+    since = time.perf_counter()
+
+    page = listing.parse_page(documents.read(build_list(*items)))
+
+    assert len(page.items) == 60_000
+    assert time.perf_counter() - since < 10
 
 
 def test_stream_with_garbage_is_still_an_error():

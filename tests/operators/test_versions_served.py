@@ -2,9 +2,11 @@
 Two served versions of one resource: two resources with handlers, daemons and indices of their own, and one memo.
 """
 import asyncio
+import datetime
+import json
 
 import pytest
-from clusters import Cluster, build_crd, wait_until
+from clusters import LAST_HANDLED, Cluster, build_crd, wait_until
 
 import kopf
 
@@ -176,3 +178,62 @@ async def test_versions_with_different_content_do_not_hammer(cluster, registry, 
     await asyncio.sleep(3600)
 
     assert len(calls) < 60  # each version counts on its own
+
+
+@pytest.mark.guarantee('FND-008')
+@pytest.mark.parametrize('gone', VERSIONS)
+async def test_version_that_is_not_served_any_more_does_not_hold_the_deletion(
+        cluster, registry, run_operator, calls, gone):
+    for version in VERSIONS:
+        @kopf.on.delete('kopf.dev', version, 'kopfexamples', id=f'delete-{version}', registry=registry)
+        async def fn(resource, **_):
+            calls.append(resource.version)
+            if resource.version == gone:
+                raise kopf.TemporaryError("later", delay=3600)
+
+    await run_operator()
+    await cluster.create()
+    await asyncio.sleep(60)
+    await cluster.delete()
+    await wait_until(lambda: len(calls) == 2)
+    await asyncio.sleep(600)
+    assert await cluster.find() is not None
+
+    definition = await cluster.sandbox.get('customresourcedefinitions', 'kopfexamples.kopf.dev')
+    versions = [{**version, 'served': version['name'] != gone} for version in definition['spec']['versions']]
+    await cluster.sandbox.patch(
+        'customresourcedefinitions', 'kopfexamples.kopf.dev', {'spec': {'versions': versions}})
+    await cluster.wait(lambda body: body is None)
+
+    assert sorted(calls) == VERSIONS
+
+
+@pytest.mark.guarantee('FND-008')
+async def test_changes_handled_by_another_operator_during_a_pause_are_not_handled_again(
+        cluster, registry, settings, run_operator, calls):
+    for version in VERSIONS:
+        @kopf.on.update('kopf.dev', version, 'kopfexamples', id=f'update-{version}', registry=registry)
+        async def fn(resource, old, new, **_):
+            calls.append(f'{old["spec"]["size"]} to {new["spec"]["size"]} in {resource.version}')
+
+    settings.peering.clusterwide = True
+    await cluster.sandbox.apply(build_crd('clusterkopfpeerings', 'ClusterKopfPeering', scope='Cluster'))
+    await cluster.sandbox.create({
+        'apiVersion': 'kopf.dev/v1', 'kind': 'ClusterKopfPeering', 'metadata': {'name': 'default'}})
+    await run_operator()
+    await cluster.create(spec={'size': 1})
+    await asyncio.sleep(60)
+
+    now = datetime.datetime.now(datetime.UTC).isoformat()
+    other = {'priority': 100, 'lifetime': 600, 'lastseen': now}
+    await cluster.sandbox.patch('clusterkopfpeerings', 'default', {'status': {'other': other}})
+    await asyncio.sleep(60)
+    annotations = {LAST_HANDLED: json.dumps({'spec': {'size': 2}})}
+    await cluster.patch({'spec': {'size': 2}, 'metadata': {'annotations': annotations}})
+    await cluster.sandbox.patch('clusterkopfpeerings', 'default', {'status': {'other': None}})
+    await asyncio.sleep(60)
+    assert calls == []
+
+    await cluster.patch({'spec': {'size': 3}})
+    await asyncio.sleep(60)
+    assert sorted(calls) == ['2 to 3 in v1', '2 to 3 in v2']

@@ -101,6 +101,67 @@ async def test_credentials_are_sent_over_plain_http_within_the_machine(listen, r
     assert caplog.records == []
 
 
+@pytest.fixture
+def passwords(tmp_path, monkeypatch):
+    """Passwords for all hosts in the file of the user."""
+    (tmp_path / 'netrc').write_text('default login me password s3cret\n')
+    monkeypatch.setenv('NETRC', str(tmp_path / 'netrc'))
+    for name in ('HTTP_PROXY', 'NO_PROXY'):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+
+
+@pytest.mark.guarantee('FND-056')
+async def test_passwords_of_files_are_not_sent_over_plain_http_to_others(listen, remote, passwords):
+    listener = await listen()
+
+    await fetch(server=f'http://cluster.example:{listener.port}', trust_env=True)
+
+    assert listener.asked.startswith('GET ')
+    assert 'uthorization' not in listener.asked
+
+
+@pytest.mark.guarantee('FND-056')
+@pytest.mark.parametrize('options, expected', [
+    pytest.param({'token': 't0ken'}, 'Authorization: Bearer t0ken', id='token'),
+    pytest.param({}, 'Authorization: Basic bWU6czNjcmV0', id='no-token'),
+])
+async def test_passwords_of_files_are_only_for_those_with_no_others(listen, passwords, options, expected):
+    listener = await listen()
+
+    await fetch(server=f'http://127.0.0.1:{listener.port}', trust_env=True, **options)
+
+    assert [line for line in listener.asked.splitlines() if 'uthorization' in line] == [expected]
+
+
+@pytest.mark.guarantee('FND-056')
+@pytest.mark.parametrize('source', ['option', 'environment'])
+async def test_passwords_of_files_are_for_proxies_too(listen, passwords, monkeypatch, source):
+    listener = await listen()
+    proxy_url = f'http://127.0.0.1:{listener.port}'
+    monkeypatch.setenv('http_proxy', proxy_url if source == 'environment' else '')
+
+    await fetch(server='http://127.0.0.1:1', token='t0ken', trust_env=True,
+                proxy_url=proxy_url if source == 'option' else None)
+
+    assert 'Proxy-Authorization: Basic bWU6czNjcmV0' in listener.asked
+
+
+@pytest.mark.guarantee('FND-056')
+@pytest.mark.parametrize('source', ['option', 'environment'])
+async def test_credentials_are_not_sent_over_plain_http_to_proxies_of_others(
+        listen, remote, passwords, monkeypatch, source):
+    listener = await listen()
+    proxy_url = f'http://proxy.example:{listener.port}'
+    monkeypatch.setenv('http_proxy', proxy_url if source == 'environment' else '')
+
+    await fetch(server='http://127.0.0.1:1', token='t0ken', trust_env=source == 'environment',
+                proxy_url=proxy_url if source == 'option' else None)
+
+    assert listener.asked.startswith('GET http://127.0.0.1:1/')
+    assert 't0ken' not in listener.asked
+
+
 @pytest.mark.guarantee('FND-056')
 @pytest.mark.parametrize('server, is_exposed', [
     ('http://127.9.9.9', False), ('http://[::1]:8080', False), ('http://localhost', False),

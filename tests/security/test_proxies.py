@@ -5,6 +5,7 @@ import asyncio
 import base64
 import contextlib
 import logging
+import time
 import traceback
 
 import pytest
@@ -174,6 +175,16 @@ async def test_unusable_proxies_are_refused_without_their_passwords(url):
 ])
 def test_names_and_passwords_are_hidden_in_texts(text, expected):
     assert credentials.hide_userinfo(text) == expected
+
+
+@pytest.mark.guarantee('FND-060')
+@pytest.mark.parametrize('word', ['a', 'a/', '://', '@a'])
+def test_long_texts_are_looked_through_in_reasonable_time(word):
+    since = time.perf_counter()
+
+    credentials.hide_userinfo(word * 100_000)
+
+    assert time.perf_counter() - since < 5  # it was minutes if every character could begin an address
 
 
 def find_leaks(text):

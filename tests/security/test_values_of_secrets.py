@@ -5,8 +5,10 @@ import asyncio
 import base64
 import copy
 import json
+import pickle
 
 import pytest
+import yaml
 
 import kopf
 import kopf.testing
@@ -117,6 +119,37 @@ async def test_values_of_secrets_are_given_to_handlers_as_they_are(sandbox, secr
          [('change', ('data', 'password'), FIRST, SECOND)]),
         (FIRST, SECOND),
     ]
+
+
+@pytest.mark.parametrize('convert', [
+    pytest.param(lambda value: json.loads(json.dumps(value)), id='json'),
+    pytest.param(lambda value: yaml.safe_load(yaml.safe_dump(value)), id='safe-yaml'),
+    pytest.param(lambda value: yaml.safe_load(yaml.dump(value)), id='any-yaml'),
+    pytest.param(lambda value: pickle.loads(pickle.dumps(value)), id='pickle'),
+    pytest.param(copy.deepcopy, id='copy'),
+])
+async def test_values_of_secrets_are_written_as_they_are(sandbox, secret, registry, run_operator, convert):
+    written = []
+
+    @kopf.on.update('secrets', registry=registry)
+    async def update_fn(old, new, **_):
+        written.extend([convert(old)['data']['password'], convert(new)['data']['password']])
+
+    @kopf.on.field('secrets', field='data', registry=registry)
+    async def field_fn(new, **_):
+        written.append(convert(new)['password'])
+
+    @kopf.on.event('secrets', registry=registry)
+    async def event_fn(event, **_):
+        written.append(convert(event)['object']['data']['password'])
+
+    async with run_operator():
+        await sandbox.wait('secrets', 'secret', is_handled)
+        await wait_until(lambda: FIRST in written)
+        await change(sandbox, password=SECOND)
+        await wait_until(lambda: written.count(SECOND) >= 3)
+
+    assert set(written) == {FIRST, SECOND}
 
 
 async def test_only_digests_are_kept_if_asked(sandbox, secret, registry, settings, run_operator):

@@ -1,9 +1,11 @@
 """
 Offloads: what takes long but needs no waiting, done beside the event loop.
 
-There is one thread for all of that: more of them do not make it faster, as only one at a time has the interpreter, but
-make the event loop wait for its turn longer. Functions in C have the interpreter for as long as they run, so only those
-are for the thread that are not long each.
+There is one thread for what comes from the cluster, and one for all other clients, who must not delay it. More of them
+do not make it faster, as only one at a time has the interpreter, but make the event loop wait for its turn longer.
+Functions in C have the interpreter for as long as they run, so only those are for the threads that are not long each.
+
+The threads of the event loop itself are not used: handlers can occupy all of them, for as long as they want.
 """
 import asyncio
 import concurrent.futures
@@ -23,7 +25,12 @@ async def run_aside(fn: Callable[P, ResultT], /, *args: P.args, **kwargs: P.kwar
     If cancelled, the function is not called; but if it is running already, it goes on, and its result is lost.
     """
     call = functools.partial(contextvars.copy_context().run, fn, *args, **kwargs)
-    return await asyncio.get_running_loop().run_in_executor(_get_executor(), call)
+    return await asyncio.get_running_loop().run_in_executor(_get_executor('kopf-aside'), call)
+
+
+async def read_aside(fn: Callable[[bytes], ResultT], raw: bytes) -> ResultT:
+    """Read what comes from the cluster in the thread for that; all else is as in `run_aside`."""
+    return await asyncio.get_running_loop().run_in_executor(_get_executor('kopf-reading'), fn, raw)
 
 
 async def run_here(fn: Callable[P, ResultT], /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
@@ -33,9 +40,9 @@ async def run_here(fn: Callable[P, ResultT], /, *args: P.args, **kwargs: P.kwarg
 
 def leave_aside(fn: Callable[[], None]) -> None:
     """Let the function be called in the thread some time later. It must not fail."""
-    _get_executor().submit(fn)
+    _get_executor('kopf-aside').submit(fn)
 
 
 @functools.cache
-def _get_executor() -> concurrent.futures.Executor:
-    return concurrent.futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix='kopf-aside')
+def _get_executor(name: str) -> concurrent.futures.Executor:
+    return concurrent.futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)

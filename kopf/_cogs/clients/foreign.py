@@ -187,13 +187,11 @@ def make_session(info: credentials.ConnectionInfo, context: 'ssl.SSLContext | No
     Make a session of the credentials; nothing is sent to the server yet. Raises `LoginError` for unusable proxies.
     """
     import aiohttp
-    proxy_url = info.proxy_url or (_find_secret_proxy(info.server) if info.trust_env else None)
-    options = _build_proxy_options(proxy_url, is_tunnelled=context is not None)
+    options = _build_proxy_options(info.proxy_url, is_tunnelled=context is not None)
     http = aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(ssl=True if context is None else context, limit=0),
         headers={'User-Agent': calls.USER_AGENT},
         cookie_jar=aiohttp.DummyCookieJar(),
-        trust_env=info.trust_env,
     )
     # Not in the session's headers: the HTTP library sends those to proxies, too, with the token as the proxy's one.
     headers = {**options.pop('headers', {}), **info.as_http_headers()}
@@ -246,17 +244,3 @@ def _parse_proxy(url: str) -> urllib.parse.SplitResult:
         raise credentials.LoginError(f"The proxy must be a URL of HTTP or HTTPS, not "
                                      f"{credentials.hide_userinfo(url)!r}. Encode special characters in its password.")
     return parts
-
-
-def _find_secret_proxy(server: str) -> str | None:
-    """
-    Find the proxy in the environment that has a password in its address: the HTTP library would show it in errors.
-
-    All others are left to the library, as they can have passwords elsewhere.
-    """
-    import urllib.request
-    parts = urllib.parse.urlsplit(server)
-    proxy = urllib.request.getproxies().get(parts.scheme)
-    if not proxy or '@' not in proxy or urllib.request.proxy_bypass(parts.hostname or ''):
-        return None
-    return proxy

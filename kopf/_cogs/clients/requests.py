@@ -17,6 +17,7 @@ import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterator, Mapping
 from typing import Any, TypeVar
 
+from kopf._cogs.aiokits import offloads
 from kopf._cogs.clients import calls, errors, limits, lines, retries, sessions
 from kopf._cogs.configs import connecting, settings
 from kopf._cogs.helpers import documents, jsons, meters
@@ -224,10 +225,11 @@ async def _fetch(session: calls.Session, call: calls.Call, context: Context) -> 
 
 
 async def read_document(raw: bytes) -> Any:
-    """Read JSON as `documents.read` does; if it is large, in a thread, where it does not hold the event loop."""
+    """Read JSON as `documents.read` does; if it takes long, in a thread, where it does not hold the event loop."""
     if len(raw) <= documents.LARGE:
-        return documents.read(raw)
-    return await asyncio.to_thread(documents.read, raw)
+        with contextlib.suppress(documents.LaboriousError):
+            return documents.read_quickly(raw)
+    return await offloads.read_aside(documents.read, raw)
 
 
 async def _open_stream(session: calls.Session, stack: contextlib.AsyncExitStack, call: calls.Call,

@@ -11,7 +11,7 @@ import urllib.parse
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 from kopf._cogs.aiokits import bells
-from kopf._cogs.clients import calls, connections, errors, foreign, wires
+from kopf._cogs.clients import calls, connections, environs, errors, foreign, wires
 from kopf._cogs.structs import credentials
 
 logger = logging.getLogger(__name__)
@@ -234,13 +234,14 @@ async def open_session(info: credentials.Credentials) -> calls.Session:
     parts = _check_server(info.server)
     if isinstance(info, credentials.AiohttpSession):
         return foreign.adopt_session(info)
+    info = environs.resolve(info)
     if credentials.is_exposed(info) and credentials.has_secrets(info):
         info = credentials.disarm(info)
         parts = _check_server(info.server)
         logger.warning("The credentials are not sent to %s, as all on the way could read them over plain HTTP. "
                        "Use https:// in the address of the server.", credentials.describe(info))
     context = await asyncio.to_thread(info.as_ssl_context) if parts.scheme == 'https' else None
-    if info.proxy_url is not None or info.trust_env or '@' in parts.netloc:
+    if info.proxy_url is not None or '@' in parts.netloc:
         return foreign.make_session(info, context)
     headers = {'User-Agent': calls.USER_AGENT, 'Accept-Encoding': 'gzip', **info.as_http_headers()}
     if not all(wires.is_clean(value) for value in headers.values()):

@@ -7,7 +7,7 @@ import dataclasses
 import enum
 import math
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple, cast
 
 from kopf._cogs.clients import errors, listing
@@ -83,10 +83,10 @@ Signal = Change | Misfit | Bookmark | Oddity | errors.RequestError
 Finding = listing.Page | Change | Misfit | Bookmark
 
 
-def classify_line(line: bytes) -> Signal:
+def classify_line(line: bytes, read: Callable[[bytes], Any] = documents.read) -> Signal:
     """Tell what a line of a watch-stream means, whatever it is; the errors are returned, not raised."""
     try:
-        parsed = documents.read(line)
+        parsed = read(line)
     except ValueError:
         return errors.APIGarbledError(f"A line of the stream is not JSON ({len(line)} bytes).")
     type_, body = (parsed.get('type'), parsed.get('object')) if isinstance(parsed, dict) else (None, None)

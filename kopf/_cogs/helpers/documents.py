@@ -31,6 +31,9 @@ LEVELS = 4
 GUESSES = 3
 """How many times to guess where an element of an array ends; if all guesses are wrong, the slower reader finds it."""
 
+MISSES = 10
+"""For how many elements of an array the guesses can be wrong; then they are given up: each can look through it all."""
+
 TOO_DEEP = "it is nested too deeply"
 OUT_OF_RANGE = "there is a number out of range in it"
 
@@ -47,6 +50,10 @@ class Salvaged(dict[str, Any]):
     def __init__(self, content: dict[str, Any], flaw: str) -> None:
         super().__init__(content)
         self.flaw = flaw  # what is wrong with it, in words, for people
+
+
+class LaboriousError(Exception):
+    """The document takes much more time than usual documents of its size, if it is JSON at all."""
 
 
 class _Part(NamedTuple):
@@ -69,6 +76,17 @@ def read(raw: bytes) -> Any:
     except ValueError:
         return _read_by_parts(raw)
     return _read_by_parts(raw) if _is_suspicious(raw) and is_too_deep(value) else value
+
+
+def read_quickly(raw: bytes) -> Any:
+    """Read one document as a whole; raise `LaboriousError` if it should be read by `read`, beside the event loop."""
+    try:
+        value = jsons.loads_fast(raw) if jsons.IS_FAST else jsons.loads(raw)
+    except ValueError as error:
+        raise LaboriousError from error
+    if _is_suspicious(raw) and is_too_deep(value):
+        raise LaboriousError
+    return value
 
 
 def read_shallow(raw: bytes | str) -> Any:
@@ -111,8 +129,6 @@ def _read_value(text: str, pos: int, levels: int) -> _Part:
         flaw = OUT_OF_RANGE
     if levels and text.startswith('{', pos):
         return _read_object(text, pos, levels)
-    if levels and text.startswith('[', pos):
-        return _read_array(text, pos, levels)
     return _Part(None, _skip_value(text, pos), flaw)
 
 
@@ -134,9 +150,13 @@ def _read_object(text: str, pos: int, levels: int) -> _Part:
 def _read_array(text: str, pos: int, levels: int) -> _Part:
     found: list[Any] = []
     flaw = ''
+    misses = 0
     pos = _skip_spaces(text, pos + 1)
     while not text.startswith(']', pos):
-        part = _guess_element(text, pos) or _read_value(text, pos, levels - 1)
+        part = _guess_element(text, pos) if misses < MISSES else None
+        if part is None:
+            misses += 1
+            part = _read_value(text, pos, levels - 1)
         found.append(part.value)
         flaw = flaw or part.flaw
         pos = _skip_separator(text, part.end, ']')
@@ -146,11 +166,12 @@ def _read_array(text: str, pos: int, levels: int) -> _Part:
 def _guess_element(text: str, pos: int) -> _Part | None:
     """
     Read an element of an array the faster way, which needs to know where it ends: right before the next one, which
-    begins as this one does. A wrong guess is noticed: the beginning of an object is never an object by itself.
+    begins as this one does, up to its second key: the first one is often the same in what is nested, such as managed
+    fields. A wrong guess is noticed: the beginning of an object is never an object by itself.
     """
     if not jsons.IS_FAST or not text.startswith('{"', pos):
         return None
-    separator = '},' + text[pos:text.find(':', pos) + 1]
+    separator = '},' + text[pos:text.find(':', text.find(':', pos) + 1) + 1]
     end = pos
     for _ in range(GUESSES):
         end = text.find(separator, end + 1)

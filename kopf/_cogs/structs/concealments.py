@@ -6,6 +6,7 @@ The last handled states of Secrets can be kept with digests of the values: it is
 else. The digests are keyed by the uid of the object, so equal values of different objects have different digests.
 Still, short or guessable values can be found by trying.
 """
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -44,6 +45,7 @@ def conceal_state(state: Any, field: dicts.FieldPath | None = None) -> Any:
     """Get the same state of an object, or of its field, that is shown with masks; single values are as they are."""
     if not isinstance(state, dict):
         return state
+    _register_in_yaml()
     return ConcealedValues(state) if field else ConcealedObject(state)
 
 
@@ -54,7 +56,19 @@ def conceal_diff(diff: diffs.Diff) -> diffs.Diff:
 
 def conceal_event(event: bodies.RawEvent) -> bodies.RawEvent:
     """Get the same event that is shown with masks."""
+    _register_in_yaml()
     return {**event, 'object': ConcealedObject(event['object'])}  # type: ignore[typeddict-item]
+
+
+@functools.cache
+def _register_in_yaml() -> None:
+    """Let it be written as the dicts that it is: unlike all others, this library refuses what it does not know."""
+    import yaml
+    for name in ('SafeDumper', 'Dumper', 'CSafeDumper', 'CDumper'):
+        dumper = getattr(yaml, name, None)  # there can be only those in Python
+        for cls in (ConcealedObject, ConcealedValues):
+            if dumper is not None:
+                dumper.add_representer(cls, dumper.represent_dict)
 
 
 def digest(essence: Mapping[str, Any], uid: str) -> dict[str, Any]:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 FilePath: TypeAlias = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
-_USERINFO = re.compile(r'([A-Za-z][A-Za-z0-9+.-]*://)?[^\s\'"<>(]*@')  # greedy: passwords can have any of :/?#@
+_USERINFO = re.compile(  # greedy: passwords can have any of :/?#@; only from the beginnings of words, to be linear
+    r'(?<![^\s\'"<>(])([A-Za-z][A-Za-z0-9+.-]*://)?[^\s\'"<>(]*@')
 _PEM_MARK = b'-----BEGIN '
 _SECRETS = frozenset({'username', 'password', 'scheme', 'token', 'private_key_data'})
 _BULKY = frozenset({'ca_data', 'certificate_data'})
@@ -191,10 +192,19 @@ def hide_userinfo(text: str) -> str:
 
 
 def is_exposed(credentials: Credentials) -> bool:
-    """Return whether all that is sent to the server can be read on the way: by plain HTTP, and beyond this machine."""
+    """
+    Return whether all that is sent to the server can be read on the way: by plain HTTP, and beyond this machine.
+
+    Proxies on other machines get it all, also if it is for a loopback address.
+    """
     import urllib.parse
     parts = urllib.parse.urlsplit(credentials.server)
-    return parts.scheme == 'http' and not _is_loopback(parts.hostname or '')
+    proxy = None if isinstance(credentials, AiohttpSession) else credentials.proxy_url
+    try:
+        gate = urllib.parse.urlsplit(f'//{proxy.rpartition("://")[2]}').hostname if proxy else 'localhost'
+    except ValueError:  # it will be refused anyway
+        gate = None
+    return parts.scheme == 'http' and not all(_is_loopback(host or '') for host in (parts.hostname, gate))
 
 
 def disarm(info: ConnectionInfo) -> ConnectionInfo:

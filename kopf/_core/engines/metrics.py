@@ -36,6 +36,8 @@ class Sources:
     clock: Callable[[], float]  # of the event loop
 
 
+OPENMETRICS = 'application/openmetrics-text'
+
 REST = 10
 """For how long the metrics are not collected again: so many times as long as it took; some dozens of milliseconds."""
 
@@ -55,7 +57,7 @@ class Exposition:
 
         If it is asked for again right after that, the metrics are the same: they take a limited share of the time.
         """
-        encode, content_type = exposition.choose_encoder(accepted)
+        encode, content_type = exposition.choose_encoder(_choose_format(accepted))
         since = self._clock()
         written, until = self._written.get(content_type, (b'', since))
         if since >= until:
@@ -63,6 +65,15 @@ class Exposition:
             until = self._clock() + REST * (self._clock() - since)
             self._written[content_type] = (written, until)
         return written, content_type
+
+
+def _choose_format(accepted: str) -> str:
+    """
+    Choose one of the two formats. Nothing else of what clients accept is looked at, such as versions: there can be any
+    number of them, and all would be collected and kept apart.
+    """
+    formats = [part.partition(';')[0].strip() for part in accepted.split(',')]
+    return OPENMETRICS if OPENMETRICS in formats else ''
 
 
 class _Collector(registry.Collector):

@@ -245,10 +245,28 @@ class Processor:
 
         From then on, each version remembers by itself what it has handled: the record on the object is common to all.
         """
-        if self.site.memories.has_versions(self.served.resource) and memory.cycle.handled is None:
-            recorded = views.View(self.served, batch.body, memory).old
-            handled = cycles.NEVER_HANDLED if recorded is None else cycles.seal(recorded)
-            memory.cycle = dataclasses.replace(memory.cycle, handled=handled)
+        if not self.site.memories.has_versions(self.served.resource):
+            return
+        is_met_again = bool(batch.events) and batch.events[0]['type'] is None
+        if memory.cycle.handled is None:
+            memory.cycle = dataclasses.replace(memory.cycle, handled=self._read_handled(batch, memory))
+        elif is_met_again and memory.outbox is None:
+            self._take_over(batch, memory)
+
+    def _read_handled(self, batch: queueing.Batch, memory: inventory.Memory) -> cycles.Essence:
+        recorded = views.View(self.served, batch.body, memory).recorded
+        return cycles.NEVER_HANDLED if recorded is None else cycles.seal(recorded)
+
+    def _take_over(self, batch: queueing.Batch, memory: inventory.Memory) -> None:
+        """Remember what another operator has handled during a pause of ours: it did it for all versions."""
+        if cycles.is_older(bodies.get_version(batch.body), memory.cycle.version):
+            return
+        handled = self._read_handled(batch, memory)
+        twins = self.site.memories.iter_twins(inventory.identify(batch.body), self.served.resource)
+        memories = [memory, *(twin for _, twin in twins)]
+        if all(one.cycle.handled != handled for one in memories):
+            for one in memories:
+                one.cycle = dataclasses.replace(one.cycle, handled=handled)
 
     def _measure_pause(self, batch: queueing.Batch, memory: inventory.Memory) -> float | None:
         """Return for how many seconds the object is left alone: after errors, or if it is handled too often."""

@@ -15,6 +15,9 @@ from kopf._core.reactor import cycles, decisions, inventory, views
 
 Reason = reasons.Reason
 
+TWINS_PERIOD = 60.0
+"""Seconds between the looks if an object is still held by other versions of its resource: these can be gone."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Records:
@@ -138,7 +141,7 @@ def release(view: views.View, state: progression.State) -> Records:
     own = patches.Patch()
     if view.is_held_by_twins:
         state.store(view.persistence.progress_storage, view.stored, own)
-        return Records(dataclasses.replace(view.cycle, is_released=True), own)
+        return Records(dataclasses.replace(view.cycle, is_released=True), own, delay=TWINS_PERIOD)
     if len(dicts.resolve(view.raw, ('metadata', 'finalizers')) or ()) > 1:
         purge(view, state, own)
     cycle = dataclasses.replace(view.cycle, is_released=True)

@@ -173,6 +173,11 @@ class View:
         handled = self.cycle.handled
         if handled is not None:
             return self.new if handled == self.seen else handled.value
+        return self.recorded
+
+    @lazies.lazy
+    def recorded(self) -> bodies.BodyEssence | None:
+        """The last handled essence as it is recorded on the object, whichever version of the resource has done it."""
         storage = self.persistence.diffbase_storage
         is_ours = not conventions.is_custom(storage)
         if is_ours and storage._is_stored(body=self.stored, text=self.seen.text):

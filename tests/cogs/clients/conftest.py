@@ -11,7 +11,7 @@ import meddling
 import pytest
 
 import kopf.testing
-from kopf._cogs.clients import foreign, limits, requests, sessions, watching
+from kopf._cogs.clients import environs, foreign, limits, requests, sessions, watching
 from kopf._cogs.configs import settings
 from kopf._cogs.structs import credentials, references, vaults
 
@@ -187,6 +187,7 @@ async def open_session(request):
             if request.param == 'direct':
                 session = await sessions.open_session(info)
             else:
+                info = environs.resolve(info)
                 session = foreign.make_session(info, info.as_ssl_context() if info.server[:6] == 'https:' else None)
             stack.push_async_callback(session.close)
             return session

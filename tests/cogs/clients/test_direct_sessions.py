@@ -43,7 +43,10 @@ async def test_library_is_not_needed_for_direct_connections(scripted, open_sessi
     pytest.param({'proxy_url': 'http://127.0.0.1:1'}, id='proxy'),
     pytest.param({'trust_env': True}, id='environment'),
 ])
-async def test_library_is_for_proxies(open_session, kwargs):
+async def test_library_is_for_proxies(open_session, kwargs, monkeypatch):
+    monkeypatch.setenv('http_proxy', 'http://127.0.0.1:1')
+    monkeypatch.setenv('no_proxy', '')
+
     assert not isinstance(await open_session('http://127.0.0.1:2', **kwargs), sessions.DirectSession)
 
 

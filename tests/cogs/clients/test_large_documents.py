@@ -2,11 +2,14 @@
 Large answers and events do not hold the event loop while they are read.
 """
 import asyncio
+import concurrent.futures
 import json
+import threading
 import time
 
 import pytest
 
+from kopf._cogs.aiokits import offloads
 from kopf._cogs.clients import listing, requests
 from kopf._cogs.helpers import documents
 
@@ -40,10 +43,43 @@ async def test_loop_goes_on_while_a_large_page_is_read():
 
 
 async def test_small_documents_need_no_threads(monkeypatch):
-    monkeypatch.setattr(asyncio, 'to_thread', None)
+    monkeypatch.setattr(offloads, 'read_aside', None)
     raw = build_page(10, 1000)
 
     page = listing.parse_page(await requests.read_document(raw))
 
     assert len(raw) < documents.LARGE
     assert len(page.items) == 10
+
+
+async def test_large_documents_do_not_wait_for_the_threads_of_handlers():
+    loop, end = asyncio.get_running_loop(), threading.Event()
+    loop.set_default_executor(concurrent.futures.ThreadPoolExecutor(max_workers=1))
+    handling = asyncio.create_task(asyncio.to_thread(end.wait))
+    await asyncio.sleep(0)
+
+    try:
+        page = listing.parse_page(await asyncio.wait_for(requests.read_document(build_page(500, 500)), 10))
+    finally:
+        end.set()
+        await handling
+
+    assert len(page.items) == 500
+
+
+async def test_deep_documents_are_read_in_a_thread_also_if_they_are_small():
+    deep = '[' * 2000 + ']' * 2000
+    raw = b'{"metadata":{"name":"x"},"spec":[' + b'1,' * 100_000 + deep.encode() + b']}'
+    since = time.thread_time()
+
+    body = await requests.read_document(raw)
+
+    assert len(raw) < documents.LARGE
+    assert isinstance(body, documents.Salvaged)
+    assert time.thread_time() - since < 0.05
+
+
+@pytest.mark.parametrize('raw', [b'{"a":', b'{"a":1}}', b'<html>', b'"\xff"'])
+async def test_what_is_not_json_is_refused(raw):
+    with pytest.raises(ValueError):
+        await requests.read_document(raw)

@@ -151,6 +151,18 @@ async def test_metrics_take_a_limited_share_of_the_time(sources):
     assert first == second != third
 
 
+@pytest.mark.guarantee('FND-051')
+async def test_metrics_are_kept_in_two_formats_whatever_the_clients_accept(sources):
+    exposition = metrics.Exposition(sources, clock=lambda: 0)
+    kinds, versions = ['application/openmetrics-text', 'text/plain', '*/*'], ['1.0.0', '1.5.7', '99.0.0', 'abc', '']
+    escapings = ['allow-utf-8', 'dots', 'values', 'any']
+
+    types = {exposition.expose(f'{kind};version={version};escaping={escaping}')[1]
+             for kind in kinds for version in versions for escaping in escapings}
+
+    assert len(types) == 2
+
+
 async def test_ended_streams_are_not_silent(sources):
     body, _ = metrics.Exposition(sources).expose()
 
