@@ -15,6 +15,7 @@ import kopf.testing
 from kopf._cogs.clients import calls, errors, sessions
 from kopf._cogs.helpers import execs
 from kopf._cogs.structs import credentials, vaults
+from kopf._core.intents import piggybacking
 
 VERSION = calls.Call('GET', '/version')
 LIMITS = calls.Timeouts(total=10)
@@ -216,10 +217,10 @@ def test_output_of_exec_plugins_is_limited(make_plugin, script, message, caplog)
     assert len(caplog.text) < 2000
 
 
-@pytest.mark.guarantee('FND-060')
-@pytest.mark.parametrize('login', [kopf.login_with_kubeconfig, kopf.login_via_client, kopf.login_via_pykube])
-def test_complaints_of_exec_plugins_are_not_told_by_any_login(make_plugin, tmp_path, monkeypatch, caplog, login):
-    plugin = make_plugin('echo "wrong password: s3cret" >&2; exit 1')
+@pytest.fixture
+def complaining(make_plugin, tmp_path, monkeypatch):
+    """A kubeconfig with an exec plugin that fails with a secret in its complaints, in a moment."""
+    plugin = make_plugin('sleep 0.5; echo "wrong password: s3cret" >&2; exit 1')
     (tmp_path / 'config').write_text(f"""
         {{apiVersion: v1, kind: Config, current-context: c,
           contexts: [{{name: c, context: {{cluster: c, user: u}}}}],
@@ -228,6 +229,11 @@ def test_complaints_of_exec_plugins_are_not_told_by_any_login(make_plugin, tmp_p
             apiVersion: client.authentication.k8s.io/v1, command: {plugin.command}, interactiveMode: Never}}}}}}]}}""")
     monkeypatch.setenv('KUBECONFIG', str(tmp_path / 'config'))
     monkeypatch.delenv('KUBERNETES_SERVICE_HOST', raising=False)
+
+
+@pytest.mark.guarantee('FND-060')
+@pytest.mark.parametrize('login', [kopf.login_with_kubeconfig, kopf.login_via_client, kopf.login_via_pykube])
+def test_complaints_of_exec_plugins_are_not_told_by_any_login(complaining, caplog, login):
     caplog.set_level(logging.INFO)
 
     said = ''
@@ -237,3 +243,17 @@ def test_complaints_of_exec_plugins_are_not_told_by_any_login(make_plugin, tmp_p
         said = ''.join(traceback.format_exception(error))
 
     assert 's3cret' not in said + caplog.text
+
+
+@pytest.mark.guarantee('FND-060')
+async def test_others_can_log_while_complaints_of_exec_plugins_are_not_told(complaining, caplog):
+    caplog.set_level(logging.INFO)
+
+    login = asyncio.create_task(piggybacking.login_via_async_client(logger=logging.getLogger('kopf.test')))
+    while not login.done():
+        logging.info("The handler is working.")
+        await asyncio.sleep(0.1)
+
+    assert isinstance(login.exception(), kopf.LoginError)
+    assert 's3cret' not in str(login.exception()) + caplog.text
+    assert len([record for record in caplog.records if record.getMessage() == "The handler is working."]) > 2

@@ -11,6 +11,7 @@ import asyncio
 import concurrent.futures
 import contextvars
 import functools
+import os
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
@@ -46,3 +47,7 @@ def leave_aside(fn: Callable[[], None]) -> None:
 @functools.cache
 def _get_executor(name: str) -> concurrent.futures.Executor:
     return concurrent.futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+
+
+if hasattr(os, 'register_at_fork'):  # there are no threads in the children, and nobody would do the work
+    os.register_at_fork(after_in_child=_get_executor.cache_clear)

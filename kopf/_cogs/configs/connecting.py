@@ -42,7 +42,7 @@ class NetworkingSettings:
     trust_env: bool = False
     """
     Whether the built-in logins make connections that respect ``HTTP_PROXY``, ``HTTPS_PROXY``, ``NO_PROXY``
-    and ``~/.netrc``. If not, these are ignored.
+    and ``~/.netrc``; the latter only for those that have no other credentials. If not, these are ignored.
     """
 
     inflight_limit: int | None = 25

@@ -9,6 +9,7 @@ whatever the library itself raises on its import or later.
 The texts of foreign errors are shown only in part: they may quote whole entries of kubeconfigs, with the secrets.
 """
 import contextlib
+import contextvars
 import dataclasses
 import datetime
 import importlib
@@ -18,7 +19,6 @@ import os
 import pathlib
 import re
 import sys
-import threading
 import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, TypeAlias
@@ -37,6 +37,8 @@ PRIORITY_OF_SERVICE_ACCOUNT = 20
 
 _DEFAULT_SERVER = 'https://kubernetes.default.svc'
 _QUOTED = 200
+_TALKATIVE = ('kubernetes', 'kubernetes_asyncio')  # the libraries that log it, some of them in the root logger
+_is_muted = contextvars.ContextVar('is_muted', default=False)
 
 LoginFn: TypeAlias = Callable[..., Any]
 Logger: TypeAlias = 'logging.Logger | logging.LoggerAdapter[Any]'
@@ -368,20 +370,29 @@ def _has_token_file() -> bool:
 
 @contextlib.contextmanager
 def _muted() -> Iterator[None]:
-    """Let the libraries not log what exec plugins complain about, except for debugging: there can be secrets in it."""
-    thread, root = threading.get_ident(), logging.getLogger()
+    """
+    Let the libraries not log what exec plugins complain about, except for debugging: there can be secrets in it.
+
+    All others, who log in the same way at the same time, are not affected, whatever thread they are in.
+    """
+    libraries = [name for name in logging.root.manager.loggerDict if name.partition('.')[0] in _TALKATIVE]
+    muted = [logging.root, *map(logging.getLogger, libraries)]
 
     def soften(record: logging.LogRecord) -> bool:
-        if record.thread == thread and record.levelno > logging.DEBUG:
+        if _is_muted.get() and record.levelno > logging.DEBUG:
             logging.getLogger(__name__).debug("%s", record.getMessage())
             return False
         return True
 
-    root.addFilter(soften)
+    token = _is_muted.set(True)
+    for one in muted:
+        one.addFilter(soften)
     try:
         yield
     finally:
-        root.removeFilter(soften)
+        for one in muted:
+            one.removeFilter(soften)
+        _is_muted.reset(token)
 
 
 def _get_kubeconfig() -> str:

@@ -3,6 +3,8 @@ Long calculations do not hold the event loop.
 """
 import asyncio
 import contextvars
+import os
+import sys
 import threading
 
 import pytest
@@ -48,3 +50,25 @@ async def test_functions_can_be_left_for_later():
 
     await offloads.run_aside(lambda: called.append('awaited'))
     assert called == ['left', 'awaited']
+
+
+@pytest.mark.skipif(not hasattr(os, 'fork'), reason="There are no forks in this system.")
+@pytest.mark.parametrize('run', [offloads.run_aside, offloads.read_aside])
+async def test_forked_processes_have_threads_of_their_own(run):
+    script = f'''if True:
+        import asyncio, os
+        from kopf._cogs.aiokits import offloads
+
+        async def measure():
+            return await asyncio.wait_for(offloads.{run.__name__}(len, b'abc'), 10)
+
+        assert asyncio.run(measure()) == 3
+        child = os.fork()
+        if not child:
+            os._exit(asyncio.run(measure()))
+        os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    '''
+
+    process = await asyncio.create_subprocess_exec(sys.executable, '-c', script)
+
+    assert await process.wait() == 3
