@@ -29,9 +29,10 @@ async def run_aside(fn: Callable[P, ResultT], /, *args: P.args, **kwargs: P.kwar
     return await asyncio.get_running_loop().run_in_executor(_get_executor('kopf-aside'), call)
 
 
-async def read_aside(fn: Callable[[bytes], ResultT], raw: bytes) -> ResultT:
-    """Read what comes from the cluster in the thread for that; all else is as in `run_aside`."""
-    return await asyncio.get_running_loop().run_in_executor(_get_executor('kopf-reading'), fn, raw)
+async def read_aside(fn: Callable[P, ResultT], /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
+    """Read what comes from the cluster, or is needed to reach it, in the thread for that; else as `run_aside`."""
+    call = functools.partial(fn, *args, **kwargs)
+    return await asyncio.get_running_loop().run_in_executor(_get_executor('kopf-reading'), call)
 
 
 async def run_here(fn: Callable[P, ResultT], /, *args: P.args, **kwargs: P.kwargs) -> ResultT:

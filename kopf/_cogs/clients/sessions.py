@@ -10,7 +10,7 @@ import logging
 import urllib.parse
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
-from kopf._cogs.aiokits import bells
+from kopf._cogs.aiokits import bells, offloads
 from kopf._cogs.clients import calls, connections, environs, errors, foreign, wires
 from kopf._cogs.structs import credentials
 
@@ -240,7 +240,7 @@ async def open_session(info: credentials.Credentials) -> calls.Session:
         parts = _check_server(info.server)
         logger.warning("The credentials are not sent to %s, as all on the way could read them over plain HTTP. "
                        "Use https:// in the address of the server.", credentials.describe(info))
-    context = await asyncio.to_thread(info.as_ssl_context) if parts.scheme == 'https' else None
+    context = await offloads.read_aside(info.as_ssl_context) if parts.scheme == 'https' else None
     if info.proxy_url is not None or '@' in parts.netloc:
         return foreign.make_session(info, context)
     headers = {'User-Agent': calls.USER_AGENT, 'Accept-Encoding': 'gzip', **info.as_http_headers()}

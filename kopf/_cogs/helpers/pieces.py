@@ -18,6 +18,12 @@ PIECE_SIZE = 32 * 1024
 DEPTH_LIMIT = 10_000
 """How many containers can be one in another; the same as in Kubernetes."""
 
+_UNCUT = 5 * DEPTH_LIMIT
+"""
+How many gaps between tokens in a row can have no commas: at most two at each level where containers open, one where
+they close. What has more is not JSON, and there is no need to look through the rest of it.
+"""
+
 Buffer = Any  # anything with bytes in it: `bytes`, `mmap.mmap`
 
 _ESCAPES = 50_000
@@ -60,6 +66,7 @@ class _Reader:
         self._stack: list[_Container] = []
         self._known = 0  # how many containers of the stack have values
         self._since = 0  # where the current piece begins
+        self._uncut = 0  # in how many places in a row it could not be cut, though it is long enough
 
     def read(self) -> Any:
         until = 0
@@ -111,7 +118,11 @@ class _Reader:
             if position < 0:
                 position = self._buffer.rfind(b',', max(since, self._since + 1), until)
             if position < 0:
+                self._uncut += 1
+                if self._uncut > _UNCUT:
+                    _refuse("Expected a comma", until)
                 return
+            self._uncut = 0
             self._take(position)
             if not self._stack[-1].value:
                 _refuse("Expected an item", position)

@@ -10,8 +10,9 @@ import time
 import pytest
 
 from kopf._cogs.aiokits import offloads
-from kopf._cogs.clients import listing, requests
+from kopf._cogs.clients import listing, requests, sessions
 from kopf._cogs.helpers import documents
+from kopf._cogs.structs import credentials
 
 pytestmark = pytest.mark.guarantee('FND-062')
 
@@ -52,19 +53,30 @@ async def test_small_documents_need_no_threads(monkeypatch):
     assert len(page.items) == 10
 
 
-async def test_large_documents_do_not_wait_for_the_threads_of_handlers():
+@pytest.fixture
+async def busy_threads():
+    """Handlers that have occupied all threads of the event loop, until the end of the test."""
     loop, end = asyncio.get_running_loop(), threading.Event()
     loop.set_default_executor(concurrent.futures.ThreadPoolExecutor(max_workers=1))
     handling = asyncio.create_task(asyncio.to_thread(end.wait))
     await asyncio.sleep(0)
+    yield
+    end.set()
+    await handling
 
-    try:
-        page = listing.parse_page(await asyncio.wait_for(requests.read_document(build_page(500, 500)), 10))
-    finally:
-        end.set()
-        await handling
+
+async def test_large_documents_do_not_wait_for_the_threads_of_handlers(busy_threads):
+    page = listing.parse_page(await asyncio.wait_for(requests.read_document(build_page(500, 500)), 10))
 
     assert len(page.items) == 500
+
+
+async def test_sessions_do_not_wait_for_the_threads_of_handlers(busy_threads):
+    info = credentials.ConnectionInfo(server='https://127.0.0.1:1', insecure=True)
+
+    session = await asyncio.wait_for(sessions.open_session(info), 10)
+
+    await session.close()
 
 
 async def test_deep_documents_are_read_in_a_thread_also_if_they_are_small():

@@ -144,3 +144,24 @@ def test_other_threads_get_their_turns(raw):
     measuring.join()
 
     assert max(gaps) < 0.25  # seconds; usually, it is 10 times less
+
+
+@pytest.mark.guarantee('FND-062')
+@pytest.mark.parametrize('small_pieces', [pieces.PIECE_SIZE], indirect=True)
+@pytest.mark.parametrize('raw', [
+    pytest.param(b'{' + b'"' * 5_000_000, id='strings'),
+    pytest.param(b'[' + b'{"a":[1]} ' * 500_000 + b']', id='objects'),
+])
+def test_documents_without_commas_are_refused_at_their_beginnings(raw):
+    since = time.perf_counter()
+
+    with pytest.raises(jsons.JSONDecodeError):
+        pieces.loads(raw)
+
+    assert time.perf_counter() - since < 1
+
+
+def test_long_rows_of_brackets_need_no_commas():
+    raw = b'[' + b','.join([b'{"a":[' * 300 + b'1' + b']}' * 300] * 100) + b']'
+
+    assert len(pieces.loads(raw)) == 100
