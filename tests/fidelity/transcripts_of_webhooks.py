@@ -32,6 +32,7 @@ class Webhooks:
     def __init__(self, talk: Talk) -> None:
         self._talk = talk
         self._count = 0
+        self._latest: tuple[Any, Any, Any] = (None, None, None)  # the exchange, what it was about, of which version
         self.answer: Answerer = lambda request: {'allowed': True}
         self.delay = 0.0
         self.url = ''
@@ -41,15 +42,30 @@ class Webhooks:
     async def serve(self, http: web.Request) -> web.Response:
         review = await http.json()
         if self.is_recording:
-            self._count += 1
-            label = f'review {self._count} ({review["request"]["operation"]})'
-            self._talk.exchanges.append(Exchange(label, 200, {}, copy.deepcopy(review), is_event=True))
+            self._record(http.path, review)
         await asyncio.sleep(self.delay)
         answer = self.answer(review['request'])
         if isinstance(answer, web.Response):
             return answer
         response = {'uid': review['request']['uid'], **answer}
         return web.json_response({'apiVersion': review['apiVersion'], 'kind': review['kind'], 'response': response})
+
+    def _record(self, path: str, review: dict[str, Any]) -> None:
+        """
+        Write a review down. A busy server can ask again in the same request, as it began with an outdated object.
+        """
+        request = review['request']
+        subject = (path, request['operation'], request.get('namespace'), request.get('name'))
+        version = ((request.get('oldObject') or {}).get('metadata') or {}).get('resourceVersion')
+        last, before, known = self._latest
+        exchanges = self._talk.exchanges
+        if exchanges and exchanges[-1] is last and subject == before and version != known:
+            exchanges.pop()
+            self._count -= 1
+        self._count += 1
+        label = f'review {self._count} ({request["operation"]})'
+        exchanges.append(Exchange(label, 200, {}, copy.deepcopy(review), is_event=True))
+        self._latest = (exchanges[-1], subject, version)
 
 
 @contextlib.asynccontextmanager
