@@ -26,6 +26,7 @@ from kopf._cogs.structs import vaults
 T = TypeVar('T')
 AnsweredT = TypeVar('AnsweredT', calls.Answer, calls.Chunks)
 
+Interpret = Callable[[bytes, Callable[[bytes], Any]], Any]
 Act = Callable[[calls.Session, contextlib.AsyncExitStack], Awaitable[T]]
 """Makes a request in this session, once; what should be closed later, goes to the stack."""
 
@@ -224,12 +225,16 @@ async def _fetch(session: calls.Session, call: calls.Call, context: Context) -> 
         raise errors.APIGarbledError(f"{call}: HTTP {answer.code}, but the body is not JSON.") from error
 
 
-async def read_document(raw: bytes) -> Any:
-    """Read JSON as `documents.read` does; if it takes long, in a thread, where it does not hold the event loop."""
+async def read_document(raw: bytes, interpret: Interpret = lambda raw, read: read(raw)) -> Any:
+    """
+    Read JSON as `documents.read` does; if it takes long, in a thread, where it does not hold the event loop.
+
+    The reading is interpreted in the same place: ``interpret`` gets the text, and the function that reads it.
+    """
     if len(raw) <= documents.LARGE:
         with contextlib.suppress(documents.LaboriousError):
-            return documents.read_quickly(raw)
-    return await offloads.read_aside(documents.read, raw)
+            return interpret(raw, documents.read_quickly)
+    return await offloads.read_aside(interpret, raw, documents.read)
 
 
 async def _open_stream(session: calls.Session, stack: contextlib.AsyncExitStack, call: calls.Call,

@@ -12,10 +12,10 @@ import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from typing import Any
 
-from kopf._cogs.aiokits import mergers, offloads
+from kopf._cogs.aiokits import mergers
 from kopf._cogs.clients import echoes, errors, listing, misfits, requests, signals
 from kopf._cogs.configs import connecting
-from kopf._cogs.helpers import documents, meters
+from kopf._cogs.helpers import meters
 from kopf._cogs.structs import references
 
 HEALTHY_PERIOD = 10.0
@@ -392,7 +392,7 @@ async def _read_signal(position: _Position, line: bytes) -> signals.Change | sig
     if echo is not None:
         signal: signals.Signal = signals.build_change('MODIFIED', echo)
     else:
-        signal = await _classify(line)
+        signal = await requests.read_document(line, signals.classify_line)
     if isinstance(signal, errors.RequestError):
         raise signal
     position.feed()
@@ -401,14 +401,6 @@ async def _read_signal(position: _Position, line: bytes) -> signals.Change | sig
                                         signal.type, position)
         return None
     return signal
-
-
-async def _classify(line: bytes) -> signals.Signal:
-    """Tell what a line means; if it takes long, in a thread, where it does not hold the event loop."""
-    if len(line) <= documents.LARGE:
-        with contextlib.suppress(documents.LaboriousError):
-            return signals.classify_line(line, documents.read_quickly)
-    return await offloads.read_aside(signals.classify_line, line)
 
 
 def _leave_alone(position: _Position, misfit: signals.Misfit) -> None:

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kopf._cogs.structs import diffs, ids, objects
+from kopf._cogs.structs import concealments, diffs, ids, objects
 from kopf._core.actions import application, diagnostics, progression
 from kopf._core.intents import causes, reasons
 
@@ -20,8 +20,6 @@ NOUNS: Mapping[reasons.Reason, str] = {
     reasons.Reason.RESUME: 'Resuming',
 }
 """What the cycles are called. For other reasons, there are no cycles, and nothing is logged."""
-
-MASK = '***'
 
 
 def log_beginning(
@@ -36,9 +34,9 @@ def log_beginning(
     noun = NOUNS.get(reason)
     if noun is None or not logger.isEnabledFor(logging.DEBUG):
         return
-    logger.debug("%s is in progress: %r", noun, conceal_body(body) if is_secret else objects.Body(body))
+    logger.debug("%s is in progress: %r", noun, concealments.ConcealedObject(body) if is_secret else objects.Body(body))
     if reason is reasons.Reason.UPDATE and diff:
-        logger.debug("%s has the diff: %r", noun, conceal_diff(diff) if is_secret else diff)
+        logger.debug("%s has the diff: %r", noun, concealments.conceal_diff(diff) if is_secret else diff)
 
 
 def log_summary(logger: causes.Logger, reason: reasons.Reason, *, succeeded: int, failed: int) -> None:
@@ -77,17 +75,3 @@ def log_dismissal(logger: causes.Logger) -> None:
 def log_deletion(logger: causes.Logger) -> None:
     """Log that the object does not exist any more."""
     logger.debug("Deleted: the object does not exist any more.")
-
-
-def conceal_body(body: Mapping[str, Any]) -> objects.Body:
-    """Take the object for a Secret, even if it does not say so, and hide its values."""
-    return objects.Body({**body, 'apiVersion': 'v1', 'kind': 'Secret'})
-
-
-def conceal_diff(diff: diffs.Diff) -> diffs.Diff:
-    """Hide all values of the diff, but not which fields have changed, and how."""
-    return diffs.Diff([(item.operation, item.field, _mask(item.old), _mask(item.new)) for item in diff])
-
-
-def _mask(value: object) -> str | None:
-    return None if value is None else MASK
