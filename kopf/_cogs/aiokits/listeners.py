@@ -1,7 +1,7 @@
 """
 Listeners: the connections to a server, accepted, limited in number and in time, and closed in the end.
 
-The clients are not trusted: whoever can reach the port, can connect. What they ask for is not known here.
+The clients are not trusted: any machine that reaches the port can connect. What they ask for is not known here.
 The certificate can be replaced at any moment: the new connections get the new one, the others are not disturbed.
 """
 import asyncio
@@ -212,7 +212,7 @@ class _Connections(web.Server):
             lambda: _Handler(self, connection, self._tasks, self._limits, self._logger), connection.sock, **options)
 
     def _conclude_greeting(self, connection: _Connection, greeting: asyncio.Task[None]) -> None:
-        """Forget the connection if it is not made. Those who fail to agree on TLS have only themselves to blame."""
+        """Forget the connection if it is not made. Failed handshakes are the fault of the clients, and are not news."""
         connection.greeting = None
         if greeting.cancelled() or greeting.exception() is not None:
             self._forget(connection)
@@ -225,7 +225,7 @@ class _Connections(web.Server):
         """
         Serve a request whose headers have come: it is busy since its content has come, too.
 
-        The time is not counted: the answers are as slow as they are; those who need the content limit the time of it.
+        The time is not counted: the answers are as slow as they are; the readers of the content limit its time.
         """
         self._disarm(connection)
         connection.content = content
