@@ -56,7 +56,9 @@ fuzz: $(VENV)/.for-fuzz ## feed garbage to all that reads the data of others, fo
 	@$(BIN)/python tests/fuzz/fuzz_runs.py --minutes $(MINUTES) $(ARGS)
 
 lint: $(VENV)/.for-lint ## check the style, the types, and the layers
+	$(BIN)/ruff format --check --quiet
 	$(BIN)/ruff check
+	$(BIN)/ruff check --preview --select E3
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

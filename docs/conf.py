@@ -4,6 +4,7 @@ How the documentation is built: by ``make docs``, from Markdown, without a netwo
 Two parts are generated before the pages are read: the guarantees, from the tests, and the settings, from the code.
 They are included into pages that are written by hand.
 """
+
 import inspect
 import pathlib
 import sys
@@ -20,7 +21,9 @@ import settings_reference  # noqa: E402
 
 GENERATED = DOCS / '_generated'
 GENERATED.mkdir(exist_ok=True)
-(GENERATED / 'guarantees.md').write_text(guarantees.render(DOCS.parent / 'tests', DOCS / 'guarantees.toml'))
+(GENERATED / 'guarantees.md').write_text(
+    guarantees.render(DOCS.parent / 'tests', DOCS / 'guarantees.toml')
+)
 (GENERATED / 'settings.rst').write_text(settings_reference.render(kopf.OperatorSettings))
 
 project = 'kopf'
@@ -55,7 +58,9 @@ def setup(app: sphinx.application.Sphinx) -> None:
     app.connect('autodoc-process-signature', shorten_decorators)
 
 
-def shorten_decorators(app: object, what: str, name: str, obj: object, *_: object) -> tuple[str, str] | None:
+def shorten_decorators(
+    app: object, what: str, name: str, obj: object, *_: object
+) -> tuple[str, str] | None:
     """Decorators have up to 30 options: their names and defaults say more than their types."""
     if what != 'function' or not name.startswith('kopf.on.') or not callable(obj):
         return None

@@ -4,6 +4,7 @@ Kubernetes operators in Python: declare what to do with objects, and let the fra
 Only the names of this module, `kopf.on`, `kopf.testing` and `kopf.cli` are promised; all other modules are internal.
 Importing it is cheap: every name is loaded when it is used, and no HTTP, YAML or TLS is loaded until an operator runs.
 """
+
 import importlib
 from typing import TYPE_CHECKING, Any
 
@@ -80,7 +81,11 @@ if TYPE_CHECKING:  # the same as in the table below, but for type checkers and e
         login_with_service_account,
     )
     from kopf._core.intents.reasons import Reason
-    from kopf._core.intents.registries import OperatorRegistry, get_default_registry, set_default_registry
+    from kopf._core.intents.registries import (
+        OperatorRegistry,
+        get_default_registry,
+        set_default_registry,
+    )
     from kopf._core.intents.stoppers import (
         AsyncDaemonStopperChecker,
         DaemonStopped,
@@ -103,16 +108,19 @@ if TYPE_CHECKING:  # the same as in the table below, but for type checkers and e
     from kopf.on import daemon, index, register, subhandler, timer
 
 _NAMES = {
-    'kopf._cogs.configs.diffbase':
-        'AnnotationsDiffBaseStorage DiffBaseStorage MultiDiffBaseStorage StatusDiffBaseStorage',
-    'kopf._cogs.configs.progress':
-        'AnnotationsProgressStorage MultiProgressStorage ProgressRecord ProgressStorage SmartProgressStorage '
-        'StatusProgressStorage',
+    'kopf._cogs.configs.diffbase': (
+        'AnnotationsDiffBaseStorage DiffBaseStorage MultiDiffBaseStorage StatusDiffBaseStorage'
+    ),
+    'kopf._cogs.configs.progress': (
+        'AnnotationsProgressStorage MultiProgressStorage ProgressRecord ProgressStorage '
+        'SmartProgressStorage StatusProgressStorage'
+    ),
     'kopf._cogs.configs.settings': 'OperatorSettings',
     'kopf._cogs.structs.backoffs': 'Backoff',
-    'kopf._cogs.structs.bodies':
-        'Annotations BodyEssence Labels ObjectReference OwnerReference RawBody RawEvent RawEventType '
-        'build_object_reference build_owner_reference',
+    'kopf._cogs.structs.bodies': (
+        'Annotations BodyEssence Labels ObjectReference OwnerReference RawBody RawEvent '
+        'RawEventType build_object_reference build_owner_reference'
+    ),
     'kopf._cogs.structs.credentials': 'AiohttpSession ConnectionInfo LoginError',
     'kopf._cogs.structs.dicts': 'FieldPath FieldSpec',
     'kopf._cogs.structs.diffs': 'Diff DiffItem DiffOperation',
@@ -121,29 +129,39 @@ _NAMES = {
     'kopf._cogs.structs.objects': 'Body Meta Spec Status',
     'kopf._cogs.structs.patches': 'Patch PatchFn',
     'kopf._cogs.structs.references': 'EVERYTHING Resource',
-    'kopf._cogs.structs.reviews':
-        'Headers Operation SSLPeer UserInfo WebhookClientConfig WebhookClientConfigService WebhookFn '
-        'WebhookServerProtocol',
-    'kopf._core.actions.failures':
-        'AdmissionError ErrorsMode HandlerRetriesError HandlerTimeoutError PermanentError TemporaryError',
+    'kopf._cogs.structs.reviews': (
+        'Headers Operation SSLPeer UserInfo WebhookClientConfig WebhookClientConfigService '
+        'WebhookFn WebhookServerProtocol'
+    ),
+    'kopf._core.actions.failures': (
+        'AdmissionError ErrorsMode HandlerRetriesError HandlerTimeoutError PermanentError '
+        'TemporaryError'
+    ),
     'kopf._core.actions.lifecycles': 'get_default_lifecycle set_default_lifecycle',
     'kopf._core.actions.loggers': 'LocalObjectLogger LogFormat ObjectLogger configure',
     'kopf._core.engines.indices': 'Index Store',
     'kopf._core.engines.posting': 'event exception info warn',
     'kopf._core.intents.callbacks': 'ABSENT PRESENT all_ any_ none_ not_',
     'kopf._core.intents.causes': 'Logger',
-    'kopf._core.intents.piggybacking':
-        'login_via_async_client login_via_client login_via_pykube login_with_kubeconfig login_with_service_account',
+    'kopf._core.intents.piggybacking': (
+        'login_via_async_client login_via_client login_via_pykube login_with_kubeconfig '
+        'login_with_service_account'
+    ),
     'kopf._core.intents.reasons': 'Reason',
     'kopf._core.intents.registries': 'OperatorRegistry get_default_registry set_default_registry',
-    'kopf._core.intents.stoppers':
-        'AsyncDaemonStopperChecker DaemonStopped DaemonStoppingReason SyncDaemonStopperChecker',
+    'kopf._core.intents.stoppers': (
+        'AsyncDaemonStopperChecker DaemonStopped DaemonStoppingReason SyncDaemonStopperChecker'
+    ),
     'kopf._core.reactor.running': 'operator run run_tasks spawn_tasks',
     'kopf._core.reactor.subhandling': 'execute',
-    'kopf._kits.hierarchies':
-        'adjust_namespace adopt append_owner_reference harmonize_naming label remove_owner_reference',
-    'kopf._kits.webhooks.servers':
-        'WebhookAutoServer WebhookDockerDesktopServer WebhookK3dServer WebhookMinikubeServer WebhookServer',
+    'kopf._kits.hierarchies': (
+        'adjust_namespace adopt append_owner_reference harmonize_naming label '
+        'remove_owner_reference'
+    ),
+    'kopf._kits.webhooks.servers': (
+        'WebhookAutoServer WebhookDockerDesktopServer WebhookK3dServer WebhookMinikubeServer '
+        'WebhookServer'
+    ),
     'kopf._kits.webhooks.tunnels': 'WebhookAutoTunnel WebhookNgrokTunnel',
     'kopf.on': 'daemon index register subhandler timer',
 }
@@ -151,22 +169,115 @@ _MODULES = {'lifecycles': 'kopf._core.actions.lifecycles', 'on': 'kopf.on'}
 _ORIGINS = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [
-    'ABSENT', 'EVERYTHING', 'PRESENT', 'AdmissionError', 'AiohttpSession', 'Annotations', 'AnnotationsDiffBaseStorage',
-    'AnnotationsProgressStorage', 'AsyncDaemonStopperChecker', 'Backoff', 'Body', 'BodyEssence', 'ConnectionInfo',
-    'DaemonStopped', 'DaemonStoppingReason', 'Diff', 'DiffBaseStorage', 'DiffItem', 'DiffOperation', 'ErrorsMode',
-    'FieldPath', 'FieldSpec', 'HandlerId', 'HandlerRetriesError', 'HandlerTimeoutError', 'Headers', 'Index', 'Labels',
-    'LocalObjectLogger', 'LogFormat', 'Logger', 'LoginError', 'Memo', 'Meta', 'MultiDiffBaseStorage',
-    'MultiProgressStorage', 'ObjectLogger', 'ObjectReference', 'Operation', 'OperatorRegistry', 'OperatorSettings',
-    'OwnerReference', 'Patch', 'PatchFn', 'PermanentError', 'ProgressRecord', 'ProgressStorage', 'RawBody', 'RawEvent',
-    'RawEventType', 'Reason', 'Resource', 'SSLPeer', 'SmartProgressStorage', 'Spec', 'Status', 'StatusDiffBaseStorage',
-    'StatusProgressStorage', 'Store', 'SyncDaemonStopperChecker', 'TemporaryError', 'UserInfo', 'WebhookAutoServer',
-    'WebhookAutoTunnel', 'WebhookClientConfig', 'WebhookClientConfigService', 'WebhookDockerDesktopServer', 'WebhookFn',
-    'WebhookK3dServer', 'WebhookMinikubeServer', 'WebhookNgrokTunnel', 'WebhookServer', 'WebhookServerProtocol',
-    'adopt', 'all_', 'any_', 'append_owner_reference', 'build_object_reference', 'build_owner_reference', 'configure',
-    'daemon', 'event', 'exception', 'execute', 'get_default_lifecycle', 'get_default_registry', 'index', 'info',
-    'label', 'lifecycles', 'login_via_async_client', 'login_via_client', 'login_via_pykube', 'login_with_kubeconfig',
-    'login_with_service_account', 'none_', 'not_', 'on', 'operator', 'register', 'remove_owner_reference', 'run',
-    'run_tasks', 'set_default_lifecycle', 'set_default_registry', 'spawn_tasks', 'subhandler', 'timer', 'warn',
+    'ABSENT',
+    'EVERYTHING',
+    'PRESENT',
+    'AdmissionError',
+    'AiohttpSession',
+    'Annotations',
+    'AnnotationsDiffBaseStorage',
+    'AnnotationsProgressStorage',
+    'AsyncDaemonStopperChecker',
+    'Backoff',
+    'Body',
+    'BodyEssence',
+    'ConnectionInfo',
+    'DaemonStopped',
+    'DaemonStoppingReason',
+    'Diff',
+    'DiffBaseStorage',
+    'DiffItem',
+    'DiffOperation',
+    'ErrorsMode',
+    'FieldPath',
+    'FieldSpec',
+    'HandlerId',
+    'HandlerRetriesError',
+    'HandlerTimeoutError',
+    'Headers',
+    'Index',
+    'Labels',
+    'LocalObjectLogger',
+    'LogFormat',
+    'Logger',
+    'LoginError',
+    'Memo',
+    'Meta',
+    'MultiDiffBaseStorage',
+    'MultiProgressStorage',
+    'ObjectLogger',
+    'ObjectReference',
+    'Operation',
+    'OperatorRegistry',
+    'OperatorSettings',
+    'OwnerReference',
+    'Patch',
+    'PatchFn',
+    'PermanentError',
+    'ProgressRecord',
+    'ProgressStorage',
+    'RawBody',
+    'RawEvent',
+    'RawEventType',
+    'Reason',
+    'Resource',
+    'SSLPeer',
+    'SmartProgressStorage',
+    'Spec',
+    'Status',
+    'StatusDiffBaseStorage',
+    'StatusProgressStorage',
+    'Store',
+    'SyncDaemonStopperChecker',
+    'TemporaryError',
+    'UserInfo',
+    'WebhookAutoServer',
+    'WebhookAutoTunnel',
+    'WebhookClientConfig',
+    'WebhookClientConfigService',
+    'WebhookDockerDesktopServer',
+    'WebhookFn',
+    'WebhookK3dServer',
+    'WebhookMinikubeServer',
+    'WebhookNgrokTunnel',
+    'WebhookServer',
+    'WebhookServerProtocol',
+    'adopt',
+    'all_',
+    'any_',
+    'append_owner_reference',
+    'build_object_reference',
+    'build_owner_reference',
+    'configure',
+    'daemon',
+    'event',
+    'exception',
+    'execute',
+    'get_default_lifecycle',
+    'get_default_registry',
+    'index',
+    'info',
+    'label',
+    'lifecycles',
+    'login_via_async_client',
+    'login_via_client',
+    'login_via_pykube',
+    'login_with_kubeconfig',
+    'login_with_service_account',
+    'none_',
+    'not_',
+    'on',
+    'operator',
+    'register',
+    'remove_owner_reference',
+    'run',
+    'run_tasks',
+    'set_default_lifecycle',
+    'set_default_registry',
+    'spawn_tasks',
+    'subhandler',
+    'timer',
+    'warn',
 ]
 
 __version__ = _versions.version
@@ -183,7 +294,7 @@ if not TYPE_CHECKING:  # otherwise, any misspelt name would pass the type checks
         elif name == '__commit_id__':
             value = _versions.installed_commit()
         else:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
         globals()[name] = value  # so that it is looked up only once
         return value
 

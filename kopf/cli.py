@@ -3,6 +3,7 @@ The ``kopf`` command, and what is needed to make more commands like it or to cal
 
 The subcommands are loaded when they are used, as they need much more than the command itself.
 """
+
 from typing import TYPE_CHECKING, Any
 
 from kopf._kits.commands.groups import SUBCOMMANDS, Subcommand, main
@@ -12,13 +13,22 @@ if TYPE_CHECKING:
     from kopf._kits.commands.freezes import freeze, resume
     from kopf._kits.commands.runs import run
 
-__all__ = ['SUBCOMMANDS', 'CLIControls', 'Subcommand', 'freeze', 'logging_options', 'main', 'resume', 'run']
+__all__ = [
+    'SUBCOMMANDS',
+    'CLIControls',
+    'Subcommand',
+    'freeze',
+    'logging_options',
+    'main',
+    'resume',
+    'run',
+]
 
 if not TYPE_CHECKING:  # otherwise, any misspelt name would pass the type checks
 
     def __getattr__(name: str) -> Any:
         if name not in ('freeze', 'resume', 'run'):
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
         return SUBCOMMANDS[name].load()
 
     def __dir__() -> list[str]:

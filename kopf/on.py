@@ -8,6 +8,7 @@ The resources are named by up to three positional arguments or by keywords, the 
 
 Wrong declarations are refused at once, with `TypeError` or `ValueError`.
 """
+
 # ruff: noqa: PLR0913  # there are as many arguments as there are options
 import dataclasses
 import typing
@@ -62,198 +63,450 @@ class TimerDecorator(_Decorator, Protocol):
 
 
 def startup(
-        *, id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
-        retries: int | None = None, backoff: float | backoffs.Backoff | None = None, registry: _Registry = None,
+    *,
+    id: str | None = None,
+    param: Any = None,
+    errors: _Errors = None,
+    timeout: float | None = None,
+    retries: int | None = None,
+    backoff: float | backoffs.Backoff | None = None,
+    registry: _Registry = None,
 ) -> ActivityDecorator:
     """Call the function when the operator starts, before anything else."""
     return _declare_activity(locals(), causes.Activity.STARTUP)
 
 
 def cleanup(
-        *, id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
-        retries: int | None = None, backoff: float | backoffs.Backoff | None = None, registry: _Registry = None,
+    *,
+    id: str | None = None,
+    param: Any = None,
+    errors: _Errors = None,
+    timeout: float | None = None,
+    retries: int | None = None,
+    backoff: float | backoffs.Backoff | None = None,
+    registry: _Registry = None,
 ) -> ActivityDecorator:
     """Call the function when the operator exits, after everything else."""
     return _declare_activity(locals(), causes.Activity.CLEANUP)
 
 
 def login(
-        *, id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
-        retries: int | None = None, backoff: float | backoffs.Backoff | None = None, registry: _Registry = None,
+    *,
+    id: str | None = None,
+    param: Any = None,
+    errors: _Errors = None,
+    timeout: float | None = None,
+    retries: int | None = None,
+    backoff: float | backoffs.Backoff | None = None,
+    registry: _Registry = None,
 ) -> ActivityDecorator:
     """Call the function when credentials are needed; it returns them."""
     return _declare_activity(locals(), causes.Activity.AUTHENTICATION)
 
 
 def probe(
-        *, id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
-        retries: int | None = None, backoff: float | backoffs.Backoff | None = None, registry: _Registry = None,
+    *,
+    id: str | None = None,
+    param: Any = None,
+    errors: _Errors = None,
+    timeout: float | None = None,
+    retries: int | None = None,
+    backoff: float | backoffs.Backoff | None = None,
+    registry: _Registry = None,
 ) -> ActivityDecorator:
     """Call the function when the operator is asked for its health; its result is a part of the answer."""
     return _declare_activity(locals(), causes.Activity.PROBE)
 
 
 def validate(
-        arg1: _Resource = None, arg2: _Name = None, arg3: _Name = None, /, *,
-        group: str | None = None, version: str | None = None, kind: str | None = None, plural: str | None = None,
-        singular: str | None = None, shortcut: str | None = None, category: str | None = None,
-        id: str | None = None, param: Any = None,
-        operation: reviews.Operation | None = None, operations: Collection[reviews.Operation] | None = None,
-        subresource: str | None = None, persistent: bool | None = None, side_effects: bool | None = None,
-        ignore_failures: bool | None = None,
-        labels: _Meta = None, annotations: _Meta = None, when: _When = None,
-        field: dicts.FieldSpec = None, value: _Value = None, registry: _Registry = None,
+    arg1: _Resource = None,
+    arg2: _Name = None,
+    arg3: _Name = None,
+    /,
+    *,
+    group: str | None = None,
+    version: str | None = None,
+    kind: str | None = None,
+    plural: str | None = None,
+    singular: str | None = None,
+    shortcut: str | None = None,
+    category: str | None = None,
+    id: str | None = None,
+    param: Any = None,
+    operation: reviews.Operation | None = None,
+    operations: Collection[reviews.Operation] | None = None,
+    subresource: str | None = None,
+    persistent: bool | None = None,
+    side_effects: bool | None = None,
+    ignore_failures: bool | None = None,
+    labels: _Meta = None,
+    annotations: _Meta = None,
+    when: _When = None,
+    field: dicts.FieldSpec = None,
+    value: _Value = None,
+    registry: _Registry = None,
 ) -> WebhookDecorator:
     """Call the function when an object is about to be changed in the cluster; it can refuse, but not change it."""
-    return _declare('validate', locals(), handlers.WebhookHandler, type=causes.WebhookType.VALIDATING,
-                    operations=_unite_operations('validate', operation, operations))
+    return _declare(
+        'validate',
+        locals(),
+        handlers.WebhookHandler,
+        type=causes.WebhookType.VALIDATING,
+        operations=_unite_operations('validate', operation, operations),
+    )
 
 
 def mutate(
-        arg1: _Resource = None, arg2: _Name = None, arg3: _Name = None, /, *,
-        group: str | None = None, version: str | None = None, kind: str | None = None, plural: str | None = None,
-        singular: str | None = None, shortcut: str | None = None, category: str | None = None,
-        id: str | None = None, param: Any = None,
-        operation: reviews.Operation | None = None, operations: Collection[reviews.Operation] | None = None,
-        subresource: str | None = None, persistent: bool | None = None, side_effects: bool | None = None,
-        ignore_failures: bool | None = None,
-        labels: _Meta = None, annotations: _Meta = None, when: _When = None,
-        field: dicts.FieldSpec = None, value: _Value = None, registry: _Registry = None,
+    arg1: _Resource = None,
+    arg2: _Name = None,
+    arg3: _Name = None,
+    /,
+    *,
+    group: str | None = None,
+    version: str | None = None,
+    kind: str | None = None,
+    plural: str | None = None,
+    singular: str | None = None,
+    shortcut: str | None = None,
+    category: str | None = None,
+    id: str | None = None,
+    param: Any = None,
+    operation: reviews.Operation | None = None,
+    operations: Collection[reviews.Operation] | None = None,
+    subresource: str | None = None,
+    persistent: bool | None = None,
+    side_effects: bool | None = None,
+    ignore_failures: bool | None = None,
+    labels: _Meta = None,
+    annotations: _Meta = None,
+    when: _When = None,
+    field: dicts.FieldSpec = None,
+    value: _Value = None,
+    registry: _Registry = None,
 ) -> WebhookDecorator:
     """Call the function when an object is about to be changed in the cluster; it can refuse or adjust the change."""
-    return _declare('mutate', locals(), handlers.WebhookHandler, type=causes.WebhookType.MUTATING,
-                    operations=_unite_operations('mutate', operation, operations))
+    return _declare(
+        'mutate',
+        locals(),
+        handlers.WebhookHandler,
+        type=causes.WebhookType.MUTATING,
+        operations=_unite_operations('mutate', operation, operations),
+    )
 
 
 def resume(
-        arg1: _Resource = None, arg2: _Name = None, arg3: _Name = None, /, *,
-        group: str | None = None, version: str | None = None, kind: str | None = None, plural: str | None = None,
-        singular: str | None = None, shortcut: str | None = None, category: str | None = None,
-        id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
-        retries: int | None = None, backoff: float | backoffs.Backoff | None = None, deleted: bool | None = None,
-        labels: _Meta = None, annotations: _Meta = None, when: _When = None,
-        field: dicts.FieldSpec = None, value: _Value = None, registry: _Registry = None,
+    arg1: _Resource = None,
+    arg2: _Name = None,
+    arg3: _Name = None,
+    /,
+    *,
+    group: str | None = None,
+    version: str | None = None,
+    kind: str | None = None,
+    plural: str | None = None,
+    singular: str | None = None,
+    shortcut: str | None = None,
+    category: str | None = None,
+    id: str | None = None,
+    param: Any = None,
+    errors: _Errors = None,
+    timeout: float | None = None,
+    retries: int | None = None,
+    backoff: float | backoffs.Backoff | None = None,
+    deleted: bool | None = None,
+    labels: _Meta = None,
+    annotations: _Meta = None,
+    when: _When = None,
+    field: dicts.FieldSpec = None,
+    value: _Value = None,
+    registry: _Registry = None,
 ) -> ChangingDecorator:
     """Call the function once after the start of the operator for every object that existed before."""
-    return _declare('resume', locals(), handlers.ChangingHandler, initial=True, deleted=bool(deleted))
+    return _declare(
+        'resume', locals(), handlers.ChangingHandler, initial=True, deleted=bool(deleted)
+    )
 
 
 def create(
-        arg1: _Resource = None, arg2: _Name = None, arg3: _Name = None, /, *,
-        group: str | None = None, version: str | None = None, kind: str | None = None, plural: str | None = None,
-        singular: str | None = None, shortcut: str | None = None, category: str | None = None,
-        id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
-        retries: int | None = None, backoff: float | backoffs.Backoff | None = None,
-        labels: _Meta = None, annotations: _Meta = None, when: _When = None,
-        field: dicts.FieldSpec = None, value: _Value = None, registry: _Registry = None,
+    arg1: _Resource = None,
+    arg2: _Name = None,
+    arg3: _Name = None,
+    /,
+    *,
+    group: str | None = None,
+    version: str | None = None,
+    kind: str | None = None,
+    plural: str | None = None,
+    singular: str | None = None,
+    shortcut: str | None = None,
+    category: str | None = None,
+    id: str | None = None,
+    param: Any = None,
+    errors: _Errors = None,
+    timeout: float | None = None,
+    retries: int | None = None,
+    backoff: float | backoffs.Backoff | None = None,
+    labels: _Meta = None,
+    annotations: _Meta = None,
+    when: _When = None,
+    field: dicts.FieldSpec = None,
+    value: _Value = None,
+    registry: _Registry = None,
 ) -> ChangingDecorator:
     """Call the function when an object is created, or is seen for the first time ever."""
     return _declare('create', locals(), handlers.ChangingHandler, reason=reasons.Reason.CREATE)
 
 
 def update(
-        arg1: _Resource = None, arg2: _Name = None, arg3: _Name = None, /, *,
-        group: str | None = None, version: str | None = None, kind: str | None = None, plural: str | None = None,
-        singular: str | None = None, shortcut: str | None = None, category: str | None = None,
-        id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
-        retries: int | None = None, backoff: float | backoffs.Backoff | None = None,
-        labels: _Meta = None, annotations: _Meta = None, when: _When = None,
-        field: dicts.FieldSpec = None, value: _Value = None, old: _Value = None, new: _Value = None,
-        registry: _Registry = None,
+    arg1: _Resource = None,
+    arg2: _Name = None,
+    arg3: _Name = None,
+    /,
+    *,
+    group: str | None = None,
+    version: str | None = None,
+    kind: str | None = None,
+    plural: str | None = None,
+    singular: str | None = None,
+    shortcut: str | None = None,
+    category: str | None = None,
+    id: str | None = None,
+    param: Any = None,
+    errors: _Errors = None,
+    timeout: float | None = None,
+    retries: int | None = None,
+    backoff: float | backoffs.Backoff | None = None,
+    labels: _Meta = None,
+    annotations: _Meta = None,
+    when: _When = None,
+    field: dicts.FieldSpec = None,
+    value: _Value = None,
+    old: _Value = None,
+    new: _Value = None,
+    registry: _Registry = None,
 ) -> ChangingDecorator:
     """Call the function when an object, or the field of it, is changed."""
-    return _declare('update', locals(), handlers.ChangingHandler, reason=reasons.Reason.UPDATE, field_needs_change=True)
+    return _declare(
+        'update',
+        locals(),
+        handlers.ChangingHandler,
+        reason=reasons.Reason.UPDATE,
+        field_needs_change=True,
+    )
 
 
 def delete(
-        arg1: _Resource = None, arg2: _Name = None, arg3: _Name = None, /, *,
-        group: str | None = None, version: str | None = None, kind: str | None = None, plural: str | None = None,
-        singular: str | None = None, shortcut: str | None = None, category: str | None = None,
-        id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
-        retries: int | None = None, backoff: float | backoffs.Backoff | None = None, optional: bool | None = None,
-        labels: _Meta = None, annotations: _Meta = None, when: _When = None,
-        field: dicts.FieldSpec = None, value: _Value = None, registry: _Registry = None,
+    arg1: _Resource = None,
+    arg2: _Name = None,
+    arg3: _Name = None,
+    /,
+    *,
+    group: str | None = None,
+    version: str | None = None,
+    kind: str | None = None,
+    plural: str | None = None,
+    singular: str | None = None,
+    shortcut: str | None = None,
+    category: str | None = None,
+    id: str | None = None,
+    param: Any = None,
+    errors: _Errors = None,
+    timeout: float | None = None,
+    retries: int | None = None,
+    backoff: float | backoffs.Backoff | None = None,
+    optional: bool | None = None,
+    labels: _Meta = None,
+    annotations: _Meta = None,
+    when: _When = None,
+    field: dicts.FieldSpec = None,
+    value: _Value = None,
+    registry: _Registry = None,
 ) -> ChangingDecorator:
     """Call the function when an object is being deleted; it is not gone until then, unless the call is optional."""
-    return _declare('delete', locals(), handlers.ChangingHandler, reason=reasons.Reason.DELETE,
-                    requires_finalizer=not optional)
+    return _declare(
+        'delete',
+        locals(),
+        handlers.ChangingHandler,
+        reason=reasons.Reason.DELETE,
+        requires_finalizer=not optional,
+    )
 
 
 def field(
-        arg1: _Resource = None, arg2: _Name = None, arg3: _Name = None, /, *,
-        group: str | None = None, version: str | None = None, kind: str | None = None, plural: str | None = None,
-        singular: str | None = None, shortcut: str | None = None, category: str | None = None,
-        id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
-        retries: int | None = None, backoff: float | backoffs.Backoff | None = None,
-        labels: _Meta = None, annotations: _Meta = None, when: _When = None,
-        field: dicts.FieldSpec, value: _Value = None, old: _Value = None, new: _Value = None,
-        registry: _Registry = None,
+    arg1: _Resource = None,
+    arg2: _Name = None,
+    arg3: _Name = None,
+    /,
+    *,
+    group: str | None = None,
+    version: str | None = None,
+    kind: str | None = None,
+    plural: str | None = None,
+    singular: str | None = None,
+    shortcut: str | None = None,
+    category: str | None = None,
+    id: str | None = None,
+    param: Any = None,
+    errors: _Errors = None,
+    timeout: float | None = None,
+    retries: int | None = None,
+    backoff: float | backoffs.Backoff | None = None,
+    labels: _Meta = None,
+    annotations: _Meta = None,
+    when: _When = None,
+    field: dicts.FieldSpec,
+    value: _Value = None,
+    old: _Value = None,
+    new: _Value = None,
+    registry: _Registry = None,
 ) -> ChangingDecorator:
     """Call the function when the field of an object is changed, added or removed; also with a new object."""
     if not field:
-        raise TypeError("@kopf.on.field: the field is not specified. Add field=, e.g. field='spec.size'.")
+        raise TypeError(
+            "@kopf.on.field: the field is not specified. Add field=, e.g. field='spec.size'."
+        )
     return _declare('field', locals(), handlers.ChangingHandler, field_needs_change=True)
 
 
 def index(
-        arg1: _Resource = None, arg2: _Name = None, arg3: _Name = None, /, *,
-        group: str | None = None, version: str | None = None, kind: str | None = None, plural: str | None = None,
-        singular: str | None = None, shortcut: str | None = None, category: str | None = None,
-        id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
-        retries: int | None = None, backoff: float | backoffs.Backoff | None = None,
-        labels: _Meta = None, annotations: _Meta = None, when: _When = None,
-        field: dicts.FieldSpec = None, value: _Value = None, registry: _Registry = None,
+    arg1: _Resource = None,
+    arg2: _Name = None,
+    arg3: _Name = None,
+    /,
+    *,
+    group: str | None = None,
+    version: str | None = None,
+    kind: str | None = None,
+    plural: str | None = None,
+    singular: str | None = None,
+    shortcut: str | None = None,
+    category: str | None = None,
+    id: str | None = None,
+    param: Any = None,
+    errors: _Errors = None,
+    timeout: float | None = None,
+    retries: int | None = None,
+    backoff: float | backoffs.Backoff | None = None,
+    labels: _Meta = None,
+    annotations: _Meta = None,
+    when: _When = None,
+    field: dicts.FieldSpec = None,
+    value: _Value = None,
+    registry: _Registry = None,
 ) -> IndexingDecorator:
     """Call the function for every object, and keep what it returns in the index of the same name."""
     return _declare('index', locals(), handlers.IndexingHandler)
 
 
 def event(
-        arg1: _Resource = None, arg2: _Name = None, arg3: _Name = None, /, *,
-        group: str | None = None, version: str | None = None, kind: str | None = None, plural: str | None = None,
-        singular: str | None = None, shortcut: str | None = None, category: str | None = None,
-        id: str | None = None, param: Any = None,
-        labels: _Meta = None, annotations: _Meta = None, when: _When = None,
-        field: dicts.FieldSpec = None, value: _Value = None, registry: _Registry = None,
+    arg1: _Resource = None,
+    arg2: _Name = None,
+    arg3: _Name = None,
+    /,
+    *,
+    group: str | None = None,
+    version: str | None = None,
+    kind: str | None = None,
+    plural: str | None = None,
+    singular: str | None = None,
+    shortcut: str | None = None,
+    category: str | None = None,
+    id: str | None = None,
+    param: Any = None,
+    labels: _Meta = None,
+    annotations: _Meta = None,
+    when: _When = None,
+    field: dicts.FieldSpec = None,
+    value: _Value = None,
+    registry: _Registry = None,
 ) -> WatchingDecorator:
     """Call the function for every event of the objects, with no state, no retries, and no changes to the objects."""
     return _declare('event', locals(), handlers.WatchingHandler)
 
 
 def daemon(
-        arg1: _Resource = None, arg2: _Name = None, arg3: _Name = None, /, *,
-        group: str | None = None, version: str | None = None, kind: str | None = None, plural: str | None = None,
-        singular: str | None = None, shortcut: str | None = None, category: str | None = None,
-        id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
-        retries: int | None = None, backoff: float | backoffs.Backoff | None = None,
-        initial_delay: handlers.InitialDelay | None = None, cancellation_backoff: float | None = None,
-        cancellation_timeout: float | None = None, cancellation_polling: float | None = None,
-        labels: _Meta = None, annotations: _Meta = None, when: _When = None,
-        field: dicts.FieldSpec = None, value: _Value = None, registry: _Registry = None,
+    arg1: _Resource = None,
+    arg2: _Name = None,
+    arg3: _Name = None,
+    /,
+    *,
+    group: str | None = None,
+    version: str | None = None,
+    kind: str | None = None,
+    plural: str | None = None,
+    singular: str | None = None,
+    shortcut: str | None = None,
+    category: str | None = None,
+    id: str | None = None,
+    param: Any = None,
+    errors: _Errors = None,
+    timeout: float | None = None,
+    retries: int | None = None,
+    backoff: float | backoffs.Backoff | None = None,
+    initial_delay: handlers.InitialDelay | None = None,
+    cancellation_backoff: float | None = None,
+    cancellation_timeout: float | None = None,
+    cancellation_polling: float | None = None,
+    labels: _Meta = None,
+    annotations: _Meta = None,
+    when: _When = None,
+    field: dicts.FieldSpec = None,
+    value: _Value = None,
+    registry: _Registry = None,
 ) -> DaemonDecorator:
     """Keep the function running as long as the object exists."""
     return _declare('daemon', locals(), handlers.DaemonHandler)
 
 
 def timer(
-        arg1: _Resource = None, arg2: _Name = None, arg3: _Name = None, /, *,
-        group: str | None = None, version: str | None = None, kind: str | None = None, plural: str | None = None,
-        singular: str | None = None, shortcut: str | None = None, category: str | None = None,
-        id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
-        retries: int | None = None, backoff: float | backoffs.Backoff | None = None, interval: float | None = None,
-        initial_delay: handlers.InitialDelay | None = None, sharp: bool | None = None, idle: float | None = None,
-        labels: _Meta = None, annotations: _Meta = None, when: _When = None,
-        field: dicts.FieldSpec = None, value: _Value = None, registry: _Registry = None,
+    arg1: _Resource = None,
+    arg2: _Name = None,
+    arg3: _Name = None,
+    /,
+    *,
+    group: str | None = None,
+    version: str | None = None,
+    kind: str | None = None,
+    plural: str | None = None,
+    singular: str | None = None,
+    shortcut: str | None = None,
+    category: str | None = None,
+    id: str | None = None,
+    param: Any = None,
+    errors: _Errors = None,
+    timeout: float | None = None,
+    retries: int | None = None,
+    backoff: float | backoffs.Backoff | None = None,
+    interval: float | None = None,
+    initial_delay: handlers.InitialDelay | None = None,
+    sharp: bool | None = None,
+    idle: float | None = None,
+    labels: _Meta = None,
+    annotations: _Meta = None,
+    when: _When = None,
+    field: dicts.FieldSpec = None,
+    value: _Value = None,
+    registry: _Registry = None,
 ) -> TimerDecorator:
     """Call the function again and again as long as the object exists."""
     return _declare('timer', locals(), handlers.TimerHandler)
 
 
 def subhandler(
-        *, id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
-        retries: int | None = None, backoff: float | backoffs.Backoff | None = None,
-        labels: _Meta = None, annotations: _Meta = None, when: _When = None,
-        field: dicts.FieldSpec = None, value: _Value = None, old: _Value = None, new: _Value = None,
+    *,
+    id: str | None = None,
+    param: Any = None,
+    errors: _Errors = None,
+    timeout: float | None = None,
+    retries: int | None = None,
+    backoff: float | backoffs.Backoff | None = None,
+    labels: _Meta = None,
+    annotations: _Meta = None,
+    when: _When = None,
+    field: dicts.FieldSpec = None,
+    value: _Value = None,
+    old: _Value = None,
+    new: _Value = None,
 ) -> ChangingDecorator:
     """Make the function a part of the handler that is running now, with its own state, retries, errors."""
     options = locals()
@@ -266,9 +519,17 @@ def subhandler(
 
 
 def register(
-        fn: _Fn, *, id: str | None = None, param: Any = None, errors: _Errors = None, timeout: float | None = None,
-        retries: int | None = None, backoff: float | backoffs.Backoff | None = None,
-        labels: _Meta = None, annotations: _Meta = None, when: _When = None,
+    fn: _Fn,
+    *,
+    id: str | None = None,
+    param: Any = None,
+    errors: _Errors = None,
+    timeout: float | None = None,
+    retries: int | None = None,
+    backoff: float | backoffs.Backoff | None = None,
+    labels: _Meta = None,
+    annotations: _Meta = None,
+    when: _When = None,
 ) -> _Fn:
     """Do the same as `subhandler`, but with functions that are not convenient to decorate."""
     _register(fn, {name: value for name, value in locals().items() if name != 'fn'})
@@ -280,16 +541,17 @@ def _declare_activity(arguments: Mapping[str, Any], activity: causes.Activity) -
 
     def build(fn: Callable[..., Any]) -> handlers.ActivityHandler:
         return handlers.ActivityHandler(
-            fn=fn, id=naming.build_id(fn, arguments['id']), activity=activity, **options)
+            fn=fn, id=naming.build_id(fn, arguments['id']), activity=activity, **options
+        )
 
     return _decorate(build, arguments['registry'])
 
 
 def _declare(
-        name: str,
-        arguments: Mapping[str, Any],
-        cls: type[handlers.ResourceHandler],
-        **fixed: Any,
+    name: str,
+    arguments: Mapping[str, Any],
+    cls: type[handlers.ResourceHandler],
+    **fixed: Any,
 ) -> _Decorator:
     """
     Check the arguments of a decorator, and turn them into the options of the same names, in addition to the fixed ones.
@@ -298,25 +560,35 @@ def _declare(
     """
     try:
         selector = selectors.build_selector(
-            arguments['arg1'], arguments['arg2'], arguments['arg3'],
-            **{key: arguments[key] for key in ('group', 'version', *selectors.KEYWORDS)})
+            arguments['arg1'],
+            arguments['arg2'],
+            arguments['arg3'],
+            **{key: arguments[key] for key in ('group', 'version', *selectors.KEYWORDS)},
+        )
         field = dicts.parse_field(arguments['field']) or None
         criteria = ('labels', 'annotations', 'when', 'value', 'old', 'new')
         filters.check_filters(field=field, **{key: arguments.get(key) for key in criteria})
     except (TypeError, ValueError) as error:
-        raise type(error)(f"@kopf.on.{name}: {error}") from None
-    names = {option.name for option in dataclasses.fields(cls)} & arguments.keys() - {'id', 'field'} - fixed.keys()
+        raise type(error)(f'@kopf.on.{name}: {error}') from None
+    names = {option.name for option in dataclasses.fields(cls)} & arguments.keys() - {
+        'id',
+        'field',
+    } - fixed.keys()
     options = {key: arguments[key] for key in names}
 
     def build(fn: Callable[..., Any]) -> handlers.ResourceHandler:
-        suffix = None if cls is handlers.IndexingHandler else field  # indices are named as they are passed to handlers
+        suffix = (
+            None if cls is handlers.IndexingHandler else field
+        )  # indices are named as they are passed to handlers
         id = naming.build_id(fn, arguments['id'], field=suffix)
         return cls(fn=fn, id=id, selector=selector, field=field, **options, **fixed)
 
     return _decorate(build, arguments['registry'])
 
 
-def _decorate(build: Callable[[Callable[..., Any]], execution.Handler], registry: _Registry) -> _Decorator:
+def _decorate(
+    build: Callable[[Callable[..., Any]], execution.Handler], registry: _Registry
+) -> _Decorator:
     def decorate(fn: _Fn, /) -> _Fn:
         naming.check_function(fn)
         target = registries.get_default_registry() if registry is None else registry
@@ -327,25 +599,34 @@ def _decorate(build: Callable[[Callable[..., Any]], execution.Handler], registry
 
 
 def _unite_operations(
-        name: str,
-        operation: reviews.Operation | None,
-        operations: Collection[reviews.Operation] | None,
+    name: str,
+    operation: reviews.Operation | None,
+    operations: Collection[reviews.Operation] | None,
 ) -> frozenset[reviews.Operation] | None:
     if operation is not None:
-        warnings.warn(f"@kopf.on.{name}: operation= is deprecated; use operations=, with a list of them.",
-                      DeprecationWarning, stacklevel=3)
+        warnings.warn(
+            f'@kopf.on.{name}: operation= is deprecated; use operations=, with a list of them.',
+            DeprecationWarning,
+            stacklevel=3,
+        )
     if operations is None and operation is None:
         return None
     if isinstance(operations, str):
-        raise TypeError(f"@kopf.on.{name}: operations= is a collection of operations; got {operations!r}.")
+        raise TypeError(
+            f'@kopf.on.{name}: operations= is a collection of operations; got {operations!r}.'
+        )
     if operations is not None and not operations:
-        raise ValueError(f"@kopf.on.{name}: operations= is empty, so the function would never be called. "
-                         f"List the operations, or omit it for all of them.")
+        raise ValueError(
+            f'@kopf.on.{name}: operations= is empty, so the function would never be called. '
+            f'List the operations, or omit it for all of them.'
+        )
     united = frozenset([*(operations or ()), *([] if operation is None else [operation])])
     unknown = united.difference((*typing.get_args(reviews.Operation), '*'))
     if unknown:
-        raise ValueError(f"@kopf.on.{name}: there are no such operations as {', '.join(sorted(map(repr, unknown)))}. "
-                         f"There are {', '.join(typing.get_args(reviews.Operation))}; omit it for all of them.")
+        raise ValueError(
+            f'@kopf.on.{name}: there are no such operations as {", ".join(sorted(map(repr, unknown)))}. '
+            f'There are {", ".join(typing.get_args(reviews.Operation))}; omit it for all of them.'
+        )
     return frozenset(typing.get_args(reviews.Operation)) if '*' in united else united
 
 

@@ -1,6 +1,7 @@
 """
 The harness of all tests: virtual time, no leaked tasks, and the tools that tests call.
 """
+
 import asyncio
 import dataclasses
 import os
@@ -23,6 +24,7 @@ KUBECTL_BUILD = 'kopf-tests/kubectl-1.35.4/kubectl'  # in the user's cache; made
 @dataclasses.dataclass(frozen=True)
 class VirtualTime:
     """The clock of a test whose event loop skips its waits."""
+
     since: float
 
     @property
@@ -36,7 +38,9 @@ async def virtual_time() -> AsyncIterator[VirtualTime]:
     """Let the event loop of the test jump over its sleeps and timeouts; I/O and threads still take their real time."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, asyncio.BaseEventLoop)
-    looptime.patch_event_loop(loop, start=loop.time(), idle_step=0.1, resolution=1e-9)  # finer than any wait
+    looptime.patch_event_loop(
+        loop, start=loop.time(), idle_step=0.1, resolution=1e-9
+    )  # finer than any wait
     yield VirtualTime(since=loop.time())
     await loop.shutdown_default_executor()  # otherwise, the time limit of that would be skipped too
     loop._default_executor = None  # type: ignore[attr-defined]  # or it is shut down again, with the time limit
@@ -60,20 +64,28 @@ async def _all_tasks_are_awaited() -> AsyncIterator[None]:
         for task in leaked:
             task.cancel()
         await asyncio.wait(leaked, timeout=5)
-        pytest.fail(f"Tasks are left running: {names}")
+        pytest.fail(f'Tasks are left running: {names}')
 
 
 @pytest.fixture(scope='session')
 def kubectl_path() -> pathlib.Path:
     """The kubectl to test with: of ``$KUBECTL``, or our own build, or any in the ``$PATH``."""
     cache = os.environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache'
-    candidates = [os.environ.get('KUBECTL'), pathlib.Path(cache, KUBECTL_BUILD), shutil.which('kubectl')]
+    candidates = [
+        os.environ.get('KUBECTL'),
+        pathlib.Path(cache, KUBECTL_BUILD),
+        shutil.which('kubectl'),
+    ]
     for candidate in candidates:
         if candidate and os.access(candidate, os.X_OK):
             return pathlib.Path(candidate)
-    pytest.fail("There is no kubectl: run `make kubectl` (needs Go), or install it, or set KUBECTL to its path.")
+    pytest.fail(
+        'There is no kubectl: run `make kubectl` (needs Go), or install it, or set KUBECTL to its path.'
+    )
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
     fault_outcomes.write_outcomes(terminalreporter, config)
     controlplane_fixtures.write_absence(terminalreporter)

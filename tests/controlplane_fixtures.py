@@ -4,6 +4,7 @@ The real cluster of the tests: our own control plane, or that of ``$KUBECONFIG_E
 Where there is none, the tests that need it are skipped, and the closing lines of pytest say so; if it is required
 (``KOPF_TESTS_CONTROLPLANE=required``, as in the project's own checks), they fail instead.
 """
+
 import dataclasses
 import os
 import pathlib
@@ -17,13 +18,14 @@ from kopf._cogs.structs import credentials
 
 EXTERNAL = 'KUBECONFIG_E2E'
 REQUIRED = 'KOPF_TESTS_CONTROLPLANE'
-FOREIGNNESS = f"It needs our own control plane, and {EXTERNAL} is set to another cluster."
-ABSENCE = f"There is no control plane: run `make controlplane` (needs Go), or set {EXTERNAL} to a kubeconfig."
+FOREIGNNESS = f'It needs our own control plane, and {EXTERNAL} is set to another cluster.'
+ABSENCE = f'There is no control plane: run `make controlplane` (needs Go), or set {EXTERNAL} to a kubeconfig.'
 
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
     """A real cluster, with the rights of its administrator."""
+
     kubeconfig: pathlib.Path
     own: controlplanes.ControlPlane | None = None
 
@@ -32,7 +34,7 @@ class Cluster:
         with pytest.MonkeyPatch.context() as environment:
             environment.setenv('KUBECONFIG', str(self.kubeconfig))
             info = kopf.login_with_kubeconfig()
-        assert info is not None, f"There is no kubeconfig in {self.kubeconfig}."
+        assert info is not None, f'There is no kubeconfig in {self.kubeconfig}.'
         return info
 
 
@@ -62,6 +64,10 @@ def own_controlplane(controlplane: Cluster) -> controlplanes.ControlPlane:
 def write_absence(terminalreporter: pytest.TerminalReporter) -> None:
     """Print how many tests were skipped and why, if there were any."""
     for reason in (ABSENCE, FOREIGNNESS):
-        skipped = [report for report in terminalreporter.stats.get('skipped', ()) if reason in str(report.longrepr)]
+        skipped = [
+            report
+            for report in terminalreporter.stats.get('skipped', ())
+            if reason in str(report.longrepr)
+        ]
         if skipped:
-            terminalreporter.write_line(f"{len(skipped)} tests were skipped. {reason}", yellow=True)
+            terminalreporter.write_line(f'{len(skipped)} tests were skipped. {reason}', yellow=True)

@@ -8,6 +8,7 @@ By hand, it serves until Ctrl-C::
 
     python tests/controlplanes.py
 """
+
 import contextlib
 import csv
 import dataclasses
@@ -55,6 +56,7 @@ class StartError(Exception):
 @dataclasses.dataclass(frozen=True)
 class Credentials:
     """How a user gets into the cluster."""
+
     user: str
     token: str = dataclasses.field(repr=False)
     kubeconfig: pathlib.Path
@@ -93,8 +95,13 @@ class Program:
     def start(self) -> None:
         with self._log.open('ab') as log:
             self._process = subprocess.Popen(
-                self._command, env={**os.environ, 'TETHERED': '1'}, start_new_session=True,
-                stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT)
+                self._command,
+                env={**os.environ, 'TETHERED': '1'},
+                start_new_session=True,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
 
     def stop(self) -> None:
         """End the process, politely or not, and wait until it is gone; nothing happens if there is none."""
@@ -112,20 +119,21 @@ class Program:
         deadline = time.monotonic() + START_PATIENCE
         while not check():
             if self._process is None or self._process.poll() is not None:
-                raise StartError(self._describe("has ended"))
+                raise StartError(self._describe('has ended'))
             if time.monotonic() > deadline:
-                raise StartError(self._describe(f"is not ready after {START_PATIENCE:.0f} seconds"))
+                raise StartError(self._describe(f'is not ready after {START_PATIENCE:.0f} seconds'))
             time.sleep(PAUSE)
 
     def _describe(self, what: str) -> str:
         tail = ''.join(self._log.read_text(errors='replace').splitlines(keepends=True)[-20:])
-        return f"{pathlib.Path(self._command[0]).name} {what}. The end of its log:\n{tail}"
+        return f'{pathlib.Path(self._command[0]).name} {what}. The end of its log:\n{tail}'
 
 
 class ControlPlane:
     """
     One cluster without nodes. RBAC is on: ``admin`` may do everything, ``operator`` nothing until it is granted.
     """
+
     url: str
     admin: Credentials
     operator: Credentials
@@ -140,12 +148,16 @@ class ControlPlane:
         self.audit_path = directory / 'audit.log'
         self._write_certificates()
         self.admin, self.operator, self._controllers = self._write_users(
-            {'admin': ADMINS, 'operator': '', 'controller-manager': ADMINS})
+            {'admin': ADMINS, 'operator': '', 'controller-manager': ADMINS}
+        )
         (directory / 'audit-policy.json').write_text(json.dumps(AUDIT_POLICY))
         self._etcd = self._build_program('etcd', self._build_etcd_options(peer_port))
-        self._apiserver = self._build_program('kube-apiserver', self._build_apiserver_options(api_port))
+        self._apiserver = self._build_program(
+            'kube-apiserver', self._build_apiserver_options(api_port)
+        )
         self._controller_manager = self._build_program(
-            'kube-controller-manager', self._build_controllers_options(controllers_port))
+            'kube-controller-manager', self._build_controllers_options(controllers_port)
+        )
 
     @property
     def pids(self) -> list[int]:
@@ -177,7 +189,9 @@ class ControlPlane:
 
     def ask(self, path: str) -> Any:
         """Get something from the API as the administrator; ``None`` if it is not there, or the API is not."""
-        request = urllib.request.Request(self.url + path, headers={'Authorization': f'Bearer {self.admin.token}'})
+        request = urllib.request.Request(
+            self.url + path, headers={'Authorization': f'Bearer {self.admin.token}'}
+        )
         return _fetch(request, context=self.build_context())
 
     def build_context(self) -> ssl.SSLContext:
@@ -187,7 +201,9 @@ class ControlPlane:
     def compact(self) -> None:
         """Make etcd forget all but the current versions of objects."""
         found = self._ask_etcd('/v3/kv/range', {'key': 'AA==', 'limit': 1})
-        self._ask_etcd('/v3/kv/compaction', {'revision': found['header']['revision'], 'physical': True})
+        self._ask_etcd(
+            '/v3/kv/compaction', {'revision': found['header']['revision'], 'physical': True}
+        )
 
     def read_audit(self) -> list[dict[str, Any]]:
         """Read all that the API was asked of, in the order of the answers: one audit event per line."""
@@ -203,8 +219,10 @@ class ControlPlane:
 
     def _are_controllers_ready(self) -> bool:
         """Tell if they have made what clusters begin with."""
-        return (self.ask('/api/v1/namespaces/default/serviceaccounts/default') is not None
-                and self.ask('/api/v1/namespaces/default/configmaps/kube-root-ca.crt') is not None)
+        return (
+            self.ask('/api/v1/namespaces/default/serviceaccounts/default') is not None
+            and self.ask('/api/v1/namespaces/default/configmaps/kube-root-ca.crt') is not None
+        )
 
     def _ask_etcd(self, path: str, body: Mapping[str, Any]) -> Any:
         request = urllib.request.Request(self._etcd_url + path, json.dumps(body).encode())
@@ -220,18 +238,27 @@ class ControlPlane:
         (self._directory / 'server.key').write_bytes(server.key)
         key = ec.generate_private_key(ec.SECP256R1())
         (self._directory / 'tokens.key').write_bytes(certificates.export_key(key))
-        (self._directory / 'tokens.pub').write_bytes(key.public_key().public_bytes(
-            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo))
+        (self._directory / 'tokens.pub').write_bytes(
+            key.public_key().public_bytes(
+                serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+            )
+        )
 
     def _write_users(self, groups: Mapping[str, str]) -> list[Credentials]:
         users: list[Credentials] = []
         for user in groups:
-            credentials = Credentials(user, secrets.token_hex(16), self._directory / f'{user}.kubeconfig')
-            kubeconfig = kubeconfigs.build_kubeconfig(self.url, self.ca_path.read_bytes(), token=credentials.token)
+            credentials = Credentials(
+                user, secrets.token_hex(16), self._directory / f'{user}.kubeconfig'
+            )
+            kubeconfig = kubeconfigs.build_kubeconfig(
+                self.url, self.ca_path.read_bytes(), token=credentials.token
+            )
             kubeconfigs.write_kubeconfig(credentials.kubeconfig, kubeconfig)
             users.append(credentials)
         with (self._directory / 'tokens.csv').open('w', newline='') as file:
-            csv.writer(file).writerows([user.token, user.user, user.user, groups[user.user]] for user in users)
+            csv.writer(file).writerows(
+                [user.token, user.user, user.user, groups[user.user]] for user in users
+            )
         return users
 
     def _build_program(self, name: str, options: Mapping[str, object]) -> Program:
@@ -300,11 +327,13 @@ def wait_until_ended(pid: int) -> None:
     """Wait until a process has ended, whosoever child it is and whether it is reaped. Raises `TimeoutError`."""
     deadline = time.monotonic() + STOP_PATIENCE
     while True:
-        shown = subprocess.run(['ps', '-o', 'stat=', '-p', str(pid)], capture_output=True, text=True).stdout.strip()
+        shown = subprocess.run(
+            ['ps', '-o', 'stat=', '-p', str(pid)], capture_output=True, text=True
+        ).stdout.strip()
         if not shown or shown.startswith('Z'):
             return
         if time.monotonic() > deadline:
-            raise TimeoutError(f"The process {pid} is still running.")
+            raise TimeoutError(f'The process {pid} is still running.')
         time.sleep(PAUSE)
 
 
@@ -327,7 +356,7 @@ def _fetch(request: urllib.request.Request, context: ssl.SSLContext | None = Non
 if __name__ == '__main__':
     found = find_build(os.environ)
     if found is None:
-        raise SystemExit("There is no control plane: run `make controlplane`, which needs Go.")
+        raise SystemExit('There is no control plane: run `make controlplane`, which needs Go.')
     with contextlib.suppress(KeyboardInterrupt), run_controlplane(found) as served:
         print(served.admin.kubeconfig, flush=True)  # noqa: T201
         signal.pause()

@@ -1,6 +1,7 @@
 """
 Faults of clusters: all that can happen to requests and answers, and a server that spoils answers on their way.
 """
+
 import asyncio
 import contextlib
 
@@ -45,6 +46,7 @@ class Meddler:
     answer), ``malformed``, ``empty``, ``huge`` (8 MB more of JSON's spaces than usual), ``outdated`` (the same as
     the last time before), ``late`` (what was true then, but not until the spoiling is lifted).
     """
+
     WAYS = 'torn', 'malformed', 'empty', 'huge', 'outdated', 'late'
     HUGE = b' ' * 8_000_000
 
@@ -54,7 +56,12 @@ class Meddler:
         self.hit = asyncio.Event()
         self.ignored = ()  # names in the queries, of which the server behind does not know
         self._lifted = asyncio.Event()
-        self._target, self._way, self._is_spoilt, self._remembered = target, '', lambda http: False, {}
+        self._target, self._way, self._is_spoilt, self._remembered = (
+            target,
+            '',
+            lambda http: False,
+            {},
+        )
 
     @property
     def url(self):
@@ -82,7 +89,9 @@ class Meddler:
     async def __aenter__(self):
         self._client = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None))
         self._server = web.Server(self._serve, handler_cancellation=True, access_log=None)
-        self._listener = await asyncio.get_running_loop().create_server(self._server, '127.0.0.1', 0)
+        self._listener = await asyncio.get_running_loop().create_server(
+            self._server, '127.0.0.1', 0
+        )
         return self
 
     async def __aexit__(self, *_):
@@ -94,11 +103,19 @@ class Meddler:
         self.open += 1
         try:
             headers = {name: http.headers[name] for name in http.headers if name != 'Host'}
-            url = yarl.URL(f'{self._target}{http.raw_path}', encoded=True).without_query_params(*self.ignored)
+            url = yarl.URL(f'{self._target}{http.raw_path}', encoded=True).without_query_params(
+                *self.ignored
+            )
             body = await http.read()
             async with self._client.request(http.method, url, headers=headers, data=body) as answer:
-                response = web.StreamResponse(status=answer.status, headers={
-                    name: value for name, value in answer.headers.items() if name in ('Content-Type', 'Retry-After')})
+                response = web.StreamResponse(
+                    status=answer.status,
+                    headers={
+                        name: value
+                        for name, value in answer.headers.items()
+                        if name in ('Content-Type', 'Retry-After')
+                    },
+                )
                 response.enable_chunked_encoding()
                 await response.prepare(http)
                 await self._pass(http, answer, response)
@@ -153,7 +170,9 @@ async def keep_fault(fault, sandbox, meddler, *, downtime, is_meant, where):
     """
     trouble = FAULTS[fault]
     if trouble == 'refused':
-        restarting = asyncio.create_task(sandbox.faults.restart(downtime=downtime), name='restarting')
+        restarting = asyncio.create_task(
+            sandbox.faults.restart(downtime=downtime), name='restarting'
+        )
         await asyncio.sleep(0)
         yield
         await restarting

@@ -3,6 +3,7 @@ The layers of the package: what is public, what is hidden, and who may know of w
 
 The imports are read from the sources, those for type checkers included: this way, nothing depends on what is loaded.
 """
+
 import ast
 import importlib
 import inspect
@@ -25,8 +26,13 @@ CORE = ['reactor', 'engines', 'intents', 'actions']
 COGS = ['clients', 'configs', 'structs', 'aiokits', 'helpers']
 
 CLIENT_LIBRARY = 'kopf._cogs.clients'
-SERVERS = ('kopf._cogs.aiokits.listeners', 'kopf._core.engines.probing', 'kopf._core.engines.metrics',
-           'kopf._kits.webhooks', 'kopf._kits.sandbox')
+SERVERS = (
+    'kopf._cogs.aiokits.listeners',
+    'kopf._core.engines.probing',
+    'kopf._core.engines.metrics',
+    'kopf._kits.webhooks',
+    'kopf._kits.sandbox',
+)
 SESSIONS = 'kopf._cogs.structs.credentials'
 """Credentials are told in terms of the HTTP library, if they are of it."""
 
@@ -43,7 +49,7 @@ def iter_imports(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"Relative imports hide the layers: {path}"
+            assert node.level == 0, f'Relative imports hide the layers: {path}'
             yield from (f'{node.module}.{alias.name}' for alias in node.names)
 
 
@@ -53,9 +59,14 @@ IMPORTS = [(name, imported) for name, path in list_modules() for imported in ite
 def find_upward(parent, layers):
     """Imports of higher layers from lower ones; the layers are from the top."""
     prefixes = [f'{parent}.{layer}' for layer in layers]
-    return [(name, imported) for name, imported in IMPORTS
-            for lower, prefix in enumerate(prefixes) if is_inside(name, prefix)
-            for higher in prefixes[:lower] if is_inside(imported, higher)]
+    return [
+        (name, imported)
+        for name, imported in IMPORTS
+        for lower, prefix in enumerate(prefixes)
+        if is_inside(name, prefix)
+        for higher in prefixes[:lower]
+        if is_inside(imported, higher)
+    ]
 
 
 def is_inside(name, prefix):
@@ -90,8 +101,13 @@ def test_commands_can_be_made_with_the_public_module():
 @pytest.mark.guarantee('ARC-004')
 def test_lower_layers_do_not_import_higher_ones():
     public = [f'kopf.{name}' for name in PUBLIC]
-    of_public = [(name, imported) for name, imported in IMPORTS if is_inside(name, 'kopf._core')
-                 or is_inside(name, 'kopf._cogs') for module in public if is_inside(imported, module)]
+    of_public = [
+        (name, imported)
+        for name, imported in IMPORTS
+        if is_inside(name, 'kopf._core') or is_inside(name, 'kopf._cogs')
+        for module in public
+        if is_inside(imported, module)
+    ]
 
     assert find_upward('kopf', LAYERS) == []
     assert of_public == []
@@ -105,8 +121,12 @@ def test_framework_works_without_its_kits():
     done = subprocess.run([sys.executable, '-c', blocked + program], capture_output=True, text=True)
 
     assert done.stdout == 'ok\n', done.stderr
-    assert [pair for pair in IMPORTS if is_inside(pair[1], 'kopf._kits')
-            and (is_inside(pair[0], 'kopf._core') or is_inside(pair[0], 'kopf._cogs'))] == []
+    assert [
+        pair
+        for pair in IMPORTS
+        if is_inside(pair[1], 'kopf._kits')
+        and (is_inside(pair[0], 'kopf._core') or is_inside(pair[0], 'kopf._cogs'))
+    ] == []
 
 
 @pytest.mark.guarantee('ARC-006', 'ARC-007')
@@ -121,8 +141,12 @@ def test_inner_layers_are_these_and_do_not_import_higher_ones(parent, layers):
 @pytest.mark.guarantee('ARC-006', 'ARC-009')
 def test_only_clients_talk_to_the_api_and_so_are_replaceable():
     users = {name for name, imported in IMPORTS if is_inside(imported, 'aiohttp')}
-    others = {name for name in users if not is_inside(name, CLIENT_LIBRARY)
-              and not any(is_inside(name, server) for server in SERVERS)}
+    others = {
+        name
+        for name in users
+        if not is_inside(name, CLIENT_LIBRARY)
+        and not any(is_inside(name, server) for server in SERVERS)
+    }
 
     assert others <= {SESSIONS}
     assert any(is_inside(name, CLIENT_LIBRARY) for name in users)
@@ -139,10 +163,12 @@ def test_requests_are_asynchronous(name):
 @pytest.mark.guarantee('ARC-010')
 def test_client_libraries_of_others_are_optional():
     blocked = 'import sys; sys.modules.update(dict.fromkeys(["pykube", "kubernetes", "kubernetes_asyncio"]))\n'
-    program = ('import asyncio, kopf, logging; [getattr(kopf, name) for name in kopf.__all__]\n'
-               'logger = logging.getLogger()\n'
-               'print([kopf.login_via_client(logger=logger), kopf.login_via_pykube(logger=logger), '
-               'asyncio.run(kopf.login_via_async_client(logger=logger))])')
+    program = (
+        'import asyncio, kopf, logging; [getattr(kopf, name) for name in kopf.__all__]\n'
+        'logger = logging.getLogger()\n'
+        'print([kopf.login_via_client(logger=logger), kopf.login_via_pykube(logger=logger), '
+        'asyncio.run(kopf.login_via_async_client(logger=logger))])'
+    )
     done = subprocess.run([sys.executable, '-c', blocked + program], capture_output=True, text=True)
 
     assert done.stdout == '[None, None, None]\n', done.stderr
@@ -154,18 +180,42 @@ def test_there_are_no_public_functions_for_arbitrary_requests():
     functions = {name for name in kopf.__all__ if inspect.isroutine(getattr(kopf, name))}
 
     assert not [origin for origin in origins if is_inside(origin, CLIENT_LIBRARY)]
-    assert not functions & {'get', 'list', 'watch', 'create', 'update', 'patch', 'delete', 'request'}
+    assert not functions & {
+        'get',
+        'list',
+        'watch',
+        'create',
+        'update',
+        'patch',
+        'delete',
+        'request',
+    }
 
 
 @pytest.mark.slow
 @pytest.mark.guarantee('ARC-008')
-@pytest.mark.parametrize('module, line, verdict', [
-    pytest.param(None, '', 0, id='as-it-is'),
-    pytest.param('kopf/_cogs/helpers/versions.py', 'from kopf._core.intents import causes', 1, id='cogs-to-core'),
-    pytest.param('kopf/_core/actions/outcomes.py', 'from kopf._core.engines import peers', 1, id='actions-to-engines'),
-    pytest.param('kopf/_core/actions/outcomes.py', 'from kopf._kits import loops', 1, id='core-to-kits'),
-    pytest.param('kopf/_core/intents/causes.py', 'import aiohttp', 1, id='http-beside-clients'),
-])
+@pytest.mark.parametrize(
+    'module, line, verdict',
+    [
+        pytest.param(None, '', 0, id='as-it-is'),
+        pytest.param(
+            'kopf/_cogs/helpers/versions.py',
+            'from kopf._core.intents import causes',
+            1,
+            id='cogs-to-core',
+        ),
+        pytest.param(
+            'kopf/_core/actions/outcomes.py',
+            'from kopf._core.engines import peers',
+            1,
+            id='actions-to-engines',
+        ),
+        pytest.param(
+            'kopf/_core/actions/outcomes.py', 'from kopf._kits import loops', 1, id='core-to-kits'
+        ),
+        pytest.param('kopf/_core/intents/causes.py', 'import aiohttp', 1, id='http-beside-clients'),
+    ],
+)
 def test_layers_are_held_by_the_linter(tmp_path, module, line, verdict):
     shutil.copytree(PACKAGE, tmp_path / 'kopf', ignore=shutil.ignore_patterns('__pycache__', '.*'))
     shutil.copy(ROOT / '.importlinter', tmp_path)
@@ -173,7 +223,12 @@ def test_layers_are_held_by_the_linter(tmp_path, module, line, verdict):
         with (tmp_path / module).open('a') as file:
             file.write(f'\n{line}\n')
     linter = 'from importlinter.cli import lint_imports_command; lint_imports_command()'
-    done = subprocess.run([sys.executable, '-c', linter, '--no-cache'], cwd=tmp_path, text=True,
-                          capture_output=True, env={'PYTHONPATH': str(tmp_path), 'PATH': ''})
+    done = subprocess.run(
+        [sys.executable, '-c', linter, '--no-cache'],
+        cwd=tmp_path,
+        text=True,
+        capture_output=True,
+        env={'PYTHONPATH': str(tmp_path), 'PATH': ''},
+    )
 
     assert done.returncode == verdict, done.stdout + done.stderr

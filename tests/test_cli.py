@@ -43,9 +43,9 @@ def test_every_subcommand_loads_and_shows_its_help(name):
 
 
 def test_subcommand_must_be_a_command():
-    subcommand = cli.Subcommand('kopf', '__version__', help="Not a command.")
+    subcommand = cli.Subcommand('kopf', '__version__', help='Not a command.')
 
-    with pytest.raises(TypeError, match=r"kopf\.__version__ is not a command"):
+    with pytest.raises(TypeError, match=r'kopf\.__version__ is not a command'):
         subcommand.load()
 
 
@@ -56,7 +56,9 @@ def test_subcommands_take_their_options_from_the_environment(monkeypatch):
         click.echo(f'size={size}')
 
     monkeypatch.setattr(kopf, 'measure', measure, raising=False)
-    monkeypatch.setattr(cli.main, 'subcommands', {'measure': cli.Subcommand('kopf', 'measure', help="Measure.")})
+    monkeypatch.setattr(
+        cli.main, 'subcommands', {'measure': cli.Subcommand('kopf', 'measure', help='Measure.')}
+    )
 
     result = CliRunner().invoke(cli.main, ['measure'], env={'KOPF_MEASURE_SIZE': '123'})
 
@@ -69,7 +71,12 @@ def test_script_and_module_are_the_same(args):
     script = pathlib.Path(sys.executable).with_name('kopf')
 
     by_script = subprocess.run([script, *args], capture_output=True, text=True)
-    by_module = subprocess.run([sys.executable, '-m', 'kopf', *args], capture_output=True, text=True)
+    by_module = subprocess.run(
+        [sys.executable, '-m', 'kopf', *args], capture_output=True, text=True
+    )
 
     assert (by_script.stdout, by_script.stderr, by_script.returncode) == (
-        by_module.stdout, by_module.stderr, by_module.returncode)
+        by_module.stdout,
+        by_module.stderr,
+        by_module.returncode,
+    )

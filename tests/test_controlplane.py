@@ -1,6 +1,7 @@
 """
 The control plane of the tests itself: what it promises to the tests that need it.
 """
+
 import os
 import pathlib
 import signal
@@ -27,9 +28,13 @@ pytestmark = [pytest.mark.controlplane, pytest.mark.slow]
 
 def ask(controlplane, user, path):
     """Get something as some user: the code."""
-    request = urllib.request.Request(controlplane.url + path, headers={'Authorization': f'Bearer {user.token}'})
+    request = urllib.request.Request(
+        controlplane.url + path, headers={'Authorization': f'Bearer {user.token}'}
+    )
     try:
-        with urllib.request.urlopen(request, context=controlplane.build_context(), timeout=10) as response:
+        with urllib.request.urlopen(
+            request, context=controlplane.build_context(), timeout=10
+        ) as response:
             return response.status
     except urllib.error.HTTPError as error:
         error.close()
@@ -41,7 +46,10 @@ def test_admin_may_do_everything_and_the_operator_nothing_of_its_own(own_control
 
     assert ask(own_controlplane, own_controlplane.admin, path) == 200
     assert ask(own_controlplane, own_controlplane.operator, path) == 403
-    assert ask(own_controlplane, controlplanes.Credentials('nobody', 'wrong', pathlib.Path()), path) == 401
+    assert (
+        ask(own_controlplane, controlplanes.Credentials('nobody', 'wrong', pathlib.Path()), path)
+        == 401
+    )
 
 
 def test_requests_are_in_the_audit_log_once_they_are_answered(own_controlplane):
@@ -50,7 +58,11 @@ def test_requests_are_in_the_audit_log_once_they_are_answered(own_controlplane):
     ask(own_controlplane, own_controlplane.operator, path)
 
     [event] = [event for event in own_controlplane.read_audit() if event['requestURI'] == path]
-    assert (event['user']['username'], event['verb'], event['responseStatus']['code']) == ('operator', 'get', 403)
+    assert (event['user']['username'], event['verb'], event['responseStatus']['code']) == (
+        'operator',
+        'get',
+        403,
+    )
 
 
 def test_objects_survive_a_restart_of_the_api_server_and_a_compaction(own_controlplane):
@@ -63,15 +75,23 @@ def test_objects_survive_a_restart_of_the_api_server_and_a_compaction(own_contro
     assert own_controlplane.ask('/api/v1/namespaces/default')['metadata']['name'] == 'default'
 
 
-@pytest.mark.parametrize('ending', [
-    pytest.param(signal.SIGINT, id='ctrl-c'),
-    pytest.param(signal.SIGKILL, id='kill'),
-])
+@pytest.mark.parametrize(
+    'ending',
+    [
+        pytest.param(signal.SIGINT, id='ctrl-c'),
+        pytest.param(signal.SIGKILL, id='kill'),
+    ],
+)
 def test_nothing_is_left_running_when_the_starter_is_ended(own_controlplane, tmp_path, ending):
     build = own_controlplane.build
     environment = {**os.environ, 'TMPDIR': str(tmp_path)}
-    with subprocess.Popen([sys.executable, '-c', LAUNCHER, str(build)], env=environment, text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as starter:
+    with subprocess.Popen(
+        [sys.executable, '-c', LAUNCHER, str(build)],
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as starter:
         _, *pids = starter.stdout.readline().split()
 
         starter.send_signal(ending)
@@ -92,8 +112,12 @@ def test_failure_to_start_is_explained_and_leaves_nothing(own_controlplane, tmp_
     monkeypatch.setattr('tempfile.tempdir', str(tmp_path / 'temporary'))
     (tmp_path / 'temporary').mkdir()
 
-    with (pytest.raises(controlplanes.StartError, match=r'kube-apiserver has ended(?s:.*)out of order'),
-          controlplanes.run_controlplane(build)):
+    with (
+        pytest.raises(
+            controlplanes.StartError, match=r'kube-apiserver has ended(?s:.*)out of order'
+        ),
+        controlplanes.run_controlplane(build),
+    ):
         pass
 
     assert list((tmp_path / 'temporary').iterdir()) == []

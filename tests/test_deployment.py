@@ -4,6 +4,7 @@ Operators in clusters: which rights they need, and what the manifests for their 
 The roles of ``deploy/`` are applied to a sandbox that enforces them, and operators are run there as in their pods: with
 the files of the service account. What was granted is compared with what was asked for: neither may be more.
 """
+
 import asyncio
 import contextlib
 import os
@@ -25,8 +26,12 @@ from kopf._core.intents import piggybacking
 ROOT = pathlib.Path(__file__).parent.parent
 NAMESPACE, ACCOUNT = 'kopf-example', 'example-operator'
 USER = f'system:serviceaccount:{NAMESPACE}:{ACCOUNT}'
-OBJECT = {'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample', 'metadata': {'name': 'obj', 'namespace': NAMESPACE},
-          'spec': {'field': 'old'}}
+OBJECT = {
+    'apiVersion': 'kopf.dev/v1',
+    'kind': 'KopfExample',
+    'metadata': {'name': 'obj', 'namespace': NAMESPACE},
+    'spec': {'field': 'old'},
+}
 
 binds = []
 """The addresses that are listened on in this process, since the beginning of the current test."""
@@ -53,8 +58,11 @@ async def sandbox(virtual_time):
 @pytest.fixture
 async def pod(sandbox, monkeypatch, tmp_path):
     """As if in a pod of the service account of the manifests given: with its files and environment."""
+
     async def enter(*manifests):
-        await sandbox.apply(*[ROOT / 'deploy' / manifest for manifest in (*manifests, 'peering.yaml')])
+        await sandbox.apply(
+            *[ROOT / 'deploy' / manifest for manifest in (*manifests, 'peering.yaml')]
+        )
         (tmp_path / 'token').write_text(await request_token(sandbox))
         (tmp_path / 'ca.crt').write_bytes(sandbox.ca_data)
         (tmp_path / 'namespace').write_text(NAMESPACE)
@@ -63,6 +71,7 @@ async def pod(sandbox, monkeypatch, tmp_path):
         monkeypatch.setenv('KUBERNETES_SERVICE_PORT', port)
         monkeypatch.setattr(piggybacking, 'SERVICE_ACCOUNT', str(tmp_path))
         monkeypatch.setenv('KUBECONFIG', str(tmp_path / 'absent'))
+
     return enter
 
 
@@ -72,8 +81,10 @@ async def request_token(sandbox):
     info = kopf.ConnectionInfo(server=sandbox.url, ca_path=str(sandbox.ca_path))
     headers = {'Authorization': f'Bearer {sandbox.token}'}
     connector = aiohttp.TCPConnector(ssl=info.as_ssl_context())
-    async with (aiohttp.ClientSession(connector=connector, headers=headers) as session,
-                session.post(url, json=request) as response):
+    async with (
+        aiohttp.ClientSession(connector=connector, headers=headers) as session,
+        session.post(url, json=request) as response,
+    ):
         assert response.status == 201, await response.text()
         return (await response.json())['status']['token']
 
@@ -102,8 +113,17 @@ def registry():
 @contextlib.asynccontextmanager
 async def operator(registry, **options):
     stop_flag, ready_flag = asyncio.Event(), asyncio.Event()
-    task = asyncio.create_task(kopf.operator(registry=registry, identity='me', stop_flag=stop_flag,
-                                             ready_flag=ready_flag, peering_name=ACCOUNT, **options), name='operator')
+    task = asyncio.create_task(
+        kopf.operator(
+            registry=registry,
+            identity='me',
+            stop_flag=stop_flag,
+            ready_flag=ready_flag,
+            peering_name=ACCOUNT,
+            **options,
+        ),
+        name='operator',
+    )
     try:
         await asyncio.wait_for(ready_flag.wait(), 60)
         yield
@@ -115,12 +135,20 @@ async def operator(registry, **options):
 async def live_through(sandbox):
     """Let an object be created, changed and deleted, and be handled each time."""
     await sandbox.create(OBJECT)
-    await sandbox.wait('kopfexamples', 'obj', lambda body: body and body.get('status', {}).get('last') == 'create',
-                       namespace=NAMESPACE)
+    await sandbox.wait(
+        'kopfexamples',
+        'obj',
+        lambda body: body and body.get('status', {}).get('last') == 'create',
+        namespace=NAMESPACE,
+    )
     await asyncio.sleep(25)
     await sandbox.patch('kopfexamples', 'obj', {'spec': {'field': 'new'}}, namespace=NAMESPACE)
-    await sandbox.wait('kopfexamples', 'obj', lambda body: body and body.get('status', {}).get('last') == 'update',
-                       namespace=NAMESPACE)
+    await sandbox.wait(
+        'kopfexamples',
+        'obj',
+        lambda body: body and body.get('status', {}).get('last') == 'update',
+        namespace=NAMESPACE,
+    )
     await sandbox.delete('kopfexamples', 'obj', namespace=NAMESPACE)
     await sandbox.wait('kopfexamples', 'obj', lambda body: body is None, namespace=NAMESPACE)
 
@@ -133,22 +161,34 @@ async def wait_until(condition):
 
 def get_asked(sandbox, *, denied=False):
     """What was asked for by the operator about the objects of the cluster: verbs, groups, resources."""
-    return {(asked.verb, asked.group, f'{asked.plural}/{asked.subresource}'.rstrip('/'))
-            for asked in sandbox.requests
-            if asked.user == USER and asked.plural and (asked.code == 403) is denied}
+    return {
+        (asked.verb, asked.group, f'{asked.plural}/{asked.subresource}'.rstrip('/'))
+        for asked in sandbox.requests
+        if asked.user == USER and asked.plural and (asked.code == 403) is denied
+    }
 
 
 def get_granted(*manifests):
     """What is granted by the roles in these manifests, one by one."""
-    documents = [document for manifest in manifests
-                 for document in yaml.safe_load_all((ROOT / 'deploy' / manifest).read_text())]
-    return {(verb, group, resource)
-            for document in documents for rule in document.get('rules', [])
-            for group in rule['apiGroups'] for resource in rule['resources'] for verb in rule['verbs']}
+    documents = [
+        document
+        for manifest in manifests
+        for document in yaml.safe_load_all((ROOT / 'deploy' / manifest).read_text())
+    ]
+    return {
+        (verb, group, resource)
+        for document in documents
+        for rule in document.get('rules', [])
+        for group in rule['apiGroups']
+        for resource in rule['resources']
+        for verb in rule['verbs']
+    }
 
 
 @pytest.mark.guarantee('DEP-005', 'DEP-006')
-async def test_all_that_is_granted_to_operators_of_clusters_is_needed_and_nothing_else_is(sandbox, pod, registry):
+async def test_all_that_is_granted_to_operators_of_clusters_is_needed_and_nothing_else_is(
+    sandbox, pod, registry
+):
     await pod('rbac-cluster.yaml')
     async with operator(registry, clusterwide=True):
         await live_through(sandbox)
@@ -159,18 +199,29 @@ async def test_all_that_is_granted_to_operators_of_clusters_is_needed_and_nothin
 
 @pytest.mark.guarantee('DEP-004', 'DEP-006')
 async def test_clusters_are_observed_only_by_listing_and_watching_their_resources_and_namespaces(
-        sandbox, pod, registry):
+    sandbox, pod, registry
+):
     await pod('rbac-cluster.yaml', 'rbac-patterns.yaml')
     async with operator(registry, namespaces=['kopf-*']):
         await live_through(sandbox)
 
-    unneeded = {permission for permission in get_granted('rbac-cluster.yaml') if 'clusterkopfpeerings' in permission}
+    unneeded = {
+        permission
+        for permission in get_granted('rbac-cluster.yaml')
+        if 'clusterkopfpeerings' in permission
+    }
     assert get_asked(sandbox, denied=True) == set()
     assert get_asked(sandbox) == get_granted('rbac-cluster.yaml', 'rbac-patterns.yaml') - unneeded
-    assert {(verb, resource) for verb, group, resource in get_asked(sandbox) if resource in {
-        'customresourcedefinitions', 'namespaces'}} == {
-            ('list', 'customresourcedefinitions'), ('watch', 'customresourcedefinitions'),
-            ('list', 'namespaces'), ('watch', 'namespaces')}
+    assert {
+        (verb, resource)
+        for verb, group, resource in get_asked(sandbox)
+        if resource in {'customresourcedefinitions', 'namespaces'}
+    } == {
+        ('list', 'customresourcedefinitions'),
+        ('watch', 'customresourcedefinitions'),
+        ('list', 'namespaces'),
+        ('watch', 'namespaces'),
+    }
 
 
 @pytest.mark.guarantee('DEP-008')
@@ -181,13 +232,20 @@ async def test_operators_of_single_namespaces_need_no_cluster_roles(sandbox, pod
 
     assert get_asked(sandbox) == get_granted('rbac-namespace.yaml')
     assert {resource for _, _, resource in get_asked(sandbox, denied=True)} <= {
-        'customresourcedefinitions', 'namespaces'}
-    assert not [document for document in yaml.safe_load_all((ROOT / 'deploy/rbac-namespace.yaml').read_text())
-                if document['kind'].startswith('Cluster')]
+        'customresourcedefinitions',
+        'namespaces',
+    }
+    assert not [
+        document
+        for document in yaml.safe_load_all((ROOT / 'deploy/rbac-namespace.yaml').read_text())
+        if document['kind'].startswith('Cluster')
+    ]
 
 
 @pytest.mark.guarantee('DEP-006', 'ADM-044', 'FND-058')
-async def test_webhooks_are_managed_only_by_reading_creating_and_patching_their_configurations(sandbox, pod, registry):
+async def test_webhooks_are_managed_only_by_reading_creating_and_patching_their_configurations(
+    sandbox, pod, registry
+):
     settings = kopf.OperatorSettings()
     settings.admission.managed = 'auto.kopf.dev'
     settings.admission.server = serve_webhooks
@@ -196,15 +254,18 @@ async def test_webhooks_are_managed_only_by_reading_creating_and_patching_their_
     await pod('rbac-cluster.yaml', 'rbac-admission.yaml')
     async with operator(registry, clusterwide=True, settings=settings):
         for resource in ('validatingwebhookconfigurations', 'mutatingwebhookconfigurations'):
-            await sandbox.wait(resource, 'auto.kopf.dev', lambda body: body and body.get('webhooks'))
+            await sandbox.wait(
+                resource, 'auto.kopf.dev', lambda body: body and body.get('webhooks')
+            )
         await live_through(sandbox)
         await asyncio.sleep(60)
 
     expected = get_granted('rbac-cluster.yaml', 'rbac-admission.yaml')
     assert get_asked(sandbox, denied=True) == set()
     assert get_asked(sandbox) == expected
-    assert {verb for verb, _, resource in expected if resource.endswith('webhookconfigurations')} == {
-        'get', 'create', 'patch'}
+    assert {
+        verb for verb, _, resource in expected if resource.endswith('webhookconfigurations')
+    } == {'get', 'create', 'patch'}
 
 
 async def serve_webhooks(fn):
@@ -228,7 +289,9 @@ async def test_operators_that_only_watch_need_no_right_to_patch(sandbox, pod):
     for rule in role['rules']:
         if 'kopfexamples' in rule['resources']:
             rule['verbs'].remove('patch')
-    role['rules'] = [rule for rule in role['rules'] if 'kopfexamples/status' not in rule['resources']]
+    role['rules'] = [
+        rule for rule in role['rules'] if 'kopfexamples/status' not in rule['resources']
+    ]
     await sandbox.update(role)
     await sandbox.create(OBJECT)
     async with operator(registry, clusterwide=True):
@@ -237,25 +300,48 @@ async def test_operators_that_only_watch_need_no_right_to_patch(sandbox, pod):
         await wait_until(lambda: 'DELETED' in seen)
 
     assert get_asked(sandbox, denied=True) == set()
-    assert {verb for verb, _, resource in get_asked(sandbox) if resource == 'kopfexamples'} == {'list', 'watch'}
+    assert {verb for verb, _, resource in get_asked(sandbox) if resource == 'kopfexamples'} == {
+        'list',
+        'watch',
+    }
 
 
 @pytest.mark.guarantee('DEP-007')
-async def test_objects_of_others_are_not_written_to_even_if_they_belong_to_the_handled_ones(sandbox, pod, registry):
+async def test_objects_of_others_are_not_written_to_even_if_they_belong_to_the_handled_ones(
+    sandbox, pod, registry
+):
     await pod('rbac-cluster.yaml')
     owner = await sandbox.create({**OBJECT, 'metadata': {'name': 'parent', 'namespace': NAMESPACE}})
-    reference = {'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample', 'name': 'parent', 'uid': owner['metadata']['uid'],
-                 'controller': True}
-    before = await sandbox.create({'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {
-        'name': 'child', 'namespace': NAMESPACE, 'ownerReferences': [reference]}})
+    reference = {
+        'apiVersion': 'kopf.dev/v1',
+        'kind': 'KopfExample',
+        'name': 'parent',
+        'uid': owner['metadata']['uid'],
+        'controller': True,
+    }
+    before = await sandbox.create(
+        {
+            'apiVersion': 'v1',
+            'kind': 'ConfigMap',
+            'metadata': {'name': 'child', 'namespace': NAMESPACE, 'ownerReferences': [reference]},
+        }
+    )
     async with operator(registry, clusterwide=True):
         await live_through(sandbox)
         after = await sandbox.get('configmaps', 'child', namespace=NAMESPACE)
 
     assert after == before
-    assert {(verb, resource) for verb, _, resource in get_asked(sandbox) if verb not in {'list', 'watch'}} == {
-        ('patch', 'kopfexamples'), ('patch', 'kopfexamples/status'), ('patch', 'clusterkopfpeerings'),
-        ('create', 'events'), ('patch', 'events')}
+    assert {
+        (verb, resource)
+        for verb, _, resource in get_asked(sandbox)
+        if verb not in {'list', 'watch'}
+    } == {
+        ('patch', 'kopfexamples'),
+        ('patch', 'kopfexamples/status'),
+        ('patch', 'clusterkopfpeerings'),
+        ('create', 'events'),
+        ('patch', 'events'),
+    }
 
 
 @pytest.mark.guarantee('DEP-009')
@@ -266,11 +352,15 @@ async def test_operators_in_pods_are_known_by_their_service_accounts(sandbox, po
 
     (deployment,) = yaml.safe_load_all((ROOT / 'deploy/deployment.yaml').read_text())
     assert deployment['spec']['template']['spec']['serviceAccountName'] == ACCOUNT
-    assert {asked.user for asked in sandbox.requests if asked.user_agent.startswith('kopf/')} == {USER}
+    assert {asked.user for asked in sandbox.requests if asked.user_agent.startswith('kopf/')} == {
+        USER
+    }
 
 
 @pytest.mark.guarantee('DEP-002')
-async def test_operators_outside_of_clusters_do_the_same_with_the_same_code(sandbox, pod, registry, monkeypatch):
+async def test_operators_outside_of_clusters_do_the_same_with_the_same_code(
+    sandbox, pod, registry, monkeypatch
+):
     await pod('rbac-cluster.yaml')
     async with operator(registry, clusterwide=True):
         await live_through(sandbox)
@@ -280,9 +370,11 @@ async def test_operators_outside_of_clusters_do_the_same_with_the_same_code(sand
     async with operator(registry, clusterwide=True):
         await live_through(sandbox)
 
-    outside = {(asked.verb, asked.group, f'{asked.plural}/{asked.subresource}'.rstrip('/'))
-               for asked in sandbox.requests
-               if asked.user != USER and asked.user_agent.startswith('kopf/') and asked.plural}
+    outside = {
+        (asked.verb, asked.group, f'{asked.plural}/{asked.subresource}'.rstrip('/'))
+        for asked in sandbox.requests
+        if asked.user != USER and asked.user_agent.startswith('kopf/') and asked.plural
+    }
     assert outside == inside
 
 
@@ -296,9 +388,13 @@ async def test_nothing_is_listened_on_unless_it_is_asked_for(sandbox, pod, regis
 
 
 @pytest.mark.guarantee('DEP-003')
-async def test_probes_are_listened_for_if_they_are_asked_for(sandbox, pod, registry, unused_tcp_port, listened):
+async def test_probes_are_listened_for_if_they_are_asked_for(
+    sandbox, pod, registry, unused_tcp_port, listened
+):
     await pod('rbac-cluster.yaml')
-    async with operator(registry, clusterwide=True, liveness_endpoint=f'http://127.0.0.1:{unused_tcp_port}/healthz'):
+    async with operator(
+        registry, clusterwide=True, liveness_endpoint=f'http://127.0.0.1:{unused_tcp_port}/healthz'
+    ):
         pass
 
     assert listened == [('127.0.0.1', unused_tcp_port)]
@@ -309,41 +405,84 @@ def test_deployment_meets_the_restricted_standard_of_pods():
     pod = deployment['spec']['template']['spec']
     (container,) = pod['containers']
 
-    assert pod['securityContext'] == {'runAsNonRoot': True, 'seccompProfile': {'type': 'RuntimeDefault'}}
+    assert pod['securityContext'] == {
+        'runAsNonRoot': True,
+        'seccompProfile': {'type': 'RuntimeDefault'},
+    }
     assert container['securityContext'] == {
-        'allowPrivilegeEscalation': False, 'readOnlyRootFilesystem': True, 'capabilities': {'drop': ['ALL']}}
+        'allowPrivilegeEscalation': False,
+        'readOnlyRootFilesystem': True,
+        'capabilities': {'drop': ['ALL']},
+    }
     assert not {'hostNetwork', 'hostPID', 'hostIPC'} & set(pod)
     assert {next(kind for kind in volume if kind != 'name') for volume in pod['volumes']} <= {
-        'emptyDir', 'configMap', 'secret', 'projected', 'downwardAPI'}
+        'emptyDir',
+        'configMap',
+        'secret',
+        'projected',
+        'downwardAPI',
+    }
     assert set(container['resources']) == {'requests', 'limits'}
 
 
 async def test_manifests_are_accepted_by_the_cluster_without_warnings(sandbox):
-    manifests = sorted((ROOT / 'deploy').glob('*.yaml'), key=lambda path: path.name == 'peering.yaml')
+    manifests = sorted(
+        (ROOT / 'deploy').glob('*.yaml'), key=lambda path: path.name == 'peering.yaml'
+    )
     applied = await sandbox.apply(*manifests)
 
     assert {body['kind'] for body in applied} == {
-        'Namespace', 'ServiceAccount', 'Role', 'RoleBinding', 'ClusterRole', 'ClusterRoleBinding', 'Deployment',
-        'ClusterKopfPeering', 'KopfPeering'}
+        'Namespace',
+        'ServiceAccount',
+        'Role',
+        'RoleBinding',
+        'ClusterRole',
+        'ClusterRoleBinding',
+        'Deployment',
+        'ClusterKopfPeering',
+        'KopfPeering',
+    }
 
 
 @pytest.mark.slow
 @pytest.mark.guarantee('DEP-010')
-def test_command_of_the_deployment_answers_its_probes_and_exits_gracefully_when_terminated(tmp_path, unused_tcp_port):
+def test_command_of_the_deployment_answers_its_probes_and_exits_gracefully_when_terminated(
+    tmp_path, unused_tcp_port
+):
     (deployment,) = yaml.safe_load_all((ROOT / 'deploy/deployment.yaml').read_text())
     (container,) = deployment['spec']['template']['spec']['containers']
     example = ROOT / 'examples/01-minimal/example.py'
-    args = [arg.replace('0.0.0.0:8080', f'127.0.0.1:{unused_tcp_port}').replace('/app/main.py', str(example))
-            for arg in container['args']]
-    with kopf.testing.Sandbox(rbac=True, apply=[ROOT / 'examples/crd.yaml', ROOT / 'peering.yaml',
-                                                ROOT / 'deploy/rbac-cluster.yaml',
-                                                ROOT / 'deploy/peering.yaml']) as sandbox:
+    args = [
+        arg.replace('0.0.0.0:8080', f'127.0.0.1:{unused_tcp_port}').replace(
+            '/app/main.py', str(example)
+        )
+        for arg in container['args']
+    ]
+    with kopf.testing.Sandbox(
+        rbac=True,
+        apply=[
+            ROOT / 'examples/crd.yaml',
+            ROOT / 'peering.yaml',
+            ROOT / 'deploy/rbac-cluster.yaml',
+            ROOT / 'deploy/peering.yaml',
+        ],
+    ) as sandbox:
         grant(sandbox)
-        process = subprocess.Popen([sys.executable, '-m', 'kopf', *args], stderr=subprocess.PIPE, text=True, env={
-            **os.environ, 'KUBECONFIG': str(sandbox.add_user('op', groups=['operators']).kubeconfig)})
+        process = subprocess.Popen(
+            [sys.executable, '-m', 'kopf', *args],
+            stderr=subprocess.PIPE,
+            text=True,
+            env={
+                **os.environ,
+                'KUBECONFIG': str(sandbox.add_user('op', groups=['operators']).kubeconfig),
+            },
+        )
         try:
             for probe in ('readinessProbe', 'livenessProbe'):
-                wait_until_answers(f"http://127.0.0.1:{unused_tcp_port}{container[probe]['httpGet']['path']}", process)
+                wait_until_answers(
+                    f'http://127.0.0.1:{unused_tcp_port}{container[probe]["httpGet"]["path"]}',
+                    process,
+                )
             records = sandbox.get('clusterkopfpeerings', ACCOUNT)['status']
             process.send_signal(signal.SIGTERM)
             _, said = process.communicate(timeout=30)
@@ -355,20 +494,37 @@ def test_command_of_the_deployment_answers_its_probes_and_exits_gracefully_when_
     assert process.returncode == 0, said
     assert len(records) == 1
     assert left == {}
-    assert (deployment['spec']['replicas'], deployment['spec']['strategy']) == (1, {'type': 'Recreate'})
+    assert (deployment['spec']['replicas'], deployment['spec']['strategy']) == (
+        1,
+        {'type': 'Recreate'},
+    )
 
 
 def grant(sandbox):
     """Let the group ``operators`` do the same as the service account."""
-    sandbox.create({
-        'apiVersion': 'rbac.authorization.k8s.io/v1', 'kind': 'ClusterRoleBinding', 'metadata': {'name': 'operators'},
-        'roleRef': {'apiGroup': 'rbac.authorization.k8s.io', 'kind': 'ClusterRole', 'name': ACCOUNT},
-        'subjects': [{'apiGroup': 'rbac.authorization.k8s.io', 'kind': 'Group', 'name': 'operators'}]})
+    sandbox.create(
+        {
+            'apiVersion': 'rbac.authorization.k8s.io/v1',
+            'kind': 'ClusterRoleBinding',
+            'metadata': {'name': 'operators'},
+            'roleRef': {
+                'apiGroup': 'rbac.authorization.k8s.io',
+                'kind': 'ClusterRole',
+                'name': ACCOUNT,
+            },
+            'subjects': [
+                {'apiGroup': 'rbac.authorization.k8s.io', 'kind': 'Group', 'name': 'operators'}
+            ],
+        }
+    )
 
 
 def wait_until_answers(url, process):
     while process.poll() is None:
-        with contextlib.suppress(urllib.error.URLError), urllib.request.urlopen(url, timeout=5) as response:
+        with (
+            contextlib.suppress(urllib.error.URLError),
+            urllib.request.urlopen(url, timeout=5) as response,
+        ):
             assert response.status == 200
             return
     pytest.fail(f'The operator has ended: {process.stderr.read()}')

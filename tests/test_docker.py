@@ -3,6 +3,7 @@ The image: its recipe can be read, has what it needs, and its entry point does w
 
 There is no container engine in the tests: the entry point is run as it is, with other commands in place of real ones.
 """
+
 import json
 import os
 import pathlib
@@ -18,12 +19,20 @@ INSTRUCTIONS = {'ARG', 'FROM', 'WORKDIR', 'COPY', 'RUN', 'ENV', 'USER', 'ENTRYPO
 def read_instructions():
     """The instructions of the recipe: names and arguments, by the rules of its format."""
     text = (ROOT / 'Dockerfile').read_text()
-    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith('#')]
-    return [tuple(line.split(None, 1)) for line in '\n'.join(lines).replace('\\\n', ' ').splitlines()]
+    lines = [
+        line for line in text.splitlines() if line.strip() and not line.lstrip().startswith('#')
+    ]
+    return [
+        tuple(line.split(None, 1)) for line in '\n'.join(lines).replace('\\\n', ' ').splitlines()
+    ]
 
 
 def list_ignored_rules():
-    return [line for line in (ROOT / '.dockerignore').read_text().splitlines() if line and not line.startswith('#')]
+    return [
+        line
+        for line in (ROOT / '.dockerignore').read_text().splitlines()
+        if line and not line.startswith('#')
+    ]
 
 
 @pytest.fixture
@@ -38,9 +47,18 @@ def container(tmp_path):
 
     def run(*args):
         env = {**os.environ, 'PATH': f'{commands}:{os.environ["PATH"]}', 'KOPF_APP': str(app)}
-        result = subprocess.run([ROOT / 'docker/entrypoint.sh', *args], env=env, capture_output=True, text=True,
-                                timeout=60)
-        return result.returncode, result.stdout.replace(str(app), '/app').splitlines(), result.stderr
+        result = subprocess.run(
+            [ROOT / 'docker/entrypoint.sh', *args],
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        return (
+            result.returncode,
+            result.stdout.replace(str(app), '/app').splitlines(),
+            result.stderr,
+        )
 
     run.app = app
     return run
@@ -77,7 +95,11 @@ def test_all_that_is_copied_exists_and_is_not_ignored():
 
 def test_entry_point_is_what_the_image_starts_with():
     instructions = read_instructions()
-    (target,) = [args.split()[-1] for name, args in instructions if name == 'COPY' and 'entrypoint.sh' in args]
+    (target,) = [
+        args.split()[-1]
+        for name, args in instructions
+        if name == 'COPY' and 'entrypoint.sh' in args
+    ]
 
     assert json.loads(dict(instructions)['ENTRYPOINT']) == [pathlib.PurePath(target).name]
     assert os.access(ROOT / 'docker/entrypoint.sh', os.X_OK)
@@ -102,7 +124,11 @@ def test_usage_is_told_if_there_is_nothing_to_run(container):
 def test_arguments_are_passed_as_they_are(container):
     (container.app / 'main.py').touch()
 
-    assert container('run', '-v', '/src/my handler.py') == (0, ['kopf run -v /src/my handler.py'], '')
+    assert container('run', '-v', '/src/my handler.py') == (
+        0,
+        ['kopf run -v /src/my handler.py'],
+        '',
+    )
 
 
 @pytest.mark.guarantee('NEW-256')
@@ -114,7 +140,9 @@ def test_requirements_of_the_application_are_installed_before(container):
     assert code == 0
     assert [re.sub(r' --(quiet|disable-pip-version-check|upgrade)', '', line) for line in said] == [
         'pip install --target /tmp/kopf-packages -r /app/requirements.txt',
-        'pip install --target /tmp/kopf-packages /app/', 'kopf run -v /app/main.py']
+        'pip install --target /tmp/kopf-packages /app/',
+        'kopf run -v /app/main.py',
+    ]
 
 
 @pytest.mark.guarantee('FND-064')
@@ -132,8 +160,16 @@ def test_what_is_installed_at_the_start_is_seen_by_the_operator(container, tmp_p
 def test_code_of_the_image_belongs_to_root():
     instructions = read_instructions()
     copies = [args for name, args in instructions if name == 'COPY']
-    runs = [args for name, args in instructions[:instructions.index(('USER', '65532:65532'))] if name == 'RUN']
+    runs = [
+        args
+        for name, args in instructions[: instructions.index(('USER', '65532:65532'))]
+        if name == 'RUN'
+    ]
 
     assert not [args for args in copies if '--chown' in args]
-    assert not [args for args in runs if 'chown' in args or '--create-home' in args.replace('--no-create-home', '')]
+    assert not [
+        args
+        for args in runs
+        if 'chown' in args or '--create-home' in args.replace('--no-create-home', '')
+    ]
     assert dict(instructions)['USER'] == '65532:65532'

@@ -1,6 +1,7 @@
 """
 JSON that is large or hostile, as it comes from the API: what is wrong with one object is not wrong with the others.
 """
+
 import json
 import random
 import time
@@ -15,7 +16,12 @@ from kopf._cogs.helpers import documents, jsons
 pytestmark = pytest.mark.guarantee('FND-050')
 
 DEPTHS = [300, 990, 1100, 1600, 9900, 200_000]
-KINDS = {'dict': ('{"a":', '}'), 'list': ('[', ']'), 'mixed': ('[{"a":', '}]'), 'strings': ('{"]}\\"":', '}')}
+KINDS = {
+    'dict': ('{"a":', '}'),
+    'list': ('[', ']'),
+    'mixed': ('[{"a":', '}]'),
+    'strings': ('{"]}\\"":', '}'),
+}
 
 
 def nest(levels, kind='dict'):
@@ -24,8 +30,10 @@ def nest(levels, kind='dict'):
 
 
 def build_item(name, spec, metadata=''):
-    return (f'{{"apiVersion":"kopf.dev/v1","kind":"KopfExample","metadata":{{"name":"{name}","uid":"{name}-uid",'
-            f'"resourceVersion":"5"{metadata}}},"spec":{spec}}}')
+    return (
+        f'{{"apiVersion":"kopf.dev/v1","kind":"KopfExample","metadata":{{"name":"{name}","uid":"{name}-uid",'
+        f'"resourceVersion":"5"{metadata}}},"spec":{spec}}}'
+    )
 
 
 def build_list(*items):
@@ -48,7 +56,11 @@ def size(request, monkeypatch):
 @pytest.mark.parametrize('kind', KINDS)
 @pytest.mark.parametrize('levels', DEPTHS)
 def test_deep_object_is_apart_from_others_in_a_page(size, levels, kind):
-    good1, good2, bad = build_item('good1', '{}'), build_item('good2', '{"x":1}'), build_item('bad', nest(levels, kind))
+    good1, good2, bad = (
+        build_item('good1', '{}'),
+        build_item('good2', '{"x":1}'),
+        build_item('bad', nest(levels, kind)),
+    )
 
     page = listing.parse_page(documents.read(build_list(good1, bad, good2)))
 
@@ -66,7 +78,8 @@ def test_deep_object_is_identified_in_a_stream(size, levels):
     signal = signals.classify_line(line)
 
     assert signal == signals.Misfit(
-        signals.Key('', 'bad'), signals.Seen('bad-uid', '5'), documents.TOO_DEEP, frozenset({'a'}))
+        signals.Key('', 'bad'), signals.Seen('bad-uid', '5'), documents.TOO_DEEP, frozenset({'a'})
+    )
 
 
 @pytest.mark.parametrize('levels', DEPTHS)
@@ -76,28 +89,64 @@ def test_deletion_of_deep_object_is_a_deletion_of_its_metadata(size, levels):
     signal = signals.classify_line(line)
 
     assert isinstance(signal, signals.Change)
-    assert signal.event == {'type': 'DELETED', 'object': {
-        'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample', 'metadata': {'name': 'bad', 'uid': 'bad-uid'}}}
+    assert signal.event == {
+        'type': 'DELETED',
+        'object': {
+            'apiVersion': 'kopf.dev/v1',
+            'kind': 'KopfExample',
+            'metadata': {'name': 'bad', 'uid': 'bad-uid'},
+        },
+    }
     assert signal.version == '5'
     assert signals.is_made_up(signal.event)
 
 
-@pytest.mark.parametrize('number', ['1e400', '-1e400', '9' * 5000, '-' + '9' * 5000, 'NaN', '-Infinity'])
+@pytest.mark.parametrize(
+    'number', ['1e400', '-1e400', '9' * 5000, '-' + '9' * 5000, 'NaN', '-Infinity']
+)
 def test_numbers_out_of_range_are_a_flaw_of_their_object(size, number):
-    items = build_item('good', '{"x":1}'), build_item('bad', f'{{"x":[{number}]}}'), build_item('worse', number)
+    items = (
+        build_item('good', '{"x":1}'),
+        build_item('bad', f'{{"x":[{number}]}}'),
+        build_item('worse', number),
+    )
 
     page = listing.parse_page(documents.read(build_list(*items)))
 
     assert [item['metadata']['name'] for item in page.items] == ['good']
     assert [(item['metadata']['name'], item.flaw) for item in page.misfits] == [
-        ('bad', documents.OUT_OF_RANGE), ('worse', documents.OUT_OF_RANGE)]
+        ('bad', documents.OUT_OF_RANGE),
+        ('worse', documents.OUT_OF_RANGE),
+    ]
 
 
-@pytest.mark.parametrize('text', [
-    '', ' ', '<html>', '{', '{"a"', '{"a":', '{"a":1', '{"a":1,}', '{"a":1}}', '{"a":[1,]}', '{"a":[1 2]}', '{1:2}',
-    '{"a":tru}', '{"items":[{"a":1},]}', '{"items":[{"a":1}{"a":2}]}', '{"items":[{"a":1},{"a":2}', '{"a":"\n"}',
-    '{"a" 1}', '[' * 100_000, '{"a":' * 100_000, '{"a":' + '[' * 5000 + ']' * 4999 + '}', '{"a":"' + '\\"' * 1000,
-])
+@pytest.mark.parametrize(
+    'text',
+    [
+        '',
+        ' ',
+        '<html>',
+        '{',
+        '{"a"',
+        '{"a":',
+        '{"a":1',
+        '{"a":1,}',
+        '{"a":1}}',
+        '{"a":[1,]}',
+        '{"a":[1 2]}',
+        '{1:2}',
+        '{"a":tru}',
+        '{"items":[{"a":1},]}',
+        '{"items":[{"a":1}{"a":2}]}',
+        '{"items":[{"a":1},{"a":2}',
+        '{"a":"\n"}',
+        '{"a" 1}',
+        '[' * 100_000,
+        '{"a":' * 100_000,
+        '{"a":' + '[' * 5000 + ']' * 4999 + '}',
+        '{"a":"' + '\\"' * 1000,
+    ],
+)
 def test_what_is_not_json_is_refused(size, text):
     with pytest.raises(jsons.JSONDecodeError):
         documents.read(text.encode())
@@ -109,10 +158,17 @@ def test_invalid_encoding_is_refused(size):
 
 
 values = st.recursive(
-    st.none() | st.booleans() | st.integers(-2**53, 2**53) | st.floats(allow_nan=False, allow_infinity=False) |
-    st.text(st.characters(codec='utf-8')) | st.sampled_from(['},{', '"},{"', '}]', '\\', '"', ',"items":[{"']),
-    lambda children: st.lists(children) | st.dictionaries(st.text(st.characters(codec='utf-8')), children),
-    max_leaves=20)
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(codec='utf-8'))
+    | st.sampled_from(['},{', '"},{"', '}]', '\\', '"', ',"items":[{"']),
+    lambda children: (
+        st.lists(children) | st.dictionaries(st.text(st.characters(codec='utf-8')), children)
+    ),
+    max_leaves=20,
+)
 
 
 @settings(max_examples=300, deadline=None)
@@ -126,18 +182,32 @@ def test_documents_read_by_parts_are_the_same_as_those_read_at_once(items, space
 
 def test_items_are_cut_where_they_end_whatever_is_in_them(size):
     chance = random.Random(5)
-    baits = ['},{"apiVersion":', '"},{"', {'apiVersion': 'v1'}, [{'apiVersion': 1}, {'apiVersion': 2}], 'x' * 300]
-    items = [{'apiVersion': 'v1', 'metadata': {'name': f'n{i}', 'ownerReferences': chance.choices(baits, k=5)}}
-             for i in range(200)]
+    baits = [
+        '},{"apiVersion":',
+        '"},{"',
+        {'apiVersion': 'v1'},
+        [{'apiVersion': 1}, {'apiVersion': 2}],
+        'x' * 300,
+    ]
+    items = [
+        {
+            'apiVersion': 'v1',
+            'metadata': {'name': f'n{i}', 'ownerReferences': chance.choices(baits, k=5)},
+        }
+        for i in range(200)
+    ]
     raw = json.dumps({'items': items, 'metadata': {}}, separators=(',', ':')).encode()
 
     assert documents.read(raw)['items'] == items
 
 
-@pytest.mark.parametrize('items', [
-    pytest.param([f'{{"k{i}":1}}' for i in range(80_000)], id='first-keys-differ'),
-    pytest.param(['{"a":[{"a":1},{"a":1},{"a":1},{"a":1}]}'] * 20_000, id='first-keys-inside'),
-])
+@pytest.mark.parametrize(
+    'items',
+    [
+        pytest.param([f'{{"k{i}":1}}' for i in range(80_000)], id='first-keys-differ'),
+        pytest.param(['{"a":[{"a":1},{"a":1},{"a":1},{"a":1}]}'] * 20_000, id='first-keys-inside'),
+    ],
+)
 def test_deep_object_with_many_items_is_read_in_reasonable_time(items):
     spec = f'{{"items":[{",".join(items)},{nest(2000)}]}}'
     line = f'{{"type":"MODIFIED","object":{build_item("bad", spec)}}}'.encode()
@@ -146,7 +216,9 @@ def test_deep_object_with_many_items_is_read_in_reasonable_time(items):
     signal = signals.classify_line(line)
 
     assert isinstance(signal, signals.Misfit)
-    assert time.perf_counter() - since < 10  # it was over 30 if each item was searched for in all that follow
+    assert (
+        time.perf_counter() - since < 10
+    )  # it was over 30 if each item was searched for in all that follow
 
 
 def test_items_of_a_list_are_read_in_reasonable_time_also_if_their_first_keys_differ():
@@ -160,7 +232,9 @@ def test_items_of_a_list_are_read_in_reasonable_time_also_if_their_first_keys_di
 
 
 def test_stream_with_garbage_is_still_an_error():
-    assert isinstance(signals.classify_line(b'{"type":"ADDED","object":{"metadata"'), errors.APIGarbledError)
+    assert isinstance(
+        signals.classify_line(b'{"type":"ADDED","object":{"metadata"'), errors.APIGarbledError
+    )
 
 
 @pytest.mark.parametrize('levels, is_deep', [(200, False), (250, False), (255, True), (5000, True)])

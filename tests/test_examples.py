@@ -1,6 +1,7 @@
 """
 The examples do what they say: each is run as users run it, usually by ``kopf run --sandbox``, in its own process.
 """
+
 import contextlib
 import itertools
 import os
@@ -65,9 +66,15 @@ class Example:
         return self._call('delete')
 
     def create(self, name, **metadata):
-        body = {'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample', 'metadata': {'name': name, **metadata}}
+        body = {
+            'apiVersion': 'kopf.dev/v1',
+            'kind': 'KopfExample',
+            'metadata': {'name': name, **metadata},
+        }
         api = kubernetes.client.CustomObjectsApi(self.connect())
-        return api.create_namespaced_custom_object('kopf.dev', 'v1', 'default', 'kopfexamples', body)
+        return api.create_namespaced_custom_object(
+            'kopf.dev', 'v1', 'default', 'kopfexamples', body
+        )
 
     def _call(self, verb, **kwargs):
         api = kubernetes.client.CustomObjectsApi(self.connect())
@@ -78,20 +85,38 @@ class Example:
 @pytest.fixture
 def start(tmp_path):
     with contextlib.ExitStack() as stack:
+
         def start(name, manifests=COMMON, args=(), **env):
             args = args or ['--sandbox', *(arg for path in manifests for arg in ('--apply', path))]
-            process = stack.enter_context(subprocess.Popen(
-                [sys.executable, '-B', '-m', 'kopf', 'run', *args, EXAMPLES / name / 'example.py'],
-                text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=tmp_path,
-                env={**os.environ, 'PYTHONUNBUFFERED': '1', **env}))
+            process = stack.enter_context(
+                subprocess.Popen(
+                    [
+                        sys.executable,
+                        '-B',
+                        '-m',
+                        'kopf',
+                        'run',
+                        *args,
+                        EXAMPLES / name / 'example.py',
+                    ],
+                    text=True,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    cwd=tmp_path,
+                    env={**os.environ, 'PYTHONUNBUFFERED': '1', **env},
+                )
+            )
             stack.callback(process.kill)
             return Example(process)
+
         yield start
 
 
 def test_all_examples_are_listed_and_explained():
     names = {path.parent.name for path in EXAMPLES.glob('*/example.py')}
-    listed = re.findall(r'^\| \[(.+?)\]\((.+?)\) ', (EXAMPLES / 'README.md').read_text(), re.MULTILINE)
+    listed = re.findall(
+        r'^\| \[(.+?)\]\((.+?)\) ', (EXAMPLES / 'README.md').read_text(), re.MULTILINE
+    )
 
     assert {name for name, _ in listed} == {target for _, target in listed} == names
     assert all((EXAMPLES / name / 'README.md').exists() for name in names)
@@ -109,14 +134,20 @@ def test_minimal_operator_reacts_to_creation(start):
 def test_children_live_and_die_with_their_parents(start):
     example = start('02-children')
     example.wait_until_says("'create_pod' succeeded")
-    pod, = example.core.list_namespaced_pod('default').items
+    (pod,) = example.core.list_namespaced_pod('default').items
 
-    assert [owner.uid for owner in pod.metadata.owner_references] == [example.get()['metadata']['uid']]
+    assert [owner.uid for owner in pod.metadata.owner_references] == [
+        example.get()['metadata']['uid']
+    ]
 
     example.delete()
 
     events = kubernetes.watch.Watch().stream(
-        example.core.list_namespaced_pod, 'default', timeout_seconds=10, resource_version=pod.metadata.resource_version)
+        example.core.list_namespaced_pod,
+        'default',
+        timeout_seconds=10,
+        resource_version=pod.metadata.resource_version,
+    )
     deleted = next(event['object'] for event in events if event['type'] == 'DELETED')
     assert deleted.metadata.name == pod.metadata.name
     example.stop()
@@ -129,15 +160,29 @@ def test_exceptions_are_retried_or_not(start):
         "'succeeds_at_last' failed temporarily: Not yet.",
         "'succeeds_at_last' succeeded",
         "'recovers_from_anything' succeeded",
-        "'knows_that_it_is_hopeless' failed permanently: There is no way to do this.")
+        "'knows_that_it_is_hopeless' failed permanently: There is no way to do this.",
+    )
 
     example.stop()
-    counts = {name: len(re.findall(f"'{name}' failed", example.said)) for name in (
-        'succeeds_at_last', 'recovers_from_anything', 'knows_that_it_is_hopeless', 'gives_up_after_a_few_attempts',
-        'treats_all_errors_as_final', 'does_not_care_of_errors')}
+    counts = {
+        name: len(re.findall(f"'{name}' failed", example.said))
+        for name in (
+            'succeeds_at_last',
+            'recovers_from_anything',
+            'knows_that_it_is_hopeless',
+            'gives_up_after_a_few_attempts',
+            'treats_all_errors_as_final',
+            'does_not_care_of_errors',
+        )
+    }
     assert counts == {
-        'succeeds_at_last': 2, 'recovers_from_anything': 1, 'knows_that_it_is_hopeless': 1,
-        'gives_up_after_a_few_attempts': 3, 'treats_all_errors_as_final': 1, 'does_not_care_of_errors': 1}
+        'succeeds_at_last': 2,
+        'recovers_from_anything': 1,
+        'knows_that_it_is_hopeless': 1,
+        'gives_up_after_a_few_attempts': 3,
+        'treats_all_errors_as_final': 1,
+        'does_not_care_of_errors': 1,
+    }
 
 
 def test_events_are_posted_about_the_object(start):
@@ -145,28 +190,41 @@ def test_events_are_posted_about_the_object(start):
     example.wait_until_says("'create_fn' succeeded")
 
     watching = kubernetes.watch.Watch().stream(
-        example.core.list_namespaced_event, 'default', field_selector=f'involvedObject.name={NAME}', timeout_seconds=10)
+        example.core.list_namespaced_event,
+        'default',
+        field_selector=f'involvedObject.name={NAME}',
+        timeout_seconds=10,
+    )
     posted = [event['object'] for event in itertools.islice(watching, 4)]
     posted.sort(key=lambda event: int(event.metadata.resource_version))
 
     assert [(event.type, event.reason, event.message) for event in posted] == [
-        ('Normal', 'Started', "The work has begun."),
-        ('Warning', 'Suspicious', "Something looks wrong."),
-        ('Custom', 'Noticed', "The type can be anything."),
-        ('Error', 'Failed', "The work has failed: This is what went wrong.")]
+        ('Normal', 'Started', 'The work has begun.'),
+        ('Warning', 'Suspicious', 'Something looks wrong.'),
+        ('Custom', 'Noticed', 'The type can be anything.'),
+        ('Error', 'Failed', 'The work has failed: This is what went wrong.'),
+    ]
     assert {event.involved_object.uid for event in posted} == {example.get()['metadata']['uid']}
     example.stop()
 
 
 def test_handlers_are_called_for_their_causes(start):
     example = start('05-handlers')
-    example.wait_until_says(f'RESUMED {NAME}', f'CREATED 1st {NAME}', f'CREATED 2nd {NAME}', "-> 'value'",
-                            "'field_fn/spec.field' succeeded")
+    example.wait_until_says(
+        f'RESUMED {NAME}',
+        f'CREATED 1st {NAME}',
+        f'CREATED 2nd {NAME}',
+        "-> 'value'",
+        "'field_fn/spec.field' succeeded",
+    )
     assert 'UPDATED' not in example.said
 
     example.patch(field='another')
-    example.wait_until_says(f"UPDATED {NAME}: change spec.field from 'value' to 'another'",
-                            f"FIELD of {NAME}: 'value' -> 'another'", "'update_fn' succeeded")
+    example.wait_until_says(
+        f"UPDATED {NAME}: change spec.field from 'value' to 'another'",
+        f"FIELD of {NAME}: 'value' -> 'another'",
+        "'update_fn' succeeded",
+    )
     example.delete()
     example.wait_until_says(f'DELETED 1st {NAME}', f'DELETED 2nd {NAME}')
 
@@ -175,18 +233,25 @@ def test_handlers_are_called_for_their_causes(start):
 
 
 def test_peers_step_aside_for_developers(start):
-    deployed = start('06-peering', manifests=[*COMMON, EXAMPLES.parent / 'peering.yaml'], WHO='production')
-    deployed.wait_until_says(f"CREATED {NAME}: seen by production.", "'create_fn' succeeded")
+    deployed = start(
+        '06-peering', manifests=[*COMMON, EXAMPLES.parent / 'peering.yaml'], WHO='production'
+    )
+    deployed.wait_until_says(f'CREATED {NAME}: seen by production.', "'create_fn' succeeded")
 
-    local = start('06-peering', args=['--dev', '--all-namespaces'], WHO='developer', KUBECONFIG=deployed.kubeconfig)
-    deployed.wait_until_says("The operator pauses: there are others with higher priorities")
+    local = start(
+        '06-peering',
+        args=['--dev', '--all-namespaces'],
+        WHO='developer',
+        KUBECONFIG=deployed.kubeconfig,
+    )
+    deployed.wait_until_says('The operator pauses: there are others with higher priorities')
     deployed.patch(field='another')
-    local.wait_until_says(f"UPDATED {NAME}: seen by developer.", "'update_fn' succeeded")
+    local.wait_until_says(f'UPDATED {NAME}: seen by developer.', "'update_fn' succeeded")
 
     local.stop()
-    deployed.wait_until_says("There is nobody to pause for")
+    deployed.wait_until_says('There is nobody to pause for')
     deployed.patch(field='yet another')
-    deployed.wait_until_says(f"UPDATED {NAME}: seen by production.", "'update_fn' succeeded")
+    deployed.wait_until_says(f'UPDATED {NAME}: seen by production.', "'update_fn' succeeded")
     deployed.stop()
     assert deployed.said.count('seen by production') == 2
     assert local.said.count('seen by developer') == 1
@@ -195,7 +260,9 @@ def test_peers_step_aside_for_developers(start):
 def test_subhandlers_are_made_of_items(start):
     example = start('07-subhandlers')
 
-    example.wait_until_says("ALL of 2 items are known.", "READY item1", "READY item2", "'create_fn' succeeded")
+    example.wait_until_says(
+        'ALL of 2 items are known.', 'READY item1', 'READY item2', "'create_fn' succeeded"
+    )
 
     example.stop()
     assert [example.said.count(f'READY item{number}') for number in (1, 2)] == [1, 1]
@@ -216,11 +283,16 @@ def test_raw_events_are_seen_and_leave_no_traces(start):
 
 
 def test_pods_are_deleted_unless_they_are_of_the_system(start):
-    example = start('10-builtins', manifests=[EXAMPLES / '10-builtins' / 'pod.yaml'], POD_LIFETIME='0.5')
+    example = start(
+        '10-builtins', manifests=[EXAMPLES / '10-builtins' / 'pod.yaml'], POD_LIFETIME='0.5'
+    )
 
     example.wait_until_says("[default/short-lived] Handler 'limit_lifetime' succeeded")
 
-    pods = [(pod.metadata.namespace, pod.metadata.name) for pod in example.core.list_pod_for_all_namespaces().items]
+    pods = [
+        (pod.metadata.namespace, pod.metadata.name)
+        for pod in example.core.list_pod_for_all_namespaces().items
+    ]
     assert pods == [('kube-system', 'important')]
     example.stop()
     assert 'important' not in example.said
@@ -229,19 +301,28 @@ def test_pods_are_deleted_unless_they_are_of_the_system(start):
 def test_filters_select_the_handlers(start):
     example = start('11-filtering-handlers')
 
-    example.wait_until_says("MATCHED by the functions", "'with_functions' succeeded")
+    example.wait_until_says('MATCHED by the functions', "'with_functions' succeeded")
 
     example.stop()
     assert re.findall('^MATCHED by (.+)$', example.said, re.MULTILINE) == [
-        'the value of the label', 'the presence and absence of labels', 'the function for the annotation',
-        'the value of the field', 'the functions']
+        'the value of the label',
+        'the presence and absence of labels',
+        'the function for the annotation',
+        'the value of the field',
+        'the functions',
+    ]
     assert 'MISMATCHED' not in example.said
 
 
 def test_tests_of_an_operator_pass(tmp_path):
     done = subprocess.run(
         [sys.executable, '-B', '-m', 'pytest', '-p', 'no:cacheprovider', EXAMPLES / '09-testing'],
-        text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=tmp_path, timeout=100)
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        cwd=tmp_path,
+        timeout=100,
+    )
 
     assert done.returncode == 0, done.stdout
     assert '4 passed' in done.stdout
@@ -250,7 +331,12 @@ def test_tests_of_an_operator_pass(tmp_path):
 def test_bugs_are_found_in_chaos(tmp_path):
     done = subprocess.run(
         [sys.executable, '-B', '-m', 'pytest', '-p', 'no:cacheprovider', EXAMPLES / '18-chaos'],
-        text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=tmp_path, timeout=200)
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        cwd=tmp_path,
+        timeout=200,
+    )
 
     assert done.returncode == 0, done.stdout
     assert '9 passed' in done.stdout
@@ -260,14 +346,23 @@ def test_operator_runs_beside_an_application():
     with kopf.testing.Sandbox(apply=[EXAMPLES / 'crd.yaml']) as sandbox:
         done = subprocess.run(
             [sys.executable, '-B', EXAMPLES / '12-embedded' / 'example.py'],
-            text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=100,
-            env={**os.environ, 'KUBECONFIG': str(sandbox.kubeconfig)})
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=100,
+            env={**os.environ, 'KUBECONFIG': str(sandbox.kubeconfig)},
+        )
 
     assert done.returncode == 0, done.stdout
     assert re.findall('^STARTED|^NEWS: .+|^STOPPED', done.stdout, re.MULTILINE) == [
         'STARTED',
-        *(f'NEWS: kopf-example-{number} is {what}' for number in (1, 2, 3) for what in ('created', 'deleted')),
-        'STOPPED']
+        *(
+            f'NEWS: kopf-example-{number} is {what}'
+            for number in (1, 2, 3)
+            for what in ('created', 'deleted')
+        ),
+        'STOPPED',
+    ]
     assert 'Traceback' not in done.stdout
 
 
@@ -278,43 +373,58 @@ def test_hooks_are_called_at_the_beginning_and_at_the_end(start):
     example.stop()
 
     assert re.findall('Starting|WATCHING|Stopping 1 tasks|LEFT', example.said) == [
-        'Starting', 'WATCHING', 'Stopping 1 tasks', 'LEFT']
+        'Starting',
+        'WATCHING',
+        'Stopping 1 tasks',
+        'LEFT',
+    ]
 
 
 def test_daemons_live_beside_their_objects(start):
     example = start('14-daemons')
-    example.wait_until_says("the field is 'value'.", f"BEAT of the thread of {NAME}",
-                            f"STARTED the careless one of {NAME}")
+    example.wait_until_says(
+        "the field is 'value'.",
+        f'BEAT of the thread of {NAME}',
+        f'STARTED the careless one of {NAME}',
+    )
     assert "'daemon_in_a_thread' failed temporarily" in example.said
 
     example.patch(field='another')
     example.wait_until_says("the field is 'another'.")
     example.patch(metadata={'annotations': {'someannotation': None}})
-    example.wait_until_says(f"CANCELLED the careless one of {NAME}")
-    assert "STOPPED" not in example.said
+    example.wait_until_says(f'CANCELLED the careless one of {NAME}')
+    assert 'STOPPED' not in example.said
 
     example.delete()
-    example.wait_until_says(f"STOPPED the coroutine of {NAME}", f"STOPPED the thread of {NAME}")
+    example.wait_until_says(f'STOPPED the coroutine of {NAME}', f'STOPPED the thread of {NAME}')
     example.stop()
 
 
 def test_timers_tick(start):
     example = start('15-timers')
 
-    example.wait_until_says(f"TICK 3 of {NAME}", f"QUIET {NAME}: nobody changes it any more; the field is 'value'.",
-                            "'once_in_a_minute' failed temporarily", f"DONE for {NAME}")
+    example.wait_until_says(
+        f'TICK 3 of {NAME}',
+        f"QUIET {NAME}: nobody changes it any more; the field is 'value'.",
+        "'once_in_a_minute' failed temporarily",
+        f'DONE for {NAME}',
+    )
     example.stop()
 
-    assert [example.said.count(f'{word} ') for word in ('TICK 1 of', 'QUIET', 'DONE for')] == [1, 1, 1]
+    assert [example.said.count(f'{word} ') for word in ('TICK 1 of', 'QUIET', 'DONE for')] == [
+        1,
+        1,
+        1,
+    ]
 
 
 def test_indices_are_seen_by_all_handlers(start):
     example = start('16-indexing', manifests=[*COMMON, EXAMPLES / '16-indexing' / 'pods.yaml'])
-    example.wait_until_says(f"PODS of {NAME}: first, second", f"COUNT of {NAME}: 2 pods")
+    example.wait_until_says(f'PODS of {NAME}: first, second', f'COUNT of {NAME}: 2 pods')
 
     example.core.delete_namespaced_pod('second', 'default', grace_period_seconds=0)
 
-    example.wait_until_says(f"PODS of {NAME}: first\n", f"COUNT of {NAME}: 1 pods")
+    example.wait_until_says(f'PODS of {NAME}: first\n', f'COUNT of {NAME}: 1 pods')
     example.stop()
     assert f'COUNT of {NAME}: 0 pods' not in example.said
 
@@ -322,16 +432,22 @@ def test_indices_are_seen_by_all_handlers(start):
 @pytest.mark.guarantee('ADM-028', 'ADM-032', 'ADM-035', 'ADM-086')
 def test_admission_is_controlled(start):
     example = start('17-admission')
-    example.wait_until_says("The ValidatingWebhookConfiguration 'auto.kopf.dev' has 3 webhooks",
-                            "The MutatingWebhookConfiguration 'auto.kopf.dev' has 1 webhooks")
+    example.wait_until_says(
+        "The ValidatingWebhookConfiguration 'auto.kopf.dev' has 3 webhooks",
+        "The MutatingWebhookConfiguration 'auto.kopf.dev' has 1 webhooks",
+    )
 
     patched = example.patch(field='another')
     assert patched['spec']['priority'] == 'normal'
-    with pytest.raises(kubernetes.client.ApiException, match=r'The duration must be like 30s, 5m, 1h, not .*soon') as e:
+    with pytest.raises(
+        kubernetes.client.ApiException, match=r'The duration must be like 30s, 5m, 1h, not .*soon'
+    ) as e:
         example.patch(duration='soon')
     assert e.value.status == 400
     example.patch(duration='1h', metadata={'annotations': {'protected': 'yes'}})
-    with pytest.raises(kubernetes.client.ApiException, match=f'{NAME} is protected, even from') as e:
+    with pytest.raises(
+        kubernetes.client.ApiException, match=f'{NAME} is protected, even from'
+    ) as e:
         example.delete()
     assert e.value.status == 403
     example.patch(metadata={'annotations': {'protected': None}})
@@ -344,14 +460,23 @@ def test_admission_is_controlled(start):
 
 def test_all_kinds_of_handlers_live_together(start):
     example = start('99-all-at-once')
-    example.wait_until_says("APPEARED because of create", "RECOVERED", "PREPARED item1", "PREPARED item2",
-                            "FIELD None -> 'value'", "DAEMON is here.", "TIMER was here.", "'recover' succeeded")
+    example.wait_until_says(
+        'APPEARED because of create',
+        'RECOVERED',
+        'PREPARED item1',
+        'PREPARED item2',
+        "FIELD None -> 'value'",
+        'DAEMON is here.',
+        'TIMER was here.',
+        "'recover' succeeded",
+    )
 
     example.patch(field='another', items=['item3'])
-    example.wait_until_says("UPDATED after create", "FIELD 'value' -> 'another'", "PREPARED item3",
-                            "'update' succeeded")
+    example.wait_until_says(
+        'UPDATED after create', "FIELD 'value' -> 'another'", 'PREPARED item3', "'update' succeeded"
+    )
     example.delete()
-    example.wait_until_says("DAEMON is gone.", "DELETED", f"EVENT DELETED of {NAME}")
+    example.wait_until_says('DAEMON is gone.', 'DELETED', f'EVENT DELETED of {NAME}')
     example.stop()
 
     assert example.said.index('STARTUP is over.') < example.said.index('EVENT None')

@@ -1,6 +1,7 @@
 """
 The public names of the package: all that are promised, and no others.
 """
+
 import ast
 import importlib
 import inspect
@@ -15,23 +16,114 @@ import kopf
 import kopf.cli
 
 PROMISED = [
-    'on', 'lifecycles', 'subhandler', 'register', 'execute', 'daemon', 'timer', 'index', 'configure', 'LogFormat',
-    'login_via_pykube', 'login_via_client', 'login_via_async_client', 'login_with_kubeconfig',
-    'login_with_service_account', 'LoginError', 'ConnectionInfo', 'AiohttpSession', 'event', 'info', 'warn',
-    'exception', 'spawn_tasks', 'run_tasks', 'operator', 'run', 'adopt', 'label', 'not_', 'all_', 'any_', 'none_',
-    'get_default_lifecycle', 'set_default_lifecycle', 'build_object_reference', 'build_owner_reference',
-    'append_owner_reference', 'remove_owner_reference', 'ErrorsMode', 'AdmissionError', 'WebhookClientConfigService',
-    'WebhookClientConfig', 'Operation', 'UserInfo', 'Headers', 'SSLPeer', 'WebhookFn', 'WebhookServerProtocol',
-    'WebhookServer', 'WebhookK3dServer', 'WebhookMinikubeServer', 'WebhookDockerDesktopServer', 'WebhookNgrokTunnel',
-    'WebhookAutoServer', 'WebhookAutoTunnel', 'PermanentError', 'TemporaryError', 'HandlerTimeoutError',
-    'HandlerRetriesError', 'OperatorRegistry', 'get_default_registry', 'set_default_registry', 'PRESENT', 'ABSENT',
-    'OperatorSettings', 'DiffBaseStorage', 'AnnotationsDiffBaseStorage', 'StatusDiffBaseStorage',
-    'MultiDiffBaseStorage', 'ProgressRecord', 'ProgressStorage', 'AnnotationsProgressStorage', 'StatusProgressStorage',
-    'MultiProgressStorage', 'SmartProgressStorage', 'RawEventType', 'RawEvent', 'RawBody', 'Status', 'Spec', 'Meta',
-    'Body', 'BodyEssence', 'Labels', 'Annotations', 'ObjectReference', 'OwnerReference', 'Memo', 'Index', 'Store',
-    'Logger', 'ObjectLogger', 'LocalObjectLogger', 'FieldSpec', 'FieldPath', 'Diff', 'DiffItem', 'DiffOperation',
-    'HandlerId', 'Reason', 'Patch', 'PatchFn', 'DaemonStopped', 'DaemonStoppingReason', 'SyncDaemonStopperChecker',
-    'AsyncDaemonStopperChecker', 'Resource', 'EVERYTHING',
+    'on',
+    'lifecycles',
+    'subhandler',
+    'register',
+    'execute',
+    'daemon',
+    'timer',
+    'index',
+    'configure',
+    'LogFormat',
+    'login_via_pykube',
+    'login_via_client',
+    'login_via_async_client',
+    'login_with_kubeconfig',
+    'login_with_service_account',
+    'LoginError',
+    'ConnectionInfo',
+    'AiohttpSession',
+    'event',
+    'info',
+    'warn',
+    'exception',
+    'spawn_tasks',
+    'run_tasks',
+    'operator',
+    'run',
+    'adopt',
+    'label',
+    'not_',
+    'all_',
+    'any_',
+    'none_',
+    'get_default_lifecycle',
+    'set_default_lifecycle',
+    'build_object_reference',
+    'build_owner_reference',
+    'append_owner_reference',
+    'remove_owner_reference',
+    'ErrorsMode',
+    'AdmissionError',
+    'WebhookClientConfigService',
+    'WebhookClientConfig',
+    'Operation',
+    'UserInfo',
+    'Headers',
+    'SSLPeer',
+    'WebhookFn',
+    'WebhookServerProtocol',
+    'WebhookServer',
+    'WebhookK3dServer',
+    'WebhookMinikubeServer',
+    'WebhookDockerDesktopServer',
+    'WebhookNgrokTunnel',
+    'WebhookAutoServer',
+    'WebhookAutoTunnel',
+    'PermanentError',
+    'TemporaryError',
+    'HandlerTimeoutError',
+    'HandlerRetriesError',
+    'OperatorRegistry',
+    'get_default_registry',
+    'set_default_registry',
+    'PRESENT',
+    'ABSENT',
+    'OperatorSettings',
+    'DiffBaseStorage',
+    'AnnotationsDiffBaseStorage',
+    'StatusDiffBaseStorage',
+    'MultiDiffBaseStorage',
+    'ProgressRecord',
+    'ProgressStorage',
+    'AnnotationsProgressStorage',
+    'StatusProgressStorage',
+    'MultiProgressStorage',
+    'SmartProgressStorage',
+    'RawEventType',
+    'RawEvent',
+    'RawBody',
+    'Status',
+    'Spec',
+    'Meta',
+    'Body',
+    'BodyEssence',
+    'Labels',
+    'Annotations',
+    'ObjectReference',
+    'OwnerReference',
+    'Memo',
+    'Index',
+    'Store',
+    'Logger',
+    'ObjectLogger',
+    'LocalObjectLogger',
+    'FieldSpec',
+    'FieldPath',
+    'Diff',
+    'DiffItem',
+    'DiffOperation',
+    'HandlerId',
+    'Reason',
+    'Patch',
+    'PatchFn',
+    'DaemonStopped',
+    'DaemonStoppingReason',
+    'SyncDaemonStopperChecker',
+    'AsyncDaemonStopperChecker',
+    'Resource',
+    'EVERYTHING',
 ]
 
 ADDED = ['Backoff']
@@ -66,7 +158,9 @@ def test_public_names_exist(name):
 def list_static_imports():
     """List the names that type checkers see, with their origins."""
     tree = ast.parse(pathlib.Path(kopf.__file__).read_text())
-    [block] = [node for node in tree.body if isinstance(node, ast.If) and isinstance(node.test, ast.Name)]
+    [block] = [
+        node for node in tree.body if isinstance(node, ast.If) and isinstance(node.test, ast.Name)
+    ]
     assert block.test.id == 'TYPE_CHECKING'
     return {alias.name: node.module for node in block.body for alias in node.names}
 
@@ -89,10 +183,28 @@ def test_decorators_are_reachable_from_the_main_module():
 
 
 @pytest.mark.guarantee('HND-002')
-@pytest.mark.parametrize('name', [
-    'startup', 'cleanup', 'login', 'probe', 'validate', 'mutate', 'resume', 'create', 'update', 'delete', 'field',
-    'index', 'event', 'daemon', 'timer', 'subhandler', 'register',
-])
+@pytest.mark.parametrize(
+    'name',
+    [
+        'startup',
+        'cleanup',
+        'login',
+        'probe',
+        'validate',
+        'mutate',
+        'resume',
+        'create',
+        'update',
+        'delete',
+        'field',
+        'index',
+        'event',
+        'daemon',
+        'timer',
+        'subhandler',
+        'register',
+    ],
+)
 def test_all_decorators_exist(name):
     assert inspect.isfunction(getattr(kopf.on, name))
     assert inspect.getdoc(getattr(kopf.on, name))
@@ -175,15 +287,18 @@ def test_controls_are_positional():
 
 
 @pytest.mark.guarantee('FND-031')
-@pytest.mark.parametrize('cls, names', [
-    ('ActivityDecorator', ['startup', 'cleanup', 'login', 'probe']),
-    ('WatchingDecorator', ['event']),
-    ('ChangingDecorator', ['create', 'update', 'delete', 'resume', 'field', 'subhandler']),
-    ('WebhookDecorator', ['validate', 'mutate']),
-    ('IndexingDecorator', ['index']),
-    ('DaemonDecorator', ['daemon']),
-    ('TimerDecorator', ['timer']),
-])
+@pytest.mark.parametrize(
+    'cls, names',
+    [
+        ('ActivityDecorator', ['startup', 'cleanup', 'login', 'probe']),
+        ('WatchingDecorator', ['event']),
+        ('ChangingDecorator', ['create', 'update', 'delete', 'resume', 'field', 'subhandler']),
+        ('WebhookDecorator', ['validate', 'mutate']),
+        ('IndexingDecorator', ['index']),
+        ('DaemonDecorator', ['daemon']),
+        ('TimerDecorator', ['timer']),
+    ],
+)
 def test_decorators_have_types(cls, names):
     for name in names:
         assert inspect.signature(getattr(kopf.on, name)).return_annotation is getattr(kopf.on, cls)
@@ -202,7 +317,7 @@ ALIASES = [
 @pytest.mark.parametrize('module, name, public', ALIASES)
 def test_aliases_of_hidden_names_warn_once_with_the_public_names(module, name, public):
     """In another process, as the names could be imported here before."""
-    code = f'''
+    code = f"""
 import warnings
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter('always')
@@ -213,11 +328,16 @@ assert {name} is again is kopf.{public}
 [warning] = caught
 assert warning.filename == '<string>', warning.filename
 print(warning.category.__name__, warning.message)
-'''
-    result = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=False)
+"""
+    result = subprocess.run(
+        [sys.executable, '-c', code], capture_output=True, text=True, check=False
+    )
 
     assert result.stderr == ''
-    assert result.stdout == f'FutureWarning {module}.{name} is hidden, and can be gone any time. Use kopf.{public}.\n'
+    assert (
+        result.stdout
+        == f'FutureWarning {module}.{name} is hidden, and can be gone any time. Use kopf.{public}.\n'
+    )
 
 
 @pytest.mark.guarantee('FND-033')

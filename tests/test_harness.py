@@ -1,6 +1,7 @@
 """
 The promises of the test suite itself: what must fail, fails; what waits, takes no time.
 """
+
 import asyncio
 import pathlib
 import time
@@ -52,8 +53,10 @@ def test_leaked_tasks_fail_the_tests(run_tests):
     """)
 
     result.assert_outcomes(passed=3, errors=2)
-    result.stdout.fnmatch_lines(["*Tasks are left running: task-of-test*", "*Tasks are left running: task-of-fixture*"])
-    result.stdout.no_fnmatch_line("*task-of-tidy*")
+    result.stdout.fnmatch_lines(
+        ['*Tasks are left running: task-of-test*', '*Tasks are left running: task-of-fixture*']
+    )
+    result.stdout.no_fnmatch_line('*task-of-tidy*')
 
 
 def test_warnings_fail_the_tests(run_tests):
@@ -144,14 +147,19 @@ def test_absence_of_kubectl_is_a_failure_that_tells_what_to_do(run_tests, monkey
     """)
 
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*make kubectl*"])
+    result.stdout.fnmatch_lines(['*make kubectl*'])
 
 
-@pytest.mark.parametrize('required, outcome', [
-    pytest.param('', {'skipped': 1}, id='optional'),
-    pytest.param('required', {'errors': 1}, id='required'),
-])
-def test_absence_of_the_control_plane_is_told_with_what_to_do(run_tests, monkeypatch, tmp_path, required, outcome):
+@pytest.mark.parametrize(
+    'required, outcome',
+    [
+        pytest.param('', {'skipped': 1}, id='optional'),
+        pytest.param('required', {'errors': 1}, id='required'),
+    ],
+)
+def test_absence_of_the_control_plane_is_told_with_what_to_do(
+    run_tests, monkeypatch, tmp_path, required, outcome
+):
     monkeypatch.delenv('KUBECONFIG_E2E', raising=False)
     monkeypatch.setenv('KOPF_TESTS_CONTROLPLANE', required)
     monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
@@ -161,10 +169,12 @@ def test_absence_of_the_control_plane_is_told_with_what_to_do(run_tests, monkeyp
     """)
 
     result.assert_outcomes(**outcome)
-    result.stdout.fnmatch_lines(["*make controlplane*"])
+    result.stdout.fnmatch_lines(['*make controlplane*'])
 
 
-def test_other_clusters_serve_instead_of_the_control_plane_except_where_it_is_needed(run_tests, monkeypatch, tmp_path):
+def test_other_clusters_serve_instead_of_the_control_plane_except_where_it_is_needed(
+    run_tests, monkeypatch, tmp_path
+):
     kubeconfig = tmp_path / 'kubeconfig'
     kubeconfig.write_text("""
         current-context: x
@@ -198,5 +208,5 @@ def test_outcomes_of_faults_are_printed_as_a_table(run_tests):
     """)
 
     result.assert_outcomes(passed=2)
-    table = result.outlines[result.outlines.index('      list               watch'):][:3]
+    table = result.outlines[result.outlines.index('      list               watch') :][:3]
     assert table[1:] == ['400   retried, relisted', 'slow                     waited']

@@ -1,6 +1,7 @@
 """
 Loading of users' files and modules: under which names, from where, and with which errors.
 """
+
 import os
 import pathlib
 import pickle
@@ -123,7 +124,9 @@ def test_directory_is_put_first_only_once():
     assert sum(isinstance(item, loaders.StandardLibraryFinder) for item in sys.meta_path) == 1
 
 
-@pytest.mark.parametrize('name', ['with-dash.py', 'with.dots.py', 'with space.py', '1digit.py', 'class.py'])
+@pytest.mark.parametrize(
+    'name', ['with-dash.py', 'with.dots.py', 'with space.py', '1digit.py', 'class.py']
+)
 def test_any_name_of_a_file_will_do(name, loaded):
     write(name, 'import sys; sys.loaded.append(__name__)')
 
@@ -142,17 +145,24 @@ def test_classes_of_files_can_be_pickled():
 @pytest.mark.guarantee('WLD-017')
 def test_file_named_as_a_standard_module_hides_nothing():
     """In a process of its own, with a module that is not loaded yet: the neighbour is not taken for it."""
-    write('operator.py', 'import operator, this_neighbour\n'
-                         'import statistics, sched\n'
-                         'print(operator.add(1, 2), this_neighbour.value, statistics.mean([1, 3]), sched.scheduler)')
+    write(
+        'operator.py',
+        'import operator, this_neighbour\n'
+        'import statistics, sched\n'
+        'print(operator.add(1, 2), this_neighbour.value, statistics.mean([1, 3]), sched.scheduler)',
+    )
     write('this_neighbour.py', 'value = "neighbour"')
     write('sched.py', '1/0')
     write('statistics.py', '1/0')
     program = 'from kopf._cogs.helpers import loaders; loaders.preload(["sub/../operator.py"], [])'
     pathlib.Path('sub').mkdir()
 
-    done = subprocess.run([sys.executable, '-P', '-B', '-c', program], capture_output=True, text=True,
-                          env={**os.environ, 'PYTHONPATH': str(ROOT)})
+    done = subprocess.run(
+        [sys.executable, '-P', '-B', '-c', program],
+        capture_output=True,
+        text=True,
+        env={**os.environ, 'PYTHONPATH': str(ROOT)},
+    )
 
     assert done.stderr == ''
     assert done.stdout == "3 neighbour 2 <class 'sched.scheduler'>\n"
@@ -168,13 +178,24 @@ def test_modules_are_looked_for_in_the_current_directory(loaded):
     assert sys.modules['some_package_here.handlers'] is module
 
 
-@pytest.mark.parametrize('path, message', [
-    pytest.param('absent.py', "There is no file 'absent.py'.", id='absent'),
-    pytest.param('folder', "'folder' is a directory, not a file. Packages are loaded by names: -m package.", id='dir'),
-    pytest.param('notes.txt', "'notes.txt' is not a Python file: its name must end with .py.", id='text'),
-    pytest.param('script', "'script' is not a Python file: its name must end with .py.", id='no-suffix'),
-    pytest.param('', "There is no file ''.", id='empty'),
-])
+@pytest.mark.parametrize(
+    'path, message',
+    [
+        pytest.param('absent.py', "There is no file 'absent.py'.", id='absent'),
+        pytest.param(
+            'folder',
+            "'folder' is a directory, not a file. Packages are loaded by names: -m package.",
+            id='dir',
+        ),
+        pytest.param(
+            'notes.txt', "'notes.txt' is not a Python file: its name must end with .py.", id='text'
+        ),
+        pytest.param(
+            'script', "'script' is not a Python file: its name must end with .py.", id='no-suffix'
+        ),
+        pytest.param('', "There is no file ''.", id='empty'),
+    ],
+)
 def test_wrong_files_are_refused(path, message):
     pathlib.Path('folder').mkdir()
     write('notes.txt', '')
@@ -190,19 +211,36 @@ def test_unreadable_file_is_refused(monkeypatch):
     write('handlers.py', '')
     monkeypatch.setattr(os, 'access', lambda path, mode: False)  # the superuser can read everything
 
-    with pytest.raises(loaders.LoadingError, match=r"^The file 'handlers.py' cannot be read: permission denied.$"):
+    with pytest.raises(
+        loaders.LoadingError, match=r"^The file 'handlers.py' cannot be read: permission denied.$"
+    ):
         loaders.load_file('handlers.py')
 
 
-@pytest.mark.parametrize('name, message', [
-    pytest.param('absent_module', "There is no module 'absent_module'.", id='absent'),
-    pytest.param('absent_package.module', "There is no module 'absent_package.module'.", id='absent-package'),
-    pytest.param('some_package.absent', "There is no module 'some_package.absent'.", id='absent-in-a-package'),
-    pytest.param('some_module.py', "There is no module 'some_module.py'. Files are given without -m.", id='file'),
-    pytest.param('', "'' is not a name of a module.", id='empty'),
-    pytest.param('.relative', "'.relative' is not a name of a module.", id='relative'),
-    pytest.param('dir/file.py', "'dir/file.py' is not a name of a module.", id='path'),
-])
+@pytest.mark.parametrize(
+    'name, message',
+    [
+        pytest.param('absent_module', "There is no module 'absent_module'.", id='absent'),
+        pytest.param(
+            'absent_package.module',
+            "There is no module 'absent_package.module'.",
+            id='absent-package',
+        ),
+        pytest.param(
+            'some_package.absent',
+            "There is no module 'some_package.absent'.",
+            id='absent-in-a-package',
+        ),
+        pytest.param(
+            'some_module.py',
+            "There is no module 'some_module.py'. Files are given without -m.",
+            id='file',
+        ),
+        pytest.param('', "'' is not a name of a module.", id='empty'),
+        pytest.param('.relative', "'.relative' is not a name of a module.", id='relative'),
+        pytest.param('dir/file.py', "'dir/file.py' is not a name of a module.", id='path'),
+    ],
+)
 def test_wrong_modules_are_refused(name, message):
     write('some_module.py', '')
     write('some_package/__init__.py', '')
@@ -216,14 +254,17 @@ def test_wrong_modules_are_refused(name, message):
 def test_absence_of_what_a_module_needs_is_an_error_of_the_module():
     write('some_module.py', 'import some_module_dependency')
 
-    with pytest.raises(ModuleNotFoundError, match="some_module_dependency"):
+    with pytest.raises(ModuleNotFoundError, match='some_module_dependency'):
         loaders.load_module('some_module')
 
 
-@pytest.mark.parametrize('paths, modules', [
-    pytest.param(['broken.py'], [], id='file'),
-    pytest.param([], ['broken'], id='module'),
-])
+@pytest.mark.parametrize(
+    'paths, modules',
+    [
+        pytest.param(['broken.py'], [], id='file'),
+        pytest.param([], ['broken'], id='module'),
+    ],
+)
 def test_traceback_of_broken_code_begins_there(paths, modules):
     write('broken.py', 'def fail():\n    1/0\n\nfail()\n')
 
@@ -232,7 +273,9 @@ def test_traceback_of_broken_code_begins_there(paths, modules):
 
     frames = traceback.extract_tb(loaders.skip_own_frames(caught.value.__traceback__))
     assert [(os.path.basename(frame.filename), frame.lineno) for frame in frames] == [
-        ('broken.py', 4), ('broken.py', 2)]
+        ('broken.py', 4),
+        ('broken.py', 2),
+    ]
 
 
 def test_code_that_cannot_be_parsed_has_no_traceback():

@@ -1,6 +1,7 @@
 """
 The distribution: what is promised to those who install it.
 """
+
 import importlib.metadata
 import json
 import os
@@ -33,12 +34,21 @@ def test_version_is_the_same_in_the_code_and_in_the_distribution():
     assert importlib.metadata.version('kopf') == kopf.__version__
 
 
-@pytest.mark.parametrize('origin, expected', [
-    pytest.param({'url': 'https://…', 'vcs_info': {'vcs': 'git', 'commit_id': 'abc123'}}, 'abc123', id='repository'),
-    pytest.param({'url': 'file:///…', 'dir_info': {'editable': True}}, None, id='directory'),
-    pytest.param({'url': 'https://…', 'vcs_info': None}, None, id='unexpected'),
-])
-def test_commit_is_known_for_installations_from_repositories(monkeypatch, tmp_path, origin, expected):
+@pytest.mark.parametrize(
+    'origin, expected',
+    [
+        pytest.param(
+            {'url': 'https://…', 'vcs_info': {'vcs': 'git', 'commit_id': 'abc123'}},
+            'abc123',
+            id='repository',
+        ),
+        pytest.param({'url': 'file:///…', 'dir_info': {'editable': True}}, None, id='directory'),
+        pytest.param({'url': 'https://…', 'vcs_info': None}, None, id='unexpected'),
+    ],
+)
+def test_commit_is_known_for_installations_from_repositories(
+    monkeypatch, tmp_path, origin, expected
+):
     dist_info = tmp_path / 'kopf-0.0.0.dist-info'
     dist_info.mkdir()
     (dist_info / 'direct_url.json').write_text(json.dumps(origin))
@@ -49,7 +59,11 @@ def test_commit_is_known_for_installations_from_repositories(monkeypatch, tmp_pa
 
 
 def test_commit_is_unknown_for_installations_from_archives(monkeypatch, tmp_path):
-    monkeypatch.setattr(importlib.metadata, 'distribution', lambda name: importlib.metadata.PathDistribution(tmp_path))
+    monkeypatch.setattr(
+        importlib.metadata,
+        'distribution',
+        lambda name: importlib.metadata.PathDistribution(tmp_path),
+    )
 
     assert versions.installed_commit() is None
 
@@ -89,44 +103,85 @@ def test_mandatory_dependencies_are_few():
     required = [line for line in importlib.metadata.requires('kopf') if 'extra ==' not in line]
 
     assert {re.match(r'[\w.-]+', line)[0].lower().replace('_', '-') for line in required} == {
-        'aiohappyeyeballs', 'aiohttp', 'click', 'iso8601', 'prometheus-client', 'python-json-logger', 'pyyaml',
-        'typing-extensions'}
+        'aiohappyeyeballs',
+        'aiohttp',
+        'click',
+        'iso8601',
+        'prometheus-client',
+        'python-json-logger',
+        'pyyaml',
+        'typing-extensions',
+    }
 
 
 @pytest.mark.guarantee('NEW-004')
-@pytest.mark.parametrize('extra, expected', [
-    ('full-auth', {'kubernetes', 'pykube-ng'}), ('uvloop', {'uvloop'}),
-    ('dev', {'cryptography', 'google-re2', 'pyngrok'}),
-    ('tunnels', {'pyngrok'}),
-])
+@pytest.mark.parametrize(
+    'extra, expected',
+    [
+        ('full-auth', {'kubernetes', 'pykube-ng'}),
+        ('uvloop', {'uvloop'}),
+        ('dev', {'cryptography', 'google-re2', 'pyngrok'}),
+        ('tunnels', {'pyngrok'}),
+    ],
+)
 def test_extras_bring_what_they_are_for(extra, expected):
-    brought = [line for line in importlib.metadata.requires('kopf') if re.search(f"extra == ['\"]{extra}['\"]", line)]
+    brought = [
+        line
+        for line in importlib.metadata.requires('kopf')
+        if re.search(f'extra == [\'"]{extra}[\'"]', line)
+    ]
 
     assert {re.match(r'[\w.-]+', line)[0].lower() for line in brought} == expected
 
 
 @pytest.mark.guarantee('FND-064')
 def test_whatever_is_required_is_imported():
-    modules = {'aiohappyeyeballs': 'aiohappyeyeballs', 'aiohttp': 'aiohttp', 'click': 'click', 'iso8601': 'iso8601',
-               'prometheus-client': 'prometheus_client', 'python-json-logger': 'pythonjsonlogger', 'pyyaml': 'yaml',
-               'typing-extensions': 'typing_extensions'}
-    required = {re.match(r'[\w.-]+', line)[0].lower().replace('_', '-')
-                for line in importlib.metadata.requires('kopf') if 'extra ==' not in line}
+    modules = {
+        'aiohappyeyeballs': 'aiohappyeyeballs',
+        'aiohttp': 'aiohttp',
+        'click': 'click',
+        'iso8601': 'iso8601',
+        'prometheus-client': 'prometheus_client',
+        'python-json-logger': 'pythonjsonlogger',
+        'pyyaml': 'yaml',
+        'typing-extensions': 'typing_extensions',
+    }
+    required = {
+        re.match(r'[\w.-]+', line)[0].lower().replace('_', '-')
+        for line in importlib.metadata.requires('kopf')
+        if 'extra ==' not in line
+    }
     code = '\n'.join(path.read_text() for path in pathlib.Path(kopf.__file__).parent.rglob('*.py'))
 
     assert required == set(modules)
-    assert [name for name in modules.values() if not re.search(rf'^\s*(import|from) {name}\b', code, re.M)] == []
+    assert [
+        name
+        for name in modules.values()
+        if not re.search(rf'^\s*(import|from) {name}\b', code, re.M)
+    ] == []
 
 
 @pytest.mark.guarantee('FND-064')
-@pytest.mark.parametrize('library, floor', [  # the first versions without the vulnerabilities that are known
-    ('aiohttp', (3, 13, 3)), ('pyyaml', (5, 4)), ('python-json-logger', (3, 3)), ('cryptography', (46, 0, 5)),
-    ('orjson', (3, 11, 6)),
-])
+@pytest.mark.parametrize(
+    'library, floor',
+    [  # the first versions without the vulnerabilities that are known
+        ('aiohttp', (3, 13, 3)),
+        ('pyyaml', (5, 4)),
+        ('python-json-logger', (3, 3)),
+        ('cryptography', (46, 0, 5)),
+        ('orjson', (3, 11, 6)),
+    ],
+)
 def test_versions_with_known_vulnerabilities_are_not_accepted(library, floor):
     project = tomllib.loads((ROOT / 'pyproject.toml').read_text())['project']
-    lines = [line for group in (project['dependencies'], *project['optional-dependencies'].values()) for line in group]
-    floors = [line.partition('>=')[2] for line in lines if re.match(r'[\w-]+', line)[0].lower() == library]
+    lines = [
+        line
+        for group in (project['dependencies'], *project['optional-dependencies'].values())
+        for line in group
+    ]
+    floors = [
+        line.partition('>=')[2] for line in lines if re.match(r'[\w-]+', line)[0].lower() == library
+    ]
 
     assert floors
     assert all(tuple(map(int, version.split('.'))) >= floor for version in floors)
@@ -134,8 +189,14 @@ def test_versions_with_known_vulnerabilities_are_not_accepted(library, floor):
 
 def call(*command, **kwargs):
     """Run a command; return all that it says. It must succeed."""
-    result = subprocess.run([os.fspath(arg) for arg in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                            text=True, timeout=250, **kwargs)
+    result = subprocess.run(
+        [os.fspath(arg) for arg in command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=250,
+        **kwargs,
+    )
     assert result.returncode == 0, result.stdout
     return result.stdout
 
@@ -143,8 +204,18 @@ def call(*command, **kwargs):
 def install(directory, requirement):
     """Install it to a new environment, in which there is nothing else; return the directory of its commands."""
     call(sys.executable, '-m', 'venv', '--without-pip', directory)
-    call(sys.executable, '-m', 'pip', '--python', directory / 'bin/python', '--disable-pip-version-check',
-         'install', '--quiet', '--no-compile', requirement)
+    call(
+        sys.executable,
+        '-m',
+        'pip',
+        '--python',
+        directory / 'bin/python',
+        '--disable-pip-version-check',
+        'install',
+        '--quiet',
+        '--no-compile',
+        requirement,
+    )
     return directory / 'bin'
 
 
@@ -170,22 +241,40 @@ def test_archives_are_fit_for_uploading(distributions):
 def test_wheel_has_the_package_and_nothing_else(distributions):
     _, wheel = distributions
     names = zipfile.ZipFile(wheel).namelist()
-    sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / 'kopf').rglob('*')
-               if path.is_file() and '__pycache__' not in path.parts and '/.' not in path.as_posix()}
+    sources = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / 'kopf').rglob('*')
+        if path.is_file() and '__pycache__' not in path.parts and '/.' not in path.as_posix()
+    }
 
     assert {name for name in names if '.dist-info/' not in name} == sources
     assert 'kopf/py.typed' in names
 
 
 @pytest.mark.slow
-def test_source_archive_has_all_that_is_needed_to_work_on_it_and_nothing_that_is_built(distributions):
+def test_source_archive_has_all_that_is_needed_to_work_on_it_and_nothing_that_is_built(
+    distributions,
+):
     sdist, _ = distributions
     with tarfile.open(sdist) as archive:
         names = {name.partition('/')[2] for name in archive.getnames()}
 
-    assert {'pyproject.toml', 'README.md', 'LICENSE', 'CHANGELOG.md', 'Makefile', 'Dockerfile', 'peering.yaml',
-            'tests/conftest.py', 'docs/conf.py', 'deploy/deployment.yaml', 'examples/crd.yaml'} <= names
-    assert not [name for name in names if re.search(r'__pycache__|docs/_(build|generated)|\.venv', name)]
+    assert {
+        'pyproject.toml',
+        'README.md',
+        'LICENSE',
+        'CHANGELOG.md',
+        'Makefile',
+        'Dockerfile',
+        'peering.yaml',
+        'tests/conftest.py',
+        'docs/conf.py',
+        'deploy/deployment.yaml',
+        'examples/crd.yaml',
+    } <= names
+    assert not [
+        name for name in names if re.search(r'__pycache__|docs/_(build|generated)|\.venv', name)
+    ]
 
 
 @pytest.mark.slow
@@ -207,16 +296,25 @@ def test_bare_installation_is_enough_to_run_operators(distributions, tmp_path):
     _, wheel = distributions
     commands = install(tmp_path / 'env', wheel)
     (tmp_path / 'handlers.py').write_text(
-        "import kopf\n"
-        "@kopf.on.create('kopfexamples')\n"
-        "def create_fn(**_): return 'created'\n")
-    with kopf.testing.Sandbox(apply=[ROOT / 'examples/crd.yaml', ROOT / 'examples/obj.yaml']) as sandbox:
+        "import kopf\n@kopf.on.create('kopfexamples')\ndef create_fn(**_): return 'created'\n"
+    )
+    with kopf.testing.Sandbox(
+        apply=[ROOT / 'examples/crd.yaml', ROOT / 'examples/obj.yaml']
+    ) as sandbox:
         process = subprocess.Popen(
-            [commands / 'kopf', 'run', tmp_path / 'handlers.py', '--verbose', '--all-namespaces'], cwd=tmp_path,
-            env={**os.environ, 'KUBECONFIG': str(sandbox.kubeconfig)}, stderr=subprocess.PIPE, text=True)
+            [commands / 'kopf', 'run', tmp_path / 'handlers.py', '--verbose', '--all-namespaces'],
+            cwd=tmp_path,
+            env={**os.environ, 'KUBECONFIG': str(sandbox.kubeconfig)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         try:
-            body = sandbox.wait('kopfexamples', 'kopf-example-1', lambda body: 'create_fn' in body.get('status', {}),
-                                timeout=60)
+            body = sandbox.wait(
+                'kopfexamples',
+                'kopf-example-1',
+                lambda body: 'create_fn' in body.get('status', {}),
+                timeout=60,
+            )
             process.terminate()
             _, said = process.communicate(timeout=30)
         finally:

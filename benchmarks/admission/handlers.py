@@ -3,6 +3,7 @@ An operator with one trivial admission handler, which is asked directly. It is t
 
 ``$BENCH_PORT`` is where to listen; ``$BENCH_CERTFILE`` and ``$BENCH_PKEYFILE`` are what to show, or nothing at all.
 """
+
 import os
 
 import kopf
@@ -14,10 +15,12 @@ CERTIFICATE = {'certfile': CERTFILE, 'pkeyfile': PKEYFILE} if CERTFILE else {'in
 @kopf.on.startup()
 async def configure(settings, **_):
     settings.posting.enabled = False
-    settings.admission.server = kopf.WebhookServer(addr='127.0.0.1', port=int(os.environ['BENCH_PORT']), **CERTIFICATE)
+    settings.admission.server = kopf.WebhookServer(
+        addr='127.0.0.1', port=int(os.environ['BENCH_PORT']), **CERTIFICATE
+    )
 
 
 @kopf.on.validate('bench.dev', 'v1', 'loads')
 async def check(spec, **_):
     if spec.get('replicas') != 1:
-        raise kopf.AdmissionError("There must be one.")
+        raise kopf.AdmissionError('There must be one.')

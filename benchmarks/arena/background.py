@@ -1,4 +1,5 @@
 """What timers and indices take."""
+
 from collections.abc import Sequence
 
 import servers
@@ -10,7 +11,9 @@ LOOKUPS = 200_000
 PATIENCE = 180.0  # seconds
 
 
-def prepare_timers(cluster: servers.Cluster, contestants: Sequence[subjects.Subject], size: int) -> None:
+def prepare_timers(
+    cluster: servers.Cluster, contestants: Sequence[subjects.Subject], size: int
+) -> None:
     cluster.create(size, make=servers.make_held_object)
 
 
@@ -24,11 +27,17 @@ def measure_timers(trial: trials.Trial) -> None:
         operator.wait_for('calls', first + ROUNDS * trial.size, timeout=PATIENCE)
         said = operator.said
         calls = said['calls'] - first
-        trial.figures |= {'CPU ms per call': (operator.cpu - before) * 1000 / calls, 'RSS MB': operator.memory,
-                          'late, ms, p50': said['p50'] * 1000, 'late, ms, p99': said['p99'] * 1000}
+        trial.figures |= {
+            'CPU ms per call': (operator.cpu - before) * 1000 / calls,
+            'RSS MB': operator.memory,
+            'late, ms, p50': said['p50'] * 1000,
+            'late, ms, p99': said['p99'] * 1000,
+        }
 
 
-def prepare_indices(cluster: servers.Cluster, contestants: Sequence[subjects.Subject], size: int) -> None:
+def prepare_indices(
+    cluster: servers.Cluster, contestants: Sequence[subjects.Subject], size: int
+) -> None:
     cluster.create(size)
 
 

@@ -1,4 +1,5 @@
 """What the handling of changes takes: of all objects at once, of one at a time, after restarts, among many others."""
+
 import dataclasses
 import time
 from collections.abc import Callable, Sequence
@@ -18,10 +19,15 @@ def measure_lifecycle(trial: trials.Trial) -> None:
     cluster.clear()
     with trial.running('lifecycle') as operator:
         operator.settle()
-        figures |= {'start, CPU s': operator.cpu, 'before the first object, RSS MB': operator.memory}
+        figures |= {
+            'start, CPU s': operator.cpu,
+            'before the first object, RSS MB': operator.memory,
+        }
         stages: dict[str, Callable[[], None]] = {
-            'created': lambda: cluster.create(total), 'updated': lambda: cluster.update(total, 2),
-            'deleted': lambda: cluster.delete(total)}
+            'created': lambda: cluster.create(total),
+            'updated': lambda: cluster.update(total, 2),
+            'deleted': lambda: cluster.delete(total),
+        }
         for stage, act in stages.items():
             before = operator.cpu
             act()
@@ -34,7 +40,9 @@ def measure_lifecycle(trial: trials.Trial) -> None:
             raise processes.NotEndedError(f'It has left {left} objects.')
 
 
-def prepare_restart(cluster: servers.Cluster, contestants: Sequence[subjects.Subject], size: int) -> None:
+def prepare_restart(
+    cluster: servers.Cluster, contestants: Sequence[subjects.Subject], size: int
+) -> None:
     """Let everybody have objects of its own, in a namespace of its own."""
     for subject in contestants:
         cluster.create_namespace(subject.name)
@@ -55,9 +63,15 @@ def measure_restart(trial: trials.Trial) -> None:
     before = trial.cluster.list_versions()
     with trial.running('lifecycle') as operator:
         operator.settle(window=3)
-        trial.figures |= {'CPU s': operator.cpu, 'RSS MB': operator.memory, 'peak RSS MB': operator.peak}
+        trial.figures |= {
+            'CPU s': operator.cpu,
+            'RSS MB': operator.memory,
+            'peak RSS MB': operator.peak,
+        }
     after = trial.cluster.list_versions()
-    trial.figures['objects written'] = float(sum(version != before.get(name) for name, version in after.items()))
+    trial.figures['objects written'] = float(
+        sum(version != before.get(name) for name, version in after.items())
+    )
 
 
 def measure_latency(trial: trials.Trial) -> None:
@@ -65,8 +79,10 @@ def measure_latency(trial: trials.Trial) -> None:
     cluster, size = trial.cluster, trial.size
     cluster.clear()
     load = [*range(size)] * LOAD_TIMES
-    for name, numbers, pace in [('idle', range(min(size, IDLE_CHANGES)), {'rate': IDLE_RATE, 'connections': 1}),
-                                ('loaded', load, {'rate': LOAD_RATE})]:
+    for name, numbers, pace in [
+        ('idle', range(min(size, IDLE_CHANGES)), {'rate': IDLE_RATE, 'connections': 1}),
+        ('loaded', load, {'rate': LOAD_RATE}),
+    ]:
         with trial.running('latency', total=len(numbers)) as operator:
             if name == 'idle':
                 cluster.create(size)
@@ -75,22 +91,30 @@ def measure_latency(trial: trials.Trial) -> None:
             requests = cluster.pace(numbers, **pace)
             seconds = time.monotonic() - since
             operator.settle()
-            trial.figures[f'{name}, CPU ms per change'] = (operator.cpu - before) * 1000 / len(numbers)
+            trial.figures[f'{name}, CPU ms per change'] = (
+                (operator.cpu - before) * 1000 / len(numbers)
+            )
             samples = operator.finish()['samples']
         trial.figures |= describe_latency(name, samples, requests)
-        trial.figures |= {f'{name}, sent per second': len(numbers) / seconds,
-                          f'{name}, calls per change': len(samples) / len(numbers)}
+        trial.figures |= {
+            f'{name}, sent per second': len(numbers) / seconds,
+            f'{name}, calls per change': len(samples) / len(numbers),
+        }
 
 
 def describe_latency(name: str, samples: list[float], requests: list[float]) -> trials.Figures:
     if not samples:
         raise processes.NotEndedError('No changes were handled.')
-    return {f'{name}, ms, p50': trials.compute_percentile(samples, 50) * 1000,
-            f'{name}, ms, p95': trials.compute_percentile(samples, 95) * 1000,
-            f'{name}, of that the request, ms, p50': trials.compute_percentile(requests, 50) * 1000}
+    return {
+        f'{name}, ms, p50': trials.compute_percentile(samples, 50) * 1000,
+        f'{name}, ms, p95': trials.compute_percentile(samples, 95) * 1000,
+        f'{name}, of that the request, ms, p50': trials.compute_percentile(requests, 50) * 1000,
+    }
 
 
-def prepare_growth(cluster: servers.Cluster, contestants: Sequence[subjects.Subject], size: int) -> None:
+def prepare_growth(
+    cluster: servers.Cluster, contestants: Sequence[subjects.Subject], size: int
+) -> None:
     """Let there be so many objects as if they were handled before."""
     cluster.create(size, make=servers.make_handled_object, first=cluster.count())
 
@@ -105,7 +129,9 @@ def measure_growth(trial: trials.Trial) -> None:
             trial.cluster.update(changed, int(time.time()))
             operator.wait_for('updated', times * changed)
             operator.settle()
-        figures[f'CPU ms per change, {trial.size:,} objects'] = (operator.cpu - before) * 1000 / (2 * changed)
+        figures[f'CPU ms per change, {trial.size:,} objects'] = (
+            (operator.cpu - before) * 1000 / (2 * changed)
+        )
     if trial.size != changed:
         costs = [figures[f'CPU ms per change, {size:,} objects'] for size in (trial.size, changed)]
         figures['times as much'] = costs[0] / costs[1]

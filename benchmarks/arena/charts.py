@@ -3,6 +3,7 @@ Charts as SVG: bars in groups, and lines. They take what to draw, and know nothi
 
 Texts have the colour of the page around them, so that they fit both its light and its dark mode.
 """
+
 import dataclasses
 import html
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +15,7 @@ LINES_HEIGHT, MARGIN = 260, 50
 @dataclasses.dataclass(frozen=True)
 class Series:
     """Whose values they are, and what they look like."""
+
     title: str
     colour: str
 
@@ -21,12 +23,15 @@ class Series:
 @dataclasses.dataclass(frozen=True)
 class Group:
     """Bars of the same thing: the values by the keys of the series; and the target, if there is one."""
+
     title: str
     values: Mapping[str, float]
     target: float | None = None
 
 
-def draw_bars(title: str, groups: Sequence[Group], series: Mapping[str, Series], *, unit: str = '') -> str:
+def draw_bars(
+    title: str, groups: Sequence[Group], series: Mapping[str, Series], *, unit: str = ''
+) -> str:
     """Horizontal bars on one scale; targets are short lines across them."""
     numbers = [value for group in groups for value in (*group.values.values(), group.target or 0)]
     scale = WIDTH / (max(numbers, default=0) or 1)
@@ -36,31 +41,53 @@ def draw_bars(title: str, groups: Sequence[Group], series: Mapping[str, Series],
         parts.append(write(LABELS - 8, top + height / 2 + 4, group.title, anchor='end'))
         for number, (key, value) in enumerate(group.values.items()):
             y = top + ROW * number
-            parts.append(f'<rect x="{LABELS}" y="{y + 1}" width="{value * scale:.1f}" height="{ROW - 3}" '
-                         f'fill="{series[key].colour}"/>')
+            parts.append(
+                f'<rect x="{LABELS}" y="{y + 1}" width="{value * scale:.1f}" height="{ROW - 3}" '
+                f'fill="{series[key].colour}"/>'
+            )
             parts.append(write(LABELS + value * scale + 5, y + 12, f'{format_number(value)}{unit}'))
         if group.target is not None:
             x = LABELS + group.target * scale
-            parts.append(f'<path d="M{x:.1f},{top - 3} V{top + height + 3}" stroke="#d9480f" stroke-width="2"/>')
+            parts.append(
+                f'<path d="M{x:.1f},{top - 3} V{top + height + 3}" stroke="#d9480f" stroke-width="2"/>'
+            )
         top += height + GAP
     return wrap(title, LABELS + WIDTH + VALUES, top, parts)
 
 
-def draw_lines(title: str, points: Mapping[str, Mapping[float, float]], series: Mapping[str, Series], *,
-               unit: str) -> str:
+def draw_lines(
+    title: str,
+    points: Mapping[str, Mapping[float, float]],
+    series: Mapping[str, Series],
+    *,
+    unit: str,
+) -> str:
     """Lines through points, both scales from zero; the last point of each line has its value beside it."""
     widest = max((x for line in points.values() for x in line), default=0) or 1
     highest = max((y for line in points.values() for y in line.values()), default=0) or 1
     right, bottom = MARGIN + WIDTH, 30 + LINES_HEIGHT
     parts = draw_legend(series)
     parts.append(f'<path d="M{MARGIN},30 V{bottom} H{right}" stroke="currentColor" fill="none"/>')
-    parts += [write(MARGIN - 6, 38, f'{highest:.0f}', anchor='end'), write(MARGIN - 6, bottom, '0', anchor='end'),
-              write(right, bottom + 18, f'{widest:,.0f} {unit}', anchor='end')]
+    parts += [
+        write(MARGIN - 6, 38, f'{highest:.0f}', anchor='end'),
+        write(MARGIN - 6, bottom, '0', anchor='end'),
+        write(right, bottom + 18, f'{widest:,.0f} {unit}', anchor='end'),
+    ]
     for key, line in points.items():
-        places = [(MARGIN + x / widest * WIDTH, bottom - y / highest * LINES_HEIGHT) for x, y in sorted(line.items())]
-        path = ' '.join(f'{"L" if number else "M"}{x:.1f},{y:.1f}' for number, (x, y) in enumerate(places))
-        parts.append(f'<path d="{path}" stroke="{series[key].colour}" stroke-width="2" fill="none"/>')
-        parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{series[key].colour}"/>' for x, y in places]
+        places = [
+            (MARGIN + x / widest * WIDTH, bottom - y / highest * LINES_HEIGHT)
+            for x, y in sorted(line.items())
+        ]
+        path = ' '.join(
+            f'{"L" if number else "M"}{x:.1f},{y:.1f}' for number, (x, y) in enumerate(places)
+        )
+        parts.append(
+            f'<path d="{path}" stroke="{series[key].colour}" stroke-width="2" fill="none"/>'
+        )
+        parts += [
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{series[key].colour}"/>'
+            for x, y in places
+        ]
         parts.append(write(places[-1][0] + 8, places[-1][1] + 4, f'{line[max(line)]:.0f}'))
     return wrap(title, right + VALUES, bottom + 26, parts)
 
@@ -68,7 +95,10 @@ def draw_lines(title: str, points: Mapping[str, Mapping[float, float]], series: 
 def draw_legend(series: Mapping[str, Series]) -> list[str]:
     parts, x = [], 0
     for one in series.values():
-        parts += [f'<rect x="{x}" y="4" width="12" height="12" fill="{one.colour}"/>', write(x + 17, 14, one.title)]
+        parts += [
+            f'<rect x="{x}" y="4" width="12" height="12" fill="{one.colour}"/>',
+            write(x + 17, 14, one.title),
+        ]
         x += 45 + 7 * len(one.title)
     return parts
 
@@ -82,8 +112,14 @@ def format_number(value: float) -> str:
 
 
 def wrap(title: str, width: float, height: float, parts: Iterable[str]) -> str:
-    return '\n'.join([
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="100%" '
-        f'style="max-width: {width}px" role="img" font-family="system-ui, sans-serif" font-size="12" '
-        f'fill="currentColor">',
-        f'<title>{html.escape(title)}</title>', *parts, '</svg>', ''])
+    return '\n'.join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="100%" '
+            f'style="max-width: {width}px" role="img" font-family="system-ui, sans-serif" font-size="12" '
+            f'fill="currentColor">',
+            f'<title>{html.escape(title)}</title>',
+            *parts,
+            '</svg>',
+            '',
+        ]
+    )

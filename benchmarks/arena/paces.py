@@ -5,6 +5,7 @@ The moments do not depend on how fast the server answers: if it is late with one
 is seen, too. A thread for each connection, and nothing but the standard library: the senders are to add as little
 as possible to what is measured.
 """
+
 import concurrent.futures
 import contextlib
 import http.client
@@ -23,12 +24,16 @@ ATTEMPTS, BUSY = 30, {429, 500, 503, 504}
 class Sender:
     """Sends merge patches to one server."""
 
-    def __init__(self, server: str, headers: dict[str, str], context: ssl.SSLContext, *, connections: int) -> None:
+    def __init__(
+        self, server: str, headers: dict[str, str], context: ssl.SSLContext, *, connections: int
+    ) -> None:
         self._address, self._context = urllib.parse.urlsplit(server), context
         self._headers = [f'{name}: {value}' for name, value in headers.items()]
         self._connections = connections
 
-    def send(self, urls: Iterable[str], make: Callable[[float], Any], *, rate: float) -> list[float]:
+    def send(
+        self, urls: Iterable[str], make: Callable[[float], Any], *, rate: float
+    ) -> list[float]:
         """Patch these with what is made of the moments when they are due; return the seconds that each request took."""
         since = time.time()
         places = ((since + number / rate, url) for number, url in enumerate(urls))
@@ -59,8 +64,15 @@ class Sender:
         return self._context.wrap_socket(connection, server_hostname=host)
 
     def _patch(self, connection: ssl.SSLSocket, url: str, body: bytes) -> float:
-        lines = [f'PATCH {url} HTTP/1.1', f'Host: {self._address.netloc}', f'Content-Length: {len(body)}',
-                 'Content-Type: application/merge-patch+json', *self._headers, '', '']
+        lines = [
+            f'PATCH {url} HTTP/1.1',
+            f'Host: {self._address.netloc}',
+            f'Content-Length: {len(body)}',
+            'Content-Type: application/merge-patch+json',
+            *self._headers,
+            '',
+            '',
+        ]
         request = '\r\n'.join(lines).encode() + body
         for _ in range(ATTEMPTS):
             since = time.time()

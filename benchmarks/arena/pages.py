@@ -4,6 +4,7 @@ The page of the documentation on performance: ``python benchmarks/arena/pages.py
 The results are merged into ``results.json``; the pictures are drawn of all of them; the tables go to the page itself,
 between its marks. The rest of the page is written by hand.
 """
+
 import pathlib
 import re
 from collections.abc import Iterable
@@ -17,7 +18,10 @@ PAGES = pathlib.Path(__file__).resolve().parents[2] / 'docs' / 'performance'
 RESULTS, PAGE = 'results.json', 'index.md'
 MARKED = re.compile(r'(<!-- (?P<name>[a-z]+) -->\n).*?(<!-- end -->)', re.DOTALL)
 COLOURS = {'kopf': '#2a7ae2', 'plain': '#8fbcf5', 'reference': '#9a9a9a', 'go': '#2aa198'}
-SERIES = {name: charts.Series(title.replace('`', ''), COLOURS[name]) for name, title in tables.TITLES.items()}
+SERIES = {
+    name: charts.Series(title.replace('`', ''), COLOURS[name])
+    for name, title in tables.TITLES.items()
+}
 
 RATIOS = {
     'created, CPU': ('lifecycle', 'created, CPU s'),
@@ -53,9 +57,11 @@ def publish(directory: pathlib.Path, fresh: results.Results, *, order: Iterable[
 
 def fill_page(text: str, measured: results.Results) -> str:
     """Put tables of the results between the marks. Marks of what was not measured stay as they are."""
+
     def fill(match: re.Match[str]) -> str:
         content = build_content(match['name'], measured)
         return match[0] if content is None else f'{match[1]}{content}{match[3]}'
+
     return MARKED.sub(fill, text)
 
 
@@ -74,11 +80,18 @@ def draw_pictures(measured: results.Results) -> dict[str, str]:
     pictures = {'ratios.svg': draw_ratios(measured)}
     if 'lifecycle' in measured:
         stages = {f'{stage}, CPU s': stage for stage in ('created', 'updated', 'deleted')}
-        pictures['lifecycle.svg'] = draw_groups('Seconds of CPU by stages', measured['lifecycle'], stages, unit=' s')
+        pictures['lifecycle.svg'] = draw_groups(
+            'Seconds of CPU by stages', measured['lifecycle'], stages, unit=' s'
+        )
     if 'latency' in measured:
-        percentiles = {f'{state}, ms, {percentile}': f'{state}, {percentile}'
-                       for state in ('idle', 'loaded') for percentile in ('p50', 'p95')}
-        pictures['latency.svg'] = draw_groups('Latency in ms', measured['latency'], percentiles, unit=' ms')
+        percentiles = {
+            f'{state}, ms, {percentile}': f'{state}, {percentile}'
+            for state in ('idle', 'loaded')
+            for percentile in ('p50', 'p95')
+        }
+        pictures['latency.svg'] = draw_groups(
+            'Latency in ms', measured['latency'], percentiles, unit=' ms'
+        )
     if 'memory' in measured:
         pictures['memory.svg'] = draw_memory(measured['memory'])
     return pictures
@@ -86,24 +99,43 @@ def draw_pictures(measured: results.Results) -> dict[str, str]:
 
 def draw_ratios(measured: results.Results) -> str:
     """Draw our figures as parts of those of the reference, with the targets."""
-    limits = {(target.scenario, target.figure): target.limit for target in targets.TARGETS
-              if target.kind is targets.Kind.OF_REFERENCE}
+    limits = {
+        (target.scenario, target.figure): target.limit
+        for target in targets.TARGETS
+        if target.kind is targets.Kind.OF_REFERENCE
+    }
     groups = []
     for title, (scenario, figure) in RATIOS.items():
         if scenario not in measured:
             continue
         found = measured[scenario].compute_ratio(results.OURS, results.REFERENCE, figure)
         if found is not None:
-            groups.append(charts.Group(title, {results.OURS: found[0]}, target=limits.get((scenario, figure))))
-    series = {results.OURS: charts.Series('Kopf, as a part of Kopf 1.45.2; across: the targets', COLOURS[results.OURS])}
+            groups.append(
+                charts.Group(title, {results.OURS: found[0]}, target=limits.get((scenario, figure)))
+            )
+    series = {
+        results.OURS: charts.Series(
+            'Kopf, as a part of Kopf 1.45.2; across: the targets', COLOURS[results.OURS]
+        )
+    }
     return charts.draw_bars('Figures as parts of those of Kopf 1.45.2', groups, series)
 
 
-def draw_groups(title: str, measurement: results.Measurement, figures: dict[str, str], *, unit: str) -> str:
+def draw_groups(
+    title: str, measurement: results.Measurement, figures: dict[str, str], *, unit: str
+) -> str:
     names = [name for name in SERIES if name in measurement.figures]
-    groups = [charts.Group(label, {name: value for name in names
-                                  if (value := measurement.compute_value(name, figure)) is not None})
-              for figure, label in figures.items()]
+    groups = [
+        charts.Group(
+            label,
+            {
+                name: value
+                for name in names
+                if (value := measurement.compute_value(name, figure)) is not None
+            },
+        )
+        for figure, label in figures.items()
+    ]
     return charts.draw_bars(title, groups, {name: SERIES[name] for name in names}, unit=unit)
 
 
@@ -115,8 +147,12 @@ def draw_memory(measurement: results.Measurement) -> str:
                 value = measurement.compute_value(name, figure)
                 if value is not None:
                     points.setdefault(name, {})[float(match[1].replace(',', ''))] = value
-    return charts.draw_lines('Resident memory in MB by the number of only-watched objects', points,
-                            {name: SERIES[name] for name in SERIES if name in points}, unit='objects')
+    return charts.draw_lines(
+        'Resident memory in MB by the number of only-watched objects',
+        points,
+        {name: SERIES[name] for name in SERIES if name in points},
+        unit='objects',
+    )
 
 
 if __name__ == '__main__':

@@ -1,4 +1,5 @@
 """Processes that are measured: what they take from the system. Linux only."""
+
 import os
 import pathlib
 import re
@@ -19,13 +20,25 @@ class NotEndedError(Exception):
 class Measured:
     """A process, and what it has taken so far. It is never left behind."""
 
-    def __init__(self, command: list[str], *, directory: pathlib.Path, environ: Mapping[str, str],
-                 core: int | None = None) -> None:
+    def __init__(
+        self,
+        command: list[str],
+        *,
+        directory: pathlib.Path,
+        environ: Mapping[str, str],
+        core: int | None = None,
+    ) -> None:
         # Not from here: modules of the current directory would be taken instead of the installed ones.
         self.log = directory / 'log'
         with self.log.open('wb') as log:
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=directory,
-                                            env={**os.environ, **environ})
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=directory,
+                env={**os.environ, **environ},
+            )
         if core is not None:
             pin(core, self.process.pid)
 
@@ -51,19 +64,27 @@ class Measured:
         match = re.search(rf'^{name}:\s+(\d+)', status, re.M)
         return int(match[1]) if match else float('nan')
 
-    def wait_until(self, condition: Callable[[], bool], *, timeout: float = PATIENCE, pause: float = 0.02) -> None:
+    def wait_until(
+        self, condition: Callable[[], bool], *, timeout: float = PATIENCE, pause: float = 0.02
+    ) -> None:
         """Wait for it while the process lives. Raises `NotEndedError`."""
         deadline = time.monotonic() + timeout
         while True:
             if self.process.poll() is not None:
-                raise NotEndedError(f'It has exited with {self.process.returncode}.\nThe end of its log:\n{self.tail}')
+                raise NotEndedError(
+                    f'It has exited with {self.process.returncode}.\nThe end of its log:\n{self.tail}'
+                )
             if condition():
                 return
             if time.monotonic() > deadline:
-                raise NotEndedError(f'It takes longer than {timeout:.0f} s.\nThe end of its log:\n{self.tail}')
+                raise NotEndedError(
+                    f'It takes longer than {timeout:.0f} s.\nThe end of its log:\n{self.tail}'
+                )
             time.sleep(pause)
 
-    def settle(self, *, window: float = 1.0, share: float = SETTLED, timeout: float = PATIENCE) -> None:
+    def settle(
+        self, *, window: float = 1.0, share: float = SETTLED, timeout: float = PATIENCE
+    ) -> None:
         """Wait until it takes no more than this share of a core, that is until it does nothing."""
         before = self.cpu
 
@@ -96,7 +117,9 @@ def read_cpu(pid: int) -> float:
         children = pathlib.Path(f'/proc/{pid}/task/{pid}/children').read_text().split()
     except FileNotFoundError:
         return 0.0
-    return sum(int(field) for field in fields[11:15]) / TICKS + sum(read_cpu(int(child)) for child in children)
+    return sum(int(field) for field in fields[11:15]) / TICKS + sum(
+        read_cpu(int(child)) for child in children
+    )
 
 
 def pin(core: int, pid: int = 0) -> None:

@@ -1,4 +1,5 @@
 """The results: what was measured in each scenario, and how it compares with others. They are kept as JSON."""
+
 import dataclasses
 import json
 import pathlib
@@ -12,6 +13,7 @@ OURS, REFERENCE, GO = 'kopf', 'reference', 'go'
 @dataclasses.dataclass
 class Measurement:
     """All figures of one scenario. It is filled by the one who runs the scenario."""
+
     title: str = ''
     total: int = 0  # how many objects
     server: str = ''

@@ -8,6 +8,7 @@ the reference: it is run as ``PYTHON -m kopf run``, and known only by that. The 
 the scenarios that were not run this time, and the page is made of them. With ``--quick``, they go to ``build/bench``.
 Figures of machines that are busy with something else are worth little: the load is printed.
 """
+
 import argparse
 import contextlib
 import datetime
@@ -33,7 +34,9 @@ import trials
 class Runner:
     """Runs scenarios with the same contestants on servers of the same kind."""
 
-    def __init__(self, contestants: list[subjects.Subject], *, is_sandbox: bool, is_quick: bool) -> None:
+    def __init__(
+        self, contestants: list[subjects.Subject], *, is_sandbox: bool, is_quick: bool
+    ) -> None:
         self._contestants, self._is_quick = contestants, is_quick
         self._serve = servers.serve_sandbox if is_sandbox else servers.serve_controlplane
         self._server = 'the sandbox' if is_sandbox else 'kube-apiserver'
@@ -44,17 +47,34 @@ class Runner:
         total = total or (scenario.quick if self._is_quick else scenario.total)
         since = time.monotonic()
         measurement = results.Measurement(
-            scenario.title.format(total=f'{total:,}'), total, self._server,
-            machine=describe_machine(), date=datetime.date.today().isoformat(), load=os.getloadavg()[0])
+            scenario.title.format(total=f'{total:,}'),
+            total,
+            self._server,
+            machine=describe_machine(),
+            date=datetime.date.today().isoformat(),
+            load=os.getloadavg()[0],
+        )
         contestants = [subject for subject in self._contestants if subject.name in scenario.names]
         with self._serve() as cluster:
-            self._measure(scenario, cluster, contestants, measurement,
-                          rounds=rounds or (1 if self._is_quick else scenario.rounds))
+            self._measure(
+                scenario,
+                cluster,
+                contestants,
+                measurement,
+                rounds=rounds or (1 if self._is_quick else scenario.rounds),
+            )
         measurement.seconds = time.monotonic() - since
         return measurement
 
-    def _measure(self, scenario: scenarios.Scenario, cluster: servers.Cluster, contestants: list[subjects.Subject],
-                 measurement: results.Measurement, *, rounds: int) -> None:
+    def _measure(
+        self,
+        scenario: scenarios.Scenario,
+        cluster: servers.Cluster,
+        contestants: list[subjects.Subject],
+        measurement: results.Measurement,
+        *,
+        rounds: int,
+    ) -> None:
         sizes = scenario.sizes(measurement.total)
         figures: dict[tuple[int, str], trials.Figures] = {}
         for size in sizes:
@@ -87,19 +107,37 @@ def describe_machine() -> str:
 
 
 def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--only', nargs='*', default=[], help=f'some of: {", ".join(scenarios.SCENARIOS)}')
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        '--only', nargs='*', default=[], help=f'some of: {", ".join(scenarios.SCENARIOS)}'
+    )
     parser.add_argument('--total', type=int, help='how many objects, if not as many as usual')
-    parser.add_argument('--rounds', type=int, help='how many times to repeat each scenario, if not as usual')
-    parser.add_argument('--quick', action='store_true', help='with few objects, once: to see that all works')
-    parser.add_argument('--sandbox', action='store_true', help='use the sandbox instead of a real control plane')
-    parser.add_argument('--python', default=sys.executable, help='the interpreter with this package')
-    parser.add_argument('--plain', help='the interpreter with this package without its extra for speed')
+    parser.add_argument(
+        '--rounds', type=int, help='how many times to repeat each scenario, if not as usual'
+    )
+    parser.add_argument(
+        '--quick', action='store_true', help='with few objects, once: to see that all works'
+    )
+    parser.add_argument(
+        '--sandbox', action='store_true', help='use the sandbox instead of a real control plane'
+    )
+    parser.add_argument(
+        '--python', default=sys.executable, help='the interpreter with this package'
+    )
+    parser.add_argument(
+        '--plain', help='the interpreter with this package without its extra for speed'
+    )
     parser.add_argument('--reference', help='the interpreter with the reference')
     parser.add_argument('--go', type=pathlib.Path, help='the operator of benchmarks/go, built')
-    parser.add_argument('--output', type=pathlib.Path, help='the directory for the results, if not the usual one')
+    parser.add_argument(
+        '--output', type=pathlib.Path, help='the directory for the results, if not the usual one'
+    )
     args = parser.parse_args()
-    args.only = [name for names in args.only for name in names.split(',') if name] or list(scenarios.SCENARIOS)
+    args.only = [name for names in args.only for name in names.split(',') if name] or list(
+        scenarios.SCENARIOS
+    )
     if unknown := set(args.only) - set(scenarios.SCENARIOS):
         parser.error(f'there are no such scenarios: {", ".join(sorted(unknown))}')
     return args
@@ -107,8 +145,11 @@ def parse_args() -> argparse.Namespace:
 
 def list_subjects(args: argparse.Namespace) -> list[subjects.Subject]:
     pythons = {'kopf': args.python, 'plain': args.plain, 'reference': args.reference}
-    found = [subjects.Subject(name, python=pathlib.Path(python).absolute())
-             for name, python in pythons.items() if python]
+    found = [
+        subjects.Subject(name, python=pathlib.Path(python).absolute())
+        for name, python in pythons.items()
+        if python
+    ]
     return [*found, subjects.Subject('go', program=args.go.absolute())] if args.go else found
 
 
@@ -121,9 +162,15 @@ def main() -> None:
         for name in args.only:
             measurement = runner.run(name, total=args.total, rounds=args.rounds)
             pages.publish(output, {name: measurement}, order=list(scenarios.SCENARIOS))
-            print(f'== {measurement.title}; {measurement.seconds:.0f} s, at the load average of {measurement.load:.1f}')
+            print(
+                f'== {measurement.title}; {measurement.seconds:.0f} s, at the load average of {measurement.load:.1f}'
+            )
             print(tables.format_text(tables.build_figures(measurement)), flush=True)
-    print(tables.format_text(tables.build_targets(targets.judge(results.read_results(output / pages.RESULTS)))))
+    print(
+        tables.format_text(
+            tables.build_targets(targets.judge(results.read_results(output / pages.RESULTS)))
+        )
+    )
 
 
 if __name__ == '__main__':

@@ -1,4 +1,5 @@
 """All scenarios: what is measured in each, of whom, with how many objects, and how many times."""
+
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
@@ -30,13 +31,16 @@ def take_steps(total: int) -> list[int]:
     return [0, max(total // 50, 1), max(total // 5, 1), total]
 
 
-def prepare_nothing(cluster: servers.Cluster, contestants: Sequence[subjects.Subject], size: int) -> None:
+def prepare_nothing(
+    cluster: servers.Cluster, contestants: Sequence[subjects.Subject], size: int
+) -> None:
     """Those who are measured do all by themselves."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Scenario:
     """One of the ways to load an operator."""
+
     title: str  # with ``{total}`` for the number of objects
     measure: Callable[[trials.Trial], None]
     total: int  # how many objects, at most
@@ -48,28 +52,85 @@ class Scenario:
 
 
 SCENARIOS: Mapping[str, Scenario] = {
-    'loading': Scenario('Loading: the framework is imported, its command shows the help',
-                        watches.measure_loading, 1, 1, sizes=take_none, names=PYTHONS),
-    'idle': Scenario('Idleness: an operator without objects',
-                     watches.measure_idle, 1, 1, sizes=take_none, rounds=2),
-    'lifecycle': Scenario('Life cycle: {total} objects of 1 kB are created, updated, deleted, each handled',
-                          changes.measure_lifecycle, 5_000, 200),
-    'events': Scenario('Watching: {total} objects are listed, then each is changed; there is one handler of events',
-                       watches.measure_events, 10_000, 500, prepare=watches.prepare_events, rounds=2),
-    'latency': Scenario('Latency: from the moment of a change to the call of its handler; {total} objects',
-                        changes.measure_latency, 1_000, 50, rounds=2),
-    'restart': Scenario('Restart: {total} objects are handled already',
-                        changes.measure_restart, 10_000, 200, prepare=changes.prepare_restart),
-    'timers': Scenario('Timers: {total} objects with a timer each, called every 5 s',
-                       background.measure_timers, 2_000, 200, prepare=background.prepare_timers, rounds=2,
-                       names=PYTHONS),
-    'indices': Scenario('Indices: {total} objects are indexed, and looked up',
-                        background.measure_indices, 2_000, 500, prepare=background.prepare_indices, rounds=2,
-                        names=PYTHONS),
-    'memory': Scenario('Memory: up to {total} objects, only watched',
-                       watches.measure_memory, 50_000, 1_000, prepare=watches.prepare_events, sizes=take_steps,
-                       rounds=1),
-    'growth': Scenario('Growth: the cost of a change among {total} objects, and among a 50th of them',
-                       changes.measure_growth, 50_000, 1_000, prepare=changes.prepare_growth, sizes=take_ends,
-                       rounds=2, names=OURS),
+    'loading': Scenario(
+        'Loading: the framework is imported, its command shows the help',
+        watches.measure_loading,
+        1,
+        1,
+        sizes=take_none,
+        names=PYTHONS,
+    ),
+    'idle': Scenario(
+        'Idleness: an operator without objects',
+        watches.measure_idle,
+        1,
+        1,
+        sizes=take_none,
+        rounds=2,
+    ),
+    'lifecycle': Scenario(
+        'Life cycle: {total} objects of 1 kB are created, updated, deleted, each handled',
+        changes.measure_lifecycle,
+        5_000,
+        200,
+    ),
+    'events': Scenario(
+        'Watching: {total} objects are listed, then each is changed; there is one handler of events',
+        watches.measure_events,
+        10_000,
+        500,
+        prepare=watches.prepare_events,
+        rounds=2,
+    ),
+    'latency': Scenario(
+        'Latency: from the moment of a change to the call of its handler; {total} objects',
+        changes.measure_latency,
+        1_000,
+        50,
+        rounds=2,
+    ),
+    'restart': Scenario(
+        'Restart: {total} objects are handled already',
+        changes.measure_restart,
+        10_000,
+        200,
+        prepare=changes.prepare_restart,
+    ),
+    'timers': Scenario(
+        'Timers: {total} objects with a timer each, called every 5 s',
+        background.measure_timers,
+        2_000,
+        200,
+        prepare=background.prepare_timers,
+        rounds=2,
+        names=PYTHONS,
+    ),
+    'indices': Scenario(
+        'Indices: {total} objects are indexed, and looked up',
+        background.measure_indices,
+        2_000,
+        500,
+        prepare=background.prepare_indices,
+        rounds=2,
+        names=PYTHONS,
+    ),
+    'memory': Scenario(
+        'Memory: up to {total} objects, only watched',
+        watches.measure_memory,
+        50_000,
+        1_000,
+        prepare=watches.prepare_events,
+        sizes=take_steps,
+        rounds=1,
+    ),
+    'growth': Scenario(
+        'Growth: the cost of a change among {total} objects, and among a 50th of them',
+        changes.measure_growth,
+        50_000,
+        1_000,
+        prepare=changes.prepare_growth,
+        sizes=take_ends,
+        rounds=2,
+        names=OURS,
+    ),
 }

@@ -1,4 +1,5 @@
 """The API servers that operators are measured with: a real control plane, or the sandbox; with many objects in it."""
+
 import asyncio
 import base64
 import contextlib
@@ -23,11 +24,27 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 CRDS = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions'
 NAMESPACES = '/api/v1/namespaces'
 CRD = {
-    'apiVersion': 'apiextensions.k8s.io/v1', 'kind': 'CustomResourceDefinition',
+    'apiVersion': 'apiextensions.k8s.io/v1',
+    'kind': 'CustomResourceDefinition',
     'metadata': {'name': 'loads.bench.dev'},
-    'spec': {'group': 'bench.dev', 'scope': 'Namespaced', 'names': {'plural': 'loads', 'kind': 'Load'}, 'versions': [{
-        'name': 'v1', 'served': True, 'storage': True,
-        'schema': {'openAPIV3Schema': {'type': 'object', 'x-kubernetes-preserve-unknown-fields': True}}}]},
+    'spec': {
+        'group': 'bench.dev',
+        'scope': 'Namespaced',
+        'names': {'plural': 'loads', 'kind': 'Load'},
+        'versions': [
+            {
+                'name': 'v1',
+                'served': True,
+                'storage': True,
+                'schema': {
+                    'openAPIV3Schema': {
+                        'type': 'object',
+                        'x-kubernetes-preserve-unknown-fields': True,
+                    }
+                },
+            }
+        ],
+    },
 }
 MERGE = 'application/merge-patch+json'
 CONNECTIONS = 10  # at once
@@ -43,9 +60,16 @@ Result = TypeVar('Result')
 def make_object(number: int) -> dict[str, Any]:
     """An object of 1 kB as it is stored, besides ``managedFields``."""
     return {
-        'apiVersion': 'bench.dev/v1', 'kind': 'Load',
-        'metadata': {'name': f'load-{number}', 'labels': {'app': 'bench', 'shard': str(number % 10)}},
-        'spec': {'replicas': 1, 'items': [{'name': f'item-{n}', 'size': n, 'note': 'y' * 20} for n in range(10)]},
+        'apiVersion': 'bench.dev/v1',
+        'kind': 'Load',
+        'metadata': {
+            'name': f'load-{number}',
+            'labels': {'app': 'bench', 'shard': str(number % 10)},
+        },
+        'spec': {
+            'replicas': 1,
+            'items': [{'name': f'item-{n}', 'size': n, 'note': 'y' * 20} for n in range(10)],
+        },
     }
 
 
@@ -67,7 +91,9 @@ def make_handled_object(number: int) -> dict[str, Any]:
 class Cluster:
     """How to make load on a server: many requests by a few connections. Each method runs a loop of its own."""
 
-    def __init__(self, kubeconfig: pathlib.Path, *, compact: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, kubeconfig: pathlib.Path, *, compact: Callable[[], None] | None = None
+    ) -> None:
         self.kubeconfig, self.namespace, self._compact = kubeconfig, 'default', compact
         config = yaml.safe_load(kubeconfig.read_text())
         cluster = config['clusters'][0]['cluster']
@@ -84,6 +110,7 @@ class Cluster:
 
     def prepare(self) -> None:
         """Define the resource, and wait until it is served."""
+
         async def define(session: aiohttp.ClientSession) -> None:
             await send(session, 'POST', CRDS, CRD)
             while True:
@@ -91,10 +118,13 @@ class Cluster:
                     if response.ok:
                         return
                 await asyncio.sleep(0.1)
+
         self._run(define)
 
     def create_namespace(self, namespace: str) -> None:
-        self._run(lambda session: send(session, 'POST', NAMESPACES, {'metadata': {'name': namespace}}))
+        self._run(
+            lambda session: send(session, 'POST', NAMESPACES, {'metadata': {'name': namespace}})
+        )
 
     def enter(self, namespace: str) -> 'Cluster':
         """Tell of the same cluster as seen from that namespace."""
@@ -103,16 +133,24 @@ class Cluster:
         return entered
 
     def create(self, total: int, *, make: Maker = make_object, first: int = 0) -> None:
-        self._repeat(range(first, total), lambda session, number: send(session, 'POST', self.loads, make(number)))
+        self._repeat(
+            range(first, total),
+            lambda session, number: send(session, 'POST', self.loads, make(number)),
+        )
 
     def update(self, total: int, replicas: int) -> None:
-        self._repeat(range(total), lambda session, number: self._patch(session, number, {'replicas': replicas}))
+        self._repeat(
+            range(total),
+            lambda session, number: self._patch(session, number, {'replicas': replicas}),
+        )
 
     def change(self, number: int, **spec: Any) -> None:
         """Change one object only."""
         self._repeat([number], lambda session, _: self._patch(session, number, spec))
 
-    def pace(self, numbers: Iterable[int], *, rate: float, connections: int = CONNECTIONS) -> list[float]:
+    def pace(
+        self, numbers: Iterable[int], *, rate: float, connections: int = CONNECTIONS
+    ) -> list[float]:
         """
         Change objects, so many per second, if the server can do it. They know when they were due: ``spec.sent``.
 
@@ -124,16 +162,27 @@ class Cluster:
         return sender.send(urls, lambda due: {'spec': {'sent': due}}, rate=rate)
 
     def delete(self, total: int) -> None:
-        self._repeat(range(total), lambda session, number: send(session, 'DELETE', f'{self.loads}/load-{number}', None))
+        self._repeat(
+            range(total),
+            lambda session, number: send(session, 'DELETE', f'{self.loads}/load-{number}', None),
+        )
 
     def count(self) -> int:
         return len(self.list_versions())
 
     def clear(self) -> None:
         """Remove all objects, whatever holds them."""
+
         async def wipe(session: aiohttp.ClientSession, name: str) -> None:
-            await send(session, 'PATCH', f'{self.loads}/{name}', {'metadata': {'finalizers': None}}, kind=MERGE)
+            await send(
+                session,
+                'PATCH',
+                f'{self.loads}/{name}',
+                {'metadata': {'finalizers': None}},
+                kind=MERGE,
+            )
             await send(session, 'DELETE', f'{self.loads}/{name}', None)
+
         self._repeat(self.list_versions(), wipe)
 
     def compact(self) -> None:
@@ -144,23 +193,35 @@ class Cluster:
 
     def list_versions(self) -> dict[str, str]:
         """All objects by their names."""
+
         async def ask(session: aiohttp.ClientSession) -> dict[str, str]:
             found: dict[str, str] = {}
             token = ''
             while True:
-                async with session.get(self.loads, params={'limit': PAGE, 'continue': token}) as response:
+                async with session.get(
+                    self.loads, params={'limit': PAGE, 'continue': token}
+                ) as response:
                     page = await response.json()
-                found |= {item['metadata']['name']: item['metadata']['resourceVersion'] for item in page['items']}
+                found |= {
+                    item['metadata']['name']: item['metadata']['resourceVersion']
+                    for item in page['items']
+                }
                 token = page['metadata'].get('continue', '')
                 if not token:
                     return found
+
         return self._run(ask)
 
-    async def _patch(self, session: aiohttp.ClientSession, number: int, spec: dict[str, Any]) -> None:
+    async def _patch(
+        self, session: aiohttp.ClientSession, number: int, spec: dict[str, Any]
+    ) -> None:
         await send(session, 'PATCH', f'{self.loads}/load-{number}', {'spec': spec}, kind=MERGE)
 
-    def _repeat(self, values: Iterable[Any], action: Callable[[aiohttp.ClientSession, Any], Awaitable[None]]) -> None:
+    def _repeat(
+        self, values: Iterable[Any], action: Callable[[aiohttp.ClientSession, Any], Awaitable[None]]
+    ) -> None:
         """Do it with all values, several at once."""
+
         async def work(session: aiohttp.ClientSession, queue: Iterator[Any]) -> None:
             for value in queue:
                 await action(session, value)
@@ -170,12 +231,14 @@ class Cluster:
             async with asyncio.TaskGroup() as group:
                 for _ in range(CONNECTIONS):
                     group.create_task(work(session, queue))
+
         self._run(work_all)
 
     def _run(self, action: Callable[[aiohttp.ClientSession], Awaitable[Result]]) -> Result:
         async def run() -> Result:
             async with self._connect() as session:
                 return await action(session)
+
         return asyncio.run(run())
 
     @contextlib.asynccontextmanager
@@ -186,12 +249,20 @@ class Cluster:
             yield session
 
 
-async def send(session: aiohttp.ClientSession, method: str, url: str, body: Any, *,
-               kind: str = 'application/json') -> None:
+async def send(
+    session: aiohttp.ClientSession,
+    method: str,
+    url: str,
+    body: Any,
+    *,
+    kind: str = 'application/json',
+) -> None:
     """Make a request. Servers that are too busy are asked again; what is gone already, is not missed."""
     data = None if body is None else json.dumps(body)
     for _ in range(ATTEMPTS):
-        async with session.request(method, url, data=data, headers={'Content-Type': kind}) as response:
+        async with session.request(
+            method, url, data=data, headers={'Content-Type': kind}
+        ) as response:
             text = await response.text()
             if response.ok or response.status == 404:
                 return
@@ -204,13 +275,17 @@ async def send(session: aiohttp.ClientSession, method: str, url: str, body: Any,
 @contextlib.contextmanager
 def serve_controlplane() -> Iterator[Cluster]:
     """A real one, as the tests use it: it has to be built before that."""
-    spec = importlib.util.spec_from_file_location('controlplanes', ROOT / 'tests' / 'controlplanes.py')
+    spec = importlib.util.spec_from_file_location(
+        'controlplanes', ROOT / 'tests' / 'controlplanes.py'
+    )
     assert spec is not None and spec.loader is not None
     sys.modules['controlplanes'] = controlplanes = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(controlplanes)
     build = controlplanes.find_build(os.environ)
     if build is None:
-        raise SystemExit('There is no control plane here: `make controlplane` builds it; or use --sandbox.')
+        raise SystemExit(
+            'There is no control plane here: `make controlplane` builds it; or use --sandbox.'
+        )
     with controlplanes.run_controlplane(build) as controlplane:
         cluster = Cluster(controlplane.admin.kubeconfig, compact=controlplane.compact)
         cluster.prepare()

@@ -1,4 +1,5 @@
 """Those who are compared: how to run each of them, and what it says of itself."""
+
 import contextlib
 import dataclasses
 import json
@@ -16,6 +17,7 @@ OPERATORS = pathlib.Path(__file__).resolve().parent / 'operators'
 @dataclasses.dataclass(frozen=True)
 class Subject:
     """A framework: with an interpreter that has it installed, or a program that needs none."""
+
     name: str
     python: pathlib.Path | None = None
     program: pathlib.Path | None = None
@@ -24,14 +26,28 @@ class Subject:
         """Tell how to run such an operator."""
         if self.program is not None:
             return [str(self.program), operator, namespace]
-        return [str(self.python), '-m', 'kopf', 'run', '--namespace', namespace, str(OPERATORS / f'{operator}.py')]
+        return [
+            str(self.python),
+            '-m',
+            'kopf',
+            'run',
+            '--namespace',
+            namespace,
+            str(OPERATORS / f'{operator}.py'),
+        ]
 
 
 class Running(processes.Measured):
     """An operator that is being measured."""
 
-    def __init__(self, command: list[str], *, directory: pathlib.Path, environ: Mapping[str, str],
-                 core: int | None = None) -> None:
+    def __init__(
+        self,
+        command: list[str],
+        *,
+        directory: pathlib.Path,
+        environ: Mapping[str, str],
+        core: int | None = None,
+    ) -> None:
         self.progress = directory / 'progress'
         self.progress.touch()
         environ = {**environ, 'BENCH_PROGRESS': str(self.progress), 'PYTHONPATH': str(OPERATORS)}
@@ -55,7 +71,9 @@ class Running(processes.Measured):
 
 
 @contextlib.contextmanager
-def running(subject: Subject, operator: str, cluster: servers.Cluster, total: int) -> Iterator[Running]:
+def running(
+    subject: Subject, operator: str, cluster: servers.Cluster, total: int
+) -> Iterator[Running]:
     """Run an operator that tells when so many objects were handled; wait until it has started."""
     with tempfile.TemporaryDirectory() as directory:
         command = subject.build_command(operator, cluster.namespace)

@@ -1,4 +1,5 @@
 """The results as tables: rows of texts, which are laid out for terminals or for pages."""
+
 from collections.abc import Iterable, Mapping, Sequence
 
 import results
@@ -17,7 +18,9 @@ def build_figures(measurement: results.Measurement) -> Rows:
     for name in measurement.list_names():
         rows.append([name, *(describe(measurement, subject, name) for subject in subjects)])
     if measurement.failures:
-        rows.append(['', *('did not end' if name in measurement.failures else '' for name in subjects)])
+        rows.append(
+            ['', *('did not end' if name in measurement.failures else '' for name in subjects)]
+        )
     return rows
 
 

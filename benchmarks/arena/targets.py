@@ -1,4 +1,5 @@
 """What we want of ourselves, and whether it is so."""
+
 import dataclasses
 import enum
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ class Kind(enum.Enum):
 @dataclasses.dataclass(frozen=True)
 class Target:
     """The highest value, or the highest ratio, that is good enough."""
+
     text: str
     scenario: str
     figure: str  # with ``{total}`` for the number of objects
@@ -37,6 +39,7 @@ class Target:
 @dataclasses.dataclass(frozen=True)
 class Verdict:
     """How it is."""
+
     target: Target
     value: float | None
 
@@ -48,24 +51,63 @@ class Verdict:
 
 
 TARGETS = [
-    *(Target(f'CPU while objects are {stage}, as a part of the reference', 'lifecycle', f'{stage}, CPU s', 0.40,
-             Kind.OF_REFERENCE) for stage in ('created', 'updated', 'deleted')),
-    *(Target(f'CPU while objects are {stage}, times that of Go', 'lifecycle', f'{stage}, CPU s', 1.2, Kind.OF_GO)
-      for stage in ('created', 'updated', 'deleted')),
-    Target('peak memory with 5,000 objects, as a part of the reference', 'lifecycle', 'peak RSS MB', 0.5,
-           Kind.OF_REFERENCE, total=5_000),
-    Target('memory per object when 50,000 are only watched, kB', 'memory', '{total} objects, RSS kB per object', 2.5,
-           total=50_000),
+    *(
+        Target(
+            f'CPU while objects are {stage}, as a part of the reference',
+            'lifecycle',
+            f'{stage}, CPU s',
+            0.40,
+            Kind.OF_REFERENCE,
+        )
+        for stage in ('created', 'updated', 'deleted')
+    ),
+    *(
+        Target(
+            f'CPU while objects are {stage}, times that of Go',
+            'lifecycle',
+            f'{stage}, CPU s',
+            1.2,
+            Kind.OF_GO,
+        )
+        for stage in ('created', 'updated', 'deleted')
+    ),
+    Target(
+        'peak memory with 5,000 objects, as a part of the reference',
+        'lifecycle',
+        'peak RSS MB',
+        0.5,
+        Kind.OF_REFERENCE,
+        total=5_000,
+    ),
+    Target(
+        'memory per object when 50,000 are only watched, kB',
+        'memory',
+        '{total} objects, RSS kB per object',
+        2.5,
+        total=50_000,
+    ),
     Target('memory of an idle operator, MB', 'idle', 'RSS MB', 40),
     Target('`import kopf`, s', 'loading', 'import, s', 0.15),
     Target('`kopf --help`, s', 'loading', 'help, s', 0.25),
-    Target('CPU of a restart, as a part of the reference', 'restart', 'CPU s', 0.35, Kind.OF_REFERENCE),
+    Target(
+        'CPU of a restart, as a part of the reference', 'restart', 'CPU s', 0.35, Kind.OF_REFERENCE
+    ),
     Target('objects written at a restart', 'restart', 'objects written', 0),
     Target('latency when idle, p50, ms', 'latency', 'idle, ms, p50', 5),
-    Target('latency at 200 changes per second, p95, as a part of the reference', 'latency', 'loaded, ms, p95', 0.5,
-           Kind.OF_REFERENCE),
-    Target('cost of a change among 50,000 objects, times that among 1,000', 'growth', 'times as much', 1.15,
-           total=50_000),
+    Target(
+        'latency at 200 changes per second, p95, as a part of the reference',
+        'latency',
+        'loaded, ms, p95',
+        0.5,
+        Kind.OF_REFERENCE,
+    ),
+    Target(
+        'cost of a change among 50,000 objects, times that among 1,000',
+        'growth',
+        'times as much',
+        1.15,
+        total=50_000,
+    ),
 ]
 
 

@@ -1,4 +1,5 @@
 """One try of one subject in one scenario: what every measuring function is given, and fills with its figures."""
+
 import contextlib
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,7 @@ Figures = dict[str, float]
 @dataclasses.dataclass
 class Trial:
     """A try; the figures are of the same round, so they are there from the previous steps of the scenario."""
+
     cluster: servers.Cluster
     subject: subjects.Subject
     size: int  # how many objects
@@ -22,7 +24,9 @@ class Trial:
     @contextlib.contextmanager
     def running(self, operator: str, *, total: int | None = None) -> Iterator[subjects.Running]:
         """Run an operator that tells when so many objects were handled, by default all of them."""
-        with subjects.running(self.subject, operator, self.cluster, total or self.size or 1) as running:
+        with subjects.running(
+            self.subject, operator, self.cluster, total or self.size or 1
+        ) as running:
             yield running
 
 

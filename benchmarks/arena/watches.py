@@ -1,4 +1,5 @@
 """What it takes to run with nothing to do, to only watch objects, and to load the framework at all."""
+
 import statistics
 import subprocess
 import time
@@ -13,7 +14,9 @@ REST = 10.0  # seconds to look at those that do nothing
 LOADS = 7  # how many times to load
 
 
-def prepare_events(cluster: servers.Cluster, contestants: Sequence[subjects.Subject], size: int) -> None:
+def prepare_events(
+    cluster: servers.Cluster, contestants: Sequence[subjects.Subject], size: int
+) -> None:
     """Let there be so many objects, with nothing on them; those that are there are kept."""
     cluster.create(size, first=cluster.count())
 
@@ -29,7 +32,11 @@ def measure_events(trial: trials.Trial) -> None:
         cluster.update(total, int(time.time()))
         operator.wait_for('seen', 2 * total)
         operator.settle()
-        figures |= {'watched, CPU s': operator.cpu - listed, 'RSS MB': operator.memory, 'peak RSS MB': operator.peak}
+        figures |= {
+            'watched, CPU s': operator.cpu - listed,
+            'RSS MB': operator.memory,
+            'peak RSS MB': operator.peak,
+        }
 
 
 def measure_memory(trial: trials.Trial) -> None:
@@ -51,22 +58,36 @@ def measure_idle(trial: trials.Trial) -> None:
         operator.settle()
         before = operator.cpu
         time.sleep(REST)
-        trial.figures |= {'RSS MB': operator.memory, 'CPU, % of a core': (operator.cpu - before) / REST * 100}
+        trial.figures |= {
+            'RSS MB': operator.memory,
+            'CPU, % of a core': (operator.cpu - before) / REST * 100,
+        }
 
 
 def measure_loading(trial: trials.Trial) -> None:
     """What it takes to load the framework, and to show the help of its command."""
     python = str(trial.subject.python)
-    commands = {'nothing': ['-c', ''], 'import': ['-c', 'import kopf'], 'help': ['-m', 'kopf', '--help']}
+    commands = {
+        'nothing': ['-c', ''],
+        'import': ['-c', 'import kopf'],
+        'help': ['-m', 'kopf', '--help'],
+    }
     for name, args in commands.items():
         runs = [processes.run_child([python, *args]) for _ in range(LOADS)]
         seconds, cpu = (statistics.median(values) for values in zip(*runs, strict=True))
         trial.figures |= {f'{name}, s': seconds, f'{name}, CPU s': cpu}
-    trial.figures |= {'nothing, RSS MB': read_memory(python, ''), 'import, RSS MB': read_memory(python, 'import kopf')}
+    trial.figures |= {
+        'nothing, RSS MB': read_memory(python, ''),
+        'import, RSS MB': read_memory(python, 'import kopf'),
+    }
 
 
 def read_memory(python: str, code: str) -> float:
     """Tell the peak memory of a process which only does this. It is asked itself: others know it together with ours."""
-    code = f'{code}\nprint(*[line for line in open("/proc/self/status") if line.startswith("VmHWM")])'
-    said = subprocess.run([python, '-c', code], stdout=subprocess.PIPE, text=True, cwd='/', check=True).stdout
+    code = (
+        f'{code}\nprint(*[line for line in open("/proc/self/status") if line.startswith("VmHWM")])'
+    )
+    said = subprocess.run(
+        [python, '-c', code], stdout=subprocess.PIPE, text=True, cwd='/', check=True
+    ).stdout
     return int(said.split()[1]) / 1024

@@ -3,6 +3,7 @@ Operators with timers, daemons or an index: ``$BENCH_KIND`` tells which. They ar
 
 They tell how many objects they have met, and how late they were.
 """
+
 import asyncio
 import os
 import time
@@ -59,8 +60,13 @@ elif KIND == 'timers':
             latenesses.append(now - ended[name] - INTERVAL)
             if len(latenesses) in (TOTAL, 2 * TOTAL):
                 values = sorted(latenesses)
-                telling.tell({'ticks': len(values), 'p50': values[len(values) // 2],
-                              'p99': values[len(values) * 99 // 100]})
+                telling.tell(
+                    {
+                        'ticks': len(values),
+                        'p50': values[len(values) // 2],
+                        'p99': values[len(values) * 99 // 100],
+                    }
+                )
         ended[name] = asyncio.get_running_loop().time()
 
 elif KIND == 'daemons':

@@ -5,6 +5,7 @@ One sandbox in a process of its own, on one core; the operators run on another c
 a process of its own, with the same file ``handlers.py``. ``PYTHON`` is the interpreter of a virtual environment with
 the reference installed: it is run as ``PYTHON -m kopf run``, and known only by that. Without it, only we are measured.
 """
+
 import argparse
 import contextlib
 import json
@@ -32,17 +33,40 @@ PATIENCE = 1200.0  # seconds
 
 def make_object(number: int) -> dict[str, Any]:
     """A small object, with the finalizer as if it was met before: its adding is not what is measured."""
-    return {'apiVersion': 'bench.dev/v1', 'kind': 'Load', 'spec': {'replicas': 1}, 'metadata': {
-        'name': f'load-{number}', 'labels': {'shard': str(number % 10)}, 'finalizers': [servers.FINALIZER]}}
+    return {
+        'apiVersion': 'bench.dev/v1',
+        'kind': 'Load',
+        'spec': {'replicas': 1},
+        'metadata': {
+            'name': f'load-{number}',
+            'labels': {'shard': str(number % 10)},
+            'finalizers': [servers.FINALIZER],
+        },
+    }
 
 
 class Operator(subjects.Running):
     """An operator that is being measured, and when it was started."""
 
-    def __init__(self, python: str, cluster: servers.Cluster, kind: str, total: int, directory: pathlib.Path) -> None:
+    def __init__(
+        self, python: str, cluster: servers.Cluster, kind: str, total: int, directory: pathlib.Path
+    ) -> None:
         self.since = time.perf_counter()
-        command = [python, '-m', 'kopf', 'run', '--quiet', '--namespace', 'default', str(HERE / 'handlers.py')]
-        environ = {'KUBECONFIG': str(cluster.kubeconfig), 'BENCH_KIND': kind, 'BENCH_TOTAL': str(total)}
+        command = [
+            python,
+            '-m',
+            'kopf',
+            'run',
+            '--quiet',
+            '--namespace',
+            'default',
+            str(HERE / 'handlers.py'),
+        ]
+        environ = {
+            'KUBECONFIG': str(cluster.kubeconfig),
+            'BENCH_KIND': kind,
+            'BENCH_TOTAL': str(total),
+        }
         super().__init__(command, directory=directory, environ=environ, core=1)
 
     def reach(self, name: str, value: float) -> float:
@@ -67,7 +91,9 @@ class Stage:
     @contextlib.contextmanager
     def operating(self, kind: str) -> Iterator[Operator]:
         with tempfile.TemporaryDirectory() as directory:
-            operator = Operator(self.python, self.cluster, kind, self.total, pathlib.Path(directory))
+            operator = Operator(
+                self.python, self.cluster, kind, self.total, pathlib.Path(directory)
+            )
             try:
                 yield operator
             finally:
@@ -94,8 +120,12 @@ def measure_ticks(stage: Stage) -> dict[str, float]:
         operator.reach('ticks', 2 * stage.total)
         cpu = (operator.cpu - before) / (time.perf_counter() - since)
         said = operator.said
-        return {'RSS MB': operator.memory, 'CPU, %': cpu * 100,
-                'late by, ms, p50': said['p50'] * 1000, 'late by, ms, p99': said['p99'] * 1000}
+        return {
+            'RSS MB': operator.memory,
+            'CPU, %': cpu * 100,
+            'late by, ms, p50': said['p50'] * 1000,
+            'late by, ms, p99': said['p99'] * 1000,
+        }
 
 
 def measure_daemons(stage: Stage) -> dict[str, float]:
@@ -105,8 +135,12 @@ def measure_daemons(stage: Stage) -> dict[str, float]:
         operator.settle(window=3, share=0.15)
         stage.cluster.change(0, replicas=2, sent=time.time())
         operator.reach('handled', 0.000001)
-        results = {'all started, s': started, 'a change handled, s': operator.said['handled'],
-                   'threads': operator.read('Threads'), **operator.rest()}
+        results = {
+            'all started, s': started,
+            'a change handled, s': operator.said['handled'],
+            'threads': operator.read('Threads'),
+            **operator.rest(),
+        }
         since = time.perf_counter()
         operator.stop()
         return {**results, 'all stopped, s': time.perf_counter() - since}
@@ -134,41 +168,64 @@ def measure_lookups() -> dict[str, float]:
         index = indices.LiveIndex()
         for number in range(total):
             index.replace(number, {('shard', number): number, None: number})
-        actions = {'a lookup': lambda index=index: index[('shard', 500)],
-                   'an update': lambda index=index: index.replace(500, {('shard', 500): 1, None: 1}),
-                   'a removal and an addition': lambda index=index: (
-                       index.discard(500), index.replace(500, {('shard', 500): 1, None: 1}))}
+        actions = {
+            'a lookup': lambda index=index: index[('shard', 500)],
+            'an update': lambda index=index: index.replace(500, {('shard', 500): 1, None: 1}),
+            'a removal and an addition': lambda index=index: (
+                index.discard(500),
+                index.replace(500, {('shard', 500): 1, None: 1}),
+            ),
+        }
         for name, action in actions.items():
             seconds = min(timeit.repeat(action, number=10_000, repeat=5)) / 10_000
             results[f'{name}, us, of {total}'] = seconds * 1e6
     return results
 
 
-BENCHMARKS = {'rest': (measure_rest, 50_000), 'ticks': (measure_ticks, 10_000), 'daemons': (measure_daemons, 1_000),
-              'index': (measure_index, 50_000), 'limited': (measure_limited, 100_000)}
+BENCHMARKS = {
+    'rest': (measure_rest, 50_000),
+    'ticks': (measure_ticks, 10_000),
+    'daemons': (measure_daemons, 1_000),
+    'index': (measure_index, 50_000),
+    'limited': (measure_limited, 100_000),
+}
 
 
 def measure(name: str, pythons: dict[str, str], total: int | None) -> dict[str, dict[str, float]]:
     function, default = BENCHMARKS[name]
     with servers.serve_sandbox(core=0) as cluster:
         cluster.create(total or default, make=make_object)
-        return {whose: function(Stage(python, cluster, total or default)) for whose, python in pythons.items()
-                if whose == 'operator' or name != 'limited'}
+        return {
+            whose: function(Stage(python, cluster, total or default))
+            for whose, python in pythons.items()
+            if whose == 'operator' or name != 'limited'
+        }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument('--total', type=int, help='how many objects, if not as many as usual')
-    parser.add_argument('--only', nargs='*', choices=[*BENCHMARKS, 'lookups'], default=[*BENCHMARKS, 'lookups'])
+    parser.add_argument(
+        '--only', nargs='*', choices=[*BENCHMARKS, 'lookups'], default=[*BENCHMARKS, 'lookups']
+    )
     parser.add_argument('--reference', help='the interpreter with the reference installed')
     parser.add_argument('--json', type=pathlib.Path, help='where to write the results')
     args = parser.parse_args()
-    pythons = {'operator': sys.executable, **({'reference': args.reference} if args.reference else {})}
+    pythons = {
+        'operator': sys.executable,
+        **({'reference': args.reference} if args.reference else {}),
+    }
     processes.pin(1)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the processes are stopped
     everything: dict[str, Any] = {'load average': os.getloadavg()[0]}
     for name in args.only:
-        results = {'operator': measure_lookups()} if name == 'lookups' else measure(name, pythons, args.total)
+        results = (
+            {'operator': measure_lookups()}
+            if name == 'lookups'
+            else measure(name, pythons, args.total)
+        )
         everything[name] = results
         print(f'== {name}, at the load average of {os.getloadavg()[0]:.1f}')
         print(tables.compare(results))

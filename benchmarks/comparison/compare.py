@@ -7,6 +7,7 @@ The reference is a black box: any program with the same command line, such as on
 its own. What differs is printed: the calls of handlers, the objects left in the end of each step, and the writes if
 there are more of them. The exit code is 1 if there is any difference that is not expected.
 """
+
 import argparse
 import collections
 import concurrent.futures
@@ -30,7 +31,8 @@ CRD = {
     'kind': 'CustomResourceDefinition',
     'metadata': {'name': 'kopfexamples.kopf.dev'},
     'spec': {
-        'group': 'kopf.dev', 'scope': 'Namespaced',
+        'group': 'kopf.dev',
+        'scope': 'Namespaced',
         'names': {'kind': 'KopfExample', 'plural': 'kopfexamples', 'singular': 'kopfexample'},
     },
 }
@@ -43,58 +45,98 @@ Cast = tuple[str, ...]  # who runs the operator: R for the reference, O for ours
 def main() -> int:
     arguments = parse_arguments()
     kopfs = {'R': arguments.reference, 'O': arguments.ours}
-    chosen = [scenario for scenario in scenarios.SCENARIOS if not arguments.only or scenario.name in arguments.only]
+    chosen = [
+        scenario
+        for scenario in scenarios.SCENARIOS
+        if not arguments.only or scenario.name in arguments.only
+    ]
     unexpected = 0
     with concurrent.futures.ThreadPoolExecutor(WORKERS) as executor:
         for scenario in chosen:
             casts = list(itertools.product('RO', repeat=scenario.starts))
-            casts = casts if len(casts) < 8 else [tuple('RRR'), tuple('ROR'), tuple('ORO'), tuple('OOO')]
-            runs = [executor.submit(run, scenario, cast, kopfs, arguments.patience) for cast in casts]
+            casts = (
+                casts
+                if len(casts) < 8
+                else [tuple('RRR'), tuple('ROR'), tuple('ORO'), tuple('OOO')]
+            )
+            runs = [
+                executor.submit(run, scenario, cast, kopfs, arguments.patience) for cast in casts
+            ]
             baseline, *others = [run.result() for run in runs]
             for cast, scenes in zip(casts[1:], others, strict=True):
                 differences = compare(baseline, scenes, counts_writes=scenario.counts_writes)
                 unexpected += report(scenario, cast, differences, verbose=arguments.verbose)
-    print(f"Unexpected differences: {unexpected}.")
+    print(f'Unexpected differences: {unexpected}.')
     return 1 if unexpected else 0
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Compare this implementation with another one.")
-    parser.add_argument('--reference', required=True, help="the command of the other implementation")
+    parser = argparse.ArgumentParser(description='Compare this implementation with another one.')
+    parser.add_argument(
+        '--reference', required=True, help='the command of the other implementation'
+    )
     parser.add_argument('--ours', default=str(pathlib.Path(sysconfig.get_path('scripts'), 'kopf')))
-    parser.add_argument('--only', nargs='+', metavar='SCENARIO', help="the scenarios to run; all by default")
-    parser.add_argument('--patience', type=float, default=4.0, help="seconds of silence after which a step is over")
-    parser.add_argument('--verbose', action='store_true', help="show the expected differences too")
+    parser.add_argument(
+        '--only', nargs='+', metavar='SCENARIO', help='the scenarios to run; all by default'
+    )
+    parser.add_argument(
+        '--patience', type=float, default=4.0, help='seconds of silence after which a step is over'
+    )
+    parser.add_argument('--verbose', action='store_true', help='show the expected differences too')
     arguments = parser.parse_args()
     for path in (arguments.reference, arguments.ours):
         if shutil.which(path) is None:
-            parser.error(f"there is no such program: {path}")
+            parser.error(f'there is no such program: {path}')
     return arguments
 
 
-def run(scenario: scenarios.Scenario, cast: Cast, kopfs: dict[str, str], patience: float) -> list[stages.Scene]:
+def run(
+    scenario: scenarios.Scenario, cast: Cast, kopfs: dict[str, str], patience: float
+) -> list[stages.Scene]:
     """Play the scenario on a new sandbox."""
     with tempfile.TemporaryDirectory() as directory, kopf.testing.Sandbox() as sandbox:
         sandbox.apply(build_crd(has_status=scenario.has_status))
-        stage = stages.Stage(sandbox, scenario.operator, [kopfs[who] for who in cast],
-                             calls=pathlib.Path(directory, 'calls'), patience=patience)
+        stage = stages.Stage(
+            sandbox,
+            scenario.operator,
+            [kopfs[who] for who in cast],
+            calls=pathlib.Path(directory, 'calls'),
+            patience=patience,
+        )
         return stage.play(scenario.play)
 
 
 def build_crd(*, has_status: bool) -> dict[str, object]:
-    version = {'name': 'v1', 'served': True, 'storage': True, 'subresources': {'status': {}} if has_status else None,
-               'schema': {'openAPIV3Schema': {'type': 'object', 'properties': {'spec': ANYTHING, 'status': ANYTHING}}}}
+    version = {
+        'name': 'v1',
+        'served': True,
+        'storage': True,
+        'subresources': {'status': {}} if has_status else None,
+        'schema': {
+            'openAPIV3Schema': {
+                'type': 'object',
+                'properties': {'spec': ANYTHING, 'status': ANYTHING},
+            }
+        },
+    }
     return {**CRD, 'spec': {**CRD['spec'], 'versions': [version]}}  # type: ignore[dict-item]
 
 
-def compare(baseline: Sequence[stages.Scene], scenes: Sequence[stages.Scene], *, counts_writes: bool) -> list[str]:
+def compare(
+    baseline: Sequence[stages.Scene], scenes: Sequence[stages.Scene], *, counts_writes: bool
+) -> list[str]:
     """List the differences of a run from the run by the reference alone."""
-    differences = [difference for before, after in zip(baseline, scenes, strict=True)
-                   for difference in compare_scenes(before, after, counts_writes=counts_writes)]
+    differences = [
+        difference
+        for before, after in zip(baseline, scenes, strict=True)
+        for difference in compare_scenes(before, after, counts_writes=counts_writes)
+    ]
     return [*differences, *compare_leftovers(baseline[-1], scenes[-1])]
 
 
-def compare_scenes(baseline: stages.Scene, scene: stages.Scene, *, counts_writes: bool) -> Iterator[str]:
+def compare_scenes(
+    baseline: stages.Scene, scene: stages.Scene, *, counts_writes: bool
+) -> Iterator[str]:
     expected, actual = collections.Counter(baseline.calls), collections.Counter(scene.calls)
     for sign, calls in [('missing', expected - actual), ('extra', actual - expected)]:
         for call in sorted(calls.elements()):
@@ -120,18 +162,23 @@ def describe_call(call: str) -> str:
     return f'{words} {json.dumps(parsed, sort_keys=True)}'
 
 
-def report(scenario: scenarios.Scenario, cast: Cast, differences: Sequence[str], *, verbose: bool) -> int:
+def report(
+    scenario: scenarios.Scenario, cast: Cast, differences: Sequence[str], *, verbose: bool
+) -> int:
     """Print the differences; return how many of them are not expected."""
     unexpected = 0
-    print(f"{scenario.name}, {' then '.join(cast)}: {len(differences)} differences")
+    print(f'{scenario.name}, {" then ".join(cast)}: {len(differences)} differences')
     for difference in differences:
-        reasons = [expectation.reason for expectation in expectations.EXPECTATIONS
-                   if expectation.covers(scenario.name, difference)]
+        reasons = [
+            expectation.reason
+            for expectation in expectations.EXPECTATIONS
+            if expectation.covers(scenario.name, difference)
+        ]
         unexpected += not reasons
         if not reasons or verbose:
-            print(f"  {'expected' if reasons else 'UNEXPECTED'}: {difference}")
+            print(f'  {"expected" if reasons else "UNEXPECTED"}: {difference}')
         if reasons and verbose:
-            print(f"    {reasons[0]}")
+            print(f'    {reasons[0]}')
     sys.stdout.flush()
     return unexpected
 

@@ -3,6 +3,7 @@ Scenarios: what happens to the objects, step by step; after every step, the oper
 
 A scenario with several starts is also a hand-over: one implementation continues what another one has left.
 """
+
 import dataclasses
 import signal
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ Steps = Iterator[str]
 @dataclasses.dataclass(frozen=True)
 class Scenario:
     """What happens, with which operator, and how many times it is started."""
+
     play: Callable[[stages.Stage], Steps]
     operator: str
     starts: int = 1
@@ -36,7 +38,14 @@ def lifecycle(stage: stages.Stage) -> Steps:
     yield 'change the metadata'
     stage.patch('obj', {'status': {'s': 1}})
     yield 'change the status'
-    stage.patch('obj', {'metadata': {'finalizers': ['kopf.zalando.org/KopfFinalizerMarker', 'example.com/foreign']}})
+    stage.patch(
+        'obj',
+        {
+            'metadata': {
+                'finalizers': ['kopf.zalando.org/KopfFinalizerMarker', 'example.com/foreign']
+            }
+        },
+    )
     yield 'hold'
     stage.delete('obj')
     yield 'delete'
@@ -68,7 +77,9 @@ def fields(stage: stages.Stage) -> Steps:
     stage.create('with', {'f': 1, 'deep': {'er': {'est': 1}}}, labels={'l': '1'})
     stage.create('without', {'x': 1})
     yield 'create'
-    stage.patch('with', {'spec': {'f': 2, 'deep': {'er': {'est': 2}}}, 'metadata': {'labels': {'l': '2'}}})
+    stage.patch(
+        'with', {'spec': {'f': 2, 'deep': {'er': {'est': 2}}}, 'metadata': {'labels': {'l': '2'}}}
+    )
     stage.patch('without', {'spec': {'f': 1, 'deep': {}}})
     yield 'change'
     stage.patch('with', {'spec': {'f': None, 'deep': None}, 'metadata': {'labels': {'l': None}}})
@@ -181,7 +192,11 @@ def namesakes(stage: stages.Stage) -> Steps:
 def admission(stage: stages.Stage) -> Steps:
     stage.start()
     old, new = {'f': 1, 'x': 1}, {'f': 2, 'x': 1, 'l': 'yes'}
-    for operation, states in {'CREATE': (None, new), 'UPDATE': (old, new), 'DELETE': (new, None)}.items():
+    for operation, states in {
+        'CREATE': (None, new),
+        'UPDATE': (old, new),
+        'DELETE': (new, None),
+    }.items():
         stage.review(None, operation, *states)
         yield f'{operation} for all'
     for kind in ('validate', 'mutate'):
@@ -210,9 +225,18 @@ def admission_operations(stage: stages.Stage) -> Steps:
     stage.start()
     stage.note_webhooks(10)
     yield 'configure'
-    states = {'CREATE': (None, {'x': 1}), 'UPDATE': ({'x': 1}, {'x': 2}), 'DELETE': ({'x': 2}, None)}
-    asked = {'default': states, 'creation': ['CREATE'], 'deletion': ['DELETE'], 'several': ['UPDATE', 'DELETE'],
-             'each': states}
+    states = {
+        'CREATE': (None, {'x': 1}),
+        'UPDATE': ({'x': 1}, {'x': 2}),
+        'DELETE': ({'x': 2}, None),
+    }
+    asked = {
+        'default': states,
+        'creation': ['CREATE'],
+        'deletion': ['DELETE'],
+        'several': ['UPDATE', 'DELETE'],
+        'each': states,
+    }
     for kind in ('validate', 'mutate'):
         for id, operations in asked.items():
             for operation in operations:
@@ -270,8 +294,12 @@ def changes_in_mid_cycle(stage: stages.Stage) -> Steps:
 
 def handover_when_idle(stage: stages.Stage) -> Steps:
     stage.start()
-    stage.create('obj', {'x': 1, 'f': 1, 'text': 'žluťoučký "kůň"\n', 'items': [{'a': None}], 'number': 1.5},
-                 labels={'a': 'b'}, annotations={'c': 'd'})
+    stage.create(
+        'obj',
+        {'x': 1, 'f': 1, 'text': 'žluťoučký "kůň"\n', 'items': [{'a': None}], 'number': 1.5},
+        labels={'a': 'b'},
+        annotations={'c': 'd'},
+    )
     stage.open('obj')
     yield 'create'
     stage.patch('obj', {'spec': {'x': 2}})

@@ -4,6 +4,7 @@ Stages: a sandbox with an operator file, which is run by one implementation, the
 The operators are processes of their own. They are only watched from outside: which handlers they call, what they write
 to the cluster, and what is left on the objects.
 """
+
 import base64
 import dataclasses
 import json
@@ -19,23 +20,41 @@ DIRECTORY = pathlib.Path(__file__).parent / 'operators'
 PREFIX, LAST_HANDLED = 'kopf.zalando.org/', 'kopf.zalando.org/last-handled-configuration'
 TIMEOUT = 60.0
 OPERATIONS = ['CREATE', 'UPDATE', 'DELETE', 'CONNECT']
-VOLATILE = ('uid', 'resourceVersion', 'creationTimestamp', 'generation', 'managedFields', 'deletionTimestamp')
+VOLATILE = (
+    'uid',
+    'resourceVersion',
+    'creationTimestamp',
+    'generation',
+    'managedFields',
+    'deletionTimestamp',
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class Scene:
     """What has happened in one step of a scenario."""
+
     name: str
     calls: Sequence[str]  # as JSON, sorted
     writes: int
     objects: dict[str, Any]  # by their names, without what is never the same
-    leftovers: dict[str, list[str]]  # the annotations of unfinished handling, by the names of objects
+    leftovers: dict[
+        str, list[str]
+    ]  # the annotations of unfinished handling, by the names of objects
 
 
 class Stage:
     """One run of one scenario. The implementations take their turns in the given order."""
 
-    def __init__(self, sandbox: Any, operator: str, kopfs: Sequence[str], *, calls: pathlib.Path, patience: float):
+    def __init__(
+        self,
+        sandbox: Any,
+        operator: str,
+        kopfs: Sequence[str],
+        *,
+        calls: pathlib.Path,
+        patience: float,
+    ):
         self.sandbox, self.operator, self.kopfs = sandbox, operator, iter(kopfs)
         self.calls, self.patience = calls, patience
         self.process: subprocess.Popen[bytes] | None = None
@@ -44,14 +63,27 @@ class Stage:
     def start(self) -> None:
         """Run the operator by the next implementation, and wait until it watches the objects."""
         watching = len(self._list_requests('watch'))
-        env = {**os.environ, 'KUBECONFIG': str(self.sandbox.kubeconfig), 'COMPARISON_CALLS': str(self.calls),
-               'COMPARISON_REVIEWS': str(self.calls.parent), 'PYTHONPATH': str(DIRECTORY)}
-        command = [next(self.kopfs), 'run', '--all-namespaces', '--standalone', str(DIRECTORY / self.operator)]
-        self.process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        env = {
+            **os.environ,
+            'KUBECONFIG': str(self.sandbox.kubeconfig),
+            'COMPARISON_CALLS': str(self.calls),
+            'COMPARISON_REVIEWS': str(self.calls.parent),
+            'PYTHONPATH': str(DIRECTORY),
+        }
+        command = [
+            next(self.kopfs),
+            'run',
+            '--all-namespaces',
+            '--standalone',
+            str(DIRECTORY / self.operator),
+        ]
+        self.process = subprocess.Popen(
+            command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         deadline = time.monotonic() + TIMEOUT
         while len(self._list_requests('watch')) == watching:
             if time.monotonic() > deadline or self.process.poll() is not None:
-                raise RuntimeError(f"{command[0]} does not watch the objects.")
+                raise RuntimeError(f'{command[0]} does not watch the objects.')
             time.sleep(0.05)
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
@@ -62,8 +94,14 @@ class Stage:
             self.process = None
 
     def create(self, name: str, spec: dict[str, Any], **metadata: Any) -> None:
-        self.sandbox.create({'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample', 'spec': spec,
-                             'metadata': {'name': name, 'namespace': 'default', **metadata}})
+        self.sandbox.create(
+            {
+                'apiVersion': 'kopf.dev/v1',
+                'kind': 'KopfExample',
+                'spec': spec,
+                'metadata': {'name': name, 'namespace': 'default', **metadata},
+            }
+        )
 
     def patch(self, name: str, patch: dict[str, Any], **options: Any) -> None:
         self.sandbox.patch('kopfexamples', name, patch, **options)
@@ -75,33 +113,66 @@ class Stage:
     def delete(self, name: str) -> None:
         self.sandbox.delete('kopfexamples', name)
 
-    def review(self, webhook: str | None, operation: str, old: dict[str, Any] | None, new: dict[str, Any] | None,
-               subresource: str | None = None) -> None:
+    def review(
+        self,
+        webhook: str | None,
+        operation: str,
+        old: dict[str, Any] | None,
+        new: dict[str, Any] | None,
+        subresource: str | None = None,
+    ) -> None:
         """Have a request reviewed, and note the answer as if it were a call."""
         resource = {'group': 'kopf.dev', 'version': 'v1', 'resource': 'kopfexamples'}
-        request = {'uid': 'review', 'operation': operation, 'resource': resource, 'subResource': subresource,
-                   'userInfo': {}, 'dryRun': False, 'oldObject': _build_body(old), 'object': _build_body(new)}
-        review = {'apiVersion': 'admission.k8s.io/v1', 'kind': 'AdmissionReview', 'request': request}
+        request = {
+            'uid': 'review',
+            'operation': operation,
+            'resource': resource,
+            'subResource': subresource,
+            'userInfo': {},
+            'dryRun': False,
+            'oldObject': _build_body(old),
+            'object': _build_body(new),
+        }
+        review = {
+            'apiVersion': 'admission.k8s.io/v1',
+            'kind': 'AdmissionReview',
+            'request': request,
+        }
         asking, asked = self.calls.parent / 'asking', self.calls.parent / 'one.review'
         asking.write_text(json.dumps({'webhook': webhook, 'review': review}))
         asking.rename(asked)
         answer = asked.with_suffix('.answer')
-        self._wait_until(answer.exists, f"There is no answer to the review of {operation} by {webhook}.")
-        self._note(f'answer of {webhook}', operation, simplify_answer(json.loads(answer.read_text())))
+        self._wait_until(
+            answer.exists, f'There is no answer to the review of {operation} by {webhook}.'
+        )
+        self._note(
+            f'answer of {webhook}', operation, simplify_answer(json.loads(answer.read_text()))
+        )
         answer.unlink()
 
     def note_webhooks(self, number: int) -> None:
         """Note the rules of the managed webhooks as if they were calls, when there are so many webhooks."""
         plurals = ('validatingwebhookconfigurations', 'mutatingwebhookconfigurations')
-        self._wait_until(lambda: len(self._list_webhooks(plurals)) == number, "The webhooks are not configured.")
+        self._wait_until(
+            lambda: len(self._list_webhooks(plurals)) == number, 'The webhooks are not configured.'
+        )
         for webhook in self._list_webhooks(plurals):
-            rules = [(OPERATIONS if rule['operations'] == ['*'] else rule['operations'], rule['resources'])
-                     for rule in webhook['rules']]
+            rules = [
+                (
+                    OPERATIONS if rule['operations'] == ['*'] else rule['operations'],
+                    rule['resources'],
+                )
+                for rule in webhook['rules']
+            ]
             self._note(f'webhook {webhook["name"]}', None, [rules, webhook['objectSelector']])
 
     def _list_webhooks(self, plurals: Sequence[str]) -> list[Any]:
-        return [webhook for plural in plurals for item in self.sandbox.list(plural)
-                for webhook in item.get('webhooks', [])]
+        return [
+            webhook
+            for plural in plurals
+            for item in self.sandbox.list(plural)
+            for webhook in item.get('webhooks', [])
+        ]
 
     def _note(self, handler: str, reason: str | None, content: Any) -> None:
         call = {'handler': handler, 'name': None, 'reason': reason, 'new': content, 'diff': []}
@@ -122,7 +193,10 @@ class Stage:
         try:
             for name in scenario(self):
                 self._wait_until_quiet()
-                calls, writes = self.calls.read_text().splitlines(), len(self._list_requests('patch'))
+                calls, writes = (
+                    self.calls.read_text().splitlines(),
+                    len(self._list_requests('patch')),
+                )
                 scenes.append(self._build_scene(name, calls[seen_calls:], writes - seen_writes))
                 seen_calls, seen_writes = len(calls), writes
         finally:
@@ -134,27 +208,41 @@ class Stage:
         deadline = since + TIMEOUT
         while time.monotonic() < min(deadline, since + self.patience):
             time.sleep(0.1)
-            current = (self.calls.stat().st_size, [simplify(body) for body in self.sandbox.list('kopfexamples')])
+            current = (
+                self.calls.stat().st_size,
+                [simplify(body) for body in self.sandbox.list('kopfexamples')],
+            )
             if current != state:  # retries of what cannot succeed now are not noticed
                 state, since = current, time.monotonic()
 
     def _list_requests(self, verb: str) -> list[Any]:
-        return [asked for asked in self.sandbox.requests if asked.verb == verb and asked.plural == 'kopfexamples']
+        return [
+            asked
+            for asked in self.sandbox.requests
+            if asked.verb == verb and asked.plural == 'kopfexamples'
+        ]
 
     def _build_scene(self, name: str, calls: Sequence[str], writes: int) -> Scene:
         bodies = {body['metadata']['name']: body for body in self.sandbox.list('kopfexamples')}
         return Scene(
-            name, sorted(_sort_diff(call) for call in calls), writes,
+            name,
+            sorted(_sort_diff(call) for call in calls),
+            writes,
             objects={name: simplify(body) for name, body in bodies.items()},
-            leftovers={name: keys for name, body in bodies.items() if (keys := list_leftovers(body))})
+            leftovers={
+                name: keys for name, body in bodies.items() if (keys := list_leftovers(body))
+            },
+        )
 
 
 def simplify(body: dict[str, Any]) -> dict[str, Any]:
     """Leave only what must be the same in all runs."""
     metadata = {key: value for key, value in body['metadata'].items() if key not in VOLATILE}
-    annotations = {key: json.loads(value) if key == LAST_HANDLED else value
-                   for key, value in metadata.pop('annotations', {}).items()
-                   if key == LAST_HANDLED or not key.startswith(PREFIX)}
+    annotations = {
+        key: json.loads(value) if key == LAST_HANDLED else value
+        for key, value in metadata.pop('annotations', {}).items()
+        if key == LAST_HANDLED or not key.startswith(PREFIX)
+    }
     is_deleted = 'deletionTimestamp' in body['metadata']
     return {**body, 'metadata': {**metadata, 'annotations': annotations, 'deleted': is_deleted}}
 
@@ -163,7 +251,9 @@ def simplify_answer(answer: dict[str, Any]) -> dict[str, Any]:
     """Leave what is decided: the patch is decoded, and only the handlers' own warnings are kept as they are."""
     response = answer.get('response', answer)
     patch = json.loads(base64.b64decode(response['patch'])) if 'patch' in response else None
-    warnings = sorted(text if ' ' not in text else 'a warning' for text in response.get('warnings', []))
+    warnings = sorted(
+        text if ' ' not in text else 'a warning' for text in response.get('warnings', [])
+    )
     return {**response, 'patch': patch, 'warnings': warnings}
 
 
@@ -172,8 +262,12 @@ def _build_body(spec: dict[str, Any] | None) -> dict[str, Any] | None:
     if spec is None:
         return None
     labels = {'l': spec['l']} if 'l' in spec else {}
-    return {'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample', 'spec': spec,
-            'metadata': {'name': 'obj', 'namespace': 'default', 'uid': 'u', 'labels': labels}}
+    return {
+        'apiVersion': 'kopf.dev/v1',
+        'kind': 'KopfExample',
+        'spec': spec,
+        'metadata': {'name': 'obj', 'namespace': 'default', 'uid': 'u', 'labels': labels},
+    }
 
 
 def list_leftovers(body: dict[str, Any]) -> list[str]:

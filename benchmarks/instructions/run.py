@@ -6,6 +6,7 @@ two states of the code. The operator of the life cycle runs under callgrind on t
 own. Objects are created, updated and deleted one by one, each when the operator is done with the previous one, so that
 the counts do not depend on the load of the machine: they repeat within 1 %. Needs ``valgrind``.
 """
+
 import argparse
 import asyncio
 import os
@@ -43,10 +44,25 @@ class Operator(processes.Measured):
         self.directory = directory
         self.progress.touch()
         operator = subjects.OPERATORS / 'lifecycle.py'
-        command = ['valgrind', '--tool=callgrind', '--callgrind-out-file=counts', python, '-m', 'kopf', 'run',
-                   '--namespace', cluster.namespace, str(operator)]
-        environ = {'KUBECONFIG': str(cluster.kubeconfig), 'BENCH_TOTAL': '1000000', 'PYTHONHASHSEED': '0',
-                   'BENCH_PROGRESS': str(self.progress), 'PYTHONPATH': f'{subjects.OPERATORS}:{sources}'}
+        command = [
+            'valgrind',
+            '--tool=callgrind',
+            '--callgrind-out-file=counts',
+            python,
+            '-m',
+            'kopf',
+            'run',
+            '--namespace',
+            cluster.namespace,
+            str(operator),
+        ]
+        environ = {
+            'KUBECONFIG': str(cluster.kubeconfig),
+            'BENCH_TOTAL': '1000000',
+            'PYTHONHASHSEED': '0',
+            'BENCH_PROGRESS': str(self.progress),
+            'PYTHONPATH': f'{subjects.OPERATORS}:{sources}',
+        }
         super().__init__(command, directory=directory, environ=environ)
 
     def wait_until_started(self) -> None:
@@ -55,7 +71,9 @@ class Operator(processes.Measured):
 
     def count(self, number: int) -> int:
         """Count the instructions since the last time."""
-        subprocess.run(['callgrind_control', '-d', str(self.process.pid)], check=True, capture_output=True)
+        subprocess.run(
+            ['callgrind_control', '-d', str(self.process.pid)], check=True, capture_output=True
+        )
         [counts] = self.directory.glob(f'counts*.{number}')
         match = re.search(r'^(?:totals|summary): (\d+)', counts.read_text(), re.M)
         if match is None:
@@ -78,8 +96,10 @@ async def delete(session: aiohttp.ClientSession, number: int) -> None:
 
 def has_handled(replicas: int) -> IsDone:
     text = f'"replicas":{replicas}'
-    return lambda body, number: body is not None and text in body['metadata'].get('annotations', {}).get(
-        servers.HANDLED, '')
+    return lambda body, number: (
+        body is not None
+        and text in body['metadata'].get('annotations', {}).get(servers.HANDLED, '')
+    )
 
 
 LOADS = '/apis/bench.dev/v1/namespaces/default/loads'
@@ -95,7 +115,9 @@ def run_stage(cluster: servers.Cluster, stage: str, total: int) -> None:
     cluster._run(lambda session: act_one_by_one(session, act, is_done, total))
 
 
-async def act_one_by_one(session: aiohttp.ClientSession, act: Act, is_done: IsDone, total: int) -> None:
+async def act_one_by_one(
+    session: aiohttp.ClientSession, act: Act, is_done: IsDone, total: int
+) -> None:
     for number in range(total):
         await act(session, number)
         while not is_done(await get(session, number), number):  # noqa: ASYNC110 - another process does it
@@ -108,7 +130,9 @@ async def get(session: aiohttp.ClientSession, number: int) -> dict[str, Any] | N
         return None if response.status == 404 else await response.json()
 
 
-def measure(python: str, sources: pathlib.Path, total: int, kept: pathlib.Path | None) -> dict[str, float]:
+def measure(
+    python: str, sources: pathlib.Path, total: int, kept: pathlib.Path | None
+) -> dict[str, float]:
     """Return the thousands of instructions per object, by stages."""
     with servers.serve_sandbox() as cluster, tempfile.TemporaryDirectory() as name:
         operator = Operator(python, sources, cluster, pathlib.Path(name))
@@ -133,16 +157,27 @@ def measure(python: str, sources: pathlib.Path, total: int, kept: pathlib.Path |
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument('sources', nargs='*', type=pathlib.Path, default=[HERE.parents[1]])
-    parser.add_argument('--python', type=os.path.abspath, default=sys.executable, help='with the libraries')
+    parser.add_argument(
+        '--python', type=os.path.abspath, default=sys.executable, help='with the libraries'
+    )
     parser.add_argument('--total', type=int, default=30, help='how many objects')
     parser.add_argument('--keep', type=pathlib.Path, help='where to leave the files of callgrind')
     args = parser.parse_args()
-    print(f'{"thousands of instructions per object":40}', *(f'{stage:>8}' for stage in [*STAGES, 'all']))
+    print(
+        f'{"thousands of instructions per object":40}',
+        *(f'{stage:>8}' for stage in [*STAGES, 'all']),
+    )
     for sources in args.sources:
         figures = measure(args.python, sources.resolve(), args.total, args.keep)
-        print(f'{sources!s:40}', *(f'{figure:8.0f}' for figure in figures.values()), f'{sum(figures.values()):8.0f}')
+        print(
+            f'{sources!s:40}',
+            *(f'{figure:8.0f}' for figure in figures.values()),
+            f'{sum(figures.values()):8.0f}',
+        )
 
 
 if __name__ == '__main__':

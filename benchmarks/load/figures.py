@@ -3,6 +3,7 @@ Figures: how soon the edits were handled, what was lost, and whether it is good 
 
 Decisions only. All moments are of the clock that is common for all processes of a machine.
 """
+
 import bisect
 import collections
 import dataclasses
@@ -11,12 +12,17 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 LIMIT = 1.0  # seconds: how soon the edits are to be handled, at p99
 WASTE = 0.01  # of the needed writes: how many are permitted besides them, as edits come in between
-WRITES = {'create': 2, 'update': 1, 'delete': 1}  # the finalizer and the record; the record; the finalizer
+WRITES = {
+    'create': 2,
+    'update': 1,
+    'delete': 1,
+}  # the finalizer and the record; the record; the finalizer
 
 
 @dataclasses.dataclass(frozen=True)
 class Call:
     """A call of a handler."""
+
     what: str
     name: str
     mark: int  # which edit of the object it has seen
@@ -26,6 +32,7 @@ class Call:
 @dataclasses.dataclass(frozen=True)
 class Edit:
     """A change of an object, made by its user. The marks of an object grow."""
+
     name: str
     mark: int
     accepted: float
@@ -36,16 +43,21 @@ class Edit:
 @dataclasses.dataclass(frozen=True)
 class Life:
     """The time of one process of the operator that counts: since it saw its first object until it was told to stop."""
+
     since: float
     until: float
 
 
 def select_percentile(values: Sequence[float], percent: float) -> float:
     """Select the value, which so many percents of the values do not exceed."""
-    return sorted(values)[max(0, math.ceil(len(values) * percent / 100) - 1)] if values else math.nan
+    return (
+        sorted(values)[max(0, math.ceil(len(values) * percent / 100) - 1)] if values else math.nan
+    )
 
 
-def measure_latencies(edits: Iterable[Edit], calls: Iterable[Call], lives: Sequence[Life]) -> list[float]:
+def measure_latencies(
+    edits: Iterable[Edit], calls: Iterable[Call], lives: Sequence[Life]
+) -> list[float]:
     """
     Measure how long it took from each edit to the first call that has seen it, or a newer one of the same object.
 
@@ -73,8 +85,12 @@ def measure_latencies(edits: Iterable[Edit], calls: Iterable[Call], lives: Seque
 
 def count_repeated(calls: Iterable[Call]) -> int:
     """Count the calls with what was already handled by the same function."""
-    return sum(count - 1 for count in collections.Counter(
-        (call.what, call.name, call.mark) for call in calls).values())
+    return sum(
+        count - 1
+        for count in collections.Counter(
+            (call.what, call.name, call.mark) for call in calls
+        ).values()
+    )
 
 
 def count_needed_writes(calls: Iterable[Call]) -> int:
@@ -85,6 +101,7 @@ def count_needed_writes(calls: Iterable[Call]) -> int:
 @dataclasses.dataclass
 class Report:
     """What has come out of one round."""
+
     name: str
     edited: Sequence[float]  # latencies of the edits of the objects that were handled before
     created: Sequence[float]  # those of new objects
@@ -92,7 +109,9 @@ class Report:
     requests: Mapping[str, int]  # by verbs: what the API server was asked for by the operator
     lost: Collection[str]  # in words
     answers: Sequence[float] = ()  # how long the requests of the users took
-    sightings: Sequence[float] = ()  # latencies of all edits, as another client sees them: how late the server is
+    sightings: Sequence[
+        float
+    ] = ()  # latencies of all edits, as another client sees them: how late the server is
     seconds: float = math.nan
     cpu: float = math.nan  # seconds
     peak: float = math.nan  # MB
@@ -100,7 +119,11 @@ class Report:
 
     @property
     def writes(self) -> int:
-        return sum(count for verb, count in self.requests.items() if verb in ('create', 'patch', 'update', 'delete'))
+        return sum(
+            count
+            for verb, count in self.requests.items()
+            if verb in ('create', 'patch', 'update', 'delete')
+        )
 
     @property
     def extra(self) -> int:
@@ -116,37 +139,78 @@ def judge(report: Report) -> list[str]:
         late = select_percentile(latencies, 99)
         if not late < LIMIT:  # also if there are none
             seen = select_percentile(report.sightings, 99)
-            problems.append(f'{what} are handled in {late:.2f} s at p99, of {len(latencies)}; '
-                            f'the server itself tells of them in {seen:.2f} s')
+            problems.append(
+                f'{what} are handled in {late:.2f} s at p99, of {len(latencies)}; '
+                f'the server itself tells of them in {seen:.2f} s'
+            )
     repeated = collections.Counter((call.what, call.name, call.mark) for call in report.calls)
     excessive = [name for (_, name, _), count in repeated.items() if count > 1 + report.kills]
     if excessive:
-        problems.append(f'{len(excessive)} objects were handled again and again, e.g. {excessive[0]}')
+        problems.append(
+            f'{len(excessive)} objects were handled again and again, e.g. {excessive[0]}'
+        )
     needed = count_needed_writes(report.calls)
     if report.extra > max(10, needed * WASTE):
         problems.append(f'{report.writes} writes were made instead of {needed}')
     return problems
 
 
-COLUMNS = ('round', 'edits', 'p50', 'p95', 'p99', 'max', 'new', 'p50', 'p95', 'p99', 'max',
-           'API p99', 'watch p99', 'time s', 'CPU s', 'RSS MB', 'requests', 'writes/obj', 'extra', 'repeated', 'lost')
+COLUMNS = (
+    'round',
+    'edits',
+    'p50',
+    'p95',
+    'p99',
+    'max',
+    'new',
+    'p50',
+    'p95',
+    'p99',
+    'max',
+    'API p99',
+    'watch p99',
+    'time s',
+    'CPU s',
+    'RSS MB',
+    'requests',
+    'writes/obj',
+    'extra',
+    'repeated',
+    'lost',
+)
 
 
 def describe(report: Report) -> list[str]:
     """Build the row of the table; the latencies are in seconds."""
     cells = [report.name]
     for latencies in (report.edited, report.created):
-        cells += [str(len(latencies)), *(f'{select_percentile(latencies, percent):.2f}' for percent in (50, 95, 99)),
-                  f'{max(latencies, default=math.nan):.2f}']
+        cells += [
+            str(len(latencies)),
+            *(f'{select_percentile(latencies, percent):.2f}' for percent in (50, 95, 99)),
+            f'{max(latencies, default=math.nan):.2f}',
+        ]
     handled = len({call.name for call in report.calls}) or 1
-    cells += [f'{select_percentile(values, 99):.2f}' for values in (report.answers, report.sightings)]
+    cells += [
+        f'{select_percentile(values, 99):.2f}' for values in (report.answers, report.sightings)
+    ]
     cells += [f'{report.seconds:.0f}', f'{report.cpu:.1f}']
-    cells += [f'{report.peak:.0f}', str(sum(report.requests.values())), f'{report.writes / handled:.2f}']
+    cells += [
+        f'{report.peak:.0f}',
+        str(sum(report.requests.values())),
+        f'{report.writes / handled:.2f}',
+    ]
     return [*cells, str(report.extra), str(count_repeated(report.calls)), str(len(report.lost))]
 
 
 def draw_table(rows: Sequence[Sequence[str]]) -> str:
     """Align the columns, the first one to the left."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return '\n'.join('  '.join([row[0].ljust(widths[0]), *(
-        cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]) for row in rows)
+    return '\n'.join(
+        '  '.join(
+            [
+                row[0].ljust(widths[0]),
+                *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)),
+            ]
+        )
+        for row in rows
+    )

@@ -3,6 +3,7 @@ Handlers of creation, updates and deletion, which write down each call at once: 
 
 What is written to the file of ``$LOAD_LEDGER``: what was called, the object, which edit of it was seen, and when.
 """
+
 import json
 import os
 import time

@@ -1,6 +1,7 @@
 """
 Ledgers: what the operator was called for, what it has asked of the API server, and what it has left on the objects.
 """
+
 import asyncio
 import collections
 import json
@@ -35,7 +36,7 @@ class Ledger:
         with self.path.open('rb') as file:
             file.seek(self._offset)
             raw = file.read()
-        complete = raw[:raw.rfind(b'\n') + 1]
+        complete = raw[: raw.rfind(b'\n') + 1]
         self._offset += len(complete)
         self.calls += [figures.Call(*json.loads(line)) for line in complete.splitlines()]
         return self.calls
@@ -69,6 +70,7 @@ class Audit:
 
 def list_objects(cluster: servers.Cluster) -> dict[str, dict[str, Any]]:
     """Get all objects, by their names."""
+
     async def ask() -> dict[str, dict[str, Any]]:
         found: dict[str, dict[str, Any]] = {}
         params = {'limit': str(PAGE)}
@@ -80,6 +82,7 @@ def list_objects(cluster: servers.Cluster) -> dict[str, dict[str, Any]]:
                 if not page['metadata'].get('continue'):
                     return found
                 params = {'limit': str(PAGE), 'continue': page['metadata']['continue']}
+
     return asyncio.run(ask())
 
 
@@ -96,8 +99,12 @@ def check_object(body: dict[str, Any]) -> str:
     return ''
 
 
-def find_lost(objects: Mapping[str, dict[str, Any]], calls: Collection[figures.Call],
-              expected: Mapping[str, figures.Call], edits: Collection[figures.Edit]) -> list[str]:
+def find_lost(
+    objects: Mapping[str, dict[str, Any]],
+    calls: Collection[figures.Call],
+    expected: Mapping[str, figures.Call],
+    edits: Collection[figures.Edit],
+) -> list[str]:
     """
     Tell what is lost, or done in vain, in lines.
 
@@ -118,8 +125,12 @@ def find_lost(objects: Mapping[str, dict[str, Any]], calls: Collection[figures.C
     for name in {edit.name for edit in edits}:
         if name not in objects or (name, objects[name]['spec']['replicas']) not in handled:
             problems['its last edit was not handled'].append(name)
-    permitted = {(call.name, call.mark) for call in expected.values()} | {(edit.name, edit.mark) for edit in edits}
+    permitted = {(call.name, call.mark) for call in expected.values()} | {
+        (edit.name, edit.mark) for edit in edits
+    }
     for name, _ in sorted(handled - permitted):
         problems['it was handled without a reason'].append(name)
-    return [f'{len(names)} objects, e.g. {", ".join(names[:EXAMPLES])}: {trouble}'
-            for trouble, names in problems.items()]
+    return [
+        f'{len(names)} objects, e.g. {", ".join(names[:EXAMPLES])}: {trouble}'
+        for trouble, names in problems.items()
+    ]

@@ -1,6 +1,7 @@
 """
 Storms: an operator is started while all objects are there already, and the users do not stop to edit them.
 """
+
 import dataclasses
 import itertools
 import math
@@ -25,27 +26,58 @@ EXIT_PATIENCE = 60.0  # seconds
 @dataclasses.dataclass(frozen=True)
 class Round:
     """What is done to all objects before the start, what has to be done by the operator, and how it is disturbed."""
+
     name: str
     prepare: Callable[[servers.Cluster, int], None]
-    what: str | None  # which handler is to be called for each of them; None if they are only looked at
+    what: (
+        str | None
+    )  # which handler is to be called for each of them; None if they are only looked at
     mark: int = 1
     stopping: signal.Signals | None = None  # in the middle of the work
 
 
-ROUNDS = {round.name: round for round in (
-    Round('created', lambda cluster, total: cluster.create(total), 'create'),
-    Round('looked-at', lambda cluster, total: None, None),
-    Round('edited-sigterm', lambda cluster, total: cluster.update(total, 2), 'update', 2, signal.SIGTERM),
-    Round('edited-sigkill', lambda cluster, total: cluster.update(total, 3), 'update', 3, signal.SIGKILL),
-    Round('deleted-sigterm', lambda cluster, total: cluster.delete(total), 'delete', 3, signal.SIGTERM),
-    Round('created-sigkill', lambda cluster, total: cluster.create(total), 'create', 1, signal.SIGKILL),
-)}
+ROUNDS = {
+    round.name: round
+    for round in (
+        Round('created', lambda cluster, total: cluster.create(total), 'create'),
+        Round('looked-at', lambda cluster, total: None, None),
+        Round(
+            'edited-sigterm',
+            lambda cluster, total: cluster.update(total, 2),
+            'update',
+            2,
+            signal.SIGTERM,
+        ),
+        Round(
+            'edited-sigkill',
+            lambda cluster, total: cluster.update(total, 3),
+            'update',
+            3,
+            signal.SIGKILL,
+        ),
+        Round(
+            'deleted-sigterm',
+            lambda cluster, total: cluster.delete(total),
+            'delete',
+            3,
+            signal.SIGTERM,
+        ),
+        Round(
+            'created-sigkill',
+            lambda cluster, total: cluster.create(total),
+            'create',
+            1,
+            signal.SIGKILL,
+        ),
+    )
+}
 """In this order: each of them continues with what the previous one has left."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
     """Where the rounds are played, one after another."""
+
     cluster: servers.Cluster
     count: ledgers.Count
     total: int
@@ -54,7 +86,16 @@ class Stage:
     numbers: 'itertools.count[int]'
 
     def start(self, ledger: ledgers.Ledger) -> processes.Measured:
-        command = [self.python, '-m', 'kopf', 'run', '--quiet', '--namespace', 'default', str(HERE / 'handlers.py')]
+        command = [
+            self.python,
+            '-m',
+            'kopf',
+            'run',
+            '--quiet',
+            '--namespace',
+            'default',
+            str(HERE / 'handlers.py'),
+        ]
         environ = {'KUBECONFIG': str(self.cluster.kubeconfig), 'LOAD_LEDGER': str(ledger.path)}
         return processes.Measured(command, directory=ledger.path.parent, environ=environ)
 
@@ -94,14 +135,21 @@ def play(stage: Stage, round: Round, names: list[str]) -> figures.Report:
     created = [edit for edit in crowd.edits if edit.is_creation]
     after = stage.count()
     return figures.Report(
-        name=round.name, edited=figures.measure_latencies(edited, calls, lives.counted),
-        created=figures.measure_latencies(created, calls, lives.counted), calls=calls,
+        name=round.name,
+        edited=figures.measure_latencies(edited, calls, lives.counted),
+        created=figures.measure_latencies(created, calls, lives.counted),
+        calls=calls,
         requests={verb: count - before.get(verb, 0) for verb, count in after.items()},
-        lost=ledgers.find_lost(ledgers.list_objects(stage.cluster), calls, lives.expected, crowd.edits),
+        lost=ledgers.find_lost(
+            ledgers.list_objects(stage.cluster), calls, lives.expected, crowd.edits
+        ),
         answers=[edit.took for edit in crowd.edits],
         sightings=figures.measure_latencies(crowd.edits, crowd.sightings, lives.counted),
-        seconds=lives.counted[-1].until - lives.counted[0].since, cpu=lives.cpu, peak=lives.peak,
-        kills=len(lives.counted) - 1)
+        seconds=lives.counted[-1].until - lives.counted[0].since,
+        cpu=lives.cpu,
+        peak=lives.peak,
+        kills=len(lives.counted) - 1,
+    )
 
 
 class _Lives:
@@ -112,8 +160,13 @@ class _Lives:
         self._operator: processes.Measured | None = None
         self.counted: list[figures.Life] = []
         self.cpu = self.peak = 0.0
-        marks = {f'load-{number}': round.mark for number in range(stage.total)} if round.what else {}
-        self.expected = {name: figures.Call(round.what or '', name, mark, math.nan) for name, mark in marks.items()}
+        marks = (
+            {f'load-{number}': round.mark for number in range(stage.total)} if round.what else {}
+        )
+        self.expected = {
+            name: figures.Call(round.what or '', name, mark, math.nan)
+            for name, mark in marks.items()
+        }
 
     def live(self) -> None:
         """Live through the storm; with a restart in the middle, if there is to be one."""
@@ -134,14 +187,19 @@ class _Lives:
     def _live_until(self, is_over: Callable[[], bool], *, shortest: float = 0.0) -> None:
         started = time.monotonic()
         self._operator = self._stage.start(self._ledger)
-        self._operator.wait_until(lambda: self._find_first_seen(started) is not None, timeout=PATIENCE)
+        self._operator.wait_until(
+            lambda: self._find_first_seen(started) is not None, timeout=PATIENCE
+        )
         seen = self._find_first_seen(started)
         self._operator.wait_until(
-            lambda: is_over() and time.monotonic() > seen + shortest, timeout=PATIENCE, pause=0.05)
+            lambda: is_over() and time.monotonic() > seen + shortest, timeout=PATIENCE, pause=0.05
+        )
         self.counted.append(figures.Life(seen, time.monotonic()))
 
     def _find_first_seen(self, since: float) -> float | None:
-        return next((call.moment for call in self._ledger.select('seen') if call.moment > since), None)
+        return next(
+            (call.moment for call in self._ledger.select('seen') if call.moment > since), None
+        )
 
     def _stop(self, stopping: signal.Signals) -> None:
         operator, self._operator = self._operator, None
@@ -164,4 +222,10 @@ class _Lives:
         return self._count_handled() >= self._stage.total
 
     def _count_handled(self) -> int:
-        return len({call.name for call in self._ledger.select(self._round.what or '') if call.name in self.expected})
+        return len(
+            {
+                call.name
+                for call in self._ledger.select(self._round.what or '')
+                if call.name in self.expected
+            }
+        )

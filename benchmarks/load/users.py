@@ -1,6 +1,7 @@
 """
 Users: they edit objects and create new ones all the time, whatever happens to the operator.
 """
+
 import asyncio
 import contextlib
 import itertools
@@ -29,7 +30,9 @@ class Users(threading.Thread):
     users see in a stream of their own: nobody can handle it sooner than the server tells of it. Read it in the end.
     """
 
-    def __init__(self, cluster: servers.Cluster, names: list[str], *, numbers: itertools.count, rate: float) -> None:
+    def __init__(
+        self, cluster: servers.Cluster, names: list[str], *, numbers: itertools.count, rate: float
+    ) -> None:
         super().__init__(name='users')
         self.edits: list[figures.Edit] = []
         self.sightings: list[figures.Call] = []
@@ -73,24 +76,36 @@ class Users(threading.Thread):
         forever = aiohttp.ClientTimeout(total=None)
         while True:
             params = {'watch': 'true', 'resourceVersion': version, 'labelSelector': f'{LABEL}=yes'}
-            async with session.get(LOADS, params=params, timeout=forever, read_bufsize=2**20) as response:
+            async with session.get(
+                LOADS, params=params, timeout=forever, read_bufsize=2**20
+            ) as response:
                 async for line in response.content:
                     body = json.loads(line)['object']
                     version = body['metadata']['resourceVersion']
-                    self.sightings.append(figures.Call(
-                        'see', body['metadata']['name'], body['spec']['replicas'], time.monotonic()))
+                    self.sightings.append(
+                        figures.Call(
+                            'see',
+                            body['metadata']['name'],
+                            body['spec']['replicas'],
+                            time.monotonic(),
+                        )
+                    )
 
     async def _create(self, session: aiohttp.ClientSession, number: int) -> None:
         manifest = make_object(number, mark=number)
         name, since = manifest['metadata']['name'], time.monotonic()
         await servers.send(session, 'POST', LOADS, manifest)
         accepted = time.monotonic()
-        self.edits.append(figures.Edit(name, number, accepted, is_creation=True, took=accepted - since))
+        self.edits.append(
+            figures.Edit(name, number, accepted, is_creation=True, took=accepted - since)
+        )
         self._names.append(name)
 
     async def _edit(self, session: aiohttp.ClientSession, name: str, mark: int) -> None:
         since = time.monotonic()
-        await servers.send(session, 'PATCH', f'{LOADS}/{name}', {'spec': {'replicas': mark}}, kind=servers.MERGE)
+        await servers.send(
+            session, 'PATCH', f'{LOADS}/{name}', {'spec': {'replicas': mark}}, kind=servers.MERGE
+        )
         accepted = time.monotonic()
         self.edits.append(figures.Edit(name, mark, accepted, took=accepted - since))
 
@@ -111,6 +126,7 @@ def create_probes(cluster: servers.Cluster, numbers: itertools.count) -> list[st
         async with connect(cluster) as session:
             for manifest in manifests:
                 await servers.send(session, 'POST', LOADS, manifest)
+
     asyncio.run(create())
     return [manifest['metadata']['name'] for manifest in manifests]
 

@@ -4,6 +4,7 @@ How fast and how lean the sandbox is: ``python benchmarks/sandbox/run.py``.
 The sandbox runs in a process of its own, on one core, over TLS on loopback; the load comes from this process,
 on another core where there is one. Prints a table, and writes JSON with ``--json FILE``.
 """
+
 import argparse
 import asyncio
 import base64
@@ -35,25 +36,68 @@ GOALS = {
 }
 
 CRD = {
-    'apiVersion': 'apiextensions.k8s.io/v1', 'kind': 'CustomResourceDefinition',
+    'apiVersion': 'apiextensions.k8s.io/v1',
+    'kind': 'CustomResourceDefinition',
     'metadata': {'name': 'loads.bench.dev'},
-    'spec': {'group': 'bench.dev', 'scope': 'Namespaced', 'names': {'plural': 'loads', 'kind': 'Load'}, 'versions': [{
-        'name': 'v1', 'served': True, 'storage': True, 'subresources': {'status': {}},
-        'schema': {'openAPIV3Schema': {'type': 'object', 'properties': {
-            'spec': {'type': 'object', 'properties': {
-                'replicas': {'type': 'integer'}, 'payload': {'type': 'string'},
-                'items': {'type': 'array', 'items': {'type': 'object', 'properties': {
-                    'name': {'type': 'string'}, 'size': {'type': 'integer'}}}}}},
-            'status': {'type': 'object', 'x-kubernetes-preserve-unknown-fields': True}}}}}]},
+    'spec': {
+        'group': 'bench.dev',
+        'scope': 'Namespaced',
+        'names': {'plural': 'loads', 'kind': 'Load'},
+        'versions': [
+            {
+                'name': 'v1',
+                'served': True,
+                'storage': True,
+                'subresources': {'status': {}},
+                'schema': {
+                    'openAPIV3Schema': {
+                        'type': 'object',
+                        'properties': {
+                            'spec': {
+                                'type': 'object',
+                                'properties': {
+                                    'replicas': {'type': 'integer'},
+                                    'payload': {'type': 'string'},
+                                    'items': {
+                                        'type': 'array',
+                                        'items': {
+                                            'type': 'object',
+                                            'properties': {
+                                                'name': {'type': 'string'},
+                                                'size': {'type': 'integer'},
+                                            },
+                                        },
+                                    },
+                                },
+                            },
+                            'status': {
+                                'type': 'object',
+                                'x-kubernetes-preserve-unknown-fields': True,
+                            },
+                        },
+                    }
+                },
+            }
+        ],
+    },
 }
 
 
 def make_object(name: str) -> dict[str, Any]:
     """An object of about 1 kB."""
     return {
-        'apiVersion': 'bench.dev/v1', 'kind': 'Load',
-        'metadata': {'name': name, 'labels': {'app': 'bench', 'shard': name[-1]}, 'annotations': {'note': 'x' * 100}},
-        'spec': {'replicas': 1, 'payload': 'y' * 400, 'items': [{'name': f'item-{n}', 'size': n} for n in range(10)]},
+        'apiVersion': 'bench.dev/v1',
+        'kind': 'Load',
+        'metadata': {
+            'name': name,
+            'labels': {'app': 'bench', 'shard': name[-1]},
+            'annotations': {'note': 'x' * 100},
+        },
+        'spec': {
+            'replicas': 1,
+            'payload': 'y' * 400,
+            'items': [{'name': f'item-{n}', 'size': n} for n in range(10)],
+        },
     }
 
 
@@ -67,7 +111,9 @@ for _ in 'cold', 'warm':
 """
 """The first sandbox of a process also imports all that it needs, e.g. the HTTP library; the next ones do not."""
 
-ENVIRONMENT = {name: value for name, value in os.environ.items() if name != 'PYTHONDONTWRITEBYTECODE'}
+ENVIRONMENT = {
+    name: value for name, value in os.environ.items() if name != 'PYTHONDONTWRITEBYTECODE'
+}
 
 
 class Target:
@@ -79,7 +125,10 @@ class Target:
         started = time.perf_counter()
         self.process = subprocess.Popen(
             [sys.executable, '-m', 'kopf', 'sandbox', '--kubeconfig', str(self.kubeconfig)],
-            stdout=subprocess.DEVNULL, preexec_fn=lambda: pin(0), env=ENVIRONMENT)
+            stdout=subprocess.DEVNULL,
+            preexec_fn=lambda: pin(0),
+            env=ENVIRONMENT,
+        )
         self._wait_until_serving()
         self.start_time = time.perf_counter() - started
 
@@ -91,7 +140,9 @@ class Target:
             with contextlib.suppress(OSError, TypeError, KeyError):
                 config = yaml.safe_load(self.kubeconfig.read_text())
                 self.url = config['clusters'][0]['cluster']['server']
-                ca = base64.b64decode(config['clusters'][0]['cluster']['certificate-authority-data']).decode()
+                ca = base64.b64decode(
+                    config['clusters'][0]['cluster']['certificate-authority-data']
+                ).decode()
                 self.token = config['users'][0]['user']['token']
                 self.context = ssl.create_default_context(cadata=ca)
                 headers = {'Authorization': f'Bearer {self.token}'}
@@ -103,17 +154,24 @@ class Target:
 
     def session(self) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
-            base_url=self.url, headers={'Authorization': f'Bearer {self.token}', 'User-Agent': 'bench/1'},
-            connector=aiohttp.TCPConnector(ssl=self.context, limit=0), timeout=aiohttp.ClientTimeout(total=None))
+            base_url=self.url,
+            headers={'Authorization': f'Bearer {self.token}', 'User-Agent': 'bench/1'},
+            connector=aiohttp.TCPConnector(ssl=self.context, limit=0),
+            timeout=aiohttp.ClientTimeout(total=None),
+        )
 
     @property
     def rss(self) -> float:
-        match = re.search(r'VmRSS:\s+(\d+) kB', pathlib.Path(f'/proc/{self.process.pid}/status').read_text())
+        match = re.search(
+            r'VmRSS:\s+(\d+) kB', pathlib.Path(f'/proc/{self.process.pid}/status').read_text()
+        )
         return int(match[1]) / 1024 if match else float('nan')
 
     @property
     def cpu(self) -> float:
-        fields = pathlib.Path(f'/proc/{self.process.pid}/stat').read_text().rpartition(')')[2].split()
+        fields = (
+            pathlib.Path(f'/proc/{self.process.pid}/stat').read_text().rpartition(')')[2].split()
+        )
         return (int(fields[11]) + int(fields[12])) / os.sysconf('SC_CLK_TCK')
 
     def stop(self) -> None:
@@ -136,15 +194,18 @@ def running() -> Iterator[Target]:
         target.stop()
 
 
-async def flood(target: Target, method: str, urls: list[str], bodies: list[bytes], *,
-                kind: str, workers: int) -> tuple[float, float]:
+async def flood(
+    target: Target, method: str, urls: list[str], bodies: list[bytes], *, kind: str, workers: int
+) -> tuple[float, float]:
     """Send the requests by several connections; return the rate, and the CPU seconds of the sandbox for each 1,000."""
     queue = iter(list(zip(urls, bodies, strict=True)))
     async with target.session() as session:
 
         async def work() -> None:
             for url, body in queue:
-                async with session.request(method, url, data=body, headers={'Content-Type': kind}) as response:
+                async with session.request(
+                    method, url, data=body, headers={'Content-Type': kind}
+                ) as response:
                     await response.read()
                     response.raise_for_status()
 
@@ -155,8 +216,12 @@ async def flood(target: Target, method: str, urls: list[str], bodies: list[bytes
 
 
 async def prepare(target: Target) -> None:
-    async with target.session() as session, session.post(
-            '/apis/apiextensions.k8s.io/v1/customresourcedefinitions', json=CRD) as response:
+    async with (
+        target.session() as session,
+        session.post(
+            '/apis/apiextensions.k8s.io/v1/customresourcedefinitions', json=CRD
+        ) as response,
+    ):
         response.raise_for_status()
 
 
@@ -167,11 +232,15 @@ async def measure_writes(count: int, results: dict[str, float]) -> None:
     with running() as target:
         await prepare(target)
         bodies = [json.dumps(make_object(f'load-{n}')).encode() for n in range(count)]
-        rate, cpu = await flood(target, 'POST', [COLLECTION] * count, bodies, kind='application/json', workers=8)
+        rate, cpu = await flood(
+            target, 'POST', [COLLECTION] * count, bodies, kind='application/json', workers=8
+        )
         results['creates (1/s)'], results['creates, CPU s per 1,000'] = rate, cpu
         patches = [json.dumps({'spec': {'replicas': n + 2}}).encode() for n in range(count)]
         urls = [f'{COLLECTION}/load-{n}' for n in range(count)]
-        rate, cpu = await flood(target, 'PATCH', urls, patches, kind='application/merge-patch+json', workers=8)
+        rate, cpu = await flood(
+            target, 'PATCH', urls, patches, kind='application/merge-patch+json', workers=8
+        )
         results['merge patches (1/s)'], results['merge patches, CPU s per 1,000'] = rate, cpu
 
 
@@ -183,7 +252,10 @@ async def measure_watchers(watchers: int, events: int, results: dict[str, float]
 
         async def watch() -> int:
             seen, bad = 0, 0
-            async with target.session() as session, session.get(COLLECTION, params={'watch': '1'}) as response:
+            async with (
+                target.session() as session,
+                session.get(COLLECTION, params={'watch': '1'}) as response,
+            ):
                 ready.release()
                 async for line in response.content:
                     match = pattern.search(line)
@@ -198,7 +270,9 @@ async def measure_watchers(watchers: int, events: int, results: dict[str, float]
             await ready.acquire()
         started, cpu = time.perf_counter(), target.cpu
         bodies = [json.dumps(make_object(f'load-{n}')).encode() for n in range(events)]
-        await flood(target, 'POST', [COLLECTION] * events, bodies, kind='application/json', workers=1)
+        await flood(
+            target, 'POST', [COLLECTION] * events, bodies, kind='application/json', workers=1
+        )
         faults = sum(await asyncio.gather(*tasks))
         elapsed = time.perf_counter() - started
         results['events to 100 watchers, lost or disordered'] = faults
@@ -211,14 +285,26 @@ async def measure_memory(count: int, results: dict[str, float]) -> None:
         results['RSS at start (MB)'] = target.rss
         await prepare(target)
         bodies = [json.dumps(make_object(f'load-{n}')).encode() for n in range(count)]
-        await flood(target, 'POST', [COLLECTION] * count, bodies, kind='application/json', workers=8)
+        await flood(
+            target, 'POST', [COLLECTION] * count, bodies, kind='application/json', workers=8
+        )
         results['RSS with 50,000 objects (MB)'] = target.rss
 
 
 def measure_start(results: dict[str, float], attempts: int = 5) -> None:
-    runs = [subprocess.run([sys.executable, '-c', START], capture_output=True, check=True, text=True, env=ENVIRONMENT)
-            for _ in range(attempts)]
-    for name, times in zip(('cold', 'warm'), zip(*(run.stdout.split() for run in runs), strict=True), strict=True):
+    runs = [
+        subprocess.run(
+            [sys.executable, '-c', START],
+            capture_output=True,
+            check=True,
+            text=True,
+            env=ENVIRONMENT,
+        )
+        for _ in range(attempts)
+    ]
+    for name, times in zip(
+        ('cold', 'warm'), zip(*(run.stdout.split() for run in runs), strict=True), strict=True
+    ):
         results[f'start in a process, {name} (s)'] = statistics.median(map(float, times))
     starts = []
     for _ in range(attempts):
@@ -230,8 +316,12 @@ def measure_start(results: dict[str, float], attempts: int = 5) -> None:
 def report(results: dict[str, float]) -> None:
     for name, value in results.items():
         relation, goal = GOALS.get(name, ('', 0.0))
-        verdict = '' if not relation else f'goal {relation} {goal:g}: ' + (
-            'met' if (value < goal if relation == '<' else value > goal) else 'MISSED')
+        verdict = (
+            ''
+            if not relation
+            else f'goal {relation} {goal:g}: '
+            + ('met' if (value < goal if relation == '<' else value > goal) else 'MISSED')
+        )
         print(f'{name:45} {value:12.3f}   {verdict}')
 
 

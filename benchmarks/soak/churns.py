@@ -1,6 +1,7 @@
 """
 Churns: users who create, edit and delete without a rest, and a cluster where things go wrong.
 """
+
 import contextlib
 
 import kopf.testing
@@ -12,12 +13,29 @@ THREADED = 3  # plums with a daemon in a thread: always the same number of them,
 
 def build_crd(plural, kind):
     anything = {'type': 'object', 'x-kubernetes-preserve-unknown-fields': True}
-    version = {'name': 'v1', 'served': True, 'storage': True, 'subresources': {'status': {}}, 'schema': {
-        'openAPIV3Schema': {'type': 'object', 'properties': {'spec': anything, 'status': anything}}}}
-    return {'apiVersion': 'apiextensions.k8s.io/v1', 'kind': 'CustomResourceDefinition',
-            'metadata': {'name': f'{plural}.soak.dev'},
-            'spec': {'group': 'soak.dev', 'scope': 'Namespaced', 'versions': [version],
-                     'names': {'plural': plural, 'kind': kind, 'singular': kind.lower()}}}
+    version = {
+        'name': 'v1',
+        'served': True,
+        'storage': True,
+        'subresources': {'status': {}},
+        'schema': {
+            'openAPIV3Schema': {
+                'type': 'object',
+                'properties': {'spec': anything, 'status': anything},
+            }
+        },
+    }
+    return {
+        'apiVersion': 'apiextensions.k8s.io/v1',
+        'kind': 'CustomResourceDefinition',
+        'metadata': {'name': f'{plural}.soak.dev'},
+        'spec': {
+            'group': 'soak.dev',
+            'scope': 'Namespaced',
+            'versions': [version],
+            'names': {'plural': plural, 'kind': kind, 'singular': kind.lower()},
+        },
+    }
 
 
 class Churn:
@@ -57,9 +75,18 @@ class Churn:
         if plural == 'plums' and len(self._threaded) < THREADED:
             self._threaded.add(self._last)
         labels = {'soak': 'yes', 'thread': 'yes' if self._last in self._threaded else 'no'}
-        self._sandbox.create({
-            'apiVersion': 'soak.dev/v1', 'kind': KINDS[plural], 'spec': {'size': self._last},
-            'metadata': {'name': f'{plural}-{self._last}', 'namespace': 'default', 'labels': labels}})
+        self._sandbox.create(
+            {
+                'apiVersion': 'soak.dev/v1',
+                'kind': KINDS[plural],
+                'spec': {'size': self._last},
+                'metadata': {
+                    'name': f'{plural}-{self._last}',
+                    'namespace': 'default',
+                    'labels': labels,
+                },
+            }
+        )
         self._numbers[plural].append(self._last)
 
     def _delete(self, plural, number):
@@ -78,7 +105,9 @@ def disturb(sandbox, chance):
             sandbox.compact()
             faults.end_streams(410)
         case 2:
-            faults.inject(verb='patch', code=chance.choice([409, 429, 500, 503]), times=chance.randint(1, 5))
+            faults.inject(
+                verb='patch', code=chance.choice([409, 429, 500, 503]), times=chance.randint(1, 5)
+            )
         case 3:
             faults.inject(verb='patch', cut=True, times=chance.randint(1, 3))
         case 4:

@@ -3,6 +3,7 @@ An operator with handlers of all kinds for objects that come and go. It tells of
 
 With ``$SOAK_LEAK``, it leaks on purpose.
 """
+
 import asyncio
 import contextlib
 import ctypes
@@ -25,7 +26,10 @@ _reporters = []
 LEAK = os.environ.get('SOAK_LEAK')
 LEAKS = {  # how often something is left behind, in events; and what
     'tasks': (1_000, lambda: asyncio.create_task(asyncio.Event().wait())),
-    'threads': (5_000, lambda: threading.Thread(target=threading.Event().wait, daemon=True).start()),
+    'threads': (
+        5_000,
+        lambda: threading.Thread(target=threading.Event().wait, daemon=True).start(),
+    ),
     'sockets': (5_000, socket.socket),
     'memory': (1, lambda: bytes(67)),  # 100 bytes with the overhead
 }
@@ -40,8 +44,22 @@ def leak():
 
 class Mallinfo(ctypes.Structure):
     """What the allocator of the C library tells of itself."""
-    _fields_ = [(name, ctypes.c_size_t) for name in (
-        'arena', 'ordblks', 'smblks', 'hblks', 'hblkhd', 'usmblks', 'fsmblks', 'uordblks', 'fordblks', 'keepcost')]
+
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in (
+            'arena',
+            'ordblks',
+            'smblks',
+            'hblks',
+            'hblkhd',
+            'usmblks',
+            'fsmblks',
+            'uordblks',
+            'fordblks',
+            'keepcost',
+        )
+    ]
 
 
 def measure_heap():
@@ -80,7 +98,14 @@ async def finish(**_):
 async def report():
     """Tell once a second how many tasks there are, how much memory is in use, and how much was done."""
     while True:
-        write({'tasks': len(asyncio.all_tasks()), 'blocks': sys.getallocatedblocks(), 'heap': measure_heap(), **counts})
+        write(
+            {
+                'tasks': len(asyncio.all_tasks()),
+                'blocks': sys.getallocatedblocks(),
+                'heap': measure_heap(),
+                **counts,
+            }
+        )
         await asyncio.sleep(1)
 
 
@@ -108,7 +133,7 @@ for plural in PLURALS:
     async def keep(spec, retry, patch, **_):
         counts['calls'] += 1
         if spec.get('size', 0) % 7 == 0 and not retry:
-            raise kopf.TemporaryError("not yet", delay=0.2)
+            raise kopf.TemporaryError('not yet', delay=0.2)
         patch.status['size'] = spec.get('size')
 
     @kopf.on.delete(plural, backoff=0.5)
@@ -119,6 +144,7 @@ for plural in PLURALS:
 @kopf.on.update('apples', field='spec.size')
 async def split(new, **_):
     for part in range(2):
+
         @kopf.subhandler(id=f'part{part}')
         async def take(**_):
             counts['calls'] += 1

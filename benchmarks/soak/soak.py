@@ -12,6 +12,7 @@ The samples go to a picture and a file in the directory of results.
 
 With ``--leak``, the operator leaks on purpose: this checks that leaks are noticed, so that it should fail.
 """
+
 import argparse
 import contextlib
 import dataclasses
@@ -43,8 +44,22 @@ class Operator:
 
     def __init__(self, kubeconfig, directory, leak):
         self.report, self.log = directory / 'report', directory / 'log'
-        environ = {**os.environ, 'KUBECONFIG': str(kubeconfig), 'SOAK_REPORT': str(self.report), 'SOAK_LEAK': leak}
-        command = [sys.executable, '-m', 'kopf', 'run', '-A', '--standalone', '--quiet', HERE / 'handlers.py']
+        environ = {
+            **os.environ,
+            'KUBECONFIG': str(kubeconfig),
+            'SOAK_REPORT': str(self.report),
+            'SOAK_LEAK': leak,
+        }
+        command = [
+            sys.executable,
+            '-m',
+            'kopf',
+            'run',
+            '-A',
+            '--standalone',
+            '--quiet',
+            HERE / 'handlers.py',
+        ]
         with self.log.open('wb') as log:
             self.process = subprocess.Popen(command, env=environ, stdout=log, stderr=log)
         while not self.report.exists():
@@ -55,7 +70,11 @@ class Operator:
     @property
     def told(self):
         """All that it has told."""
-        return [json.loads(line) for line in self.report.read_text().splitlines(keepends=True) if line.endswith('\n')]
+        return [
+            json.loads(line)
+            for line in self.report.read_text().splitlines(keepends=True)
+            if line.endswith('\n')
+        ]
 
     @property
     def memory(self):
@@ -78,10 +97,17 @@ class Operator:
         """Look at the process now; ``threaded`` is how many daemons there are in threads, which are not counted."""
         told, status = self.told[-1], self._read_status()
         return verdicts.Sample(
-            seconds=round(seconds, 1), events=told['events'], memory=self.memory,
-            heap=told['heap'], blocks=told['blocks'], tasks=told['tasks'] - threaded,
-            threads=int(status['Threads']) - threaded, sockets=len(self.sockets),
-            descriptors=len(self.descriptors), is_rest=is_rest)
+            seconds=round(seconds, 1),
+            events=told['events'],
+            memory=self.memory,
+            heap=told['heap'],
+            blocks=told['blocks'],
+            tasks=told['tasks'] - threaded,
+            threads=int(status['Threads']) - threaded,
+            sockets=len(self.sockets),
+            descriptors=len(self.descriptors),
+            is_rest=is_rest,
+        )
 
     def wait_until_quiet(self):
         """Wait until nothing is in progress, but not for ever; then, let it forget all that can be forgotten."""
@@ -107,8 +133,10 @@ class Operator:
         return self.process.wait(30)
 
     def _read_status(self):
-        return dict(line.split(':', 1) for line in
-                    pathlib.Path(f'/proc/{self.process.pid}/status').read_text().splitlines())
+        return dict(
+            line.split(':', 1)
+            for line in pathlib.Path(f'/proc/{self.process.pid}/status').read_text().splitlines()
+        )
 
 
 class Soak:
@@ -160,13 +188,17 @@ class Soak:
 
     def _take_sample(self, *, is_rest=False):
         seconds = time.monotonic() - self.since
-        self.samples.append(self.operator.take_sample(seconds, self.churn.threaded, is_rest=is_rest))
+        self.samples.append(
+            self.operator.take_sample(seconds, self.churn.threaded, is_rest=is_rest)
+        )
         self.sandbox.requests.clear()
 
 
 def soak(options, directory):
     """Return the samples, the memory after all, and the problems of the process itself."""
-    with kopf.testing.Sandbox(tls=False, apply=[churns.build_crd(*item) for item in churns.KINDS.items()]) as sandbox:
+    with kopf.testing.Sandbox(
+        tls=False, apply=[churns.build_crd(*item) for item in churns.KINDS.items()]
+    ) as sandbox:
         operator = Operator(sandbox.kubeconfig, directory, options.leak or '')
         life = Soak(sandbox, operator, options)
         code = None
@@ -176,7 +208,11 @@ def soak(options, directory):
             code = operator.stop()
     if code != 0:
         print(operator.log.read_text()[-3000:])
-    return life.samples, trimmed, [f'the operator has exited with the code {code}'] if code != 0 else []
+    return (
+        life.samples,
+        trimmed,
+        [f'the operator has exited with the code {code}'] if code != 0 else [],
+    )
 
 
 def save(samples, directory):
@@ -187,22 +223,26 @@ def save(samples, directory):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument('--minutes', type=float, default=20)
-    parser.add_argument('--rate', type=float, default=500, help="changes per second at most")
-    parser.add_argument('--interval', type=float, default=2, help="seconds between samples")
-    parser.add_argument('--rest', type=float, default=40, help="seconds between moments of rest")
-    parser.add_argument('--pause', type=float, default=5, help="seconds between faults, on average")
+    parser.add_argument('--rate', type=float, default=500, help='changes per second at most')
+    parser.add_argument('--interval', type=float, default=2, help='seconds between samples')
+    parser.add_argument('--rest', type=float, default=40, help='seconds between moments of rest')
+    parser.add_argument('--pause', type=float, default=5, help='seconds between faults, on average')
     parser.add_argument('--seed', type=int, default=1)
-    parser.add_argument('--leak', choices=LEAKS, help="leak this on purpose")
+    parser.add_argument('--leak', choices=LEAKS, help='leak this on purpose')
     parser.add_argument('--output', type=pathlib.Path, default=HERE / 'results')
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix='kopf-soak-') as directory:
         samples, trimmed, problems = soak(options, pathlib.Path(directory))
     save(samples, options.output)
     last = samples[-1]
-    print(f'{last.events} events in {last.seconds:.0f} s; memory {last.memory:.1f} MB, or {trimmed:.1f} MB '
-          f'if its free part is given back.')
+    print(
+        f'{last.events} events in {last.seconds:.0f} s; memory {last.memory:.1f} MB, or {trimmed:.1f} MB '
+        f'if its free part is given back.'
+    )
     print(*verdicts.describe(samples), sep='\n')
     problems += verdicts.judge(samples)
     print(*problems or ['Nothing grows.'], sep='\n')

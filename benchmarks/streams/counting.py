@@ -1,6 +1,7 @@
 """
 The same as ``handlers.py``, but over the client code alone: with no operator around it.
 """
+
 import asyncio
 import collections
 import contextlib
@@ -19,7 +20,9 @@ LOADS = references.Resource('bench.dev', 'v1', 'loads', kind='Load', namespaced=
 
 async def count() -> None:
     vault = vaults.Vault({'kubeconfig': piggybacking.login_with_kubeconfig()})
-    context = requests.Context(vault, settings.OperatorSettings(), logging.getLogger(), limits.get_common_gates())
+    context = requests.Context(
+        vault, settings.OperatorSettings(), logging.getLogger(), limits.get_common_gates()
+    )
     counts: collections.Counter[int] = collections.Counter()
     stream = watching.stream_events(LOADS, 'default', context=context, state=watching.StreamState())
     async with contextlib.aclosing(stream):
@@ -35,6 +38,7 @@ async def count() -> None:
 def main() -> None:
     if importlib.util.find_spec('uvloop'):
         import uvloop
+
         uvloop.run(count())
     else:
         asyncio.run(count())

@@ -3,6 +3,7 @@ An operator that only counts objects, with one handler of raw events: the same f
 
 It tells when all objects were seen, and when all of them were seen changed.
 """
+
 import collections
 
 import telling

@@ -5,6 +5,7 @@ Tests name the promises in their marks: ``@pytest.mark.guarantee('HND-012')``, o
 for whole modules in ``pytestmark``. They are read, not imported, so nothing has to be installed. The topics, and how
 many promises there are, are in a file of their own, so that those not shown are seen, too.
 """
+
 import ast
 import collections
 import pathlib
@@ -41,18 +42,23 @@ def collect(tests: pathlib.Path) -> Shown:
 
 
 def iter_tests(
-        nodes: Iterable[ast.stmt], inherited: tuple[str, ...] = (),
+    nodes: Iterable[ast.stmt],
+    inherited: tuple[str, ...] = (),
 ) -> Iterator[tuple[ast.FunctionDef | ast.AsyncFunctionDef, list[str]]]:
     for node in nodes:
         if isinstance(node, ast.ClassDef):
             yield from iter_tests(node.body, (*inherited, *iter_ids(node.decorator_list)))
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith('test_'):
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith(
+            'test_'
+        ):
             yield node, [*inherited, *iter_ids(node.decorator_list)]
 
 
 def iter_module_ids(module: ast.Module) -> Iterator[str]:
     for node in module.body:
-        if isinstance(node, ast.Assign) and any(ast.unparse(target) == 'pytestmark' for target in node.targets):
+        if isinstance(node, ast.Assign) and any(
+            ast.unparse(target) == 'pytestmark' for target in node.targets
+        ):
             yield from iter_ids([node.value])
 
 
@@ -73,10 +79,12 @@ def check(shown: Shown, known: Iterable[str]) -> None:
     unknown = sorted(set(shown) - set(known))
     if unknown:
         names = ', '.join(f'{id} ({shown[id][0][0]})' for id in unknown)
-        raise ValueError(f"The tests name ids that do not exist: {names}.")
+        raise ValueError(f'The tests name ids that do not exist: {names}.')
 
 
-def summary(known: Mapping[str, list[str]], shown: Shown, titles: Mapping[str, str]) -> Iterator[str]:
+def summary(
+    known: Mapping[str, list[str]], shown: Shown, titles: Mapping[str, str]
+) -> Iterator[str]:
     total = [id for ids in known.values() for id in ids]
     tests = {test for names in shown.values() for test in names}
     yield f'Of {len(total)} promises, {count(total, shown)} are shown by {len(tests)} tests.'

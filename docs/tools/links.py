@@ -5,6 +5,7 @@ Links to other hosts are only counted: whether they work cannot be known without
 
     python docs/tools/links.py docs/_build/html
 """
+
 import html.parser
 import pathlib
 import sys
@@ -40,23 +41,30 @@ def check(root: pathlib.Path) -> tuple[list[str], int]:
             if parts.scheme or parts.netloc:
                 outside.add(link)
             else:
-                broken.extend(f'{path.relative_to(root)}: {link}: {why}' for why in explain(path, parts, pages))
+                broken.extend(
+                    f'{path.relative_to(root)}: {link}: {why}'
+                    for why in explain(path, parts, pages)
+                )
     return broken, len(outside)
 
 
-def explain(path: pathlib.Path, link: urllib.parse.SplitResult, pages: dict[pathlib.Path, Page]) -> Iterator[str]:
+def explain(
+    path: pathlib.Path, link: urllib.parse.SplitResult, pages: dict[pathlib.Path, Page]
+) -> Iterator[str]:
     target = path.parent / urllib.parse.unquote(link.path) if link.path else path
     target = pathlib.Path(target).resolve()
     if not target.is_file():
-        yield "there is no such file"
+        yield 'there is no such file'
     elif target in pages and urllib.parse.unquote(link.fragment) not in pages[target].anchors:
-        yield "there is no such anchor"
+        yield 'there is no such anchor'
 
 
 def main(root: str) -> int:
     broken, outside = check(pathlib.Path(root).resolve())
     sys.stdout.writelines(f'{line}\n' for line in broken)
-    sys.stdout.write(f'{len(broken)} links are broken; {outside} lead to other hosts, and are not checked.\n')
+    sys.stdout.write(
+        f'{len(broken)} links are broken; {outside} lead to other hosts, and are not checked.\n'
+    )
     return 1 if broken else 0
 
 

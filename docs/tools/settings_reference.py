@@ -3,6 +3,7 @@ The settings of operators by sections, with their types, defaults and texts, as 
 
 The texts are those in the code, below each field. They are read from the sources: at runtime, they do not exist.
 """
+
 import ast
 import dataclasses
 import inspect
@@ -43,9 +44,19 @@ def read_fields(group: type) -> dict[str, tuple[str, str, str]]:
     fields: dict[str, tuple[str, str, str]] = {}
     for node, following in zip(definition.body, [*definition.body[1:], None], strict=True):
         if isinstance(node, ast.AnnAssign):
-            fields[ast.unparse(node.target)] = (ast.unparse(node.annotation), get_default(node), get_text(following))
-        elif isinstance(node, ast.FunctionDef) and [ast.unparse(item) for item in node.decorator_list] == ['property']:
-            fields[node.name] = (ast.unparse(node.returns) if node.returns else '', '', ast.get_docstring(node) or '')
+            fields[ast.unparse(node.target)] = (
+                ast.unparse(node.annotation),
+                get_default(node),
+                get_text(following),
+            )
+        elif isinstance(node, ast.FunctionDef) and [
+            ast.unparse(item) for item in node.decorator_list
+        ] == ['property']:
+            fields[node.name] = (
+                ast.unparse(node.returns) if node.returns else '',
+                '',
+                ast.get_docstring(node) or '',
+            )
     return {name: field for name, field in fields.items() if not name.startswith('_')}
 
 
@@ -53,8 +64,14 @@ def get_default(node: ast.AnnAssign) -> str:
     """The default as it is written; made-up ones are told by what makes them."""
     if not isinstance(node.value, ast.Call):
         return ast.unparse(node.value) if node.value else ''
-    factories = [keyword.value for keyword in node.value.keywords if keyword.arg == 'default_factory']
-    return f'{ast.unparse(factories[0])}()' if factories and isinstance(factories[0], ast.Name | ast.Attribute) else ''
+    factories = [
+        keyword.value for keyword in node.value.keywords if keyword.arg == 'default_factory'
+    ]
+    return (
+        f'{ast.unparse(factories[0])}()'
+        if factories and isinstance(factories[0], ast.Name | ast.Attribute)
+        else ''
+    )
 
 
 def get_text(node: ast.stmt | None) -> str:

@@ -3,5 +3,5 @@ import kopf
 
 @kopf.on.create('kopfexamples')
 def create_fn(spec, name, **_):
-    print(f"Hello, {name}! You are here for {spec.get('duration')}.")
+    print(f'Hello, {name}! You are here for {spec.get("duration")}.')
     return {'greeted': True}

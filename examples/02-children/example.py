@@ -10,11 +10,13 @@ def create_pod(spec, namespace, logger, **_):
         'kind': 'Pod',
         'spec': {
             'restartPolicy': 'Never',
-            'containers': [{
-                'name': 'main',
-                'image': 'busybox',
-                'command': ['sh', '-c', f"sleep {spec.get('duration', '1m')}"],
-            }],
+            'containers': [
+                {
+                    'name': 'main',
+                    'image': 'busybox',
+                    'command': ['sh', '-c', f'sleep {spec.get("duration", "1m")}'],
+                }
+            ],
         },
     }
     kopf.adopt(pod)
@@ -22,5 +24,5 @@ def create_pod(spec, namespace, logger, **_):
     api = kubernetes.client.CoreV1Api()
     created = api.create_namespaced_pod(namespace, pod)
 
-    logger.info(f"The pod {created.metadata.name} is created.")
+    logger.info(f'The pod {created.metadata.name} is created.')
     return {'pod': created.metadata.name}

@@ -7,9 +7,9 @@ WHO = os.environ.get('WHO', 'somebody')
 
 @kopf.on.create('kopfexamples')
 def create_fn(name, **_):
-    print(f"CREATED {name}: seen by {WHO}.")
+    print(f'CREATED {name}: seen by {WHO}.')
 
 
 @kopf.on.update('kopfexamples')
 def update_fn(name, **_):
-    print(f"UPDATED {name}: seen by {WHO}.")
+    print(f'UPDATED {name}: seen by {WHO}.')

@@ -10,11 +10,11 @@ def create_fn(spec, **_):
 
     @kopf.subhandler()
     def summary(spec, **_):
-        print(f"ALL of {len(spec.get('items', []))} items are known.")
+        print(f'ALL of {len(spec.get("items", []))} items are known.')
 
 
 def prepare_item(item, retry, **_):
     if retry < 1:
-        raise kopf.TemporaryError(f"{item} needs a while.", delay=1)
-    print(f"READY {item}")
+        raise kopf.TemporaryError(f'{item} needs a while.', delay=1)
+    print(f'READY {item}')
     return {'ready': True}

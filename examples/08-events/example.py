@@ -3,7 +3,7 @@ import kopf
 
 @kopf.on.event('kopfexamples')
 def see_everything(type, name, **_):
-    print(f"EVENT {type or 'EXISTING'} {name}")
+    print(f'EVENT {type or "EXISTING"} {name}')
 
 
 @kopf.on.event('kopfexamples', labels={'fragile': kopf.PRESENT})

@@ -12,7 +12,12 @@ PATH = HERE / 'example.py'
 
 
 def build_object(**spec):
-    return {'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample', 'metadata': {'name': 'tested'}, 'spec': spec}
+    return {
+        'apiVersion': 'kopf.dev/v1',
+        'kind': 'KopfExample',
+        'metadata': {'name': 'tested'},
+        'spec': spec,
+    }
 
 
 def is_ready(body):
@@ -21,6 +26,7 @@ def is_ready(body):
 
 # One function: nothing else is involved.
 
+
 def test_changes_are_shown(capsys):
     kopf.testing.call(example.duration_fn, name='tested', old='1m', new='2m')
 
@@ -28,11 +34,12 @@ def test_changes_are_shown(capsys):
 
 
 def test_first_attempt_is_too_early():
-    with pytest.raises(kopf.TemporaryError, match="too early"):
+    with pytest.raises(kopf.TemporaryError, match='too early'):
         asyncio.run(kopf.testing.call(example.create_fn, spec={'failures': 1}))
 
 
 # The operator and a cluster in virtual time: hours are over at once.
+
 
 @pytest.mark.kopf_sandbox(apply=[CRD])
 def test_object_is_ready_after_hours(kopf_simulation):
@@ -46,14 +53,17 @@ def test_object_is_ready_after_hours(kopf_simulation):
 
 # The command in the background, as in a terminal, while the test changes the objects.
 
+
 @pytest.mark.kopf_sandbox(apply=[CRD])
 def test_command_runs_the_operator(kopf_sandbox):
     env = {'KUBECONFIG': str(kopf_sandbox.kubeconfig)}
-    with kopf.testing.KopfRunner(['run', '--all-namespaces', str(PATH)], env=env, timeout=60) as runner:
+    with kopf.testing.KopfRunner(
+        ['run', '--all-namespaces', str(PATH)], env=env, timeout=60
+    ) as runner:
         kopf_sandbox.create(build_object(duration='1m'))
         kopf_sandbox.wait('kopfexamples', 'tested', is_ready, timeout=60)
 
     assert runner.exit_code == 0
     assert runner.exception is None
     assert "CHANGED tested: None -> '1m'" in runner.stdout
-    assert "The object is ready." in runner.stderr
+    assert 'The object is ready.' in runner.stderr

@@ -16,7 +16,7 @@ def is_expendable(namespace, **_):
 def limit_lifetime(runtime, name, namespace, logger, **_):
     left = LIFETIME - runtime.total_seconds()
     if left > 0:
-        raise kopf.TemporaryError(f"The pod has {left:.1f} seconds left.", delay=left)
+        raise kopf.TemporaryError(f'The pod has {left:.1f} seconds left.', delay=left)
 
-    logger.warning("The time is over.")
+    logger.warning('The time is over.')
     kubernetes.client.CoreV1Api().delete_namespaced_pod(name, namespace, grace_period_seconds=0)

@@ -11,12 +11,12 @@ registry = kopf.OperatorRegistry()
 
 @kopf.on.create('kopfexamples', registry=registry)
 def create_fn(name, memo, **_):
-    memo.news.put(f"{name} is created")
+    memo.news.put(f'{name} is created')
 
 
 @kopf.on.delete('kopfexamples', registry=registry)
 def delete_fn(name, memo, **_):
-    memo.news.put(f"{name} is deleted")
+    memo.news.put(f'{name} is deleted')
 
 
 class EmbeddedOperator:
@@ -25,7 +25,9 @@ class EmbeddedOperator:
     def __init__(self):
         self.news = queue.Queue()
         self._ready, self._stop = threading.Event(), threading.Event()
-        self._executor = concurrent.futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix='operator')
+        self._executor = concurrent.futures.ThreadPoolExecutor(
+            max_workers=1, thread_name_prefix='operator'
+        )
 
     def __enter__(self):
         self._running = self._executor.submit(self._run)
@@ -39,8 +41,13 @@ class EmbeddedOperator:
 
     def _run(self):
         try:
-            kopf.run(registry=registry, namespaces=['default'], memo=kopf.Memo(news=self.news),
-                     ready_flag=self._ready, stop_flag=self._stop)
+            kopf.run(
+                registry=registry,
+                namespaces=['default'],
+                memo=kopf.Memo(news=self.news),
+                ready_flag=self._ready,
+                stop_flag=self._stop,
+            )
         finally:
             self._ready.set()  # even if it has failed to start
 
@@ -53,16 +60,16 @@ def do_business(news):
         name = f'kopf-example-{number}'
         body = {'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample', 'metadata': {'name': name}}
         api.create_namespaced_custom_object(*where, body)
-        print(f"NEWS: {news.get(timeout=60)}")
+        print(f'NEWS: {news.get(timeout=60)}')
         api.delete_namespaced_custom_object(*where, name)
-        print(f"NEWS: {news.get(timeout=60)}")
+        print(f'NEWS: {news.get(timeout=60)}')
 
 
 def main():
     with EmbeddedOperator() as operator:
-        print("STARTED the operator; the application goes on.")
+        print('STARTED the operator; the application goes on.')
         do_business(operator.news)
-    print("STOPPED the operator; the application goes on.")
+    print('STOPPED the operator; the application goes on.')
 
 
 if __name__ == '__main__':

@@ -8,12 +8,12 @@ async def start(settings, memo, logger, **_):
     settings.posting.enabled = False
     memo.stopping = asyncio.Event()
     memo.tasks = {}
-    logger.info("Starting.")
+    logger.info('Starting.')
 
 
 @kopf.on.cleanup()
 async def stop(memo, logger, **_):
-    logger.info(f"Stopping {len(memo.tasks)} tasks.")
+    logger.info(f'Stopping {len(memo.tasks)} tasks.')
     memo.stopping.set()
     if memo.tasks:
         await asyncio.wait(memo.tasks.values())
@@ -29,7 +29,7 @@ async def see_pod(event, memo, uid, name, **_):
 
 
 async def watch_over(name, stopping):
-    print(f"WATCHING over {name}")
+    print(f'WATCHING over {name}')
     await stopping.wait()
     await asyncio.sleep(0.1)
-    print(f"LEFT {name}")
+    print(f'LEFT {name}')

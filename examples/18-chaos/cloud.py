@@ -1,4 +1,5 @@
 """A cloud with buckets: anything outside of the cluster that an operator takes care of."""
+
 import itertools
 
 buckets = {}  # by their ids: the tags, and the size
@@ -31,4 +32,4 @@ def delete_bucket(bucket):
 
 def _check(bucket):
     if bucket not in buckets:
-        raise NotFoundError(f"There is no {bucket}.")
+        raise NotFoundError(f'There is no {bucket}.')

@@ -7,7 +7,7 @@ import kopf
 async def create_fn(spec, uid, patch, logger, **_):
     bucket = cloud.find_bucket(tag=uid) or cloud.create_bucket(tag=uid, size=spec.get('size', 1))
     patch.status['bucket'] = bucket
-    logger.info(f"There is {bucket} for it.")
+    logger.info(f'There is {bucket} for it.')
 
 
 @kopf.on.update('kopfexamples')
@@ -15,7 +15,7 @@ async def create_fn(spec, uid, patch, logger, **_):
 async def update_fn(spec, uid, **kwargs):
     bucket = cloud.find_bucket(tag=uid)
     if bucket is None:
-        raise kopf.PermanentError("The bucket is lost.")
+        raise kopf.PermanentError('The bucket is lost.')
     cloud.resize_bucket(bucket, spec.get('size', 1))
 
 

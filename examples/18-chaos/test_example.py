@@ -10,10 +10,16 @@ CRD = HERE.parent / 'crd.yaml'
 
 
 def build_object(name, **spec):
-    return {'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample', 'metadata': {'name': name}, 'spec': spec}
+    return {
+        'apiVersion': 'kopf.dev/v1',
+        'kind': 'KopfExample',
+        'metadata': {'name': name},
+        'spec': spec,
+    }
 
 
 # The scenarios: what users do. Then the operator has its time to do the rest.
+
 
 def create(sandbox):
     cloud.buckets.clear()
@@ -34,6 +40,7 @@ def delete(sandbox):
 
 # What is compared besides the objects of the cluster; the numbers of buckets are never the same.
 
+
 def observe(sandbox):
     return sorted(details['size'] for details in cloud.buckets.values())
 
@@ -53,9 +60,12 @@ def test_good_operator_comes_to_the_same_end_whatever_happens(scenario):
 
 # The bugs, and how they look like.
 
+
 def test_creation_that_is_not_idempotent_is_found():
     with pytest.raises(chaos.ConvergenceError, match=r'observed is \[1, 1\], not \[1\]'):
-        chaos.check_convergence(HERE / 'bug_not_idempotent.py', create, perturbation='crashes', **OPTIONS)
+        chaos.check_convergence(
+            HERE / 'bug_not_idempotent.py', create, perturbation='crashes', **OPTIONS
+        )
 
 
 def test_lost_update_is_found():
@@ -64,5 +74,9 @@ def test_lost_update_is_found():
 
 
 def test_stuck_finalizer_is_found():
-    with pytest.raises(chaos.ConvergenceError, match='KopfExample default/one: is there, not absent'):
-        chaos.check_convergence(HERE / 'bug_stuck_finalizer.py', delete, perturbation='crashes', **OPTIONS)
+    with pytest.raises(
+        chaos.ConvergenceError, match='KopfExample default/one: is there, not absent'
+    ):
+        chaos.check_convergence(
+            HERE / 'bug_stuck_finalizer.py', delete, perturbation='crashes', **OPTIONS
+        )

@@ -7,7 +7,7 @@ import kopf
 def create_fn(name, namespace, spec, logger, **_):
     size = spec.get('size')
     if not size:
-        raise kopf.PermanentError("There is no size in the spec.")
+        raise kopf.PermanentError('There is no size in the spec.')
 
     claim = {
         'apiVersion': 'v1',
@@ -20,5 +20,5 @@ def create_fn(name, namespace, spec, logger, **_):
     }
     api = kubernetes.client.CoreV1Api()
     created = api.create_namespaced_persistent_volume_claim(namespace, claim)
-    logger.info(f"The claim is created: {created.metadata.name}")
+    logger.info(f'The claim is created: {created.metadata.name}')
     return {'claim': created.metadata.name}

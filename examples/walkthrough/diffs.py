@@ -7,7 +7,7 @@ import kopf
 def create_fn(name, namespace, spec, logger, **_):
     size = spec.get('size')
     if not size:
-        raise kopf.PermanentError("There is no size in the spec.")
+        raise kopf.PermanentError('There is no size in the spec.')
 
     claim = {
         'apiVersion': 'v1',
@@ -20,7 +20,7 @@ def create_fn(name, namespace, spec, logger, **_):
     }
     api = kubernetes.client.CoreV1Api()
     created = api.create_namespaced_persistent_volume_claim(namespace, claim)
-    logger.info(f"The claim is created: {created.metadata.name}")
+    logger.info(f'The claim is created: {created.metadata.name}')
     return {'claim': created.metadata.name}
 
 
@@ -28,19 +28,19 @@ def create_fn(name, namespace, spec, logger, **_):
 def update_fn(namespace, spec, status, logger, **_):
     size = spec.get('size')
     if not size:
-        raise kopf.PermanentError("There is no size in the spec any more.")
+        raise kopf.PermanentError('There is no size in the spec any more.')
 
     claim = status['create_fn']['claim']
     patch = {'spec': {'resources': {'requests': {'storage': size}}}}
     api = kubernetes.client.CoreV1Api()
     api.patch_namespaced_persistent_volume_claim(claim, namespace, patch)
-    logger.info(f"The claim {claim} is resized: it wants {size} now.")
+    logger.info(f'The claim {claim} is resized: it wants {size} now.')
 
 
 @kopf.on.update('ephemeralvolumeclaims', field='metadata.labels')
 def relabel_fn(old, new, diff, namespace, status, logger, **_):
     for operation, path, before, after in diff:
-        logger.info(f"Labels: {operation} {'.'.join(path) or 'all'}: {before!r} -> {after!r}")
+        logger.info(f'Labels: {operation} {".".join(path) or "all"}: {before!r} -> {after!r}')
 
     claim = status['create_fn']['claim']
     labels = {**dict.fromkeys(old or {}), **(new or {})}

@@ -4,6 +4,7 @@ Calls: one handler with made-up arguments, for tests of its function alone.
 The arguments are of the same names and types as those that the framework gives, also if the test gives something
 simpler. Those that the test does not care of are made up. Nothing else is done: no retries, no patches, no cluster.
 """
+
 import datetime
 import functools
 import logging
@@ -12,7 +13,17 @@ from typing import Any, TypeVar, cast, overload
 
 from kopf._cogs.configs import connecting, diffbase
 from kopf._cogs.configs import settings as settings_
-from kopf._cogs.structs import bodies, dicts, diffs, ids, memos, objects, patches, references, reviews
+from kopf._cogs.structs import (
+    bodies,
+    dicts,
+    diffs,
+    ids,
+    memos,
+    objects,
+    patches,
+    references,
+    reviews,
+)
 from kopf._core.actions import execution, invocation, loggers
 from kopf._core.engines import indices, posting
 from kopf._core.intents import causes, handlers, reasons, registries, stoppers
@@ -24,25 +35,43 @@ T = TypeVar('T')
 SAMPLE = {
     'apiVersion': 'example.com/v1',
     'kind': 'Example',
-    'metadata': {'name': 'example', 'namespace': 'default', 'uid': '00000000-0000-0000-0000-000000000000'},
+    'metadata': {
+        'name': 'example',
+        'namespace': 'default',
+        'uid': '00000000-0000-0000-0000-000000000000',
+    },
 }
 OWN = ('param', 'retry', 'started', 'runtime')
 METADATA = ('name', 'namespace', 'uid', 'labels', 'annotations')
 KINDS: tuple[type[execution.Handler], ...] = (
-    handlers.ChangingHandler, handlers.WatchingHandler, handlers.SpawningHandler, handlers.WebhookHandler,
-    handlers.ActivityHandler, handlers.IndexingHandler)
+    handlers.ChangingHandler,
+    handlers.WatchingHandler,
+    handlers.SpawningHandler,
+    handlers.WebhookHandler,
+    handlers.ActivityHandler,
+    handlers.IndexingHandler,
+)
 
 
 @overload
-def call(fn: Callable[..., Coroutine[Any, Any, T]], /, *, registry: registries.OperatorRegistry | None = ...,
-         **given: Any) -> Coroutine[Any, Any, T]: ...
+def call(
+    fn: Callable[..., Coroutine[Any, Any, T]],
+    /,
+    *,
+    registry: registries.OperatorRegistry | None = ...,
+    **given: Any,
+) -> Coroutine[Any, Any, T]: ...
 
 
 @overload
-def call(fn: Callable[..., T], /, *, registry: registries.OperatorRegistry | None = ..., **given: Any) -> T: ...
+def call(
+    fn: Callable[..., T], /, *, registry: registries.OperatorRegistry | None = ..., **given: Any
+) -> T: ...
 
 
-def call(fn: Callable[..., Any], /, *, registry: registries.OperatorRegistry | None = None, **given: Any) -> Any:
+def call(
+    fn: Callable[..., Any], /, *, registry: registries.OperatorRegistry | None = None, **given: Any
+) -> Any:
     """
     Call the function of a handler with these arguments, and with all others made up; return what it returns.
 
@@ -51,10 +80,16 @@ def call(fn: Callable[..., Any], /, *, registry: registries.OperatorRegistry | N
     If the function is declared as a handler, in the registry or in the default one, it gets only what such handlers
     get. Raises `TypeError` for the arguments that its handlers never get. Coroutines are to be awaited.
     """
-    declared = [handler for handler in (registry or registries.get_default_registry())._iter_handlers()
-                if handler.fn == fn]
+    declared = [
+        handler
+        for handler in (registry or registries.get_default_registry())._iter_handlers()
+        if handler.fn == fn
+    ]
     cause, kwargs = _build(fn, declared, given)
-    body, poster = getattr(cause, 'body', None), _Notebook(given.get('settings') or settings_.OperatorSettings())
+    body, poster = (
+        getattr(cause, 'body', None),
+        _Notebook(given.get('settings') or settings_.OperatorSettings()),
+    )
 
     async def call_async() -> Any:
         with execution.handling(body), posting.attached(poster):
@@ -66,21 +101,32 @@ def call(fn: Callable[..., Any], /, *, registry: registries.OperatorRegistry | N
         return fn(**kwargs)
 
 
-def _build(fn: Callable[..., Any], declared: list[execution.Handler],
-           given: dict[str, Any]) -> tuple[causes.Cause, dict[str, Any]]:
+def _build(
+    fn: Callable[..., Any], declared: list[execution.Handler], given: dict[str, Any]
+) -> tuple[causes.Cause, dict[str, Any]]:
     """Build the arguments of the first kind of handlers that has all those that are given."""
     undeclared = execution.Handler(fn=fn, id=ids.HandlerId('undeclared'))
-    candidates = [(kind, handler) for handler in declared for kind in KINDS if isinstance(handler, kind)]
+    candidates = [
+        (kind, handler) for handler in declared for kind in KINDS if isinstance(handler, kind)
+    ]
     unknown: list[list[str]] = []
     for kind, handler in candidates or [(kind, undeclared) for kind in KINDS]:
         cause = _Maker(fn, handler, given).make(kind)
-        kwargs = execution.build_kwargs(_begin(handler, given), cause, execution.Environment(
-            settings=settings_.OperatorSettings(), now=_read_clock))
+        kwargs = execution.build_kwargs(
+            _begin(handler, given),
+            cause,
+            execution.Environment(settings=settings_.OperatorSettings(), now=_read_clock),
+        )
         unknown.append(sorted(given.keys() - kwargs.keys() - {'indices'}))
         if not unknown[-1]:
-            return cause, {**kwargs, **{name: value for name, value in given.items() if name in OWN}}
-    raise TypeError(f"Such handlers get no arguments named {', '.join(sorted(unknown, key=len)[0])}. "
-                    f"Indices are given as indices={{'name': {{'key': ['value']}}}}.")
+            return cause, {
+                **kwargs,
+                **{name: value for name, value in given.items() if name in OWN},
+            }
+    raise TypeError(
+        f'Such handlers get no arguments named {", ".join(sorted(unknown, key=len)[0])}. '
+        f"Indices are given as indices={{'name': {{'key': ['value']}}}}."
+    )
 
 
 def _begin(handler: execution.Handler, given: Mapping[str, Any]) -> execution.Attempt:
@@ -96,24 +142,38 @@ def _read_clock() -> datetime.datetime:
 class _Maker:
     """Makes the causes of all kinds out of what is given."""
 
-    def __init__(self, fn: Callable[..., Any], handler: execution.Handler, given: Mapping[str, Any]) -> None:
+    def __init__(
+        self, fn: Callable[..., Any], handler: execution.Handler, given: Mapping[str, Any]
+    ) -> None:
         self.fn, self.handler, self.given = fn, handler, given
 
     def make(self, kind: type[execution.Handler]) -> causes.Cause:
         makers: dict[type[execution.Handler], Callable[[], causes.Cause]] = {
-            handlers.ChangingHandler: self.make_changing, handlers.WatchingHandler: self.make_watching,
-            handlers.SpawningHandler: self.make_spawning, handlers.WebhookHandler: self.make_webhook,
-            handlers.ActivityHandler: self.make_activity, handlers.IndexingHandler: self.make_indexing}
+            handlers.ChangingHandler: self.make_changing,
+            handlers.WatchingHandler: self.make_watching,
+            handlers.SpawningHandler: self.make_spawning,
+            handlers.WebhookHandler: self.make_webhook,
+            handlers.ActivityHandler: self.make_activity,
+            handlers.IndexingHandler: self.make_indexing,
+        }
         return makers[kind]()
 
     def make_changing(self) -> causes.Cause:
         declared: reasons.Reason | None = getattr(self.handler, 'reason', None)
         is_resuming = declared is None and getattr(self.handler, 'initial', False)
-        guessed = (reasons.Reason.RESUME if is_resuming else reasons.Reason.CREATE if self.given.get('old') is None else
-                   reasons.Reason.UPDATE)
+        guessed = (
+            reasons.Reason.RESUME
+            if is_resuming
+            else reasons.Reason.CREATE
+            if self.given.get('old') is None
+            else reasons.Reason.UPDATE
+        )
         reason = reasons.Reason(self.given.get('reason', declared or guessed))
-        return causes.ChangingCause(reason=reason, **self._compare(diffbase.AnnotationsDiffBaseStorage().build(
-            body=self.body)), **self._describe())
+        return causes.ChangingCause(
+            reason=reason,
+            **self._compare(diffbase.AnnotationsDiffBaseStorage().build(body=self.body)),
+            **self._describe(),
+        )
 
     def make_watching(self) -> causes.Cause:
         type: bodies.RawEventType = self.given.get('type', 'ADDED')
@@ -127,14 +187,23 @@ class _Maker:
         if stopped:
             stopper.set(stoppers.DaemonStoppingReason.DAEMON_SIGNALLED)
         is_async = invocation.is_async(self.fn)
-        flag = stoppers.AsyncDaemonStopped(stopper) if is_async else stoppers.SyncDaemonStopped(stopper)
+        flag = (
+            stoppers.AsyncDaemonStopped(stopper)
+            if is_async
+            else stoppers.SyncDaemonStopped(stopper)
+        )
         return causes.SpawningCause(stopped=flag, **self._describe())
 
     def make_webhook(self) -> causes.Cause:
         made: dict[str, Any] = {
-            'dryrun': False, 'operation': 'CREATE' if self.given.get('old') is None else 'UPDATE', 'warnings': [],
-            'userinfo': reviews.UserInfo(username='tester', uid='', groups=[]), 'headers': {}, 'sslpeer': {},
-            'subresource': None}
+            'dryrun': False,
+            'operation': 'CREATE' if self.given.get('old') is None else 'UPDATE',
+            'warnings': [],
+            'userinfo': reviews.UserInfo(username='tester', uid='', groups=[]),
+            'headers': {},
+            'sslpeer': {},
+            'subresource': None,
+        }
         chosen = {name: self.given.get(name, value) for name, value in made.items()}
         return causes.WebhookCause(**chosen, **self._compare(dict(self.body)), **self._describe())
 
@@ -144,9 +213,12 @@ class _Maker:
     def make_activity(self) -> causes.Cause:
         declared = getattr(self.handler, 'activity', causes.Activity.STARTUP)
         return causes.ActivityCause(
-            activity=causes.Activity(self.given.get('activity', declared)), indices=self._make_indices(),
-            logger=self.given.get('logger', logger), memo=self.given.get('memo', memos.Memo()),
-            settings=self.given.get('settings', settings_.OperatorSettings()))
+            activity=causes.Activity(self.given.get('activity', declared)),
+            indices=self._make_indices(),
+            logger=self.given.get('logger', logger),
+            memo=self.given.get('memo', memos.Memo()),
+            settings=self.given.get('settings', settings_.OperatorSettings()),
+        )
 
     @functools.cached_property
     def body(self) -> objects.Body:
@@ -167,10 +239,10 @@ class _Maker:
         """Make what all handlers of objects have in common."""
         patch = self.given.get('patch')
         if patch is not None and not isinstance(patch, patches.Patch):
-            raise TypeError(f"The patch must be kopf.Patch, not {type(patch).__name__}.")
+            raise TypeError(f'The patch must be kopf.Patch, not {type(patch).__name__}.')
         return {
-            'logger': self.given.get('logger') or loggers.ObjectLogger(
-                body=self.body, settings=settings_.OperatorSettings()),
+            'logger': self.given.get('logger')
+            or loggers.ObjectLogger(body=self.body, settings=settings_.OperatorSettings()),
             'memo': self.given.get('memo', memos.Memo()),
             'indices': self._make_indices(),
             'resource': self.given.get('resource') or _guess_resource(self.body),
@@ -182,10 +254,16 @@ class _Maker:
         """Make the past and the present, of the whole object, or only of the handler's field, if it has one."""
         field: dicts.FieldPath = getattr(self.handler, 'field', None) or ()
         old, new = self.given.get('old'), self.given.get('new', dicts.resolve(essence, field))
-        return {'old': old, 'new': new, 'diff': diffs.Diff(self.given.get('diff', diffs.diff(old, new)))}
+        return {
+            'old': old,
+            'new': new,
+            'diff': diffs.Diff(self.given.get('diff', diffs.diff(old, new))),
+        }
 
     def _make_indices(self) -> dict[str, indices.Index[Any, Any]]:
-        return {name: _make_index(content) for name, content in self.given.get('indices', {}).items()}
+        return {
+            name: _make_index(content) for name, content in self.given.get('indices', {}).items()
+        }
 
 
 def _make_index(content: Mapping[Any, Any]) -> indices.Index[Any, Any]:
@@ -206,8 +284,14 @@ def _iter_values(content: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
 def _guess_resource(body: objects.Body) -> references.Resource:
     group, _, version = str(body.get('apiVersion', 'v1')).rpartition('/')
     kind = str(body.get('kind', 'Example'))
-    return references.Resource(group, version, f'{kind.lower()}s', kind=kind, singular=kind.lower(),
-                               namespaced=body.metadata.namespace is not None)
+    return references.Resource(
+        group,
+        version,
+        f'{kind.lower()}s',
+        kind=kind,
+        singular=kind.lower(),
+        namespaced=body.metadata.namespace is not None,
+    )
 
 
 class _Notebook:
@@ -216,6 +300,13 @@ class _Notebook:
     def __init__(self, settings: settings_.OperatorSettings) -> None:
         self.settings = settings
 
-    def put(self, ref: Mapping[str, Any], *, type: str, reason: str, message: str,
-            backoffs: connecting.Backoffs) -> None:
-        logger.info("K8s-event of %s: %s, %s: %s", ref.get('name'), type, reason, message)
+    def put(
+        self,
+        ref: Mapping[str, Any],
+        *,
+        type: str,
+        reason: str,
+        message: str,
+        backoffs: connecting.Backoffs,
+    ) -> None:
+        logger.info('K8s-event of %s: %s, %s: %s', ref.get('name'), type, reason, message)

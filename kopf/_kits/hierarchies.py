@@ -5,6 +5,7 @@ All functions here take one object or many, and change them in place: dicts, or 
 Nothing is changed if anything is wrong: with the objects, with the owner, with its absence. Nothing is sent anywhere.
 By default, the owner is the object of the current handler; what is taken from it is copied, never shared.
 """
+
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias, TypeVar
@@ -25,12 +26,12 @@ T = TypeVar('T')
 
 
 def adopt(
-        objs: Objs,
-        owner: Owner | None = None,
-        *,
-        forced: bool = False,
-        strict: bool = False,
-        nested: Nested = None,
+    objs: Objs,
+    owner: Owner | None = None,
+    *,
+    forced: bool = False,
+    strict: bool = False,
+    nested: Nested = None,
 ) -> None:
     """
     Make the objects children of the owner: with its reference, labels, namespace, and with names made of its name.
@@ -49,11 +50,11 @@ def adopt(
 
 
 def append_owner_reference(
-        objs: Objs,
-        owner: Owner | None = None,
-        *,
-        controller: bool | None = True,
-        block_owner_deletion: bool | None = True,
+    objs: Objs,
+    owner: Owner | None = None,
+    *,
+    controller: bool | None = True,
+    block_owner_deletion: bool | None = True,
 ) -> None:
     """
     Let the objects be deleted when the owner is deleted; other owners, if any, stay.
@@ -62,7 +63,8 @@ def append_owner_reference(
     """
     objs = list(thirdparty.iter_objects(objs))
     reference = bodies.build_owner_reference(
-        _choose_owner(owner), controller=controller, block_owner_deletion=block_owner_deletion)
+        _choose_owner(owner), controller=controller, block_owner_deletion=block_owner_deletion
+    )
     for obj in objs:
         existing = _list_references(obj)
         if _identify(reference) not in map(_identify, existing):
@@ -82,7 +84,9 @@ def remove_owner_reference(objs: Objs, owner: Owner | None = None) -> None:
             thirdparty.put(thirdparty.ensure_metadata(obj), 'ownerReferences', remaining)
 
 
-def harmonize_naming(objs: Objs, name: str | None = None, *, forced: bool = False, strict: bool = False) -> None:
+def harmonize_naming(
+    objs: Objs, name: str | None = None, *, forced: bool = False, strict: bool = False
+) -> None:
     """
     Name the objects after the owner, or as given, if they have no names, or even if they have, when ``forced``.
 
@@ -100,16 +104,18 @@ def adjust_namespace(objs: Objs, namespace: str | None = None, *, forced: bool =
     If the owner is in no namespace, the objects stay where they are; when ``forced``, they are in no namespace too.
     """
     objs = list(thirdparty.iter_objects(objs))
-    _adjust_namespace(objs, _choose(namespace, lambda: _get_meta(_choose_owner(None), 'namespace')), forced=forced)
+    _adjust_namespace(
+        objs, _choose(namespace, lambda: _get_meta(_choose_owner(None), 'namespace')), forced=forced
+    )
 
 
 def label(
-        objs: Objs,
-        labels: Mapping[str, str | None] | None = None,
-        *,
-        forced: bool = False,
-        nested: Nested = None,
-        force: bool | None = None,
+    objs: Objs,
+    labels: Mapping[str, str | None] | None = None,
+    *,
+    forced: bool = False,
+    nested: Nested = None,
+    force: bool | None = None,
 ) -> None:
     """
     Add the labels of the owner, or the given ones, to those that the objects have; when ``forced``, also replace them.
@@ -118,15 +124,21 @@ def label(
     if they are there. ``force`` is the former name of ``forced``.
     """
     if force is not None:
-        warnings.warn("force= is deprecated: use forced=.", DeprecationWarning, stacklevel=2)
+        warnings.warn('force= is deprecated: use forced=.', DeprecationWarning, stacklevel=2)
         forced = force
     structures = _list_structures(list(thirdparty.iter_objects(objs)), nested)
-    _label(structures, _choose(labels, lambda: _get_meta(_choose_owner(None), 'labels') or {}), forced=forced)
+    _label(
+        structures,
+        _choose(labels, lambda: _get_meta(_choose_owner(None), 'labels') or {}),
+        forced=forced,
+    )
 
 
 def _harmonize_naming(objs: Iterable[Any], name: str, *, forced: bool, strict: bool) -> None:
     for obj in objs:
-        wanted, unwanted, value = ('name', 'generateName', name) if strict else ('generateName', 'name', f'{name}-')
+        wanted, unwanted, value = (
+            ('name', 'generateName', name) if strict else ('generateName', 'name', f'{name}-')
+        )
         if not forced and _get_meta(obj, 'name'):
             wanted, unwanted, value = 'name', 'generateName', _get_meta(obj, 'name')
         elif not forced and _get_meta(obj, 'generateName'):
@@ -156,11 +168,18 @@ def _label(structures: Iterable[Any], labels: Mapping[str, str | None], *, force
 
 def _list_structures(objs: Iterable[Any], nested: Nested) -> list[Any]:
     """List the objects, and those of the fields that are there."""
-    specs: Iterable[dicts.FieldSpec] = [nested] if isinstance(nested, str) else [] if nested is None else nested
+    specs: Iterable[dicts.FieldSpec] = (
+        [nested] if isinstance(nested, str) else [] if nested is None else nested
+    )
     paths = [dicts.parse_field(spec) for spec in specs]
     found = [[obj, *(thirdparty.resolve(obj, path) for path in paths)] for obj in objs]
-    return [structure for fields in found for field in fields if field is not None
-            for structure in thirdparty.iter_objects(field)]
+    return [
+        structure
+        for fields in found
+        for field in fields
+        if field is not None
+        for structure in thirdparty.iter_objects(field)
+    ]
 
 
 def _choose(value: T | None, otherwise: Callable[[], T]) -> T:
@@ -170,7 +189,7 @@ def _choose(value: T | None, otherwise: Callable[[], T]) -> T:
 def _choose_name(name: str | None, owner: Mapping[str, Any] | None) -> str:
     chosen = name or _get_meta(_choose(owner, lambda: _choose_owner(None)), 'name')
     if not chosen:
-        raise LookupError("The owner has no name, and no other name is given.")
+        raise LookupError('The owner has no name, and no other name is given.')
     return str(chosen)
 
 
@@ -178,10 +197,14 @@ def _choose_owner(owner: Owner | None) -> Mapping[str, Any]:
     """Take what matters of the given owner or of the handled object."""
     chosen = thirdparty.unwrap(owner) if owner is not None else execution.get_handled_body()
     if chosen is None:
-        raise LookupError("There is no owner: it is neither given, nor is this called in a handler of an object. "
-                          "Outside of handlers, give the owner, its labels, its name or its namespace explicitly.")
+        raise LookupError(
+            'There is no owner: it is neither given, nor is this called in a handler of an object. '
+            'Outside of handlers, give the owner, its labels, its name or its namespace explicitly.'
+        )
     if not thirdparty.is_readable(chosen):
-        raise TypeError(f"An owner is a dict, or an object of pykube or kubernetes, not {type(chosen).__name__}.")
+        raise TypeError(
+            f'An owner is a dict, or an object of pykube or kubernetes, not {type(chosen).__name__}.'
+        )
     fields = ('name', 'uid', 'namespace', 'labels')
     return {
         **{key: thirdparty.get(chosen, key) for key in ('apiVersion', 'kind')},
@@ -200,4 +223,6 @@ def _list_references(obj: Any) -> list[Any]:
 def _identify(reference: Any) -> object:
     """Tell owners apart: by their uids, or by all else that is known of those that have none yet."""
     names = ('apiVersion', 'kind', 'name')
-    return thirdparty.get(reference, 'uid') or tuple(thirdparty.get(reference, name) for name in names)
+    return thirdparty.get(reference, 'uid') or tuple(
+        thirdparty.get(reference, name) for name in names
+    )

@@ -5,6 +5,7 @@ Nobody sleeps there: when all that is left is to wait for a moment of the future
 While any function runs in a thread, the time goes as usual, as it is not known what is to be waited for.
 The same is when nothing is planned at all, and only the network can bring news.
 """
+
 import asyncio
 import concurrent.futures
 import selectors
@@ -29,8 +30,9 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._virtual.now
 
-    def run_in_executor(self, executor: concurrent.futures.Executor | None, func: Callable[[*Ts], T],
-                        *args: *Ts) -> 'asyncio.Future[T]':
+    def run_in_executor(
+        self, executor: concurrent.futures.Executor | None, func: Callable[[*Ts], T], *args: *Ts
+    ) -> 'asyncio.Future[T]':
         future = super().run_in_executor(executor, func, *args)
         self._virtual.threads += 1
         future.add_done_callback(self._forget_thread)

@@ -1,6 +1,7 @@
 """
 Runner: the command in the background, as if in a terminal, but in a thread of this process, for tests.
 """
+
 import asyncio
 import concurrent.futures
 import contextlib
@@ -47,9 +48,15 @@ class KopfRunner:
     those of imported modules are not, as the modules are imported only once. Use ``registry`` to isolate them.
     """
 
-    def __init__(self, *args: Any, reraise: bool = True, timeout: float | None = None,
-                 registry: registries.OperatorRegistry | None = None,
-                 settings: 'settings_.OperatorSettings | None' = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        reraise: bool = True,
+        timeout: float | None = None,
+        registry: registries.OperatorRegistry | None = None,
+        settings: 'settings_.OperatorSettings | None' = None,
+        **kwargs: Any,
+    ) -> None:
         self._args, self._kwargs = args, kwargs
         self._reraise, self._timeout = reraise, timeout
         self._registry, self._settings = registry, settings
@@ -63,8 +70,12 @@ class KopfRunner:
         self._begun.wait(READINESS_TIMEOUT)
         return self
 
-    def __exit__(self, exc_type: type[BaseException] | None, exc: BaseException | None,
-                 traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         flags.raise_flag(self._stop_flag)
         self._thread.join(self._timeout)
         self._conclude(exc)
@@ -74,8 +85,12 @@ class KopfRunner:
         await asyncio.to_thread(self._begun.wait, READINESS_TIMEOUT)
         return self
 
-    async def __aexit__(self, exc_type: type[BaseException] | None, exc: BaseException | None,
-                        traceback: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         flags.raise_flag(self._stop_flag)
         await asyncio.to_thread(self._thread.join, self._timeout)
         self._conclude(exc)
@@ -128,17 +143,23 @@ class KopfRunner:
     @property
     def _result(self) -> click.testing.Result:
         if not self._future.done():
-            raise RuntimeError("It is not known yet: the operator has not ended.")
+            raise RuntimeError('It is not known yet: the operator has not ended.')
         return self._future.result()
 
     def _run(self) -> None:
         controls = self._kwargs.pop('obj', None) or options.CLIControls()
         given = {'registry': self._registry, 'settings': self._settings}
-        controls = dataclasses.replace(controls, stop_flag=self._stop_flag, ready_flag=self._begun,
-                                       **{name: value for name, value in given.items() if value is not None})
+        controls = dataclasses.replace(
+            controls,
+            stop_flag=self._stop_flag,
+            ready_flag=self._begun,
+            **{name: value for name, value in given.items() if value is not None},
+        )
         try:
             with _restored_logging(), _forgotten_scripts(registries.get_default_registry()):
-                result = _Invoker().invoke(_build_command(), *self._args, **self._kwargs, obj=controls)
+                result = _Invoker().invoke(
+                    _build_command(), *self._args, **self._kwargs, obj=controls
+                )
         except BaseException as error:
             self._future.set_exception(error)
         else:
@@ -150,13 +171,15 @@ class KopfRunner:
         """Raise what has gone wrong with the operator; if the block has failed, only add a note to its error."""
         error: BaseException | None = None
         if not self._future.done():
-            error = TimeoutError(f"The operator has not stopped in {self._timeout} s, and is abandoned.")
+            error = TimeoutError(
+                f'The operator has not stopped in {self._timeout} s, and is abandoned.'
+            )
         elif self._reraise:
             error = self._future.exception() or self._result.exception
         if error is not None and exc is None:
             raise error
         if error is not None and exc is not None and exc is not error:
-            exc.add_note(f"Also, the operator has failed: {error!r}")
+            exc.add_note(f'Also, the operator has failed: {error!r}')
 
 
 class _Invoker(click.testing.CliRunner):
@@ -185,8 +208,14 @@ class _Command(groups.LazyGroup):
 
 def _build_command() -> click.Command:
     main = groups.main
-    return _Command(main.name, params=main.params, callback=main.callback, help=main.help,
-                    context_settings=main.context_settings, subcommands=groups.SUBCOMMANDS)
+    return _Command(
+        main.name,
+        params=main.params,
+        callback=main.callback,
+        help=main.help,
+        context_settings=main.context_settings,
+        subcommands=groups.SUBCOMMANDS,
+    )
 
 
 @contextlib.contextmanager
@@ -205,7 +234,11 @@ def _restored_logging() -> Iterator[None]:
 
 
 def _list_console_handlers() -> list[logging.Handler]:
-    return [handler for handler in logging.getLogger().handlers if isinstance(handler, loggers.ConsoleHandler)]
+    return [
+        handler
+        for handler in logging.getLogger().handlers
+        if isinstance(handler, loggers.ConsoleHandler)
+    ]
 
 
 @contextlib.contextmanager
@@ -215,8 +248,13 @@ def _forgotten_scripts(registry: registries.OperatorRegistry) -> Iterator[None]:
     try:
         yield
     finally:
-        registry._discard([handler for handler in registry._iter_handlers()
-                           if id(handler) not in before and loaders.is_script(_get_module(handler.fn))])
+        registry._discard(
+            [
+                handler
+                for handler in registry._iter_handlers()
+                if id(handler) not in before and loaders.is_script(_get_module(handler.fn))
+            ]
+        )
 
 
 def _get_module(fn: Callable[..., Any]) -> str:

@@ -4,6 +4,7 @@ Simulations: operators on sandboxes, for tests.
 In coroutines, operators run in the event loop of the test, with its clock. In functions, they run in an event loop of
 the simulation, with virtual time, and only while the test waits for anything there: so nothing happens by chance.
 """
+
 import asyncio
 import concurrent.futures
 import contextvars
@@ -37,9 +38,14 @@ class Operator:
     The block begins when the operator is ready. Errors of the operator are raised at the beginning or at the end.
     """
 
-    def __init__(self, sandbox: coroutines.AsyncSandbox, *paths: str | os.PathLike[str],
-                 registry: registries.OperatorRegistry | None = None,
-                 settings: settings_.OperatorSettings | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        sandbox: coroutines.AsyncSandbox,
+        *paths: str | os.PathLike[str],
+        registry: registries.OperatorRegistry | None = None,
+        settings: settings_.OperatorSettings | None = None,
+        **options: Any,
+    ) -> None:
         self._sandbox, self._paths = sandbox, paths
         self._registry, self._settings, self._options = registry, settings, options
         self._stop_flag: flags.Flag = options.setdefault('stop_flag', asyncio.Event())
@@ -51,20 +57,24 @@ class Operator:
         await self.start()
         return self
 
-    async def __aexit__(self, exc_type: type[BaseException] | None, exc: BaseException | None,
-                        traceback: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         try:
             await self.stop()
         except Exception as error:
             if exc is None:
                 raise
-            exc.add_note(f"Also, the operator has failed: {error!r}")
+            exc.add_note(f'Also, the operator has failed: {error!r}')
 
     @property
     def task(self) -> 'asyncio.Task[None]':
         """Where it runs."""
         if self._task is None:
-            raise RuntimeError("The operator is not started.")
+            raise RuntimeError('The operator is not started.')
         return self._task
 
     async def start(self) -> None:
@@ -92,9 +102,13 @@ class Operator:
     def spawn(self, context: contextvars.Context | None = None) -> 'asyncio.Task[None]':
         """Start the operator, optionally in a context, and do not wait for it."""
         if self._task is not None:
-            raise RuntimeError("The operator is started already.")
+            raise RuntimeError('The operator is started already.')
         self._vault = self._make_vault()
-        options = {'vault': self._vault, 'clusterwide': 'namespaces' not in self._options, **self._options}
+        options = {
+            'vault': self._vault,
+            'clusterwide': 'namespaces' not in self._options,
+            **self._options,
+        }
         coro = running.operator(registry=self._load(), settings=self._settings, **options)
         self._task = asyncio.create_task(coro, name='operator on a sandbox', context=context)
         return self._task
@@ -118,8 +132,16 @@ class Operator:
 
     def _make_vault(self) -> vaults.Vault:
         sandbox = self._sandbox
-        return vaults.Vault({'sandbox': credentials.ConnectionInfo(
-            server=sandbox.url, token=sandbox.token, ca_data=sandbox.ca_data or None, default_namespace='default')})
+        return vaults.Vault(
+            {
+                'sandbox': credentials.ConnectionInfo(
+                    server=sandbox.url,
+                    token=sandbox.token,
+                    ca_data=sandbox.ca_data or None,
+                    default_namespace='default',
+                )
+            }
+        )
 
 
 class Simulation(sandboxes.Sandbox):
@@ -137,8 +159,12 @@ class Simulation(sandboxes.Sandbox):
         self._origin = datetime.datetime.now(datetime.UTC)
         self._operators: list[Operator] = []
 
-    def __exit__(self, exc_type: type[BaseException] | None, exc: BaseException | None,
-                 traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         try:
             self._stepping.guards.clear()
             for operator in self._operators:
@@ -147,15 +173,21 @@ class Simulation(sandboxes.Sandbox):
         finally:
             super().__exit__(exc_type, exc, traceback)
 
-    def run(self, *paths: str | os.PathLike[str], registry: registries.OperatorRegistry | None = None,
-            settings: settings_.OperatorSettings | None = None, **options: Any) -> 'SimulatedOperator':
+    def run(
+        self,
+        *paths: str | os.PathLike[str],
+        registry: registries.OperatorRegistry | None = None,
+        settings: settings_.OperatorSettings | None = None,
+        **options: Any,
+    ) -> 'SimulatedOperator':
         """
         Run an operator with the handlers of these files, or of the registry; wait until it is ready.
 
         It is stopped with the simulation, if not before. If it fails, its error is raised wherever the test waits.
         """
-        operator = self._running_thread.call(self._start_operator(paths, {
-            'registry': registry, 'settings': settings, **options}))
+        operator = self._running_thread.call(
+            self._start_operator(paths, {'registry': registry, 'settings': settings, **options})
+        )
         self._operators.append(operator)
         self._stepping.guards.append(operator.task)
         return SimulatedOperator(operator, self._stepping)
@@ -173,12 +205,21 @@ class Simulation(sandboxes.Sandbox):
         """Tell the virtual time of day."""
         return self._origin + datetime.timedelta(seconds=self._stepping.elapsed)
 
-    def wait(self, resource: str, name: str, condition: coroutines.Condition, namespace: str = 'default', *,
-             timeout: float = HOUR) -> 'dict[str, Any] | None':
+    def wait(
+        self,
+        resource: str,
+        name: str,
+        condition: coroutines.Condition,
+        namespace: str = 'default',
+        *,
+        timeout: float = HOUR,
+    ) -> 'dict[str, Any] | None':
         """Wait until an object is as expected: the same as in `Sandbox`, but for longer, as the time is virtual."""
         return super().wait(resource, name, condition, namespace, timeout=timeout)
 
-    async def _start_operator(self, paths: tuple[str | os.PathLike[str], ...], options: dict[str, Any]) -> Operator:
+    async def _start_operator(
+        self, paths: tuple[str | os.PathLike[str], ...], options: dict[str, Any]
+    ) -> Operator:
         operator = Operator(self._running, *paths, **options)
         await operator.start()
         return operator
@@ -214,7 +255,9 @@ class SteppingThread(threads.LoopThread):
         super().__init__(name='kopf-simulation')
         self.guards: list[asyncio.Task[None]] = []
         self.reported: set[asyncio.Task[None]] = set()
-        self._pool = concurrent.futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix='kopf-simulation')
+        self._pool = concurrent.futures.ThreadPoolExecutor(
+            max_workers=1, thread_name_prefix='kopf-simulation'
+        )
         self._runner = asyncio.Runner(loop_factory=self._make_loop)
         self._loop: loops.VirtualTimeLoop | None = None
         self._since = 0.0
@@ -237,12 +280,17 @@ class SteppingThread(threads.LoopThread):
         loop = self._loop
         if loop is None or loop.is_closed() or threading.get_ident() == self._ident:
             coroutine.close()
-            raise RuntimeError("The simulation is not running." if loop is None or loop.is_closed() else
-                               "The simulation cannot be used from its own event loop.")
+            raise RuntimeError(
+                'The simulation is not running.'
+                if loop is None or loop.is_closed()
+                else 'The simulation cannot be used from its own event loop.'
+            )
         if self._is_stepping:  # handlers in threads can call it too, while the test waits
             return asyncio.run_coroutine_threadsafe(coroutine, loop).result()
         self._is_stepping = True
-        future: concurrent.futures.Future[T] = self._pool.submit(self._runner.run, self._guard(coroutine))
+        future: concurrent.futures.Future[T] = self._pool.submit(
+            self._runner.run, self._guard(coroutine)
+        )
         try:
             return future.result()
         finally:

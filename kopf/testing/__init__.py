@@ -3,6 +3,7 @@ For tests of operators: a Kubernetes API with nothing to install, and ways to ru
 
 Importing it is cheap: each tool is loaded when it is used.
 """
+
 import importlib
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,16 @@ if TYPE_CHECKING:
     from kopf.testing import chaos
 
 __all__ = [
-    'ApiError', 'AsyncSandbox', 'KopfRunner', 'ManifestError', 'Operator', 'Sandbox', 'Simulation', 'call', 'chaos']
+    'ApiError',
+    'AsyncSandbox',
+    'KopfRunner',
+    'ManifestError',
+    'Operator',
+    'Sandbox',
+    'Simulation',
+    'call',
+    'chaos',
+]
 
 _ORIGINS = {
     'AsyncSandbox': 'kopf._kits.sandbox.coroutines',
@@ -34,7 +44,7 @@ if not TYPE_CHECKING:  # otherwise, any misspelt name would pass the type checks
         if name == 'chaos':
             return importlib.import_module('kopf.testing.chaos')
         if name not in _ORIGINS:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
         return getattr(importlib.import_module(_ORIGINS[name]), name)
 
     def __dir__() -> list[str]:

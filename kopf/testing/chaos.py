@@ -1,6 +1,7 @@
 """
 For tests of operators: do they come to the same end, whatever happens to them and to their cluster?
 """
+
 from kopf._kits.chaos.checks import (
     ConvergenceError,
     Divergence,
@@ -14,5 +15,15 @@ from kopf._kits.chaos.timelines import Moment, Timeline
 from kopf._kits.chaos.watchdogs import RestlessOperatorError
 
 __all__ = [
-    'ConvergenceError', 'Divergence', 'Moment', 'Outcome', 'Perturbation', 'Plan', 'Report', 'RestlessOperatorError',
-    'Timeline', 'check_convergence', 'try_seeds']
+    'ConvergenceError',
+    'Divergence',
+    'Moment',
+    'Outcome',
+    'Perturbation',
+    'Plan',
+    'Report',
+    'RestlessOperatorError',
+    'Timeline',
+    'check_convergence',
+    'try_seeds',
+]

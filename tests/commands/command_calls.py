@@ -1,6 +1,7 @@
 """
 The tools of the tests of commands: files with handlers, and calls of the commands in this process.
 """
+
 import pathlib
 import textwrap
 
@@ -18,18 +19,35 @@ CREATING = """
 
 
 def build_object(name, namespace='default'):
-    return {'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample', 'metadata': {'name': name, 'namespace': namespace}}
+    return {
+        'apiVersion': 'kopf.dev/v1',
+        'kind': 'KopfExample',
+        'metadata': {'name': name, 'namespace': namespace},
+    }
 
 
 def build_definition(plural, kind, *, group='kopf.dev'):
     return {
-        'apiVersion': 'apiextensions.k8s.io/v1', 'kind': 'CustomResourceDefinition',
+        'apiVersion': 'apiextensions.k8s.io/v1',
+        'kind': 'CustomResourceDefinition',
         'metadata': {'name': f'{plural}.{group}'},
         'spec': {
-            'group': group, 'scope': 'Cluster' if plural.startswith('cluster') else 'Namespaced',
+            'group': group,
+            'scope': 'Cluster' if plural.startswith('cluster') else 'Namespaced',
             'names': {'kind': kind, 'plural': plural},
-            'versions': [{'name': 'v1', 'served': True, 'storage': True, 'schema': {'openAPIV3Schema': {
-                'type': 'object', 'x-kubernetes-preserve-unknown-fields': True}}}],
+            'versions': [
+                {
+                    'name': 'v1',
+                    'served': True,
+                    'storage': True,
+                    'schema': {
+                        'openAPIV3Schema': {
+                            'type': 'object',
+                            'x-kubernetes-preserve-unknown-fields': True,
+                        }
+                    },
+                }
+            ],
         },
     }
 
@@ -38,8 +56,11 @@ CRD = build_definition('kopfexamples', 'KopfExample')
 
 
 def build_peering(name, namespace=None, *, group='kopf.dev'):
-    return {'apiVersion': f'{group}/v1', 'kind': 'KopfPeering' if namespace else 'ClusterKopfPeering',
-            'metadata': {'name': name, **({'namespace': namespace} if namespace else {})}}
+    return {
+        'apiVersion': f'{group}/v1',
+        'kind': 'KopfPeering' if namespace else 'ClusterKopfPeering',
+        'metadata': {'name': name, **({'namespace': namespace} if namespace else {})},
+    }
 
 
 def write(path, *texts):

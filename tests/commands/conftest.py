@@ -1,6 +1,7 @@
 """
 Commands in this process, and in threads of it, with no traces left.
 """
+
 import concurrent.futures
 import dataclasses
 import logging
@@ -21,7 +22,11 @@ from kopf._core.intents import registries
 @pytest.fixture(autouse=True)
 def restored_process(monkeypatch, tmp_path):
     """Leave no traces of what a process usually does only once; have no hints of the environment and of files."""
-    root, modules, registry = logging.getLogger(), set(sys.modules), registries.get_default_registry()
+    root, modules, registry = (
+        logging.getLogger(),
+        set(sys.modules),
+        registries.get_default_registry(),
+    )
     level, handlers = root.level, list(root.handlers)
     monkeypatch.setattr(sys, 'path', list(sys.path))
     monkeypatch.setattr(sys, 'meta_path', list(sys.meta_path))
@@ -49,6 +54,7 @@ def sandbox():
 @dataclasses.dataclass
 class Running:
     """A command in a thread, with the result when it ends."""
+
     future: concurrent.futures.Future
     stop_flag: threading.Event
 
@@ -62,16 +68,20 @@ def start():
     """Run the command in a thread, on the sandbox given by its credentials."""
     flags = []
     with concurrent.futures.ThreadPoolExecutor() as pool:
+
         def start(*args, sandbox=None, **kwargs):
             stop_flag, ready_flag = threading.Event(), threading.Event()
             flags.append(stop_flag)
             info = sandbox and credentials.ConnectionInfo(server=sandbox.url, token=sandbox.token)
             vault = vaults.Vault({'sandbox': info}) if sandbox else None
-            controls = cli.CLIControls(stop_flag=stop_flag, ready_flag=ready_flag, vault=vault, **kwargs)
+            controls = cli.CLIControls(
+                stop_flag=stop_flag, ready_flag=ready_flag, vault=vault, **kwargs
+            )
             future = pool.submit(invoke, *args, obj=controls)
             while not ready_flag.wait(timeout=0.02):
                 assert not future.done(), future.result().output
             return Running(future, stop_flag)
+
         try:
             yield start
         finally:

@@ -3,6 +3,7 @@ An operator with handlers of all kinds: quick and slow, failing and not, for the
 
 It writes a journal, one JSON object per line, to the file of ``$JOURNAL``: what has begun, and what has ended.
 """
+
 import asyncio
 import json
 import os
@@ -16,7 +17,9 @@ LIMIT = float(os.environ['EXIT_LIMIT'])
 
 def note(what, fn, name=None, value=None):
     line = json.dumps({'what': what, 'fn': fn, 'name': name, 'value': value})
-    os.write(JOURNAL, f'{line}\n'.encode())  # at once, by one call: whatever happens next, it is there
+    os.write(
+        JOURNAL, f'{line}\n'.encode()
+    )  # at once, by one call: whatever happens next, it is there
 
 
 @kopf.on.startup()
@@ -66,7 +69,9 @@ def slow_sync(name, spec, **_):
 @kopf.on.update('kopfexamples', field='spec')
 async def slow_async(name, spec, patch, **_):
     note('begin', 'slow_async', name, spec['value'])
-    await asyncio.sleep(1.5 if spec['value'] % 10 == 0 else 0.1)  # sometimes, longer than the exit lets it be
+    await asyncio.sleep(
+        1.5 if spec['value'] % 10 == 0 else 0.1
+    )  # sometimes, longer than the exit lets it be
     patch.status['slow'] = spec['value']
     note('end', 'slow_async', name, spec['value'])
 
@@ -76,9 +81,9 @@ async def slow_async(name, spec, patch, **_):
 async def failing(name, spec, retry, **_):
     note('begin', 'failing', name, spec['value'])
     if retry == 0:
-        raise kopf.TemporaryError("not yet", delay=0.2)
+        raise kopf.TemporaryError('not yet', delay=0.2)
     if retry == 1:
-        raise ValueError("never expected")
+        raise ValueError('never expected')
     note('end', 'failing', name, spec['value'])
 
 
@@ -86,7 +91,7 @@ async def failing(name, spec, retry, **_):
 async def delete_fn(name, retry, **_):
     note('begin', 'delete', name)
     if retry == 0:
-        raise kopf.TemporaryError("not yet", delay=0.1)
+        raise kopf.TemporaryError('not yet', delay=0.1)
     await asyncio.sleep(0.1)
     note('end', 'delete', name)
 
@@ -121,4 +126,4 @@ async def async_timer(patch, retry, **_):
 def failing_timer(retry, **_):
     time.sleep(0.02)
     if retry == 0:
-        raise ValueError("never expected")
+        raise ValueError('never expected')

@@ -1,6 +1,7 @@
 """
 A running operator does not load what it does not use: each library takes megabytes and tenths of a second.
 """
+
 import os
 import subprocess
 import sys
@@ -31,8 +32,12 @@ def test_heavy_libraries_are_not_loaded_by_a_running_operator(tmp_path):
     path.write_text(OPERATOR)
     with kopf.testing.Sandbox(apply=[CRD, build_object('obj')]) as sandbox:
         done = subprocess.run(
-            [sys.executable, '-m', 'kopf', 'run', '--namespace', 'default', str(path)], check=True,
-            capture_output=True, text=True, env={**os.environ, 'KUBECONFIG': str(sandbox.kubeconfig)})
+            [sys.executable, '-m', 'kopf', 'run', '--namespace', 'default', str(path)],
+            check=True,
+            capture_output=True,
+            text=True,
+            env={**os.environ, 'KUBECONFIG': str(sandbox.kubeconfig)},
+        )
 
     loaded = {name.partition('.')[0] for name in done.stdout.partition('LOADED')[2].split()}
     assert 'kopf' in loaded

@@ -1,6 +1,7 @@
 """
 The option ``--liveness``: the probes of an operator that is run by the command.
 """
+
 import json
 import socket
 import urllib.error
@@ -42,14 +43,18 @@ def test_probes_are_served(start, sandbox, monkeypatch, port, way):
     if way == 'variable':
         monkeypatch.setenv('KOPF_RUN_LIVENESS_ENDPOINT', url)
 
-    running = start('-A', path, *([f'--liveness={url}'] if way == 'option' else []), sandbox=sandbox)
+    running = start(
+        '-A', path, *([f'--liveness={url}'] if way == 'option' else []), sandbox=sandbox
+    )
 
     assert wait_until_served(url, running) == {'probe_fn': 'fine'}
     assert running.stop().exit_code == 0
 
 
 @pytest.mark.guarantee('PRB-003')
-@pytest.mark.parametrize('url', ['https://0.0.0.0:8080/healthz', 'localhost:8080', 'http://0.0.0.0:99999/'])
+@pytest.mark.parametrize(
+    'url', ['https://0.0.0.0:8080/healthz', 'localhost:8080', 'http://0.0.0.0:99999/']
+)
 def test_wrong_endpoints_are_errors_of_usage(url):
     path = write('handlers.py', "raise SystemExit('It is not even loaded.')")
 
@@ -69,5 +74,8 @@ def test_busy_port_is_one_clear_line(sandbox):
         result = invoke('-A', path, '--liveness', url)
 
     assert result.exit_code == 1
-    assert f'Error: The liveness endpoint {url} cannot be served: Address already in use' in result.output
+    assert (
+        f'Error: The liveness endpoint {url} cannot be served: Address already in use'
+        in result.output
+    )
     assert 'Traceback' not in result.output

@@ -1,6 +1,7 @@
 """
 Operators that are run by ``kopf run``, on a sandbox of the test, or on their own one.
 """
+
 import asyncio
 import contextlib
 import json
@@ -17,7 +18,9 @@ import kopf
 
 
 def is_handled(body):
-    return body is not None and 'kopf.zalando.org/last-handled-configuration' in body['metadata'].get('annotations', {})
+    return body is not None and 'kopf.zalando.org/last-handled-configuration' in body[
+        'metadata'
+    ].get('annotations', {})
 
 
 @pytest.mark.guarantee('LOD-001', 'LOD-005', 'CLI-002', 'CLI-023', 'CLI-025')
@@ -35,8 +38,12 @@ def test_handlers_of_files_are_run_until_stopped(start, sandbox):
 
 @pytest.mark.guarantee('LOD-002', 'LOD-003', 'CLI-003', 'CLI-004')
 def test_handlers_of_files_and_modules_are_of_one_operator(start, sandbox):
-    write('handlers_of_module.py', CREATING.replace('create_fn', 'fn2').replace('CREATED', 'SECOND'))
-    running = start('-A', write('handlers.py', CREATING), '-m', 'handlers_of_module', sandbox=sandbox)
+    write(
+        'handlers_of_module.py', CREATING.replace('create_fn', 'fn2').replace('CREATED', 'SECOND')
+    )
+    running = start(
+        '-A', write('handlers.py', CREATING), '-m', 'handlers_of_module', sandbox=sandbox
+    )
     sandbox.create(build_object('x'))
     sandbox.wait('kopfexamples', 'x', is_handled)
 
@@ -62,16 +69,23 @@ def test_only_given_namespaces_are_served(start, sandbox):
 
     running.stop()
 
-    assert list_watched(sandbox) == {f'/apis/kopf.dev/v1/namespaces/{ns}/kopfexamples' for ns in ('ns1', 'ns3')}
+    assert list_watched(sandbox) == {
+        f'/apis/kopf.dev/v1/namespaces/{ns}/kopfexamples' for ns in ('ns1', 'ns3')
+    }
     assert not is_handled(sandbox.get('kopfexamples', 'x', 'ns2'))
 
 
 @pytest.mark.guarantee('SCP-012', 'CLI-012')
-@pytest.mark.parametrize('args, warned', [
-    pytest.param(['-A'], False, id='explicit'),
-    pytest.param([], True, id='implicit'),
-])
-def test_whole_cluster_is_served_with_a_warning_if_it_is_not_asked_for(start, sandbox, args, warned):
+@pytest.mark.parametrize(
+    'args, warned',
+    [
+        pytest.param(['-A'], False, id='explicit'),
+        pytest.param([], True, id='implicit'),
+    ],
+)
+def test_whole_cluster_is_served_with_a_warning_if_it_is_not_asked_for(
+    start, sandbox, args, warned
+):
     sandbox.create(build_object('x'))
     running = start(*args, write('handlers.py', CREATING), sandbox=sandbox)
     sandbox.wait('kopfexamples', 'x', is_handled)
@@ -79,13 +93,20 @@ def test_whole_cluster_is_served_with_a_warning_if_it_is_not_asked_for(start, sa
     result = running.stop()
 
     assert list_watched(sandbox) == {'/apis/kopf.dev/v1/kopfexamples'}
-    assert ("Add --all-namespaces to confirm" in result.stderr) is warned
+    assert ('Add --all-namespaces to confirm' in result.stderr) is warned
 
 
-NO_HANDLERS = pytest.mark.parametrize('texts, message', [
-    pytest.param([], "No files and no modules are given, so there are no handlers", id='no-files'),
-    pytest.param(['import kopf'], "There are no handlers in these files and modules", id='no-handlers'),
-])
+NO_HANDLERS = pytest.mark.parametrize(
+    'texts, message',
+    [
+        pytest.param(
+            [], 'No files and no modules are given, so there are no handlers', id='no-files'
+        ),
+        pytest.param(
+            ['import kopf'], 'There are no handlers in these files and modules', id='no-handlers'
+        ),
+    ],
+)
 
 
 @NO_HANDLERS
@@ -140,20 +161,28 @@ def test_given_settings_are_used(start, sandbox):
     running = start('-A', write('handlers.py', CREATING), sandbox=sandbox, settings=settings)
     sandbox.create(build_object('x'))
 
-    assert sandbox.wait('kopfexamples', 'x', lambda body: 'my.example.com/last-handled-configuration' in (
-        body['metadata'].get('annotations', {})))
+    assert sandbox.wait(
+        'kopfexamples',
+        'x',
+        lambda body: (
+            'my.example.com/last-handled-configuration' in (body['metadata'].get('annotations', {}))
+        ),
+    )
     running.stop()
 
 
 @pytest.mark.guarantee('CLI-023')
 def test_given_loop_is_used_and_left_open(start, sandbox):
-    path = write('handlers.py', """
+    path = write(
+        'handlers.py',
+        """
         import asyncio, kopf
 
         @kopf.on.startup()
         async def startup(**_):
             print('LOOP', id(asyncio.get_running_loop()))
-    """)
+    """,
+    )
     with contextlib.closing(asyncio.new_event_loop()) as loop:
         result = start('-A', path, sandbox=sandbox, loop=loop).stop()
 
@@ -165,13 +194,16 @@ def test_given_loop_is_used_and_left_open(start, sandbox):
 @pytest.mark.guarantee('CLI-021', 'NEW-235')
 @pytest.mark.parametrize('is_installed, expected', [(True, 'uvloop'), (False, 'asyncio')])
 def test_fast_loop_is_used_if_installed(start, sandbox, monkeypatch, is_installed, expected):
-    path = write('handlers.py', """
+    path = write(
+        'handlers.py',
+        """
         import asyncio, kopf
 
         @kopf.on.startup()
         async def startup(**_):
             print('LOOP', type(asyncio.get_running_loop()).__module__)
-    """)
+    """,
+    )
     if not is_installed:
         monkeypatch.setitem(sys.modules, 'uvloop', None)
 
@@ -186,13 +218,25 @@ def start_process(tmp_path):
     """Run the command in a process of its own, with the temporary files in a known place."""
     (tmp_path / 'temporary').mkdir()
     with contextlib.ExitStack() as stack:
+
         def start(*args, **env):
-            process = stack.enter_context(subprocess.Popen(
-                [sys.executable, '-m', 'kopf', 'run', *map(str, args)], text=True,
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                env={**os.environ, 'PYTHONUNBUFFERED': '1', 'TMPDIR': str(tmp_path / 'temporary'), **env}))
+            process = stack.enter_context(
+                subprocess.Popen(
+                    [sys.executable, '-m', 'kopf', 'run', *map(str, args)],
+                    text=True,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    env={
+                        **os.environ,
+                        'PYTHONUNBUFFERED': '1',
+                        'TMPDIR': str(tmp_path / 'temporary'),
+                        **env,
+                    },
+                )
+            )
             stack.callback(process.kill)
             return process
+
         yield start
 
 
@@ -209,8 +253,12 @@ def read_until(stream, text):
 @pytest.mark.guarantee('CLI-022', 'CLI-025')
 @pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
 def test_operator_runs_on_a_sandbox_until_a_signal(start_process, tmp_path, number):
-    write('objects.json', '\n---\n'.join(map(json.dumps, [build_object('x'), CRD])))  # the definition goes first anyway
-    path = write('handlers.py', """
+    write(
+        'objects.json', '\n---\n'.join(map(json.dumps, [build_object('x'), CRD]))
+    )  # the definition goes first anyway
+    path = write(
+        'handlers.py',
+        """
         import kopf, threading
 
         @kopf.on.startup()
@@ -220,7 +268,9 @@ def test_operator_runs_on_a_sandbox_until_a_signal(start_process, tmp_path, numb
         @kopf.on.cleanup()
         async def cleanup(**_):
             print('CLEANED')
-    """, CREATING)
+    """,
+        CREATING,
+    )
     process = start_process('--sandbox', '--apply', 'objects.json', path)
     said = read_until(process.stdout, 'CREATED default/x')
     kubeconfig = re.search(r'export KUBECONFIG=(\S+)', said)[1]
@@ -234,17 +284,23 @@ def test_operator_runs_on_a_sandbox_until_a_signal(start_process, tmp_path, numb
     assert 'MAIN True\n' in said
     assert output == 'CLEANED\n'
     assert 'Traceback' not in problems
-    assert "The whole cluster is served" not in problems
+    assert 'The whole cluster is served' not in problems
     assert list((tmp_path / 'temporary').iterdir()) == []
 
 
-@pytest.mark.parametrize('text', [
-    pytest.param("""
+@pytest.mark.parametrize(
+    'text',
+    [
+        pytest.param(
+            """
         import time
         print('LOADING')
         time.sleep(1000)
-    """, id='usual'),
-    pytest.param("""
+    """,
+            id='usual',
+        ),
+        pytest.param(
+            """
         import kopf, time
         kopf.on.startup()(lambda **_: None)
         try:
@@ -252,16 +308,22 @@ def test_operator_runs_on_a_sandbox_until_a_signal(start_process, tmp_path, numb
             time.sleep(1000)
         except BaseException:
             pass
-    """, id='suppressing'),
-    pytest.param("""
+    """,
+            id='suppressing',
+        ),
+        pytest.param(
+            """
         import time
         try:
             print('LOADING')
             time.sleep(1000)
         except BaseException as e:
             raise RuntimeError from e
-    """, id='replacing'),
-])
+    """,
+            id='replacing',
+        ),
+    ],
+)
 def test_signal_ends_the_loading_of_files_with_nothing_left(start_process, tmp_path, text):
     path = write('handlers.py', text)
     process = start_process('--sandbox', path)
@@ -276,7 +338,9 @@ def test_signal_ends_the_loading_of_files_with_nothing_left(start_process, tmp_p
 
 
 def test_sandbox_is_where_all_clients_in_the_code_go(start):
-    path = write('handlers.py', """
+    path = write(
+        'handlers.py',
+        """
         import asyncio, kopf, os, sys
         import kubernetes.client, kubernetes_asyncio.client
         sys.stdout.write(f'LOADING {os.environ["KUBECONFIG"]}\\n')
@@ -285,7 +349,8 @@ def test_sandbox_is_where_all_clients_in_the_code_go(start):
         async def startup(**_):
             for library in (kubernetes, kubernetes_asyncio):
                 print('CLIENT', library.client.Configuration.get_default_copy().host)
-    """)
+    """,
+    )
     result = start('--sandbox', path).stop()
 
     url = re.search(r'served at (\S+)', result.stdout)[1]
@@ -309,14 +374,23 @@ def test_quiet_command_says_nothing_of_the_sandbox(start):
     assert (result.exit_code, result.output) == (0, '')
 
 
-@pytest.mark.parametrize('text, message', [
-    pytest.param('a: [', 'Error: x.yaml is not valid YAML or JSON: ', id='syntax'),
-    pytest.param('{"apiVersion": "v1", "kind": "Unknown", "metadata": {"name": "x"}}',
-                 "Error: There is no kind Unknown in version v1, as of 'x' in x.yaml.", id='kind'),
-    pytest.param('{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "Wrong"}}',
-                 'Error: x.yaml: ConfigMap "Wrong" is invalid: metadata.name: Invalid value: "Wrong": ', id='refused'),
-    pytest.param(None, 'Error: Cannot read x.yaml: No such file or directory', id='absent'),
-])
+@pytest.mark.parametrize(
+    'text, message',
+    [
+        pytest.param('a: [', 'Error: x.yaml is not valid YAML or JSON: ', id='syntax'),
+        pytest.param(
+            '{"apiVersion": "v1", "kind": "Unknown", "metadata": {"name": "x"}}',
+            "Error: There is no kind Unknown in version v1, as of 'x' in x.yaml.",
+            id='kind',
+        ),
+        pytest.param(
+            '{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "Wrong"}}',
+            'Error: x.yaml: ConfigMap "Wrong" is invalid: metadata.name: Invalid value: "Wrong": ',
+            id='refused',
+        ),
+        pytest.param(None, 'Error: Cannot read x.yaml: No such file or directory', id='absent'),
+    ],
+)
 def test_bad_manifests_are_refused_before_anything_is_loaded(text, message):
     if text is not None:
         write('x.yaml', text)
@@ -338,13 +412,17 @@ def test_manifests_can_come_from_the_standard_input():
 @pytest.mark.guarantee('SHD-006')
 def test_killed_operator_has_no_cleanup(start_process):
     write('objects.json', '\n---\n'.join(map(json.dumps, [build_object('x'), CRD])))
-    path = write('handlers.py', """
+    path = write(
+        'handlers.py',
+        """
         import kopf
 
         @kopf.on.cleanup()
         async def cleanup(**_):
             print('CLEANED')
-    """, CREATING)
+    """,
+        CREATING,
+    )
     process = start_process('--sandbox', '--apply', 'objects.json', path)
     read_until(process.stdout, 'CREATED default/x')
 
@@ -356,7 +434,9 @@ def test_killed_operator_has_no_cleanup(start_process):
 
 
 @pytest.mark.guarantee('CLI-013', 'SCP-013')
-def test_all_namespaces_by_a_pattern_are_served_by_separate_streams_as_they_come_and_go(start, sandbox):
+def test_all_namespaces_by_a_pattern_are_served_by_separate_streams_as_they_come_and_go(
+    start, sandbox
+):
     def create(name):
         sandbox.create({'apiVersion': 'v1', 'kind': 'Namespace', 'metadata': {'name': name}})
         sandbox.create(build_object('x', namespace=name))

@@ -4,6 +4,7 @@
 The moments are spread from the very start of the process to its steady work: a quarter of them is before the first
 object is handled. There are ``$KOPF_TESTS_SIGTERMS`` of them, 20 by default; the figures are logged in the end.
 """
+
 import collections
 import contextlib
 import dataclasses
@@ -32,15 +33,27 @@ EXIT_LIMIT = 15.0  # seconds from the signal to the end; longer, the operator ki
 OPERATOR = pathlib.Path(__file__).with_name('loaded_operator.py')
 HANDLERS = ('quick_async', 'slow_sync', 'slow_async', 'failing')
 LAST_HANDLED = 'kopf.zalando.org/last-handled-configuration'
-LEFTOVERS = ('never awaited', 'never retrieved', 'was destroyed but', 'Unclosed', 'unclosed', 'Exception ignored',
-             'has ended unexpectedly', 'Event loop is closed', 'refuse to end', 'are left after the operator')
+LEFTOVERS = (
+    'never awaited',
+    'never retrieved',
+    'was destroyed but',
+    'Unclosed',
+    'unclosed',
+    'Exception ignored',
+    'has ended unexpectedly',
+    'Event loop is closed',
+    'refuse to end',
+    'are left after the operator',
+)
 
 
 def is_handled(body):
     """Has the operator nothing to do for the object?"""
     annotations = body['metadata'].get('annotations', {})
     own = {key for key in annotations if key.startswith('kopf.zalando.org/')}
-    return own == {LAST_HANDLED} and json.loads(annotations[LAST_HANDLED]).get('spec') == body['spec']
+    return (
+        own == {LAST_HANDLED} and json.loads(annotations[LAST_HANDLED]).get('spec') == body['spec']
+    )
 
 
 class Load:
@@ -82,7 +95,7 @@ class Load:
     def _change_something(self):
         self.counter += 1
         if len(self.latest) < 8:
-            self._create(f"{'calm' if self.counter % 2 else 'wild'}-{self.counter}")
+            self._create(f'{"calm" if self.counter % 2 else "wild"}-{self.counter}')
             return
         name = self.random.choice(sorted(self.latest))
         body = self.sandbox.get('kopfexamples', name)
@@ -116,6 +129,7 @@ class Load:
 @dataclasses.dataclass(frozen=True)
 class Moment:
     """When a process is stopped."""
+
     is_early: bool  # since its start, or since it has begun to handle objects?
     seconds: float
 
@@ -123,6 +137,7 @@ class Moment:
 @dataclasses.dataclass(frozen=True)
 class Run:
     """How one process was."""
+
     name: str
     moment: Moment
     code: int
@@ -156,13 +171,32 @@ class Runs:
     @contextlib.contextmanager
     def start(self, name):
         """Run it in a session of its own, with its output in a file."""
-        command = [sys.executable, '-m', 'kopf', 'run', '-A', '--peering=default', '--log-format=plain', OPERATOR]
-        env = {'KUBECONFIG': str(self.sandbox.kubeconfig), 'JOURNAL': str(self.path / f'journal-{name}'),
-               'EXIT_LIMIT': str(EXIT_LIMIT), 'TMPDIR': str(self.path / 'temporary'),
-               'PYTHONWARNINGS': 'default', 'PYTHONDONTWRITEBYTECODE': '1'}
+        command = [
+            sys.executable,
+            '-m',
+            'kopf',
+            'run',
+            '-A',
+            '--peering=default',
+            '--log-format=plain',
+            OPERATOR,
+        ]
+        env = {
+            'KUBECONFIG': str(self.sandbox.kubeconfig),
+            'JOURNAL': str(self.path / f'journal-{name}'),
+            'EXIT_LIMIT': str(EXIT_LIMIT),
+            'TMPDIR': str(self.path / 'temporary'),
+            'PYTHONWARNINGS': 'default',
+            'PYTHONDONTWRITEBYTECODE': '1',
+        }
         with open(self.path / f'output-{name}', 'w') as output:
-            process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env={**os.environ, **env},
-                                       start_new_session=True)
+            process = subprocess.Popen(
+                command,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **env},
+                start_new_session=True,
+            )
         try:
             yield process
         finally:
@@ -184,8 +218,14 @@ class Runs:
         process.send_signal(signal.SIGTERM)
         code = process.wait(timeout=EXIT_LIMIT * 3)
         seconds = time.monotonic() - since
-        return Run(name, moment, code, seconds, output=(self.path / f'output-{name}').read_text(),
-                   notes=self.read_notes(name))
+        return Run(
+            name,
+            moment,
+            code,
+            seconds,
+            output=(self.path / f'output-{name}').read_text(),
+            notes=self.read_notes(name),
+        )
 
     def read_notes(self, name='*'):
         """Read the journals of the process, or of all of them."""
@@ -214,7 +254,9 @@ class Runs:
 @pytest.fixture
 def sandbox():
     peerings = build_definition('clusterkopfpeerings', 'ClusterKopfPeering')
-    with kopf.testing.Sandbox(tls=False, apply=[CRD, peerings, build_peering('default')]) as sandbox:
+    with kopf.testing.Sandbox(
+        tls=False, apply=[CRD, peerings, build_peering('default')]
+    ) as sandbox:
         yield sandbox
 
 
@@ -232,7 +274,9 @@ def choose_moments(count, readiness):
     """Spread them evenly over the time in which a process gets ready, and over its work, in a random order."""
     chance = random.Random(count)
     early = count // 4
-    moments = [Moment(True, (number + chance.random()) / early * readiness) for number in range(early)]
+    moments = [
+        Moment(True, (number + chance.random()) / early * readiness) for number in range(early)
+    ]
     moments += [Moment(False, number * SPAN / (count - early)) for number in range(count - early)]
     chance.shuffle(moments)
     return moments
@@ -260,16 +304,31 @@ def check_nothing_is_lost(notes, load):
     for fn in HANDLERS:
         missed = {name: values - seen[fn][name] for name, values in load.expected.items()}
         assert {name: values for name, values in missed.items() if values} == {}, fn
-        assert {name for name, value in load.latest.items() if value not in seen[fn][name]} == set(), fn
+        assert {
+            name for name, value in load.latest.items() if value not in seen[fn][name]
+        } == set(), fn
 
 
 def log_figures(done, load):
-    phases = collections.Counter('handling' if any(note['fn'] in HANDLERS for note in run.notes) else
-                                 'starting' if run.is_begun else 'loading' for run in done)
+    phases = collections.Counter(
+        'handling'
+        if any(note['fn'] in HANDLERS for note in run.notes)
+        else 'starting'
+        if run.is_begun
+        else 'loading'
+        for run in done
+    )
     times = sorted(run.seconds for run in done)
-    logger.info("%d signals: %s; exit in %.2f s at most, %.2f s usually; %d changes of %d objects, %d deleted.",
-                len(done), dict(phases), times[-1], statistics.median(times), load.changes,
-                len(load.latest) + len(load.deleted), len(load.deleted))
+    logger.info(
+        '%d signals: %s; exit in %.2f s at most, %.2f s usually; %d changes of %d objects, %d deleted.',
+        len(done),
+        dict(phases),
+        times[-1],
+        statistics.median(times),
+        load.changes,
+        len(load.latest) + len(load.deleted),
+        len(load.deleted),
+    )
 
 
 @pytest.mark.slow
@@ -280,7 +339,10 @@ def test_nothing_is_lost_and_nothing_is_left_by_signals_at_any_moment(sandbox, l
         with runs.start('first') as process:
             readiness = runs.wait_until_working(process, 'first')
             runs.check(runs.stop(process, 'first', Moment(False, 0)), process)
-        done = [runs.execute(str(number), moment) for number, moment in enumerate(choose_moments(COUNT, readiness))]
+        done = [
+            runs.execute(str(number), moment)
+            for number, moment in enumerate(choose_moments(COUNT, readiness))
+        ]
     with runs.start('last') as process:
         bodies = wait_until_settled(sandbox, load)
         runs.check(runs.stop(process, 'last', Moment(False, 0)), process)

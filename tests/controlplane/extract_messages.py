@@ -9,6 +9,7 @@ To be run by hand when the sandbox moves to another version of Kubernetes, after
 
     python tests/controlplane/extract_messages.py --modules ~/go/pkg/mod/k8s.io --version v0.35.4
 """
+
 import argparse
 import json
 import pathlib
@@ -20,15 +21,19 @@ import extract_definitions
 
 MODULES = ('api', 'apimachinery', 'apiextensions-apiserver', 'kube-aggregator')
 EXTRAS = (  # not the kinds of any resource, but sent in requests
-    'io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions', 'io.k8s.api.autoscaling.v1.Scale',
-    'io.k8s.api.policy.v1.Eviction', 'io.k8s.api.authentication.v1.TokenRequest',
+    'io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions',
+    'io.k8s.api.autoscaling.v1.Scale',
+    'io.k8s.api.policy.v1.Eviction',
+    'io.k8s.api.authentication.v1.TokenRequest',
 )
 SCALARS = frozenset(('string', 'bytes', 'bool', 'int32', 'int64', 'double'))
 
 PACKAGE = re.compile(r'^package (?P<name>[\w.]+);$', re.MULTILINE)
 MESSAGE = re.compile(r'^message (?P<name>\w+) \{\n(?P<fields>.*?)^\}$', re.MULTILINE | re.DOTALL)
 FIELD = re.compile(
-    r'^ +(?P<label>optional|repeated|map<string,) *(?P<type>[\w.]+)>? (?P<name>\w+) = (?P<number>\d+);$', re.MULTILINE)
+    r'^ +(?P<label>optional|repeated|map<string,) *(?P<type>[\w.]+)>? (?P<name>\w+) = (?P<number>\d+);$',
+    re.MULTILINE,
+)
 
 
 class Field(NamedTuple):
@@ -41,23 +46,40 @@ Messages = Mapping[str, Mapping[int, Field]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--modules', required=True, type=pathlib.Path, help="the directory of Kubernetes' modules")
-    parser.add_argument('--version', required=True, help="the version of these modules")
-    parser.add_argument('--definitions', type=pathlib.Path, help="the directory of the files",
-                        default=pathlib.Path(__file__).parents[2] / 'kopf' / '_kits' / 'sandbox' / 'definitions')
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        '--modules', required=True, type=pathlib.Path, help="the directory of Kubernetes' modules"
+    )
+    parser.add_argument('--version', required=True, help='the version of these modules')
+    parser.add_argument(
+        '--definitions',
+        type=pathlib.Path,
+        help='the directory of the files',
+        default=pathlib.Path(__file__).parents[2] / 'kopf' / '_kits' / 'sandbox' / 'definitions',
+    )
     options = parser.parse_args()
     definitions = json.loads((options.definitions / 'schemas.json').read_bytes())
     resources = json.loads((options.definitions / 'resources.json').read_bytes())
     roots = {resource['definition'] for resource in resources} | set(EXTRAS)
     declared: dict[str, dict[int, Field]] = {}
     for module in MODULES:
-        for path in sorted((options.modules / f'{module}@{options.version}').rglob('generated.proto')):
+        for path in sorted(
+            (options.modules / f'{module}@{options.version}').rglob('generated.proto')
+        ):
             declared.update(parse_file(path.read_text()))
     needed = select_messages(declared, roots)
-    extract_definitions.write_lines(options.definitions / 'messages.json', {
-        name: {str(number): render_field(name, field, definitions) for number, field in sorted(declared[name].items())}
-        for name in sorted(needed)})
+    extract_definitions.write_lines(
+        options.definitions / 'messages.json',
+        {
+            name: {
+                str(number): render_field(name, field, definitions)
+                for number, field in sorted(declared[name].items())
+            }
+            for name in sorted(needed)
+        },
+    )
 
 
 def parse_file(text: str) -> Iterator[tuple[str, dict[int, Field]]]:
@@ -66,7 +88,9 @@ def parse_file(text: str) -> Iterator[tuple[str, dict[int, Field]]]:
     for message in MESSAGE.finditer(text):
         fields = {}
         for field in FIELD.finditer(message['fields']):
-            type_ = field['type'] if field['type'] in SCALARS else convert_name(field['type'], package)
+            type_ = (
+                field['type'] if field['type'] in SCALARS else convert_name(field['type'], package)
+            )
             prefix = {'optional': '', 'repeated': '[]'}.get(field['label'], 'map[string]')
             fields[int(field['number'])] = Field(field['name'], prefix, type_)
         yield convert_name(message['name'], package), fields
@@ -87,7 +111,9 @@ def select_messages(declared: Messages, roots: set[str]) -> set[str]:
         name = pending.pop()
         if name not in needed:
             needed.add(name)
-            pending.extend(field.type for field in declared[name].values() if field.type not in SCALARS)
+            pending.extend(
+                field.type for field in declared[name].values() if field.type not in SCALARS
+            )
     return needed
 
 
@@ -96,7 +122,9 @@ def render_field(owner: str, field: Field, definitions: Mapping[str, Any]) -> st
     own = field.type.removeprefix(f'{package}.')
     type_ = own if '.' not in own else field.type
     properties = definitions.get(owner, {}).get('properties')
-    if properties is None:  # the message has no fields in JSON: it is either inlined, or written in a way of its own
+    if (
+        properties is None
+    ):  # the message has no fields in JSON: it is either inlined, or written in a way of its own
         return f'{field.name} {"json" if type_ == "bytes" else field.prefix + type_}'
     return f'{find_name(owner, field, properties)} {field.prefix}{type_}'
 

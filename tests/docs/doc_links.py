@@ -1,6 +1,7 @@
 """
 Links in Markdown files: where they lead, and which anchors there are.
 """
+
 import pathlib
 import re
 import urllib.parse
@@ -9,7 +10,10 @@ from collections.abc import Iterator
 LINK = re.compile(r'(?<!!)\[[^\]]*\]\((?P<target>[^)\s]+)\)')
 HEADING = re.compile(r'^#{1,4} +(?P<title>.+?)\s*$', re.MULTILINE)
 LABEL = re.compile(r'^\((?P<label>[\w-]+)\)=$', re.MULTILINE)
-FENCED = re.compile(r'^(?P<indent> *)(?P<fence>`{3,})[^`\n]*\n.*?^(?P=indent)(?P=fence) *$', re.MULTILINE | re.DOTALL)
+FENCED = re.compile(
+    r'^(?P<indent> *)(?P<fence>`{3,})[^`\n]*\n.*?^(?P=indent)(?P=fence) *$',
+    re.MULTILINE | re.DOTALL,
+)
 CODE = re.compile(r'`[^`\n]+`')
 
 

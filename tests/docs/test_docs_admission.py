@@ -1,6 +1,7 @@
 """
 The examples of the page on admission do what the page says: the sandbox calls the webhooks for real.
 """
+
 import pytest
 from doc_operators import DATABASES, build_database, write_operator
 
@@ -23,9 +24,14 @@ def run(kopf_simulation, tmp_path):
         path.write_text(path.read_text() + LOCAL_SERVER)
         operator = kopf_simulation.run(path)
         for kind in hooks:
-            kopf_simulation.wait(f'{kind}webhookconfigurations', 'databases.example.com',
-                                 lambda body: body and body.get('webhooks'), namespace=None)
+            kopf_simulation.wait(
+                f'{kind}webhookconfigurations',
+                'databases.example.com',
+                lambda body: body and body.get('webhooks'),
+                namespace=None,
+            )
         return operator
+
     return run
 
 
@@ -40,8 +46,10 @@ def test_the_first_example_refuses_and_adjusts(kopf_simulation, run):
 
     assert created['spec'] == {'size': '1G'}
     assert caught.value.code == 400
-    assert caught.value.message == ('admission webhook "validate-size.databases.example.com" denied the request: '
-                                    'An empty database makes no sense.')
+    assert caught.value.message == (
+        'admission webhook "validate-size.databases.example.com" denied the request: '
+        'An empty database makes no sense.'
+    )
     assert unadjusted['spec'] == {'size': '0'}
 
 

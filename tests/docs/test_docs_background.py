@@ -1,6 +1,7 @@
 """
 The examples of the pages on daemons and timers do what the pages say.
 """
+
 import pytest
 from doc_operators import DATABASES, build_database, write_operator
 
@@ -11,6 +12,7 @@ pytestmark = pytest.mark.kopf_sandbox(apply=[DATABASES])
 def run(kopf_simulation, tmp_path):
     def run(page, *functions):
         return kopf_simulation.run(write_operator(tmp_path / 'operator.py', page, *functions))
+
     return run
 
 
@@ -28,7 +30,7 @@ def test_daemons_live_with_their_objects_and_clean_up(kopf_simulation, run, read
     kopf_simulation.delete('databases', 'db1')
     kopf_simulation.wait('databases', 'db1', lambda body: body is None)
 
-    assert read() == ["db1 is not followed any more."]
+    assert read() == ['db1 is not followed any more.']
 
 
 @pytest.mark.guarantee('DMN-032')
@@ -39,7 +41,7 @@ def test_the_object_is_live_in_daemons_and_what_is_taken_from_it_is_not(kopf_sim
     kopf_simulation.patch('databases', 'db1', {'spec': {'size': '2G'}})
     kopf_simulation.sleep(60)
 
-    assert read() == ["It is 2G from now on."]
+    assert read() == ['It is 2G from now on.']
 
 
 @pytest.mark.guarantee('DMN-025')
@@ -48,7 +50,7 @@ def test_daemons_begin_anew_by_temporary_errors(kopf_simulation, run, caplog):
     kopf_simulation.create(build_database())
     kopf_simulation.sleep(602 * 3)
 
-    assert len([line for line in caplog.messages if "It is time to reconnect." in line]) == 3
+    assert len([line for line in caplog.messages if 'It is time to reconnect.' in line]) == 3
 
 
 @pytest.mark.guarantee('TMR-002')
@@ -74,4 +76,4 @@ def test_idle_timers_are_called_once_after_each_row_of_changes(kopf_simulation, 
     assert read() == []
     kopf_simulation.sleep(3600)
 
-    assert read() == ["db1 is not changed for 10 minutes."]
+    assert read() == ['db1 is not changed for 10 minutes.']

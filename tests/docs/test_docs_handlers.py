@@ -1,6 +1,7 @@
 """
 The examples of the page on handlers do what the page says.
 """
+
 import pytest
 from doc_operators import DATABASES, build_database, write_operator
 
@@ -16,6 +17,7 @@ def is_handled(body):
 def run(kopf_simulation, tmp_path):
     def run(*functions):
         return kopf_simulation.run(write_operator(tmp_path / 'operator.py', 'handlers', *functions))
+
     return run
 
 
@@ -34,12 +36,17 @@ def test_handlers_of_changes_are_called_for_what_has_happened(kopf_simulation, r
     kopf_simulation.create(build_database(spec={'size': '1G'}))
     kopf_simulation.wait('databases', 'db1', is_handled)
     kopf_simulation.patch('databases', 'db1', {'spec': {'size': '2G'}})
-    kopf_simulation.wait('databases', 'db1', lambda body: is_handled(body) and '2G' in str(body['metadata']))
+    kopf_simulation.wait(
+        'databases', 'db1', lambda body: is_handled(body) and '2G' in str(body['metadata'])
+    )
     kopf_simulation.delete('databases', 'db1')
     kopf_simulation.wait('databases', 'db1', lambda body: body is None)
 
     assert capsys.readouterr().out.splitlines() == [
-        'Make 1G.', 'change spec.size: 1G -> 2G', 'Remove all that belongs to db1.']
+        'Make 1G.',
+        'change spec.size: 1G -> 2G',
+        'Remove all that belongs to db1.',
+    ]
 
 
 @pytest.mark.guarantee('HND-045', 'NEW-261')
@@ -52,22 +59,32 @@ def test_field_handlers_are_called_for_the_field_with_its_values(kopf_simulation
         kopf_simulation.sleep(10)
 
     assert capsys.readouterr().out.splitlines() == [
-        "The size is 1G from the beginning, or since now.",
-        "The size was 1G, it is 2G.",
-        "The size is not defined any more.",
+        'The size is 1G from the beginning, or since now.',
+        'The size was 1G, it is 2G.',
+        'The size is not defined any more.',
     ]
 
 
 @pytest.mark.guarantee('HND-048', 'HND-049', 'HND-051', 'HND-054', 'HND-055', 'HND-056')
-def test_sub_handlers_are_made_at_runtime_and_are_followed_by_the_rest(kopf_simulation, run, capsys):
+def test_sub_handlers_are_made_at_runtime_and_are_followed_by_the_rest(
+    kopf_simulation, run, capsys
+):
     run('create_users', 'grant_all', 'open_database')
     kopf_simulation.create(build_database(spec={'users': ['alice', 'bob']}))
     body = kopf_simulation.wait('databases', 'db1', is_handled)
 
     lines = capsys.readouterr().out.splitlines()
-    assert body['status'] == {'create_users/alice': {'created': True}, 'create_users/bob': {'created': True}}
-    assert sorted(lines) == ['Create alice.', 'Create bob.', 'Everyone has access now.',
-                             *['Grant access to alice.'] * 2, *['Grant access to bob.'] * 2]
+    assert body['status'] == {
+        'create_users/alice': {'created': True},
+        'create_users/bob': {'created': True},
+    }
+    assert sorted(lines) == [
+        'Create alice.',
+        'Create bob.',
+        'Everyone has access now.',
+        *['Grant access to alice.'] * 2,
+        *['Grant access to bob.'] * 2,
+    ]
 
 
 @pytest.mark.guarantee('HND-019')

@@ -1,6 +1,7 @@
 """
 The examples of the pages on memos and indices do what the pages say.
 """
+
 import logging
 
 import pytest
@@ -12,14 +13,24 @@ pytestmark = pytest.mark.kopf_sandbox(apply=[DATABASES])
 
 
 def build_pod(name, *, node=None, **metadata):
-    return {'apiVersion': 'v1', 'kind': 'Pod', 'metadata': {'name': name, 'namespace': 'default', **metadata},
-            'spec': {'containers': [{'name': 'main', 'image': 'image'}], **({'nodeName': node} if node else {})}}
+    return {
+        'apiVersion': 'v1',
+        'kind': 'Pod',
+        'metadata': {'name': name, 'namespace': 'default', **metadata},
+        'spec': {
+            'containers': [{'name': 'main', 'image': 'image'}],
+            **({'nodeName': node} if node else {}),
+        },
+    }
 
 
 @pytest.fixture
 def run(kopf_simulation, tmp_path):
     def run(page, *functions, **options):
-        return kopf_simulation.run(write_operator(tmp_path / 'operator.py', page, *functions), **options)
+        return kopf_simulation.run(
+            write_operator(tmp_path / 'operator.py', page, *functions), **options
+        )
+
     return run
 
 
@@ -73,7 +84,9 @@ def test_handlers_of_one_resource_know_the_objects_of_another(kopf_simulation, r
     kopf_simulation.sleep(60)
 
     assert [text for text in caplog.messages if 'pods here' in text] == [
-        "There are 2 pods here.", "There are 1 pods here."]
+        'There are 2 pods here.',
+        'There are 1 pods here.',
+    ]
 
 
 @pytest.mark.guarantee('IDX-015', 'IDX-016')

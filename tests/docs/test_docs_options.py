@@ -1,6 +1,7 @@
 """
 The examples of the pages on arguments, filters, errors and results do what the pages say.
 """
+
 import doc_blocks
 import pytest
 from doc_operators import DATABASES, build_database, write_operator
@@ -14,6 +15,7 @@ pytestmark = pytest.mark.kopf_sandbox(apply=[DATABASES])
 def run(kopf_simulation, tmp_path):
     def run(page, *functions):
         return kopf_simulation.run(write_operator(tmp_path / 'operator.py', page, *functions))
+
     return run
 
 
@@ -57,7 +59,11 @@ def registry():
 @pytest.mark.guarantee('KWA-040', 'KWA-042')
 @pytest.mark.usefixtures('registry')
 def test_the_printed_diff_is_as_shown(read):
-    printing = [block.code for block in doc_blocks.read_blocks('kwargs', 'python') if 'print_diff' in block.code]
+    printing = [
+        block.code
+        for block in doc_blocks.read_blocks('kwargs', 'python')
+        if 'print_diff' in block.code
+    ]
     exec('import kopf\n' + ''.join(printing), {})
     shown = [block.code for block in doc_blocks.read_blocks('kwargs', 'console')]
 
@@ -68,7 +74,13 @@ def test_the_printed_diff_is_as_shown(read):
 def test_updates_match_by_either_the_old_or_the_new_value(kopf_simulation, run, read):
     run('filters', 'to_or_from_15')
     kopf_simulation.create(build_database(spec={'version': '13'}))
-    for spec in [{'version': '14'}, {'version': '15'}, {'size': '1G'}, {'version': '16'}, {'version': None}]:
+    for spec in [
+        {'version': '14'},
+        {'version': '15'},
+        {'size': '1G'},
+        {'version': '16'},
+        {'version': None},
+    ]:
         kopf_simulation.sleep(60)
         kopf_simulation.patch('databases', 'db1', {'spec': spec})
     kopf_simulation.sleep(60)
@@ -83,8 +95,8 @@ def test_retries_are_calls_in_total(kopf_simulation, run, caplog):
     kopf_simulation.sleep(3600)
 
     text = '\n'.join([*caplog.messages, *(record.exc_text or '' for record in caplog.records)])
-    assert "The attempt number 3 has failed." in text
-    assert "The attempt number 4 has failed." not in text
+    assert 'The attempt number 3 has failed.' in text
+    assert 'The attempt number 4 has failed.' not in text
 
 
 @pytest.mark.guarantee('RSL-005')
@@ -95,4 +107,6 @@ def test_handlers_wait_for_the_results_of_others(kopf_simulation, run, read):
 
     assert read() == ['Back up disk-123.']
     assert kopf_simulation.get('databases', 'db1')['status'] == {
-        'create_disk': {'name': 'disk-123', 'size': '1G'}, 'address': '10.0.0.1'}
+        'create_disk': {'name': 'disk-123', 'size': '1G'},
+        'address': '10.0.0.1',
+    }

@@ -1,6 +1,7 @@
 """
 The page on performance: it is made of the kept results of the benchmarks, and tells which targets are met.
 """
+
 import importlib
 import sys
 
@@ -55,23 +56,31 @@ def test_ratios_are_of_medians_and_spread_over_rounds(measurement):
     assert spread == pytest.approx(14 / 50 - 10 / 50)
 
 
-@pytest.mark.parametrize('subject, figure', [
-    pytest.param('go', 'created, CPU s', id='subject'),
-    pytest.param('kopf', 'deleted, CPU s', id='figure'),
-])
+@pytest.mark.parametrize(
+    'subject, figure',
+    [
+        pytest.param('go', 'created, CPU s', id='subject'),
+        pytest.param('kopf', 'deleted, CPU s', id='figure'),
+    ],
+)
 def test_there_are_no_ratios_of_what_was_not_measured(measurement, subject, figure):
     assert measurement.compute_ratio(subject, 'reference', figure) is None
 
 
-@pytest.mark.parametrize('limit, total, expected', [
-    pytest.param(0.2, None, 'met', id='as-much'),
-    pytest.param(0.19, None, 'missed', id='more'),
-    pytest.param(0.2, 5_000, 'met', id='as-many-objects'),
-    pytest.param(0.2, 50_000, 'not measured', id='other-number-of-objects'),
-])
+@pytest.mark.parametrize(
+    'limit, total, expected',
+    [
+        pytest.param(0.2, None, 'met', id='as-much'),
+        pytest.param(0.19, None, 'missed', id='more'),
+        pytest.param(0.2, 5_000, 'met', id='as-many-objects'),
+        pytest.param(0.2, 50_000, 'not measured', id='other-number-of-objects'),
+    ],
+)
 def test_targets_are_the_highest_ratios(arena, measurement, limit, total, expected):
     targets = arena['targets']
-    target = targets.Target('CPU', 'lifecycle', 'created, CPU s', limit, targets.Kind.OF_REFERENCE, total=total)
+    target = targets.Target(
+        'CPU', 'lifecycle', 'created, CPU s', limit, targets.Kind.OF_REFERENCE, total=total
+    )
 
     assert targets.Verdict(target, target.measure(measurement)).text == expected
 
@@ -84,7 +93,8 @@ def test_those_who_did_not_end_are_told_in_tables(arena, measurement):
     assert [line.split() for line in text.splitlines()] == [
         ['Kopf', 'Kopf', '1.45.2', 'in', 'Go'],
         ['created,', 'CPU', 's', '10.0', '(0.20', '±0.08)', '50.0', '–'],
-        ['did', 'not', 'end']]
+        ['did', 'not', 'end'],
+    ]
 
 
 def test_new_results_are_kept_with_those_of_other_scenarios(arena, measurement, tmp_path):

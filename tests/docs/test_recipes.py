@@ -1,6 +1,7 @@
 """
 The recipes of the documentation do what the pages say of them: operators of whole blocks, in virtual time.
 """
+
 import doc_blocks
 import pytest
 
@@ -26,10 +27,16 @@ pytestmark = pytest.mark.kopf_sandbox(apply=[CRD])
 @pytest.fixture
 def run(kopf_simulation, tmp_path):
     """Run an operator of the block of the page with this file name in the first line."""
+
     def run(page, name):
-        block, = [block for block in doc_blocks.read_blocks(page, 'python') if block.code.startswith(f'# {name}\n')]
+        (block,) = [
+            block
+            for block in doc_blocks.read_blocks(page, 'python')
+            if block.code.startswith(f'# {name}\n')
+        ]
         (tmp_path / name).write_text(block.code)
         return kopf_simulation.run(tmp_path / name, namespaces=['default'])
+
     return run
 
 
@@ -37,7 +44,14 @@ def run(kopf_simulation, tmp_path):
 def create(kopf_simulation):
     def create(name='example', **content):
         return kopf_simulation.create(
-            {'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample', 'metadata': {'name': name}, **content})
+            {
+                'apiVersion': 'kopf.dev/v1',
+                'kind': 'KopfExample',
+                'metadata': {'name': name},
+                **content,
+            }
+        )
+
     return create
 
 
@@ -56,7 +70,12 @@ def test_steps_that_are_done_are_not_repeated(kopf_simulation, run, create, caps
         said.append(list_said(capsys, 'BEGIN', 'DISK', 'ACCOUNT', 'END'))
 
     assert [[line for line in lines if not line.startswith('BEGIN')] for lines in said] == [
-        [], ['DISK'], [], ['ACCOUNT', 'END of example: both are ready.'], []]
+        [],
+        ['DISK'],
+        [],
+        ['ACCOUNT', 'END of example: both are ready.'],
+        [],
+    ]
     assert sum(line == 'BEGIN with example' for lines in said for line in lines) >= 7
 
 
@@ -64,15 +83,20 @@ def test_steps_that_are_done_are_not_repeated(kopf_simulation, run, create, caps
 def test_parents_react_to_their_children(kopf_simulation, run, create, capsys):
     run('reconciliation', 'parents.py')
     create()
-    kopf_simulation.create({
-        'apiVersion': 'v1', 'kind': 'Pod', 'metadata': {'name': 'child', 'labels': {'parent': 'example'}},
-        'spec': {'containers': [{'name': 'main', 'image': 'busybox'}]}})
+    kopf_simulation.create(
+        {
+            'apiVersion': 'v1',
+            'kind': 'Pod',
+            'metadata': {'name': 'child', 'labels': {'parent': 'example'}},
+            'spec': {'containers': [{'name': 'main', 'image': 'busybox'}]},
+        }
+    )
     kopf_simulation.sleep(25)
     assert list_said(capsys, 'CHILDREN') == ["CHILDREN: add all: None -> {'child': 'Pending'}"]
 
     kopf_simulation.patch('pods', 'child', {'status': {'phase': 'Running'}}, subresource='status')
     kopf_simulation.sleep(25)
-    assert list_said(capsys, 'CHILDREN') == ["CHILDREN: change child: Pending -> Running"]
+    assert list_said(capsys, 'CHILDREN') == ['CHILDREN: change child: Pending -> Running']
 
     kopf_simulation.delete('pods', 'child', grace_period=0)
     kopf_simulation.sleep(25)
@@ -93,4 +117,6 @@ def test_excluded_handlers_are_never_called_again(kopf_simulation, run, create, 
     kopf_simulation.sleep(10)
 
     assert list_said(capsys, 'UPDATED', 'MONITORED') == [
-        'MONITORED once', 'UPDATED for the first and the last time']
+        'MONITORED once',
+        'UPDATED for the first and the last time',
+    ]

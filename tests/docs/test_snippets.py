@@ -5,6 +5,7 @@ Blocks that begin with a comment with a file name (``# handlers.py``) are files,
 can import or read them. Blocks are not run if marked so (```` ```python notest ````): only those that need what is not
 here, e.g. a cloud.
 """
+
 import ast
 import asyncio
 import importlib
@@ -52,7 +53,10 @@ def test_python_in_the_pages_runs(page):
         write_file(block)
         if block.language == 'python' and 'notest' not in block.flags:
             padding = '\n' * (block.line - 1)  # for tracebacks with the lines of the page
-            exec(compile(padding + block.code, f'docs/{page}.md', 'exec', dont_inherit=True), namespace)
+            exec(
+                compile(padding + block.code, f'docs/{page}.md', 'exec', dont_inherit=True),
+                namespace,
+            )
 
 
 @pytest.mark.parametrize('page', doc_blocks.list_pages())
@@ -65,13 +69,21 @@ def test_python_that_is_not_run_is_still_python(page):
 @pytest.mark.parametrize('page', doc_blocks.list_pages())
 def test_yaml_in_the_pages_can_be_parsed(page):
     for block in doc_blocks.read_blocks(page, 'yaml'):
-        assert all(document is not None for document in yaml.safe_load_all(block.code)), f'line {block.line}'
+        assert all(document is not None for document in yaml.safe_load_all(block.code)), (
+            f'line {block.line}'
+        )
 
 
 def save_loggers():
-    named = [logger for logger in logging.Logger.manager.loggerDict.values() if isinstance(logger, logging.Logger)]
-    return [(logger, logger.level, logger.propagate, [*logger.handlers], [*logger.filters])
-            for logger in [logging.getLogger(), *named]]
+    named = [
+        logger
+        for logger in logging.Logger.manager.loggerDict.values()
+        if isinstance(logger, logging.Logger)
+    ]
+    return [
+        (logger, logger.level, logger.propagate, [*logger.handlers], [*logger.filters])
+        for logger in [logging.getLogger(), *named]
+    ]
 
 
 def restore_loggers(saved):

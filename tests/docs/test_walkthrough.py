@@ -6,6 +6,7 @@ except for the imports that are there already. In the consoles, the lines with `
 are what is printed; consoles with no such lines are what the operator says by itself. Only times, ports, paths and ages
 differ. What is in ``bash`` is for those who read: the installation, and the advice.
 """
+
 import itertools
 import os
 import pathlib
@@ -22,7 +23,17 @@ import pytest
 import kopf
 
 EXAMPLES = pathlib.Path(kopf.__file__).parent.parent / 'examples' / 'walkthrough'
-PAGES = ('problem', 'prerequisites', 'resources', 'starting', 'creation', 'updates', 'diffs', 'deletion', 'cleanup')
+PAGES = (
+    'problem',
+    'prerequisites',
+    'resources',
+    'starting',
+    'creation',
+    'updates',
+    'diffs',
+    'deletion',
+    'cleanup',
+)
 FILE_NAME = re.compile(r'# (?P<name>[\w-]+\.\w+)(?P<is_added>, added)?\n')
 PATIENCE = 60.0
 
@@ -42,7 +53,12 @@ class Program:
 
     def __init__(self, command, **kwargs):
         self._process = subprocess.Popen(
-            ['bash', '-c', f'exec {command}'], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **kwargs)
+            ['bash', '-c', f'exec {command}'],
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            **kwargs,
+        )
         self._news = threading.Condition()
         self.said, self._seen, self._is_over = [], 0, False
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -61,12 +77,18 @@ class Program:
         """Wait for each of the lines, in their order, after what was already waited for."""
         for line in expected:
             with self._news:
-                self._news.wait_for(lambda line=line: self._is_over or self._find(line, clean), PATIENCE)
+                self._news.wait_for(
+                    lambda line=line: self._is_over or self._find(line, clean), PATIENCE
+                )
                 assert self._find(line, clean), f'{line!r} is not in: {"".join(self.said)}'
                 self._seen = self._find(line, clean)
 
     def _find(self, wanted, clean):
-        positions = (number for number, line in enumerate(self.said) if number >= self._seen and clean(line) == wanted)
+        positions = (
+            number
+            for number, line in enumerate(self.said)
+            if number >= self._seen and clean(line) == wanted
+        )
         return next(positions, -1) + 1
 
     def interrupt(self):
@@ -95,7 +117,7 @@ class Student:
     def follow(self, block):
         match = FILE_NAME.match(block.code)
         if block.language in ('python', 'yaml') and match:
-            self.write(match['name'], block.code[match.end():], is_added=bool(match['is_added']))
+            self.write(match['name'], block.code[match.end() :], is_added=bool(match['is_added']))
         if block.language == 'console':
             self.type_all(block.code.splitlines())
 
@@ -103,15 +125,21 @@ class Student:
         path = self.directory / name
         if is_added:
             before = path.read_text()
-            lines = [line for line in content.splitlines() if not line.startswith('import ') or line not in before]
+            lines = [
+                line
+                for line in content.splitlines()
+                if not line.startswith('import ') or line not in before
+            ]
             content = before + '\n\n' + '\n'.join(lines).strip() + '\n'
         path.write_text(content)
 
     def type_all(self, lines):
-        starts = [number for number, line in enumerate(lines) if line.startswith('$ ')] + [len(lines)]
-        self.hear(lines[:starts[0]])
+        starts = [number for number, line in enumerate(lines) if line.startswith('$ ')] + [
+            len(lines)
+        ]
+        self.hear(lines[: starts[0]])
         for start, end in itertools.pairwise(starts):
-            self.type(lines[start].removeprefix('$ '), lines[start + 1:end])
+            self.type(lines[start].removeprefix('$ '), lines[start + 1 : end])
 
     def hear(self, lines):
         if any('Signal SIGINT' in line for line in lines):
@@ -141,8 +169,15 @@ class Student:
         """Run it, and compare; what is only looked at can become as expected a bit later, as for a human."""
         deadline = time.monotonic() + (PATIENCE if is_patient else 0)
         while True:
-            done = subprocess.run(['bash', '-c', command], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                  cwd=self.directory, env=self.environment, timeout=PATIENCE)
+            done = subprocess.run(
+                ['bash', '-c', command],
+                text=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                cwd=self.directory,
+                env=self.environment,
+                timeout=PATIENCE,
+            )
             printed = [self.clean(line) for line in done.stdout.splitlines()]
             if printed == expected or time.monotonic() > deadline:
                 break
@@ -157,9 +192,13 @@ def student(tmp_path, kubectl_path):
     directory.mkdir()
     tools.mkdir()
     (tools / 'kubectl').symlink_to(kubectl_path)
-    path = os.pathsep.join([str(tools), str(pathlib.Path(sys.executable).parent), os.environ['PATH']])
+    path = os.pathsep.join(
+        [str(tools), str(pathlib.Path(sys.executable).parent), os.environ['PATH']]
+    )
     home = str(tmp_path)
-    student = Student(directory, {'PATH': path, 'HOME': home, 'TMPDIR': home, 'PYTHONUNBUFFERED': '1'})
+    student = Student(
+        directory, {'PATH': path, 'HOME': home, 'TMPDIR': home, 'PYTHONUNBUFFERED': '1'}
+    )
     try:
         yield student
     finally:
@@ -173,7 +212,9 @@ def test_tutorial_works_as_it_is_written(student):
         for block in doc_blocks.read_blocks(f'walkthrough/{page}', 'python', 'yaml', 'console'):
             student.follow(block)
         if (EXAMPLES / f'{page}.py').exists():
-            assert (student.directory / 'ephemeral.py').read_text() == (EXAMPLES / f'{page}.py').read_text(), page
+            assert (student.directory / 'ephemeral.py').read_text() == (
+                EXAMPLES / f'{page}.py'
+            ).read_text(), page
 
     student.programs['sandbox'].interrupt()
 
@@ -184,7 +225,11 @@ def test_tutorial_works_as_it_is_written(student):
 
 def test_all_pages_of_the_tutorial_are_followed():
     existing = {path.stem for path in (doc_blocks.DOCS / 'walkthrough').glob('*.md')}
-    untyped = {page for page in PAGES if doc_blocks.read_blocks(f'walkthrough/{page}', 'bash', 'sh', 'shell')}
+    untyped = {
+        page
+        for page in PAGES
+        if doc_blocks.read_blocks(f'walkthrough/{page}', 'bash', 'sh', 'shell')
+    }
 
     assert existing == set(PAGES)
     assert untyped == {'prerequisites', 'cleanup'}

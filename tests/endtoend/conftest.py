@@ -1,6 +1,7 @@
 """
 Whole operators on real API servers, in real time: each test is for the sandbox and for a real cluster alike.
 """
+
 import asyncio
 import contextlib
 import pathlib
@@ -41,10 +42,12 @@ def cluster_of_session(controlplane):
         asyncio.run(e2e_worlds.undefine(server, crd))
 
 
-@pytest.fixture(params=[
-    pytest.param('sandbox_of_session', id='sandbox'),
-    pytest.param('cluster_of_session', id='controlplane', marks=pytest.mark.controlplane),
-])
+@pytest.fixture(
+    params=[
+        pytest.param('sandbox_of_session', id='sandbox'),
+        pytest.param('cluster_of_session', id='controlplane', marks=pytest.mark.controlplane),
+    ]
+)
 def server(request):
     """Any server; only those things can be done to it that it offers."""
     return request.getfixturevalue(request.param)
@@ -97,13 +100,21 @@ async def run_operator(world, registry, settings, kubeconfig):
     """
     Run an operator in the namespace of the test: ``async with run_operator() as task``. It is stopped in the end.
     """
+
     @contextlib.asynccontextmanager
     async def run(login=kopf.login_with_kubeconfig, namespaces=None):
         kopf.on.login(registry=registry, id='login', errors=kopf.ErrorsMode.PERMANENT)(login)
         stopping, ready = asyncio.Event(), asyncio.Event()
-        task = asyncio.create_task(kopf.operator(
-            registry=registry, settings=settings, namespaces=namespaces or [world.namespace], stop_flag=stopping,
-            ready_flag=ready), name='operator of the test')
+        task = asyncio.create_task(
+            kopf.operator(
+                registry=registry,
+                settings=settings,
+                namespaces=namespaces or [world.namespace],
+                stop_flag=stopping,
+                ready_flag=ready,
+            ),
+            name='operator of the test',
+        )
         waiting = asyncio.create_task(ready.wait(), name='readiness')
         await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
@@ -113,4 +124,5 @@ async def run_operator(world, registry, settings, kubeconfig):
         finally:
             stopping.set()
             await task
+
     return run

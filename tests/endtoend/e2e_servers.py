@@ -1,6 +1,7 @@
 """
 Servers for whole operators: the sandbox and real clusters, with the same few things to do to them.
 """
+
 import asyncio
 import base64
 import contextlib
@@ -24,6 +25,7 @@ Action = Callable[[], Awaitable[None]]
 @dataclasses.dataclass(frozen=True)
 class Asked:
     """One request that the server has answered."""
+
     verb: str
     plural: str
     namespace: str
@@ -40,6 +42,7 @@ class Server:
 
     To be taken ``down`` is to lose all connections and the history of changes, until it is brought ``up`` again.
     """
+
     kubeconfig: pathlib.Path
     info: credentials.ConnectionInfo
     down: Action | None = None
@@ -50,7 +53,9 @@ class Server:
 
 def from_sandbox(sandbox: kopf.testing.Sandbox) -> Server:
     """Its downtime is that of the port: it goes on in the background until the end of the fault."""
-    info = credentials.ConnectionInfo(server=sandbox.url, ca_data=sandbox.ca_data, token=sandbox.token)
+    info = credentials.ConnectionInfo(
+        server=sandbox.url, ca_data=sandbox.ca_data, token=sandbox.token
+    )
     outage = contextlib.ExitStack()
 
     async def go_down() -> None:
@@ -63,9 +68,18 @@ def from_sandbox(sandbox: kopf.testing.Sandbox) -> Server:
         await asyncio.to_thread(sandbox.compact)
 
     def read_asked() -> list[Asked]:
-        return [Asked(asked.verb, asked.plural, asked.namespace, asked.name, asked.user_agent, asked.code,
-                      asked.query)
-                for asked in sandbox.requests]
+        return [
+            Asked(
+                asked.verb,
+                asked.plural,
+                asked.namespace,
+                asked.name,
+                asked.user_agent,
+                asked.code,
+                asked.query,
+            )
+            for asked in sandbox.requests
+        ]
 
     return Server(sandbox.kubeconfig, info, go_down, come_up, compact, read_asked)
 
@@ -85,19 +99,31 @@ def from_cluster(cluster: controlplane_fixtures.Cluster) -> Server:
     async def compact() -> None:
         await asyncio.to_thread(own.compact)
 
-    return Server(cluster.kubeconfig, cluster.login(), go_down, come_up, compact, lambda: _read_audit(own))
+    return Server(
+        cluster.kubeconfig, cluster.login(), go_down, come_up, compact, lambda: _read_audit(own)
+    )
 
 
 def _read_audit(controlplane: controlplanes.ControlPlane) -> list[Asked]:
     return [
-        Asked(event['verb'], target.get('resource', ''), target.get('namespace', ''), target.get('name', ''),
-              event.get('userAgent', ''), event.get('responseStatus', {}).get('code'),
-              event['requestURI'].partition('?')[2])
-        for event in controlplane.read_audit() if event['stage'] != 'ResponseStarted'
-        for target in [event.get('objectRef') or {}]]
+        Asked(
+            event['verb'],
+            target.get('resource', ''),
+            target.get('namespace', ''),
+            target.get('name', ''),
+            event.get('userAgent', ''),
+            event.get('responseStatus', {}).get('code'),
+            event['requestURI'].partition('?')[2],
+        )
+        for event in controlplane.read_audit()
+        if event['stage'] != 'ResponseStarted'
+        for target in [event.get('objectRef') or {}]
+    ]
 
 
-def write_kubeconfig(path: pathlib.Path, origin: pathlib.Path, *, server: str = '', token: str = '') -> None:
+def write_kubeconfig(
+    path: pathlib.Path, origin: pathlib.Path, *, server: str = '', token: str = ''
+) -> None:
     """Write a kubeconfig that is as another one, but leads elsewhere, or has another token."""
     config = yaml.safe_load(origin.read_text())
     for cluster in config['clusters']:

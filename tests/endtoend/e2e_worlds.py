@@ -1,6 +1,7 @@
 """
 Worlds: a namespace of one test on a server, as its administrator sees and changes it.
 """
+
 import asyncio
 import contextlib
 import dataclasses
@@ -37,9 +38,12 @@ async def wait_until(check: Callable[[], Any], timeout: float = PATIENCE) -> Any
 @dataclasses.dataclass(frozen=True)
 class Api:
     """The API of a server, for one event loop."""
+
     session: aiohttp.ClientSession
 
-    async def ask(self, method: str, path: str, payload: Any = None, type: str = 'application/json') -> Any:
+    async def ask(
+        self, method: str, path: str, payload: Any = None, type: str = 'application/json'
+    ) -> Any:
         headers = {} if payload is None else {'Content-Type': type}
         async with self.session.request(method, path, json=payload, headers=headers) as response:
             if response.status >= 400:
@@ -86,7 +90,9 @@ async def connect(server: e2e_servers.Server) -> AsyncIterator[Api]:
     """Talk to the server as its administrator."""
     info = server.info
     connector = aiohttp.TCPConnector(ssl=await asyncio.to_thread(info.as_ssl_context))
-    async with aiohttp.ClientSession(info.server, connector=connector, headers=info.as_http_headers()) as session:
+    async with aiohttp.ClientSession(
+        info.server, connector=connector, headers=info.as_http_headers()
+    ) as session:
         yield Api(session)
 
 
@@ -94,7 +100,9 @@ async def define(server: e2e_servers.Server, crd: Mapping[str, Any]) -> bool:
     """Define a custom resource, unless it is defined; wait until it is served. Tell if it was not."""
     async with connect(server) as api:
         is_new = await api.ensure(CRDS, crd)
-        await api.wait_until_served(f'/apis/{crd["spec"]["group"]}/v1/{crd["spec"]["names"]["plural"]}')
+        await api.wait_until_served(
+            f'/apis/{crd["spec"]["group"]}/v1/{crd["spec"]["names"]["plural"]}'
+        )
         return is_new
 
 
@@ -106,18 +114,23 @@ async def undefine(server: e2e_servers.Server, crd: Mapping[str, Any]) -> None:
 @dataclasses.dataclass(frozen=True)
 class World:
     """One namespace with its objects; by default, these are the custom resources of the examples."""
+
     server: e2e_servers.Server
     api: Api
     namespace: str
 
     def path(self, plural: str = EXAMPLES, name: str = '', *more: str) -> str:
         prefix = '/apis/kopf.dev/v1' if plural == EXAMPLES else '/api/v1'
-        return '/'.join(filter(None, [f'{prefix}/namespaces/{self.namespace}', plural, name, *more]))
+        return '/'.join(
+            filter(None, [f'{prefix}/namespaces/{self.namespace}', plural, name, *more])
+        )
 
     async def create(self, name: str = 'obj', plural: str = EXAMPLES, **fields: Any) -> Any:
         fields = {'spec': {'x': 1}} if plural == EXAMPLES and not fields else fields
         kind = {'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample'} if plural == EXAMPLES else {}
-        return await self.api.ask('POST', self.path(plural), {'metadata': {'name': name}, **kind, **fields})
+        return await self.api.ask(
+            'POST', self.path(plural), {'metadata': {'name': name}, **kind, **fields}
+        )
 
     async def find(self, name: str = 'obj', plural: str = EXAMPLES) -> Any:
         return await self.api.find(self.path(plural, name))
@@ -127,12 +140,16 @@ class World:
         return list(found['items'])
 
     async def patch(self, patch: Any, name: str = 'obj', plural: str = EXAMPLES) -> Any:
-        return await self.api.ask('PATCH', self.path(plural, name), patch, 'application/merge-patch+json')
+        return await self.api.ask(
+            'PATCH', self.path(plural, name), patch, 'application/merge-patch+json'
+        )
 
     async def delete(self, name: str = 'obj', plural: str = EXAMPLES) -> None:
         await self.api.ask('DELETE', self.path(plural, name))
 
-    async def wait(self, check: Callable[[Any], Any], name: str = 'obj', plural: str = EXAMPLES) -> Any:
+    async def wait(
+        self, check: Callable[[Any], Any], name: str = 'obj', plural: str = EXAMPLES
+    ) -> Any:
         """Wait until the object, or ``None`` in its absence, is as expected; return it."""
         async with asyncio.timeout(PATIENCE):
             while not check(body := await self.find(name, plural)):
@@ -144,18 +161,30 @@ class World:
 
     async def wait_until_handled(self, x: int = 1, name: str = 'obj') -> Any:
         """Wait until the operator is done with this state of the object."""
+
         def is_handled(body: Any) -> bool:
             found = (body or {}).get('metadata', {}).get('annotations') or {}
             annotations = {key: value for key, value in found.items() if key.startswith(PREFIX)}
-            return f'"x":{x}' in annotations.pop(LAST_HANDLED, '').replace(' ', '') and not annotations
+            return (
+                f'"x":{x}' in annotations.pop(LAST_HANDLED, '').replace(' ', '') and not annotations
+            )
+
         return await self.wait(is_handled, name)
 
-    def read_asked(self, *verbs: str, plural: str = EXAMPLES, name: str = '') -> list[e2e_servers.Asked]:
+    def read_asked(
+        self, *verbs: str, plural: str = EXAMPLES, name: str = ''
+    ) -> list[e2e_servers.Asked]:
         """Read which of these requests the operators have made here."""
         assert self.server.read_asked is not None
-        return [asked for asked in self.server.read_asked()
-                if asked.user_agent.startswith('kopf/') and asked.namespace == self.namespace and asked.verb in verbs
-                and asked.plural == plural and name in ('', asked.name)]
+        return [
+            asked
+            for asked in self.server.read_asked()
+            if asked.user_agent.startswith('kopf/')
+            and asked.namespace == self.namespace
+            and asked.verb in verbs
+            and asked.plural == plural
+            and name in ('', asked.name)
+        ]
 
     def read_writes(self, name: str = '') -> list[e2e_servers.Asked]:
         """Read which requests of operators were to change the objects."""
@@ -164,20 +193,47 @@ class World:
     async def grant(self, account: str) -> None:
         """Let a service account do everything to the objects in the namespace."""
         prefix = f'/apis/rbac.authorization.k8s.io/v1/namespaces/{self.namespace}'
-        await self.api.ask('POST', f'{prefix}/roles', {'metadata': {'name': account}, 'rules': [
-            {'apiGroups': ['kopf.dev'], 'resources': ['*'], 'verbs': ['*']},
-            {'apiGroups': [''], 'resources': ['events', 'configmaps'], 'verbs': ['*']}]})
-        await self.api.ask('POST', f'{prefix}/rolebindings', {
-            'metadata': {'name': account},
-            'roleRef': {'apiGroup': 'rbac.authorization.k8s.io', 'kind': 'Role', 'name': account},
-            'subjects': [{'kind': 'ServiceAccount', 'name': account, 'namespace': self.namespace}]})
+        await self.api.ask(
+            'POST',
+            f'{prefix}/roles',
+            {
+                'metadata': {'name': account},
+                'rules': [
+                    {'apiGroups': ['kopf.dev'], 'resources': ['*'], 'verbs': ['*']},
+                    {'apiGroups': [''], 'resources': ['events', 'configmaps'], 'verbs': ['*']},
+                ],
+            },
+        )
+        await self.api.ask(
+            'POST',
+            f'{prefix}/rolebindings',
+            {
+                'metadata': {'name': account},
+                'roleRef': {
+                    'apiGroup': 'rbac.authorization.k8s.io',
+                    'kind': 'Role',
+                    'name': account,
+                },
+                'subjects': [
+                    {'kind': 'ServiceAccount', 'name': account, 'namespace': self.namespace}
+                ],
+            },
+        )
 
     async def issue_token(self, account: str, name: str) -> str:
         """Issue a token of a service account that is valid until the secret of this name is deleted."""
         secret = await self.create(name, 'secrets')
-        bound = {'kind': 'Secret', 'apiVersion': 'v1', 'name': name, 'uid': secret['metadata']['uid']}
-        answer = await self.api.ask('POST', self.path('serviceaccounts', account, 'token'), {
-            'spec': {'expirationSeconds': 3600, 'boundObjectRef': bound}})
+        bound = {
+            'kind': 'Secret',
+            'apiVersion': 'v1',
+            'name': name,
+            'uid': secret['metadata']['uid'],
+        }
+        answer = await self.api.ask(
+            'POST',
+            self.path('serviceaccounts', account, 'token'),
+            {'spec': {'expirationSeconds': 3600, 'boundObjectRef': bound}},
+        )
         return str(answer['status']['token'])
 
     async def wait_until_rejected(self, token: str) -> None:

@@ -1,6 +1,7 @@
 """
 Admission on API servers that really call the webhooks, by our own servers and certificates.
 """
+
 import asyncio
 import contextlib
 import dataclasses
@@ -22,6 +23,7 @@ CONFIGURATIONS = '/apis/admissionregistration.k8s.io/v1/{}webhookconfigurations/
 @dataclasses.dataclass(frozen=True)
 class Answer:
     """What the API server has answered, with the warnings of admission."""
+
     code: int
     body: dict
     warnings: list
@@ -34,8 +36,12 @@ class Requester:
         self._world = world
 
     async def create(self, name='obj', *, labels=None, params=None, **spec):
-        body = {'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample', 'metadata': {'name': name, 'labels': labels or {}},
-                'spec': spec}
+        body = {
+            'apiVersion': 'kopf.dev/v1',
+            'kind': 'KopfExample',
+            'metadata': {'name': name, 'labels': labels or {}},
+            'spec': spec,
+        }
         return await self._ask('POST', self._world.path(), body, 'application/json', params)
 
     async def patch(self, name='obj', *, subresource='', params=None, **fields):
@@ -43,12 +49,18 @@ class Requester:
         return await self._ask('PATCH', path, fields, 'application/merge-patch+json', params)
 
     async def delete(self, name='obj'):
-        return await self._ask('DELETE', self._world.path('kopfexamples', name), None, 'application/json', None)
+        return await self._ask(
+            'DELETE', self._world.path('kopfexamples', name), None, 'application/json', None
+        )
 
     async def _ask(self, method, path, payload, media_type, params):
         async with self._world.api.session.request(
-                method, path, json=payload, params=params, headers={'Content-Type': media_type}) as response:
-            texts = [re.fullmatch(r'299 - "(.*)"', text)[1] for text in response.headers.getall('Warning', [])]
+            method, path, json=payload, params=params, headers={'Content-Type': media_type}
+        ) as response:
+            texts = [
+                re.fullmatch(r'299 - "(.*)"', text)[1]
+                for text in response.headers.getall('Warning', [])
+            ]
             return Answer(response.status, await response.json(), texts)
 
 
@@ -72,12 +84,14 @@ async def run(world, managed, registry, run_operator):
 
     API servers see new configurations a moment later than those are written.
     """
+
     @contextlib.asynccontextmanager
     async def run():
         probe = Probe(registry)
         async with run_operator() as task:
             await probe.wait_until_asked(world)
             yield task
+
     yield run
     for type in ('validating', 'mutating'):
         with contextlib.suppress(Exception):
@@ -90,10 +104,22 @@ class Probe:
     def __init__(self, registry):
         self.asked = set()
         labels = {'probe': kopf.PRESENT}
-        kopf.on.validate('kopfexamples', id='probe1', labels=labels, ignore_failures=True, side_effects=True,
-                         registry=registry)(self._note_validation)
-        kopf.on.mutate('kopfexamples', id='probe2', labels=labels, ignore_failures=True, side_effects=True,
-                       registry=registry)(self._note_mutation)
+        kopf.on.validate(
+            'kopfexamples',
+            id='probe1',
+            labels=labels,
+            ignore_failures=True,
+            side_effects=True,
+            registry=registry,
+        )(self._note_validation)
+        kopf.on.mutate(
+            'kopfexamples',
+            id='probe2',
+            labels=labels,
+            ignore_failures=True,
+            side_effects=True,
+            registry=registry,
+        )(self._note_mutation)
 
     def _note_validation(self, **_):
         self.asked.add('validating')
@@ -114,9 +140,9 @@ async def test_objects_are_allowed_or_denied(run, registry, requester, world, ma
     @kopf.on.validate('kopfexamples', id='check_x', registry=registry)
     def check_x(spec, **_):
         if spec.get('x') == 'bad':
-            raise kopf.AdmissionError("Bad!", code=418)
+            raise kopf.AdmissionError('Bad!', code=418)
         if spec.get('x') == 'broken':
-            raise kopf.PermanentError("Broken!")
+            raise kopf.PermanentError('Broken!')
 
     async with run():
         denied = await requester.create(x='bad')
@@ -154,7 +180,7 @@ async def test_warnings_are_shown_and_users_are_known(run, registry, requester):
 
     @kopf.on.validate('kopfexamples', registry=registry)
     def warn(warnings, userinfo, operation, **_):
-        warnings.append(f"Careful with {operation}!")
+        warnings.append(f'Careful with {operation}!')
         users.append(userinfo)
 
     async with run():
@@ -162,7 +188,10 @@ async def test_warnings_are_shown_and_users_are_known(run, registry, requester):
         created = await requester.create()
         deleted = await requester.delete()
 
-    assert (created.warnings, deleted.warnings) == (["Careful with CREATE!"], ["Careful with DELETE!"])
+    assert (created.warnings, deleted.warnings) == (
+        ['Careful with CREATE!'],
+        ['Careful with DELETE!'],
+    )
     assert [{*user} >= {'username', 'groups'} for user in users] == [True, True]
 
 
@@ -170,7 +199,9 @@ async def test_warnings_are_shown_and_users_are_known(run, registry, requester):
 async def test_dry_runs_are_known(run, registry, requester, world):
     runs = []
 
-    @kopf.on.validate('kopfexamples', labels={'probe': kopf.ABSENT}, side_effects=True, registry=registry)
+    @kopf.on.validate(
+        'kopfexamples', labels={'probe': kopf.ABSENT}, side_effects=True, registry=registry
+    )
     def note(dryrun, **_):
         runs.append(dryrun)
 
@@ -187,8 +218,16 @@ async def test_dry_runs_are_known(run, registry, requester, world):
 async def test_only_what_is_wanted_is_reviewed(run, registry, requester, world):
     calls = []
 
-    @kopf.on.validate('kopfexamples', id='status', operations=['UPDATE'], subresource='status', registry=registry)
-    @kopf.on.validate('kopfexamples', id='labelled', operations=['CREATE'], labels={'wanted': 'yes'}, registry=registry)
+    @kopf.on.validate(
+        'kopfexamples', id='status', operations=['UPDATE'], subresource='status', registry=registry
+    )
+    @kopf.on.validate(
+        'kopfexamples',
+        id='labelled',
+        operations=['CREATE'],
+        labels={'wanted': 'yes'},
+        registry=registry,
+    )
     @kopf.on.validate('kopfexamples', id='deleted', operations=['DELETE'], registry=registry)
     def note(operation, subresource, name, namespace, **_):
         if namespace == world.namespace:  # those of other tests may be still cleaned up
@@ -206,11 +245,13 @@ async def test_only_what_is_wanted_is_reviewed(run, registry, requester, world):
 
 @pytest.mark.guarantee('FND-059')
 @pytest.mark.parametrize('field', ['labels', 'annotations'])
-async def test_unmarked_objects_are_reviewed_while_they_are_unmarked(run, registry, requester, world, field):
+async def test_unmarked_objects_are_reviewed_while_they_are_unmarked(
+    run, registry, requester, world, field
+):
     @kopf.on.validate('kopfexamples', registry=registry, **{field: {'guarded': 'yes'}})
     def refuse(spec, **_):
         if spec.get('x') == 'bad':
-            raise kopf.AdmissionError("Bad!", code=418)
+            raise kopf.AdmissionError('Bad!', code=418)
 
     async with run():
         await world.create(metadata={'name': 'obj', field: {'guarded': 'yes'}}, spec={'x': 'good'})
@@ -222,11 +263,21 @@ async def test_unmarked_objects_are_reviewed_while_they_are_unmarked(run, regist
 
 
 @pytest.mark.guarantee('FND-057')
-@pytest.mark.parametrize('error, code, warnings', [
-    pytest.param(kopf.AdmissionError("Bad!", code=10**12), 500, [], id='decision'),
-    pytest.param(ValueError("Bad:\nvery"), 201, ["Handler 'fn' failed, and is ignored: Bad: very"], id='failure'),
-])
-async def test_failures_are_ignored_but_decisions_are_not(run, registry, requester, error, code, warnings):
+@pytest.mark.parametrize(
+    'error, code, warnings',
+    [
+        pytest.param(kopf.AdmissionError('Bad!', code=10**12), 500, [], id='decision'),
+        pytest.param(
+            ValueError('Bad:\nvery'),
+            201,
+            ["Handler 'fn' failed, and is ignored: Bad: very"],
+            id='failure',
+        ),
+    ],
+)
+async def test_failures_are_ignored_but_decisions_are_not(
+    run, registry, requester, error, code, warnings
+):
     @kopf.on.validate('kopfexamples', id='fn', ignore_failures=True, registry=registry)
     def fn(**_):
         raise error
@@ -254,7 +305,9 @@ def unreachable(settings, managed):
 
 @pytest.mark.guarantee('ADM-016', 'ADM-095')
 @pytest.mark.parametrize('ignores', [False, True], ids=['closed', 'open'])
-async def test_unreachable_webhooks_block_or_not(registry, run_operator, requester, world, unreachable, ignores):
+async def test_unreachable_webhooks_block_or_not(
+    registry, run_operator, requester, world, unreachable, ignores
+):
     @kopf.on.validate('kopfexamples', ignore_failures=ignores, registry=registry)
     def check(**_):
         pass
@@ -278,7 +331,7 @@ async def test_unreachable_webhooks_block_or_not(registry, run_operator, request
 async def test_nothing_is_reviewed_after_the_operator_is_stopped(run, registry, requester):
     @kopf.on.validate('kopfexamples', labels={'probe': kopf.ABSENT}, registry=registry)
     def refuse(**_):
-        raise kopf.AdmissionError("Never!", code=403)
+        raise kopf.AdmissionError('Never!', code=403)
 
     async with run():
         before = await requester.create()
@@ -296,10 +349,20 @@ def hurried_inspections(monkeypatch):
 
 @pytest.mark.guarantee('FND-058')
 @pytest.mark.usefixtures('hurried_inspections')
-async def test_configurations_changed_by_others_are_put_right(run, registry, managed, world, caplog):
+async def test_configurations_changed_by_others_are_put_right(
+    run, registry, managed, world, caplog
+):
     path = CONFIGURATIONS.format('validating', managed)
-    weakened = {'webhooks': [{'name': f'probe1.{managed}', 'sideEffects': 'None', 'admissionReviewVersions': ['v1'],
-                              'clientConfig': {'url': 'https://elsewhere/'}}]}
+    weakened = {
+        'webhooks': [
+            {
+                'name': f'probe1.{managed}',
+                'sideEffects': 'None',
+                'admissionReviewVersions': ['v1'],
+                'clientConfig': {'url': 'https://elsewhere/'},
+            }
+        ]
+    }
 
     async def wait_until_repaired():
         async with asyncio.timeout(PATIENCE):
@@ -321,9 +384,11 @@ async def test_configurations_changed_by_others_are_put_right(run, registry, man
     reports = [text for text in caplog.messages if f'{managed!r} was changed by others' in text]
     assert len(reports) == 4
     assert f"'probe1.{managed}' is absent" in reports[0]
-    assert (f"'probe1.{managed}' differs in admissionReviewVersions, failurePolicy, objectSelector, rules, "
-            f"sideEffects, timeoutSeconds, clientConfig.caBundle, clientConfig.url" in reports[1])
-    assert "it is deleted" in reports[3]
+    assert (
+        f"'probe1.{managed}' differs in admissionReviewVersions, failurePolicy, objectSelector, rules, "
+        f'sideEffects, timeoutSeconds, clientConfig.caBundle, clientConfig.url' in reports[1]
+    )
+    assert 'it is deleted' in reports[3]
     assert not after.get('webhooks')
 
 
@@ -331,12 +396,18 @@ class Files:
     """The certificate of a webhook server, and its authority, replaced together by new ones."""
 
     def __init__(self, folder):
-        self.options = {'certfile': folder / 'cert.pem', 'pkeyfile': folder / 'key.pem', 'cafile': folder / 'ca.pem'}
+        self.options = {
+            'certfile': folder / 'cert.pem',
+            'pkeyfile': folder / 'key.pem',
+            'cafile': folder / 'ca.pem',
+        }
 
     def renew(self):
         now = datetime.datetime.now(datetime.UTC)
         ca = certificates.issue(certificates.Profile('test-ca', is_authority=True), now)
-        profile = certificates.Profile('localhost', hosts=['localhost'], purpose=certificates.Purpose.SERVER)
+        profile = certificates.Profile(
+            'localhost', hosts=['localhost'], purpose=certificates.Purpose.SERVER
+        )
         pair = certificates.issue(profile, now, ca).export()
         self.options['cafile'].write_bytes(ca.pem)
         self.options['certfile'].write_bytes(pair.certificate)
@@ -346,11 +417,13 @@ class Files:
 
 @pytest.mark.guarantee('NEW-228', 'ADM-049', 'ADM-070', 'ADM-071')
 async def test_no_request_fails_while_the_certificate_is_replaced(
-        run, registry, settings, requester, world, managed, tmp_path):
+    run, registry, settings, requester, world, managed, tmp_path
+):
     files = Files(tmp_path)
     files.renew()
     settings.admission.server = kopf.WebhookServer(
-        addr='127.0.0.1', host='localhost', file_check_interval=2.0, **files.options)
+        addr='127.0.0.1', host='localhost', file_check_interval=2.0, **files.options
+    )
     calls = []
 
     @kopf.on.validate('kopfexamples', operations=['UPDATE'], registry=registry)
@@ -406,8 +479,15 @@ async def test_bad_requests_do_not_harm_the_reviews(run, registry, settings, req
 
     async with run(), aiohttp.ClientSession() as session:
         codes = []
-        for path, content in [('/check', b'garbage'), ('/check', b'{}'), ('/unknown', b'{}'), ('', b'[]')]:
-            async with session.post(f'{configs[0]["url"]}{path}', data=content, ssl=False) as response:
+        for path, content in [
+            ('/check', b'garbage'),
+            ('/check', b'{}'),
+            ('/unknown', b'{}'),
+            ('', b'[]'),
+        ]:
+            async with session.post(
+                f'{configs[0]["url"]}{path}', data=content, ssl=False
+            ) as response:
                 codes.append(response.status)
         answer = await requester.create()
 

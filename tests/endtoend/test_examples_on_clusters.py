@@ -3,6 +3,7 @@ The examples on a real cluster: each is run as users run it, by ``kopf run`` in 
 
 What exactly they do is tested with the sandbox; here, that they do it where nothing is ours but the operator.
 """
+
 import asyncio
 import contextlib
 import os
@@ -63,14 +64,22 @@ class Example:
 async def start(world, kubeconfig, tmp_path):
     """Start an example in the namespace of the test; end it with the test."""
     async with contextlib.AsyncExitStack() as stack:
+
         async def start(name, *command, **env):
             path = str(EXAMPLES / name / 'example.py')
             process = await asyncio.create_subprocess_exec(
-                sys.executable, '-B', *(command or ('-m', 'kopf', 'run', '-n', world.namespace)), path,
-                stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, cwd=tmp_path,
-                env={**os.environ, 'PYTHONUNBUFFERED': '1', **env})
+                sys.executable,
+                '-B',
+                *(command or ('-m', 'kopf', 'run', '-n', world.namespace)),
+                path,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                cwd=tmp_path,
+                env={**os.environ, 'PYTHONUNBUFFERED': '1', **env},
+            )
             stack.push_async_callback(end, process)
             return Example(process)
+
         yield start
 
 
@@ -83,25 +92,47 @@ async def end(process):
 @pytest.fixture
 async def make(world):
     """Make the first object of a file."""
+
     async def make(path='obj.yaml'):
         body = next(yaml.safe_load_all((EXAMPLES / path).read_text()))
         plural = {'Pod': 'pods', 'KopfExample': 'kopfexamples'}[body['kind']]
         if plural == 'pods':
             await world.api.wait_until_served(world.path('serviceaccounts', 'default'))
         return await world.api.ask('POST', world.path(plural), body)
+
     return make
 
 
-@pytest.mark.parametrize('name, texts', [
-    pytest.param('01-minimal', [f'Hello, {NAME}! You are here for 1m.', "'create_fn' succeeded"], id='minimal'),
-    pytest.param('07-subhandlers', ["READY item1", "READY item2", "'create_fn' succeeded"], id='subhandlers'),
-    pytest.param('11-filtering-handlers', ["MATCHED by the value of the field", "'with_negated_function' succeeded"],
-                 id='filters'),
-    pytest.param('06-peering', [f'CREATED {NAME}: seen by', "'create_fn' succeeded"], id='peering'),
-    pytest.param('14-daemons', ["the field is 'value'.", f'BEAT of the thread of {NAME}'], id='daemons'),
-    pytest.param('15-timers', [f'TICK 3 of {NAME}', f'QUIET {NAME}', f'DONE for {NAME}'], id='timers'),
-    pytest.param('16-indexing', [f'COUNT of {NAME}: 0 pods'], id='indexing'),
-])
+@pytest.mark.parametrize(
+    'name, texts',
+    [
+        pytest.param(
+            '01-minimal',
+            [f'Hello, {NAME}! You are here for 1m.', "'create_fn' succeeded"],
+            id='minimal',
+        ),
+        pytest.param(
+            '07-subhandlers',
+            ['READY item1', 'READY item2', "'create_fn' succeeded"],
+            id='subhandlers',
+        ),
+        pytest.param(
+            '11-filtering-handlers',
+            ['MATCHED by the value of the field', "'with_negated_function' succeeded"],
+            id='filters',
+        ),
+        pytest.param(
+            '06-peering', [f'CREATED {NAME}: seen by', "'create_fn' succeeded"], id='peering'
+        ),
+        pytest.param(
+            '14-daemons', ["the field is 'value'.", f'BEAT of the thread of {NAME}'], id='daemons'
+        ),
+        pytest.param(
+            '15-timers', [f'TICK 3 of {NAME}', f'QUIET {NAME}', f'DONE for {NAME}'], id='timers'
+        ),
+        pytest.param('16-indexing', [f'COUNT of {NAME}: 0 pods'], id='indexing'),
+    ],
+)
 async def test_operators_react_to_creations(start, make, name, texts):
     example = await start(name)
     await make()
@@ -116,12 +147,14 @@ async def test_children_live_and_die_with_their_parents(world, start, make):
     example = await start('02-children')
     parent = await make()
     await example.wait_until_says("'create_pod' succeeded")
-    pod, = await world.find_all('pods')
+    (pod,) = await world.find_all('pods')
 
     await world.delete(NAME)
     await world.wait_until_gone(pod['metadata']['name'], 'pods')
 
-    assert [owner['uid'] for owner in pod['metadata']['ownerReferences']] == [parent['metadata']['uid']]
+    assert [owner['uid'] for owner in pod['metadata']['ownerReferences']] == [
+        parent['metadata']['uid']
+    ]
     await example.stop()
 
 
@@ -130,8 +163,10 @@ async def test_exceptions_are_retried_or_not(start, make):
     await make()
 
     await example.wait_until_says(
-        "'succeeds_at_last' succeeded", "'recovers_from_anything' succeeded",
-        "'knows_that_it_is_hopeless' failed permanently: There is no way to do this.")
+        "'succeeds_at_last' succeeded",
+        "'recovers_from_anything' succeeded",
+        "'knows_that_it_is_hopeless' failed permanently: There is no way to do this.",
+    )
 
     said, example.said = example.said, ''
     await example.stop()
@@ -141,8 +176,14 @@ async def test_exceptions_are_retried_or_not(start, make):
 async def test_all_features_work_together(world, start, make):
     example = await start('99-all-at-once')
     await make()
-    await example.wait_until_says('RECOVERED', 'PREPARED item1', 'PREPARED item2', 'DAEMON is here.', 'TIMER was here.',
-                                  "'recover' succeeded")
+    await example.wait_until_says(
+        'RECOVERED',
+        'PREPARED item1',
+        'PREPARED item2',
+        'DAEMON is here.',
+        'TIMER was here.',
+        "'recover' succeeded",
+    )
 
     await world.delete(NAME)
     await example.wait_until_says('DAEMON is gone.', 'DELETED')
@@ -155,19 +196,28 @@ async def test_events_are_posted_about_the_object(world, start, make):
     await example.wait_until_says("'create_fn' succeeded")
     await example.stop()
 
-    events = [event for event in await world.find_all('events') if event['reportingComponent'] == 'kopf']
+    events = [
+        event for event in await world.find_all('events') if event['reportingComponent'] == 'kopf'
+    ]
     assert {event['involvedObject']['uid'] for event in events} == {body['metadata']['uid']}
     assert {(event['type'], event['reason']) for event in events} >= {
-        ('Normal', 'Started'), ('Warning', 'Suspicious'), ('Custom', 'Noticed'), ('Error', 'Failed')}
+        ('Normal', 'Started'),
+        ('Warning', 'Suspicious'),
+        ('Custom', 'Noticed'),
+        ('Error', 'Failed'),
+    }
 
 
 async def test_handlers_are_called_for_their_causes(world, start, make):
     example = await start('05-handlers')
     await make()
-    await example.wait_until_says(f'CREATED 1st {NAME}', f'CREATED 2nd {NAME}', "'field_fn/spec.field' succeeded")
+    await example.wait_until_says(
+        f'CREATED 1st {NAME}', f'CREATED 2nd {NAME}', "'field_fn/spec.field' succeeded"
+    )
     await world.patch({'spec': {'field': 'another'}}, NAME)
-    await example.wait_until_says(f"UPDATED {NAME}: change spec.field from 'value' to 'another'",
-                                  "'update_fn' succeeded")
+    await example.wait_until_says(
+        f"UPDATED {NAME}: change spec.field from 'value' to 'another'", "'update_fn' succeeded"
+    )
     await world.delete(NAME)
     await example.wait_until_says(f'DELETED 1st {NAME}', f'DELETED 2nd {NAME}')
 
@@ -202,8 +252,13 @@ async def test_operator_runs_beside_an_application(own_server, start):
 
     assert re.findall('^STARTED|^NEWS: .+|^STOPPED', example.said, re.MULTILINE) == [
         'STARTED',
-        *(f'NEWS: kopf-example-{number} is {what}' for number in (1, 2, 3) for what in ('created', 'deleted')),
-        'STOPPED']
+        *(
+            f'NEWS: kopf-example-{number} is {what}'
+            for number in (1, 2, 3)
+            for what in ('created', 'deleted')
+        ),
+        'STOPPED',
+    ]
 
 
 async def test_hooks_are_called_at_the_beginning_and_at_the_end(start, make):
@@ -214,4 +269,8 @@ async def test_hooks_are_called_at_the_beginning_and_at_the_end(start, make):
     await example.stop()
 
     assert re.findall('Starting|WATCHING|Stopping 1 tasks|LEFT', example.said) == [
-        'Starting', 'WATCHING', 'Stopping 1 tasks', 'LEFT']
+        'Starting',
+        'WATCHING',
+        'Stopping 1 tasks',
+        'LEFT',
+    ]

@@ -3,6 +3,7 @@ Objects as hostile as API servers accept: they are left alone one by one, and al
 
 Beyond 9,990 levels, the API server itself cannot list what it has accepted.
 """
+
 import asyncio
 import json
 import logging
@@ -26,11 +27,18 @@ async def create_deep(world, levels):
     created = []
 
     async def create(name, opening='{"a":', closing='}'):
-        manifest = json.dumps({'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample', 'metadata': {'name': name},
-                               'spec': {'f': '?'}})
+        manifest = json.dumps(
+            {
+                'apiVersion': 'kopf.dev/v1',
+                'kind': 'KopfExample',
+                'metadata': {'name': name},
+                'spec': {'f': '?'},
+            }
+        )
         raw = manifest.replace('"?"', f'{opening * levels}1{closing * levels}')
-        async with world.api.session.post(world.path(EXAMPLES), data=raw, headers={
-                'Content-Type': 'application/json'}) as response:
+        async with world.api.session.post(
+            world.path(EXAMPLES), data=raw, headers={'Content-Type': 'application/json'}
+        ) as response:
             assert response.status == 201, await response.text()
         created.append(name)
 
@@ -41,7 +49,8 @@ async def create_deep(world, levels):
 
 
 async def test_deep_objects_are_left_alone_and_others_are_handled_also_after_restarts(
-        world, registry, run_operator, create_deep, caplog):
+    world, registry, run_operator, create_deep, caplog
+):
     caplog.set_level(logging.INFO)
     handled = []
 
@@ -55,8 +64,12 @@ async def test_deep_objects_are_left_alone_and_others_are_handled_also_after_res
         handled.append((str(reason), name))
 
     def find_reported():
-        texts = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
-        return [text.partition('/')[2].partition(' ')[0] for text in texts if 'is left alone' in text]
+        texts = [
+            record.getMessage() for record in caplog.records if record.levelno == logging.ERROR
+        ]
+        return [
+            text.partition('/')[2].partition(' ')[0] for text in texts if 'is left alone' in text
+        ]
 
     await world.create('good1')
     await create_deep('bad1')
@@ -82,7 +95,8 @@ async def test_deep_objects_are_left_alone_and_others_are_handled_also_after_res
 
 
 async def test_handled_object_that_becomes_deep_is_released_when_it_is_corrected(
-        world, registry, run_operator, levels, caplog):
+    world, registry, run_operator, levels, caplog
+):
     handled = []
 
     @kopf.on.update(EXAMPLES, registry=registry)
@@ -94,8 +108,11 @@ async def test_handled_object_that_becomes_deep_is_released_when_it_is_corrected
     async with run_operator():
         await wait_until_handled(world)
         raw = f'{{"spec":{{"f":{"[" * levels}{"]" * levels}}}}}'
-        async with world.api.session.patch(world.path(EXAMPLES, 'obj'), data=raw, headers={
-                'Content-Type': 'application/merge-patch+json'}) as response:
+        async with world.api.session.patch(
+            world.path(EXAMPLES, 'obj'),
+            data=raw,
+            headers={'Content-Type': 'application/merge-patch+json'},
+        ) as response:
             assert response.status == 200
         await wait_until(lambda: 'is left alone' in caplog.text)
         async with world.api.session.delete(world.path(EXAMPLES, 'obj')) as response:

@@ -1,6 +1,7 @@
 """
 The ways into clusters: by kubeconfigs and service accounts, on our own and by the client libraries.
 """
+
 import base64
 
 import e2e_servers
@@ -52,7 +53,11 @@ def pod(world, kubeconfig, token, tmp_path, monkeypatch):
     """Be in a pod of the service account, as far as the libraries can see."""
     cluster = yaml.safe_load(kubeconfig.read_text())['clusters'][0]['cluster']
     authority = base64.b64decode(cluster['certificate-authority-data']).decode()
-    for name, content in {'token': token, 'ca.crt': authority, 'namespace': world.namespace}.items():
+    for name, content in {
+        'token': token,
+        'ca.crt': authority,
+        'namespace': world.namespace,
+    }.items():
         (tmp_path / name).write_text(content)
     host, _, port = cluster['server'].removeprefix('https://').partition(':')
     monkeypatch.delenv('KUBECONFIG')
@@ -64,8 +69,11 @@ def pod(world, kubeconfig, token, tmp_path, monkeypatch):
         monkeypatch.setattr(module, 'SERVICE_TOKEN_FILENAME', str(tmp_path / 'token'))
         monkeypatch.setattr(module, 'SERVICE_CERT_FILENAME', str(tmp_path / 'ca.crt'))
     original = pykube.KubeConfig.from_service_account.__func__
-    monkeypatch.setattr(pykube.KubeConfig, 'from_service_account',
-                        classmethod(lambda cls: original(cls, path=str(tmp_path))))
+    monkeypatch.setattr(
+        pykube.KubeConfig,
+        'from_service_account',
+        classmethod(lambda cls: original(cls, path=str(tmp_path))),
+    )
 
 
 @pytest.fixture
@@ -82,6 +90,7 @@ async def check(world, registry, run_operator):
             await world.create()
             await world.wait_until_handled()
         assert calls == ['obj']
+
     return check
 
 
@@ -92,14 +101,18 @@ async def test_operator_gets_in_by_a_kubeconfig(check, login):
 
 
 @pytest.mark.guarantee('AUT-019', 'AUT-020')
-@pytest.mark.parametrize('login', [pytest.param(kopf.login_with_service_account, id='own'), *LIBRARIES])
+@pytest.mark.parametrize(
+    'login', [pytest.param(kopf.login_with_service_account, id='own'), *LIBRARIES]
+)
 async def test_operator_gets_in_by_a_service_account(check, pod, login):
     await check(login)
 
 
 def create_by_client(child):
     with kubernetes.client.ApiClient() as client:
-        kubernetes.client.CoreV1Api(client).create_namespaced_config_map(child['metadata']['namespace'], child)
+        kubernetes.client.CoreV1Api(client).create_namespaced_config_map(
+            child['metadata']['namespace'], child
+        )
 
 
 async def create_by_async_client(child):
@@ -121,27 +134,41 @@ async def create_by_kr8s(child):
     try:
         await (await kr8s.asyncio.objects.ConfigMap(child, api=api)).create()
     finally:
-        await api._session.aclose()  # it does not close its connections by itself, and has no means for that
+        await (
+            api._session.aclose()
+        )  # it does not close its connections by itself, and has no means for that
 
 
 @pytest.mark.guarantee('WLD-001')
-@pytest.mark.parametrize('login, create', [
-    pytest.param(kopf.login_via_client, create_by_client, id='kubernetes'),
-    pytest.param(kopf.login_via_async_client, create_by_async_client, id='kubernetes_asyncio'),
-    pytest.param(kopf.login_via_pykube, create_by_pykube, id='pykube'),
-    pytest.param(kopf.login_with_kubeconfig, create_by_kr8s, id='kr8s'),
-])
-async def test_handlers_make_children_by_the_libraries(world, registry, run_operator, login, create):
+@pytest.mark.parametrize(
+    'login, create',
+    [
+        pytest.param(kopf.login_via_client, create_by_client, id='kubernetes'),
+        pytest.param(kopf.login_via_async_client, create_by_async_client, id='kubernetes_asyncio'),
+        pytest.param(kopf.login_via_pykube, create_by_pykube, id='pykube'),
+        pytest.param(kopf.login_with_kubeconfig, create_by_kr8s, id='kr8s'),
+    ],
+)
+async def test_handlers_make_children_by_the_libraries(
+    world, registry, run_operator, login, create
+):
     def build_child():
-        child = {'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': 'child'}, 'data': {'key': 'value'}}
+        child = {
+            'apiVersion': 'v1',
+            'kind': 'ConfigMap',
+            'metadata': {'name': 'child'},
+            'data': {'key': 'value'},
+        }
         kopf.adopt(child)
         return child
 
     if create in (create_by_client, create_by_pykube):
+
         @kopf.on.create('kopfexamples', registry=registry)
         def sync_fn(**_):
             create(build_child())
     else:
+
         @kopf.on.create('kopfexamples', registry=registry)
         async def async_fn(**_):
             await create(build_child())
@@ -152,4 +179,6 @@ async def test_handlers_make_children_by_the_libraries(world, registry, run_oper
 
     child = await world.find('child', 'configmaps')
     assert child['data'] == {'key': 'value'}
-    assert [owner['uid'] for owner in child['metadata']['ownerReferences']] == [parent['metadata']['uid']]
+    assert [owner['uid'] for owner in child['metadata']['ownerReferences']] == [
+        parent['metadata']['uid']
+    ]

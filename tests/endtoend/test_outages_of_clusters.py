@@ -1,6 +1,7 @@
 """
 Operators and the outages of their clusters: restarts of the server, gaps in the streams, and lost history.
 """
+
 import asyncio
 
 import e2e_servers
@@ -65,13 +66,23 @@ async def test_restart_of_the_server_loses_nothing(own_server, world, registry, 
             await world.delete(name)
             await world.wait_until_gone(name)
 
-    assert sorted(calls) == sorted([
-        ('create', 'old'), ('create', 'slow'), ('create', 'new'), ('update', 'old'),
-        ('delete', 'old'), ('delete', 'slow'), ('delete', 'new')])
+    assert sorted(calls) == sorted(
+        [
+            ('create', 'old'),
+            ('create', 'slow'),
+            ('create', 'new'),
+            ('update', 'old'),
+            ('delete', 'old'),
+            ('delete', 'slow'),
+            ('delete', 'new'),
+        ]
+    )
 
 
 @pytest.mark.parametrize('forgets', [False, True], ids=['resumed', 'forgotten'])
-async def test_changes_in_a_gap_are_noticed(own_server, world, registry, run_operator, wire, forgets):
+async def test_changes_in_a_gap_are_noticed(
+    own_server, world, registry, run_operator, wire, forgets
+):
     events, calls = [], []
 
     @kopf.on.event('kopfexamples', registry=registry)
@@ -100,20 +111,28 @@ async def test_changes_in_a_gap_are_noticed(own_server, world, registry, run_ope
         await world.delete('deleted')
         await world.delete('recreated')
         await world.create('recreated')
-        await world.create('new', metadata={'name': 'new', 'labels': {'counted': 'yes'}}, spec={'x': 1})
+        await world.create(
+            'new', metadata={'name': 'new', 'labels': {'counted': 'yes'}}, spec={'x': 1}
+        )
         if forgets:
             await forget(own_server)
             await world.api.wait_until_served(world.path())
         await wire.mend()
 
         await world.wait_until_handled(name='new')
-        await wait_until(lambda: {name for _, name in events} >= {'modified', 'deleted', 'recreated', 'new'})
+        await wait_until(
+            lambda: {name for _, name in events} >= {'modified', 'deleted', 'recreated', 'new'}
+        )
 
-    asked = [asked for asked in world.read_asked('list') if 'resourceVersionMatch' not in asked.query]  # not checks
+    asked = [
+        asked for asked in world.read_asked('list') if 'resourceVersionMatch' not in asked.query
+    ]  # not checks
     assert len(asked) - listed == (1 if forgets else 0)
     assert calls == [('new', ['last-seen', 'modified', 'new', 'recreated', 'same'])]
     assert events.count(('DELETED', 'deleted')) == events.count(('DELETED', 'recreated')) == 1
-    assert 'same' not in [name for _, name in events] and 'last-seen' not in [name for _, name in events]
+    assert 'same' not in [name for _, name in events] and 'last-seen' not in [
+        name for _, name in events
+    ]
 
 
 async def forget(server):

@@ -69,7 +69,9 @@ SPECS = {
     },
     STRICT: {'x': 1},
 }
-CONTROLLERS_WRITES = {'deployments': 2}  # the status, as soon as the object is there and each time it changes
+CONTROLLERS_WRITES = {
+    'deployments': 2
+}  # the status, as soon as the object is there and each time it changes
 KINDS = {
     'services': {'apiVersion': 'v1', 'kind': 'Service'},
     'deployments': {'apiVersion': 'apps/v1', 'kind': 'Deployment'},

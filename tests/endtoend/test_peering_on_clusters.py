@@ -1,6 +1,7 @@
 """
 Operators of several namespaces on clusters, and those who write to the peering of one of them.
 """
+
 import asyncio
 import pathlib
 import secrets
@@ -17,8 +18,12 @@ MANIFEST = pathlib.Path(kopf.__file__).parent.parent / 'peering.yaml'
 @pytest.fixture
 async def crd(server):
     """The kind of the peerings in namespaces, for the time of the test if it was not there."""
-    crds = [document for document in yaml.safe_load_all(MANIFEST.read_text())
-            if document['kind'] == 'CustomResourceDefinition' and document['spec']['scope'] == 'Namespaced']
+    crds = [
+        document
+        for document in yaml.safe_load_all(MANIFEST.read_text())
+        if document['kind'] == 'CustomResourceDefinition'
+        and document['spec']['scope'] == 'Namespaced'
+    ]
     is_new = await e2e_worlds.define(server, crds[0])
     yield
     if is_new:
@@ -35,7 +40,9 @@ async def neighbour(world):
 
 
 @pytest.mark.guarantee('FND-054')
-async def test_tenant_pauses_only_its_own_namespace(world, neighbour, crd, registry, run_operator, caplog):
+async def test_tenant_pauses_only_its_own_namespace(
+    world, neighbour, crd, registry, run_operator, caplog
+):
     handled = set()
 
     @kopf.on.create('kopfexamples', registry=registry)
@@ -44,9 +51,16 @@ async def test_tenant_pauses_only_its_own_namespace(world, neighbour, crd, regis
 
     peerings = f'/apis/kopf.dev/v1/namespaces/{neighbour.namespace}/kopfpeerings'
     greedy = {'priority': 10**9, 'lifetime': 10**9}
-    await world.api.ask('POST', peerings, {
-        'apiVersion': 'kopf.dev/v1', 'kind': 'KopfPeering', 'metadata': {'name': 'default'},
-        'status': {'tenant': greedy}})
+    await world.api.ask(
+        'POST',
+        peerings,
+        {
+            'apiVersion': 'kopf.dev/v1',
+            'kind': 'KopfPeering',
+            'metadata': {'name': 'default'},
+            'status': {'tenant': greedy},
+        },
+    )
     async with run_operator(namespaces=[world.namespace, neighbour.namespace]):
         await e2e_worlds.wait_until(lambda: 'tenant (priority 1000000000)' in caplog.text)
         await neighbour.create('theirs')
@@ -55,6 +69,10 @@ async def test_tenant_pauses_only_its_own_namespace(world, neighbour, crd, regis
         await asyncio.sleep(1)
         assert (neighbour.namespace, 'theirs') not in handled
 
-        await world.api.ask('PATCH', f'{peerings}/default', {'status': {'tenant': None}},
-                            'application/merge-patch+json')
+        await world.api.ask(
+            'PATCH',
+            f'{peerings}/default',
+            {'status': {'tenant': None}},
+            'application/merge-patch+json',
+        )
         await e2e_worlds.wait_until(lambda: (neighbour.namespace, 'theirs') in handled)

@@ -1,6 +1,7 @@
 """
 The credentials of operators: with no rights, with rights that come later, with tokens that are replaced and revoked.
 """
+
 import logging
 
 import e2e_servers
@@ -13,10 +14,12 @@ import kopf
 @pytest.fixture
 async def write_token(server, world, account, tmp_path):
     """Put a new token of the service account into the kubeconfig of the operator."""
+
     async def write_token(name):
         token = await world.issue_token(account, name)
         e2e_servers.write_kubeconfig(tmp_path / 'kubeconfig', server.kubeconfig, token=token)
         return token
+
     return write_token
 
 
@@ -45,13 +48,20 @@ def calls(registry):
 
 
 async def test_operator_without_rights_says_so_and_goes_on_when_they_come(
-        world, account, run_operator, calls, caplog):
+    world, account, run_operator, calls, caplog
+):
     caplog.set_level(logging.WARNING)
     await world.create('before')
 
     async with run_operator() as operator:
-        await wait_until(lambda: [record for record in caplog.records if 'kopfexamples' in record.getMessage()])
-        refusals = [record.getMessage() for record in caplog.records if 'kopfexamples' in record.getMessage()]
+        await wait_until(
+            lambda: [record for record in caplog.records if 'kopfexamples' in record.getMessage()]
+        )
+        refusals = [
+            record.getMessage()
+            for record in caplog.records
+            if 'kopfexamples' in record.getMessage()
+        ]
         assert not operator.done()
         await world.grant(account)
         await world.create('after')
@@ -65,7 +75,8 @@ async def test_operator_without_rights_says_so_and_goes_on_when_they_come(
 
 @pytest.mark.guarantee('AUT-028', 'AUT-029')
 async def test_tokens_are_replaced_under_the_operator_and_nothing_is_lost(
-        world, account, settings, run_operator, token, write_token, calls):
+    world, account, settings, run_operator, token, write_token, calls
+):
     settings.watching.server_timeout = 2  # the open streams live for as long as they live
     logins = []
 

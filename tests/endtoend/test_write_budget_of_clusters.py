@@ -1,6 +1,7 @@
 """
 What operators cost the cluster, as the server counts it; on real clusters, by the audit log.
 """
+
 import pytest
 from e2e_worlds import wait_until
 
@@ -40,7 +41,9 @@ async def test_two_writes_to_create_and_one_to_update_or_delete(world, registry,
 
 
 @pytest.mark.guarantee('HND-032')
-async def test_one_write_to_create_and_none_to_delete_with_no_deletion_handlers(world, registry, run_operator):
+async def test_one_write_to_create_and_none_to_delete_with_no_deletion_handlers(
+    world, registry, run_operator
+):
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(**_):
         pass
@@ -79,7 +82,9 @@ async def test_no_writes_to_restart_and_to_be_idle(world, registry, run_operator
 
     assert resumed == ['old']
     assert world.read_writes(name='old') == writes
-    assert (await world.find('old'))['metadata']['resourceVersion'] == before['metadata']['resourceVersion']
+    assert (await world.find('old'))['metadata']['resourceVersion'] == before['metadata'][
+        'resourceVersion'
+    ]
 
 
 @pytest.mark.guarantee('ERR-011')
@@ -90,7 +95,7 @@ async def test_one_write_per_attempt(world, registry, run_operator):
     async def create_fn(retry, **_):
         retries.append(retry)
         if retry < 3:
-            raise kopf.TemporaryError("not yet", delay=0.5)
+            raise kopf.TemporaryError('not yet', delay=0.5)
 
     async with run_operator():
         await world.create()

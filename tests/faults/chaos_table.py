@@ -8,6 +8,7 @@ Each cell tells how many runs out of how many have come to the same end as with 
 is killed instead of and after its every write, however many seeds are asked for. Any other end makes it fail,
 and so does a scenario that fails with nothing wrong: then none of its runs are counted as converged.
 """
+
 import argparse
 import concurrent.futures
 import dataclasses
@@ -26,12 +27,15 @@ from kopf.testing import chaos
 CASES = [*chaotic_operators.CASES, *contested_operators.CASES]
 
 CHUNK = 10  # seeds in one task of a process
-JOBS = 2 * (os.cpu_count() or 1)  # a third of each run is spent on waiting for the network of its own process
+JOBS = 2 * (
+    os.cpu_count() or 1
+)  # a third of each run is spent on waiting for the network of its own process
 
 
 @dataclasses.dataclass(frozen=True)
 class Task:
     """Some seeds of one cell of the table."""
+
     case: str
     perturbation: chaos.Perturbation
     seeds: range
@@ -85,7 +89,9 @@ def plan_tasks(writes, seeds, perturbations=tuple(chaos.Perturbation)):
     for name, count in writes.items():
         for perturbation in perturbations:
             if is_fair(find_case(name), perturbation):
-                total = max(seeds, 2 * count) if perturbation is chaos.Perturbation.CRASHES else seeds
+                total = (
+                    max(seeds, 2 * count) if perturbation is chaos.Perturbation.CRASHES else seeds
+                )
                 for first in range(0, total, CHUNK):
                     yield Task(name, perturbation, range(first, min(first + CHUNK, total)))
 
@@ -98,7 +104,9 @@ def execute(task):
         return task, len(task.seeds), 0, [text for _ in task.seeds]
     scale, restarts, diverged = trial.measure(peace), 0, []
     for seed in task.seeds:
-        outcome, differences = trial.compare(peace, plans.build_plan(seed, task.perturbation, scale))
+        outcome, differences = trial.compare(
+            peace, plans.build_plan(seed, task.perturbation, scale)
+        )
         restarts += outcome.starts - 1
         if differences:
             diverged.append(str(checks.Divergence(task.perturbation, outcome, differences)))
@@ -108,25 +116,46 @@ def execute(task):
 def format_table(cells):
     names = list(dict.fromkeys(case for case, _ in cells))
     header = ['scenario', *(perturbation.value for perturbation in chaos.Perturbation)]
-    lines = [header, *([name, *(str(cells.get((name, perturbation), '')) for perturbation in chaos.Perturbation)]
-                       for name in names)]
+    lines = [
+        header,
+        *(
+            [
+                name,
+                *(str(cells.get((name, perturbation), '')) for perturbation in chaos.Perturbation),
+            ]
+            for name in names
+        ),
+    ]
     widths = [max(map(len, column)) + 2 for column in zip(*lines, strict=True)]
-    return [''.join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+    return [
+        ''.join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    ]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
-    parser.add_argument('--seeds', type=int, default=18, help="of each scenario in each perturbation")
-    parser.add_argument('--case', action='append', choices=[case.name for case in CASES], help="only this scenario")
-    parser.add_argument('--perturbation', action='append', type=chaos.Perturbation, help="only this one")
-    parser.add_argument('--jobs', type=int, default=JOBS, help="processes at once")
+    parser.add_argument(
+        '--seeds', type=int, default=18, help='of each scenario in each perturbation'
+    )
+    parser.add_argument(
+        '--case', action='append', choices=[case.name for case in CASES], help='only this scenario'
+    )
+    parser.add_argument(
+        '--perturbation', action='append', type=chaos.Perturbation, help='only this one'
+    )
+    parser.add_argument('--jobs', type=int, default=JOBS, help='processes at once')
     options = parser.parse_args()
     since, restarts = time.monotonic(), 0
     cells, failures = {}, []
-    with concurrent.futures.ProcessPoolExecutor(options.jobs, multiprocessing.get_context('spawn')) as pool:
+    with concurrent.futures.ProcessPoolExecutor(
+        options.jobs, multiprocessing.get_context('spawn')
+    ) as pool:
         names = options.case or [case.name for case in CASES]
         writes = dict(zip(names, pool.map(count_writes, names), strict=True))
-        tasks = list(plan_tasks(writes, options.seeds, options.perturbation or tuple(chaos.Perturbation)))
+        tasks = list(
+            plan_tasks(writes, options.seeds, options.perturbation or tuple(chaos.Perturbation))
+        )
         for task, tried, crashes, diverged in pool.map(execute, tasks):
             cell = cells.setdefault((task.case, task.perturbation), Cell())
             cell.tried, cell.diverged = cell.tried + tried, cell.diverged + len(diverged)
@@ -135,8 +164,10 @@ def main():
     total = sum(cell.tried for cell in cells.values())
     print(*failures, *format_table(cells), sep='\n')  # noqa: T201
     converged = total - sum(cell.diverged for cell in cells.values())
-    print(f'{converged} of {total} runs have converged, with {restarts} restarts, '  # noqa: T201
-          f'in {time.monotonic() - since:.0f} s.')
+    seconds = time.monotonic() - since
+    print(  # noqa: T201
+        f'{converged} of {total} runs have converged, with {restarts} restarts, in {seconds:.0f} s.'
+    )
     sys.exit(1 if failures else 0)
 
 

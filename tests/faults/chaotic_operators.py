@@ -4,6 +4,7 @@ Operators of all kinds of handlers, and what is done to their objects, to be dis
 Each is made of a function that declares its handlers in a registry, for every start anew, and of a scenario. What they
 do outside of the cluster is in the cloud: a dict, which outlives the operators.
 """
+
 import asyncio
 import dataclasses
 import os
@@ -22,33 +23,60 @@ PLURAL = 'kopfexamples'
 def build_crd(plural=PLURAL, kind='KopfExample', *, has_status=True):
     anything = {'type': 'object', 'x-kubernetes-preserve-unknown-fields': True}
     version = {
-        'name': 'v1', 'served': True, 'storage': True, **({'subresources': {'status': {}}} if has_status else {}),
-        'schema': {'openAPIV3Schema': {'type': 'object', 'properties': {'spec': anything, 'status': anything}}}}
+        'name': 'v1',
+        'served': True,
+        'storage': True,
+        **({'subresources': {'status': {}}} if has_status else {}),
+        'schema': {
+            'openAPIV3Schema': {
+                'type': 'object',
+                'properties': {'spec': anything, 'status': anything},
+            }
+        },
+    }
     return {
-        'apiVersion': 'apiextensions.k8s.io/v1', 'kind': 'CustomResourceDefinition',
+        'apiVersion': 'apiextensions.k8s.io/v1',
+        'kind': 'CustomResourceDefinition',
         'metadata': {'name': f'{plural}.kopf.dev'},
-        'spec': {'group': 'kopf.dev', 'scope': 'Namespaced', 'versions': [version],
-                 'names': {'kind': kind, 'plural': plural, 'singular': kind.lower()}}}
+        'spec': {
+            'group': 'kopf.dev',
+            'scope': 'Namespaced',
+            'versions': [version],
+            'names': {'kind': kind, 'plural': plural, 'singular': kind.lower()},
+        },
+    }
 
 
 def build_object(name, kind='KopfExample', **spec):
-    return {'apiVersion': 'kopf.dev/v1', 'kind': kind, 'metadata': {'name': name, 'namespace': 'default'}, 'spec': spec}
+    return {
+        'apiVersion': 'kopf.dev/v1',
+        'kind': kind,
+        'metadata': {'name': name, 'namespace': 'default'},
+        'spec': spec,
+    }
 
 
 def build_configmap(name, **metadata):
-    return {'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': name, 'namespace': 'default', **metadata}}
+    return {
+        'apiVersion': 'v1',
+        'kind': 'ConfigMap',
+        'metadata': {'name': name, 'namespace': 'default', **metadata},
+    }
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
     """An operator with its scenario. What `observe` returns is a part of the end."""
+
     name: str
     declare: Callable[[kopf.OperatorRegistry], None]
     scenario: Callable[[Any], None]
     observe: Callable[[Any], object] | None = None
     manifests: tuple[dict[str, Any], ...] = (build_crd(),)
     is_levelled: bool = False  # does it depend on nothing but the latest state, and do nothing outside of the cluster?
-    is_recreatable: bool = False  # does it bring a new object of the same name to the same state as the old one?
+    is_recreatable: bool = (
+        False  # does it bring a new object of the same name to the same state as the old one?
+    )
     attempts: int = 1  # calls of a handler for a change by others: with retries, edits meanwhile, changes by handlers
     extra: dict[str, Any] = dataclasses.field(default_factory=dict)  # other options of the checks
 
@@ -80,14 +108,14 @@ def declare_changes(registry, *, delays=(0.0, 2.0)):
     @kopf.on.create(PLURAL, **kwargs)
     async def prepare(spec, retry, **_):
         if not retry:
-            raise kopf.TemporaryError("not yet", delay=5)
+            raise kopf.TemporaryError('not yet', delay=5)
         await asyncio.sleep(delays[1])
         return {'prepared': True}
 
     @kopf.on.update(PLURAL, **kwargs)
     async def follow(new, retry, **_):
         if not retry:
-            raise RuntimeError("try again")
+            raise RuntimeError('try again')
         return {'size': new['spec'].get('size')}
 
     @kopf.on.field(PLURAL, field='spec.colour', **kwargs)
@@ -123,6 +151,7 @@ def change(sandbox):
 
 def declare_subhandlers(registry):
     """Sub-handlers, one per item of the spec, each in its own number of attempts."""
+
     @kopf.on.create(PLURAL, registry=registry, backoff=3)
     @kopf.on.update(PLURAL, registry=registry, backoff=3)
     @kopf.on.resume(PLURAL, registry=registry, backoff=3)
@@ -130,10 +159,11 @@ def declare_subhandlers(registry):
         for key in [key for key in cloud if key not in spec['items']]:
             del cloud[key]
         for key, value in spec['items'].items():
+
             @kopf.subhandler(id=key, param=value)
             async def handle_item(param, retry, key=key, **_):
                 if retry < param % 2:
-                    raise kopf.TemporaryError("not yet", delay=4)
+                    raise kopf.TemporaryError('not yet', delay=4)
                 cloud[key] = param
 
 
@@ -186,7 +216,10 @@ def declare_children(registry):
     async def keep(name, spec, **_):
         wanted = {f'{name}-{key}': value for key, value in spec['children'].items()}
         for child, value in wanted.items():
-            body = {**build_configmap(child, labels={'parent': name}), 'data': {'value': str(value)}}
+            body = {
+                **build_configmap(child, labels={'parent': name}),
+                'data': {'value': str(value)},
+            }
             kopf.append_owner_reference(body)
             await client.apply(body)
         for child in await client.list():
@@ -212,6 +245,7 @@ def change_children(sandbox):
 
 def declare_background(registry):
     """Daemons and timers: what they write is what they see."""
+
     @kopf.daemon(PLURAL, registry=registry, cancellation_timeout=1)
     async def accompany(name, spec, stopped, patch, **_):
         cloud[name] = 'accompanied'
@@ -248,6 +282,7 @@ def change_background(sandbox):
 
 def declare_indices(registry):
     """Indices, as they are seen by handlers of other objects."""
+
     @kopf.index('configmaps', labels={'app': kopf.PRESENT}, id='by_app', registry=registry)
     async def by_app(name, labels, **_):
         return {labels['app']: name}
@@ -290,7 +325,7 @@ class Hall:
 
     async def answer(self, path, review):
         if self._review is None:
-            raise ConnectionError("Nobody is there.")
+            raise ConnectionError('Nobody is there.')
         return await self._review(review, webhook=path.removeprefix('/'))
 
 
@@ -299,6 +334,7 @@ hall = Hall()
 
 def declare_admission(registry):
     """Objects are completed and checked before they are stored, also when the operator itself changes them."""
+
     @kopf.on.startup(registry=registry)
     async def configure(settings, **_):
         settings.admission.managed = 'auto.kopf.dev'
@@ -312,17 +348,20 @@ def declare_admission(registry):
     @kopf.on.validate(PLURAL, registry=registry, operations=['CREATE', 'UPDATE'])
     async def check(spec, **_):
         if spec['size'] < 0:
-            raise kopf.AdmissionError("It is too small.", code=400)
+            raise kopf.AdmissionError('It is too small.', code=400)
 
     @kopf.on.create(PLURAL, registry=registry)
     @kopf.on.update(PLURAL, registry=registry)
-    @kopf.on.resume(PLURAL, registry=registry)  # for edits taken back while nobody is there: nothing else tells of them
+    @kopf.on.resume(
+        PLURAL, registry=registry
+    )  # for edits taken back while nobody is there: nothing else tells of them
     async def keep(spec, patch, **_):
         patch.status['size'] = spec['size']
 
 
 def change_admitted(sandbox):
     """Ask until it is accepted or denied: while there is no operator, nothing can be changed."""
+
     def insist(act):
         while True:
             try:
@@ -337,7 +376,9 @@ def change_admitted(sandbox):
 
     sandbox.add_service('default', 'hall', hall.answer)
     for plural in ('mutatingwebhookconfigurations', 'validatingwebhookconfigurations'):
-        sandbox.wait(plural, 'auto.kopf.dev', lambda body: body and body.get('webhooks'), timeout=3600)
+        sandbox.wait(
+            plural, 'auto.kopf.dev', lambda body: body and body.get('webhooks'), timeout=3600
+        )
     insist(lambda: sandbox.create(build_object('one')))
     sandbox.sleep(5)
     insist_on({'size': 5})

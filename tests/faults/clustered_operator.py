@@ -1,6 +1,7 @@
 """
 An operator with handlers of all kinds, for real clusters. Whatever happens, it brings its objects to the same state.
 """
+
 import asyncio
 
 import kopf
@@ -31,7 +32,7 @@ async def provide(spec, patch, **_):
 @kopf.on.create(RESOURCE, backoff=0.2)
 async def prepare(retry, **_):
     if not retry:
-        raise kopf.TemporaryError("not yet", delay=0.2)
+        raise kopf.TemporaryError('not yet', delay=0.2)
     return {'prepared': True}
 
 
@@ -39,6 +40,7 @@ async def prepare(retry, **_):
 @kopf.on.update(RESOURCE, backoff=0.2)
 async def handle(spec, **_):
     for key, value in spec.get('items', {}).items():
+
         @kopf.subhandler(id=key, param=value)
         async def handle_item(param, **_):
             return {'value': param}

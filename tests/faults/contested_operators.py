@@ -48,7 +48,7 @@ def check_marks(body):
     """Check that what was written for an object is not on its namesake: handlers put the uid into the status."""
     mark = (body.get('status') or {}).get('uid')
     uid = body['metadata']['uid']
-    assert mark in (None, uid), f"What was meant for {mark} is written to {uid}."
+    assert mark in (None, uid), f'What was meant for {mark} is written to {uid}.'
 
 
 def check_records(sandbox, names):
@@ -60,18 +60,18 @@ def check_records(sandbox, names):
         left = [key for key in annotations if 'kopf.zalando.org/' in key and key != LAST_HANDLED]
         essence = json.loads(annotations.get(LAST_HANDLED, '{}'))
         assert body['status'].get('uid') == body['metadata']['uid'], (
-            f"{name} is not handled: {body['status']}."
+            f'{name} is not handled: {body["status"]}.'
         )
         assert body['status'].get('size') == body['spec']['size'], (
-            f"The last change of {name} is not handled."
+            f'The last change of {name} is not handled.'
         )
-        assert left == [], f"Some progress is left on {name}: {left}."
+        assert left == [], f'Some progress is left on {name}: {left}.'
         assert essence.get('spec') == body['spec'], (
-            f"The last handled spec of {name} is {essence.get('spec')}."
+            f'The last handled spec of {name} is {essence.get("spec")}.'
         )
         labels = essence.get('metadata', {}).get('labels', {})
         assert labels == body['metadata'].get('labels', {}), (
-            f"The last handled labels of {name} are {labels}."
+            f'The last handled labels of {name} are {labels}.'
         )
     return bodies
 
@@ -194,7 +194,7 @@ def forget_cpu(body):
 def refuse_owner(body):
     """Refuse the very change that the operator wants to make."""
     if body['metadata'].get('labels', {}).get('owner') == 'Operator':
-        raise kopf.AdmissionError("It has no owners.", code=422)
+        raise kopf.AdmissionError('It has no owners.', code=422)
 
 
 SERVER = (lower_names, override_owner, sort_items, forget_cpu, refuse_owner)
@@ -276,12 +276,12 @@ def observe_carelessness(sandbox):
     seen = [body['status'].get('sort') for _, body in sorted(bodies.items())]
     templates = [body['spec']['template']['metadata'] for body in bodies.values()]
     assert stored == [['z', 'y', 'x'], ['c', 'a', 'b']], (
-        f"What was edited in place is stored: {stored}."
+        f'What was edited in place is stored: {stored}.'
     )
     assert seen == [{'first': 'x'}, {'first': 'a'}], (
-        f"What was edited in place is seen by others: {seen}."
+        f'What was edited in place is seen by others: {seen}.'
     )
-    assert templates == [{'name': 'child'}] * 2, f"What was edited in place is stored: {templates}."
+    assert templates == [{'name': 'child'}] * 2, f'What was edited in place is stored: {templates}.'
 
 
 def declare_slow(registry):
@@ -300,7 +300,7 @@ def declare_slow(registry):
         await asyncio.sleep(1)
         patch.fns.append(lambda body: body.setdefault('status', {}).update(uid=uid))
         if not retry:
-            raise kopf.TemporaryError("not yet", delay=3)
+            raise kopf.TemporaryError('not yet', delay=3)
         return {'for': uid}
 
 
@@ -325,10 +325,10 @@ def observe_recreated(sandbox):
     for body in bodies.values():
         size, result = body['metadata']['labels'].get('size'), body['status'].get('prepare')
         assert size == str(body['spec']['size']), (
-            f"The label is of another object or change: {size}."
+            f'The label is of another object or change: {size}.'
         )
         assert result == {'for': body['metadata']['uid']}, (
-            f"The result is of another object: {result}."
+            f'The result is of another object: {result}.'
         )
 
 
@@ -393,7 +393,7 @@ def change_versions(sandbox):
 def observe_versions(sandbox):
     """Check that handlers of two versions take turns, and that one of the versions has handled the last change."""
     check_records(sandbox, ['one', 'two'])
-    assert overlaps == [], f"Handlers of two versions have run at once for {overlaps}."
+    assert overlaps == [], f'Handlers of two versions have run at once for {overlaps}.'
 
 
 def build_case(name, declare, scenario, observe, **options):

@@ -4,6 +4,7 @@ A proxy between an operator's process and a real API server: it lets the request
 It is what `kopf._kits.chaos.meddlers` is for the sandbox, but on the network and in real time: the plans are the same,
 and all their seconds are shortened. The operator is a process, and is killed by SIGKILL at its planned write.
 """
+
 import asyncio
 import collections
 import contextlib
@@ -23,6 +24,7 @@ PACE = 0.02
 @dataclasses.dataclass(frozen=True)
 class Passage:
     """One request on its way: what it is, and how to pass it on."""
+
     request: meddlers.Request
     http: web.BaseRequest
     body: bytes
@@ -55,7 +57,9 @@ class FaultProxy:
     async def __aenter__(self):
         connector = aiohttp.TCPConnector(ssl=self._context, limit=0)
         timeout = aiohttp.ClientTimeout(total=None)
-        self._client = aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False)
+        self._client = aiohttp.ClientSession(
+            connector=connector, timeout=timeout, auto_decompress=False
+        )
         self._web = web.Server(self._serve, handler_cancellation=True, access_log=None)
         self._listener = await asyncio.get_running_loop().create_server(self._web, '127.0.0.1', 0)
         return self
@@ -83,7 +87,7 @@ class FaultProxy:
         self.crashed.clear()
         if crash is not None and crash.behind and not self._lifted.is_set():
             own = [] if crash.is_amnesic else self._versions[-1:]
-            self._behind = max([*self._versions[-crash.behind:][:1], *own], default=0)
+            self._behind = max([*self._versions[-crash.behind :][:1], *own], default=0)
             self._behind_until = _read_clock() + crash.lag * PACE
 
     async def _serve(self, http):
@@ -91,10 +95,15 @@ class FaultProxy:
         request = passage.request
         self._open.add(http.transport)
         try:
-            if self.crash is not None or (request.verb in ('list', 'watch') and _read_clock() < self._blind_until):
+            if self.crash is not None or (
+                request.verb in ('list', 'watch') and _read_clock() < self._blind_until
+            ):
                 raise _Cut
-            harm = None if self._lifted.is_set() else plans.choose_harm(
-                self._plan, request.verb, request.what, request.nth)
+            harm = (
+                None
+                if self._lifted.is_set()
+                else plans.choose_harm(self._plan, request.verb, request.what, request.nth)
+            )
             if harm is not None:
                 self._note(f'{request.verb} {request.what}: {harm}', harm.way)
             if harm is not None and not harm.lines:
@@ -121,8 +130,14 @@ class FaultProxy:
         await self._sleep(harm.seconds)
         match harm.way:
             case plans.Way.REFUSE:
-                status = {'kind': 'Status', 'apiVersion': 'v1', 'status': 'Failure', 'code': harm.code,
-                          'reason': {409: 'Conflict', 410: 'Expired'}.get(harm.code, ''), 'message': 'a fault'}
+                status = {
+                    'kind': 'Status',
+                    'apiVersion': 'v1',
+                    'status': 'Failure',
+                    'code': harm.code,
+                    'reason': {409: 'Conflict', 410: 'Expired'}.get(harm.code, ''),
+                    'message': 'a fault',
+                }
                 headers = {'Retry-After': '0'} if harm.code == 429 else {}
                 return web.json_response(status, status=harm.code, headers=headers)
             case plans.Way.CUT | plans.Way.STALL:
@@ -158,19 +173,29 @@ class FaultProxy:
             response = web.StreamResponse(status=answer.status, headers=_choose_headers(answer))
             response.content_length = len(raw)
             await response.prepare(passage.http)
-            await response.write(raw[:len(raw) // 2] if is_torn else raw)
+            await response.write(raw[: len(raw) // 2] if is_torn else raw)
             return response
 
     @contextlib.asynccontextmanager
     async def _pass_on(self, passage):
         http, query = passage.http, passage.query
-        if passage.request.verb == 'list' and self._is_behind(passage.request) and 'continue' not in query:
+        if (
+            passage.request.verb == 'list'
+            and self._is_behind(passage.request)
+            and 'continue' not in query
+        ):
             query = {**query, 'resourceVersion': str(self._behind), 'resourceVersionMatch': 'Exact'}
             self._note(f'list {passage.request.what}: as of the version {self._behind}', 'stale')
-        headers = {name: http.headers[name] for name in ('Accept', 'Content-Type') if name in http.headers}
+        headers = {
+            name: http.headers[name] for name in ('Accept', 'Content-Type') if name in http.headers
+        }
         async with self._client.request(
-                http.method, f'{self._server}{http.path}', params=query, data=passage.body or None,
-                headers={**headers, **self._headers}) as answer:
+            http.method,
+            f'{self._server}{http.path}',
+            params=query,
+            data=passage.body or None,
+            headers={**headers, **self._headers},
+        ) as answer:
             yield answer
 
     async def _stream(self, passage, harm, answer):
@@ -182,10 +207,16 @@ class FaultProxy:
         count, request = 0, passage.request
         async for line in _split_lines(answer.content):
             count += 1
-            spoilt = None if self._lifted.is_set() or b'"BOOKMARK"' in line[:20] else plans.choose_line_harm(
-                self._plan, request.what, request.nth, count)
+            spoilt = (
+                None
+                if self._lifted.is_set() or b'"BOOKMARK"' in line[:20]
+                else plans.choose_line_harm(self._plan, request.what, request.nth, count)
+            )
             if spoilt is not None:
-                self._note(f'event {count} of {request.what}: {spoilt}', 'repeated' if spoilt.is_repeated else 'late')
+                self._note(
+                    f'event {count} of {request.what}: {spoilt}',
+                    'repeated' if spoilt.is_repeated else 'late',
+                )
                 await self._sleep(spoilt.delay)
             await response.write(line * (2 if spoilt is not None and spoilt.is_repeated else 1))
             if harm is not None and not self._lifted.is_set() and count >= harm.lines:
@@ -195,7 +226,13 @@ class FaultProxy:
 
     async def _end_stream(self, response, harm):
         if harm.way is plans.Way.EXPIRE:
-            status = {'kind': 'Status', 'apiVersion': 'v1', 'status': 'Failure', 'code': 410, 'reason': 'Expired'}
+            status = {
+                'kind': 'Status',
+                'apiVersion': 'v1',
+                'status': 'Failure',
+                'code': 410,
+                'reason': 'Expired',
+            }
             await response.write(json.dumps({'type': 'ERROR', 'object': status}).encode() + b'\n')
         if harm.way not in (plans.Way.EXPIRE, plans.Way.END):
             raise _Cut
@@ -203,7 +240,11 @@ class FaultProxy:
 
     def _remember(self, request, status, raw):
         """Remember the versions of objects, and begin the gaps when it is time."""
-        if request.verb not in plans.WRITES or request.plural in meddlers.UNCOUNTED or status >= 300:
+        if (
+            request.verb not in plans.WRITES
+            or request.plural in meddlers.UNCOUNTED
+            or status >= 300
+        ):
             return
         with contextlib.suppress(ValueError, KeyError, TypeError):
             self._versions.append(int(json.loads(raw)['metadata']['resourceVersion']))
@@ -214,7 +255,11 @@ class FaultProxy:
             self._cut_all()
 
     def _is_behind(self, request):
-        return self._behind and request.plural not in meddlers.STABLE and _read_clock() < self._behind_until
+        return (
+            self._behind
+            and request.plural not in meddlers.STABLE
+            and _read_clock() < self._behind_until
+        )
 
     def _die(self, crash, request):
         if self.crash is None:
@@ -244,8 +289,11 @@ class _Cut(Exception):
 
 
 def _choose_headers(answer):
-    return {name: answer.headers[name] for name in ('Content-Type', 'Retry-After', 'Content-Encoding')
-            if name in answer.headers}
+    return {
+        name: answer.headers[name]
+        for name in ('Content-Type', 'Retry-After', 'Content-Encoding')
+        if name in answer.headers
+    }
 
 
 async def _split_lines(content):

@@ -1,6 +1,7 @@
 """
 Operators are checked for coming to the same end: good ones pass, bad ones are found, with the story of what happened.
 """
+
 import asyncio
 import logging
 import os
@@ -66,24 +67,33 @@ def test_bad_operator_is_found_with_its_seed_and_its_story():
     text = str(caught.value)
     assert "observed is {'one': 2}, not {'one': 1}" in text
     assert "perturbation='crashes', seeds=[0]" in text
-    kinds = [line.split()[1] for line in text.splitlines() if line[:11].strip().replace('.', '').isdigit()]
+    kinds = [
+        line.split()[1]
+        for line in text.splitlines()
+        if line[:11].strip().replace('.', '').isdigit()
+    ]
     assert {'start', 'request', 'object', 'crash', 'log', 'peace', 'end'} <= set(kinds)
     assert "Handler 'add' succeeded." in text
 
 
 def test_failure_is_repeated_by_its_seed():
-    first = chaos.try_seeds(declare_bad, create, apply=[CRD], observe=observe, seeds=range(10), limit=1)
+    first = chaos.try_seeds(
+        declare_bad, create, apply=[CRD], observe=observe, seeds=range(10), limit=1
+    )
     seed = first.divergences[0].seed
 
     again = chaos.try_seeds(declare_bad, create, apply=[CRD], observe=observe, seeds=[seed])
 
-    assert [str(moment) for moment in again.divergences[0].outcome.timeline if moment.kind != 'log'] == [
-        str(moment) for moment in first.divergences[0].outcome.timeline if moment.kind != 'log']
+    assert [
+        str(moment) for moment in again.divergences[0].outcome.timeline if moment.kind != 'log'
+    ] == [str(moment) for moment in first.divergences[0].outcome.timeline if moment.kind != 'log']
     assert again.divergences[0].differences == first.divergences[0].differences
 
 
 def test_all_failing_seeds_are_reported_on_demand():
-    report = chaos.try_seeds(declare_bad, create, apply=[CRD], observe=observe, perturbation='crashes', seeds=range(9))
+    report = chaos.try_seeds(
+        declare_bad, create, apply=[CRD], observe=observe, perturbation='crashes', seeds=range(9)
+    )
 
     assert len(report.divergences) >= 2
     assert not report.converged
@@ -92,7 +102,10 @@ def test_all_failing_seeds_are_reported_on_demand():
 
 def make_module():
     module = types.ModuleType('chaotic_module_of_tests')
-    exec("import kopf\n@kopf.on.create('kopfexamples')\nasync def fn(spec, **_): return spec['x']", module.__dict__)
+    exec(
+        "import kopf\n@kopf.on.create('kopfexamples')\nasync def fn(spec, **_): return spec['x']",
+        module.__dict__,
+    )
     return module
 
 
@@ -115,13 +128,16 @@ def handlers(request, tmp_path, default_registry):
         kopf.on.create(PLURAL, id='other')(make_async(lambda **_: 'of another module'))
         return make_module()
     path = tmp_path / 'handlers.py'
-    path.write_text("import kopf\n@kopf.on.create('kopfexamples')\nasync def fn(spec, **_): return spec['x']\n")
+    path.write_text(
+        "import kopf\n@kopf.on.create('kopfexamples')\nasync def fn(spec, **_): return spec['x']\n"
+    )
     return path if request.param == 'path' else str(path)
 
 
 def make_async(fn):
     async def wrapper(**kwargs):
         return fn(**kwargs)
+
     return wrapper
 
 
@@ -141,10 +157,13 @@ def test_handlers_of_wrong_types_are_refused():
         check(123)
 
 
-@pytest.mark.parametrize('options, error', [
-    pytest.param({'misspelt': 1}, TypeError, id='option'),
-    pytest.param({'perturbation': 'unknown'}, ValueError, id='perturbation'),
-])
+@pytest.mark.parametrize(
+    'options, error',
+    [
+        pytest.param({'misspelt': 1}, TypeError, id='option'),
+        pytest.param({'perturbation': 'unknown'}, ValueError, id='perturbation'),
+    ],
+)
 def test_wrong_options_are_refused(options, error):
     with pytest.raises(error):
         check(declare_good, **options)
@@ -171,11 +190,14 @@ def test_error_of_the_scenario_is_a_finding_if_it_comes_with_faults():
         create(sandbox)
         sandbox.wait(PLURAL, 'one', lambda body: 'annotations' in body['metadata'], timeout=3)
 
-    report = chaos.try_seeds(declare_good, scenario, apply=[CRD], perturbation='crashes', seeds=[0, 2], limit=1)
+    report = chaos.try_seeds(
+        declare_good, scenario, apply=[CRD], perturbation='crashes', seeds=[0, 2], limit=1
+    )
 
     assert [divergence.differences[0] for divergence in report.divergences] == [
         "it has failed: TimeoutError(\"The object 'one' of kopfexamples is not as expected after 3 seconds: "
-        "its last version is 25.\")"] or report.converged  # if the seeds are of no downtime
+        'its last version is 25.")'
+    ] or report.converged  # if the seeds are of no downtime
 
 
 def test_ends_that_are_never_the_same_are_refused():
@@ -187,14 +209,16 @@ def test_ends_that_are_never_the_same_are_refused():
     with pytest.raises(chaos.ConvergenceError, match='even if nothing goes wrong'):
         chaos.check_convergence(declare, create, apply=[CRD])
 
-    chaos.check_convergence(declare, create, apply=[CRD], ignore=['status.fn.random'], seeds=range(2))
+    chaos.check_convergence(
+        declare, create, apply=[CRD], ignore=['status.fn.random'], seeds=range(2)
+    )
 
 
 def test_operator_that_always_fails_is_an_error():
     def declare(registry):
         @kopf.on.startup(registry=registry)
         async def fn(**_):
-            raise kopf.PermanentError("never")
+            raise kopf.PermanentError('never')
 
     with pytest.raises(RuntimeError, match='has ended 50 times'):
         chaos.check_convergence(declare, create, apply=[CRD])
@@ -203,7 +227,12 @@ def test_operator_that_always_fails_is_an_error():
 def test_nothing_is_left_behind_by_checks(monkeypatch):
     monkeypatch.setenv('KUBECONFIG', 'mine')
     logger = logging.getLogger('kopf')
-    before = logger.level, logger.propagate, list(logger.handlers), logging.getLogger('kopf.objects').level
+    before = (
+        logger.level,
+        logger.propagate,
+        list(logger.handlers),
+        logging.getLogger('kopf.objects').level,
+    )
     tasks = []
 
     def declare(registry):
@@ -214,7 +243,12 @@ def test_nothing_is_left_behind_by_checks(monkeypatch):
     assert os.environ['KUBECONFIG'] == 'mine'
     assert 'mine' not in tasks
     assert not any(os.path.exists(path) for path in tasks)
-    assert before == (logger.level, logger.propagate, list(logger.handlers), logging.getLogger('kopf.objects').level)
+    assert before == (
+        logger.level,
+        logger.propagate,
+        list(logger.handlers),
+        logging.getLogger('kopf.objects').level,
+    )
 
 
 def run_world(plan, handlers, scenario):
@@ -265,10 +299,13 @@ def test_killed_operator_does_nothing_more():
     assert [moment for moment in following if moment.kind in ('request', 'object', 'log')] == []
 
 
-@pytest.mark.parametrize('is_before, is_written', [
-    pytest.param(True, False, id='instead'),
-    pytest.param(False, True, id='after'),
-])
+@pytest.mark.parametrize(
+    'is_before, is_written',
+    [
+        pytest.param(True, False, id='instead'),
+        pytest.param(False, True, id='after'),
+    ],
+)
 def test_last_write_is_done_or_not_as_planned(is_before, is_written):
     seen = []
 
@@ -283,10 +320,13 @@ def test_last_write_is_done_or_not_as_planned(is_before, is_written):
     assert seen == [is_written]
 
 
-@pytest.mark.parametrize('is_amnesic, expected', [
-    pytest.param(False, 'resumed 1', id='changes-of-others'),
-    pytest.param(True, 'created 1', id='own-changes'),
-])
+@pytest.mark.parametrize(
+    'is_amnesic, expected',
+    [
+        pytest.param(False, 'resumed 1', id='changes-of-others'),
+        pytest.param(True, 'created 1', id='own-changes'),
+    ],
+)
 def test_view_is_behind_after_a_restart_and_then_is_not(is_amnesic, expected):
     story = []
 
@@ -303,7 +343,11 @@ def test_view_is_behind_after_a_restart_and_then_is_not(is_amnesic, expected):
         async def updated(spec, **_):
             story.append(f'updated {spec["x"]}')
 
-    plan = plans.Plan(crashes=(plans.Crash(1, is_before=False, downtime=60, behind=2, lag=3, is_amnesic=is_amnesic),))
+    plan = plans.Plan(
+        crashes=(
+            plans.Crash(1, is_before=False, downtime=60, behind=2, lag=3, is_amnesic=is_amnesic),
+        )
+    )
     _, (body,), _ = run_world(plan, declare, edit)
 
     assert story[:2] == ['created 1', expected]
@@ -318,8 +362,11 @@ def test_nothing_is_seen_in_a_gap_and_all_is_seen_after_it(is_forgotten):
     world, _, _ = run_world(plan, declare_good, edit)
 
     gap = next(moment for moment in world.timeline if moment.kind == 'gap')
-    answered = [moment for moment in world.timeline
-                if moment.kind == 'request' and gap.time < moment.time < gap.time + 100]
+    answered = [
+        moment
+        for moment in world.timeline
+        if moment.kind == 'request' and gap.time < moment.time < gap.time + 100
+    ]
     assert [moment for moment in answered if moment.text.startswith(('list', 'watch'))] == []
     assert things == {'one': 2}
 
@@ -333,7 +380,9 @@ def test_faults_come_to_all_requests_and_the_work_is_done_after_them(seed):
     assert len(faults) >= 5
     assert all(moment.time <= peace.time for moment in world.timeline if moment.kind == 'fault')
     assert things == {'one': 2}
-    assert any((asked.code is not None and asked.code >= 400) or asked.code is None for asked in requests)
+    assert any(
+        (asked.code is not None and asked.code >= 400) or asked.code is None for asked in requests
+    )
 
 
 def test_public_module_is_reachable_in_all_ways():

@@ -3,6 +3,7 @@ On a real control plane, in real time: operators behind a fault proxy are killed
 
 ``KOPF_TESTS_CHAOS=full`` is for killing them at every write, and for more seeds, as `make chaos` does.
 """
+
 import asyncio
 import json
 import os
@@ -37,7 +38,9 @@ class Cluster:
         self.info, self.session, self.namespace = info, session, namespace
 
     async def ask(self, method, path, body=None, kind='application/json'):
-        async with self.session.request(method, path, json=body, headers={'Content-Type': kind}) as response:
+        async with self.session.request(
+            method, path, json=body, headers={'Content-Type': kind}
+        ) as response:
             if response.status == 404:
                 return None
             response.raise_for_status()
@@ -48,7 +51,12 @@ class Cluster:
         return f'{group}/namespaces/{self.namespace}/{plural}' + (f'/{name}' if name else '')
 
     async def create(self, name, **spec):
-        body = {'apiVersion': 'kopf.dev/v1', 'kind': 'ChaosExample', 'metadata': {'name': name}, 'spec': spec}
+        body = {
+            'apiVersion': 'kopf.dev/v1',
+            'kind': 'ChaosExample',
+            'metadata': {'name': name},
+            'spec': spec,
+        }
         await self.ask('POST', self.path(), body)
 
     async def edit(self, name, **spec):
@@ -58,7 +66,10 @@ class Cluster:
         await self.ask('DELETE', self.path(name, plural))
 
     async def read_state(self):
-        bodies = [{**body, 'kind': 'ChaosExample'} for body in (await self.ask('GET', self.path()))['items']]
+        bodies = [
+            {**body, 'kind': 'ChaosExample'}
+            for body in (await self.ask('GET', self.path()))['items']
+        ]
         for body in bodies:
             del body['metadata']['namespace']
         return states.build_state(bodies, states.Blindness())
@@ -73,15 +84,33 @@ class Operator:
 
     async def start(self, url):
         kubeconfig = self.directory / 'kubeconfig'
-        kubeconfig.write_text(json.dumps({
-            'apiVersion': 'v1', 'kind': 'Config', 'current-context': 'c',
-            'clusters': [{'name': 'c', 'cluster': {'server': url}}], 'users': [{'name': 'c', 'user': {}}],
-            'contexts': [{'name': 'c', 'context': {'cluster': 'c', 'user': 'c'}}]}))
+        kubeconfig.write_text(
+            json.dumps(
+                {
+                    'apiVersion': 'v1',
+                    'kind': 'Config',
+                    'current-context': 'c',
+                    'clusters': [{'name': 'c', 'cluster': {'server': url}}],
+                    'users': [{'name': 'c', 'user': {}}],
+                    'contexts': [{'name': 'c', 'context': {'cluster': 'c', 'user': 'c'}}],
+                }
+            )
+        )
         self.starts += 1
         with (self.directory / 'operator.log').open('ab') as log:
             self.process = await asyncio.create_subprocess_exec(
-                sys.executable, '-m', 'kopf', 'run', '--standalone', '-n', self.cluster.namespace, HANDLERS,
-                stdout=log, stderr=log, env={**os.environ, 'KUBECONFIG': str(kubeconfig)})
+                sys.executable,
+                '-m',
+                'kopf',
+                'run',
+                '--standalone',
+                '-n',
+                self.cluster.namespace,
+                HANDLERS,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, 'KUBECONFIG': str(kubeconfig)},
+            )
 
     def kill(self):
         if self.process is not None and self.process.returncode is None:
@@ -98,12 +127,18 @@ async def keep_running(operator, proxy):
     while True:
         await operator.start(proxy.url)
         await operator.process.wait()
-        await asyncio.sleep(0.0 if proxy.crash is None else proxy.crash.downtime * fault_proxies.PACE)
+        await asyncio.sleep(
+            0.0 if proxy.crash is None else proxy.crash.downtime * fault_proxies.PACE
+        )
         proxy.revive()
 
 
 async def do_scenario(cluster):
-    configmap = {'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': 'map', 'labels': {'app': 'one'}}}
+    configmap = {
+        'apiVersion': 'v1',
+        'kind': 'ConfigMap',
+        'metadata': {'name': 'map', 'labels': {'app': 'one'}},
+    }
     await cluster.create('one', size=1, colour='red', items={'a': 1, 'b': 2})
     await cluster.create('two', size=1)
     await asyncio.sleep(STEP)
@@ -118,9 +153,16 @@ def is_settled(state):
     """Tell if all that is to be done is done: the very end is known."""
     (body,) = state.get('ChaosExample one', [{}])
     status = body.get('status', {})
-    return set(state) == {'ChaosExample one'} and status.get('seen') == status.get('size') == 3 and status.get(
-        'names') == ['map'] and not [
-            name for name in body['metadata'].get('annotations', {}) if name.startswith('kopf.') and 'last' not in name]
+    return (
+        set(state) == {'ChaosExample one'}
+        and status.get('seen') == status.get('size') == 3
+        and status.get('names') == ['map']
+        and not [
+            name
+            for name in body['metadata'].get('annotations', {})
+            if name.startswith('kopf.') and 'last' not in name
+        ]
+    )
 
 
 async def wait_for_end(cluster, expected):
@@ -141,12 +183,15 @@ async def live(info, plan, directory, expected=None):
     """Do the scenario in a new namespace with all that is planned; return the end, and the proxy with its story."""
     context = await asyncio.to_thread(info.as_ssl_context)
     connector = aiohttp.TCPConnector(ssl=context)
-    async with aiohttp.ClientSession(info.server, connector=connector, headers=info.as_http_headers()) as session:
+    async with aiohttp.ClientSession(
+        info.server, connector=connector, headers=info.as_http_headers()
+    ) as session:
         cluster = Cluster(info, session, f'chaos-{secrets.token_hex(4)}')
         await cluster.ask('POST', '/api/v1/namespaces', {'metadata': {'name': cluster.namespace}})
         operator = Operator(cluster, directory)
         async with fault_proxies.FaultProxy(
-                info.server, info.as_http_headers(), context, plan, operator.kill) as proxy:
+            info.server, info.as_http_headers(), context, plan, operator.kill
+        ) as proxy:
             supervisor = asyncio.create_task(keep_running(operator, proxy), name='supervisor')
             try:
                 await do_scenario(cluster)
@@ -164,8 +209,12 @@ async def live(info, plan, directory, expected=None):
 async def release(cluster):
     """Let everything be deleted, though there is no operator any more to let it go."""
     for body in (await cluster.ask('GET', cluster.path()))['items']:
-        await cluster.ask('PATCH', cluster.path(body['metadata']['name']), {'metadata': {'finalizers': None}},
-                          'application/merge-patch+json')
+        await cluster.ask(
+            'PATCH',
+            cluster.path(body['metadata']['name']),
+            {'metadata': {'finalizers': None}},
+            'application/merge-patch+json',
+        )
     await cluster.ask('DELETE', f'/api/v1/namespaces/{cluster.namespace}')
 
 
@@ -179,7 +228,9 @@ def info(controlplane):
 
 async def define(info):
     connector = aiohttp.TCPConnector(ssl=await asyncio.to_thread(info.as_ssl_context))
-    async with aiohttp.ClientSession(info.server, connector=connector, headers=info.as_http_headers()) as session:
+    async with aiohttp.ClientSession(
+        info.server, connector=connector, headers=info.as_http_headers()
+    ) as session:
         async with session.post(CRDS, json=CRD) as response:
             assert response.status in (201, 409)
         async with asyncio.timeout(PATIENCE):
@@ -210,14 +261,21 @@ async def test_operator_comes_to_the_same_end(info, peace, tmp_path, outcomes, p
     for seed in seeds:
         plan = plans.build_plan(seed, perturbation, scale)
         state, proxy = await live(info, plan, tmp_path, expected)
-        is_possible = all(crash.write <= proxy.troubled_writes for crash in plan.crashes)  # the last ones can be late
+        is_possible = all(
+            crash.write <= proxy.troubled_writes for crash in plan.crashes
+        )  # the last ones can be late
         hits[seed] = proxy.hits or not is_possible
         differences = states.compare_states(expected, state)
         if differences:
             diverged[seed] = [str(plan), *differences, *proxy.story]
-    outcomes.record('real control plane', perturbation.value, f'{len(seeds) - len(diverged)} of {len(seeds)}')
+    outcomes.record(
+        'real control plane', perturbation.value, f'{len(seeds) - len(diverged)} of {len(seeds)}'
+    )
 
     assert diverged == {}
-    if perturbation in (plans.Perturbation.CRASHES, plans.Perturbation.FAULTS):  # others can come too late to happen
+    if perturbation in (
+        plans.Perturbation.CRASHES,
+        plans.Perturbation.FAULTS,
+    ):  # others can come too late to happen
         assert all(hits.values())
         assert sum(isinstance(hit, bool) for hit in hits.values()) <= len(hits) // 10

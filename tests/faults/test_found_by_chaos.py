@@ -1,6 +1,7 @@
 """
 What was once found by chaos, and is mended: with the seeds that have shown it, and with what it came to.
 """
+
 import asyncio
 
 import chaos_table
@@ -56,8 +57,10 @@ def build_settings(where):
     return settings
 
 
-CRASHES = [pytest.param(plans.Plan(crashes=(plans.Crash(write, is_before=False),)), id=f'after-{write}')
-           for write in range(1, 6)]
+CRASHES = [
+    pytest.param(plans.Plan(crashes=(plans.Crash(write, is_before=False),)), id=f'after-{write}')
+    for write in range(1, 6)
+]
 
 
 @pytest.mark.guarantee('CNT-003', 'CNT-006')
@@ -75,12 +78,19 @@ def test_changes_of_handlers_are_not_lost_if_killed_at_any_write(plan, where):
             patch.metadata.labels['two'] = 'yes'
             return 2
 
-    (body,) = run_world(plan, declare, lambda sandbox: sandbox.create(build_object('object')),
-                        settings=build_settings(where))
+    (body,) = run_world(
+        plan,
+        declare,
+        lambda sandbox: sandbox.create(build_object('object')),
+        settings=build_settings(where),
+    )
 
     assert body['spec'] == {'one': True}
     assert body['metadata']['labels'] == {'two': 'yes'}
-    assert {key: value for key, value in body['status'].items() if key != 'kopf'} == {'one': True, 'two': 2}
+    assert {key: value for key, value in body['status'].items() if key != 'kopf'} == {
+        'one': True,
+        'two': 2,
+    }
 
 
 @pytest.mark.guarantee('CNT-003', 'CNT-006', 'NEW-051')
@@ -104,8 +114,13 @@ def test_functions_of_patches_are_not_lost_if_killed_at_any_write(plan, where, h
             patch.spec['two'] = 2
             patch.fns.append(add_item)
 
-    (body,) = run_world(plan, declare, lambda sandbox: sandbox.create(build_object('object')),
-                        has_status=has_status, settings=build_settings(where))
+    (body,) = run_world(
+        plan,
+        declare,
+        lambda sandbox: sandbox.create(build_object('object')),
+        has_status=has_status,
+        settings=build_settings(where),
+    )
 
     assert body['spec'] == {'two': 2, 'items': ['item']}
     assert body['status']['conditions'] == ['ready']
@@ -113,7 +128,9 @@ def test_functions_of_patches_are_not_lost_if_killed_at_any_write(plan, where, h
 
 @pytest.mark.guarantee('NEW-064', 'CNT-006')
 @pytest.mark.parametrize('has_status', [True, False], ids=['subresource', 'field'])
-def test_functions_are_not_lost_if_they_were_for_an_outdated_object_and_the_operator_is_killed(has_status):
+def test_functions_are_not_lost_if_they_were_for_an_outdated_object_and_the_operator_is_killed(
+    has_status,
+):
     def declare(registry):
         @kopf.on.create(PLURAL, registry=registry)
         async def create_fn(patch, **_):
@@ -132,32 +149,46 @@ def test_functions_are_not_lost_if_they_were_for_an_outdated_object_and_the_oper
     assert body['metadata']['labels'] == {'foreign': 'yes'}
 
 
-@pytest.mark.parametrize('perturbation, seed', [
-    pytest.param('staleness', 13, id='finished-with-another-state'),
-    pytest.param('travels', 4, id='begun-for-another-reason'),
-    pytest.param('faults', 28, id='own-records-seen-too-late'),
-])
+@pytest.mark.parametrize(
+    'perturbation, seed',
+    [
+        pytest.param('staleness', 13, id='finished-with-another-state'),
+        pytest.param('travels', 4, id='begun-for-another-reason'),
+        pytest.param('faults', 28, id='own-records-seen-too-late'),
+    ],
+)
 def test_records_of_subhandlers_are_not_left_behind(perturbation, seed):
     case = find_case('sub-handlers')
 
-    chaos.check_convergence(case.declare, case.scenario, perturbation=perturbation, seeds=[seed], apply=case.manifests)
+    chaos.check_convergence(
+        case.declare, case.scenario, perturbation=perturbation, seeds=[seed], apply=case.manifests
+    )
 
 
-@pytest.mark.parametrize('plan', [
-    pytest.param(plans.PEACE, id='alive'),
-    *(pytest.param(plans.Plan(crashes=(plans.Crash(write, is_before=False),)), id=f'killed-after-{write}')
-      for write in range(1, 6)),
-])
+@pytest.mark.parametrize(
+    'plan',
+    [
+        pytest.param(plans.PEACE, id='alive'),
+        *(
+            pytest.param(
+                plans.Plan(crashes=(plans.Crash(write, is_before=False),)),
+                id=f'killed-after-{write}',
+            )
+            for write in range(1, 6)
+        ),
+    ],
+)
 def test_records_of_subhandlers_are_not_left_behind_if_resuming_becomes_updating(plan):
     def declare(registry):
         @kopf.on.update(PLURAL, registry=registry)
         @kopf.on.resume(PLURAL, registry=registry)
         async def handle(spec, **_):
             for key in spec['items']:
+
                 @kopf.subhandler(id=key)
                 async def handle_item(retry, **_):
                     if retry < 2:
-                        raise kopf.TemporaryError("not yet", delay=20)
+                        raise kopf.TemporaryError('not yet', delay=20)
 
     def scenario(sandbox):
         sandbox.sleep(5)
@@ -180,7 +211,9 @@ def test_edit_taken_back_while_killed_is_noticed_by_resuming():
     """Killed after the status is written, but before it is recorded what was handled; nothing differs afterwards."""
     case = find_case('admission')
 
-    report = chaos.check_convergence(case.declare, case.scenario, perturbation='all', seeds=[16], apply=case.manifests)
+    report = chaos.check_convergence(
+        case.declare, case.scenario, perturbation='all', seeds=[16], apply=case.manifests
+    )
 
     assert report.crashes == 3
 
@@ -209,13 +242,16 @@ def test_status_follows_edits_taken_back_while_the_resuming_operator_is_down(wri
 
 
 @pytest.mark.parametrize('pause', [0, 0.001, 2])
-@pytest.mark.parametrize('trouble', [
-    pytest.param({'code': 422, 'times': 1}, id='refused-once'),
-    pytest.param({'code': 400, 'times': 1, 'latency': 5}, id='refused-late'),
-    pytest.param({'code': 404, 'times': 1}, id='not-found-for-a-moment'),
-    pytest.param({'code': 500, 'times': 30}, id='failing-for-long'),
-    pytest.param({'cut': True, 'times': 50}, id='disconnected-for-long'),
-])
+@pytest.mark.parametrize(
+    'trouble',
+    [
+        pytest.param({'code': 422, 'times': 1}, id='refused-once'),
+        pytest.param({'code': 400, 'times': 1, 'latency': 5}, id='refused-late'),
+        pytest.param({'code': 404, 'times': 1}, id='not-found-for-a-moment'),
+        pytest.param({'code': 500, 'times': 30}, id='failing-for-long'),
+        pytest.param({'cut': True, 'times': 50}, id='disconnected-for-long'),
+    ],
+)
 def test_edit_taken_back_is_noticed_if_the_record_of_it_could_not_be_made(trouble, pause):
     def declare(registry):
         @kopf.on.create(PLURAL, registry=registry)
@@ -226,7 +262,9 @@ def test_edit_taken_back_is_noticed_if_the_record_of_it_could_not_be_made(troubl
     def scenario(sandbox):
         sandbox.create(build_object('one', size=1))
         sandbox.sleep(10)
-        sandbox.faults.inject(verb='patch', path='*/kopfexamples/one', user_agent='kopf/*', **trouble)
+        sandbox.faults.inject(
+            verb='patch', path='*/kopfexamples/one', user_agent='kopf/*', **trouble
+        )
         sandbox.patch(PLURAL, 'one', {'spec': {'size': 5}})
         sandbox.sleep(pause)
         sandbox.patch(PLURAL, 'one', {'spec': {'size': 1}})
@@ -241,7 +279,9 @@ def test_operators_that_are_down_in_the_end_are_started_when_everything_is_well(
     """Killed in the last moment, and for longer than anybody waits."""
     case = find_case('admission')
 
-    chaos.check_convergence(case.declare, case.scenario, perturbation='all', seeds=[11], apply=case.manifests)
+    chaos.check_convergence(
+        case.declare, case.scenario, perturbation='all', seeds=[11], apply=case.manifests
+    )
 
 
 @pytest.mark.guarantee('FND-018')
@@ -254,13 +294,27 @@ def test_changes_behind_a_belated_patch_that_changes_nothing_are_handled():
 
 
 @pytest.mark.guarantee('FND-006')
-@pytest.mark.parametrize('name, seed', [
-    *(pytest.param('daemons, timers', seed, id=f'last-words-of-daemons-{seed}') for seed in (0, 2, 5, 7)),
-    *(pytest.param('functions', seed, id=f'creation-never-handled-{seed}') for seed in (5, 8, 11, 13, 16)),
-    *(pytest.param('functions', seed, id=f'status-of-another-object-{seed}') for seed in (14, 18)),
-])
+@pytest.mark.parametrize(
+    'name, seed',
+    [
+        *(
+            pytest.param('daemons, timers', seed, id=f'last-words-of-daemons-{seed}')
+            for seed in (0, 2, 5, 7)
+        ),
+        *(
+            pytest.param('functions', seed, id=f'creation-never-handled-{seed}')
+            for seed in (5, 8, 11, 13, 16)
+        ),
+        *(
+            pytest.param('functions', seed, id=f'status-of-another-object-{seed}')
+            for seed in (14, 18)
+        ),
+    ],
+)
 def test_what_is_meant_for_an_object_is_not_written_to_its_namesake(name, seed):
-    *_, diverged = chaos_table.execute(chaos_table.Task(name, chaos.Perturbation.RECREATIONS, [seed]))
+    *_, diverged = chaos_table.execute(
+        chaos_table.Task(name, chaos.Perturbation.RECREATIONS, [seed])
+    )
 
     assert diverged == []
 
@@ -273,7 +327,9 @@ def test_creation_of_namesakes_is_handled_whenever_they_come(change, delay):
     trial, peace, error = chaos_table.prepare('functions')
     assert error is None
 
-    _, differences = trial.compare(peace, plans.Plan(recreations=(plans.Recreation(change, delay),)))
+    _, differences = trial.compare(
+        peace, plans.Plan(recreations=(plans.Recreation(change, delay),))
+    )
 
     assert differences == []
 

@@ -4,6 +4,7 @@ Operators of all kinds come to the same end, whatever happens: a few seeds of wh
 The three perturbations of controllers are those of Sieve (OSDI 2022): a crash in an intermediate state, a stale view
 after a restart, and states that are never observed.
 """
+
 import dataclasses
 
 import chaos_table
@@ -16,12 +17,21 @@ from kopf.testing import chaos
 
 pytestmark = pytest.mark.slow
 
-CELLS = [(case, perturbation) for case in CASES for perturbation in chaos.Perturbation
-         if chaos_table.is_fair(case, perturbation)]
+CELLS = [
+    (case, perturbation)
+    for case in CASES
+    for perturbation in chaos.Perturbation
+    if chaos_table.is_fair(case, perturbation)
+]
 
 
-@pytest.mark.parametrize('case, perturbation', [
-    pytest.param(case, perturbation, id=f'{case.name}-{perturbation.value}') for case, perturbation in CELLS])
+@pytest.mark.parametrize(
+    'case, perturbation',
+    [
+        pytest.param(case, perturbation, id=f'{case.name}-{perturbation.value}')
+        for case, perturbation in CELLS
+    ],
+)
 def test_operator_comes_to_the_same_end(case, perturbation):
     *_, diverged = chaos_table.execute(chaos_table.Task(case.name, perturbation, range(3, 4)))
 
@@ -32,7 +42,8 @@ def test_operator_is_killed_at_every_write():
     seeds = range(2 * chaos_table.count_writes('sub-handlers'))
 
     _, tried, restarts, diverged = chaos_table.execute(
-        chaos_table.Task('sub-handlers', chaos.Perturbation.CRASHES, seeds))
+        chaos_table.Task('sub-handlers', chaos.Perturbation.CRASHES, seeds)
+    )
 
     assert tried == restarts == len(seeds) > 10
     assert diverged == []
@@ -40,9 +51,13 @@ def test_operator_is_killed_at_every_write():
 
 def test_another_end_is_reported_with_its_story(monkeypatch):
     trial, peace, _ = chaos_table.prepare('sub-handlers')
-    monkeypatch.setattr(chaos_table, 'prepare', lambda name: (trial, dataclasses.replace(peace, observed={}), None))
+    monkeypatch.setattr(
+        chaos_table, 'prepare', lambda name: (trial, dataclasses.replace(peace, observed={}), None)
+    )
 
-    *_, diverged = chaos_table.execute(chaos_table.Task('sub-handlers', chaos.Perturbation.GAPS, range(1)))
+    *_, diverged = chaos_table.execute(
+        chaos_table.Task('sub-handlers', chaos.Perturbation.GAPS, range(1))
+    )
 
     assert "observed is {'b': 5" in diverged[0]
     assert "To repeat: perturbation='gaps', seeds=[0]" in diverged[0]
@@ -66,14 +81,17 @@ def test_handlers_are_not_called_more_often_whatever_the_server_does(case, serve
 
 
 def test_scenario_that_fails_with_nothing_wrong_is_reported_for_all_its_seeds(monkeypatch):
-    monkeypatch.setattr(chaos_table, 'prepare', lambda name: (None, None, ValueError('It cannot work.')))
+    monkeypatch.setattr(
+        chaos_table, 'prepare', lambda name: (None, None, ValueError('It cannot work.'))
+    )
 
     _, tried, restarts, diverged = chaos_table.execute(
-        chaos_table.Task('sub-handlers', chaos.Perturbation.GAPS, range(3)))
+        chaos_table.Task('sub-handlers', chaos.Perturbation.GAPS, range(3))
+    )
 
     assert (tried, restarts, len(diverged)) == (3, 0, 3)
-    assert "It fails with nothing wrong" in diverged[0]
-    assert "It cannot work." in diverged[0]
+    assert 'It fails with nothing wrong' in diverged[0]
+    assert 'It cannot work.' in diverged[0]
 
 
 def test_crashes_are_planned_for_every_write():
@@ -90,10 +108,13 @@ def test_crashes_are_planned_for_every_write():
 
 
 def test_table_shows_what_is_tried_and_what_has_converged():
-    cells = {('one', chaos.Perturbation.CRASHES): chaos_table.Cell(5, 1), ('two', chaos.Perturbation.ALL):
-             chaos_table.Cell(7, 0)}
+    cells = {
+        ('one', chaos.Perturbation.CRASHES): chaos_table.Cell(5, 1),
+        ('two', chaos.Perturbation.ALL): chaos_table.Cell(7, 0),
+    }
 
     assert chaos_table.format_table(cells) == [
         'scenario  crashes  staleness  travels  gaps  faults  all     meddling  recreations',
         'one       4 of 5',
-        'two                                                  7 of 7']
+        'two                                                  7 of 7',
+    ]

@@ -91,7 +91,7 @@ def test_error_tells_what_is_done_to_which_object():
 
     assert str(watchdog.error) == (
         "The operator runs in circles: the call of 'fn' for default/one "
-        "is done more than 1 times, with no changes by others."
+        'is done more than 1 times, with no changes by others.'
     )
 
 
@@ -159,8 +159,8 @@ def test_story_is_told_even_if_it_happens_with_nothing_wrong():
         chaos.check_convergence(declare_circling, create, apply=[CRD])
 
     (story,) = caught.value.__notes__
-    assert "What happened, with nothing wrong:" in story
-    assert "patch kopfexamples default/one/status: 200" in story
+    assert 'What happened, with nothing wrong:' in story
+    assert 'patch kopfexamples default/one/status: 200' in story
 
 
 def declare_slow(registry):
@@ -220,7 +220,7 @@ def test_calls_for_one_change_are_limited_on_demand():
         @kopf.on.create(PLURAL, id='fn', registry=registry, backoff=1)
         async def fn(retry, **_):
             if retry < 5:
-                raise RuntimeError("not yet")
+                raise RuntimeError('not yet')
 
     chaos.check_convergence(declare, create, apply=[CRD], calls=6, seeds=[])
     with pytest.raises(
@@ -241,17 +241,17 @@ def test_all_states_are_checked_on_demand():
             patch.spec['x'] = 1
 
     def check(body):
-        assert body.get('spec', {}).get('x') != 5, "It is never five."
+        assert body.get('spec', {}).get('x') != 5, 'It is never five.'
 
-    with pytest.raises(AssertionError, match="never five"):
+    with pytest.raises(AssertionError, match='never five'):
         chaos.check_convergence(declare, create, apply=[CRD], always=check)
 
 
 def test_end_is_checked_on_demand():
     def observe(sandbox):
-        assert sandbox.get(PLURAL, 'one')['spec'] == {'x': 2}, "It is two in the end."
+        assert sandbox.get(PLURAL, 'one')['spec'] == {'x': 2}, 'It is two in the end.'
 
-    with pytest.raises(AssertionError, match="two in the end"):
+    with pytest.raises(AssertionError, match='two in the end'):
         chaos.check_convergence(lambda registry: None, create, apply=[CRD], observe=observe)
 
 
@@ -300,7 +300,7 @@ def test_recreated_objects_have_only_what_others_have_written():
 
         @kopf.on.delete(PLURAL, registry=registry)
         async def delete_fn(**_):
-            pytest.fail("The object has vanished with its finalizer.")
+            pytest.fail('The object has vanished with its finalizer.')
 
     def scenario(sandbox):
         create(sandbox)

@@ -37,11 +37,11 @@ def prune(body):
 
 def refuse(body):
     if body['spec'].get('size') == 'wrong':
-        raise kopf.AdmissionError("The size is wrong.", code=409)
+        raise kopf.AdmissionError('The size is wrong.', code=409)
 
 
 def refuse_briefly(body):
-    raise kopf.AdmissionError("Never.", code=None)
+    raise kopf.AdmissionError('Never.', code=None)
 
 
 @pytest.mark.parametrize('behaviour', servers.BEHAVIOURS)
@@ -158,8 +158,8 @@ async def test_changes_are_answered_as_patches():
 @pytest.mark.parametrize(
     'behaviour, code, message',
     [
-        pytest.param(refuse, 409, "The size is wrong.", id='with-its-code'),
-        pytest.param(refuse_briefly, 422, "Never.", id='with-no-code'),
+        pytest.param(refuse, 409, 'The size is wrong.', id='with-its-code'),
+        pytest.param(refuse_briefly, 422, 'Never.', id='with-no-code'),
     ],
 )
 async def test_refusals_are_answered_as_denials(behaviour, code, message):

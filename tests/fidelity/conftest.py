@@ -1,6 +1,7 @@
 """
 The two servers of the fidelity tests, and the count of what was compared.
 """
+
 import asyncio
 import dataclasses
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from kopf._cogs.structs import credentials
 @dataclasses.dataclass
 class Tally:
     """How much was compared in this session."""
+
     requests: int = 0
     differing: int = 0
     allowed: int = 0
@@ -33,10 +35,13 @@ def tally(pytestconfig: pytest.Config) -> Tally:
 def sandbox_server() -> Iterator[fidelity_talks.Server]:
     """A sandbox with RBAC, as its administrator sees it."""
     with kopf.testing.Sandbox(rbac=True) as sandbox:
+
         async def compact() -> None:
             await asyncio.to_thread(sandbox.compact)
 
-        info = credentials.ConnectionInfo(server=sandbox.url, ca_data=sandbox.ca_data, token=sandbox.token)
+        info = credentials.ConnectionInfo(
+            server=sandbox.url, ca_data=sandbox.ca_data, token=sandbox.token
+        )
         yield fidelity_talks.Server(info, compact, forget=compact)
 
 
@@ -60,9 +65,12 @@ def real_server(controlplane: controlplane_fixtures.Cluster) -> fidelity_talks.S
     return fidelity_talks.Server(controlplane.login(), compact, forget)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
     tally = config.stash.get(TALLY, None)
     if tally is not None and tally.requests:
         terminalreporter.write_line(
-            f"Fidelity: {tally.requests} requests compared, {tally.differing} differ, "
-            f"{tally.allowed} more differ as listed.")
+            f'Fidelity: {tally.requests} requests compared, {tally.differing} differ, '
+            f'{tally.allowed} more differ as listed.'
+        )

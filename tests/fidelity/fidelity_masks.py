@@ -4,6 +4,7 @@ Masks: what cannot be the same on two servers is replaced by what must be.
 Nothing is dropped: uids become numbers in the order of their appearance, and the versions of each object too, so that
 two objects are still told from one, and a write that changes nothing from one that does.
 """
+
 import dataclasses
 import json
 import re
@@ -13,22 +14,22 @@ from typing import Any
 import fidelity_talks
 
 REASONS = {
-    'uid': "random; numbered per transcript",
-    'version of an object': "counted per cluster, with the writes of others; numbered per object",
-    'version of a list': "that of the last write in the whole cluster",
-    'time': "of the clock; only the format is kept",
-    'age': "of the clock; in the cells of tables",
-    'generated name': "the last five letters are random",
-    'address': "the servers and the webhooks are not at the same place",
-    'certificate': "the webhooks have their own authority for each server",
-    'order of field managers': "by time, and within a second by names: it depends on when the second ends",
-    'user': "who administers the cluster is called differently",
-    'periodic bookmarks': "of the clock; they are skipped in streams, unless they are what is waited for",
-    'continue token': "opaque; only its presence is kept",
-    'order of resources': "in the discovery, it is that of the code of the server; they are compared by names",
-    'order of errors': "random for custom resources, as the fields are validated in a random order",
-    'object in a text': "printed as the server stores it, which neither clients nor people read",
-    'versions in texts': "as the versions themselves",
+    'uid': 'random; numbered per transcript',
+    'version of an object': 'counted per cluster, with the writes of others; numbered per object',
+    'version of a list': 'that of the last write in the whole cluster',
+    'time': 'of the clock; only the format is kept',
+    'age': 'of the clock; in the cells of tables',
+    'generated name': 'the last five letters are random',
+    'address': 'the servers and the webhooks are not at the same place',
+    'certificate': 'the webhooks have their own authority for each server',
+    'order of field managers': 'by time, and within a second by names: it depends on when the second ends',
+    'user': 'who administers the cluster is called differently',
+    'periodic bookmarks': 'of the clock; they are skipped in streams, unless they are what is waited for',
+    'continue token': 'opaque; only its presence is kept',
+    'order of resources': 'in the discovery, it is that of the code of the server; they are compared by names',
+    'order of errors': 'random for custom resources, as the fields are validated in a random order',
+    'object in a text': 'printed as the server stores it, which neither clients nor people read',
+    'versions in texts': 'as the versions themselves',
 }
 """Everything that is masked, and why."""
 
@@ -36,9 +37,14 @@ UID = re.compile(r'\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 TIME = re.compile(r'\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)')
 AGE = re.compile(r'\d+[smhd]')
 TEXTS = (
-    (re.compile(r'too old resource version: \d+ \(\d+\)'), 'too old resource version: <version> (<version>)'),
-    (re.compile(r'Too large resource version: \d+, current: \d+'),
-     'Too large resource version: <version>, current: <version>'),
+    (
+        re.compile(r'too old resource version: \d+ \(\d+\)'),
+        'too old resource version: <version> (<version>)',
+    ),
+    (
+        re.compile(r'Too large resource version: \d+, current: \d+'),
+        'Too large resource version: <version>, current: <version>',
+    ),
     (re.compile(r'\b(resourceVersion(?:=|%3D|":"))\d+'), r'\1<version>'),
     (re.compile(r'(ResourceVersion in (?:the precondition|record)) \(\d+\)'), r'\1 (<version>)'),
     (re.compile(r'Invalid value: "\{.*\}": '), 'Invalid value: "<object>": '),
@@ -50,6 +56,7 @@ TEXTS = (
 @dataclasses.dataclass(frozen=True)
 class Masked:
     """An exchange without what differs from run to run."""
+
     label: str
     content: dict[str, Any]
 
@@ -65,8 +72,12 @@ class Masker:
     def mask_exchange(self, exchange: fidelity_talks.Exchange) -> Masked:
         """Mask an answer; the names that the server has generated for it can be anywhere in it, and in later ones."""
         if exchange.prefix:
-            for name in re.findall(rf'\b{re.escape(exchange.prefix)}[a-z0-9]{{5}}\b', str(exchange.body)):
-                self._generated.setdefault(name, f'{exchange.prefix}<generated {len(self._generated) + 1}>')
+            for name in re.findall(
+                rf'\b{re.escape(exchange.prefix)}[a-z0-9]{{5}}\b', str(exchange.body)
+            ):
+                self._generated.setdefault(
+                    name, f'{exchange.prefix}<generated {len(self._generated) + 1}>'
+                )
         content = {'code': exchange.code, 'headers': dict(exchange.headers), 'body': exchange.body}
         return Masked(self.mask_text(exchange.label), self.mask(content))
 
@@ -77,8 +88,10 @@ class Masker:
                 masked = self._mask_items(value)
                 masked['metadata']['resourceVersion'] = self._number_version(uid, version)
                 return masked
-            case {'message': str(message), 'details': {'causes': [_, _, *_], 'group': str(group)}} if (
-                    group.endswith('.kopf.dev')):
+            case {
+                'message': str(message),
+                'details': {'causes': [_, _, *_], 'group': str(group)},
+            } if group.endswith('.kopf.dev'):
                 return self._mask_items(_sort_causes(value, message))
             case dict():
                 return self._mask_items(value)
@@ -94,13 +107,20 @@ class Masker:
         for name, masked in self._generated.items():
             text = text.replace(name, masked)
         text = UID.sub(lambda match: self._number_uid(match[0]), text)
-        text = TIME.sub(lambda match: '<time>' if match[1] is None else f'<time with {len(match[1]) - 1} digits>', text)
+        text = TIME.sub(
+            lambda match: (
+                '<time>' if match[1] is None else f'<time with {len(match[1]) - 1} digits>'
+            ),
+            text,
+        )
         for pattern, masked in TEXTS:
             text = pattern.sub(masked, text)
         return text
 
     def _mask_items(self, value: dict[str, Any]) -> dict[str, Any]:
-        return {self.mask_text(key): self._mask_item(key, item) for key, item in sorted(value.items())}
+        return {
+            self.mask_text(key): self._mask_item(key, item) for key, item in sorted(value.items())
+        }
 
     def _mask_item(self, key: str, item: Any) -> Any:
         if key == 'resourceVersion' and isinstance(item, str) and item.isdigit() and item != '0':
@@ -111,7 +131,11 @@ class Masker:
             return sorted(self.mask(item), key=_dump)
         if key in ('serverAddress', 'caBundle', 'userInfo'):
             return f'<{key}>'
-        if key in ('resources', 'subresources') and isinstance(item, list) and isinstance(item[0], dict):
+        if (
+            key in ('resources', 'subresources')
+            and isinstance(item, list)
+            and isinstance(item[0], dict)
+        ):
             return {_get_resource_name(resource): self.mask(resource) for resource in item}
         if key == 'cells':
             return ['<age>' if AGE.fullmatch(str(cell)) else self.mask(cell) for cell in item]
@@ -139,8 +163,11 @@ def _sort_causes(status: dict[str, Any], message: str) -> dict[str, Any]:
     causes = status['details']['causes']
     texts = [f'{cause["field"]}: {cause["message"]}' for cause in causes]
     ordered = sorted(causes, key=_dump)
-    return {**status, 'message': message.replace(', '.join(texts), '<all causes>'),
-            'details': {**status['details'], 'causes': ordered}}
+    return {
+        **status,
+        'message': message.replace(', '.join(texts), '<all causes>'),
+        'details': {**status['details'], 'causes': ordered},
+    }
 
 
 def mask_exchanges(exchanges: Sequence[fidelity_talks.Exchange]) -> list[Masked]:

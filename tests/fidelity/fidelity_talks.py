@@ -4,6 +4,7 @@ Talks: one sequence of requests to one API server, with all its answers written 
 The sequences are written once (see the modules of transcripts) and run on both servers. What they send may depend
 on what was answered, so they also follow the server where its versions, uids and tokens lead.
 """
+
 import asyncio
 import contextlib
 import dataclasses
@@ -19,9 +20,18 @@ import yaml
 from kopf._cogs.structs import credentials
 
 USER_AGENT = 'fidelity/1.0'  # becomes the manager of fields, so it is the same for both servers
-PATIENCE = 90.0  # seconds; what is missed by the controllers of a real server, they see again in a minute
+PATIENCE = (
+    90.0  # seconds; what is missed by the controllers of a real server, they see again in a minute
+)
 PAUSE = 0.05
-HEADERS = ('Content-Type', 'Warning', 'Retry-After', 'Location', 'Allow', 'WWW-Authenticate')  # what clients act upon
+HEADERS = (
+    'Content-Type',
+    'Warning',
+    'Retry-After',
+    'Location',
+    'Allow',
+    'WWW-Authenticate',
+)  # what clients act upon
 INITIAL_EVENTS_END = 'k8s.io/initial-events-end'
 CRDS = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions'
 
@@ -36,6 +46,7 @@ class Server:
 
     Those who compact do not touch what the server itself keeps in memory; those who forget do.
     """
+
     info: credentials.ConnectionInfo
     compact: Compactor | None = None
     forget: Compactor | None = None
@@ -44,6 +55,7 @@ class Server:
 @dataclasses.dataclass(frozen=True)
 class Exchange:
     """One request with its answer, or one event of a watch-stream; the body is decoded if it is JSON or YAML."""
+
     label: str
     code: int
     headers: Mapping[str, Any]
@@ -55,6 +67,7 @@ class Exchange:
 @dataclasses.dataclass(frozen=True)
 class Transcript:
     """A named sequence of requests. The name is also that of its namespace, and a part of the group of its kinds."""
+
     name: str
     script: Script
     is_intrusive: bool = False  # forgets the history of the cluster, or listens on the loopback: only for our own one
@@ -63,7 +76,9 @@ class Transcript:
 class Stream:
     """A watch-stream in progress."""
 
-    def __init__(self, response: aiohttp.ClientResponse, label: str, exchanges: list[Exchange]) -> None:
+    def __init__(
+        self, response: aiohttp.ClientResponse, label: str, exchanges: list[Exchange]
+    ) -> None:
         self._response = response
         self._label = label
         self._exchanges = exchanges
@@ -95,7 +110,9 @@ class Stream:
 class Talk:
     """The requests of one transcript to one server."""
 
-    def __init__(self, session: aiohttp.ClientSession, transcript: Transcript, suffix: str, server: Server) -> None:
+    def __init__(
+        self, session: aiohttp.ClientSession, transcript: Transcript, suffix: str, server: Server
+    ) -> None:
         self._session = session
         self._server = server
         self._label = ''
@@ -109,7 +126,9 @@ class Talk:
 
     def apps(self, plural: str, name: str = '', *more: str) -> str:
         """Build the path of a resource of ``apps/v1`` in the namespace of the transcript."""
-        return '/'.join(filter(None, ['/apis/apps/v1/namespaces', self.namespace, plural, name, *more]))
+        return '/'.join(
+            filter(None, ['/apis/apps/v1/namespaces', self.namespace, plural, name, *more])
+        )
 
     def custom(self, plural: str, name: str = '', *more: str, version: str = 'v1') -> str:
         """Build the path of a custom resource in the namespace of the transcript."""
@@ -120,8 +139,16 @@ class Talk:
         """Say what the next requests are about: it is shown with their differences."""
         self._label = label
 
-    async def ask(self, method: str, path: str, body: Any = None, *, type: str = 'application/json',
-                  headers: Mapping[str, str] | None = None, **query: Any) -> Any:
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        type: str = 'application/json',
+        headers: Mapping[str, str] | None = None,
+        **query: Any,
+    ) -> Any:
         """Make a request, and write down the answer; return the body."""
         exchange = await self._request(method, path, body, type=type, headers=headers, **query)
         self.exchanges.append(exchange)
@@ -141,22 +168,34 @@ class Talk:
 
     async def json(self, path: str, *operations: tuple[Any, ...], **options: Any) -> Any:
         """Make a JSON patch of operations: ``(op, path)`` or ``(op, path, value)``."""
-        body = [{'op': op, 'path': place, **({'value': value[0]} if value else {})} for op, place, *value in operations]
+        body = [
+            {'op': op, 'path': place, **({'value': value[0]} if value else {})}
+            for op, place, *value in operations
+        ]
         return await self.ask('PATCH', path, body, type='application/json-patch+json', **options)
 
     async def strategic(self, path: str, body: Any, **options: Any) -> Any:
-        return await self.ask('PATCH', path, body, type='application/strategic-merge-patch+json', **options)
+        return await self.ask(
+            'PATCH', path, body, type='application/strategic-merge-patch+json', **options
+        )
 
     async def apply(self, path: str, body: Any, manager: str = 'applier', **options: Any) -> Any:
         return await self.ask(
-            'PATCH', path, body, type='application/apply-patch+yaml', fieldManager=manager, **options)
+            'PATCH',
+            path,
+            body,
+            type='application/apply-patch+yaml',
+            fieldManager=manager,
+            **options,
+        )
 
     async def delete(self, path: str, body: Any = None, **options: Any) -> Any:
         return await self.ask('DELETE', path, body, **options)
 
     @contextlib.asynccontextmanager
-    async def watch(self, path: str, *, headers: Mapping[str, str] | None = None,
-                    **query: Any) -> AsyncIterator[Stream]:
+    async def watch(
+        self, path: str, *, headers: Mapping[str, str] | None = None, **query: Any
+    ) -> AsyncIterator[Stream]:
         """Begin a watch; its events are written down when they are taken from the stream."""
         label = self._build_label('WATCH', path, query)
         url = _build_url(path, {'watch': 'true', **query})
@@ -181,7 +220,9 @@ class Talk:
     async def wait_until_refused(self, path: str, body: Any) -> None:
         """Wait until such objects are denied by a webhook: those that are not yet are not stored anyway."""
         async with asyncio.timeout(PATIENCE):
-            while 'denied the request' not in str((await self._request('POST', path, body, dryRun='All')).body):
+            while 'denied the request' not in str(
+                (await self._request('POST', path, body, dryRun='All')).body
+            ):
                 await asyncio.sleep(PAUSE)
 
     async def wait_until_accepted(self, path: str, body: Any) -> None:
@@ -209,11 +250,16 @@ class Talk:
         exchange = await self._request('POST', CRDS, crd)
         assert exchange.code == 201, exchange.body
         spec = crd['spec']
-        await self.wait_until(f'{CRDS}/{crd["metadata"]["name"]}', lambda _, body: is_established(body))
-        await self.wait_until_listed(spec['group'], spec['versions'][0]['name'], spec['names']['plural'])
+        await self.wait_until(
+            f'{CRDS}/{crd["metadata"]["name"]}', lambda _, body: is_established(body)
+        )
+        await self.wait_until_listed(
+            spec['group'], spec['versions'][0]['name'], spec['names']['plural']
+        )
 
     async def wait_until_listed(self, group: str, version: str, plural: str) -> None:
         """Wait until a resource is in the discovery."""
+
         def is_listed(code: int, body: Any) -> bool:
             return code == 200 and any(item['name'] == plural for item in body['resources'])
 
@@ -234,15 +280,34 @@ class Talk:
             if crd['spec']['group'].endswith(self.group):
                 await self._request('DELETE', f'{CRDS}/{crd["metadata"]["name"]}')
 
-    async def _request(self, method: str, path: str, body: Any = None, *, type: str = 'application/json',
-                       headers: Mapping[str, str] | None = None, **query: Any) -> Exchange:
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        type: str = 'application/json',
+        headers: Mapping[str, str] | None = None,
+        **query: Any,
+    ) -> Exchange:
         encoded = body if isinstance(body, bytes | None) else json.dumps(body).encode()
-        content = io.BytesIO(encoded) if encoded is not None else None  # large bytes are not welcome otherwise
+        content = (
+            io.BytesIO(encoded) if encoded is not None else None
+        )  # large bytes are not welcome otherwise
         given = {**({'Content-Type': type} if content is not None else {}), **(headers or {})}
         url = _build_url(path, query)
-        async with asyncio.timeout(PATIENCE), self._session.request(method, url, data=content, headers=given) as answer:
+        async with (
+            asyncio.timeout(PATIENCE),
+            self._session.request(method, url, data=content, headers=given) as answer,
+        ):
             label = self._build_label(method, path, query)
-            return Exchange(label, answer.status, _select_headers(answer), await _read_body(answer), _get_prefix(body))
+            return Exchange(
+                label,
+                answer.status,
+                _select_headers(answer),
+                await _read_body(answer),
+                _get_prefix(body),
+            )
 
     def _build_label(self, method: str, path: str, query: Mapping[str, Any]) -> str:
         asked = '&'.join(f'{key}={value}' for key, value in query.items())
@@ -252,7 +317,11 @@ class Talk:
 
 def is_periodic(event: Any) -> bool:
     """Tell if it is a bookmark that comes when its time comes, not one that tells of the end of the initial events."""
-    return event is not None and event.get('type') == 'BOOKMARK' and INITIAL_EVENTS_END not in json.dumps(event)
+    return (
+        event is not None
+        and event.get('type') == 'BOOKMARK'
+        and INITIAL_EVENTS_END not in json.dumps(event)
+    )
 
 
 def is_established(crd: Any) -> bool:

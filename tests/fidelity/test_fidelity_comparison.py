@@ -1,26 +1,35 @@
 """
 Comparison of the fidelity tests: every difference is found and named, and only those listed are allowed.
 """
+
 import fidelity_comparison
 import fidelity_masks
 import pytest
 
 
 def compare(ours, theirs):
-    sides = ([fidelity_masks.Masked(f'GET /{index}', answer) for index, answer in enumerate(side)]
-             for side in (ours, theirs))
-    return [(item.label, item.path, item.sandbox, item.real) for item in fidelity_comparison.compare(*sides)]
+    sides = (
+        [fidelity_masks.Masked(f'GET /{index}', answer) for index, answer in enumerate(side)]
+        for side in (ours, theirs)
+    )
+    return [
+        (item.label, item.path, item.sandbox, item.real)
+        for item in fidelity_comparison.compare(*sides)
+    ]
 
 
-@pytest.mark.parametrize('ours, theirs, path', [
-    pytest.param({'a': 1}, {'a': 2}, '.body.a', id='value'),
-    pytest.param({'a': 1}, {'a': '1'}, '.body.a', id='type'),
-    pytest.param({'a': 1}, {'a': True}, '.body.a', id='boolean'),
-    pytest.param({'a': None}, {}, '.body.a', id='null'),
-    pytest.param({}, {'a': {'b': 1}}, '.body.a', id='absent'),
-    pytest.param({'a': [1, {'b': 2}]}, {'a': [1, {'b': 3}]}, '.body.a[1].b', id='nested'),
-    pytest.param({'a': [1]}, {'a': [1, 2]}, '.body.a[1]', id='longer'),
-])
+@pytest.mark.parametrize(
+    'ours, theirs, path',
+    [
+        pytest.param({'a': 1}, {'a': 2}, '.body.a', id='value'),
+        pytest.param({'a': 1}, {'a': '1'}, '.body.a', id='type'),
+        pytest.param({'a': 1}, {'a': True}, '.body.a', id='boolean'),
+        pytest.param({'a': None}, {}, '.body.a', id='null'),
+        pytest.param({}, {'a': {'b': 1}}, '.body.a', id='absent'),
+        pytest.param({'a': [1, {'b': 2}]}, {'a': [1, {'b': 3}]}, '.body.a[1].b', id='nested'),
+        pytest.param({'a': [1]}, {'a': [1, 2]}, '.body.a[1]', id='longer'),
+    ],
+)
 def test_different_fields_are_found(ours, theirs, path):
     found = compare([{'code': 200, 'body': ours}], [{'code': 200, 'body': theirs}])
 
@@ -45,11 +54,14 @@ def test_absent_answers_are_different():
     assert compare([answer, answer], [answer]) == [('GET /1', '.code', '200 None', '<absent> None')]
 
 
-@pytest.mark.parametrize('label, path, fits', [
-    pytest.param('GET', r'\.body\.a', True, id='both'),
-    pytest.param('POST', r'\.body\.a', False, id='other-request'),
-    pytest.param('GET', r'\.body', False, id='part-of-path'),
-])
+@pytest.mark.parametrize(
+    'label, path, fits',
+    [
+        pytest.param('GET', r'\.body\.a', True, id='both'),
+        pytest.param('POST', r'\.body\.a', False, id='other-request'),
+        pytest.param('GET', r'\.body', False, id='part-of-path'),
+    ],
+)
 def test_allowances_fit_by_the_request_and_the_whole_path(label, path, fits):
     allowance = fidelity_comparison.Allowance('transcript', label, path, 'reason')
 

@@ -1,6 +1,7 @@
 """
 All the transcripts: each module has those of one topic.
 """
+
 import transcripts_of_absences
 import transcripts_of_builtins
 import transcripts_of_definitions

@@ -1,6 +1,7 @@
 """
 Deletions: finalizers, preconditions, propagation to dependents, collections, and namespaces.
 """
+
 from typing import Any
 
 import fidelity_samples
@@ -9,8 +10,10 @@ from fidelity_talks import Talk, Transcript
 
 async def wait_for_finalizers(talk: Talk) -> None:
     await talk.define(fidelity_samples.build_crd(talk))
-    for plural, body in ((talk.custom('things'), fidelity_samples.build_thing(talk)),
-                         (talk.core('configmaps'), fidelity_samples.build_configmap())):
+    for plural, body in (
+        (talk.custom('things'), fidelity_samples.build_thing(talk)),
+        (talk.core('configmaps'), fidelity_samples.build_configmap()),
+    ):
         one = f'{plural}/one'
         finalizers = {'finalizers': ['kopf.dev/a', 'kopf.dev/b']}
         await talk.post(plural, {**body, 'metadata': {**body['metadata'], **finalizers}})
@@ -20,11 +23,21 @@ async def wait_for_finalizers(talk: Talk) -> None:
         talk.note('while being deleted')
         await talk.post(plural, body)
         await talk.merge(one, {'metadata': {'labels': {'a': 'b'}}})
-        await talk.merge(one, {'metadata': {'finalizers': ['kopf.dev/a', 'kopf.dev/b', 'kopf.dev/c']}})
+        await talk.merge(
+            one, {'metadata': {'finalizers': ['kopf.dev/a', 'kopf.dev/b', 'kopf.dev/c']}}
+        )
         await talk.merge(one, {'metadata': {'deletionTimestamp': None}})
         await talk.merge(one, {'metadata': {'finalizers': ['kopf.dev/b']}})
-        await talk.json(one, ('test', '/metadata/finalizers/0', 'kopf.dev/a'), ('remove', '/metadata/finalizers/0'))
-        await talk.json(one, ('test', '/metadata/finalizers/0', 'kopf.dev/b'), ('remove', '/metadata/finalizers/0'))
+        await talk.json(
+            one,
+            ('test', '/metadata/finalizers/0', 'kopf.dev/a'),
+            ('remove', '/metadata/finalizers/0'),
+        )
+        await talk.json(
+            one,
+            ('test', '/metadata/finalizers/0', 'kopf.dev/b'),
+            ('remove', '/metadata/finalizers/0'),
+        )
         await talk.get(one)
         talk.note('anew')
         await talk.post(plural, body)
@@ -33,8 +46,10 @@ async def wait_for_finalizers(talk: Talk) -> None:
 
 async def have_conditions(talk: Talk) -> None:
     await talk.define(fidelity_samples.build_crd(talk))
-    for plural, body in ((talk.custom('things'), fidelity_samples.build_thing(talk)),
-                         (talk.core('configmaps'), fidelity_samples.build_configmap())):
+    for plural, body in (
+        (talk.custom('things'), fidelity_samples.build_thing(talk)),
+        (talk.core('configmaps'), fidelity_samples.build_configmap()),
+    ):
         one = f'{plural}/one'
         made = await talk.post(plural, body)
         uid, version = made['metadata']['uid'], made['metadata']['resourceVersion']
@@ -50,14 +65,27 @@ async def have_conditions(talk: Talk) -> None:
 
 
 async def propagate(talk: Talk) -> None:
-    secrets, configmaps = talk.core('secrets'), talk.core('configmaps')  # kinds that garbage collectors know at once
+    secrets, configmaps = (
+        talk.core('secrets'),
+        talk.core('configmaps'),
+    )  # kinds that garbage collectors know at once
     for policy in ('Background', 'Foreground', 'Orphan'):
         talk.note(policy)
         owner = await talk.post(secrets, {'metadata': {'name': 'owner'}})
-        reference = {'apiVersion': 'v1', 'kind': 'Secret', 'name': 'owner', 'uid': owner['metadata']['uid'],
-                     'blockOwnerDeletion': True, 'controller': True}
-        await talk.post(configmaps, fidelity_samples.build_configmap('child', ownerReferences=[reference]))
-        await wait_until_collected(talk, reference)  # so the collector knows of what was made before: the child
+        reference = {
+            'apiVersion': 'v1',
+            'kind': 'Secret',
+            'name': 'owner',
+            'uid': owner['metadata']['uid'],
+            'blockOwnerDeletion': True,
+            'controller': True,
+        }
+        await talk.post(
+            configmaps, fidelity_samples.build_configmap('child', ownerReferences=[reference])
+        )
+        await wait_until_collected(
+            talk, reference
+        )  # so the collector knows of what was made before: the child
         await talk.delete(f'{secrets}/owner', propagationPolicy=policy)
         await talk.wait_until_gone(f'{secrets}/owner')
         if policy != 'Orphan':
@@ -68,14 +96,18 @@ async def propagate(talk: Talk) -> None:
 async def wait_until_collected(talk: Talk, reference: dict[str, Any]) -> None:
     """Make an object of an absent owner, and wait until it is gone."""
     absent = {**reference, 'uid': '00000000-0000-0000-0000-000000000000'}
-    await talk.post(talk.core('configmaps'), fidelity_samples.build_configmap('waif', ownerReferences=[absent]))
+    await talk.post(
+        talk.core('configmaps'), fidelity_samples.build_configmap('waif', ownerReferences=[absent])
+    )
     await talk.wait_until_gone(talk.core('configmaps', 'waif'))
 
 
 async def collect(talk: Talk) -> None:
     await talk.define(fidelity_samples.build_crd(talk))
-    for plural, body in ((talk.custom('things'), fidelity_samples.build_thing(talk)),
-                         (talk.core('configmaps'), fidelity_samples.build_configmap())):
+    for plural, body in (
+        (talk.custom('things'), fidelity_samples.build_thing(talk)),
+        (talk.core('configmaps'), fidelity_samples.build_configmap()),
+    ):
         for name in ('a', 'b', 'c'):
             metadata = {'name': name, 'labels': {'n': name, 'x': 'y'}}
             await talk.post(plural, {**body, 'metadata': metadata})

@@ -1,6 +1,7 @@
 """
 Lists: selectors, pages, versions, and other representations.
 """
+
 import functools
 
 import fidelity_samples
@@ -14,21 +15,53 @@ PARTIALS = 'application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io'
 async def select(talk: Talk) -> None:
     await talk.define(fidelity_samples.build_crd(talk))
     paths = talk.custom('things'), talk.core('configmaps')
-    for name, labels in (('a', {'app': 'web', 'n': '1'}), ('b', {'app': 'db', 'n': '2'}), ('c', {'n': '3'}), ('d', {})):
+    for name, labels in (
+        ('a', {'app': 'web', 'n': '1'}),
+        ('b', {'app': 'db', 'n': '2'}),
+        ('c', {'n': '3'}),
+        ('d', {}),
+    ):
         labels = {'mine': 'yes', **labels}
         await talk.post(paths[0], fidelity_samples.build_thing(talk, name, labels=labels))
         await talk.post(paths[1], fidelity_samples.build_configmap(name, labels=labels))
     selectors = (
-        'app=web', 'app==web', 'app!=web', 'app', '!app', 'app in (web,db)', 'app notin (web)', 'n>1', 'n<2', 'n>x',
-        'app=web,n=2', 'app in (web, db),n notin (2)', 'app=', 'app in ()', ' app = web ', '=web', 'app=web,', 'app>',
-        'bad key=x', 'app=bad value', 'app in (web', ',')
+        'app=web',
+        'app==web',
+        'app!=web',
+        'app',
+        '!app',
+        'app in (web,db)',
+        'app notin (web)',
+        'n>1',
+        'n<2',
+        'n>x',
+        'app=web,n=2',
+        'app in (web, db),n notin (2)',
+        'app=',
+        'app in ()',
+        ' app = web ',
+        '=web',
+        'app=web,',
+        'app>',
+        'bad key=x',
+        'app=bad value',
+        'app in (web',
+        ',',
+    )
     for path in paths:
         for selector in selectors:
             await talk.get(path, labelSelector=f'mine,{selector}')
-        for selector in ('metadata.name=a', 'metadata.name!=a', 'metadata.name==a',
-                         f'metadata.namespace={talk.namespace}', 'metadata.namespace=other',
-                         'spec.size=1', 'metadata.name', 'metadata.name in (a)',
-                         'metadata.name=a,metadata.name=b'):
+        for selector in (
+            'metadata.name=a',
+            'metadata.name!=a',
+            'metadata.name==a',
+            f'metadata.namespace={talk.namespace}',
+            'metadata.namespace=other',
+            'spec.size=1',
+            'metadata.name',
+            'metadata.name in (a)',
+            'metadata.name=a,metadata.name=b',
+        ):
             await talk.get(path, fieldSelector=selector, labelSelector='mine')
 
 
@@ -36,7 +69,9 @@ async def page(talk: Talk) -> None:
     await talk.define(fidelity_samples.build_crd(talk))
     things = talk.custom('things')
     for index in range(5):
-        await talk.post(things, fidelity_samples.build_thing(talk, f'n{index}', labels={'odd': str(index % 2)}))
+        await talk.post(
+            things, fidelity_samples.build_thing(talk, f'n{index}', labels={'odd': str(index % 2)})
+        )
     first = await talk.get(things, limit=2)
     token = first['metadata']['continue']
     await talk.delete(f'{things}/n3')
@@ -51,14 +86,18 @@ async def page(talk: Talk) -> None:
     await talk.get(things, limit='x')
     await talk.get(things, limit=1, labelSelector='odd=0')
     await talk.get(things, **{'continue': 'garbage'})
-    await talk.get(things, **{'continue': token}, resourceVersion=first['metadata']['resourceVersion'])
+    await talk.get(
+        things, **{'continue': token}, resourceVersion=first['metadata']['resourceVersion']
+    )
 
 
 async def lose_pages(talk: Talk) -> None:
     await talk.define(fidelity_samples.build_crd(talk))
     tokens = {}
-    for path, build in ((talk.custom('things'), functools.partial(fidelity_samples.build_thing, talk)),
-                        (talk.core('configmaps'), fidelity_samples.build_configmap)):
+    for path, build in (
+        (talk.custom('things'), functools.partial(fidelity_samples.build_thing, talk)),
+        (talk.core('configmaps'), fidelity_samples.build_configmap),
+    ):
         for index in range(6):
             await talk.post(path, build(f'n{index}', labels={'mine': 'yes'}))
         first = await talk.get(path, limit=2, labelSelector='mine')
@@ -86,7 +125,11 @@ async def be_of_versions(talk: Talk) -> None:
         await talk.get(f'{things}/one', resourceVersion=version) if version != '0' else None
         for match in ('', 'NotOlderThan', 'Exact', 'Wrong'):
             if (version, match) not in (('0', ''), ('0', 'NotOlderThan')):
-                await talk.get(things, resourceVersion=version, **({'resourceVersionMatch': match} if match else {}))
+                await talk.get(
+                    things,
+                    resourceVersion=version,
+                    **({'resourceVersionMatch': match} if match else {}),
+                )
     talk.note('impossible versions')
     for version in ('x', '-1', '1.5'):
         await talk.get(things, resourceVersion=version)
@@ -96,20 +139,35 @@ async def be_of_versions(talk: Talk) -> None:
 
 
 async def be_represented(talk: Talk) -> None:
-    columns = [{'name': 'Size', 'type': 'integer', 'jsonPath': '.spec.size'},
-               {'name': 'Color', 'type': 'string', 'jsonPath': '.spec.color', 'priority': 1},
-               {'name': 'Born', 'type': 'date', 'jsonPath': '.metadata.creationTimestamp'}]
-    await talk.define(fidelity_samples.build_crd(talk, 'things', fidelity_samples.build_version(
-        additionalPrinterColumns=columns)))
+    columns = [
+        {'name': 'Size', 'type': 'integer', 'jsonPath': '.spec.size'},
+        {'name': 'Color', 'type': 'string', 'jsonPath': '.spec.color', 'priority': 1},
+        {'name': 'Born', 'type': 'date', 'jsonPath': '.metadata.creationTimestamp'},
+    ]
+    await talk.define(
+        fidelity_samples.build_crd(
+            talk, 'things', fidelity_samples.build_version(additionalPrinterColumns=columns)
+        )
+    )
     await talk.post(talk.custom('things'), fidelity_samples.build_thing(talk))
-    await talk.post(talk.core('configmaps'), fidelity_samples.build_configmap(labels={'mine': 'yes'}))
+    await talk.post(
+        talk.core('configmaps'), fidelity_samples.build_configmap(labels={'mine': 'yes'})
+    )
     for path, selector in ((talk.custom('things'), ''), (talk.core('configmaps'), 'mine')):
         for accept in (fidelity_samples.TABLE, PARTIALS):
             talk.note(accept)
             await talk.get(path, labelSelector=selector, headers={'Accept': accept})
-        for accept in (fidelity_samples.TABLE, PARTIAL, 'application/yaml', 'text/html', UNKNOWN, '*/*',
-                       'application/*', f'{fidelity_samples.TABLE},application/json',
-                       f'application/json,{fidelity_samples.TABLE}'):
+        for accept in (
+            fidelity_samples.TABLE,
+            PARTIAL,
+            'application/yaml',
+            'text/html',
+            UNKNOWN,
+            '*/*',
+            'application/*',
+            f'{fidelity_samples.TABLE},application/json',
+            f'application/json,{fidelity_samples.TABLE}',
+        ):
             talk.note(accept)
             await talk.get(f'{path}/one', headers={'Accept': accept})
 

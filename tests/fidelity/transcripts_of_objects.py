@@ -1,6 +1,7 @@
 """
 Objects: created, read, replaced; their versions and generations, names, and what may not be changed.
 """
+
 import fidelity_samples
 from fidelity_talks import Talk, Transcript
 
@@ -19,10 +20,14 @@ async def live_as_configmap(talk: Talk) -> None:
     talk.note('wrong identities')
     await talk.put(one, fidelity_samples.build_configmap('two'))
     await talk.put(one, fidelity_samples.build_configmap(namespace='default'))
-    await talk.put(one, fidelity_samples.build_configmap(uid='00000000-0000-0000-0000-000000000000'))
+    await talk.put(
+        one, fidelity_samples.build_configmap(uid='00000000-0000-0000-0000-000000000000')
+    )
     await talk.put(one, fidelity_samples.build_configmap(resourceVersion='x'))
     await talk.put(talk.core('configmaps', 'two'), fidelity_samples.build_configmap('two'))
-    await talk.put(talk.core('configmaps', 'two'), fidelity_samples.build_configmap('two', resourceVersion='5'))
+    await talk.put(
+        talk.core('configmaps', 'two'), fidelity_samples.build_configmap('two', resourceVersion='5')
+    )
     await talk.post(configmaps, fidelity_samples.build_configmap('three', resourceVersion='5'))
     await talk.post(configmaps, fidelity_samples.build_configmap('three', namespace='default'))
     await talk.post(f'{configmaps}/one', fidelity_samples.build_configmap())
@@ -50,16 +55,37 @@ async def live_as_custom(talk: Talk) -> None:
     await talk.get(f'{one}/status')
     talk.note('metadata by the status')
     latest = await talk.get(one)
-    await talk.put(f'{one}/status', {**latest, 'metadata': {**latest['metadata'], 'labels': {'a': 'c'},
-                                                            'annotations': {'x': 'y'}, 'finalizers': ['k.dev/f']}})
+    await talk.put(
+        f'{one}/status',
+        {
+            **latest,
+            'metadata': {
+                **latest['metadata'],
+                'labels': {'a': 'c'},
+                'annotations': {'x': 'y'},
+                'finalizers': ['k.dev/f'],
+            },
+        },
+    )
     talk.note('without a version')
     await talk.put(one, fidelity_samples.build_thing(talk))
     await talk.put(one, fidelity_samples.build_thing(talk, resourceVersion='x'))
     talk.note('given by the client')
-    await talk.post(things, fidelity_samples.build_thing(
-        talk, 'two', generation=5, creationTimestamp='2020-01-01T00:00:00Z', selfLink='/x',
-        uid='00000000-0000-0000-0000-000000000000', deletionTimestamp='2020-01-01T00:00:00Z'))
-    await talk.put(talk.custom('things', 'two'), fidelity_samples.build_thing(talk, 'two', generation=7))
+    await talk.post(
+        things,
+        fidelity_samples.build_thing(
+            talk,
+            'two',
+            generation=5,
+            creationTimestamp='2020-01-01T00:00:00Z',
+            selfLink='/x',
+            uid='00000000-0000-0000-0000-000000000000',
+            deletionTimestamp='2020-01-01T00:00:00Z',
+        ),
+    )
+    await talk.put(
+        talk.custom('things', 'two'), fidelity_samples.build_thing(talk, 'two', generation=7)
+    )
     await talk.delete(one)
     await talk.delete(one)
 
@@ -70,7 +96,9 @@ async def be_named(talk: Talk) -> None:
     things = talk.custom('things')
     await talk.post(configmaps, {'metadata': {'generateName': 'some-'}, 'data': {}})
     await talk.post(configmaps, {'metadata': {'generateName': 'Some-'}, 'data': {}})
-    await talk.post(things, {**fidelity_samples.build_thing(talk), 'metadata': {'generateName': 'some-'}})
+    await talk.post(
+        things, {**fidelity_samples.build_thing(talk), 'metadata': {'generateName': 'some-'}}
+    )
     names = ('', 'UPPER', 'under_score', '-dash', 'dot.dot', 'a' * 254, 'slash/slash', '..')
     for name in names:
         talk.note(f'name {name[:20]!r}')
@@ -87,33 +115,56 @@ async def be_named(talk: Talk) -> None:
 async def have_metadata(talk: Talk) -> None:
     await talk.define(fidelity_samples.build_crd(talk))
     wrong = {
-        'labels': {'bad key!': 'x'}, 'label values': {'a': 'bad value!'}, 'long': {'a': 'x' * 64},
-        'prefix': {'Bad_Prefix/a': 'x'}, 'number': {'a': 1}, 'null': {'a': None},
+        'labels': {'bad key!': 'x'},
+        'label values': {'a': 'bad value!'},
+        'long': {'a': 'x' * 64},
+        'prefix': {'Bad_Prefix/a': 'x'},
+        'number': {'a': 1},
+        'null': {'a': None},
     }
-    for plural, body in (('configmaps', fidelity_samples.build_configmap()),
-                         ('things', fidelity_samples.build_thing(talk))):
+    for plural, body in (
+        ('configmaps', fidelity_samples.build_configmap()),
+        ('things', fidelity_samples.build_thing(talk)),
+    ):
         path = talk.core(plural) if plural == 'configmaps' else talk.custom(plural)
         for note, labels in wrong.items():
             talk.note(note)
-            await talk.post(path, {**body, 'metadata': {'name': 'x', 'labels': labels}}, dryRun='All')
+            await talk.post(
+                path, {**body, 'metadata': {'name': 'x', 'labels': labels}}, dryRun='All'
+            )
         talk.note('annotations')
         await talk.post(path, {**body, 'metadata': {'name': 'x', 'annotations': {'bad key!': 'x'}}})
-        await talk.post(path, {**body, 'metadata': {'name': 'x', 'annotations': {'a': 'x' * 262145}}})
+        await talk.post(
+            path, {**body, 'metadata': {'name': 'x', 'annotations': {'a': 'x' * 262145}}}
+        )
         talk.note('finalizers')
         await talk.post(path, {**body, 'metadata': {'name': 'x', 'finalizers': ['bad name!']}})
         await talk.post(path, {**body, 'metadata': {'name': 'x', 'finalizers': ['plain']}})
         talk.note('owners')
-        await talk.post(path, {**body, 'metadata': {'name': 'y', 'ownerReferences': [{'name': 'x'}]}})
-        owner = {'apiVersion': 'v1', 'kind': 'ConfigMap', 'name': 'x', 'uid': 'x', 'controller': True}
-        await talk.post(path, {**body, 'metadata': {'name': 'y', 'ownerReferences': [owner, {**owner, 'name': 'z'}]}})
+        await talk.post(
+            path, {**body, 'metadata': {'name': 'y', 'ownerReferences': [{'name': 'x'}]}}
+        )
+        owner = {
+            'apiVersion': 'v1',
+            'kind': 'ConfigMap',
+            'name': 'x',
+            'uid': 'x',
+            'controller': True,
+        }
+        await talk.post(
+            path,
+            {**body, 'metadata': {'name': 'y', 'ownerReferences': [owner, {**owner, 'name': 'z'}]}},
+        )
     for plural in (talk.core('configmaps', 'x'), talk.custom('things', 'x')):
         await talk.wait_until(plural, lambda *_: True)
 
 
 async def be_dry(talk: Talk) -> None:
     await talk.define(fidelity_samples.build_crd(talk))
-    for path, body in ((talk.core('configmaps'), fidelity_samples.build_configmap()),
-                       (talk.custom('things'), fidelity_samples.build_thing(talk))):
+    for path, body in (
+        (talk.core('configmaps'), fidelity_samples.build_configmap()),
+        (talk.custom('things'), fidelity_samples.build_thing(talk)),
+    ):
         await talk.post(path, body, dryRun='All')
         await talk.get(f'{path}/one')
         await talk.post(path, body, dryRun='Some')
@@ -127,7 +178,9 @@ async def be_dry(talk: Talk) -> None:
 
 async def be_builtin(talk: Talk) -> None:
     secrets, deployments = talk.core('secrets'), talk.apps('deployments')
-    await talk.post(secrets, {'metadata': {'name': 'one'}, 'stringData': {'a': 'x'}, 'data': {'b': 'eA=='}})
+    await talk.post(
+        secrets, {'metadata': {'name': 'one'}, 'stringData': {'a': 'x'}, 'data': {'b': 'eA=='}}
+    )
     await talk.post(secrets, {'metadata': {'name': 'two'}, 'data': {'b': 'not base64!'}})
     await talk.merge(f'{secrets}/one', {'type': 'other'})
     await talk.merge(f'{secrets}/one', {'immutable': True})
@@ -135,14 +188,34 @@ async def be_builtin(talk: Talk) -> None:
     await talk.merge(f'{secrets}/one', {'immutable': None})
     talk.note('configmaps')
     await talk.post(talk.core('configmaps'), {'metadata': {'name': 'one'}, 'data': {'a': 1}})
-    await talk.post(talk.core('configmaps'), {'metadata': {'name': 'one'}, 'data': {'bad key!': 'x'}})
-    await talk.post(talk.core('configmaps'), {'metadata': {'name': 'one'}, 'unknown': 'x'}, fieldValidation='Strict')
-    await talk.post(talk.core('configmaps'), {'metadata': {'name': 'one'}, 'unknown': 'x'}, fieldValidation='Warn')
+    await talk.post(
+        talk.core('configmaps'), {'metadata': {'name': 'one'}, 'data': {'bad key!': 'x'}}
+    )
+    await talk.post(
+        talk.core('configmaps'),
+        {'metadata': {'name': 'one'}, 'unknown': 'x'},
+        fieldValidation='Strict',
+    )
+    await talk.post(
+        talk.core('configmaps'),
+        {'metadata': {'name': 'one'}, 'unknown': 'x'},
+        fieldValidation='Warn',
+    )
     talk.note('deployments')
     await talk.post(deployments, {'metadata': {'name': 'one'}})
-    await talk.post(deployments, {'metadata': {'name': 'one'}, 'spec': {
-        'selector': {'matchLabels': {'a': 'b'}}, 'template': {'metadata': {'labels': {'a': 'c'}}, 'spec': {
-            'containers': [{'name': 'x', 'image': 'y'}]}}}})
+    await talk.post(
+        deployments,
+        {
+            'metadata': {'name': 'one'},
+            'spec': {
+                'selector': {'matchLabels': {'a': 'b'}},
+                'template': {
+                    'metadata': {'labels': {'a': 'c'}},
+                    'spec': {'containers': [{'name': 'x', 'image': 'y'}]},
+                },
+            },
+        },
+    )
     talk.note('namespaces')
     await talk.get(f'/api/v1/namespaces/{talk.namespace}')
     await talk.post('/api/v1/namespaces', {'metadata': {'name': talk.namespace}})

@@ -1,6 +1,7 @@
 """
 Watches: from now and from the past, with selectors, bookmarks, initial events and timeouts; and those refused.
 """
+
 import functools
 
 import fidelity_samples
@@ -10,8 +11,16 @@ from fidelity_talks import Talk, Transcript
 async def follow(talk: Talk) -> None:
     await talk.define(fidelity_samples.build_crd(talk))
     for plural, body, change in (
-        (talk.custom('things'), fidelity_samples.build_thing(talk, labels={'mine': 'yes'}), {'spec': {'size': 5}}),
-        (talk.core('configmaps'), fidelity_samples.build_configmap(labels={'mine': 'yes'}), {'data': {'a': '5'}}),
+        (
+            talk.custom('things'),
+            fidelity_samples.build_thing(talk, labels={'mine': 'yes'}),
+            {'spec': {'size': 5}},
+        ),
+        (
+            talk.core('configmaps'),
+            fidelity_samples.build_configmap(labels={'mine': 'yes'}),
+            {'data': {'a': '5'}},
+        ),
     ):
         one = f'{plural}/one'
         listed = await talk.get(plural, labelSelector='mine')
@@ -25,8 +34,9 @@ async def follow(talk: Talk) -> None:
             await talk.merge(one, {'metadata': {'finalizers': None}})
             await stream.take(5)
         talk.note('from the past')
-        async with talk.watch(plural, resourceVersion=made['metadata']['resourceVersion'],
-                              labelSelector='mine') as stream:
+        async with talk.watch(
+            plural, resourceVersion=made['metadata']['resourceVersion'], labelSelector='mine'
+        ) as stream:
             await stream.take(4)
 
 
@@ -35,9 +45,11 @@ async def select(talk: Talk) -> None:
     things = talk.custom('things')
     listed = await talk.get(things)
     since = {'resourceVersion': listed['metadata']['resourceVersion']}
-    async with (talk.watch(things, labelSelector='app=web', **since) as by_label,
-                talk.watch(things, fieldSelector='metadata.name=b', **since) as by_field,
-                talk.watch(f'/apis/{talk.group}/v1/things', **since) as everywhere):
+    async with (
+        talk.watch(things, labelSelector='app=web', **since) as by_label,
+        talk.watch(things, fieldSelector='metadata.name=b', **since) as by_field,
+        talk.watch(f'/apis/{talk.group}/v1/things', **since) as everywhere,
+    ):
         await talk.post(things, fidelity_samples.build_thing(talk, 'a', labels={'app': 'web'}))
         await talk.post(things, fidelity_samples.build_thing(talk, 'b'))
         await talk.merge(f'{things}/b', {'metadata': {'labels': {'app': 'web'}}})
@@ -50,7 +62,9 @@ async def select(talk: Talk) -> None:
         await everywhere.take(7)
     talk.note('of one object')
     created = await talk.post(things, fidelity_samples.build_thing(talk, 'c'))
-    version = created['metadata']['resourceVersion']  # from older ones, the cache of the server may not know it yet
+    version = created['metadata'][
+        'resourceVersion'
+    ]  # from older ones, the cache of the server may not know it yet
     async with talk.watch(f'{things}/c', resourceVersion=version) as stream:
         await stream.take(1)
 
@@ -69,7 +83,11 @@ async def begin(talk: Talk) -> None:
     async with talk.watch(things, allowWatchBookmarks='true', resourceVersion='0') as stream:
         await stream.take(3)
     talk.note('initial events')
-    initial = {'sendInitialEvents': 'true', 'resourceVersionMatch': 'NotOlderThan', 'allowWatchBookmarks': 'true'}
+    initial = {
+        'sendInitialEvents': 'true',
+        'resourceVersionMatch': 'NotOlderThan',
+        'allowWatchBookmarks': 'true',
+    }
     async with talk.watch(things, **initial) as stream:
         await stream.take(3)
         await talk.post(things, fidelity_samples.build_thing(talk, 'c'))
@@ -89,10 +107,16 @@ async def begin(talk: Talk) -> None:
 
 async def list_by_watching(talk: Talk) -> None:
     await talk.define(fidelity_samples.build_crd(talk))
-    initial = {'sendInitialEvents': 'true', 'resourceVersionMatch': 'NotOlderThan', 'allowWatchBookmarks': 'true'}
+    initial = {
+        'sendInitialEvents': 'true',
+        'resourceVersionMatch': 'NotOlderThan',
+        'allowWatchBookmarks': 'true',
+    }
     mine = {'labelSelector': 'mine'}
-    for plural, build in ((talk.custom('things'), functools.partial(fidelity_samples.build_thing, talk)),
-                          (talk.core('configmaps'), fidelity_samples.build_configmap)):
+    for plural, build in (
+        (talk.custom('things'), functools.partial(fidelity_samples.build_thing, talk)),
+        (talk.core('configmaps'), fidelity_samples.build_configmap),
+    ):
         old = await talk.post(plural, build('a', labels={'mine': 'yes'}))
         await talk.post(plural, build('b', labels={'mine': 'yes'}))
         await talk.post(plural, build('c', labels={'yours': 'yes'}))
@@ -111,7 +135,9 @@ async def list_by_watching(talk: Talk) -> None:
         async with talk.watch(plural, **initial, fieldSelector='metadata.name=a') as stream:
             await stream.take(2)
         talk.note('without bookmarks')
-        async with talk.watch(plural, **{**initial, 'allowWatchBookmarks': 'false'}, **mine) as stream:
+        async with talk.watch(
+            plural, **{**initial, 'allowWatchBookmarks': 'false'}, **mine
+        ) as stream:
             await stream.take(1)
             await talk.delete(f'{plural}/a')
             await stream.take(1)
@@ -133,10 +159,19 @@ async def end(talk: Talk) -> None:
     async with talk.watch(things, timeoutSeconds=1, allowWatchBookmarks='true') as stream:
         await stream.rest()
     talk.note('bookmarks before the end')
-    bookmarks = {'timeoutSeconds': 6, 'allowWatchBookmarks': 'true', 'labelSelector': 'none', **since}
-    async with (talk.watch(things, **bookmarks) as plain,
-                talk.watch(things, **bookmarks, headers={'Accept': fidelity_samples.TABLE}) as table):
-        await talk.post(things, fidelity_samples.build_thing(talk))  # not for these watches, but there is some progress
+    bookmarks = {
+        'timeoutSeconds': 6,
+        'allowWatchBookmarks': 'true',
+        'labelSelector': 'none',
+        **since,
+    }
+    async with (
+        talk.watch(things, **bookmarks) as plain,
+        talk.watch(things, **bookmarks, headers={'Accept': fidelity_samples.TABLE}) as table,
+    ):
+        await talk.post(
+            things, fidelity_samples.build_thing(talk)
+        )  # not for these watches, but there is some progress
         await plain.take(1, bookmarks=True)
         await table.take(1, bookmarks=True)
 
@@ -152,20 +187,33 @@ async def be_too_late(talk: Talk) -> None:
     await talk.compact()
     talk.note('watches')
     for query in ({}, {'allowWatchBookmarks': 'true'}):
-        async with talk.watch(things, resourceVersion=before['metadata']['resourceVersion'], **query) as stream:
+        async with talk.watch(
+            things, resourceVersion=before['metadata']['resourceVersion'], **query
+        ) as stream:
             await stream.rest()
     talk.note('lists')
-    await talk.get(things, resourceVersion=before['metadata']['resourceVersion'], resourceVersionMatch='Exact')
+    await talk.get(
+        things, resourceVersion=before['metadata']['resourceVersion'], resourceVersionMatch='Exact'
+    )
 
 
 async def be_refused(talk: Talk) -> None:
     await talk.define(fidelity_samples.build_crd(talk))
     things = talk.custom('things')
-    initial = {'sendInitialEvents': 'true', 'resourceVersionMatch': 'NotOlderThan', 'allowWatchBookmarks': 'true'}
+    initial = {
+        'sendInitialEvents': 'true',
+        'resourceVersionMatch': 'NotOlderThan',
+        'allowWatchBookmarks': 'true',
+    }
     for query in (
-        {'resourceVersion': 'x'}, {'labelSelector': 'bad key=x'}, {'fieldSelector': 'spec.size=1'},
-        {'timeoutSeconds': 'x'}, {'resourceVersionMatch': 'Exact'}, {'resourceVersionMatch': 'NotOlderThan'},
-        {'sendInitialEvents': 'true'}, {**initial, 'resourceVersionMatch': 'Exact'},
+        {'resourceVersion': 'x'},
+        {'labelSelector': 'bad key=x'},
+        {'fieldSelector': 'spec.size=1'},
+        {'timeoutSeconds': 'x'},
+        {'resourceVersionMatch': 'Exact'},
+        {'resourceVersionMatch': 'NotOlderThan'},
+        {'sendInitialEvents': 'true'},
+        {**initial, 'resourceVersionMatch': 'Exact'},
         {'sendInitialEvents': 'true', 'resourceVersionMatch': 'NotOlderThan'} | {'limit': 'x'},
         {'continue': 'x', 'sendInitialEvents': 'true', 'resourceVersionMatch': 'NotOlderThan'},
     ):

@@ -3,6 +3,7 @@ Admission webhooks: what they are asked, and what comes of their answers, delays
 
 The webhooks listen on the loopback, where only our own control plane can reach them.
 """
+
 import asyncio
 import base64
 import contextlib
@@ -32,7 +33,11 @@ class Webhooks:
     def __init__(self, talk: Talk) -> None:
         self._talk = talk
         self._count = 0
-        self._latest: tuple[Any, Any, Any] = (None, None, None)  # the exchange, what it was about, of which version
+        self._latest: tuple[Any, Any, Any] = (
+            None,
+            None,
+            None,
+        )  # the exchange, what it was about, of which version
         self.answer: Answerer = lambda request: {'allowed': True}
         self.delay = 0.0
         self.url = ''
@@ -48,7 +53,9 @@ class Webhooks:
         if isinstance(answer, web.Response):
             return answer
         response = {'uid': review['request']['uid'], **answer}
-        return web.json_response({'apiVersion': review['apiVersion'], 'kind': review['kind'], 'response': response})
+        return web.json_response(
+            {'apiVersion': review['apiVersion'], 'kind': review['kind'], 'response': response}
+        )
 
     def _record(self, path: str, review: dict[str, Any]) -> None:
         """
@@ -93,21 +100,35 @@ async def run_webhooks(talk: Talk) -> AsyncIterator[Webhooks]:
 
 
 @contextlib.asynccontextmanager
-async def configured(talk: Talk, webhooks: Webhooks, type: str = 'validating', path: str = '/hook',
-                     **fields: Any) -> AsyncIterator[None]:
+async def configured(
+    talk: Talk, webhooks: Webhooks, type: str = 'validating', path: str = '/hook', **fields: Any
+) -> AsyncIterator[None]:
     """Configure one webhook for the configmaps of the namespace, and wait until it is in effect; remove it later."""
     name = f'{talk.namespace}-{type}'
     resource = f'{CONFIGS}/{type}webhookconfigurations'
     hook = {
-        'name': 'hook.kopf.dev', 'sideEffects': 'None', 'admissionReviewVersions': ['v1'], 'timeoutSeconds': 2,
+        'name': 'hook.kopf.dev',
+        'sideEffects': 'None',
+        'admissionReviewVersions': ['v1'],
+        'timeoutSeconds': 2,
         'clientConfig': {'url': f'{webhooks.url}{path}', 'caBundle': webhooks.bundle},
         'namespaceSelector': {'matchLabels': {'kubernetes.io/metadata.name': talk.namespace}},
-        'rules': [{'operations': ['*'], 'apiGroups': ['*'], 'apiVersions': ['*'],
-                   'resources': ['configmaps', 'things', 'things/status']}],
+        'rules': [
+            {
+                'operations': ['*'],
+                'apiGroups': ['*'],
+                'apiVersions': ['*'],
+                'resources': ['configmaps', 'things', 'things/status'],
+            }
+        ],
         **fields,
     }
-    body = {'apiVersion': 'admissionregistration.k8s.io/v1', 'kind': KINDS[type], 'metadata': {'name': name},
-            'webhooks': [hook]}
+    body = {
+        'apiVersion': 'admissionregistration.k8s.io/v1',
+        'kind': KINDS[type],
+        'metadata': {'name': name},
+        'webhooks': [hook],
+    }
     await talk.post(resource, body)
     await wait_until_effective(talk, webhooks)
     try:
@@ -118,7 +139,11 @@ async def configured(talk: Talk, webhooks: Webhooks, type: str = 'validating', p
 
 async def wait_until_effective(talk: Talk, webhooks: Webhooks) -> None:
     """Wait until a denial comes: the API server learns of the configurations a bit later than it answers."""
-    answer, webhooks.answer, webhooks.is_recording = webhooks.answer, lambda request: {'allowed': False}, False
+    answer, webhooks.answer, webhooks.is_recording = (
+        webhooks.answer,
+        lambda request: {'allowed': False},
+        False,
+    )
     delay, webhooks.delay = webhooks.delay, 0.0
     probe = fidelity_samples.build_configmap('probe', labels={'checked': 'yes'})
     try:
@@ -139,17 +164,22 @@ async def validate(talk: Talk) -> None:
         await talk.post(configmaps, fidelity_samples.build_configmap('dry'), dryRun='All')
         await talk.delete(f'{things}/one', {'propagationPolicy': 'Background'})
         for answer in (
-            {'allowed': False}, {'allowed': False, 'status': {'message': 'not today'}},
+            {'allowed': False},
+            {'allowed': False, 'status': {'message': 'not today'}},
             {'allowed': False, 'status': {'message': 'not today', 'code': 418, 'reason': 'Teapot'}},
             {'allowed': False, 'status': {'code': 404}},
             {'allowed': True, 'warnings': ['first', 'second "quoted"']},
             {'allowed': False, 'warnings': ['first'], 'status': {'message': 'with a warning'}},
-            {'allowed': True, 'uid': 'other'}, {'allowed': True, 'auditAnnotations': {'x': 'y'}}, {},
+            {'allowed': True, 'uid': 'other'},
+            {'allowed': True, 'auditAnnotations': {'x': 'y'}},
+            {},
             {'allowed': True, 'patchType': 'JSONPatch', 'patch': _encode(('add', '/data/x', 'y'))},
         ):
             talk.note(json.dumps(answer)[:80])
             webhooks.answer = lambda request, answer=answer: answer
-            await talk.merge(f'{configmaps}/one', {'metadata': {'labels': {'try': 'again'}}}, dryRun='All')
+            await talk.merge(
+                f'{configmaps}/one', {'metadata': {'labels': {'try': 'again'}}}, dryRun='All'
+            )
         await talk.delete(f'{configmaps}/one')
 
 
@@ -159,18 +189,26 @@ async def mutate(talk: Talk) -> None:
     async with run_webhooks(talk) as webhooks, configured(talk, webhooks, 'mutating'):
         webhooks.answer = lambda request: {}
         for operations in (
-            [('add', '/metadata/labels', {'mutated': 'yes'})], [('add', '/data/x', 'y')], [],
-            [('replace', '/absent/field', 1)], [('add', '/metadata/name', 'other')],
-            [('add', '/metadata/labels', {'bad key!': 'x'})], [('add', '/unknown', 1)],
+            [('add', '/metadata/labels', {'mutated': 'yes'})],
+            [('add', '/data/x', 'y')],
+            [],
+            [('replace', '/absent/field', 1)],
+            [('add', '/metadata/name', 'other')],
+            [('add', '/metadata/labels', {'bad key!': 'x'})],
+            [('add', '/unknown', 1)],
         ):
             talk.note(str(operations))
             patch = _encode(*operations)
             webhooks.answer = lambda request, patch=patch: {
-                'allowed': True, 'patchType': 'JSONPatch', 'patch': patch}
+                'allowed': True,
+                'patchType': 'JSONPatch',
+                'patch': patch,
+            }
             await talk.post(configmaps, fidelity_samples.build_configmap('fresh'), dryRun='All')
             await talk.post(things, fidelity_samples.build_thing(talk, 'fresh'), dryRun='All')
         for answer in (
-            {'allowed': True, 'patchType': 'Other', 'patch': _encode()}, {'allowed': True, 'patch': _encode()},
+            {'allowed': True, 'patchType': 'Other', 'patch': _encode()},
+            {'allowed': True, 'patch': _encode()},
             {'allowed': True, 'patchType': 'JSONPatch', 'patch': base64.b64encode(b'{').decode()},
             {'allowed': True, 'patchType': 'JSONPatch'},
         ):
@@ -178,7 +216,10 @@ async def mutate(talk: Talk) -> None:
             webhooks.answer = lambda request, answer=answer: answer
             await talk.post(configmaps, fidelity_samples.build_configmap('fresh'), dryRun='All')
         webhooks.answer = lambda request: {
-            'allowed': True, 'patchType': 'JSONPatch', 'patch': _encode(('add', '/spec/color', 'red'))}
+            'allowed': True,
+            'patchType': 'JSONPatch',
+            'patch': _encode(('add', '/spec/color', 'red')),
+        }
         talk.note('for real')
         await talk.post(things, fidelity_samples.build_thing(talk))
         await talk.get(f'{things}/one')
@@ -187,12 +228,22 @@ async def mutate(talk: Talk) -> None:
 async def fail(talk: Talk) -> None:
     configmaps = talk.core('configmaps')
     for policy in ('Fail', 'Ignore'):
-        async with run_webhooks(talk) as webhooks, configured(talk, webhooks, failurePolicy=policy, timeoutSeconds=1):
+        async with (
+            run_webhooks(talk) as webhooks,
+            configured(talk, webhooks, failurePolicy=policy, timeoutSeconds=1),
+        ):
             webhooks.is_recording = False
             for note, answer in (
-                ('error', web.Response(status=500, text='out of order')), ('redirect', web.Response(status=302)),
-                ('not json', web.Response(text='hello')), ('not a review', web.json_response({'hello': 'world'})),
-                ('empty', web.json_response({'apiVersion': 'admission.k8s.io/v1', 'kind': 'AdmissionReview'})),
+                ('error', web.Response(status=500, text='out of order')),
+                ('redirect', web.Response(status=302)),
+                ('not json', web.Response(text='hello')),
+                ('not a review', web.json_response({'hello': 'world'})),
+                (
+                    'empty',
+                    web.json_response(
+                        {'apiVersion': 'admission.k8s.io/v1', 'kind': 'AdmissionReview'}
+                    ),
+                ),
             ):
                 talk.note(f'{policy}: {note}')
                 webhooks.answer = lambda request, answer=answer: _copy(answer)
@@ -208,16 +259,32 @@ async def select(talk: Talk) -> None:
     async with run_webhooks(talk) as webhooks, configured(talk, webhooks, objectSelector=selector):
         webhooks.answer = lambda request: {'allowed': False}
         await talk.post(configmaps, fidelity_samples.build_configmap('free'))
-        await talk.post(configmaps, fidelity_samples.build_configmap('bound', labels={'checked': 'yes'}))
+        await talk.post(
+            configmaps, fidelity_samples.build_configmap('bound', labels={'checked': 'yes'})
+        )
         await talk.merge(f'{configmaps}/free', {'metadata': {'labels': {'checked': 'yes'}}})
-    refused = {'sideEffects': 'Some', 'name': 'short', 'admissionReviewVersions': ['v9'], 'timeoutSeconds': 60,
-               'failurePolicy': 'Maybe', 'clientConfig': {'url': 'http://x'}, 'matchPolicy': 'Vaguely'}
+    refused = {
+        'sideEffects': 'Some',
+        'name': 'short',
+        'admissionReviewVersions': ['v9'],
+        'timeoutSeconds': 60,
+        'failurePolicy': 'Maybe',
+        'clientConfig': {'url': 'http://x'},
+        'matchPolicy': 'Vaguely',
+    }
     for field, value in refused.items():
         talk.note(field)
-        hook = {'name': 'hook.kopf.dev', 'sideEffects': 'None', 'admissionReviewVersions': ['v1'],
-                'clientConfig': {'url': 'https://127.0.0.1:1/x'}, field: value}
-        await talk.post(f'{CONFIGS}/validatingwebhookconfigurations', {
-            'metadata': {'name': f'{talk.namespace}-refused'}, 'webhooks': [hook]})
+        hook = {
+            'name': 'hook.kopf.dev',
+            'sideEffects': 'None',
+            'admissionReviewVersions': ['v1'],
+            'clientConfig': {'url': 'https://127.0.0.1:1/x'},
+            field: value,
+        }
+        await talk.post(
+            f'{CONFIGS}/validatingwebhookconfigurations',
+            {'metadata': {'name': f'{talk.namespace}-refused'}, 'webhooks': [hook]},
+        )
 
 
 def _encode(*operations: tuple[Any, ...]) -> str:

@@ -1,6 +1,7 @@
 """
 Certificates, as the webhook servers look into them: they are understood, or refused with a `ValueError`.
 """
+
 import base64
 
 from kopf._kits.webhooks import facts

@@ -1,6 +1,7 @@
 """
 HTTP: answers are read the same however they are cut, and the same as by another reader; or they are refused.
 """
+
 import asyncio
 import datetime
 import random
@@ -24,11 +25,15 @@ def check(source: bytes) -> None:
     chance = random.Random(zlib.crc32(source))
     for _ in range(CUTTINGS):
         pieces = list(_cut(source, chance))
-        assert _read(pieces) == whole, "the answer depends on how it is cut"
+        assert _read(pieces) == whole, 'the answer depends on how it is cut'
         _converse(pieces)
-    if whole != REFUSED and b'content-encoding' not in source.lower() and not BARE_BREAKS.search(source):
+    if (
+        whole != REFUSED
+        and b'content-encoding' not in source.lower()
+        and not BARE_BREAKS.search(source)
+    ):
         other = _read_otherwise(source)
-        assert other in (REFUSED, whole[:2]), f"other readers read it as {other}"
+        assert other in (REFUSED, whole[:2]), f'other readers read it as {other}'
 
 
 def _cut(source: bytes, chance: random.Random) -> Iterator[bytes]:
@@ -82,6 +87,7 @@ def _read_otherwise(source: bytes) -> Any:
 
 class _Transport(asyncio.Transport):
     """Sends nothing anywhere, and remembers only if it is closed."""
+
     is_closed = False
 
     def write(self, data: Any) -> None:
@@ -111,7 +117,7 @@ def _converse(pieces: list[bytes]) -> None:
         reading = _step(reading, loop.waiter)
     connection.eof_received()
     reading = _step(reading, loop.waiter)
-    assert reading is None, "somebody waits for ever"
+    assert reading is None, 'somebody waits for ever'
 
 
 async def _read_stream(connection: connections.Connection) -> None:
@@ -142,6 +148,7 @@ class _Waiter:
 
 class _Loop:
     """A loop that never runs."""
+
     waiter: _Waiter | None = None
 
     def create_future(self) -> _Waiter:
@@ -152,7 +159,9 @@ class _Loop:
         return 0.0
 
 
-def _step(coroutine: Coroutine[Any, Any, None] | None, waiter: _Waiter | None) -> Coroutine[Any, Any, None] | None:
+def _step(
+    coroutine: Coroutine[Any, Any, None] | None, waiter: _Waiter | None
+) -> Coroutine[Any, Any, None] | None:
     """Let it go on if it can; nothing is left of it when it ends."""
     if coroutine is None or (waiter is not None and not waiter.is_done):
         return coroutine

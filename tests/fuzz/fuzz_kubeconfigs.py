@@ -1,6 +1,7 @@
 """
 Kubeconfigs: whatever is in the file, the operator logs in or says why it cannot.
 """
+
 import atexit
 import os
 import pathlib
@@ -23,8 +24,10 @@ def check(source: bytes) -> None:
         return  # files of this machine are not for reading: some of them have no end
     path = _directory / 'config'
     path.write_bytes(source)
-    with (mock.patch.dict(os.environ, {'KUBECONFIG': str(path)}),
-          mock.patch.object(execs, 'run_plugin', _pretend_to_run)):
+    with (
+        mock.patch.dict(os.environ, {'KUBECONFIG': str(path)}),
+        mock.patch.object(execs, 'run_plugin', _pretend_to_run),
+    ):
         try:
             info = kopf.login_with_kubeconfig()
         except kopf.LoginError as error:
@@ -33,8 +36,10 @@ def check(source: bytes) -> None:
     if info is None:
         return
     for secret in (info.token, info.password, info.private_key_data):
-        is_only = len(secret or '') >= 8 and source.count(str(secret).encode()) == 1  # or it is also something else
-        assert not is_only or str(secret) not in repr(info), "a secret is shown"
+        is_only = (
+            len(secret or '') >= 8 and source.count(str(secret).encode()) == 1
+        )  # or it is also something else
+        assert not is_only or str(secret) not in repr(info), 'a secret is shown'
     info.as_http_headers()
     try:
         sessions._check_server(info.server)

@@ -3,6 +3,7 @@ Mutations: new inputs made of known ones, both as bytes and as the JSON document
 
 All chance comes from the given generator: the same seed makes the same inputs.
 """
+
 import json
 import random
 from collections.abc import Callable, Sequence
@@ -12,22 +13,123 @@ LIMIT = 8192
 """Bytes of an input at most: long inputs are slow, and rarely find more than short ones."""
 
 TOKENS = [
-    b'\r\n', b'\r\n\r\n', b'\n', b'\n\n', b'\n%%\n', b'\0', b'\xff', b'\xc3', b'\xef\xbb\xbf', b'"', b'\\', b'\\ud800',
-    b'%2F', b'%', b'%00', b'..', b'/', b'//', b'~1', b'~', b'-', b'0', b'-1', b'1e309', b'9' * 25, b'9' * 5000, b'NaN',
-    b'null', b'true', b'{}', b'[]', b'[' * 50, b'{"a":' * 50, b',', b'=', b'!=', b' in ', b'(', b')', b'*', b'$',
-    b'&a ', b'*a', b'<<: ', b'!!int ', b'!!bool ', b'!!timestamp ', b'!!binary ', b'? ', b'- ', b': ', b'---\n', b'1Gi',
+    b'\r\n',
+    b'\r\n\r\n',
+    b'\n',
+    b'\n\n',
+    b'\n%%\n',
+    b'\0',
+    b'\xff',
+    b'\xc3',
+    b'\xef\xbb\xbf',
+    b'"',
+    b'\\',
+    b'\\ud800',
+    b'%2F',
+    b'%',
+    b'%00',
+    b'..',
+    b'/',
+    b'//',
+    b'~1',
+    b'~',
+    b'-',
+    b'0',
+    b'-1',
+    b'1e309',
+    b'9' * 25,
+    b'9' * 5000,
+    b'NaN',
+    b'null',
+    b'true',
+    b'{}',
+    b'[]',
+    b'[' * 50,
+    b'{"a":' * 50,
+    b',',
+    b'=',
+    b'!=',
+    b' in ',
+    b'(',
+    b')',
+    b'*',
+    b'$',
+    b'&a ',
+    b'*a',
+    b'<<: ',
+    b'!!int ',
+    b'!!bool ',
+    b'!!timestamp ',
+    b'!!binary ',
+    b'? ',
+    b'- ',
+    b': ',
+    b'---\n',
+    b'1Gi',
     b'1e3',
-    b'2020-01-01T00:00:00Z', b'chunked', b'gzip', b'Content-Length: ', b'Transfer-Encoding: ', b';', b'0\r\n\r\n',
+    b'2020-01-01T00:00:00Z',
+    b'chunked',
+    b'gzip',
+    b'Content-Length: ',
+    b'Transfer-Encoding: ',
+    b';',
+    b'0\r\n\r\n',
 ]
 
 SCALARS = [
-    None, True, False, 0, 1, -1, 2**31, 2**63, -2**63 - 1, 10**30, 0.5, -0.0, 1e300, '', ' ', 'x', 'a.b/c', '-', '/',
-    '~', '$patch', '\0', '\n', 'é', '\ud800', '0', '-1', '9' * 30, '1Gi', '100m', '1e400', '2020-01-01T00:00:00Z',
-    '9999-12-31T23:59:59.999999999+14:00', 'x' * 300, 'kopf.zalando.org/last-handled-configuration', '(a|b)*c',
-    '[', '{}', '[]',
+    None,
+    True,
+    False,
+    0,
+    1,
+    -1,
+    2**31,
+    2**63,
+    -(2**63) - 1,
+    10**30,
+    0.5,
+    -0.0,
+    1e300,
+    '',
+    ' ',
+    'x',
+    'a.b/c',
+    '-',
+    '/',
+    '~',
+    '$patch',
+    '\0',
+    '\n',
+    'é',
+    '\ud800',
+    '0',
+    '-1',
+    '9' * 30,
+    '1Gi',
+    '100m',
+    '1e400',
+    '2020-01-01T00:00:00Z',
+    '9999-12-31T23:59:59.999999999+14:00',
+    'x' * 300,
+    'kopf.zalando.org/last-handled-configuration',
+    '(a|b)*c',
+    '[',
+    '{}',
+    '[]',
 ]
-CONTAINERS = [[], {}, [[]], [None], [{}], [0, 'x'], {'': None}, {'x': {}}, {'name': 'x'}, {'x': [{'x': 1}]},
-              [{'name': 'x'}]]
+CONTAINERS = [
+    [],
+    {},
+    [[]],
+    [None],
+    [{}],
+    [0, 'x'],
+    {'': None},
+    {'x': {}},
+    {'name': 'x'},
+    {'x': [{'x': 1}]},
+    [{'name': 'x'}],
+]
 
 
 def mutate(source: bytes, pool: Sequence[bytes], chance: random.Random) -> bytes:
@@ -50,7 +152,7 @@ def _mutate_bytes(source: bytes, pool: Sequence[bytes], chance: random.Random) -
         lambda: source[:start] + source[short:],
         lambda: source[:start] + source[start:end] * 2 + source[end:],
         lambda: source[:start] + other[begin:stop] + source[end:],
-        lambda: source[:start] + chance.randbytes(1) + source[start + 1:],
+        lambda: source[:start] + chance.randbytes(1) + source[start + 1 :],
         lambda: _swap_lines(source, chance),
         lambda: source[:end],
     ]
@@ -74,7 +176,11 @@ def _mutate_json(source: bytes, pool: Sequence[bytes], chance: random.Random) ->
     document = _load(lines[number])
     if document is None:
         return None
-    donor = _load(chance.choice([line for line in chance.choice(pool).split(b'\n') if line] or [b'']) if pool else b'')
+    donor = _load(
+        chance.choice([line for line in chance.choice(pool).split(b'\n') if line] or [b''])
+        if pool
+        else b''
+    )
     try:
         changed = _mutate_value(document, donor, chance)
         lines[number] = json.dumps(changed, separators=(',', ':')).encode()
@@ -92,7 +198,9 @@ def _load(line: bytes) -> Any:
 
 def _list_places(value: Any) -> list[tuple[Any, Any]]:
     """List all containers with the keys of all that is in them."""
-    keys: Any = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    keys: Any = (
+        value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    )
     return [place for key in keys for place in [(value, key), *_list_places(value[key])]]
 
 
@@ -116,9 +224,13 @@ def _mutate_value(document: Any, donor: Any, chance: random.Random) -> Any:
             del container[key]
         case 1 if isinstance(container, dict):
             names = [name for _, name in places if isinstance(name, str)]
-            container[chance.choice([*names, '', 'x', '$patch', '$setElementOrder/x', 'a/b', '~'])] = container.pop(key)
+            container[
+                chance.choice([*names, '', 'x', '$patch', '$setElementOrder/x', 'a/b', '~'])
+            ] = container.pop(key)
         case _:
-            container[key] = json.loads(json.dumps(chance.choice(values)()))  # apart from the original
+            container[key] = json.loads(
+                json.dumps(chance.choice(values)())
+            )  # apart from the original
     return document
 
 

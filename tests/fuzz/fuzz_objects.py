@@ -3,6 +3,7 @@ Objects: whatever their annotations and statuses are, the operator understands o
 
 The first line is an object. The second one is an essence to be stored, if there is one.
 """
+
 import datetime
 from typing import Any
 
@@ -14,21 +15,33 @@ from kopf._core.engines import peers
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 IDS = ['create_fn', 'create_fn/sub', 'update_fn/spec.field', 'x' * 100]
-RECORD: Any = {'started': '2020-01-01T00:00:00', 'retries': 1, 'success': False, 'failure': False, 'message': 'x',
-               'subrefs': ['create_fn/sub']}
+RECORD: Any = {
+    'started': '2020-01-01T00:00:00',
+    'retries': 1,
+    'success': False,
+    'failure': False,
+    'message': 'x',
+    'subrefs': ['create_fn/sub'],
+}
 
 PROGRESS_STORAGES = [
     kopf.AnnotationsProgressStorage(),
     kopf.AnnotationsProgressStorage(prefix='my-operator.example.com', v1=False, verbose=True),
     kopf.StatusProgressStorage(),
     kopf.SmartProgressStorage(),
-    kopf.MultiProgressStorage([kopf.StatusProgressStorage(name='x'), kopf.AnnotationsProgressStorage()]),
+    kopf.MultiProgressStorage(
+        [kopf.StatusProgressStorage(name='x'), kopf.AnnotationsProgressStorage()]
+    ),
 ]
 DIFFBASE_STORAGES = [
     kopf.AnnotationsDiffBaseStorage(),
-    kopf.AnnotationsDiffBaseStorage(prefix='my-operator.example.com', key='x' * 80, ignored_fields=['spec.x']),
+    kopf.AnnotationsDiffBaseStorage(
+        prefix='my-operator.example.com', key='x' * 80, ignored_fields=['spec.x']
+    ),
     kopf.StatusDiffBaseStorage(),
-    kopf.MultiDiffBaseStorage([kopf.AnnotationsDiffBaseStorage(), kopf.StatusDiffBaseStorage(name='x')]),
+    kopf.MultiDiffBaseStorage(
+        [kopf.AnnotationsDiffBaseStorage(), kopf.StatusDiffBaseStorage(name='x')]
+    ),
 ]
 
 
@@ -38,7 +51,11 @@ def check(source: bytes) -> None:
         documents = [jsons.loads(raw) for raw in raws[:2] if raw.strip()]
     except jsons.JSONDecodeError:
         return
-    if not documents or not all(isinstance(document, dict) for document in documents) or _is_deep(source):
+    if (
+        not documents
+        or not all(isinstance(document, dict) for document in documents)
+        or _is_deep(source)
+    ):
         return
     if not _is_object(documents[0]) or not _is_essence(documents[-1]):
         return
@@ -63,24 +80,43 @@ def _is_object(body: Any) -> bool:
         return False
     texts = [metadata.get('labels', {}), metadata.get('annotations', {})]
     owners = metadata.get('ownerReferences', [])
-    return (all(isinstance(text, dict) and all(isinstance(value, str) for value in text.values()) for text in texts)
-            and isinstance(owners, list) and all(isinstance(owner, dict) for owner in owners))
+    return (
+        all(
+            isinstance(text, dict) and all(isinstance(value, str) for value in text.values())
+            for text in texts
+        )
+        and isinstance(owners, list)
+        and all(isinstance(owner, dict) for owner in owners)
+    )
 
 
 def _is_essence(essence: Any) -> bool:
     """Tell if it could be made of an object; what is already stored there can be anything."""
     metadata = essence.get('metadata', {})
-    stanzas = [metadata.get(name, {}) for name in ('labels', 'annotations')] if isinstance(metadata, dict) else [None]
+    stanzas = (
+        [metadata.get(name, {}) for name in ('labels', 'annotations')]
+        if isinstance(metadata, dict)
+        else [None]
+    )
     return all(isinstance(stanza, dict) for stanza in stanzas)
 
 
 def _check_views(body: objects.Body) -> None:
-    for view in (body.spec, body.status, body.metadata, body.metadata.labels, body.metadata.annotations):
+    for view in (
+        body.spec,
+        body.status,
+        body.metadata,
+        body.metadata.labels,
+        body.metadata.annotations,
+    ):
         str(view), len(view), dict(view)
 
 
 def _check_diffbase(storage: Any, body: objects.Body, essence: Any) -> None:
-    old, new = storage.fetch(body=body), storage.build(body=body, extra_fields=['metadata.name', 'status.x'])
+    old, new = (
+        storage.fetch(body=body),
+        storage.build(body=body, extra_fields=['metadata.name', 'status.x']),
+    )
     diffs.diff(old, new)
     patch = patches.Patch()
     storage.store(body=body, patch=patch, essence=essence)
@@ -88,13 +124,13 @@ def _check_diffbase(storage: Any, body: objects.Body, essence: Any) -> None:
     fetched = storage.fetch(body=patched)
     expected = {key: value for key, value in essence.items() if key not in ('apiVersion', 'kind')}
     if expected == essence:
-        assert dicts.is_same(fetched, essence), "what is fetched is not what was stored"
+        assert dicts.is_same(fetched, essence), 'what is fetched is not what was stored'
     if not isinstance(storage, kopf.StatusDiffBaseStorage | kopf.MultiDiffBaseStorage):
         again = storage.build(body=patched, extra_fields=['metadata.name', 'status.x'])
-        assert diffs.diff(new, again) == diffs.EMPTY, "the storage is seen in what it stores"
+        assert diffs.diff(new, again) == diffs.EMPTY, 'the storage is seen in what it stores'
     repeated = patches.Patch()
     storage.store(body=patched, patch=repeated, essence=essence)
-    assert not repeated, "the same is stored again"
+    assert not repeated, 'the same is stored again'
 
 
 def _check_progress(storage: Any, body: objects.Body) -> None:
@@ -119,6 +155,8 @@ def _check_peers(body: objects.Body) -> None:
     records = peers.parse_records(body)
     known: Any = {}
     for now in (0.0, 10.0):
-        known = peers.update_peers(known, records, now=now, today=NOW + datetime.timedelta(seconds=now))
+        known = peers.update_peers(
+            known, records, now=now, today=NOW + datetime.timedelta(seconds=now)
+        )
         decision = peers.decide(known, peers.Rank(peers.Identity('own'), 0), now=now)
         str(decision), [str(peer) for peer in known.values()]

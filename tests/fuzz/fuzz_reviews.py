@@ -3,6 +3,7 @@ Admission reviews: all are answered or refused, and what the handlers have patch
 
 The first line is the id of the webhook, the rest is the review.
 """
+
 import asyncio
 import base64
 import logging
@@ -22,7 +23,9 @@ from kopf._kits.sandbox import patches
 office = admitting.Office()
 
 
-@office.validate(id='validate', labels={'a': lambda value, **_: value != 'x'}, annotations={'b': kopf.PRESENT})
+@office.validate(
+    id='validate', labels={'a': lambda value, **_: value != 'x'}, annotations={'b': kopf.PRESENT}
+)
 async def validate(labels, annotations, spec, diff, warnings, **_):
     warnings.extend(str(item) for item in diff)
     for view in (labels, annotations, spec):
@@ -38,9 +41,11 @@ async def mutate(patch, spec, memo, **_):
     patch.fns.append(lambda body: body['spec'].update(made=True))
 
 
-@office.validate(id='deny', when=lambda userinfo, **_: userinfo.get('username') != 'user', subresource='*')
+@office.validate(
+    id='deny', when=lambda userinfo, **_: userinfo.get('username') != 'user', subresource='*'
+)
 async def deny(name, namespace, old, new, operation, **_):
-    raise kopf.AdmissionError(f"Denied {operation} of {name}.", code=403)
+    raise kopf.AdmissionError(f'Denied {operation} of {name}.', code=403)
 
 
 def check(source: bytes) -> None:

@@ -10,6 +10,7 @@ installed (the extra `fuzz`), inputs are chosen by what code they reach, and oth
 something new are kept in `.fuzz/corpus` for the next runs, and those that break something in `.fuzz/failures`.
 When it is fixed, give the input a name that tells what was wrong, and put it to `tests/fuzz/corpus/<target>`.
 """
+
 import argparse
 import contextlib
 import hashlib
@@ -36,17 +37,38 @@ GRACE = 60
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Fuzz what reads the data of others.")
-    parser.add_argument('--minutes', type=float, default=5.0, help="for all targets together")
-    parser.add_argument('--target', choices=list(fuzz_targets.TARGETS), action='append', help="by default, all of them")
-    parser.add_argument('--seed', type=int, default=None, help="for the inputs at random; by default, always new ones")
-    parser.add_argument('--engine', choices=['atheris', 'random'], default=None, help="by default, the best there is")
-    parser.add_argument('--repeat', type=pathlib.Path, nargs='+', metavar='FILE', help="only check these inputs")
-    parser.add_argument('--alone', action='store_true', help=argparse.SUPPRESS)  # in this very process
+    parser = argparse.ArgumentParser(description='Fuzz what reads the data of others.')
+    parser.add_argument('--minutes', type=float, default=5.0, help='for all targets together')
+    parser.add_argument(
+        '--target',
+        choices=list(fuzz_targets.TARGETS),
+        action='append',
+        help='by default, all of them',
+    )
+    parser.add_argument(
+        '--seed',
+        type=int,
+        default=None,
+        help='for the inputs at random; by default, always new ones',
+    )
+    parser.add_argument(
+        '--engine',
+        choices=['atheris', 'random'],
+        default=None,
+        help='by default, the best there is',
+    )
+    parser.add_argument(
+        '--repeat', type=pathlib.Path, nargs='+', metavar='FILE', help='only check these inputs'
+    )
+    parser.add_argument(
+        '--alone', action='store_true', help=argparse.SUPPRESS
+    )  # in this very process
     options = parser.parse_args(args)
     targets = [fuzz_targets.TARGETS[name] for name in options.target or fuzz_targets.TARGETS]
     seconds = options.minutes * 60 / len(targets)
-    engine = options.engine or ('random' if importlib.util.find_spec('atheris') is None else 'atheris')
+    engine = options.engine or (
+        'random' if importlib.util.find_spec('atheris') is None else 'atheris'
+    )
     seed = random.randrange(2**31) if options.seed is None else options.seed
     if options.repeat:
         return repeat(targets[0], options.repeat)
@@ -70,8 +92,19 @@ def repeat(target: fuzz_targets.Target, paths: Sequence[pathlib.Path]) -> int:
 def run_alone(target: fuzz_targets.Target, engine: str, seconds: float, seed: int) -> bool:
     """Fuzz one target in a process of its own; tell if nothing is broken."""
     say(f'{target.name}: {seconds:.0f} seconds, {engine}, seed {seed}')
-    command = [sys.executable, __file__, '--alone', '--target', target.name, '--minutes', str(seconds / 60),
-               '--engine', engine, '--seed', str(seed)]
+    command = [
+        sys.executable,
+        __file__,
+        '--alone',
+        '--target',
+        target.name,
+        '--minutes',
+        str(seconds / 60),
+        '--engine',
+        engine,
+        '--seed',
+        str(seed),
+    ]
     try:
         code = subprocess.run(command, timeout=seconds + GRACE, check=False).returncode
     except subprocess.TimeoutExpired:
@@ -85,10 +118,21 @@ def run_alone(target: fuzz_targets.Target, engine: str, seconds: float, seed: in
 
 def report(target: fuzz_targets.Target) -> None:
     """Show how to repeat the latest failure."""
-    inputs = list((ROOT / 'failures' / target.name).iterdir()) if (ROOT / 'failures' / target.name).exists() else []
+    inputs = (
+        list((ROOT / 'failures' / target.name).iterdir())
+        if (ROOT / 'failures' / target.name).exists()
+        else []
+    )
     latest = max(inputs, key=lambda path: path.stat().st_mtime, default=None)
-    say(f'BROKEN: {target.name}. ' + ('There is no input for it.' if latest is None else 'Repeat it with:\n    '
-        f'{sys.executable} {__file__} --target {target.name} --repeat {latest}'))
+    say(
+        f'BROKEN: {target.name}. '
+        + (
+            'There is no input for it.'
+            if latest is None
+            else 'Repeat it with:\n    '
+            f'{sys.executable} {__file__} --target {target.name} --repeat {latest}'
+        )
+    )
 
 
 def fuzz(target: fuzz_targets.Target, engine: str, seconds: float, seed: int) -> int:
@@ -103,8 +147,11 @@ def fuzz(target: fuzz_targets.Target, engine: str, seconds: float, seed: int) ->
     return fuzz_at_random(target, pool, seconds, seed)
 
 
-def fuzz_by_coverage(target: fuzz_targets.Target, kept: pathlib.Path, seconds: float, seed: int) -> None:
+def fuzz_by_coverage(
+    target: fuzz_targets.Target, kept: pathlib.Path, seconds: float, seed: int
+) -> None:
     import atheris
+
     with atheris.instrument_imports(include=['kopf']):
         check = target.load()
     pool = [path.read_bytes() for path in target.list_corpus()]
@@ -116,14 +163,25 @@ def fuzz_by_coverage(target: fuzz_targets.Target, kept: pathlib.Path, seconds: f
         return fuzz_mutations.mutate(source, pool, chance)[:limit]
 
     failures = ROOT / 'failures' / target.name
-    arguments = [f'-max_total_time={max(1, int(seconds))}', f'-seed={seed + 1}', f'-timeout={TIMEOUT}',
-                 f'-artifact_prefix={failures}/', f'-max_len={fuzz_mutations.LIMIT}', '-rss_limit_mb=2048',
-                 '-print_final_stats=1', '-verbosity=0', str(kept), str(fuzz_targets.CORPUS / target.name)]
+    arguments = [
+        f'-max_total_time={max(1, int(seconds))}',
+        f'-seed={seed + 1}',
+        f'-timeout={TIMEOUT}',
+        f'-artifact_prefix={failures}/',
+        f'-max_len={fuzz_mutations.LIMIT}',
+        '-rss_limit_mb=2048',
+        '-print_final_stats=1',
+        '-verbosity=0',
+        str(kept),
+        str(fuzz_targets.CORPUS / target.name),
+    ]
     atheris.Setup([sys.argv[0], *arguments], check, custom_mutator=mutate)
     atheris.Fuzz()
 
 
-def fuzz_at_random(target: fuzz_targets.Target, pool: Sequence[bytes], seconds: float, seed: int) -> int:
+def fuzz_at_random(
+    target: fuzz_targets.Target, pool: Sequence[bytes], seconds: float, seed: int
+) -> int:
     check = target.load()
     chance = random.Random(f'{target.name} {seed}')
     deadline = time.monotonic() + seconds
@@ -150,8 +208,9 @@ def fuzz_at_random(target: fuzz_targets.Target, pool: Sequence[bytes], seconds: 
 @contextlib.contextmanager
 def limited(seconds: int) -> Iterator[None]:
     """Raise an error when the time is over, wherever it is in Python code."""
+
     def expire(*_: object) -> None:
-        raise TimeoutError(f"The input takes more than {seconds} seconds.")
+        raise TimeoutError(f'The input takes more than {seconds} seconds.')
 
     before = signal.signal(signal.SIGALRM, expire)
     signal.alarm(seconds)

@@ -4,6 +4,7 @@ The sandbox: any requests are answered as the API would do it, and never with an
 The requests are separated by lines with ``%%``. Each is a line with the method and the URL, the headers, an empty line,
 and the body. They are sent one after another to a new cluster, which has a few objects already.
 """
+
 import asyncio
 import functools
 import logging
@@ -19,37 +20,106 @@ LIMIT = 10  # requests
 WATCHING = 0.002  # seconds
 
 DEFINITION = {
-    'apiVersion': 'apiextensions.k8s.io/v1', 'kind': 'CustomResourceDefinition',
+    'apiVersion': 'apiextensions.k8s.io/v1',
+    'kind': 'CustomResourceDefinition',
     'metadata': {'name': 'kopfexamples.kopf.dev'},
-    'spec': {'group': 'kopf.dev', 'scope': 'Namespaced', 'names': {
-        'kind': 'KopfExample', 'plural': 'kopfexamples', 'singular': 'kopfexample', 'shortNames': ['kex']},
-        'versions': [{'name': 'v1', 'served': True, 'storage': True, 'subresources': {
-            'status': {}, 'scale': {'specReplicasPath': '.spec.replicas', 'statusReplicasPath': '.status.replicas'}},
-            'additionalPrinterColumns': [{'name': 'Field', 'type': 'string', 'jsonPath': '.spec.field'}],
-            'schema': {'openAPIV3Schema': {'type': 'object', 'properties': {
-                'spec': {'type': 'object', 'properties': {
-                    'field': {'type': 'string', 'maxLength': 20, 'default': 'x'},
-                    'replicas': {'type': 'integer', 'minimum': 0},
-                    'any': {'x-kubernetes-preserve-unknown-fields': True},
-                    'either': {'x-kubernetes-int-or-string': True},
-                    'items': {'type': 'array', 'x-kubernetes-list-type': 'map', 'x-kubernetes-list-map-keys': ['name'],
-                              'items': {'type': 'object', 'required': ['name'], 'properties': {
-                                  'name': {'type': 'string'}, 'value': {'type': 'integer', 'nullable': True}}}}}},
-                'status': {'type': 'object', 'x-kubernetes-preserve-unknown-fields': True}}}}}]}}
+    'spec': {
+        'group': 'kopf.dev',
+        'scope': 'Namespaced',
+        'names': {
+            'kind': 'KopfExample',
+            'plural': 'kopfexamples',
+            'singular': 'kopfexample',
+            'shortNames': ['kex'],
+        },
+        'versions': [
+            {
+                'name': 'v1',
+                'served': True,
+                'storage': True,
+                'subresources': {
+                    'status': {},
+                    'scale': {
+                        'specReplicasPath': '.spec.replicas',
+                        'statusReplicasPath': '.status.replicas',
+                    },
+                },
+                'additionalPrinterColumns': [
+                    {'name': 'Field', 'type': 'string', 'jsonPath': '.spec.field'}
+                ],
+                'schema': {
+                    'openAPIV3Schema': {
+                        'type': 'object',
+                        'properties': {
+                            'spec': {
+                                'type': 'object',
+                                'properties': {
+                                    'field': {'type': 'string', 'maxLength': 20, 'default': 'x'},
+                                    'replicas': {'type': 'integer', 'minimum': 0},
+                                    'any': {'x-kubernetes-preserve-unknown-fields': True},
+                                    'either': {'x-kubernetes-int-or-string': True},
+                                    'items': {
+                                        'type': 'array',
+                                        'x-kubernetes-list-type': 'map',
+                                        'x-kubernetes-list-map-keys': ['name'],
+                                        'items': {
+                                            'type': 'object',
+                                            'required': ['name'],
+                                            'properties': {
+                                                'name': {'type': 'string'},
+                                                'value': {'type': 'integer', 'nullable': True},
+                                            },
+                                        },
+                                    },
+                                },
+                            },
+                            'status': {
+                                'type': 'object',
+                                'x-kubernetes-preserve-unknown-fields': True,
+                            },
+                        },
+                    }
+                },
+            }
+        ],
+    },
+}
 
-CONTAINER = {'name': 'main', 'image': 'x', 'env': [{'name': 'A', 'value': '1'}], 'ports': [{'containerPort': 80}],
-             'resources': {'limits': {'cpu': '100m', 'memory': '1Gi'}}}
+CONTAINER = {
+    'name': 'main',
+    'image': 'x',
+    'env': [{'name': 'A', 'value': '1'}],
+    'ports': [{'containerPort': 80}],
+    'resources': {'limits': {'cpu': '100m', 'memory': '1Gi'}},
+}
 TEMPLATE = {'metadata': {'labels': {'app': 'x'}}, 'spec': {'containers': [CONTAINER]}}
 
 OBJECTS: list[dict[str, Any]] = [
-    {'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample', 'metadata': {'name': 'x', 'labels': {'app': 'x'}},
-     'spec': {'field': 'y', 'replicas': 2, 'items': [{'name': 'a', 'value': 1}]}},
-    {'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': 'x', 'finalizers': ['kopf.dev/x']},
-     'data': {'a': 'b'}},
+    {
+        'apiVersion': 'kopf.dev/v1',
+        'kind': 'KopfExample',
+        'metadata': {'name': 'x', 'labels': {'app': 'x'}},
+        'spec': {'field': 'y', 'replicas': 2, 'items': [{'name': 'a', 'value': 1}]},
+    },
+    {
+        'apiVersion': 'v1',
+        'kind': 'ConfigMap',
+        'metadata': {'name': 'x', 'finalizers': ['kopf.dev/x']},
+        'data': {'a': 'b'},
+    },
     {'apiVersion': 'v1', 'kind': 'Secret', 'metadata': {'name': 'x'}, 'stringData': {'a': 'b'}},
-    {'apiVersion': 'v1', 'kind': 'Pod', 'metadata': {'name': 'x', 'labels': {'app': 'x'}}, 'spec': TEMPLATE['spec']},
-    {'apiVersion': 'apps/v1', 'kind': 'Deployment', 'metadata': {'name': 'x'}, 'spec': {
-        'replicas': 1, 'selector': {'matchLabels': {'app': 'x'}}, 'template': TEMPLATE}},
+    {
+        'apiVersion': 'v1',
+        'kind': 'Pod',
+        'metadata': {'name': 'x', 'labels': {'app': 'x'}},
+        'spec': TEMPLATE['spec'],
+    },
+    {
+        'apiVersion': 'apps/v1',
+        'kind': 'Deployment',
+        'metadata': {'name': 'x'},
+        'spec': {'replicas': 1, 'selector': {'matchLabels': {'app': 'x'}}, 'template': TEMPLATE},
+    },
 ]
 
 
@@ -57,10 +127,10 @@ class OfflineLoop(asyncio.SelectorEventLoop):
     """A loop that connects to nobody: webhooks of any address can be configured in a sandbox."""
 
     async def getaddrinfo(self, *_: Any, **__: Any) -> NoReturn:
-        raise OSError("there is no network")
+        raise OSError('there is no network')
 
     async def sock_connect(self, *_: Any, **__: Any) -> NoReturn:
-        raise OSError("there is no network")
+        raise OSError('there is no network')
 
 
 class Failures(logging.Handler):
@@ -96,6 +166,7 @@ def check(source: bytes) -> None:
 @functools.cache
 def _prepare() -> tuple[int, list[tuple[Any, dict[str, Any]]]]:
     """Make the objects once, to be restored for each input."""
+
     async def prepare() -> tuple[int, list[tuple[Any, dict[str, Any]]]]:
         cluster = clusters.Cluster()
         await cluster.start()
@@ -105,19 +176,28 @@ def _prepare() -> tuple[int, list[tuple[Any, dict[str, Any]]]]:
             assert resource is not None
             root = f'/apis/{resource.group}' if resource.group else '/api'
             place = '/namespaces/default' if resource.namespaced else ''
-            raw = b'POST %b\n\n%b' % (f'{root}/{resource.version}{place}/{resource.plural}'.encode(), jsons.dumps(body))
+            raw = b'POST %b\n\n%b' % (
+                f'{root}/{resource.version}{place}/{resource.plural}'.encode(),
+                jsons.dumps(body),
+            )
             answer = await _send(router, cluster, raw)
             assert answer.code == 201, answer.body
             cluster.settle()
-        kept = [(home, stored.load()) for home, shelf in cluster.store for stored in shelf.select('')
-                if home.group != clusters.ROLES]
+        kept = [
+            (home, stored.load())
+            for home, shelf in cluster.store
+            for stored in shelf.select('')
+            if home.group != clusters.ROLES
+        ]
         await cluster.close()
         return cluster.store.version, kept
+
     return asyncio.run(prepare())
 
 
-async def _send_all(raws: list[bytes], version: int, objects: list[tuple[Any, dict[str, Any]]],
-                    failures: Failures) -> None:
+async def _send_all(
+    raws: list[bytes], version: int, objects: list[tuple[Any, dict[str, Any]]], failures: Failures
+) -> None:
     cluster = clusters.Cluster()
     cluster.restore(version, objects)
     router = routing.Router(cluster)
@@ -137,8 +217,9 @@ async def _send(router: routing.Router, cluster: clusters.Cluster, raw: bytes) -
     method, _, url = start.partition(' ')
     path, _, query = url.partition('?')
     options = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
-    headers = multidict.CIMultiDict({
-        'Authorization': f'Bearer {cluster.admin_token}', 'Content-Type': 'application/json'})
+    headers = multidict.CIMultiDict(
+        {'Authorization': f'Bearer {cluster.admin_token}', 'Content-Type': 'application/json'}
+    )
     for line in lines:
         name, _, value = line.partition(':')
         headers[name] = value.strip()
@@ -161,12 +242,14 @@ async def _check_answer(answer: answers.Answer) -> None:
             pass
         await answer.lines.aclose()
         return
-    content = jsons.loads(answer.body) if answer.media_type == answers.JSON and answer.body else None
+    content = (
+        jsons.loads(answer.body) if answer.media_type == answers.JSON and answer.body else None
+    )
     if answer.code >= 400 and content is not None:
         assert content['kind'] == 'Status'
         assert content['code'] == answer.code
     for name, value in answer.headers:
-        assert '\n' not in name + value and '\r' not in name + value, "the headers can be split"
+        assert '\n' not in name + value and '\r' not in name + value, 'the headers can be split'
 
 
 def _check_store(cluster: clusters.Cluster) -> None:

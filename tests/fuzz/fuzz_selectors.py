@@ -3,6 +3,7 @@ Small notations, one in each line: selectors of labels, fields and resources, qu
 
 All of them are read or refused, by all who read such lines.
 """
+
 from collections.abc import Callable
 from typing import Any
 
@@ -12,13 +13,23 @@ from kopf._kits.sandbox import errors, formats, jsonpaths, paths, patterns, quan
 from kopf._kits.sandbox import selectors as label_selectors
 
 RESOURCES = [
-    references.Resource('kopf.dev', 'v1', 'kopfexamples', kind='KopfExample', singular='kopfexample',
-                        shortcuts=frozenset({'kex'})),
-    references.Resource('', 'v1', 'pods', kind='Pod', singular='pod', categories=frozenset({'all'})),
+    references.Resource(
+        'kopf.dev',
+        'v1',
+        'kopfexamples',
+        kind='KopfExample',
+        singular='kopfexample',
+        shortcuts=frozenset({'kex'}),
+    ),
+    references.Resource(
+        '', 'v1', 'pods', kind='Pod', singular='pod', categories=frozenset({'all'})
+    ),
 ]
 LABELS: dict[str, str] = {'a': 'x', 'b': '5', 'c/d': ''}
-OBJECT = {'metadata': {'name': 'x', 'labels': LABELS},
-          'spec': {'list': [{'a': 1}, {'a': 'x'}], 'deep': {'er': [1, 2, [3]]}}}
+OBJECT = {
+    'metadata': {'name': 'x', 'labels': LABELS},
+    'spec': {'list': [{'a': 1}, {'a': 'x'}], 'deep': {'er': [1, 2, [3]]}},
+}
 
 
 def check(source: bytes) -> None:
@@ -31,10 +42,13 @@ def _check_label_selector(text: str) -> None:
     selector = label_selectors.parse_labels(text)
     assert isinstance(selector.matches(LABELS), bool)
     assert isinstance(selector.matches({}), bool)
-    labels_matching = {requirement.key: next(iter(requirement.values)) for requirement in selector.requirements
-                       if requirement.operator == 'in'}
+    labels_matching = {
+        requirement.key: next(iter(requirement.values))
+        for requirement in selector.requirements
+        if requirement.operator == 'in'
+    }
     if len(labels_matching) == len(selector.requirements):
-        assert selector.matches(labels_matching), "the selector does not select what it names"
+        assert selector.matches(labels_matching), 'the selector does not select what it names'
 
 
 def _check_field_selector(text: str) -> None:
@@ -67,7 +81,7 @@ def _check_field(text: str) -> None:
 
 def _check_quantity(text: str) -> None:
     canonical = quantities.format_quantity(text)
-    assert quantities.format_quantity(canonical) == canonical, "the canonical form is not canonical"
+    assert quantities.format_quantity(canonical) == canonical, 'the canonical form is not canonical'
 
 
 def _check_json_path(text: str) -> None:
@@ -80,7 +94,19 @@ def _check_pattern(text: str) -> None:
 
 
 def _check_formats(text: str) -> None:
-    for name in ('date', 'date-time', 'duration', 'email', 'uri', 'hostname', 'ipv4', 'ipv6', 'cidr', 'mac', 'isbn'):
+    for name in (
+        'date',
+        'date-time',
+        'duration',
+        'email',
+        'uri',
+        'hostname',
+        'ipv4',
+        'ipv6',
+        'cidr',
+        'mac',
+        'isbn',
+    ):
         check_format = formats.find_check(name)
         assert check_format is None or isinstance(check_format(text), bool)
 
@@ -93,11 +119,13 @@ def _check_path(text: str) -> None:
 
 def _refusing(fn: Callable[[str], None], *refusals: type[Exception]) -> Callable[[str], None]:
     """Let the function refuse in these ways, and only in these."""
+
     def check_line(text: str) -> Any:
         try:
             fn(text)
         except refusals:
             pass
+
     return check_line
 
 

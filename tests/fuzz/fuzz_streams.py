@@ -1,6 +1,7 @@
 """
 Watch-streams and lists: whatever the lines are, they are events, or errors that the streams survive.
 """
+
 import random
 import zlib
 from typing import Any
@@ -9,12 +10,16 @@ from kopf._cogs.clients import errors, lines, listing, signals
 from kopf._cogs.helpers import jsons
 from kopf._cogs.structs import objects, references
 
-RESOURCE = references.Resource('kopf.dev', 'v1', 'kopfexamples', kind='KopfExample', singular='kopfexample')
+RESOURCE = references.Resource(
+    'kopf.dev', 'v1', 'kopfexamples', kind='KopfExample', singular='kopfexample'
+)
 
 
 def check(source: bytes) -> None:
     found = _split(source)
-    assert found == [line for line in source.split(b'\n') if line.strip()], "the lines depend on how they are cut"
+    assert found == [line for line in source.split(b'\n') if line.strip()], (
+        'the lines depend on how they are cut'
+    )
     known: dict[signals.Key, signals.Seen] = {}
     census = signals.Census(known, RESOURCE, is_initial=True)
     for line in found:
@@ -31,7 +36,7 @@ def _split(source: bytes) -> list[bytes]:
     splitter, chance, found, position = lines.Splitter(), random.Random(zlib.crc32(source)), [], 0
     while position < len(source):
         size = chance.choice([1, 3, 50, 1000])
-        found += splitter.feed(source[position:position + size])
+        found += splitter.feed(source[position : position + size])
         position += size
     return found + splitter.finish()
 

@@ -1,6 +1,7 @@
 """
 What is known of the fuzzing stays fixed: all inputs that once broke something, and some mutations of them.
 """
+
 import random
 import subprocess
 import sys
@@ -11,8 +12,11 @@ import fuzz_targets
 import pytest
 
 TARGETS = [pytest.param(target, id=name) for name, target in fuzz_targets.TARGETS.items()]
-KNOWN = [pytest.param(target, path, id=f'{name}-{path.name}')
-         for name, target in fuzz_targets.TARGETS.items() for path in target.list_corpus()]
+KNOWN = [
+    pytest.param(target, path, id=f'{name}-{path.name}')
+    for name, target in fuzz_targets.TARGETS.items()
+    for path in target.list_corpus()
+]
 
 
 @pytest.mark.guarantee('FND-050')
@@ -36,7 +40,10 @@ def test_mutations_of_known_inputs_break_nothing(target):
 def test_mutations_are_the_same_for_the_same_seed():
     pool = [path.read_bytes() for path in fuzz_targets.TARGETS['sandbox'].list_corpus()]
 
-    made = [[fuzz_mutations.mutate(pool[0], pool, random.Random(seed)) for seed in range(100)] for _ in range(2)]
+    made = [
+        [fuzz_mutations.mutate(pool[0], pool, random.Random(seed)) for seed in range(100)]
+        for _ in range(2)
+    ]
 
     assert made[0] == made[1]
     assert len(set(made[0])) > 90
@@ -45,9 +52,7 @@ def test_mutations_are_the_same_for_the_same_seed():
 @pytest.fixture
 def fragile(tmp_path, monkeypatch):
     """A target that is broken by null bytes, with one input known."""
-    (tmp_path / 'fragile.py').write_text(
-        'def check(source):\n'
-        '    assert b"\\0" not in source\n')
+    (tmp_path / 'fragile.py').write_text('def check(source):\n    assert b"\\0" not in source\n')
     corpus = tmp_path / 'corpus' / 'fragile'
     corpus.mkdir(parents=True)
     (corpus / 'sample').write_bytes(b'sample')
@@ -84,8 +89,20 @@ def test_input_that_kills_the_process_is_saved(fragile, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_targets_are_fuzzed_in_turn_from_the_command_line(tmp_path):
-    command = [sys.executable, fuzz_runs.__file__, '--minutes', '0.02', '--engine', 'random', '--seed', '1',
-               '--target', 'json', '--target', 'selectors']
+    command = [
+        sys.executable,
+        fuzz_runs.__file__,
+        '--minutes',
+        '0.02',
+        '--engine',
+        'random',
+        '--seed',
+        '1',
+        '--target',
+        'json',
+        '--target',
+        'selectors',
+    ]
 
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
 

@@ -1,6 +1,7 @@
 """
 Tools of tests in one process: files with handlers, a cluster with a custom resource, and no traces left.
 """
+
 import logging
 import os
 import pathlib
@@ -14,12 +15,26 @@ import kopf.testing
 from kopf._cogs.helpers import loaders
 
 CRD = {
-    'apiVersion': 'apiextensions.k8s.io/v1', 'kind': 'CustomResourceDefinition',
+    'apiVersion': 'apiextensions.k8s.io/v1',
+    'kind': 'CustomResourceDefinition',
     'metadata': {'name': 'kopfexamples.kopf.dev'},
     'spec': {
-        'group': 'kopf.dev', 'scope': 'Namespaced', 'names': {'kind': 'KopfExample', 'plural': 'kopfexamples'},
-        'versions': [{'name': 'v1', 'served': True, 'storage': True, 'schema': {'openAPIV3Schema': {
-            'type': 'object', 'x-kubernetes-preserve-unknown-fields': True}}}],
+        'group': 'kopf.dev',
+        'scope': 'Namespaced',
+        'names': {'kind': 'KopfExample', 'plural': 'kopfexamples'},
+        'versions': [
+            {
+                'name': 'v1',
+                'served': True,
+                'storage': True,
+                'schema': {
+                    'openAPIV3Schema': {
+                        'type': 'object',
+                        'x-kubernetes-preserve-unknown-fields': True,
+                    }
+                },
+            }
+        ],
     },
 }
 
@@ -32,8 +47,13 @@ def crd():
 @pytest.fixture
 def build_object():
     def build(name='obj', **spec):
-        return {'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample', 'metadata': {'name': name, 'namespace': 'default'},
-                'spec': spec}
+        return {
+            'apiVersion': 'kopf.dev/v1',
+            'kind': 'KopfExample',
+            'metadata': {'name': name, 'namespace': 'default'},
+            'spec': spec,
+        }
+
     return build
 
 
@@ -62,10 +82,12 @@ def restored_process(monkeypatch, tmp_path):
 @pytest.fixture
 def write(restored_process, tmp_path):
     """Write a file of Python, and return its path."""
+
     def write(name, text):
         path = pathlib.Path(tmp_path, name)
         path.write_text(textwrap.dedent(text))
         return str(path)
+
     return write
 
 

@@ -1,6 +1,7 @@
 """
 Hierarchies of objects of the client libraries: the same as of dicts.
 """
+
 import kubernetes.client
 import kubernetes_asyncio.client
 import pykube
@@ -10,21 +11,37 @@ import kopf
 import kopf.testing
 
 OWNER = {
-    'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample',
-    'metadata': {'name': 'kopf-example-1', 'namespace': 'ns', 'uid': 'uid1', 'labels': {'somelabel': 'somevalue'}},
+    'apiVersion': 'kopf.dev/v1',
+    'kind': 'KopfExample',
+    'metadata': {
+        'name': 'kopf-example-1',
+        'namespace': 'ns',
+        'uid': 'uid1',
+        'labels': {'somelabel': 'somevalue'},
+    },
 }
 REFERENCE = {
-    'controller': True, 'blockOwnerDeletion': True, 'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample',
-    'name': 'kopf-example-1', 'uid': 'uid1',
+    'controller': True,
+    'blockOwnerDeletion': True,
+    'apiVersion': 'kopf.dev/v1',
+    'kind': 'KopfExample',
+    'name': 'kopf-example-1',
+    'uid': 'uid1',
 }
-ADOPTED = {'generateName': 'kopf-example-1-', 'namespace': 'ns', 'labels': {'somelabel': 'somevalue'},
-           'ownerReferences': [REFERENCE]}
+ADOPTED = {
+    'generateName': 'kopf-example-1-',
+    'namespace': 'ns',
+    'labels': {'somelabel': 'somevalue'},
+    'ownerReferences': [REFERENCE],
+}
 
 
-@pytest.fixture(params=[
-    pytest.param(kubernetes.client, id='sync'),
-    pytest.param(kubernetes_asyncio.client, id='async'),
-])
+@pytest.fixture(
+    params=[
+        pytest.param(kubernetes.client, id='sync'),
+        pytest.param(kubernetes_asyncio.client, id='async'),
+    ]
+)
 def client(request):
     """The modules of the official clients; their classes are named in the same way."""
     return request.param
@@ -32,15 +49,40 @@ def client(request):
 
 def serialize(model):
     """Turn a model to what is sent to the API."""
-    package = kubernetes_asyncio if type(model).__module__.startswith('kubernetes_asyncio') else kubernetes
-    api = object.__new__(package.client.ApiClient)  # with no connections: one of them needs an event loop for that
+    package = (
+        kubernetes_asyncio
+        if type(model).__module__.startswith('kubernetes_asyncio')
+        else kubernetes
+    )
+    api = object.__new__(
+        package.client.ApiClient
+    )  # with no connections: one of them needs an event loop for that
     return api.sanitize_for_serialization(model)
 
 
 @pytest.mark.guarantee('HIE-037', 'HIE-002')
-@pytest.mark.parametrize('cls', [pykube.objects.Pod, pykube.objects.Node, pykube.object_factory(
-    type('Api', (), {'resource_list': lambda *_: {'resources': [
-        {'name': 'kopfexamples', 'kind': 'KopfExample', 'namespaced': True}]}})(), 'kopf.dev/v1', 'KopfExample')])
+@pytest.mark.parametrize(
+    'cls',
+    [
+        pykube.objects.Pod,
+        pykube.objects.Node,
+        pykube.object_factory(
+            type(
+                'Api',
+                (),
+                {
+                    'resource_list': lambda *_: {
+                        'resources': [
+                            {'name': 'kopfexamples', 'kind': 'KopfExample', 'namespaced': True}
+                        ]
+                    }
+                },
+            )(),
+            'kopf.dev/v1',
+            'KopfExample',
+        ),
+    ],
+)
 def test_objects_of_pykube_are_adopted(cls):
     obj = cls(None, {'spec': {}})
 
@@ -57,8 +99,10 @@ def test_objects_of_pykube_can_have_nested_labels_and_lose_owners():
     kopf.append_owner_reference(obj, OWNER)
     kopf.remove_owner_reference(obj, OWNER)
 
-    assert obj.obj == {'metadata': {'labels': {'a': 'b'}, 'ownerReferences': []},
-                       'spec': {'template': {'metadata': {'labels': {'a': 'b'}}}}}
+    assert obj.obj == {
+        'metadata': {'labels': {'a': 'b'}, 'ownerReferences': []},
+        'spec': {'template': {'metadata': {'labels': {'a': 'b'}}}},
+    }
 
 
 @pytest.mark.guarantee('HIE-038', 'HIE-039', 'HIE-040', 'HIE-002', 'NEW-232')
@@ -72,10 +116,20 @@ def test_models_are_adopted(client, is_prepared):
     assert isinstance(pod.metadata, client.V1ObjectMeta)
     assert isinstance(pod.metadata.owner_references[0], client.V1OwnerReference)
     assert changed == {
-        'generate_name': 'kopf-example-1-', 'namespace': 'ns', 'labels': {'somelabel': 'somevalue'},
-        'owner_references': [{
-            'api_version': 'kopf.dev/v1', 'kind': 'KopfExample', 'name': 'kopf-example-1', 'uid': 'uid1',
-            'controller': True, 'block_owner_deletion': True}]}
+        'generate_name': 'kopf-example-1-',
+        'namespace': 'ns',
+        'labels': {'somelabel': 'somevalue'},
+        'owner_references': [
+            {
+                'api_version': 'kopf.dev/v1',
+                'kind': 'KopfExample',
+                'name': 'kopf-example-1',
+                'uid': 'uid1',
+                'controller': True,
+                'block_owner_deletion': True,
+            }
+        ],
+    }
     assert pod.metadata.name is None
     assert pod.spec is None
     assert serialize(pod) == {'metadata': ADOPTED}
@@ -83,20 +137,29 @@ def test_models_are_adopted(client, is_prepared):
 
 @pytest.mark.guarantee('NEW-232', 'HIE-042')
 def test_models_are_changed_as_dicts_are(client):
-    pod = client.V1Pod(metadata=client.V1ObjectMeta(
-        name='own', generate_name='own-', namespace='own', labels={'a': 'own', 'own': 'x'}))
+    pod = client.V1Pod(
+        metadata=client.V1ObjectMeta(
+            name='own', generate_name='own-', namespace='own', labels={'a': 'own', 'own': 'x'}
+        )
+    )
 
     kopf.harmonize_naming(pod, 'some')
     kopf.adjust_namespace(pod, 'some')
     kopf.label(pod, {'a': 'b', 'c': 'd'})
     assert serialize(pod)['metadata'] == {
-        'name': 'own', 'namespace': 'own', 'labels': {'a': 'own', 'c': 'd', 'own': 'x'}}
+        'name': 'own',
+        'namespace': 'own',
+        'labels': {'a': 'own', 'c': 'd', 'own': 'x'},
+    }
 
     kopf.harmonize_naming(pod, 'some', forced=True)
     kopf.adjust_namespace(pod, 'some', forced=True)
     kopf.label(pod, {'a': 'b'}, forced=True)
     assert serialize(pod)['metadata'] == {
-        'generateName': 'some-', 'namespace': 'some', 'labels': {'a': 'b', 'c': 'd', 'own': 'x'}}
+        'generateName': 'some-',
+        'namespace': 'some',
+        'labels': {'a': 'b', 'c': 'd', 'own': 'x'},
+    }
 
 
 @pytest.mark.guarantee('HIE-042', 'NEW-232')
@@ -114,11 +177,16 @@ def test_models_can_lose_owners(client):
 
 
 @pytest.mark.guarantee('HIE-042', 'NEW-232')
-@pytest.mark.parametrize('nested', ['spec.jobTemplate.spec.template', [('spec', 'job_template', 'spec', 'template')]])
+@pytest.mark.parametrize(
+    'nested', ['spec.jobTemplate.spec.template', [('spec', 'job_template', 'spec', 'template')]]
+)
 def test_nested_models_are_labelled_by_the_names_of_the_api_or_of_models(client, nested):
     job = client.V1JobSpec(template=client.V1PodTemplateSpec())
-    cron = client.V1CronJob(spec=client.V1CronJobSpec(
-        schedule='* * * * *', job_template=client.V1JobTemplateSpec(spec=job)))
+    cron = client.V1CronJob(
+        spec=client.V1CronJobSpec(
+            schedule='* * * * *', job_template=client.V1JobTemplateSpec(spec=job)
+        )
+    )
 
     kopf.label(cron, {'a': 'b'}, nested=nested)
 
@@ -137,8 +205,10 @@ def test_nested_models_are_not_made(client):
     assert job.metadata.labels == {'a': 'b'}
 
 
-@pytest.mark.parametrize('name, fields', [('V1Container', {'name': 'x'}), ('V1PodList', {'items': []}),
-                                          ('V1ObjectMeta', {})])
+@pytest.mark.parametrize(
+    'name, fields',
+    [('V1Container', {'name': 'x'}), ('V1PodList', {'items': []}), ('V1ObjectMeta', {})],
+)
 def test_models_that_are_not_objects_are_refused(client, name, fields):
     pod, wrong = client.V1Pod(), getattr(client, name)(**fields)
 
@@ -154,7 +224,9 @@ def test_objects_of_all_libraries_can_be_mixed():
 
     kopf.adopt(objs, OWNER)
 
-    assert [objs[0], objs[1].obj, serialize(objs[2]), serialize(objs[3])] == [{'metadata': ADOPTED}] * 4
+    assert [objs[0], objs[1].obj, serialize(objs[2]), serialize(objs[3])] == [
+        {'metadata': ADOPTED}
+    ] * 4
 
 
 def test_dicts_and_models_can_be_parts_of_each_other(client):
@@ -174,19 +246,47 @@ def test_owners_can_be_of_libraries_too(client):
     metadata = client.V1ObjectMeta(name='parent', uid='u', namespace='ns', labels={'a': 'b'})
 
     kopf.adopt(objs[0], client.V1Pod(api_version='v1', kind='Pod', metadata=metadata))
-    kopf.adopt(objs[1], pykube.Pod(None, {'apiVersion': 'v1', 'kind': 'Pod', 'metadata': {
-        'name': 'parent', 'uid': 'u', 'namespace': 'ns', 'labels': {'a': 'b'}}}))
+    kopf.adopt(
+        objs[1],
+        pykube.Pod(
+            None,
+            {
+                'apiVersion': 'v1',
+                'kind': 'Pod',
+                'metadata': {'name': 'parent', 'uid': 'u', 'namespace': 'ns', 'labels': {'a': 'b'}},
+            },
+        ),
+    )
 
-    assert objs[0] == objs[1] == {'metadata': {
-        'generateName': 'parent-', 'namespace': 'ns', 'labels': {'a': 'b'}, 'ownerReferences': [
-            {'apiVersion': 'v1', 'kind': 'Pod', 'name': 'parent', 'uid': 'u', 'controller': True,
-             'blockOwnerDeletion': True}]}}
+    assert (
+        objs[0]
+        == objs[1]
+        == {
+            'metadata': {
+                'generateName': 'parent-',
+                'namespace': 'ns',
+                'labels': {'a': 'b'},
+                'ownerReferences': [
+                    {
+                        'apiVersion': 'v1',
+                        'kind': 'Pod',
+                        'name': 'parent',
+                        'uid': 'u',
+                        'controller': True,
+                        'blockOwnerDeletion': True,
+                    }
+                ],
+            }
+        }
+    )
 
 
 @pytest.mark.guarantee('HIE-041')
 def test_adopted_models_are_accepted_by_the_client_and_by_the_cluster():
     with kopf.testing.Sandbox(tls=False) as sandbox:
-        owner = sandbox.create({'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': 'parent'}})
+        owner = sandbox.create(
+            {'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': 'parent'}}
+        )
         api = kubernetes.client.ApiClient(kubernetes.client.Configuration(host=sandbox.url))
         api.set_default_header('Authorization', f'Bearer {sandbox.token}')
         secret = kubernetes.client.V1Secret(string_data={'a': 'b'})
@@ -194,6 +294,8 @@ def test_adopted_models_are_accepted_by_the_client_and_by_the_cluster():
 
         kubernetes.client.CoreV1Api(api).create_namespaced_secret('default', secret)
 
-        created, = sandbox.list('secrets', 'default')
+        (created,) = sandbox.list('secrets', 'default')
         assert created['metadata']['name'].startswith('parent-')
-        assert [reference['uid'] for reference in created['metadata']['ownerReferences']] == [owner['metadata']['uid']]
+        assert [reference['uid'] for reference in created['metadata']['ownerReferences']] == [
+            owner['metadata']['uid']
+        ]

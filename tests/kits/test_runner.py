@@ -1,6 +1,7 @@
 """
 Operators in the background of tests, run as if from the command line.
 """
+
 import asyncio
 import inspect
 import io
@@ -36,22 +37,31 @@ def threads(restored_process):
 
 
 def is_handled(body):
-    return body is not None and 'kopf.zalando.org/last-handled-configuration' in body['metadata'].get('annotations', {})
+    return body is not None and 'kopf.zalando.org/last-handled-configuration' in body[
+        'metadata'
+    ].get('annotations', {})
 
 
 @pytest.mark.guarantee('TST-001', 'TST-002', 'TST-009')
 def test_runner_has_the_promised_parameters():
     parameters = inspect.signature(KopfRunner).parameters
 
-    assert {name: parameter.default for name, parameter in parameters.items() if parameter.kind in (
-        inspect.Parameter.KEYWORD_ONLY,)} == {'reraise': True, 'timeout': None, 'registry': None, 'settings': None}
+    assert {
+        name: parameter.default
+        for name, parameter in parameters.items()
+        if parameter.kind in (inspect.Parameter.KEYWORD_ONLY,)
+    } == {'reraise': True, 'timeout': None, 'registry': None, 'settings': None}
     assert [parameter.kind for parameter in parameters.values()][::5] == [
-        inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD]
+        inspect.Parameter.VAR_POSITIONAL,
+        inspect.Parameter.VAR_KEYWORD,
+    ]
 
 
 @pytest.mark.guarantee('TST-003', 'TST-005', 'TST-006', 'TST-007', 'TST-011')
 def test_operator_runs_while_the_block_is_executed(sandbox, env, write, build_object):
-    with KopfRunner(['run', '--namespace=default', write('handlers.py', CREATING)], env=env, timeout=20) as runner:
+    with KopfRunner(
+        ['run', '--namespace=default', write('handlers.py', CREATING)], env=env, timeout=20
+    ) as runner:
         sandbox.create(build_object())
         sandbox.wait('kopfexamples', 'obj', is_handled)
         assert not runner.future.done()
@@ -60,8 +70,8 @@ def test_operator_runs_while_the_block_is_executed(sandbox, env, write, build_ob
     assert runner.exception is None
     assert runner.exc_info[1].code == 0
     assert runner.future.result().exit_code == 0
-    assert "CREATED default/obj" in runner.output
-    assert runner.stdout == runner.stdout_bytes.decode() == "CREATED default/obj\nAGAIN\n"
+    assert 'CREATED default/obj' in runner.output
+    assert runner.stdout == runner.stdout_bytes.decode() == 'CREATED default/obj\nAGAIN\n'
     assert runner.stderr == runner.stderr_bytes.decode()
     assert "Handler 'create_fn' succeeded." in runner.stderr
 
@@ -75,21 +85,28 @@ def test_prints_and_logs_are_in_the_order_of_their_appearance(sandbox, env, writ
 
     lines = runner.output.splitlines()
     start = lines.index('CREATED default/obj')
-    assert lines[start:start + 4] == [
-        'CREATED default/obj', '[default/obj] It is logged.', 'AGAIN', "[default/obj] Handler 'create_fn' succeeded."]
+    assert lines[start : start + 4] == [
+        'CREATED default/obj',
+        '[default/obj] It is logged.',
+        'AGAIN',
+        "[default/obj] Handler 'create_fn' succeeded.",
+    ]
     assert 'It is logged' not in runner.stdout
     assert 'AGAIN' not in runner.stderr
 
 
 @pytest.mark.guarantee('TST-004')
 def test_operator_is_in_a_thread_of_this_process(sandbox, env, write):
-    path = write('handlers.py', """
+    path = write(
+        'handlers.py',
+        """
         import os, sys, threading, kopf
 
         @kopf.on.startup()
         async def startup_fn(**_):
             sys.seen = (os.getpid(), threading.current_thread())
-    """)
+    """,
+    )
     try:
         with KopfRunner(['run', '-A', path], env=env, timeout=20):
             pid, thread = sys.seen
@@ -103,13 +120,18 @@ def test_operator_is_in_a_thread_of_this_process(sandbox, env, write):
 
 @pytest.mark.guarantee('TST-002')
 def test_arguments_are_those_of_click(write):
-    path = write('handlers.py', """
+    path = write(
+        'handlers.py',
+        """
         import os, sys
         print(sys.stdin.read(), os.environ['SAMPLE'])
         sys.exit(12)
-    """)
+    """,
+    )
 
-    with KopfRunner(f'run -A {path}', io.BytesIO(b'typed'), {'SAMPLE': 'x'}, reraise=False) as runner:
+    with KopfRunner(
+        f'run -A {path}', io.BytesIO(b'typed'), {'SAMPLE': 'x'}, reraise=False
+    ) as runner:
         pass
 
     assert (runner.stdout, runner.exit_code) == ('typed x\n', 12)
@@ -127,16 +149,21 @@ def test_given_registry_and_settings_are_used(sandbox, env, write, build_object)
 
     @kopf.on.create('kopfexamples', id='unwanted_fn')
     def unwanted_fn(**_):
-        raise AssertionError("This must not be called.")
+        raise AssertionError('This must not be called.')
 
-    with KopfRunner(['run', '-A', write('handlers.py', CREATING)], env=env, timeout=20,
-                    registry=registry, settings=settings) as runner:
+    with KopfRunner(
+        ['run', '-A', write('handlers.py', CREATING)],
+        env=env,
+        timeout=20,
+        registry=registry,
+        settings=settings,
+    ) as runner:
         sandbox.create(build_object())
         body = sandbox.wait('kopfexamples', 'obj', is_handled)
 
     assert body['metadata']['finalizers'] == ['my.example.com/finalizer']
-    assert "CREATED default/obj" in runner.output
-    assert "unwanted_fn" not in runner.output
+    assert 'CREATED default/obj' in runner.output
+    assert 'unwanted_fn' not in runner.output
 
 
 def test_handlers_of_this_process_are_used_by_default(sandbox, env, build_object):
@@ -153,9 +180,12 @@ def test_handlers_of_this_process_are_used_by_default(sandbox, env, build_object
 @pytest.mark.guarantee('TST-011')
 def test_other_credentials_can_be_given_in_the_controls(sandbox, write, build_object):
     from kopf._cogs.structs import vaults
+
     vault = vaults.Vault({'sandbox': kopf.ConnectionInfo(server=sandbox.url, token=sandbox.token)})
 
-    with KopfRunner(['run', '-A', write('handlers.py', CREATING)], obj=cli.CLIControls(vault=vault), timeout=20):
+    with KopfRunner(
+        ['run', '-A', write('handlers.py', CREATING)], obj=cli.CLIControls(vault=vault), timeout=20
+    ):
         sandbox.create(build_object())
         sandbox.wait('kopfexamples', 'obj', is_handled)
 
@@ -175,8 +205,10 @@ FAILING = """
 def test_errors_of_the_operator_are_raised_after_the_block(write):
     is_entered = False
 
-    with (pytest.raises(Exception, match="'startup_fn': boo!") as caught,
-          KopfRunner(['run', '-A', write('handlers.py', FAILING)]) as runner):
+    with (
+        pytest.raises(Exception, match="'startup_fn': boo!") as caught,
+        KopfRunner(['run', '-A', write('handlers.py', FAILING)]) as runner,
+    ):
         is_entered = True
 
     assert is_entered
@@ -186,17 +218,20 @@ def test_errors_of_the_operator_are_raised_after_the_block(write):
 
 
 @pytest.mark.guarantee('FND-026', 'TST-006', 'TST-009')
-@pytest.mark.parametrize('args, error', [
-    pytest.param(['absent.py'], FileNotFoundError, id='absent'),
-    pytest.param(['-m', 'absent_operator'], ModuleNotFoundError, id='absent-module'),
-    pytest.param(['-m', 'not/a/name'], ModuleNotFoundError, id='not-a-module'),
-    pytest.param(['.'], ImportError, id='directory'),
-    pytest.param(['notes.txt'], ImportError, id='text'),
-    pytest.param(['broken.py'], SyntaxError, id='broken'),
-    pytest.param(['importing.py'], ImportError, id='importing'),
-    pytest.param(['failing.py'], ZeroDivisionError, id='failing'),
-    pytest.param(['-m', 'failing'], ZeroDivisionError, id='failing-module'),
-])
+@pytest.mark.parametrize(
+    'args, error',
+    [
+        pytest.param(['absent.py'], FileNotFoundError, id='absent'),
+        pytest.param(['-m', 'absent_operator'], ModuleNotFoundError, id='absent-module'),
+        pytest.param(['-m', 'not/a/name'], ModuleNotFoundError, id='not-a-module'),
+        pytest.param(['.'], ImportError, id='directory'),
+        pytest.param(['notes.txt'], ImportError, id='text'),
+        pytest.param(['broken.py'], SyntaxError, id='broken'),
+        pytest.param(['importing.py'], ImportError, id='importing'),
+        pytest.param(['failing.py'], ZeroDivisionError, id='failing'),
+        pytest.param(['-m', 'failing'], ZeroDivisionError, id='failing-module'),
+    ],
+)
 def test_errors_of_loading_are_raised_as_they_are(write, args, error):
     write('notes.txt', '')
     write('broken.py', 'x = (')
@@ -221,8 +256,10 @@ def test_absent_files_are_named_by_the_error(write):
     assert runner.exception.filename == os.path.abspath('absent.py')
 
 
-@pytest.mark.parametrize('args', [
-    ['run', '--unknown'], ['run', '-A', '--namespace=ns'], ['run', '-A', '--liveness=ftp://x']])
+@pytest.mark.parametrize(
+    'args',
+    [['run', '--unknown'], ['run', '-A', '--namespace=ns'], ['run', '-A', '--liveness=ftp://x']],
+)
 def test_mistakes_in_the_command_are_exits(args):
     with KopfRunner(args, reraise=False) as runner:
         pass
@@ -232,12 +269,15 @@ def test_mistakes_in_the_command_are_exits(args):
 
 
 def test_exits_of_the_file_are_exits(write):
-    path = write('exiting.py', """
+    path = write(
+        'exiting.py',
+        """
         try:
             1 / 0
         except ZeroDivisionError:
             raise SystemExit(12)
-    """)
+    """,
+    )
 
     with KopfRunner(['run', '-A', path], reraise=False) as runner:
         pass
@@ -249,7 +289,10 @@ def test_exits_of_the_file_are_exits(write):
 def test_unexpected_errors_are_raised_as_they_are(write):
     broken = cli.CLIControls(loop='not a loop')
 
-    with pytest.raises(AttributeError), KopfRunner(['run', '-A', write('handlers.py', '')], obj=broken):
+    with (
+        pytest.raises(AttributeError),
+        KopfRunner(['run', '-A', write('handlers.py', '')], obj=broken),
+    ):
         pass
 
 
@@ -263,32 +306,47 @@ def test_errors_of_the_operator_are_only_known_if_they_are_not_to_be_raised(writ
 
 
 def test_error_of_the_block_is_more_important_than_of_the_operator(write):
-    with (pytest.raises(ZeroDivisionError) as caught,
-          KopfRunner(['run', '-A', write('handlers.py', FAILING)]) as runner):
+    with (
+        pytest.raises(ZeroDivisionError) as caught,
+        KopfRunner(['run', '-A', write('handlers.py', FAILING)]) as runner,
+    ):
         raise ZeroDivisionError
 
     assert runner.exit_code == 1
     [note] = caught.value.__notes__
-    assert note.startswith("Also, the operator has failed: ")
+    assert note.startswith('Also, the operator has failed: ')
     assert "'startup_fn': boo!" in note
 
 
 def test_operator_is_stopped_if_the_block_fails(env, write):
-    with (pytest.raises(ZeroDivisionError),
-          KopfRunner(['run', '-A', write('handlers.py', CREATING)], env=env, timeout=20) as runner):
+    with (
+        pytest.raises(ZeroDivisionError),
+        KopfRunner(['run', '-A', write('handlers.py', CREATING)], env=env, timeout=20) as runner,
+    ):
         raise ZeroDivisionError
 
     assert runner.exit_code == 0
 
 
-@pytest.mark.parametrize('name', ['output', 'stdout', 'stdout_bytes', 'stderr', 'stderr_bytes', 'exit_code',
-                                  'exception', 'exc_info'])
+@pytest.mark.parametrize(
+    'name',
+    [
+        'output',
+        'stdout',
+        'stdout_bytes',
+        'stderr',
+        'stderr_bytes',
+        'exit_code',
+        'exception',
+        'exc_info',
+    ],
+)
 def test_results_are_not_known_until_the_end(env, name):
     runner = KopfRunner(['run', '-A'], env=env, timeout=20)
-    with pytest.raises(RuntimeError, match="not known yet"):
+    with pytest.raises(RuntimeError, match='not known yet'):
         getattr(runner, name)
 
-    with runner, pytest.raises(RuntimeError, match="not known yet"):
+    with runner, pytest.raises(RuntimeError, match='not known yet'):
         getattr(runner, name)
 
     getattr(runner, name)
@@ -296,17 +354,20 @@ def test_results_are_not_known_until_the_end(env, name):
 
 @pytest.mark.guarantee('TST-009')
 def test_operator_that_does_not_stop_is_abandoned(env, write, monkeypatch):
-    path = write('handlers.py', """
+    path = write(
+        'handlers.py',
+        """
         import kopf, sys
 
         @kopf.on.cleanup()
         async def cleanup_fn(**_):
             sys.leave.wait()
-    """)
+    """,
+    )
     monkeypatch.setattr(sys, 'leave', threading.Event(), raising=False)
     runner = KopfRunner(['run', '-A', path], env=env, timeout=0.01)
     try:
-        with pytest.raises(TimeoutError, match=r"not stopped in 0\.01 s"), runner:
+        with pytest.raises(TimeoutError, match=r'not stopped in 0\.01 s'), runner:
             pass
 
         assert not runner.future.done()
@@ -325,21 +386,30 @@ def test_other_commands_can_be_run_too():
 
 # One after another.
 
+
 @pytest.mark.guarantee('WLD-010')
-@pytest.mark.parametrize('options', [
-    pytest.param(dict, id='default-registry'),
-    pytest.param(lambda: {'registry': kopf.OperatorRegistry()}, id='own-registries'),
-])
+@pytest.mark.parametrize(
+    'options',
+    [
+        pytest.param(dict, id='default-registry'),
+        pytest.param(lambda: {'registry': kopf.OperatorRegistry()}, id='own-registries'),
+    ],
+)
 def test_runners_do_not_disturb_each_other(sandbox, env, write, build_object, options):
     outputs = []
     for name in ['one', 'two', 'three']:
-        path = write(f'{name}.py', CREATING.replace('CREATED', name.upper()).replace('create_fn', f'{name}_fn'))
+        path = write(
+            f'{name}.py',
+            CREATING.replace('CREATED', name.upper()).replace('create_fn', f'{name}_fn'),
+        )
         with KopfRunner(['run', '-A', path], env=env, timeout=20, **options()) as runner:
             sandbox.create(build_object(name))
             sandbox.wait('kopfexamples', name, is_handled)
         outputs.append(runner.stdout)
 
-    assert outputs == [f'{name.upper()} default/{name}\nAGAIN\n' for name in ['one', 'two', 'three']]
+    assert outputs == [
+        f'{name.upper()} default/{name}\nAGAIN\n' for name in ['one', 'two', 'three']
+    ]
 
 
 @pytest.mark.guarantee('WLD-010')
@@ -366,7 +436,9 @@ def test_same_module_can_be_run_again_though_it_is_imported_once(sandbox, env, w
 
 @pytest.mark.guarantee('WLD-010')
 def test_failed_runner_does_not_disturb_the_next_one(sandbox, env, write, build_object):
-    broken = write('broken.py', CREATING.replace('CREATED', 'BROKEN') + "\n    raise ValueError('boo!')")
+    broken = write(
+        'broken.py', CREATING.replace('CREATED', 'BROKEN') + "\n    raise ValueError('boo!')"
+    )
     with KopfRunner(['run', '-A', broken], reraise=False) as runner:
         pass
     assert runner.exit_code == 1
@@ -397,7 +469,9 @@ def test_exit_has_no_pauses(sandbox, env, write, build_object, monkeypatch):
         sandbox.create(build_object())
         sandbox.wait('kopfexamples', 'obj', is_handled)
         monkeypatch.setattr(time, 'sleep', pauses.append)
-        monkeypatch.setattr(asyncio, 'sleep', lambda delay, *args: pauses.append(delay) or sleep(0, *args))
+        monkeypatch.setattr(
+            asyncio, 'sleep', lambda delay, *args: pauses.append(delay) or sleep(0, *args)
+        )
     monkeypatch.undo()
 
     assert [delay for delay in pauses if delay > 0] == []
@@ -405,8 +479,11 @@ def test_exit_has_no_pauses(sandbox, env, write, build_object, monkeypatch):
 
 # In coroutines.
 
+
 @pytest.mark.guarantee('TST-003', 'TST-005')
-async def test_runner_can_be_used_in_coroutines_with_the_sandbox_of_the_same_loop(write, crd, build_object):
+async def test_runner_can_be_used_in_coroutines_with_the_sandbox_of_the_same_loop(
+    write, crd, build_object
+):
     path = write('handlers.py', CREATING)
     async with kopf.testing.Sandbox(tls=False, apply=[crd]) as sandbox:
         env = {'KUBECONFIG': str(sandbox.kubeconfig)}

@@ -1,6 +1,7 @@
 """
 Operators in tests: in virtual time, in the event loop of the test, or one function alone.
 """
+
 import asyncio
 import datetime
 import logging
@@ -45,6 +46,7 @@ def get_status(body):
 
 
 # Virtual time.
+
 
 async def sleep_together(*delays):
     order = []
@@ -94,6 +96,7 @@ def test_virtual_time_does_not_outrun_functions_in_threads():
 
 # Simulations.
 
+
 @pytest.mark.guarantee('NEW-240')
 def test_operator_is_simulated_for_hours_in_no_time(simulation, write, build_object):
     simulation.run(write('handlers.py', CREATING))
@@ -127,16 +130,21 @@ def test_times_in_objects_are_virtual(simulation, build_object):
     simulation.sleep(3600)
     second = simulation.create(build_object('second'))
 
-    times = [datetime.datetime.fromisoformat(body['metadata']['creationTimestamp']) for body in (first, second)]
+    times = [
+        datetime.datetime.fromisoformat(body['metadata']['creationTimestamp'])
+        for body in (first, second)
+    ]
     assert times[1] - times[0] == datetime.timedelta(hours=1)
     assert simulation.now() - times[1] < datetime.timedelta(seconds=60)
 
 
-def test_sync_handlers_are_simulated_too_and_can_use_the_sandbox(simulation, registry, build_object):
+def test_sync_handlers_are_simulated_too_and_can_use_the_sandbox(
+    simulation, registry, build_object
+):
     @kopf.on.create('kopfexamples', registry=registry)
     def create_fn(name, retry, **_):
         if not retry:
-            raise kopf.TemporaryError("Not yet.", delay=1000)
+            raise kopf.TemporaryError('Not yet.', delay=1000)
         simulation.create({'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': name}})
 
     @kopf.on.create('kopfexamples', id='wrong_fn', registry=registry)
@@ -152,7 +160,7 @@ def test_sync_handlers_are_simulated_too_and_can_use_the_sandbox(simulation, reg
     assert simulation.wait('configmaps', 'obj', lambda body: body is not None)
     assert simulation.elapsed == pytest.approx(1000, abs=30)
     body = simulation.wait('kopfexamples', 'obj', get_status)
-    assert body['status'] == {'wrong_fn': "The simulation cannot be used from its own event loop."}
+    assert body['status'] == {'wrong_fn': 'The simulation cannot be used from its own event loop.'}
 
 
 def test_daemons_in_threads_make_the_time_real_but_not_stuck(simulation, registry, build_object):
@@ -239,29 +247,31 @@ def test_settings_and_namespaces_can_be_given(simulation, registry, build_object
     simulation.create({**build_object(), 'metadata': {'name': 'obj', 'namespace': 'other'}})
     simulation.sleep(10)
 
-    assert simulation.get('kopfexamples', 'obj')['metadata']['finalizers'] == ['my.example.com/finalizer']
+    assert simulation.get('kopfexamples', 'obj')['metadata']['finalizers'] == [
+        'my.example.com/finalizer'
+    ]
     assert 'finalizers' not in simulation.get('kopfexamples', 'obj', 'other')['metadata']
 
 
 def test_failed_startup_is_raised_at_once(simulation, registry):
     @kopf.on.startup(registry=registry)
     async def startup_fn(**_):
-        raise kopf.PermanentError("boo!")
+        raise kopf.PermanentError('boo!')
 
-    with pytest.raises(Exception, match="boo!"):
+    with pytest.raises(Exception, match='boo!'):
         simulation.run(registry=registry)
 
 
 def test_failure_of_an_operator_is_raised_where_the_test_waits(simulation, registry):
     @kopf.on.cleanup(registry=registry)
     async def cleanup_fn(**_):
-        raise kopf.PermanentError("boo!")
+        raise kopf.PermanentError('boo!')
 
     stop_flag = asyncio.Event()
     simulation.run(registry=registry, stop_flag=stop_flag)
     stop_flag.set()
 
-    with pytest.raises(Exception, match="boo!"):
+    with pytest.raises(Exception, match='boo!'):
         simulation.wait('kopfexamples', 'obj', lambda body: body is not None)
     simulation.sleep(1)  # it is raised only once
 
@@ -269,14 +279,14 @@ def test_failure_of_an_operator_is_raised_where_the_test_waits(simulation, regis
 def test_failure_of_an_operator_is_raised_at_the_end_at_last(registry, build_object):
     @kopf.on.cleanup(registry=registry)
     async def cleanup_fn(**_):
-        raise kopf.PermanentError("boo!")
+        raise kopf.PermanentError('boo!')
 
-    with pytest.raises(Exception, match="boo!"), kopf.testing.Simulation() as simulation:
+    with pytest.raises(Exception, match='boo!'), kopf.testing.Simulation() as simulation:
         simulation.run(registry=registry)
 
 
 def test_vain_waits_end(simulation):
-    with pytest.raises(TimeoutError, match="after 3600 seconds"):
+    with pytest.raises(TimeoutError, match='after 3600 seconds'):
         simulation.wait('kopfexamples', 'obj', lambda body: body is not None)
 
     assert simulation.elapsed == pytest.approx(3600)
@@ -287,7 +297,9 @@ def test_waits_can_be_interrupted(simulation, registry, build_object):
 
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(**_):
-        await asyncio.to_thread(begun.wait, 10)  # while threads work, the time is real: it does not jump to the timeout
+        await asyncio.to_thread(
+            begun.wait, 10
+        )  # while threads work, the time is real: it does not jump to the timeout
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
         await asyncio.to_thread(ended.wait, 10)
 
@@ -305,7 +317,7 @@ def test_waits_can_be_interrupted(simulation, registry, build_object):
 def test_simulation_works_only_as_a_context_manager():
     simulation = kopf.testing.Simulation()
     assert simulation.elapsed == 0
-    with pytest.raises(RuntimeError, match="not running"):
+    with pytest.raises(RuntimeError, match='not running'):
         simulation.sleep(1)
 
     for _ in range(2):
@@ -313,15 +325,19 @@ def test_simulation_works_only_as_a_context_manager():
             simulation.sleep(1)
             assert simulation.elapsed == 1
 
-    with pytest.raises(RuntimeError, match="not running"):
+    with pytest.raises(RuntimeError, match='not running'):
         simulation.run()
 
 
 # In coroutines.
 
+
 async def test_operator_runs_in_the_loop_of_the_test(virtual_time, write, crd, build_object):
     path = write('handlers.py', CREATING)
-    async with kopf.testing.Sandbox(tls=False, apply=[crd]) as sandbox, kopf.testing.Operator(sandbox, path):
+    async with (
+        kopf.testing.Sandbox(tls=False, apply=[crd]) as sandbox,
+        kopf.testing.Operator(sandbox, path),
+    ):
         await sandbox.create(build_object())
         body = await sandbox.wait('kopfexamples', 'obj', get_status, timeout=3600)
 
@@ -332,17 +348,17 @@ async def test_operator_runs_in_the_loop_of_the_test(virtual_time, write, crd, b
 async def test_errors_of_the_operator_are_raised_after_the_block(virtual_time, registry):
     @kopf.on.cleanup(registry=registry)
     async def cleanup_fn(**_):
-        raise kopf.PermanentError("boo!")
+        raise kopf.PermanentError('boo!')
 
     async with kopf.testing.Sandbox(tls=False) as sandbox:
-        with pytest.raises(Exception, match="boo!"):
+        with pytest.raises(Exception, match='boo!'):
             async with kopf.testing.Operator(sandbox, registry=registry):
                 pass
         with pytest.raises(ZeroDivisionError) as caught:
             async with kopf.testing.Operator(sandbox, registry=registry):
                 raise ZeroDivisionError
 
-    assert "Also, the operator has failed" in caught.value.__notes__[0]
+    assert 'Also, the operator has failed' in caught.value.__notes__[0]
 
 
 async def test_operator_can_be_interrupted_while_starting(virtual_time, registry):
@@ -367,40 +383,100 @@ async def test_operator_can_be_interrupted_while_starting(virtual_time, registry
 
 # One function alone.
 
+
 def test_function_gets_all_arguments_of_proper_types():
     def fn(**kwargs):
         return kwargs
 
-    kwargs = kopf.testing.call(fn, spec={'field': 'value'}, labels={'a': 'b'}, name='obj', status={'x': 1})
+    kwargs = kopf.testing.call(
+        fn, spec={'field': 'value'}, labels={'a': 'b'}, name='obj', status={'x': 1}
+    )
 
     expected = {
-        'body': kopf.Body, 'spec': kopf.Spec, 'status': kopf.Status, 'meta': kopf.Meta, 'patch': kopf.Patch,
-        'memo': kopf.Memo, 'logger': kopf.ObjectLogger, 'resource': kopf.Resource, 'diff': kopf.Diff,
-        'reason': kopf.Reason, 'retry': int, 'started': datetime.datetime, 'runtime': datetime.timedelta,
-        'name': str, 'namespace': str, 'uid': str}
+        'body': kopf.Body,
+        'spec': kopf.Spec,
+        'status': kopf.Status,
+        'meta': kopf.Meta,
+        'patch': kopf.Patch,
+        'memo': kopf.Memo,
+        'logger': kopf.ObjectLogger,
+        'resource': kopf.Resource,
+        'diff': kopf.Diff,
+        'reason': kopf.Reason,
+        'retry': int,
+        'started': datetime.datetime,
+        'runtime': datetime.timedelta,
+        'name': str,
+        'namespace': str,
+        'uid': str,
+    }
     assert {name: cls for name, cls in expected.items() if not isinstance(kwargs[name], cls)} == {}
     assert kwargs['spec'] == {'field': 'value'}
-    assert kwargs['labels'] == kwargs['meta']['labels'] == kwargs['body']['metadata']['labels'] == {'a': 'b'}
+    assert (
+        kwargs['labels']
+        == kwargs['meta']['labels']
+        == kwargs['body']['metadata']['labels']
+        == {'a': 'b'}
+    )
     assert kwargs['name'] == kwargs['body'].metadata.name == 'obj'
     assert kwargs['status'] == {'x': 1}
-    assert (kwargs['retry'], kwargs['reason'], kwargs['old'], kwargs['param']) == (0, 'create', None, None)
+    assert (kwargs['retry'], kwargs['reason'], kwargs['old'], kwargs['param']) == (
+        0,
+        'create',
+        None,
+        None,
+    )
     assert kwargs['new']['spec'] == {'field': 'value'}
     assert kwargs['diff'][0][0] == 'add'
 
 
-@pytest.mark.parametrize('decorator, expected, absent', [
-    pytest.param(kopf.on.event, {'type': 'ADDED'}, {'reason', 'diff', 'stopped', 'settings'}, id='event'),
-    pytest.param(kopf.on.create, {'reason': 'create', 'old': None}, {'type', 'stopped', 'dryrun'}, id='create'),
-    pytest.param(kopf.on.update, {'reason': 'update'}, {'type', 'stopped', 'dryrun'}, id='update'),
-    pytest.param(kopf.on.delete, {'reason': 'delete'}, {'type', 'stopped', 'dryrun'}, id='delete'),
-    pytest.param(kopf.on.resume, {'reason': 'resume'}, {'type', 'stopped', 'dryrun'}, id='resume'),
-    pytest.param(kopf.on.daemon, {'name': 'example'}, {'type', 'reason', 'diff', 'dryrun'}, id='daemon'),
-    pytest.param(kopf.index, {'name': 'example'}, {'type', 'reason', 'stopped', 'dryrun'}, id='index'),
-    pytest.param(kopf.on.validate, {'operation': 'CREATE', 'warnings': []}, {'type', 'reason', 'stopped'},
-                 id='validate'),
-    pytest.param(kopf.on.startup, {'activity': 'startup'}, {'body', 'patch', 'resource', 'name'}, id='startup'),
-    pytest.param(kopf.on.cleanup, {'activity': 'cleanup'}, {'body', 'patch', 'resource', 'name'}, id='cleanup'),
-])
+@pytest.mark.parametrize(
+    'decorator, expected, absent',
+    [
+        pytest.param(
+            kopf.on.event, {'type': 'ADDED'}, {'reason', 'diff', 'stopped', 'settings'}, id='event'
+        ),
+        pytest.param(
+            kopf.on.create,
+            {'reason': 'create', 'old': None},
+            {'type', 'stopped', 'dryrun'},
+            id='create',
+        ),
+        pytest.param(
+            kopf.on.update, {'reason': 'update'}, {'type', 'stopped', 'dryrun'}, id='update'
+        ),
+        pytest.param(
+            kopf.on.delete, {'reason': 'delete'}, {'type', 'stopped', 'dryrun'}, id='delete'
+        ),
+        pytest.param(
+            kopf.on.resume, {'reason': 'resume'}, {'type', 'stopped', 'dryrun'}, id='resume'
+        ),
+        pytest.param(
+            kopf.on.daemon, {'name': 'example'}, {'type', 'reason', 'diff', 'dryrun'}, id='daemon'
+        ),
+        pytest.param(
+            kopf.index, {'name': 'example'}, {'type', 'reason', 'stopped', 'dryrun'}, id='index'
+        ),
+        pytest.param(
+            kopf.on.validate,
+            {'operation': 'CREATE', 'warnings': []},
+            {'type', 'reason', 'stopped'},
+            id='validate',
+        ),
+        pytest.param(
+            kopf.on.startup,
+            {'activity': 'startup'},
+            {'body', 'patch', 'resource', 'name'},
+            id='startup',
+        ),
+        pytest.param(
+            kopf.on.cleanup,
+            {'activity': 'cleanup'},
+            {'body', 'patch', 'resource', 'name'},
+            id='cleanup',
+        ),
+    ],
+)
 def test_declared_functions_get_only_what_such_handlers_get(registry, decorator, expected, absent):
     args = [] if decorator in (kopf.on.startup, kopf.on.cleanup) else ['kopfexamples']
 
@@ -414,24 +490,36 @@ def test_declared_functions_get_only_what_such_handlers_get(registry, decorator,
     assert not absent & kwargs.keys()
 
 
-@pytest.mark.parametrize('given', [{'speck': {}}, {'event': {}}, {'stopped': True}, {'dryrun': True}])
+@pytest.mark.parametrize(
+    'given', [{'speck': {}}, {'event': {}}, {'stopped': True}, {'dryrun': True}]
+)
 def test_arguments_of_other_handlers_are_refused(registry, given):
     @kopf.on.create('kopfexamples', registry=registry)
     def fn(**_):
         pass
 
-    with pytest.raises(TypeError, match=f"no arguments named {next(iter(given))}"):
+    with pytest.raises(TypeError, match=f'no arguments named {next(iter(given))}'):
         kopf.testing.call(fn, registry=registry, **given)
 
 
-@pytest.mark.parametrize('given, expected', [
-    pytest.param({'event': {'type': 'DELETED', 'object': {'metadata': {'name': 'x'}}}},
-                 {'type': 'DELETED', 'name': 'x'}, id='event'),
-    pytest.param({'type': 'MODIFIED', 'name': 'x'}, {'type': 'MODIFIED', 'name': 'x'}, id='type'),
-    pytest.param({'stopped': True}, {'name': 'example'}, id='stopped'),
-    pytest.param({'dryrun': True, 'old': {}}, {'dryrun': True, 'operation': 'UPDATE'}, id='dryrun'),
-    pytest.param({'activity': 'probe'}, {'activity': 'probe'}, id='activity'),
-])
+@pytest.mark.parametrize(
+    'given, expected',
+    [
+        pytest.param(
+            {'event': {'type': 'DELETED', 'object': {'metadata': {'name': 'x'}}}},
+            {'type': 'DELETED', 'name': 'x'},
+            id='event',
+        ),
+        pytest.param(
+            {'type': 'MODIFIED', 'name': 'x'}, {'type': 'MODIFIED', 'name': 'x'}, id='type'
+        ),
+        pytest.param({'stopped': True}, {'name': 'example'}, id='stopped'),
+        pytest.param(
+            {'dryrun': True, 'old': {}}, {'dryrun': True, 'operation': 'UPDATE'}, id='dryrun'
+        ),
+        pytest.param({'activity': 'probe'}, {'activity': 'probe'}, id='activity'),
+    ],
+)
 def test_undeclared_functions_are_of_the_kind_that_has_the_given_arguments(given, expected):
     kwargs = kopf.testing.call(lambda **kwargs: kwargs, **given)
 
@@ -462,9 +550,16 @@ def test_past_and_present_are_compared(registry):
     def fn(old, new, diff, reason, **_):
         return old, new, diff, reason
 
-    result = kopf.testing.call(fn, registry=registry, old={'spec': {'x': 1}}, new={'spec': {'x': 2}})
+    result = kopf.testing.call(
+        fn, registry=registry, old={'spec': {'x': 1}}, new={'spec': {'x': 2}}
+    )
 
-    assert result == ({'spec': {'x': 1}}, {'spec': {'x': 2}}, (('change', ('spec', 'x'), 1, 2),), 'update')
+    assert result == (
+        {'spec': {'x': 1}},
+        {'spec': {'x': 2}},
+        (('change', ('spec', 'x'), 1, 2),),
+        'update',
+    )
 
 
 def test_fields_are_compared_alone(registry):
@@ -472,7 +567,11 @@ def test_fields_are_compared_alone(registry):
     def fn(old, new, diff, **_):
         return old, new, diff
 
-    assert kopf.testing.call(fn, registry=registry, spec={'x': 2}) == (None, 2, (('add', (), None, 2),))
+    assert kopf.testing.call(fn, registry=registry, spec={'x': 2}) == (
+        None,
+        2,
+        (('add', (), None, 2),),
+    )
     assert kopf.testing.call(fn, registry=registry, old=1, new=2) == (1, 2, (('change', (), 1, 2),))
 
 
@@ -495,7 +594,7 @@ def test_patches_can_be_seen():
     kopf.testing.call(fn, patch=patch)
 
     assert patch == {'status': {'x': 1}}
-    with pytest.raises(TypeError, match=r"must be kopf\.Patch, not dict"):
+    with pytest.raises(TypeError, match=r'must be kopf\.Patch, not dict'):
         kopf.testing.call(fn, patch={})
 
 
@@ -503,32 +602,58 @@ def test_attempts_can_be_made_up():
     def fn(retry, runtime, started, param, **_):
         return retry, runtime, started, param
 
-    runtime, started = datetime.timedelta(hours=1), datetime.datetime(2020, 12, 31, tzinfo=datetime.UTC)
+    runtime, started = (
+        datetime.timedelta(hours=1),
+        datetime.datetime(2020, 12, 31, tzinfo=datetime.UTC),
+    )
 
-    assert kopf.testing.call(fn, retry=5, runtime=runtime, started=started, param='x') == (5, runtime, started, 'x')
+    assert kopf.testing.call(fn, retry=5, runtime=runtime, started=started, param='x') == (
+        5,
+        runtime,
+        started,
+        'x',
+    )
     assert kopf.testing.call(fn)[1] == datetime.timedelta(0)
 
 
 def test_indices_are_as_in_operators():
     def fn(my_index: kopf.Index, other: kopf.Index, **_):
-        return isinstance(my_index, kopf.Index), {key: sorted(store) for key, store in my_index.items()}, dict(other)
+        return (
+            isinstance(my_index, kopf.Index),
+            {key: sorted(store) for key, store in my_index.items()},
+            dict(other),
+        )
 
     result = kopf.testing.call(fn, indices={'my_index': {'a': [1, 2], 'b': 3}, 'other': {}})
 
     assert result == (True, {'a': [1, 2], 'b': [3]}, {})
 
 
-@pytest.mark.parametrize('given, expected', [({}, False), ({'stopped': True}, True), ({'stopped': False}, False)])
+@pytest.mark.parametrize(
+    'given, expected', [({}, False), ({'stopped': True}, True), ({'stopped': False}, False)]
+)
 async def test_stop_flags_suit_the_functions(registry, given, expected):
     @kopf.daemon('kopfexamples', registry=registry)
     async def async_fn(stopped, **_):
-        return bool(stopped), isinstance(stopped, kopf.AsyncDaemonStopperChecker), bool(await stopped.wait(0))
+        return (
+            bool(stopped),
+            isinstance(stopped, kopf.AsyncDaemonStopperChecker),
+            bool(await stopped.wait(0)),
+        )
 
     @kopf.daemon('kopfexamples', registry=registry)
     def sync_fn(stopped, **_):
-        return bool(stopped), isinstance(stopped, kopf.SyncDaemonStopperChecker), bool(stopped.wait(0))
+        return (
+            bool(stopped),
+            isinstance(stopped, kopf.SyncDaemonStopperChecker),
+            bool(stopped.wait(0)),
+        )
 
-    assert await kopf.testing.call(async_fn, registry=registry, **given) == (expected, True, expected)
+    assert await kopf.testing.call(async_fn, registry=registry, **given) == (
+        expected,
+        True,
+        expected,
+    )
     assert kopf.testing.call(sync_fn, registry=registry, **given) == (expected, True, expected)
 
 
@@ -539,7 +664,7 @@ async def test_hierarchies_and_events_work_there(caplog):
     def adopt(body):
         child = {}
         kopf.adopt(child)
-        kopf.info(body, reason='Adopted', message="A child is adopted.")
+        kopf.info(body, reason='Adopted', message='A child is adopted.')
         return child['metadata']['ownerReferences'][0]['uid']
 
     async def async_fn(body, **_):
@@ -550,20 +675,21 @@ async def test_hierarchies_and_events_work_there(caplog):
 
     assert await kopf.testing.call(async_fn, uid='uid1') == 'uid1'
     assert kopf.testing.call(sync_fn, uid='uid1') == 'uid1'
-    assert caplog.messages == ["K8s-event of example: Normal, Adopted: A child is adopted."] * 2
+    assert caplog.messages == ['K8s-event of example: Normal, Adopted: A child is adopted.'] * 2
     with pytest.raises(LookupError):
         kopf.adopt({})
 
 
 def test_errors_of_functions_are_raised():
     def fn(**_):
-        raise kopf.TemporaryError("Not yet.")
+        raise kopf.TemporaryError('Not yet.')
 
-    with pytest.raises(kopf.TemporaryError, match="Not yet"):
+    with pytest.raises(kopf.TemporaryError, match='Not yet'):
         kopf.testing.call(fn)
 
 
 # The module.
+
 
 @pytest.mark.parametrize('name', kopf.testing.__all__)
 def test_public_names_exist(name):
@@ -582,7 +708,9 @@ def run_tests(pytester, monkeypatch):
     monkeypatch.setenv('PYTHONPATH', str(ROOT))
 
     def run(**modules):
-        pytester.makeini('[pytest]\naddopts = --strict-markers\nasyncio_default_fixture_loop_scope = function')
+        pytester.makeini(
+            '[pytest]\naddopts = --strict-markers\nasyncio_default_fixture_loop_scope = function'
+        )
         pytester.makeconftest('from kopf._kits.sandbox.plugin import *  # noqa: F403')
         pytester.makepyfile(**modules)
         return pytester.runpytest_subprocess()
@@ -591,7 +719,8 @@ def run_tests(pytester, monkeypatch):
 
 
 def test_plugin_gives_a_simulation_per_test(run_tests):
-    result = run_tests(test_sample="""
+    result = run_tests(
+        test_sample="""
         import pytest
         config = {'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': 'cm'}}
 
@@ -604,7 +733,8 @@ def test_plugin_gives_a_simulation_per_test(run_tests):
         @pytest.mark.kopf_sandbox(apply=[config])
         def test_options(kopf_simulation):
             assert kopf_simulation.get('cm', 'cm')
-    """)
+    """
+    )
 
     result.assert_outcomes(passed=3)
 

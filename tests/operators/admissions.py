@@ -1,6 +1,7 @@
 """
 Webhook servers for the tests of admission, and the clients who make the reviewed requests.
 """
+
 import asyncio
 import base64
 import contextlib
@@ -45,7 +46,7 @@ class Hall:
 
     async def answer(self, path, review):
         if not self.is_open:
-            raise ConnectionError("Nobody is there.")
+            raise ConnectionError('Nobody is there.')
         self.paths.append(path)
         self.reviews.append(review)
         webhook = path.removeprefix('/hooks').removeprefix('/')
@@ -58,13 +59,18 @@ class SecureHall:
     def __init__(self):
         now = datetime.datetime.now(datetime.UTC)
         self._ca = certificates.make_ca(now)
-        self._context = certificates.build_server_context(certificates.issue_server(self._ca, ['localhost'], now))
+        self._context = certificates.build_server_context(
+            certificates.issue_server(self._ca, ['localhost'], now)
+        )
 
     async def __call__(self, fn):
         async def handle(request):
             try:
-                response = await fn(await request.json(), webhook=request.match_info['id'],
-                                    headers=dict(request.headers))
+                response = await fn(
+                    await request.json(),
+                    webhook=request.match_info['id'],
+                    headers=dict(request.headers),
+                )
             except reviews.ReviewRefused as refusal:
                 return web.Response(status=refusal.code, text=str(refusal))
             return web.json_response(response)
@@ -93,7 +99,10 @@ class Client:
     """A client of the API that sees all of its answers."""
 
     def __init__(self, sandbox, session, plural='kopfexamples'):
-        self._session, self._root = session, f'{sandbox.url}/apis/kopf.dev/v1/namespaces/default/{plural}'
+        self._session, self._root = (
+            session,
+            f'{sandbox.url}/apis/kopf.dev/v1/namespaces/default/{plural}',
+        )
         self._headers = {'Authorization': f'Bearer {sandbox.token}'}
 
     async def create(self, body, **params):
@@ -109,8 +118,13 @@ class Client:
     async def _ask(self, method, url, body, **params):
         media_type = 'application/merge-patch+json' if method == 'PATCH' else 'application/json'
         headers = {**self._headers, 'Content-Type': media_type}
-        async with self._session.request(method, url, json=body, params=params, headers=headers) as response:
-            texts = [re.fullmatch(r'299 - "(.*)"', text)[1] for text in response.headers.getall('Warning', [])]
+        async with self._session.request(
+            method, url, json=body, params=params, headers=headers
+        ) as response:
+            texts = [
+                re.fullmatch(r'299 - "(.*)"', text)[1]
+                for text in response.headers.getall('Warning', [])
+            ]
             return Answer(response.status, await response.json(), texts)
 
 
@@ -135,8 +149,11 @@ def list_writes(sandbox):
 
 def list_requests(sandbox):
     """List the requests about the configurations made by operators, whatever they are."""
-    return [asked for asked in sandbox.requests
-            if asked.plural in (VALIDATING, MUTATING) and asked.user_agent.startswith('kopf/')]
+    return [
+        asked
+        for asked in sandbox.requests
+        if asked.plural in (VALIDATING, MUTATING) and asked.user_agent.startswith('kopf/')
+    ]
 
 
 @contextlib.asynccontextmanager

@@ -1,6 +1,7 @@
 """
 Clusters for the tests of whole operators: their resources, their objects, and what operators leave on these.
 """
+
 import asyncio
 import contextlib
 import dataclasses
@@ -17,7 +18,9 @@ LAST_HANDLED = 'kopf.zalando.org/last-handled-configuration'
 WRITES = ('create', 'update', 'patch', 'delete', 'deletecollection')
 
 
-def build_crd(plural='kopfexamples', kind='KopfExample', *, group=GROUP, scope='Namespaced', has_status=False):
+def build_crd(
+    plural='kopfexamples', kind='KopfExample', *, group=GROUP, scope='Namespaced', has_status=False
+):
     """Build a definition of a custom resource that accepts anything."""
     anything = {'type': 'object', 'x-kubernetes-preserve-unknown-fields': True}
     return {
@@ -28,19 +31,31 @@ def build_crd(plural='kopfexamples', kind='KopfExample', *, group=GROUP, scope='
             'group': group,
             'scope': scope,
             'names': {'kind': kind, 'plural': plural, 'singular': kind.lower(), 'shortNames': []},
-            'versions': [{
-                'name': VERSION, 'served': True, 'storage': True,
-                **({'subresources': {'status': {}}} if has_status else {}),
-                'schema': {'openAPIV3Schema': {
-                    'type': 'object', 'properties': {'spec': anything, 'status': anything}}},
-            }],
+            'versions': [
+                {
+                    'name': VERSION,
+                    'served': True,
+                    'storage': True,
+                    **({'subresources': {'status': {}}} if has_status else {}),
+                    'schema': {
+                        'openAPIV3Schema': {
+                            'type': 'object',
+                            'properties': {'spec': anything, 'status': anything},
+                        }
+                    },
+                }
+            ],
         },
     }
 
 
 def build_object(name='obj', *, spec=None, kind='KopfExample', namespace='default', **metadata):
-    return {'apiVersion': f'{GROUP}/{VERSION}', 'kind': kind, 'spec': {'x': 1} if spec is None else spec,
-            'metadata': {'name': name, 'namespace': namespace, **metadata}}
+    return {
+        'apiVersion': f'{GROUP}/{VERSION}',
+        'kind': kind,
+        'spec': {'x': 1} if spec is None else spec,
+        'metadata': {'name': name, 'namespace': namespace, **metadata},
+    }
 
 
 async def wait_until(check: Callable[[], Any], timeout: float = 600.0) -> Any:
@@ -51,12 +66,13 @@ async def wait_until(check: Callable[[], Any], timeout: float = 600.0) -> Any:
                 await asyncio.sleep(0.01)
             return value
     except TimeoutError:
-        raise AssertionError(f"The condition is not met in {timeout} s.") from None
+        raise AssertionError(f'The condition is not met in {timeout} s.') from None
 
 
 @dataclasses.dataclass(eq=False)
 class Cluster:
     """The sandbox, with shortcuts for the objects of one resource."""
+
     sandbox: Any
     plural: str = PLURAL
 
@@ -83,22 +99,44 @@ class Cluster:
 
     async def wait_until_watched(self, times=1):
         """Wait until operators have listed the objects and began to watch them so many times."""
-        await wait_until(lambda: len([asked for asked in self.sandbox.requests
-                                      if asked.verb == 'watch' and asked.plural == self.plural]) >= times)
+        await wait_until(
+            lambda: (
+                len(
+                    [
+                        asked
+                        for asked in self.sandbox.requests
+                        if asked.verb == 'watch' and asked.plural == self.plural
+                    ]
+                )
+                >= times
+            )
+        )
 
     async def wait_until_handled(self, name='obj', **spec):
         """Wait until the last handled state has these values in the spec, and nothing is in progress."""
+
         def is_handled(body):
             handled = get_last_handled(body)
-            return (handled is not None and not get_progress(body) and
-                    all((handled.get('spec') or {}).get(key) == value for key, value in spec.items()))
+            return (
+                handled is not None
+                and not get_progress(body)
+                and all(
+                    (handled.get('spec') or {}).get(key) == value for key, value in spec.items()
+                )
+            )
+
         return await self.wait(is_handled, name)
 
     @property
     def writes(self):
         """The requests of operators that have changed the objects, with ``method``, ``path``, ``code`` etc."""
-        return [asked for asked in self.sandbox.requests
-                if asked.verb in WRITES and asked.plural == self.plural and asked.user_agent.startswith('kopf/')]
+        return [
+            asked
+            for asked in self.sandbox.requests
+            if asked.verb in WRITES
+            and asked.plural == self.plural
+            and asked.user_agent.startswith('kopf/')
+        ]
 
 
 def get_last_handled(body):
@@ -110,5 +148,8 @@ def get_last_handled(body):
 def get_progress(body):
     """The annotations of the framework on the object, but the last handled state."""
     annotations = ((body or {}).get('metadata') or {}).get('annotations', {})
-    return {key: value for key, value in annotations.items()
-            if key.startswith('kopf.zalando.org/') and key != LAST_HANDLED}
+    return {
+        key: value
+        for key, value in annotations.items()
+        if key.startswith('kopf.zalando.org/') and key != LAST_HANDLED
+    }

@@ -4,6 +4,7 @@ Whole operators on the sandbox, in the event loop of the test and in virtual tim
 The fixtures give a cluster with one custom resource, a registry to declare handlers in, and a way to run operators:
 to stop them, to kill them at once as if by SIGKILL, and to start them anew.
 """
+
 import asyncio
 import logging
 
@@ -64,9 +65,15 @@ async def run_operator(sandbox, registry, settings):
     async def run(**options):
         info = kopf.ConnectionInfo(server=sandbox.url, token=sandbox.token)
         stop_flag, ready_flag = asyncio.Event(), asyncio.Event()
-        options = {'registry': registry, 'settings': settings, 'vault': vaults.Vault({'sandbox': info}),
-                   'stop_flag': stop_flag, 'ready_flag': ready_flag,
-                   **({} if 'namespaces' in options else {'clusterwide': True}), **options}
+        options = {
+            'registry': registry,
+            'settings': settings,
+            'vault': vaults.Vault({'sandbox': info}),
+            'stop_flag': stop_flag,
+            'ready_flag': ready_flag,
+            **({} if 'namespaces' in options else {'clusterwide': True}),
+            **options,
+        }
         task = asyncio.create_task(kopf.operator(**options), name='operator of the test')
         operator = Operator(task, stop_flag, ready_flag)
         operators.append(operator)
@@ -99,8 +106,10 @@ async def town(sandbox, cluster, run_operator):
 @pytest.fixture
 def check(town, cluster):
     """Check that these operators are active, and no others: ``await check('identity')``."""
+
     async def check(*identities):
         await town.check(*identities, cluster=cluster)
+
     return check
 
 
@@ -108,4 +117,6 @@ def check(town, cluster):
 def logs(caplog):
     """All that is logged, as texts."""
     caplog.set_level(logging.DEBUG)
-    return lambda level=logging.DEBUG: [record.getMessage() for record in caplog.records if record.levelno >= level]
+    return lambda level=logging.DEBUG: [
+        record.getMessage() for record in caplog.records if record.levelno >= level
+    ]

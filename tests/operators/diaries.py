@@ -1,6 +1,7 @@
 """
 Diaries: what happens in a test, and when, in whole seconds of its virtual time.
 """
+
 import asyncio
 
 
@@ -26,7 +27,9 @@ class Diary(list):
 
     @property
     def intervals(self):
-        return [after - before for before, after in zip(self.moments, self.moments[1:], strict=False)]
+        return [
+            after - before for before, after in zip(self.moments, self.moments[1:], strict=False)
+        ]
 
 
 async def pass_time(seconds):

@@ -4,6 +4,7 @@ Log books: all log lines of a scenario, in a form that is the same each time, an
 Lines of one logger about one object are in their order; those of different loggers are not mixed, nor are those of
 different daemons and timers, as their order is up to chance. Lines that are repeated are there once.
 """
+
 import dataclasses
 import difflib
 import os
@@ -19,8 +20,8 @@ HEADER = f"""\
 """
 
 UNSTABLE = [
-    (re.compile(r"(is in progress: ).*$"), r'\1{BODY}'),
-    (re.compile(r"(patching the \w+ with: ).*$"), r'\1{PATCH}'),
+    (re.compile(r'(is in progress: ).*$'), r'\1{BODY}'),
+    (re.compile(r'(patching the \w+ with: ).*$'), r'\1{PATCH}'),
     (re.compile(r'\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(\+00:00|Z)?'), 'TIME'),
     (re.compile(r'\b\d+:\d\d:\d\d(\.\d+)?'), 'DURATION'),
     (re.compile(r'[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}'), 'UID'),
@@ -34,6 +35,7 @@ UNSTABLE = [
 @dataclasses.dataclass(frozen=True)
 class Line:
     """One log line."""
+
     logger: str
     level: str
     subject: str
@@ -51,9 +53,14 @@ class Line:
 
 def read_records(records):
     """Take all lines of the framework, except for those of the sandbox."""
-    lines = [build_line(record) for record in records
-             if record.name.startswith('kopf.') and not record.name.startswith('kopf.sandbox')]
-    return sorted(dict.fromkeys(lines), key=lambda line: (line.logger, line.subject, line.background))
+    lines = [
+        build_line(record)
+        for record in records
+        if record.name.startswith('kopf.') and not record.name.startswith('kopf.sandbox')
+    ]
+    return sorted(
+        dict.fromkeys(lines), key=lambda line: (line.logger, line.subject, line.background)
+    )
 
 
 def build_line(record):
@@ -61,7 +68,12 @@ def build_line(record):
     text = record.getMessage()
     for pattern, replacement in UNSTABLE:
         text = pattern.sub(replacement, text)
-    return Line(record.name, record.levelname, ref.get('name', ''), text + (' (traceback)' if record.exc_info else ''))
+    return Line(
+        record.name,
+        record.levelname,
+        ref.get('name', ''),
+        text + (' (traceback)' if record.exc_info else ''),
+    )
 
 
 def read_sections():
@@ -69,12 +81,16 @@ def read_sections():
     if not PATH.exists():
         return {}
     _, *sections = PATH.read_text().split('\n## ')
-    return {name: body.strip() for name, _, body in (section.partition('\n') for section in sections)}
+    return {
+        name: body.strip() for name, _, body in (section.partition('\n') for section in sections)
+    }
 
 
 def write_section(name, text):
     sections = {**read_sections(), name: text}
-    PATH.write_text(HEADER + ''.join(f'\n## {name}\n{sections[name]}\n' for name in sorted(sections)))
+    PATH.write_text(
+        HEADER + ''.join(f'\n## {name}\n{sections[name]}\n' for name in sorted(sections))
+    )
 
 
 def check(name, records):
@@ -83,7 +99,13 @@ def check(name, records):
     if os.environ.get(REWRITING):
         write_section(name, text)
     expected = read_sections().get(name, '')
-    difference = difflib.unified_diff(expected.splitlines(), text.splitlines(), 'before', 'now', lineterm='', n=0)
-    assert text == expected, '\n'.join([
-        f"The log lines of {name!r} have changed. If it is on purpose, rewrite them, and review the difference:",
-        f"{REWRITING}=1 pytest tests/operators/test_log_lines.py; git diff tests/operators/{PATH.name}", *difference])
+    difference = difflib.unified_diff(
+        expected.splitlines(), text.splitlines(), 'before', 'now', lineterm='', n=0
+    )
+    assert text == expected, '\n'.join(
+        [
+            f'The log lines of {name!r} have changed. If it is on purpose, rewrite them, and review the difference:',
+            f'{REWRITING}=1 pytest tests/operators/test_log_lines.py; git diff tests/operators/{PATH.name}',
+            *difference,
+        ]
+    )

@@ -1,6 +1,7 @@
 """
 Peerings for the tests of whole operators: their definitions, their objects, and what operators leave in these.
 """
+
 import asyncio
 import contextlib
 import datetime
@@ -16,15 +17,20 @@ from kopf._cogs.structs import vaults
 KINDS = {'clusterkopfpeerings': 'ClusterKopfPeering', 'kopfpeerings': 'KopfPeering'}
 
 
-def build_peering_crd(plural='clusterkopfpeerings', *, group='kopf.dev', has_status=False, scope=None):
+def build_peering_crd(
+    plural='clusterkopfpeerings', *, group='kopf.dev', has_status=False, scope=None
+):
     scope = scope or ('Cluster' if plural == 'clusterkopfpeerings' else 'Namespaced')
     return build_crd(plural, KINDS[plural], group=group, scope=scope, has_status=has_status)
 
 
 def build_peering(name='default', *, namespace=None, group='kopf.dev', status=None):
-    return {'apiVersion': f'{group}/v1', 'kind': KINDS['kopfpeerings' if namespace else 'clusterkopfpeerings'],
-            'metadata': {'name': name, **({'namespace': namespace} if namespace else {})},
-            **({'status': status} if status else {})}
+    return {
+        'apiVersion': f'{group}/v1',
+        'kind': KINDS['kopfpeerings' if namespace else 'clusterkopfpeerings'],
+        'metadata': {'name': name, **({'namespace': namespace} if namespace else {})},
+        **({'status': status} if status else {}),
+    }
 
 
 def build_record(priority=0, *, lifetime=60, age=0.0):
@@ -35,8 +41,11 @@ def build_record(priority=0, *, lifetime=60, age=0.0):
 
 def get_writes(sandbox, plural='clusterkopfpeerings'):
     """The requests of operators to the peering objects, but those that only read."""
-    return [asked for asked in sandbox.requests.select(resource=plural)
-            if asked.user_agent.startswith('kopf/') and asked.verb not in ('list', 'watch')]
+    return [
+        asked
+        for asked in sandbox.requests.select(resource=plural)
+        if asked.user_agent.startswith('kopf/') and asked.verb not in ('list', 'watch')
+    ]
 
 
 class Town:
@@ -66,7 +75,7 @@ class Town:
 
         @kopf.on.login(registry=registry)
         async def login_fn(**_):
-            raise kopf.PermanentError("There is no second way to the cluster.")
+            raise kopf.PermanentError('There is no second way to the cluster.')
 
         @kopf.on.create('kopfexamples', registry=registry)
         @kopf.on.update('kopfexamples', registry=registry)
@@ -76,21 +85,31 @@ class Town:
         @kopf.on.event('kopfexamples', registry=registry)
         async def event_fn(name, type, **_):
             self.events.append((identity, type, name))
+
         return registry
 
     async def run(self, identity, *, registry=None, settings=None, **options):
         """Run an operator; it can be stopped, or killed as if by SIGKILL: with no more requests."""
         session = aiohttp.ClientSession(headers={'Authorization': f'Bearer {self.sandbox.token}'})
         self._stack.push_async_callback(session.close)
-        vault = vaults.Vault({'sandbox': kopf.AiohttpSession(server=self.sandbox.url, aiohttp_session=session)})
-        operator = await self._run(**{
-            'vault': vault, 'identity': identity, 'settings': settings or kopf.OperatorSettings(),
-            'registry': self.build_registry(identity) if registry is None else registry, **options})
+        vault = vaults.Vault(
+            {'sandbox': kopf.AiohttpSession(server=self.sandbox.url, aiohttp_session=session)}
+        )
+        operator = await self._run(
+            **{
+                'vault': vault,
+                'identity': identity,
+                'settings': settings or kopf.OperatorSettings(),
+                'registry': self.build_registry(identity) if registry is None else registry,
+                **options,
+            }
+        )
 
         async def kill():
             await session.close()
             operator.task.cancel()
             await asyncio.wait([operator.task])
+
         operator.kill = kill
         self._operators.append(operator)
         return operator
@@ -106,8 +125,12 @@ class Town:
         """Wait until exactly these operators are in the peering."""
         plural = 'kopfpeerings' if namespace else 'clusterkopfpeerings'
         return await self.sandbox.wait(
-            plural, name, lambda body: set((body or {}).get('status') or {}) == set(identities),
-            namespace or 'default', timeout=timeout)
+            plural,
+            name,
+            lambda body: set((body or {}).get('status') or {}) == set(identities),
+            namespace or 'default',
+            timeout=timeout,
+        )
 
     async def wait_until_handled(self, identity, name, timeout=600):
         await wait_until(lambda: (identity, name) in self.handled, timeout=timeout)
@@ -142,11 +165,17 @@ class Town:
         self.counter += 1
         name = f'check{self.counter}'
         await cluster.create(name)
+
         def get_active():
             return {identity for identity, _, other in self.events if other == name}
+
         await wait_until(lambda: get_active() >= set(identities), timeout=100)
         await asyncio.sleep(1)
         assert get_active() == set(identities)
 
     def get_streams(self, plural='kopfexamples'):
-        return [asked for asked in self.sandbox.requests if asked.verb == 'watch' and asked.plural == plural]
+        return [
+            asked
+            for asked in self.sandbox.requests
+            if asked.verb == 'watch' and asked.plural == plural
+        ]

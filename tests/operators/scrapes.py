@@ -1,6 +1,7 @@
 """
 The probes and metrics of running operators, as they are seen by HTTP.
 """
+
 import asyncio
 import socket
 
@@ -48,7 +49,11 @@ class Site:
         """Get all samples, by their names and labels."""
         code, text = await self.fetch('/metrics')
         assert code == 200
-        return Samples(sample for family in parser.text_string_to_metric_families(text) for sample in family.samples)
+        return Samples(
+            sample
+            for family in parser.text_string_to_metric_families(text)
+            for sample in family.samples
+        )
 
     async def wait_for(self, check, timeout=600.0):
         """Wait until the samples satisfy the condition, and return them."""
@@ -59,14 +64,16 @@ class Site:
 
 
 class Samples:
-
     def __init__(self, samples):
         self.all = list(samples)
 
     def get(self, name, **labels):
         """The sum of all samples with the name and, at least, these labels."""
-        return sum(sample.value for sample in self.all
-                   if sample.name == name and labels.items() <= sample.labels.items())
+        return sum(
+            sample.value
+            for sample in self.all
+            if sample.name == name and labels.items() <= sample.labels.items()
+        )
 
     def get_labels(self, name):
         return [sample.labels for sample in self.all if sample.name == name]

@@ -1,6 +1,7 @@
 """
 Operators with admission handlers, as they are run from the command line.
 """
+
 import concurrent.futures
 import textwrap
 
@@ -33,16 +34,33 @@ CONTRADICTING_SERVER = """
 """
 
 
-@pytest.mark.parametrize('server, message', [
-    pytest.param('', 'settings.admission.server', id='absent', marks=pytest.mark.guarantee('ADM-051')),
-    pytest.param(SERVER, 'The webhook server has ended', id='ending', marks=pytest.mark.guarantee('ADM-052')),
-    pytest.param(CONTRADICTING_SERVER, '/no/such/file', id='contradicting', marks=pytest.mark.guarantee('ADM-052')),
-])
+@pytest.mark.parametrize(
+    'server, message',
+    [
+        pytest.param(
+            '', 'settings.admission.server', id='absent', marks=pytest.mark.guarantee('ADM-051')
+        ),
+        pytest.param(
+            SERVER,
+            'The webhook server has ended',
+            id='ending',
+            marks=pytest.mark.guarantee('ADM-052'),
+        ),
+        pytest.param(
+            CONTRADICTING_SERVER,
+            '/no/such/file',
+            id='contradicting',
+            marks=pytest.mark.guarantee('ADM-052'),
+        ),
+    ],
+)
 def test_troubles_with_servers_are_explained_in_one_line(tmp_path, server, message):
     path = tmp_path / 'handlers.py'
     path.write_text(textwrap.dedent(HANDLER) + textwrap.dedent(server))
 
-    with kopf.testing.KopfRunner(['run', '--sandbox', str(path)], timeout=60, reraise=False) as runner:
+    with kopf.testing.KopfRunner(
+        ['run', '--sandbox', str(path)], timeout=60, reraise=False
+    ) as runner:
         concurrent.futures.wait([runner.future], timeout=60)
 
     assert runner.exit_code == 1

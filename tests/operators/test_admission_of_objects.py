@@ -1,6 +1,7 @@
 """
 Operators with admission handlers: whatever is done in the cluster is reviewed by them first.
 """
+
 import asyncio
 import logging
 import threading
@@ -33,22 +34,31 @@ async def client(cluster, sandbox):
 @pytest.fixture
 def run(sandbox, hall, registry, run_operator):
     """Run an operator until its webhooks are in force."""
+
     async def run(**options):
         operator = await run_operator(**options)
         types = [str(handler.type) for handler in registry._webhooks]
         for type in {*types}:
             await wait_for_records(sandbox, types.count(type), f'{type}webhookconfigurations')
         return operator
+
     return run
 
 
 @pytest.mark.guarantee('ADM-035', 'ADM-039', 'ADM-021', 'ADM-027')
-@pytest.mark.parametrize('make_server', [
-    pytest.param(Hall, id='service'),
-    pytest.param(lambda _: SecureHall(), id='custom'),
-    pytest.param(lambda _: kopf.WebhookServer(addr='127.0.0.1', host='localhost'), id='built-in'),
-])
-async def test_validating_handlers_deny_or_allow(sandbox, registry, settings, run, client, make_server):
+@pytest.mark.parametrize(
+    'make_server',
+    [
+        pytest.param(Hall, id='service'),
+        pytest.param(lambda _: SecureHall(), id='custom'),
+        pytest.param(
+            lambda _: kopf.WebhookServer(addr='127.0.0.1', host='localhost'), id='built-in'
+        ),
+    ],
+)
+async def test_validating_handlers_deny_or_allow(
+    sandbox, registry, settings, run, client, make_server
+):
     settings.admission.server = make_server(sandbox)
 
     @kopf.on.validate('kopfexamples', id='validate1', registry=registry)
@@ -61,8 +71,10 @@ async def test_validating_handlers_deny_or_allow(sandbox, registry, settings, ru
     allowed = await client.create(build_object(spec={'field': 'other'}))
 
     assert denied.code == 400
-    assert denied.body['message'] == ('admission webhook "validate1.auto.kopf.dev" denied the request: '
-                                      'Meh! I don\'t like it. Change the field.')
+    assert denied.body['message'] == (
+        'admission webhook "validate1.auto.kopf.dev" denied the request: '
+        "Meh! I don't like it. Change the field."
+    )
     assert allowed.code == 201
 
 
@@ -91,13 +103,15 @@ async def test_mutating_handlers_change_what_is_stored(registry, run, client, cl
 async def test_errors_deny(registry, run, client, cluster, decorator):
     @decorator('kopfexamples', id='fn', registry=registry)
     def fn(**_):
-        raise ValueError("It is broken.")
+        raise ValueError('It is broken.')
 
     await run()
     answer = await client.create(build_object())
 
     assert (answer.code, answer.body['message']) == (
-        500, 'admission webhook "fn.auto.kopf.dev" denied the request: It is broken.')
+        500,
+        'admission webhook "fn.auto.kopf.dev" denied the request: It is broken.',
+    )
     assert await cluster.find() is None
 
 
@@ -105,13 +119,13 @@ async def test_errors_deny(registry, run, client, cluster, decorator):
 async def test_warnings_are_shown_to_the_client(registry, run, client):
     @kopf.on.validate('kopfexamples', registry=registry)
     def fn(warnings, **_):
-        warnings.append("Beware.")
-        warnings.append("Be careful.")
+        warnings.append('Beware.')
+        warnings.append('Be careful.')
 
     await run()
     answer = await client.create(build_object())
 
-    assert (answer.code, answer.warnings) == (201, ["Beware.", "Be careful."])
+    assert (answer.code, answer.warnings) == (201, ['Beware.', 'Be careful.'])
 
 
 @pytest.mark.guarantee('ADM-009', 'KWA-045', 'ADM-015')
@@ -138,7 +152,10 @@ async def test_subresources_are_reviewed_if_asked_for(sandbox, registry, run, cl
     await sandbox.apply(build_crd(has_status=True))
     calls = []
     for id, subresource in [('main', None), ('status', 'status'), ('all', '*')]:
-        @kopf.on.validate('kopfexamples', id=id, subresource=subresource, operations=['UPDATE'], registry=registry)
+
+        @kopf.on.validate(
+            'kopfexamples', id=id, subresource=subresource, operations=['UPDATE'], registry=registry
+        )
         def fn(subresource, id=id, **_):
             calls.append((id, subresource))
 
@@ -166,9 +183,11 @@ async def test_all_operations_are_reviewed(registry, run, client):
     await client.patch({'spec': {'x': 2}})
     await client.delete()
 
-    assert calls == [('CREATE', None, {'x': 1}, 'obj'),
-                     ('UPDATE', {'x': 1}, {'x': 2}, 'obj'),
-                     ('DELETE', {'x': 2}, None, 'obj')]
+    assert calls == [
+        ('CREATE', None, {'x': 1}, 'obj'),
+        ('UPDATE', {'x': 1}, {'x': 2}, 'obj'),
+        ('DELETE', {'x': 2}, None, 'obj'),
+    ]
 
 
 @pytest.mark.guarantee('FND-022')
@@ -195,28 +214,55 @@ async def test_deletions_come_to_mutating_handlers_only_if_asked_for(registry, h
 
 
 @pytest.mark.guarantee('FND-025')
-async def test_webhooks_of_handlers_that_are_gone_do_not_block_requests(sandbox, registry, run, client, logs):
-    kopf.on.validate('kopfexamples', id='other', operations=['DELETE'], registry=registry)(lambda **_: None)
+async def test_webhooks_of_handlers_that_are_gone_do_not_block_requests(
+    sandbox, registry, run, client, logs
+):
+    kopf.on.validate('kopfexamples', id='other', operations=['DELETE'], registry=registry)(
+        lambda **_: None
+    )
     await run()
     service = {'namespace': 'default', 'name': 'hall', 'path': '/hooks/gone'}
-    rule = {'apiGroups': ['*'], 'apiVersions': ['*'], 'resources': ['kopfexamples'], 'operations': ['CREATE']}
-    await sandbox.create({
-        'apiVersion': 'admissionregistration.k8s.io/v1', 'kind': 'ValidatingWebhookConfiguration',
-        'metadata': {'name': 'left.kopf.dev'}, 'webhooks': [
-            {'name': 'gone.left.kopf.dev', 'clientConfig': {'service': service}, 'rules': [rule],
-             'admissionReviewVersions': ['v1'], 'sideEffects': 'None', 'failurePolicy': 'Fail'}]})
+    rule = {
+        'apiGroups': ['*'],
+        'apiVersions': ['*'],
+        'resources': ['kopfexamples'],
+        'operations': ['CREATE'],
+    }
+    await sandbox.create(
+        {
+            'apiVersion': 'admissionregistration.k8s.io/v1',
+            'kind': 'ValidatingWebhookConfiguration',
+            'metadata': {'name': 'left.kopf.dev'},
+            'webhooks': [
+                {
+                    'name': 'gone.left.kopf.dev',
+                    'clientConfig': {'service': service},
+                    'rules': [rule],
+                    'admissionReviewVersions': ['v1'],
+                    'sideEffects': 'None',
+                    'failurePolicy': 'Fail',
+                }
+            ],
+        }
+    )
 
     answer = await client.create(build_object())
 
     assert answer.code == 201
-    assert answer.warnings == ["There is no admission handler 'gone' in the operator, so the request is admitted."]
+    assert answer.warnings == [
+        "There is no admission handler 'gone' in the operator, so the request is admitted."
+    ]
     assert any("no admission handler 'gone'" in text for text in logs(logging.WARNING))
 
 
 @pytest.mark.guarantee('ADM-016')
 @pytest.mark.parametrize('ignore_failures, code', [(None, 500), (True, 201)])
-async def test_unreachable_servers_block_requests_unless_ignored(registry, hall, run, client, ignore_failures, code):
-    kopf.on.validate('kopfexamples', ignore_failures=ignore_failures, registry=registry)(lambda **_: None)
+async def test_unreachable_servers_block_requests_unless_ignored(
+    registry, hall, run, client, ignore_failures, code
+):
+    kopf.on.validate('kopfexamples', ignore_failures=ignore_failures, registry=registry)(
+        lambda **_: None
+    )
 
     await run()
     hall.is_open = False
@@ -229,7 +275,7 @@ async def test_unreachable_servers_block_requests_unless_ignored(registry, hall,
 async def test_failures_do_not_block_requests_if_ignored(registry, run, client):
     @kopf.on.validate('kopfexamples', ignore_failures=True, id='fn', registry=registry)
     def fn(**_):
-        raise kopf.PermanentError("No.")
+        raise kopf.PermanentError('No.')
 
     await run()
     answer = await client.create(build_object())
@@ -241,7 +287,7 @@ async def test_failures_do_not_block_requests_if_ignored(registry, run, client):
 async def test_denials_block_requests_also_if_failures_are_ignored(registry, run, client):
     @kopf.on.validate('kopfexamples', ignore_failures=True, id='fn', registry=registry)
     def fn(**_):
-        raise kopf.AdmissionError("No.", code=403)
+        raise kopf.AdmissionError('No.', code=403)
 
     await run()
     answer = await client.create(build_object())
@@ -255,7 +301,9 @@ async def test_mismatching_objects_are_not_even_sent(registry, hall, run, client
     calls = []
 
     @kopf.on.validate('kopfexamples', id='by-value', labels={'a': 'b'}, registry=registry)
-    @kopf.on.validate('kopfexamples', id='by-function', labels={'a': lambda v, **_: v == 'b'}, registry=registry)
+    @kopf.on.validate(
+        'kopfexamples', id='by-function', labels={'a': lambda v, **_: v == 'b'}, registry=registry
+    )
     def fn(name, **_):
         calls.append(name)
 
@@ -269,7 +317,9 @@ async def test_mismatching_objects_are_not_even_sent(registry, hall, run, client
 
 
 @pytest.mark.guarantee('ADM-025', 'ADM-026', 'MEM-015')
-async def test_memos_are_shared_with_other_handlers_except_on_creation(registry, run, client, cluster):
+async def test_memos_are_shared_with_other_handlers_except_on_creation(
+    registry, run, client, cluster
+):
     memos = []
     memories = inventory.Memories()
 
@@ -296,8 +346,14 @@ async def test_memos_are_shared_with_other_handlers_except_on_creation(registry,
     await wait_until(lambda: not len(memories))
 
     assert memos_of_creation == [('CREATE', {'common': 1}), ('create', {'common': 1})]
-    assert memos_of_update[0] == ('UPDATE', {'common': 1, 'by_handler': 'create', 'by_review': 'UPDATE'})
-    assert memos_of_update[1] == ('update', {'common': 1, 'by_handler': 'create', 'by_review': 'UPDATE'})
+    assert memos_of_update[0] == (
+        'UPDATE',
+        {'common': 1, 'by_handler': 'create', 'by_review': 'UPDATE'},
+    )
+    assert memos_of_update[1] == (
+        'update',
+        {'common': 1, 'by_handler': 'create', 'by_review': 'UPDATE'},
+    )
     assert memos[-1] == ('DELETE', {'common': 1, 'by_handler': 'update', 'by_review': 'UPDATE'})
 
 
@@ -312,8 +368,11 @@ async def test_nothing_is_watched_or_remembered_only_for_reviews(sandbox, regist
     await client.delete()
     await operator.stop()
 
-    asked = {request.verb for request in sandbox.requests if request.plural == 'kopfexamples'
-             and request.user_agent.startswith('kopf/')}
+    asked = {
+        request.verb
+        for request in sandbox.requests
+        if request.plural == 'kopfexamples' and request.user_agent.startswith('kopf/')
+    }
     assert asked == set()
     assert len(memories) == 0
 
@@ -335,7 +394,9 @@ async def test_slow_handlers_do_not_delay_other_requests(registry, run, client):
     assert (await slow).code == 201
 
 
-async def test_busy_threads_of_other_handlers_do_not_delay_reviews(registry, settings, run, client, cluster):
+async def test_busy_threads_of_other_handlers_do_not_delay_reviews(
+    registry, settings, run, client, cluster
+):
     is_busy, is_released = threading.Event(), threading.Event()
     settings.execution.max_workers = 1
 
@@ -374,13 +435,18 @@ async def test_reviews_left_in_threads_are_reported_in_the_end(registry, hall, r
     is_released.set()
     await request
 
-    assert any(text.startswith("1 synchronous handlers still run") for text in logs(logging.WARNING))
+    assert any(
+        text.startswith('1 synchronous handlers still run') for text in logs(logging.WARNING)
+    )
 
 
 @pytest.mark.guarantee('KWA-049', 'KWA-050', 'KWA-048', 'ADM-054', 'ADM-011')
 async def test_who_asks_is_told_to_handlers(registry, hall, run, client):
     calls = []
-    hall.headers, hall.sslpeer = {'Authorization': 'Basic abc'}, {'subject': ((('commonName', 'x'),),)}
+    hall.headers, hall.sslpeer = (
+        {'Authorization': 'Basic abc'},
+        {'subject': ((('commonName', 'x'),),)},
+    )
 
     @kopf.on.validate('kopfexamples', registry=registry)
     def fn(userinfo, headers, sslpeer, **_):
@@ -394,7 +460,9 @@ async def test_who_asks_is_told_to_handlers(registry, hall, run, client):
 
 
 @pytest.mark.guarantee('KWA-007', 'IDX-031')
-async def test_handlers_have_complete_indices(sandbox, registry, hall, run_operator, client, cluster):
+async def test_handlers_have_complete_indices(
+    sandbox, registry, hall, run_operator, client, cluster
+):
     await cluster.create('a')
     await cluster.create('b')
     calls = []
@@ -422,7 +490,7 @@ async def test_reviews_go_on_while_the_operator_is_paused(sandbox, registry, hal
 
     @kopf.on.validate('kopfexamples', registry=registry)
     def fn(**_):
-        raise kopf.AdmissionError("Denied.", code=403)
+        raise kopf.AdmissionError('Denied.', code=403)
 
     await town.write({'other': build_record(5, lifetime=600)})
     await town.run('me', registry=registry, settings=hall_settings(hall))
@@ -439,7 +507,9 @@ def hall_settings(hall):
 
 
 @pytest.mark.guarantee('ADM-045')
-async def test_reviews_go_on_until_the_last_changes_of_the_operator(sandbox, registry, hall, run, client, cluster):
+async def test_reviews_go_on_until_the_last_changes_of_the_operator(
+    sandbox, registry, hall, run, client, cluster
+):
     calls = []
     is_started = asyncio.Event()
 
@@ -476,7 +546,9 @@ async def test_handlers_are_counted(registry, hall, run, client):
     assert samples.get('kopf_handler_runs_total', handler='fn', outcome='succeeded') == 1
 
 
-async def test_patches_of_functions_that_validate_and_mutate_break_nothing(sandbox, registry, run, client):
+async def test_patches_of_functions_that_validate_and_mutate_break_nothing(
+    sandbox, registry, run, client
+):
     @kopf.on.validate('kopfexamples', registry=registry)
     @kopf.on.mutate('kopfexamples', registry=registry)
     def fn(patch, **_):
@@ -493,7 +565,9 @@ async def test_patches_of_functions_that_validate_and_mutate_break_nothing(sandb
 async def test_ids_of_all_kinds_are_reached_by_services(sandbox, registry, hall, run, client):
     calls = []
     for id in ['check_it', 'CheckIt', 'check/it']:
-        kopf.on.validate('kopfexamples', id=id, param=id, registry=registry)(lambda param, **_: calls.append(param))
+        kopf.on.validate('kopfexamples', id=id, param=id, registry=registry)(
+            lambda param, **_: calls.append(param)
+        )
 
     await run()
     answer = await client.create(build_object())
@@ -506,7 +580,9 @@ async def test_ids_of_all_kinds_are_reached_by_urls(settings, registry, run, cli
     settings.admission.server = SecureHall()
     calls = []
     for id in ['check_it', 'CheckIt', 'check/it', 'check it?']:
-        kopf.on.validate('kopfexamples', id=id, param=id, registry=registry)(lambda param, **_: calls.append(param))
+        kopf.on.validate('kopfexamples', id=id, param=id, registry=registry)(
+            lambda param, **_: calls.append(param)
+        )
 
     await run()
     answer = await client.create(build_object())

@@ -1,11 +1,21 @@
 """
 Managed configurations of webhooks that others have changed: operators put them right, and say what was changed.
 """
+
 import asyncio
 import logging
 
 import pytest
-from admissions import MANAGED, MUTATING, VALIDATING, Hall, find_records, list_requests, list_writes, wait_for_records
+from admissions import (
+    MANAGED,
+    MUTATING,
+    VALIDATING,
+    Hall,
+    find_records,
+    list_requests,
+    list_writes,
+    wait_for_records,
+)
 
 import kopf
 import kopf.testing
@@ -44,23 +54,40 @@ def list_reports(logs):
     return [text for text in logs(logging.WARNING) if 'was changed by others' in text]
 
 
-ANYTHING = {'operations': ['*'], 'apiGroups': ['*'], 'apiVersions': ['*'], 'resources': ['*/*'], 'scope': '*'}
+ANYTHING = {
+    'operations': ['*'],
+    'apiGroups': ['*'],
+    'apiVersions': ['*'],
+    'resources': ['*/*'],
+    'scope': '*',
+}
 CHANGES = [
     pytest.param({'failurePolicy': 'Ignore'}, 'failurePolicy', id='policy'),
     pytest.param({'rules': []}, 'rules', id='rules-removed'),
     pytest.param({'rules': [ANYTHING]}, 'rules', id='rules-widened'),
-    pytest.param({'namespaceSelector': {'matchLabels': {'x': 'y'}}}, 'namespaceSelector', id='namespaces'),
+    pytest.param(
+        {'namespaceSelector': {'matchLabels': {'x': 'y'}}}, 'namespaceSelector', id='namespaces'
+    ),
     pytest.param({'objectSelector': {'matchLabels': {'x': 'y'}}}, 'objectSelector', id='objects'),
-    pytest.param({'matchConditions': [{'name': 'never', 'expression': 'false'}]}, 'matchConditions', id='conditions'),
+    pytest.param(
+        {'matchConditions': [{'name': 'never', 'expression': 'false'}]},
+        'matchConditions',
+        id='conditions',
+    ),
     pytest.param({'timeoutSeconds': 1}, 'timeoutSeconds', id='timeout'),
-    pytest.param({'clientConfig': {'url': 'https://elsewhere/'}}, 'clientConfig.service, clientConfig.url',
-                 id='address'),
+    pytest.param(
+        {'clientConfig': {'url': 'https://elsewhere/'}},
+        'clientConfig.service, clientConfig.url',
+        id='address',
+    ),
 ]
 
 
 @pytest.mark.guarantee('FND-058')
 @pytest.mark.parametrize('record, field', CHANGES)
-async def test_changed_records_are_put_right_within_a_minute(sandbox, operator, logs, record, field):
+async def test_changed_records_are_put_right_within_a_minute(
+    sandbox, operator, logs, record, field
+):
     before = await find_records(sandbox)
     await change(sandbox, record)
     changed = await find_records(sandbox)
@@ -70,12 +97,17 @@ async def test_changed_records_are_put_right_within_a_minute(sandbox, operator, 
     assert changed != before
     assert await find_records(sandbox) == before
     [report] = list_reports(logs)
-    assert f"{MANAGED!r} was changed by others, and is put right: 'one.{MANAGED}' differs in {field}." in report
+    assert (
+        f"{MANAGED!r} was changed by others, and is put right: 'one.{MANAGED}' differs in {field}."
+        in report
+    )
 
 
 @pytest.mark.guarantee('FND-058')
 @pytest.mark.parametrize('plural', [VALIDATING, MUTATING])
-async def test_emptied_configurations_are_put_right_within_a_minute(sandbox, operator, logs, plural):
+async def test_emptied_configurations_are_put_right_within_a_minute(
+    sandbox, operator, logs, plural
+):
     before = await find_records(sandbox, plural)
     await sandbox.patch(plural, MANAGED, {'webhooks': []}, '')
 
@@ -83,7 +115,7 @@ async def test_emptied_configurations_are_put_right_within_a_minute(sandbox, ope
 
     assert await find_records(sandbox, plural) == before
     [report] = list_reports(logs)
-    assert all(f"{record['name']!r} is absent" in report for record in before)
+    assert all(f'{record["name"]!r} is absent' in report for record in before)
 
 
 @pytest.mark.guarantee('FND-058')
@@ -100,17 +132,23 @@ async def test_deleted_configurations_are_put_right_within_a_minute(sandbox, ope
 @pytest.mark.guarantee('FND-058')
 async def test_requests_are_reviewed_again_after_the_repair(sandbox, registry, operator):
     calls = []
-    kopf.on.validate('kopfexamples', id='one', registry=registry)(lambda name, **_: calls.append(name))
+    kopf.on.validate('kopfexamples', id='one', registry=registry)(
+        lambda name, **_: calls.append(name)
+    )
     await sandbox.patch(VALIDATING, MANAGED, {'webhooks': []}, '')
 
     await asyncio.sleep(MINUTE)
-    await sandbox.create({'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample', 'metadata': {'name': 'obj'}})
+    await sandbox.create(
+        {'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample', 'metadata': {'name': 'obj'}}
+    )
 
     assert calls == ['obj']
 
 
 @pytest.mark.guarantee('FND-058')
-async def test_nothing_is_written_while_there_are_only_the_defaults_of_the_server(sandbox, operator, logs):
+async def test_nothing_is_written_while_there_are_only_the_defaults_of_the_server(
+    sandbox, operator, logs
+):
     await asyncio.sleep(MINUTE)
     before = len(list_writes(sandbox))
     metadata = {'labels': {'own': 'label'}, 'annotations': {'own': 'annotation'}}
@@ -130,11 +168,15 @@ async def test_looks_are_cheap(sandbox, operator):
 
     looks = [asked.verb for asked in list_requests(sandbox)[since:]]
     assert {*looks} == {'get'}
-    assert 2 * 80 <= len(looks) <= 2 * 105  # two configurations, every 36-45 seconds of an hour, with delays
+    assert (
+        2 * 80 <= len(looks) <= 2 * 105
+    )  # two configurations, every 36-45 seconds of an hour, with delays
 
 
 @pytest.mark.guarantee('FND-058')
-async def test_two_operators_with_one_name_do_not_write_in_circles(sandbox, settings, operator, run_operator, logs):
+async def test_two_operators_with_one_name_do_not_write_in_circles(
+    sandbox, settings, operator, run_operator, logs
+):
     others = kopf.OperatorRegistry()
     kopf.on.validate('kopfexamples', id='four', registry=others)(lambda **_: None)
     rival = await run_operator(registry=others)
@@ -148,9 +190,14 @@ async def test_two_operators_with_one_name_do_not_write_in_circles(sandbox, sett
 
     assert 2 <= len(writes) <= 2 * 105
     assert len(reports) <= 2 * 105
-    assert all("It is checked every 45 seconds" in report for report in reports)
-    assert all("give them different ones in settings.admission.managed" in report for report in reports)
-    assert {record['name'] for record in await find_records(sandbox)} == {f'one.{MANAGED}', f'two.{MANAGED}'}
+    assert all('It is checked every 45 seconds' in report for report in reports)
+    assert all(
+        'give them different ones in settings.admission.managed' in report for report in reports
+    )
+    assert {record['name'] for record in await find_records(sandbox)} == {
+        f'one.{MANAGED}',
+        f'two.{MANAGED}',
+    }
 
 
 @pytest.mark.guarantee('FND-058')
@@ -169,7 +216,9 @@ async def test_nothing_is_put_back_while_the_operator_stops(sandbox, registry, o
 
 @pytest.mark.guarantee('FND-058')
 async def test_nothing_is_put_back_by_a_repair_that_is_interrupted_by_the_exit(sandbox, operator):
-    with sandbox.faults.inject(verb='patch', resource=VALIDATING, user_agent='kopf/*', stall=True) as fault:
+    with sandbox.faults.inject(
+        verb='patch', resource=VALIDATING, user_agent='kopf/*', stall=True
+    ) as fault:
         await sandbox.patch(VALIDATING, MANAGED, {'webhooks': []}, '')
         await fault.wait_until_hit()
         stopping = asyncio.create_task(operator.stop())
@@ -181,14 +230,18 @@ async def test_nothing_is_put_back_by_a_repair_that_is_interrupted_by_the_exit(s
 
 
 @pytest.mark.guarantee('FND-058')
-@pytest.mark.parametrize('trouble, message', [
-    pytest.param({'code': 403}, "Grant the operator the verb get on it.", id='forbidden'),
-    pytest.param({'code': 500}, "HTTP 500", id='server-error'),
-    pytest.param({'stall': True}, "there is no answer", id='stalled'),
-    pytest.param({'cut': True}, "cannot be read", id='disconnected'),
-])
+@pytest.mark.parametrize(
+    'trouble, message',
+    [
+        pytest.param({'code': 403}, 'Grant the operator the verb get on it.', id='forbidden'),
+        pytest.param({'code': 500}, 'HTTP 500', id='server-error'),
+        pytest.param({'stall': True}, 'there is no answer', id='stalled'),
+        pytest.param({'cut': True}, 'cannot be read', id='disconnected'),
+    ],
+)
 async def test_operators_warn_once_if_they_cannot_look_and_look_when_they_can(
-        sandbox, operator, logs, trouble, message):
+    sandbox, operator, logs, trouble, message
+):
     before = await find_records(sandbox)
     with sandbox.faults.inject(verb='get', resource=VALIDATING, user_agent='kopf/*', **trouble):
         await sandbox.patch(VALIDATING, MANAGED, {'webhooks': []}, '')
@@ -206,7 +259,9 @@ async def test_operators_warn_once_if_they_cannot_look_and_look_when_they_can(
 async def test_neither_certificates_nor_values_are_in_the_log(sandbox, hall, operator, logs):
     hall.reconfigure({'url': 'https://planted-token@own/', 'caBundle': 'cGxhbnRlZA=='})
     await asyncio.sleep(1)
-    await change(sandbox, {'clientConfig': {'url': 'https://planted-secret/', 'caBundle': 'cGxhbnRlZA=='}})
+    await change(
+        sandbox, {'clientConfig': {'url': 'https://planted-secret/', 'caBundle': 'cGxhbnRlZA=='}}
+    )
 
     await asyncio.sleep(MINUTE)
 

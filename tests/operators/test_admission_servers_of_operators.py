@@ -1,6 +1,7 @@
 """
 The life of webhook servers: operators need them, start them, wait for them, and end with them.
 """
+
 import asyncio
 import contextlib
 
@@ -48,6 +49,7 @@ class Server:
 
 class ManagedServer(Server):
     """The same, with a context manager."""
+
     substitute = None
 
     async def __aenter__(self):
@@ -65,7 +67,7 @@ async def test_operators_with_handlers_but_with_no_server_fail_at_startup(run_op
 
     with pytest.raises(operating.SettingsError, match=r'settings\.admission\.server'):
         await operator.task
-    assert not any(text.startswith("The operator is started") for text in logs())
+    assert not any(text.startswith('The operator is started') for text in logs())
     assert not operator.ready_flag.is_set()
 
 
@@ -160,13 +162,21 @@ async def test_iterators_need_not_be_generators(settings, run_operator, diary):
 @pytest.mark.usefixtures('validate')
 async def test_servers_get_a_function_to_call(sandbox, settings, run_operator):
     hall = settings.admission.server = Hall(sandbox)
-    review = {'request': {'uid': 'x', 'resource': {'group': 'kopf.dev', 'version': 'v1', 'resource': 'kopfexamples'}}}
+    review = {
+        'request': {
+            'uid': 'x',
+            'resource': {'group': 'kopf.dev', 'version': 'v1', 'resource': 'kopfexamples'},
+        }
+    }
 
     await run_operator()
     response = await hall.fn(review)
 
-    assert response == {'apiVersion': 'admission.k8s.io/v1', 'kind': 'AdmissionReview',
-                        'response': {'uid': 'x', 'allowed': True}}
+    assert response == {
+        'apiVersion': 'admission.k8s.io/v1',
+        'kind': 'AdmissionReview',
+        'response': {'uid': 'x', 'allowed': True},
+    }
 
 
 @pytest.mark.guarantee('ADM-052')
@@ -187,12 +197,21 @@ async def test_operators_end_with_their_servers(settings, run_operator, is_manag
 
 
 @pytest.mark.usefixtures('validate')
-@pytest.mark.parametrize('server, message', [
-    pytest.param(lambda fn: None, 'must be an async generator function', id='function'),
-    pytest.param(lambda fn: iter([CONFIG]), 'must be an async generator function', id='iterator'),
-    pytest.param(kopf.WebhookServer, r'add the parentheses: WebhookServer\(\)', id='class'),
-    pytest.param(lambda fn: yield_wrongly(), 'must yield client configs as dicts; it yields str', id='config'),
-])
+@pytest.mark.parametrize(
+    'server, message',
+    [
+        pytest.param(lambda fn: None, 'must be an async generator function', id='function'),
+        pytest.param(
+            lambda fn: iter([CONFIG]), 'must be an async generator function', id='iterator'
+        ),
+        pytest.param(kopf.WebhookServer, r'add the parentheses: WebhookServer\(\)', id='class'),
+        pytest.param(
+            lambda fn: yield_wrongly(),
+            'must yield client configs as dicts; it yields str',
+            id='config',
+        ),
+    ],
+)
 async def test_wrong_servers_are_explained(settings, run_operator, server, message):
     settings.admission.server = server
     operator = await run_operator()
@@ -216,7 +235,9 @@ async def test_places_of_servers_are_logged_once_unless_changed(settings, run_op
     await operator.stop()
 
     assert [text for text in logs() if 'served at' in text] == [
-        "The webhooks are served at https://one/.", "The webhooks are served at https://two/."]
+        'The webhooks are served at https://one/.',
+        'The webhooks are served at https://two/.',
+    ]
 
 
 async def yield_wrongly():
@@ -226,7 +247,9 @@ async def yield_wrongly():
 @pytest.mark.guarantee('ADM-052')
 @pytest.mark.usefixtures('validate')
 @pytest.mark.parametrize('place', ['enter', 'start', 'serve'])
-async def test_operators_end_with_the_errors_of_their_servers(settings, registry, run_operator, diary, place):
+async def test_operators_end_with_the_errors_of_their_servers(
+    settings, registry, run_operator, diary, place
+):
     class BrokenServer(ManagedServer):
         async def __aenter__(self):
             self._break('enter')
@@ -240,7 +263,7 @@ async def test_operators_end_with_the_errors_of_their_servers(settings, registry
 
         def _break(self, here):
             if place == here:
-                raise OSError("The port is taken.")
+                raise OSError('The port is taken.')
 
     @kopf.on.cleanup(id='cleanup', registry=registry)
     def cleanup(**_):
@@ -251,12 +274,16 @@ async def test_operators_end_with_the_errors_of_their_servers(settings, registry
 
     with pytest.raises(OSError, match='The port is taken'):
         await operator.task
-    assert diary == (['cleanup'] if place == 'enter' else ['server entered', 'server exited', 'cleanup'])
+    assert diary == (
+        ['cleanup'] if place == 'enter' else ['server entered', 'server exited', 'cleanup']
+    )
     assert operator.ready_flag.is_set() is (place == 'serve')
 
 
 @pytest.mark.usefixtures('validate')
-async def test_operators_are_not_ready_until_their_servers_are_reachable(settings, run_operator, sandbox):
+async def test_operators_are_not_ready_until_their_servers_are_reachable(
+    settings, run_operator, sandbox
+):
     is_allowed = asyncio.Event()
 
     async def serve(fn):
@@ -319,7 +346,9 @@ async def test_servers_that_do_not_stop_are_left(settings, run_operator, logs, v
     operator = await run_operator()
     since = virtual_time.elapsed
     operator.stop_flag.set()
-    await wait_until(lambda: any("webhook server has not stopped in 30.0 s" in text for text in logs()))
+    await wait_until(
+        lambda: any('webhook server has not stopped in 30.0 s' in text for text in logs())
+    )
     elapsed = virtual_time.elapsed - since
     is_released.set()
     await operator.task

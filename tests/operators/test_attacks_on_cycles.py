@@ -1,6 +1,7 @@
 """
 Cycles under attack: what a reader of the code has found by thinking of how clusters and users would break it.
 """
+
 import asyncio
 import base64
 import json
@@ -44,7 +45,9 @@ def spoil(body):
     body['spec']['size'] = -1
 
 
-async def test_deletion_is_handled_by_the_function_whose_creation_it_interrupts(cluster, registry, run_operator, calls):
+async def test_deletion_is_handled_by_the_function_whose_creation_it_interrupts(
+    cluster, registry, run_operator, calls
+):
     @kopf.on.create('kopfexamples', registry=registry)
     @kopf.on.delete('kopfexamples', registry=registry)
     async def fn(patch, reason, **_):
@@ -63,7 +66,9 @@ async def test_deletion_is_handled_by_the_function_whose_creation_it_interrupts(
 
 
 @pytest.mark.guarantee('FND-002')
-async def test_refused_functions_do_not_silence_the_other_handlers(strict_cluster, registry, run_operator, calls):
+async def test_refused_functions_do_not_silence_the_other_handlers(
+    strict_cluster, registry, run_operator, calls
+):
     @kopf.on.create('kopfexamples', id='refused', registry=registry)
     async def refused(patch, retry, **_):
         calls.append(f'refused {retry}')
@@ -73,7 +78,7 @@ async def test_refused_functions_do_not_silence_the_other_handlers(strict_cluste
     async def retried(retry, **_):
         calls.append(f'retried {retry}')
         if not retry:
-            raise kopf.TemporaryError("later", delay=10)
+            raise kopf.TemporaryError('later', delay=10)
 
     await run_operator()
     await strict_cluster.create()
@@ -84,13 +89,14 @@ async def test_refused_functions_do_not_silence_the_other_handlers(strict_cluste
 
 @pytest.mark.guarantee('FND-002')
 async def test_refused_functions_do_not_silence_the_retries_of_their_maker(
-        strict_cluster, registry, run_operator, calls):
+    strict_cluster, registry, run_operator, calls
+):
     @kopf.on.create('kopfexamples', registry=registry)
     async def fn(patch, retry, **_):
         calls.append(retry)
         if not retry:
             patch.fns.append(spoil)
-            raise kopf.TemporaryError("later", delay=10)
+            raise kopf.TemporaryError('later', delay=10)
 
     await run_operator()
     await strict_cluster.create()
@@ -100,7 +106,9 @@ async def test_refused_functions_do_not_silence_the_retries_of_their_maker(
 
 
 @pytest.mark.guarantee('FND-002')
-async def test_refused_functions_do_not_hold_the_deletion(strict_cluster, registry, run_operator, calls):
+async def test_refused_functions_do_not_hold_the_deletion(
+    strict_cluster, registry, run_operator, calls
+):
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(patch, **_):
         calls.append('create')
@@ -111,7 +119,7 @@ async def test_refused_functions_do_not_hold_the_deletion(strict_cluster, regist
         calls.append(f'delete {retry}')
         if not retry:
             patch.fns.append(spoil)
-            raise kopf.TemporaryError("later", delay=10)
+            raise kopf.TemporaryError('later', delay=10)
 
     await run_operator()
     await strict_cluster.create()
@@ -123,7 +131,9 @@ async def test_refused_functions_do_not_hold_the_deletion(strict_cluster, regist
 
 
 @pytest.mark.guarantee('FND-001')
-async def test_changes_of_event_handlers_are_told_to_those_who_finish_meanwhile(cluster, registry, run_operator, calls):
+async def test_changes_of_event_handlers_are_told_to_those_who_finish_meanwhile(
+    cluster, registry, run_operator, calls
+):
     @kopf.on.event('kopfexamples', registry=registry)
     async def event_fn(patch, spec, **_):
         if 'y' not in spec:
@@ -141,7 +151,9 @@ async def test_changes_of_event_handlers_are_told_to_those_who_finish_meanwhile(
     assert calls == [None, 20]
 
 
-async def test_changes_that_are_sent_late_are_seen_by_the_next_handlers(cluster, registry, run_operator, calls):
+async def test_changes_that_are_sent_late_are_seen_by_the_next_handlers(
+    cluster, registry, run_operator, calls
+):
     @kopf.on.create('kopfexamples', id='first', registry=registry)
     async def first(patch, **_):
         calls.append('first')
@@ -183,6 +195,7 @@ class OwnProgress(kopf.ProgressStorage):
 
 class OwnDiffBase(kopf.DiffBaseStorage):
     """Keeps nothing on the object."""
+
     essence = None
 
     def fetch(self, *, body):
@@ -193,7 +206,8 @@ class OwnDiffBase(kopf.DiffBaseStorage):
 
 
 async def test_rest_of_a_change_is_handled_though_nothing_is_kept_on_the_object(
-        cluster, registry, run_operator, calls, settings):
+    cluster, registry, run_operator, calls, settings
+):
     settings.persistence.progress_storage = OwnProgress()
     settings.persistence.diffbase_storage = OwnDiffBase()
 
@@ -207,7 +221,7 @@ async def test_rest_of_a_change_is_handled_though_nothing_is_kept_on_the_object(
     async def slow(spec, retry, **_):
         calls.append(f'slow {spec["x"]}')
         if not retry and spec['x'] == 1:
-            raise kopf.TemporaryError("later", delay=10)
+            raise kopf.TemporaryError('later', delay=10)
 
     await run_operator()
     await cluster.create()
@@ -224,22 +238,43 @@ async def strip(path, review):
     operations = [{'op': 'remove', 'path': '/metadata/finalizers'}] if has_any else []
     patch = base64.b64encode(json.dumps(operations).encode()).decode()
     mutation = {'patchType': 'JSONPatch', 'patch': patch} if operations else {}
-    return {'apiVersion': review['apiVersion'], 'kind': review['kind'],
-            'response': {'uid': review['request']['uid'], 'allowed': True, **mutation}}
+    return {
+        'apiVersion': review['apiVersion'],
+        'kind': review['kind'],
+        'response': {'uid': review['request']['uid'], 'allowed': True, **mutation},
+    }
 
 
 @pytest.mark.guarantee('FND-005')
 @pytest.mark.parametrize('decorator', [kopf.on.delete, kopf.daemon])
 async def test_finalizer_that_is_stripped_by_a_webhook_is_added_less_and_less_often(
-        sandbox, cluster, registry, run_operator, calls, decorator):
-    rule = {'operations': ['CREATE', 'UPDATE'], 'apiGroups': ['kopf.dev'], 'apiVersions': ['*'], 'resources': ['*']}
+    sandbox, cluster, registry, run_operator, calls, decorator
+):
+    rule = {
+        'operations': ['CREATE', 'UPDATE'],
+        'apiGroups': ['kopf.dev'],
+        'apiVersions': ['*'],
+        'resources': ['*'],
+    }
     await sandbox.add_service('default', 'mutator', strip)
-    await sandbox.create({
-        'apiVersion': 'admissionregistration.k8s.io/v1', 'kind': 'MutatingWebhookConfiguration',
-        'metadata': {'name': 'mutator'},
-        'webhooks': [{
-            'name': 'mutator.kopf.dev', 'rules': [rule], 'sideEffects': 'None', 'admissionReviewVersions': ['v1'],
-            'clientConfig': {'service': {'namespace': 'default', 'name': 'mutator', 'path': '/'}}}]})
+    await sandbox.create(
+        {
+            'apiVersion': 'admissionregistration.k8s.io/v1',
+            'kind': 'MutatingWebhookConfiguration',
+            'metadata': {'name': 'mutator'},
+            'webhooks': [
+                {
+                    'name': 'mutator.kopf.dev',
+                    'rules': [rule],
+                    'sideEffects': 'None',
+                    'admissionReviewVersions': ['v1'],
+                    'clientConfig': {
+                        'service': {'namespace': 'default', 'name': 'mutator', 'path': '/'}
+                    },
+                }
+            ],
+        }
+    )
     decorator('kopfexamples', registry=registry)(lambda **_: calls.append('called'))
     await run_operator()
     await cluster.create()
@@ -250,10 +285,13 @@ async def test_finalizer_that_is_stripped_by_a_webhook_is_added_less_and_less_of
 
 
 @pytest.mark.guarantee('FND-005')
-async def test_filter_that_depends_on_the_finalizer_itself_is_slowed_down(cluster, registry, run_operator, calls):
+async def test_filter_that_depends_on_the_finalizer_itself_is_slowed_down(
+    cluster, registry, run_operator, calls
+):
     kopf.on.create('kopfexamples', registry=registry)(lambda **_: calls.append('create'))
-    kopf.on.delete('kopfexamples', when=lambda meta, **_: not meta.get('finalizers'), registry=registry)(
-        lambda **_: None)
+    kopf.on.delete(
+        'kopfexamples', when=lambda meta, **_: not meta.get('finalizers'), registry=registry
+    )(lambda **_: None)
     await run_operator()
     await cluster.create()
     await settle(calls, lambda: cluster.writes)
@@ -262,7 +300,9 @@ async def test_filter_that_depends_on_the_finalizer_itself_is_slowed_down(cluste
 
 
 @pytest.mark.guarantee('FND-008')
-async def test_changes_by_one_version_are_seen_by_the_other_one(versions_cluster, registry, run_operator, calls):
+async def test_changes_by_one_version_are_seen_by_the_other_one(
+    versions_cluster, registry, run_operator, calls
+):
     @kopf.on.event('kopf.dev', 'v1', 'kopfexamples', registry=registry)
     async def event_fn(patch, spec, status, **_):
         if status.get('go') and 'y' not in spec:
@@ -284,10 +324,14 @@ async def test_changes_by_one_version_are_seen_by_the_other_one(versions_cluster
 
 @pytest.mark.guarantee('FND-008')
 async def test_versions_are_handled_in_turn_though_one_of_them_is_listed_later(
-        versions_cluster, registry, run_operator, calls):
+    versions_cluster, registry, run_operator, calls
+):
     busy = []
     for version in ['v1', 'v2']:
-        @kopf.on.resume('kopf.dev', version, 'kopfexamples', id=f'resume-{version}', registry=registry)
+
+        @kopf.on.resume(
+            'kopf.dev', version, 'kopfexamples', id=f'resume-{version}', registry=registry
+        )
         async def resume_fn(resource, **_):
             busy.append(resource.version)
             calls.append(len(busy))

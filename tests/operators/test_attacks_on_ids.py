@@ -1,6 +1,7 @@
 """
 How ids, filters and versions were broken once: functions of one name, odd arguments, reserved names.
 """
+
 import asyncio
 import functools
 
@@ -12,7 +13,9 @@ from kopf._core.intents import naming
 
 
 @pytest.mark.guarantee('FND-001', 'FND-021')
-async def test_changes_of_one_function_are_told_to_another_of_the_same_name(cluster, registry, run_operator):
+async def test_changes_of_one_function_are_told_to_another_of_the_same_name(
+    cluster, registry, run_operator
+):
     @kopf.on.create('kopfexamples', id='fn', registry=registry)
     async def create_fn(patch, **_):
         calls.append('create')
@@ -31,7 +34,9 @@ async def test_changes_of_one_function_are_told_to_another_of_the_same_name(clus
 
 
 @pytest.mark.guarantee('FND-021')
-async def test_edits_in_mid_creation_are_told_to_another_function_of_the_same_name(cluster, registry, run_operator):
+async def test_edits_in_mid_creation_are_told_to_another_function_of_the_same_name(
+    cluster, registry, run_operator
+):
     @kopf.on.create('kopfexamples', id='first_fn', registry=registry)
     async def first_fn(**_):
         calls.append('first')
@@ -40,7 +45,7 @@ async def test_edits_in_mid_creation_are_told_to_another_function_of_the_same_na
     async def create_fn(retry, **_):
         calls.append('create')
         if not retry:
-            raise kopf.TemporaryError("not yet", delay=20)
+            raise kopf.TemporaryError('not yet', delay=20)
 
     @kopf.on.update('kopfexamples', id='fn', registry=registry)
     async def update_fn(diff, **_):
@@ -57,8 +62,12 @@ async def test_edits_in_mid_creation_are_told_to_another_function_of_the_same_na
 
 
 @pytest.mark.guarantee('FND-003', 'FND-004')
-@pytest.mark.parametrize('decorator', [kopf.on.create, kopf.on.resume, kopf.on.delete, kopf.on.field])
-async def test_values_changed_in_place_by_filters_are_not_seen(cluster, registry, run_operator, decorator):
+@pytest.mark.parametrize(
+    'decorator', [kopf.on.create, kopf.on.resume, kopf.on.delete, kopf.on.field]
+)
+async def test_values_changed_in_place_by_filters_are_not_seen(
+    cluster, registry, run_operator, decorator
+):
     def spoil(value, **_):
         if value:
             value[:] = ['spoiled']
@@ -88,7 +97,9 @@ async def test_values_changed_in_place_by_filters_are_not_seen(cluster, registry
 
 
 @pytest.mark.guarantee('FND-008')
-async def test_a_version_served_in_mid_handling_waits_for_the_other_one(sandbox, cluster, registry, run_operator):
+async def test_a_version_served_in_mid_handling_waits_for_the_other_one(
+    sandbox, cluster, registry, run_operator
+):
     @kopf.on.create('kopf.dev', 'v1', 'kopfexamples', id='one_fn', registry=registry)
     @kopf.on.create('kopf.dev', 'v2', 'kopfexamples', id='two_fn', registry=registry)
     async def create_fn(resource, **_):
@@ -99,7 +110,7 @@ async def test_a_version_served_in_mid_handling_waits_for_the_other_one(sandbox,
 
     running, overlaps = [], []
     crd = build_crd()
-    version, = crd['spec']['versions']
+    (version,) = crd['spec']['versions']
     crd['spec']['versions'].append({**version, 'name': 'v2', 'storage': False})
     await run_operator()
     await cluster.create()
@@ -114,14 +125,18 @@ class Array:
     """A value that cannot be compared, like those of some libraries."""
 
     def __eq__(self, other):
-        raise ValueError("The truth value of an array is ambiguous.")
+        raise ValueError('The truth value of an array is ambiguous.')
 
     __hash__ = None
 
 
 @pytest.mark.guarantee('FND-021')
-@pytest.mark.parametrize('values', [[1, True, 1.0], [Array(), Array(), Array()]], ids=['equal', 'incomparable'])
-async def test_partials_of_other_arguments_are_other_functions(cluster, registry, run_operator, values):
+@pytest.mark.parametrize(
+    'values', [[1, True, 1.0], [Array(), Array(), Array()]], ids=['equal', 'incomparable']
+)
+async def test_partials_of_other_arguments_are_other_functions(
+    cluster, registry, run_operator, values
+):
     async def fn(value, **_):
         calls.append(value)
 
@@ -145,11 +160,13 @@ def test_names_of_our_own_records_are_refused(registry, name):
 
 
 @pytest.mark.guarantee('FND-021')
-async def test_functions_of_one_name_are_executed_over_several_calls(cluster, registry, run_operator):
+async def test_functions_of_one_name_are_executed_over_several_calls(
+    cluster, registry, run_operator
+):
     async def handle(item, retry, **_):
         calls.append(f'{item} {retry}')
         if item == 'b' and not retry:
-            raise kopf.TemporaryError("not yet", delay=10)
+            raise kopf.TemporaryError('not yet', delay=10)
 
     @kopf.on.create('kopfexamples', id='create_fn', registry=registry)
     async def create_fn(**_):

@@ -1,6 +1,7 @@
 """
 Backlogs: what is kept of an object that changes while it is being handled.
 """
+
 import asyncio
 import gc
 
@@ -42,6 +43,7 @@ def handlers(registry, updates, going_on):
 @pytest.fixture
 def change(cluster):
     """Change the object many times, until the operator has got the last change; return the longest backlog."""
+
     async def change(number):
         longest = 0
         for x in range(3, number + 3):
@@ -51,13 +53,15 @@ def change(cluster):
                 longest = max(longest, measure_backlog())
         await asyncio.sleep(1)
         return max(longest, measure_backlog())
+
     return change
 
 
 @pytest.mark.slow
 @pytest.mark.guarantee('FND-011')
 async def test_backlog_does_not_grow_with_changes_during_one_handler(
-        cluster, handlers, run_operator, updates, going_on, change):
+    cluster, handlers, run_operator, updates, going_on, change
+):
     await run_operator()
     await cluster.create(spec={'x': 1})
     await cluster.wait_until_handled(x=1)
@@ -73,7 +77,8 @@ async def test_backlog_does_not_grow_with_changes_during_one_handler(
 
 @pytest.mark.guarantee('FND-011')
 async def test_backlog_keeps_all_changes_if_there_are_event_handlers(
-        cluster, registry, handlers, run_operator, updates, going_on, change):
+    cluster, registry, handlers, run_operator, updates, going_on, change
+):
     events = []
 
     @kopf.on.event('kopfexamples', labels={'other': 'object'}, registry=registry)
@@ -100,7 +105,8 @@ async def test_backlog_keeps_all_changes_if_there_are_event_handlers(
 
 @pytest.mark.guarantee('FND-011')
 async def test_event_handlers_declared_later_get_all_later_events(
-        cluster, registry, handlers, run_operator, updates, going_on, change):
+    cluster, registry, handlers, run_operator, updates, going_on, change
+):
     events = []
     await run_operator()
     await cluster.create(spec={'x': 1})
@@ -124,7 +130,8 @@ async def test_event_handlers_declared_later_get_all_later_events(
 
 @pytest.mark.guarantee('FND-011')
 async def test_deletions_are_not_lost_behind_changes(
-        cluster, registry, handlers, run_operator, updates, going_on, change):
+    cluster, registry, handlers, run_operator, updates, going_on, change
+):
     exits = []
 
     @kopf.daemon('kopfexamples', registry=registry)

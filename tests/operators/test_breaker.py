@@ -2,6 +2,7 @@
 Objects that are handled again and again, though only the operator itself changes them: they are slowed down, and it is
 reported once, until somebody else changes them.
 """
+
 import asyncio
 import itertools
 import logging
@@ -17,13 +18,20 @@ LIMITS = BreakerSettings(limit=3, window=10, delay=5, max_delay=15)
 
 
 @pytest.mark.guarantee('FND-005')
-@pytest.mark.parametrize('times, expected', [
-    pytest.param([0, 1, 2], [None, None, None], id='few'),
-    pytest.param([0, 1, 2, 3], [None, None, None, 8], id='too-many'),
-    pytest.param([0, 4, 8, 12], [None] * 4, id='too-slow'),
-    pytest.param([0, 1, 2, 3, 8, 18, 33], [None, None, None, 8, 18, 33, 48], id='longer-each-time-up-to-a-limit'),
-    pytest.param([0, 1, 2, 3, 100], [None, None, None, 8, 110], id='not-forgotten-by-itself'),
-])
+@pytest.mark.parametrize(
+    'times, expected',
+    [
+        pytest.param([0, 1, 2], [None, None, None], id='few'),
+        pytest.param([0, 1, 2, 3], [None, None, None, 8], id='too-many'),
+        pytest.param([0, 4, 8, 12], [None] * 4, id='too-slow'),
+        pytest.param(
+            [0, 1, 2, 3, 8, 18, 33],
+            [None, None, None, 8, 18, 33, 48],
+            id='longer-each-time-up-to-a-limit',
+        ),
+        pytest.param([0, 1, 2, 3, 100], [None, None, None, 8, 110], id='not-forgotten-by-itself'),
+    ],
+)
 def test_pauses_of_too_frequent_cycles(times, expected):
     breaker = breakers.CLOSED
     ends = []
@@ -42,9 +50,14 @@ def test_nothing_is_counted_without_a_limit():
     assert breaker == breakers.CLOSED
 
 
-@pytest.mark.parametrize('until, now, expected', [
-    pytest.param(None, 1, None, id='closed'), pytest.param(5, 1, 4, id='open'), pytest.param(5, 5, None, id='over'),
-])
+@pytest.mark.parametrize(
+    'until, now, expected',
+    [
+        pytest.param(None, 1, None, id='closed'),
+        pytest.param(5, 1, 4, id='open'),
+        pytest.param(5, 5, None, id='over'),
+    ],
+)
 def test_rest_of_a_pause(until, now, expected):
     assert breakers.Breaker(until=until).get_pause(now) == expected
 
@@ -69,7 +82,9 @@ def ping_pong(registry):
 
 
 @pytest.mark.guarantee('FND-005')
-async def test_handlers_that_react_to_each_other_are_slowed_down(cluster, ping_pong, run_operator, logs):
+async def test_handlers_that_react_to_each_other_are_slowed_down(
+    cluster, ping_pong, run_operator, logs
+):
     await run_operator()
     await cluster.create(spec={'x': 1})
     await asyncio.sleep(3600)
@@ -97,7 +112,9 @@ async def test_changes_by_others_end_the_slowness(cluster, ping_pong, run_operat
 
 
 @pytest.mark.guarantee('FND-005')
-async def test_changes_by_others_while_handlers_run_end_the_slowness(cluster, registry, run_operator):
+async def test_changes_by_others_while_handlers_run_end_the_slowness(
+    cluster, registry, run_operator
+):
     @kopf.on.update('kopfexamples', field='spec.other', id='loop_fn', registry=registry)
     async def loop_fn(spec, patch, **_):
         times.append(asyncio.get_running_loop().time())
@@ -149,7 +166,7 @@ async def test_retries_do_not_count(cluster, registry, run_operator, logs):
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(retry, **_):
         if retry < 30:
-            raise kopf.TemporaryError("not yet", delay=0.5)
+            raise kopf.TemporaryError('not yet', delay=0.5)
 
     await run_operator()
     await cluster.create()
@@ -171,7 +188,9 @@ async def test_many_handlers_one_by_one_do_not_count(cluster, registry, run_oper
 
 
 @pytest.mark.guarantee('FND-005')
-async def test_timers_that_change_what_handlers_react_to_do_not_count(cluster, registry, run_operator, logs):
+async def test_timers_that_change_what_handlers_react_to_do_not_count(
+    cluster, registry, run_operator, logs
+):
     calls = []
 
     @kopf.on.timer('kopfexamples', interval=1, registry=registry)

@@ -1,6 +1,7 @@
 """
 What an object costs while nothing happens to it: its memory, and nothing else. Counts, not seconds.
 """
+
 import asyncio
 import gc
 import tracemalloc
@@ -41,7 +42,15 @@ async def test_idle_objects_have_no_tasks_of_their_own(cluster, run_operator, ha
         while len(handled) < total:
             await asyncio.sleep(1)
         await asyncio.sleep(60)
-        counts.append(len([task for task in asyncio.all_tasks() if '_core' in task.get_coro().cr_code.co_filename]))
+        counts.append(
+            len(
+                [
+                    task
+                    for task in asyncio.all_tasks()
+                    if '_core' in task.get_coro().cr_code.co_filename
+                ]
+            )
+        )
 
     assert counts[0] == counts[1] > 0  # besides those that serve connections on the other side
 
@@ -70,7 +79,9 @@ async def measure_objects(cluster, handled):
             await asyncio.sleep(1)
         await asyncio.sleep(60)
         gc.collect()
-        ours = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, '*/kopf/_core/*')])
+        ours = tracemalloc.take_snapshot().filter_traces(
+            [tracemalloc.Filter(True, '*/kopf/_core/*')]
+        )
     finally:
         tracemalloc.stop()
     return sum(trace.size for trace in ours.statistics('filename')) / 100

@@ -1,6 +1,7 @@
 """
 The way from a worker to a user's function is short, so that tracebacks and debuggers show what matters.
 """
+
 import asyncio
 import sys
 
@@ -42,19 +43,25 @@ def depths():
 
 
 @pytest.mark.parametrize('is_sync', [False, True], ids=['async', 'sync'])
-async def test_few_calls_are_between_a_worker_and_a_function(cluster, registry, run_operator, depths, is_sync):
+async def test_few_calls_are_between_a_worker_and_a_function(
+    cluster, registry, run_operator, depths, is_sync
+):
     loop = asyncio.get_running_loop()
 
     def count(loop):
-        [worker] = [task for task in asyncio.all_tasks(loop) if task.get_name().startswith('worker of')]
+        [worker] = [
+            task for task in asyncio.all_tasks(loop) if task.get_name().startswith('worker of')
+        ]
         return list_awaits(worker)
 
     if is_sync:
+
         @kopf.on.create('kopfexamples', registry=registry)
         def create_fn(**_):
             own = list_frames()
             depths.append([*count(loop), *own])
     else:
+
         @kopf.on.create('kopfexamples', registry=registry)
         async def create_fn(**_):
             depths.append(list_frames()[::-1])

@@ -1,6 +1,7 @@
 """
 What has happened to an object decides who is called: once for each change, and never for what operators do themselves.
 """
+
 import asyncio
 import functools
 
@@ -16,11 +17,18 @@ def calls():
 
 
 @pytest.mark.guarantee('HND-024', 'HND-032', 'HND-033', 'HND-034', 'KWA-009', 'KWA-038', 'KWA-039')
-async def test_only_the_handlers_of_the_detected_cause_are_called(cluster, registry, run_operator, calls):
+async def test_only_the_handlers_of_the_detected_cause_are_called(
+    cluster, registry, run_operator, calls
+):
     def declare(decorator, name, **options):
         async def fn(reason, old, new, **_):
-            values = [state and state['spec']['x'] for state in (old, new)] if name != 'field' else [old, new]
+            values = (
+                [state and state['spec']['x'] for state in (old, new)]
+                if name != 'field'
+                else [old, new]
+            )
             calls.append((name, reason, *values))
+
         decorator('kopfexamples', id=name, registry=registry, **options)(fn)
 
     declare(kopf.on.create, 'create')
@@ -40,20 +48,23 @@ async def test_only_the_handlers_of_the_detected_cause_are_called(cluster, regis
     assert calls == [
         ('create', 'create', None, 1),
         ('update', 'update', 1, 2),
-        ('update', 'update', 2, 3), ('field', 'update', None, 'a'),
+        ('update', 'update', 2, 3),
+        ('field', 'update', None, 'a'),
         ('delete', 'delete', 3, 3),
     ]
 
 
 @pytest.mark.guarantee('HND-025', 'ERR-011')
-async def test_results_and_progress_and_retries_are_never_a_cause(cluster, registry, run_operator, calls):
+async def test_results_and_progress_and_retries_are_never_a_cause(
+    cluster, registry, run_operator, calls
+):
     @kopf.on.create('kopfexamples', id='change_fn', registry=registry)
     @kopf.on.update('kopfexamples', id='change_fn', registry=registry)
     @kopf.on.field('kopfexamples', field='metadata.annotations', id='change_fn', registry=registry)
     async def change_fn(reason, retry, **_):
         calls.append((reason, retry))
         if retry < 3:
-            raise kopf.TemporaryError("not yet", delay=10)
+            raise kopf.TemporaryError('not yet', delay=10)
         return {'result': len(calls)}
 
     await run_operator()
@@ -66,12 +77,16 @@ async def test_results_and_progress_and_retries_are_never_a_cause(cluster, regis
 
 
 @pytest.mark.guarantee('NEW-043', 'FLT-017')
-@pytest.mark.parametrize('patch', [
-    pytest.param({'status': {'phase': 'ready'}}, id='status'),
-    pytest.param({'metadata': {'finalizers': ['example.com/foreign']}}, id='finalizers'),
-])
+@pytest.mark.parametrize(
+    'patch',
+    [
+        pytest.param({'status': {'phase': 'ready'}}, id='status'),
+        pytest.param({'metadata': {'finalizers': ['example.com/foreign']}}, id='finalizers'),
+    ],
+)
 async def test_status_and_most_of_metadata_are_a_cause_only_for_those_who_name_them(
-        cluster, registry, run_operator, calls, patch):
+    cluster, registry, run_operator, calls, patch
+):
     stanza, field = next((stanza, field) for stanza, fields in patch.items() for field in fields)
 
     async def fn(old, new, **_):
@@ -86,7 +101,9 @@ async def test_status_and_most_of_metadata_are_a_cause_only_for_those_who_name_t
     before = await cluster.patch(patch)
     await asyncio.sleep(600)  # of the virtual time
     assert calls == []
-    assert (await cluster.get())['metadata']['resourceVersion'] == before['metadata']['resourceVersion']
+    assert (await cluster.get())['metadata']['resourceVersion'] == before['metadata'][
+        'resourceVersion'
+    ]
 
     await operator.stop()
     kopf.on.update('kopfexamples', id='sighted', field=f'{stanza}.{field}', registry=registry)(fn)
@@ -98,7 +115,9 @@ async def test_status_and_most_of_metadata_are_a_cause_only_for_those_who_name_t
 
 @pytest.mark.guarantee('NEW-043')
 @pytest.mark.parametrize('field', ['labels', 'annotations'])
-async def test_labels_and_annotations_are_a_cause_for_all(cluster, registry, run_operator, calls, field):
+async def test_labels_and_annotations_are_a_cause_for_all(
+    cluster, registry, run_operator, calls, field
+):
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(**_):
         pass
@@ -117,7 +136,9 @@ async def test_labels_and_annotations_are_a_cause_for_all(cluster, registry, run
 
 
 @pytest.mark.guarantee('NEW-261', 'HND-045')
-async def test_field_handlers_are_called_on_creation_if_there_is_the_field(cluster, registry, run_operator, calls):
+async def test_field_handlers_are_called_on_creation_if_there_is_the_field(
+    cluster, registry, run_operator, calls
+):
     @kopf.on.field('kopfexamples', field='spec.x', registry=registry)
     async def field_fn(name, reason, old, new, diff, **_):
         calls.append((name, reason, old, new, tuple(diff)))
@@ -140,7 +161,9 @@ async def test_field_handlers_are_called_on_creation_if_there_is_the_field(clust
 
 
 @pytest.mark.guarantee('WLD-015', 'NEW-050', 'HND-026')
-async def test_the_reason_is_usable_as_a_text_and_as_a_member(cluster, registry, run_operator, calls):
+async def test_the_reason_is_usable_as_a_text_and_as_a_member(
+    cluster, registry, run_operator, calls
+):
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(reason, **_):
         calls.append((reason, reason.lower(), reason.value, f'{reason}', str(reason), reason.name))
@@ -155,7 +178,8 @@ async def test_the_reason_is_usable_as_a_text_and_as_a_member(cluster, registry,
 
 
 async def test_one_function_of_several_decorators_is_called_once_per_id_and_change(
-        cluster, registry, run_operator, calls):
+    cluster, registry, run_operator, calls
+):
     @kopf.on.create('kopfexamples', id='fn', registry=registry)
     @kopf.on.create('kopfexamples', id='fn', registry=registry)
     @kopf.on.update('kopfexamples', id='fn', registry=registry)
@@ -177,8 +201,11 @@ async def test_one_function_of_several_decorators_is_called_once_per_id_and_chan
     assert calls == ['create', 'create', 'update']
 
 
-async def test_different_functions_of_the_same_id_are_all_called(cluster, registry, run_operator, calls):
+async def test_different_functions_of_the_same_id_are_all_called(
+    cluster, registry, run_operator, calls
+):
     for number in range(3):
+
         @kopf.on.create('kopfexamples', id='same', registry=registry)
         async def fn(number=number, **_):
             calls.append(number)
@@ -193,20 +220,27 @@ async def test_different_functions_of_the_same_id_are_all_called(cluster, regist
 
 @pytest.mark.guarantee('WLD-008')
 async def test_handlers_can_be_declared_in_a_loop_while_another_operator_is_running(
-        cluster, registry, run_operator, calls):
+    cluster, registry, run_operator, calls
+):
     async def fn(field, *, name, old, new, **_):
         calls.append((name, field, old, new if field != 'all' else None))
 
     another_registry = kopf.OperatorRegistry()
     settings = kopf.OperatorSettings()
-    settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix='another.example.com')
-    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix='another.example.com')
+    settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(
+        prefix='another.example.com'
+    )
+    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(
+        prefix='another.example.com'
+    )
     kopf.on.create('kopfexamples', id='another', registry=another_registry)(
-        functools.partial(fn, 'all'))
+        functools.partial(fn, 'all')
+    )
     await run_operator(registry=another_registry, settings=settings)
     for field in ['a', 'b']:
         kopf.on.field('kopfexamples', id=f'on-{field}', field=f'spec.{field}', registry=registry)(
-            functools.partial(fn, field))
+            functools.partial(fn, field)
+        )
     await run_operator()
     await cluster.create(spec={'a': 1, 'b': 2})
     await cluster.wait_until_handled(a=1, b=2)
@@ -215,19 +249,23 @@ async def test_handlers_can_be_declared_in_a_loop_while_another_operator_is_runn
     await cluster.wait_until_handled(a=10)
 
     assert sorted(calls[:3], key=str) == [
-        ('obj', 'a', None, 1), ('obj', 'all', None, None), ('obj', 'b', None, 2)]
+        ('obj', 'a', None, 1),
+        ('obj', 'all', None, None),
+        ('obj', 'b', None, 2),
+    ]
     assert calls[3:] == [('obj', 'a', 1, 10)]
 
 
 @pytest.mark.guarantee('NEW-257')
 async def test_by_default_one_handler_is_called_per_cycle_beginning_with_the_least_tried_ones(
-        cluster, registry, run_operator, calls):
+    cluster, registry, run_operator, calls
+):
     def declare(name, times):
         @kopf.on.create('kopfexamples', id=name, registry=registry)
         async def fn(retry, body, **_):
             calls.append((name, retry, body['metadata']['resourceVersion']))
             if retry < times:
-                raise kopf.TemporaryError("not yet", delay=0)
+                raise kopf.TemporaryError('not yet', delay=0)
 
     declare('first', 3)
     declare('second', 1)
@@ -237,13 +275,23 @@ async def test_by_default_one_handler_is_called_per_cycle_beginning_with_the_lea
     await cluster.wait_until_handled()
 
     assert [(name, retry) for name, retry, _ in calls] == [
-        ('first', 0), ('second', 0), ('third', 0), ('first', 1), ('second', 1), ('first', 2), ('first', 3)]
+        ('first', 0),
+        ('second', 0),
+        ('third', 0),
+        ('first', 1),
+        ('second', 1),
+        ('first', 2),
+        ('first', 3),
+    ]
     assert len({version for *_, version in calls}) == len(calls)
 
 
 @pytest.mark.guarantee('NEW-257')
-async def test_an_explicit_lifecycle_can_take_all_handlers_in_one_cycle(cluster, registry, run_operator, calls):
+async def test_an_explicit_lifecycle_can_take_all_handlers_in_one_cycle(
+    cluster, registry, run_operator, calls
+):
     for name in 'abc':
+
         @kopf.on.create('kopfexamples', id=name, registry=registry)
         async def fn(body, name=name, **_):
             calls.append(body['metadata']['resourceVersion'])
@@ -257,12 +305,17 @@ async def test_an_explicit_lifecycle_can_take_all_handlers_in_one_cycle(cluster,
 
 
 @pytest.mark.guarantee('FND-029')
-async def test_handlers_of_ignored_fields_are_not_called(cluster, registry, settings, run_operator, calls):
-    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(ignored_fields=['spec.ignored'])
+async def test_handlers_of_ignored_fields_are_not_called(
+    cluster, registry, settings, run_operator, calls
+):
+    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(
+        ignored_fields=['spec.ignored']
+    )
     for reason in ['create', 'resume', 'update', 'delete']:
         for field in ['spec.ignored', 'spec.usual']:
-            getattr(kopf.on, reason)('kopfexamples', id=reason, field=field, param=(reason, field), registry=registry)(
-                lambda param, **_: calls.append(param))
+            getattr(kopf.on, reason)(
+                'kopfexamples', id=reason, field=field, param=(reason, field), registry=registry
+            )(lambda param, **_: calls.append(param))
 
     operator = await run_operator()
     await cluster.wait_until_watched()

@@ -1,6 +1,7 @@
 """
 Changes that are taken back before all handlers have seen them: those who have seen them are told so.
 """
+
 import asyncio
 
 import pytest
@@ -17,7 +18,7 @@ class Gates:
 
     def pass_by(self, name):
         if name not in self.opened:
-            raise kopf.TemporaryError("not yet", delay=10)
+            raise kopf.TemporaryError('not yet', delay=10)
 
 
 @pytest.fixture
@@ -42,6 +43,7 @@ def declare(registry, calls, gates):
             calls.append((name, old['spec'].get('x'), new['spec'].get('x')))
             if do is not None:
                 await do(patch)
+
     return declare
 
 
@@ -54,7 +56,8 @@ async def has_settled(cluster, **spec):
 
 @pytest.mark.guarantee('CNT-003')
 async def test_a_change_that_was_taken_back_during_the_downtime_is_told_to_those_who_have_seen_it(
-        cluster, registry, run_operator, declare, calls, gates):
+    cluster, registry, run_operator, declare, calls, gates
+):
     @kopf.on.resume('kopfexamples', registry=registry)
     async def resume_fn(reason, **_):
         calls.append(('resume', str(reason)))
@@ -79,7 +82,8 @@ async def test_a_change_that_was_taken_back_during_the_downtime_is_told_to_those
 
 
 async def test_a_change_that_was_taken_back_after_the_cycle_is_told_to_those_who_have_seen_it(
-        cluster, run_operator, declare, calls, gates):
+    cluster, run_operator, declare, calls, gates
+):
     async def take_back(_):
         if len(calls) == 2:
             await cluster.patch({'spec': {'x': 2}})
@@ -100,7 +104,8 @@ async def test_a_change_that_was_taken_back_after_the_cycle_is_told_to_those_who
 
 
 async def test_a_change_there_and_back_is_told_to_those_who_have_seen_its_middle(
-        cluster, run_operator, declare, calls, gates):
+    cluster, run_operator, declare, calls, gates
+):
     declare('first')
     declare('second')
     declare('third')
@@ -112,7 +117,9 @@ async def test_a_change_there_and_back_is_told_to_those_who_have_seen_its_middle
     await cluster.wait(lambda body: 'kopf.zalando.org/third' in get_progress(body))
     await cluster.patch({'spec': {'x': 3}})
     gates.opened.add('second')
-    await cluster.wait(lambda body: '"success":true' in get_progress(body)['kopf.zalando.org/second'])
+    await cluster.wait(
+        lambda body: '"success":true' in get_progress(body)['kopf.zalando.org/second']
+    )
     await cluster.patch({'spec': {'x': 2}})
     gates.opened.add('third')
 
@@ -121,7 +128,8 @@ async def test_a_change_there_and_back_is_told_to_those_who_have_seen_its_middle
 
 
 async def test_an_own_change_that_is_taken_back_by_others_is_told_to_its_maker(
-        cluster, run_operator, declare, calls, gates, settings):
+    cluster, run_operator, declare, calls, gates, settings
+):
     async def make(patch):
         if len(calls) == 1:
             patch.spec['y'] = 'made'
@@ -145,7 +153,8 @@ async def test_an_own_change_that_is_taken_back_by_others_is_told_to_its_maker(
 @pytest.mark.guarantee('FND-013')
 @pytest.mark.parametrize('is_restarted', [False, True], ids=['waiting', 'restarted'])
 async def test_a_change_that_was_taken_back_while_its_only_handler_waits_is_told_to_it(
-        cluster, registry, run_operator, calls, is_restarted):
+    cluster, registry, run_operator, calls, is_restarted
+):
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(**_):
         pass
@@ -154,7 +163,7 @@ async def test_a_change_that_was_taken_back_while_its_only_handler_waits_is_told
     async def update_fn(old, new, **_):
         calls.append((old['spec']['x'], new['spec']['x']))
         if len(calls) == 1:
-            raise kopf.TemporaryError("not yet", delay=100)
+            raise kopf.TemporaryError('not yet', delay=100)
 
     operator = await run_operator()
     await cluster.create(spec={'x': 1})
@@ -173,7 +182,8 @@ async def test_a_change_that_was_taken_back_while_its_only_handler_waits_is_told
 
 @pytest.mark.guarantee('FND-013')
 async def test_a_change_that_was_taken_back_before_anybody_has_begun_is_told_to_nobody(
-        cluster, registry, run_operator, calls):
+    cluster, registry, run_operator, calls
+):
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(**_):
         pass

@@ -2,6 +2,7 @@
 After an operator has changed an object, handlers of changes wait for that change to come back with the stream: they
 are never called for what is known to be outdated. Changes of others made meanwhile are neither lost nor mixed up.
 """
+
 import asyncio
 import json
 
@@ -23,12 +24,21 @@ class Proxy:
         self.is_holding, self.held = False, None
 
     async def handle(self, request):
-        headers = {key: value for key, value in request.headers.items() if key not in ('Host', 'Accept-Encoding')}
-        async with self.session.request(request.method, f'{self.target}{request.path_qs}',
-                                        data=await request.read() or None, headers=headers) as answer:
+        headers = {
+            key: value
+            for key, value in request.headers.items()
+            if key not in ('Host', 'Accept-Encoding')
+        }
+        async with self.session.request(
+            request.method,
+            f'{self.target}{request.path_qs}',
+            data=await request.read() or None,
+            headers=headers,
+        ) as answer:
             if 'watch' not in request.query:
                 return aiohttp.web.Response(
-                    status=answer.status, body=await answer.read(), content_type=answer.content_type)
+                    status=answer.status, body=await answer.read(), content_type=answer.content_type
+                )
             response = aiohttp.web.StreamResponse(headers={'Content-Type': 'application/json'})
             await response.prepare(request)
             async for line in answer.content:
@@ -91,6 +101,7 @@ def handlers(registry, cluster, proxy, calls):
 
     So there are two events to come then: of that foreign change, and, after it, of the operator's own change.
     """
+
     def remember(name, spec):
         since = cluster.writes[-1].time if cluster.writes else get_time()
         calls.append((round(get_time() - since, 1), name, spec.get('x'), spec.get('y')))
@@ -133,7 +144,8 @@ def is_own(body):
 
 @pytest.mark.guarantee('NEW-089', 'NEW-091', 'NEW-095')
 async def test_foreign_changes_are_handled_after_our_own_ones_made_later(
-        cluster, handlers, run_behind_proxy, proxy, calls):
+    cluster, handlers, run_behind_proxy, proxy, calls
+):
     await run_behind_proxy()
     await begin(cluster, calls)
     await asyncio.sleep(0.5)
@@ -150,7 +162,8 @@ async def test_foreign_changes_are_handled_after_our_own_ones_made_later(
 
 @pytest.mark.guarantee('NEW-092', 'NEW-093', 'NEW-095', 'NEW-096')
 async def test_handlers_go_on_after_a_timeout_if_our_own_changes_do_not_come_back(
-        cluster, handlers, run_behind_proxy, proxy, calls):
+    cluster, handlers, run_behind_proxy, proxy, calls
+):
     await run_behind_proxy()
     await begin(cluster, calls)
     await asyncio.sleep(0.5)
@@ -164,7 +177,8 @@ async def test_handlers_go_on_after_a_timeout_if_our_own_changes_do_not_come_bac
 
 @pytest.mark.guarantee('NEW-094')
 async def test_handlers_do_not_wait_for_our_own_changes_if_there_is_no_timeout(
-        cluster, handlers, run_behind_proxy, proxy, calls, settings):
+    cluster, handlers, run_behind_proxy, proxy, calls, settings
+):
     await run_behind_proxy()
     settings.persistence.consistency_timeout = 0
     await begin(cluster, calls)
@@ -179,7 +193,8 @@ async def test_handlers_do_not_wait_for_our_own_changes_if_there_is_no_timeout(
 
 @pytest.mark.guarantee('NEW-090')
 async def test_objects_that_were_not_changed_by_us_are_handled_at_once(
-        cluster, handlers, run_behind_proxy, proxy, calls):
+    cluster, handlers, run_behind_proxy, proxy, calls
+):
     await run_behind_proxy()
     await cluster.create(spec={'x': 1})
     await cluster.wait_until_handled(x=1)
@@ -193,7 +208,9 @@ async def test_objects_that_were_not_changed_by_us_are_handled_at_once(
     assert get_time() - changed < 0.1
 
 
-async def test_newer_states_include_our_own_changes(cluster, handlers, run_behind_proxy, proxy, calls):
+async def test_newer_states_include_our_own_changes(
+    cluster, handlers, run_behind_proxy, proxy, calls
+):
     await run_behind_proxy()
     await begin(cluster, calls)
     await asyncio.sleep(0.5)
@@ -209,7 +226,8 @@ async def test_newer_states_include_our_own_changes(cluster, handlers, run_behin
 
 @pytest.mark.guarantee('NEW-097')
 async def test_changes_by_event_handlers_are_sent_at_once_and_waited_for(
-        cluster, handlers, registry, run_behind_proxy, proxy, calls):
+    cluster, handlers, registry, run_behind_proxy, proxy, calls
+):
     @kopf.on.event('kopfexamples', registry=registry, field='spec.y', value=1)
     async def changing_fn(patch, **_):
         patch.status['noticed'] = True
@@ -233,7 +251,8 @@ async def test_changes_by_event_handlers_are_sent_at_once_and_waited_for(
 
 @pytest.mark.guarantee('NEW-087')
 async def test_finalizers_are_not_removed_while_our_own_changes_are_not_seen(
-        cluster, registry, run_behind_proxy, proxy, calls):
+    cluster, registry, run_behind_proxy, proxy, calls
+):
     @kopf.on.event('kopfexamples', registry=registry)
     async def event_fn(meta, **_):
         calls.append(('event', bool(meta.deletion_timestamp)))
@@ -266,12 +285,16 @@ async def test_finalizers_are_not_removed_while_our_own_changes_are_not_seen(
 
 
 @pytest.mark.guarantee('NEW-089', 'NEW-092')
-@pytest.mark.parametrize('lasting, expected', [
-    pytest.param(3, [0, 3], id='until-it-comes'),
-    pytest.param(60, [0, 5], id='until-the-timeout'),
-])
+@pytest.mark.parametrize(
+    'lasting, expected',
+    [
+        pytest.param(3, [0, 3], id='until-it-comes'),
+        pytest.param(60, [0, 5], id='until-the-timeout'),
+    ],
+)
 async def test_retries_wait_for_the_records_of_the_previous_ones(
-        cluster, registry, run_operator, lasting, expected):
+    cluster, registry, run_operator, lasting, expected
+):
     """The stream is silent, so that nobody knows if the record of the first attempt is there."""
     times, silence = [], []
 
@@ -279,8 +302,10 @@ async def test_retries_wait_for_the_records_of_the_previous_ones(
     async def create_fn(**_):
         times.append(get_time())
         if len(times) == 1:
-            silence.append(cluster.sandbox.faults.inject(verb='watch', resource='kopfexamples', stall=True))
-            raise kopf.TemporaryError("again", delay=1)
+            silence.append(
+                cluster.sandbox.faults.inject(verb='watch', resource='kopfexamples', stall=True)
+            )
+            raise kopf.TemporaryError('again', delay=1)
 
     await run_operator()
     await cluster.create()
@@ -299,7 +324,7 @@ async def test_own_records_and_results_call_nobody(cluster, registry, run_operat
         calls.append(('create', retry))
         patch.status['attempts'] = retry + 1
         if retry < 2:
-            raise kopf.TemporaryError("again", delay=30)
+            raise kopf.TemporaryError('again', delay=30)
         return {'done': True}
 
     @kopf.on.update('kopfexamples', registry=registry)
@@ -314,5 +339,8 @@ async def test_own_records_and_results_call_nobody(cluster, registry, run_operat
     await asyncio.sleep(600)
 
     assert [call for call in calls if call[0] == 'create' and isinstance(call[1], int)] == [
-        ('create', 0), ('create', 1), ('create', 2)]
+        ('create', 0),
+        ('create', 1),
+        ('create', 2),
+    ]
     assert [call for call in calls if call[0] == 'update'] == []

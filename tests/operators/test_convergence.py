@@ -6,6 +6,7 @@ killed in the middle of anything and started again. The server defaults, prunes,
 written; the resource can be served in two versions; handlers change their arguments in place, and patch their objects.
 Then everything calms down, and the operator has its time to finish.
 """
+
 import asyncio
 import collections
 import contextlib
@@ -27,7 +28,17 @@ from kopf._kits.chaos import servers
 
 NAME = 'obj'
 FOREIGN = 'example.com/foreign'
-HANDLERS = ['create_a', 'create_b', 'update_a', 'update_b', 'any_c', 'field_d', 'resume_e', 'delete_f', 'delete_g']
+HANDLERS = [
+    'create_a',
+    'create_b',
+    'update_a',
+    'update_b',
+    'any_c',
+    'field_d',
+    'resume_e',
+    'delete_f',
+    'delete_g',
+]
 EACH_VERSION = False
 """
 Whether the last change has to reach the handlers of each served version, or else of one of them: the versions share one
@@ -54,7 +65,7 @@ def lower_owner(body):
 
 def refuse_owner(body):
     if 'owner' in body['spec']:
-        raise kopf.AdmissionError("No owners here.", code=422)
+        raise kopf.AdmissionError('No owners here.', code=422)
 
 
 BEHAVIOURS = [default_ports, prune_unknown, lower_owner, refuse_owner]
@@ -82,6 +93,7 @@ steps = st.one_of(
 @dataclasses.dataclass(frozen=True)
 class Call:
     """A finished call of a handler: for which object in which version, and from which essence to which."""
+
     handler: str
     version: str
     uid: str
@@ -92,14 +104,22 @@ class Call:
 @dataclasses.dataclass(frozen=True)
 class Habits:
     """What the operator does besides handling, and what the server does; by default, as little as possible."""
+
     edits_in_place: bool = False
     patches: bool = False
-    has_versions: bool = False  # whether the resource is served in two versions, with handlers for both
+    has_versions: bool = (
+        False  # whether the resource is served in two versions, with handlers for both
+    )
     server: tuple[str, ...] = ()
 
 
-habits = st.builds(Habits, st.booleans(), st.booleans(), st.booleans(), st.lists(
-    st.sampled_from(NAMES_OF_BEHAVIOURS), unique=True, max_size=2).map(tuple))
+habits = st.builds(
+    Habits,
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+    st.lists(st.sampled_from(NAMES_OF_BEHAVIOURS), unique=True, max_size=2).map(tuple),
+)
 
 
 def put_name(body):
@@ -112,8 +132,17 @@ class World:
     def __init__(self, sandbox, seed, habits):
         self.sandbox, self.random, self.habits = sandbox, random.Random(seed), habits
         self.registry, self.spoilt, self.counter = kopf.OperatorRegistry(), set(), 0
-        self.calls, self.kills, self.operator, self.session, self.stop_flag = [], 0, None, None, None
-        self.repeats, self.circling = collections.Counter(), asyncio.get_running_loop().create_future()
+        self.calls, self.kills, self.operator, self.session, self.stop_flag = (
+            [],
+            0,
+            None,
+            None,
+            None,
+        )
+        self.repeats, self.circling = (
+            collections.Counter(),
+            asyncio.get_running_loop().create_future(),
+        )
         self._declare('v1', '')
         if habits.has_versions:
             self._declare('v2', 'v2_')
@@ -141,7 +170,9 @@ class World:
         async def fn(uid, body, old, new, retry, patch, spec, **_):
             await asyncio.sleep(self.random.choice([0, 0, 0.01, 1]))
             if name in self.spoilt:
-                raise self.random.choice([kopf.TemporaryError("spoilt", delay=3), Exception("spoilt")])
+                raise self.random.choice(
+                    [kopf.TemporaryError('spoilt', delay=3), Exception('spoilt')]
+                )
             self._note(Call(name, body['apiVersion'], uid, _dump(old), _dump(new)))
             if self.habits.edits_in_place:
                 spec.get('names', []).reverse()
@@ -154,6 +185,7 @@ class World:
             if self.habits.patches and name == 'update_a':
                 patch.fns.append(put_name)
             return {'uid': uid, 'retry': retry} if name in ('create_a', 'update_b') else None
+
         return fn
 
     def _note(self, call):
@@ -162,9 +194,12 @@ class World:
         self.repeats[call.handler, call.version, call.uid] += 1
         most = REPEATS + 2 * self.kills
         if self.repeats[call.handler, call.version, call.uid] > most and not self.circling.done():
-            self.circling.set_exception(AssertionError(
-                f"The operator runs in circles: {call.handler} is called more than {most} times "
-                f"with no changes by others, from {call.old} to {call.new}."))
+            self.circling.set_exception(
+                AssertionError(
+                    f'The operator runs in circles: {call.handler} is called more than {most} times '
+                    f'with no changes by others, from {call.old} to {call.new}.'
+                )
+            )
 
     async def edit(self, key):
         self.counter += 1
@@ -181,7 +216,9 @@ class World:
     async def hold(self, _):
         body = await self.find()
         if body is None or 'deletionTimestamp' not in body['metadata']:
-            await self._change({'metadata': {'finalizers': [*self._list_finalizers(body), FOREIGN]}})
+            await self._change(
+                {'metadata': {'finalizers': [*self._list_finalizers(body), FOREIGN]}}
+            )
 
     async def unhold(self, _):
         body = await self.find()
@@ -225,9 +262,15 @@ class World:
             headers = {'Authorization': f'Bearer {self.sandbox.token}'}
             self.session, self.stop_flag = aiohttp.ClientSession(headers=headers), asyncio.Event()
             info = kopf.AiohttpSession(server=self.sandbox.url, aiohttp_session=self.session)
-            self.operator = asyncio.create_task(kopf.operator(
-                registry=self.registry, vault=vaults.Vault({'sandbox': info}), clusterwide=True,
-                stop_flag=self.stop_flag), name='operator')
+            self.operator = asyncio.create_task(
+                kopf.operator(
+                    registry=self.registry,
+                    vault=vaults.Vault({'sandbox': info}),
+                    clusterwide=True,
+                    stop_flag=self.stop_flag,
+                ),
+                name='operator',
+            )
 
     async def stop(self, _):
         if self.operator is not None:
@@ -271,7 +314,11 @@ class World:
         self.repeats.clear()
         body = await self.find()
         if body is None:
-            spec = {'names': ['b', 'a'], 'template': {'metadata': {'name': 'child'}}, **patch.get('spec', {})}
+            spec = {
+                'names': ['b', 'a'],
+                'template': {'metadata': {'name': 'child'}},
+                **patch.get('spec', {}),
+            }
             body = build_object(NAME, spec=spec, **patch.get('metadata', {}))
             await self.sandbox.create(body)
         else:
@@ -288,14 +335,16 @@ def _dump(value):
 
 def check(world, body):
     writes = [asked for asked in world.sandbox.requests if asked.verb == 'patch']
-    assert writes == [], "The operator still writes although nothing happens."
-    assert world.calls[world.count:] == [], "The handlers are still called although nothing happens."
+    assert writes == [], 'The operator still writes although nothing happens.'
+    assert world.calls[world.count :] == [], (
+        'The handlers are still called although nothing happens.'
+    )
     repeats = sum(count - 1 for count in collections.Counter(world.calls).values())
-    assert repeats <= world.kills * 2, "A finished handler was called again for the same change."
+    assert repeats <= world.kills * 2, 'A finished handler was called again for the same change.'
     if body is None:
         return
-    assert 'deletionTimestamp' not in body['metadata'], "The object is not released."
-    assert get_progress(body) == {}, "Some progress is left."
+    assert 'deletionTimestamp' not in body['metadata'], 'The object is not released.'
+    assert get_progress(body) == {}, 'Some progress is left.'
     assert body['metadata'].get('finalizers') == [FINALIZER]
     check_results(world, body)
     essence = get_last_handled(body)
@@ -311,7 +360,7 @@ def check_handlers(body, essence, calls):
     """Check that the last state of the object has reached all handlers of one version."""
     for group in [('create_a', 'update_a'), ('create_b', 'update_b'), ('any_c',)]:
         latest = [pick(json.loads(call.new)) for call in calls if call.handler in group][-1:]
-        assert latest == [pick(essence)], f"The last change has not reached {group}."
+        assert latest == [pick(essence)], f'The last change has not reached {group}.'
     if 'd' in body['spec']:
         latest = [json.loads(call.new) for call in calls if call.handler == 'field_d'][-1:]
         assert latest == [body['spec']['d']]
@@ -319,11 +368,13 @@ def check_handlers(body, essence, calls):
 
 def check_results(world, body):
     """Check that the handlers have left on the object what they wanted to leave, for this very object."""
-    assert body['spec']['template'] == {'metadata': {'name': 'child'}}, "What was edited in place is stored."
+    assert body['spec']['template'] == {'metadata': {'name': 'child'}}, (
+        'What was edited in place is stored.'
+    )
     if not world.habits.patches:
-        assert body['spec']['names'] == ['b', 'a'], "What was edited in place is stored."
+        assert body['spec']['names'] == ['b', 'a'], 'What was edited in place is stored.'
     elif 'refuse_owner' not in world.habits.server:
-        assert body['status']['of'] == body['metadata']['uid'], "It is written for another object."
+        assert body['status']['of'] == body['metadata']['uid'], 'It is written for another object.'
 
 
 def pick(essence):
@@ -373,19 +424,27 @@ async def set_up_server(sandbox, names):
 def build_versions(names):
     crd = build_crd()
     (version,) = crd['spec']['versions']
-    crd['spec']['versions'] = [{**version, 'name': name, 'storage': name == names[0]} for name in names]
+    crd['spec']['versions'] = [
+        {**version, 'name': name, 'storage': name == names[0]} for name in names
+    ]
     return crd
 
 
-@pytest.mark.guarantee('CNT-003', 'CNT-004', 'CNT-005', 'CNT-006', 'CNT-007', 'CNT-010', 'ERR-025', 'HND-025')
+@pytest.mark.guarantee(
+    'CNT-003', 'CNT-004', 'CNT-005', 'CNT-006', 'CNT-007', 'CNT-010', 'ERR-025', 'HND-025'
+)
 @hypothesis.given(seed=st.integers(0, 2**32), scenario=st.lists(steps, min_size=1, max_size=25))
-@hypothesis.settings(max_examples=25, deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
+@hypothesis.settings(
+    max_examples=25, deadline=None, suppress_health_check=list(hypothesis.HealthCheck)
+)
 def test_everything_is_handled_in_the_end(seed, scenario):
     run(seed, scenario, Habits())
 
 
 @pytest.mark.guarantee('FND-001', 'FND-002', 'FND-003', 'FND-004', 'FND-006', 'FND-008')
-@hypothesis.given(seed=st.integers(0, 2**32), scenario=st.lists(steps, min_size=1, max_size=15), habits=habits)
+@hypothesis.given(
+    seed=st.integers(0, 2**32), scenario=st.lists(steps, min_size=1, max_size=15), habits=habits
+)
 @hypothesis.example(770, [('edit', 'x')], Habits(patches=True, server=('default_ports',)))
 @hypothesis.example(770, [('edit', 'x')], Habits(patches=True, server=('prune_unknown',)))
 @hypothesis.example(770, [('edit', 'x')], Habits(patches=True, server=('lower_owner',)))
@@ -393,7 +452,9 @@ def test_everything_is_handled_in_the_end(seed, scenario):
 @hypothesis.example(770, [('edit', 'x'), ('sleep', 7), ('edit', 'y')], Habits(edits_in_place=True))
 @hypothesis.example(770, [('edit', 'x'), ('sleep', 7), ('edit', 'y')], Habits(has_versions=True))
 @hypothesis.example(0, [('edit', 'x')], Habits(edits_in_place=True, has_versions=True))
-@hypothesis.settings(max_examples=25, deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
+@hypothesis.settings(
+    max_examples=25, deadline=None, suppress_health_check=list(hypothesis.HealthCheck)
+)
 def test_everything_is_handled_in_the_end_whatever_the_server_makes_of_it(seed, scenario, habits):
     run(seed, scenario, habits)
 

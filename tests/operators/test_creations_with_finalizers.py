@@ -2,6 +2,7 @@
 New objects get our finalizer first, and are handled right after that: as the cluster has answered, with no need to wait
 for that to come back with the stream, unless there is someone who wants to see every event.
 """
+
 import asyncio
 import contextlib
 
@@ -27,6 +28,7 @@ def get_time():
 @pytest.fixture
 def deletion(registry, calls):
     """A handler because of which there are finalizers."""
+
     @kopf.on.delete('kopfexamples', registry=registry)
     async def delete_fn(spec, **_):
         calls.append((get_time(), 'delete', spec['x']))
@@ -46,14 +48,18 @@ def silenced(cluster, sandbox):
 
     Yields when the finalizer is there.
     """
+
     @contextlib.asynccontextmanager
     async def silenced():
-        with sandbox.faults.inject(verb='patch', resource='kopfexamples', latency=LATENCY, times=1) as slowness:
+        with sandbox.faults.inject(
+            verb='patch', resource='kopfexamples', latency=LATENCY, times=1
+        ) as slowness:
             await cluster.create(spec={'x': 1})
             await slowness.wait_until_hit()
             with sandbox.faults.inject(verb='watch', resource='kopfexamples', stall=True):
                 await cluster.wait(lambda body: FINALIZER in body['metadata'].get('finalizers', []))
                 yield
+
     return silenced
 
 
@@ -62,12 +68,14 @@ async def start(run_operator, cluster):
     async def start():
         await run_operator()
         await cluster.wait_until_watched()
+
     return start
 
 
 @pytest.mark.guarantee('HND-032', 'HND-035')
 async def test_creation_costs_two_writes_and_is_handled_with_the_finalizer(
-        cluster, registry, deletion, start, calls):
+    cluster, registry, deletion, start, calls
+):
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(body, meta, **_):
         calls.append((list(meta.get('finalizers')), sorted(body['metadata']), body['spec']))
@@ -85,7 +93,8 @@ async def test_creation_costs_two_writes_and_is_handled_with_the_finalizer(
 
 @pytest.mark.guarantee('HND-032')
 async def test_creation_is_handled_as_soon_as_the_finalizer_is_there(
-        cluster, creation, start, silenced, calls):
+    cluster, creation, start, silenced, calls
+):
     await start()
     async with silenced():
         since = get_time()
@@ -119,13 +128,17 @@ def declare_timer(registry):
 
 
 @pytest.mark.guarantee('NEW-089', 'NEW-091')
-@pytest.mark.parametrize('declare', [
-    pytest.param(declare_event, id='event-handler'),
-    pytest.param(declare_daemon, id='daemon'),
-    pytest.param(declare_timer, id='timer'),
-])
+@pytest.mark.parametrize(
+    'declare',
+    [
+        pytest.param(declare_event, id='event-handler'),
+        pytest.param(declare_daemon, id='daemon'),
+        pytest.param(declare_timer, id='timer'),
+    ],
+)
 async def test_creation_waits_for_the_stream_if_someone_sees_every_event(
-        cluster, registry, creation, start, silenced, calls, declare):
+    cluster, registry, creation, start, silenced, calls, declare
+):
     declare(registry)
     await start()
     async with silenced():
@@ -139,12 +152,14 @@ async def test_creation_waits_for_the_stream_if_someone_sees_every_event(
 
 
 @pytest.mark.guarantee('ERR-011', 'HND-025')
-async def test_retries_are_in_time_though_our_own_changes_come_in_between(cluster, registry, deletion, start, calls):
+async def test_retries_are_in_time_though_our_own_changes_come_in_between(
+    cluster, registry, deletion, start, calls
+):
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(retry, **_):
         calls.append((get_time(), retry))
         if retry < 3:
-            raise kopf.TemporaryError("not yet", delay=1)
+            raise kopf.TemporaryError('not yet', delay=1)
 
     await start()
     await cluster.create(spec={'x': 1})
@@ -158,12 +173,13 @@ async def test_retries_are_in_time_though_our_own_changes_come_in_between(cluste
 
 @pytest.mark.guarantee('NEW-089')
 async def test_retries_wait_for_the_records_even_if_the_finalizer_is_not_waited_for(
-        cluster, registry, deletion, start, silenced, calls):
+    cluster, registry, deletion, start, silenced, calls
+):
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(retry, **_):
         calls.append((get_time(), retry))
         if retry == 0:
-            raise kopf.TemporaryError("not yet", delay=1)
+            raise kopf.TemporaryError('not yet', delay=1)
 
     await start()
     async with silenced():
@@ -176,21 +192,26 @@ async def test_retries_wait_for_the_records_even_if_the_finalizer_is_not_waited_
     assert [time - since for time in times] == pytest.approx([0, SILENCE], abs=0.5)
 
 
-@pytest.fixture(params=[pytest.param(False, id='seen-at-once'), pytest.param(True, id='seen-later')])
+@pytest.fixture(
+    params=[pytest.param(False, id='seen-at-once'), pytest.param(True, id='seen-later')]
+)
 def create(request, cluster, silenced):
     """Create an object; the echo of the finalizer and all that follows is seen at once, or later."""
+
     async def create():
         if not request.param:
             await cluster.create(spec={'x': 1})
         else:
             async with silenced():
                 await asyncio.sleep(SILENCE)
+
     return create
 
 
 @pytest.mark.guarantee('HND-033')
 async def test_edits_made_while_the_creation_is_handled_are_handled_next(
-        cluster, registry, deletion, start, create, calls):
+    cluster, registry, deletion, start, create, calls
+):
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(spec, **_):
         calls.append(('create', spec['x']))
@@ -211,7 +232,8 @@ async def test_edits_made_while_the_creation_is_handled_are_handled_next(
 
 @pytest.mark.guarantee('HND-034', 'HND-036')
 async def test_deletions_made_while_the_creation_is_handled_are_handled_next(
-        cluster, registry, deletion, start, create, calls):
+    cluster, registry, deletion, start, create, calls
+):
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(spec, **_):
         calls.append((get_time(), 'create', spec['x']))
@@ -227,10 +249,12 @@ async def test_deletions_made_while_the_creation_is_handled_are_handled_next(
 
 @pytest.mark.guarantee('NEW-083', 'NEW-084')
 async def test_creation_is_handled_as_it_is_after_edits_made_before_the_finalizer(
-        cluster, sandbox, creation, start, calls):
+    cluster, sandbox, creation, start, calls
+):
     await start()
-    with sandbox.faults.inject(verb='patch', resource='kopfexamples', user_agent='kopf/*', latency=LATENCY,
-                               times=1) as slowness:
+    with sandbox.faults.inject(
+        verb='patch', resource='kopfexamples', user_agent='kopf/*', latency=LATENCY, times=1
+    ) as slowness:
         await cluster.create(spec={'x': 1}, finalizers=['example.com/foreign'])
         await slowness.wait_until_hit()
         await cluster.patch({'spec': {'x': 2}})
@@ -243,7 +267,8 @@ async def test_creation_is_handled_as_it_is_after_edits_made_before_the_finalize
 
 @pytest.mark.guarantee('CNT-006')
 async def test_creation_interrupted_after_the_finalizer_is_handled_by_the_next_start(
-        cluster, registry, deletion, run_operator, settings, calls):
+    cluster, registry, deletion, run_operator, settings, calls
+):
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(retry, **_):
         calls.append(retry)

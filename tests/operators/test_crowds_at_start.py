@@ -1,6 +1,7 @@
 """
 Many objects are there when an operator starts: what users do meanwhile, does not wait for all of them.
 """
+
 import asyncio
 
 import pytest
@@ -30,6 +31,7 @@ def calls():
 @pytest.fixture
 def handlers(registry, calls, virtual_time):
     """Handlers that tell when they were called, by objects."""
+
     @kopf.on.create('kopfexamples', registry=registry)
     @kopf.on.update('kopfexamples', registry=registry)
     async def change(name, spec, **_):
@@ -48,12 +50,16 @@ async def test_new_object_is_handled_before_the_crowd(cluster, run_operator, cal
     since = virtual_time.elapsed
     await wait_until(lambda: ('new', 2) in calls)
 
-    assert calls['new', 2] - since < 30 * LATENCY  # while the crowd needs two requests of each, of two at once
+    assert (
+        calls['new', 2] - since < 30 * LATENCY
+    )  # while the crowd needs two requests of each, of two at once
     assert len(calls) < TOTAL / 3
 
 
 @pytest.mark.usefixtures('crowd', 'handlers')
-async def test_object_of_the_crowd_is_handled_sooner_if_it_is_edited(cluster, run_operator, calls, virtual_time):
+async def test_object_of_the_crowd_is_handled_sooner_if_it_is_edited(
+    cluster, run_operator, calls, virtual_time
+):
     await run_operator()
     await wait_until(lambda: calls)
     await cluster.patch({'spec': {'x': 2}}, f'old-{TOTAL - 1}')
@@ -73,7 +79,9 @@ async def test_all_of_the_crowd_are_handled_once(cluster, run_operator, calls):
     assert len(cluster.sandbox.requests.select(verb='patch')) == 2 * TOTAL
 
 
-async def test_crowd_of_synchronous_handlers_lets_new_objects_go_first(cluster, settings, registry, run_operator):
+async def test_crowd_of_synchronous_handlers_lets_new_objects_go_first(
+    cluster, settings, registry, run_operator
+):
     """Threads do not know the virtual time: let the handlers wait for the test."""
     begun = []
     permits = asyncio.Queue()

@@ -2,6 +2,7 @@
 While the streams are down or late, the work goes on from what our own changes have made of the objects: nobody is
 called again for what is done already, and nothing is written twice.
 """
+
 import asyncio
 
 import pytest
@@ -46,7 +47,8 @@ def get_codes(cluster):
 @pytest.mark.guarantee('NEW-089', 'NEW-092', 'HND-025')
 @pytest.mark.parametrize('timeout', [0, 5])
 async def test_handlers_of_one_cycle_are_called_once_each(
-        cluster, registry, run_operator, settings, outage, calls, timeout):
+    cluster, registry, run_operator, settings, outage, calls, timeout
+):
     settings.persistence.consistency_timeout = timeout
 
     @kopf.on.create('kopfexamples', id='one', registry=registry)
@@ -79,7 +81,9 @@ async def test_handlers_of_one_cycle_are_called_once_each(
 
 
 @pytest.mark.guarantee('NEW-092', 'HND-025')
-async def test_retries_are_counted_and_the_others_are_not_repeated(cluster, registry, run_operator, outage, calls):
+async def test_retries_are_counted_and_the_others_are_not_repeated(
+    cluster, registry, run_operator, outage, calls
+):
     @kopf.on.create('kopfexamples', id='done', registry=registry)
     async def done(**_):
         outage.begin()
@@ -89,7 +93,7 @@ async def test_retries_are_counted_and_the_others_are_not_repeated(cluster, regi
     async def retrying(retry, **_):
         calls.append(retry)
         if retry < 3:
-            raise kopf.TemporaryError("not yet", delay=20)
+            raise kopf.TemporaryError('not yet', delay=20)
 
     await run_operator()
     await cluster.create(spec={'x': 1})
@@ -107,11 +111,12 @@ async def test_subhandlers_are_called_once_each(cluster, registry, run_operator,
     async def parent(spec, **_):
         outage.begin()
         for key in spec['items']:
+
             @kopf.subhandler(id=key)
             async def child(retry, key=key, **_):
                 calls.append((key, retry))
                 if key == 'b' and not retry:
-                    raise kopf.TemporaryError("not yet", delay=20)
+                    raise kopf.TemporaryError('not yet', delay=20)
 
     await run_operator()
     await cluster.create(spec={'items': ['a', 'b', 'c']})
@@ -153,7 +158,8 @@ async def test_deletion_goes_on_to_the_end(cluster, registry, run_operator, outa
 
 @pytest.mark.guarantee('HND-034', 'NEW-083', 'NEW-086')
 async def test_deletion_that_is_known_only_from_our_own_change_is_handled(
-        cluster, registry, run_operator, outage, calls):
+    cluster, registry, run_operator, outage, calls
+):
     @kopf.on.create('kopfexamples', id='one', registry=registry)
     async def one(**_):
         calls.append('one')
@@ -177,7 +183,9 @@ async def test_deletion_that_is_known_only_from_our_own_change_is_handled(
 
 
 @pytest.mark.guarantee('NEW-089', 'HND-033')
-async def test_foreign_changes_are_handled_as_soon_as_they_are_known(cluster, registry, run_operator, outage, calls):
+async def test_foreign_changes_are_handled_as_soon_as_they_are_known(
+    cluster, registry, run_operator, outage, calls
+):
     @kopf.on.create('kopfexamples', id='one', registry=registry)
     async def one(spec, **_):
         calls.append(f'one {spec["x"]}')
@@ -207,7 +215,9 @@ async def test_foreign_changes_are_handled_as_soon_as_they_are_known(cluster, re
 
 
 @pytest.mark.guarantee('NEW-089', 'NEW-095')
-async def test_changes_of_timers_are_known_to_handlers(cluster, registry, run_operator, outage, calls):
+async def test_changes_of_timers_are_known_to_handlers(
+    cluster, registry, run_operator, outage, calls
+):
     @kopf.on.create('kopfexamples', id='one', registry=registry)
     async def one(**_):
         calls.append('one')

@@ -1,6 +1,7 @@
 """
 Daemons: when they are called again, what becomes of their results and of their changes of the objects.
 """
+
 import asyncio
 import copy
 import datetime
@@ -40,14 +41,18 @@ async def test_the_initial_delay_is_waited_for_once(cluster, registry, run_opera
 
 
 @pytest.mark.guarantee('NEW-032', 'NEW-033')
-@pytest.mark.parametrize('seconds, expected', [
-    pytest.param(30, 30, id='number'),
-    pytest.param(None, 0, id='none'),
-    pytest.param(-5, 0, id='negative'),
-    pytest.param('wrong', 0, id='wrong'),
-])
+@pytest.mark.parametrize(
+    'seconds, expected',
+    [
+        pytest.param(30, 30, id='number'),
+        pytest.param(None, 0, id='none'),
+        pytest.param(-5, 0, id='negative'),
+        pytest.param('wrong', 0, id='wrong'),
+    ],
+)
 async def test_the_initial_delay_can_be_decided_by_the_object(
-        cluster, registry, run_operator, calls, seconds, expected, logs):
+    cluster, registry, run_operator, calls, seconds, expected, logs
+):
     given = []
 
     def get_delay(spec, **kwargs):
@@ -72,15 +77,34 @@ async def test_the_initial_delay_can_be_decided_by_the_object(
 
     assert calls.moments == [0, expected]
     assert [set(kwargs) | {'spec'} for kwargs in given] == [set(given[1])] * 2
-    assert set(given[0]) >= {'body', 'meta', 'status', 'uid', 'name', 'namespace', 'labels', 'annotations', 'resource',
-                             'patch', 'memo', 'logger', 'names', 'param', 'retry', 'started', 'runtime', 'stopped'}
+    assert set(given[0]) >= {
+        'body',
+        'meta',
+        'status',
+        'uid',
+        'name',
+        'namespace',
+        'labels',
+        'annotations',
+        'resource',
+        'patch',
+        'memo',
+        'logger',
+        'names',
+        'param',
+        'retry',
+        'started',
+        'runtime',
+        'stopped',
+    }
     assert (given[0]['name'], given[0]['param'], given[0]['retry']) == ('obj', 'param', 0)
     assert any('initial delay' in text for text in logs(logging.ERROR)) == (seconds == 'wrong')
 
 
 @pytest.mark.guarantee('NEW-034')
 async def test_who_is_stopped_in_the_initial_delay_is_never_called(
-        cluster, registry, run_operator, calls, virtual_time):
+    cluster, registry, run_operator, calls, virtual_time
+):
     @kopf.daemon('kopfexamples', initial_delay=300, registry=registry)
     async def daemon_fn(**_):
         calls.note('daemon')
@@ -106,21 +130,43 @@ class Sign(Exception):
 
 
 @pytest.mark.guarantee('DMN-025', 'DMN-026', 'DMN-027', 'NEW-035')
-@pytest.mark.parametrize('error, options, expected', [
-    pytest.param(lambda: kopf.TemporaryError("oops", delay=10), {}, [0, 10, 20], id='temporary'),
-    pytest.param(lambda: kopf.TemporaryError("oops", delay=None), {}, [0, 0, 0], id='temporary-at-once'),
-    pytest.param(lambda: kopf.TemporaryError("oops", delay=0), {}, [0, 0, 0], id='temporary-zero'),
-    pytest.param(lambda: Sign(), {}, [0, 60, 120], id='arbitrary'),
-    pytest.param(lambda: Sign(), {'backoff': 5}, [0, 5, 10], id='arbitrary-backoff'),
-    pytest.param(lambda: Sign(), {'backoff': kopf.Backoff(first=5, jitter=0)}, [0, 5, 15], id='growing-backoff'),
-    pytest.param(lambda: Sign(), {'backoff': 5, 'retries': 2}, [0, 5], id='retries'),
-    pytest.param(lambda: Sign(), {'backoff': 5, 'timeout': 7}, [0, 5], id='timeout'),
-    pytest.param(lambda: Sign(), {'errors': kopf.ErrorsMode.PERMANENT}, [0], id='arbitrary-permanent'),
-    pytest.param(lambda: Sign(), {'errors': kopf.ErrorsMode.IGNORED}, [0], id='arbitrary-ignored'),
-    pytest.param(lambda: kopf.PermanentError("oops"), {}, [0], id='permanent'),
-    pytest.param(lambda: asyncio.CancelledError(), {'backoff': 5}, [0, 5, 10], id='cancelled-inside'),
-])
-async def test_failed_daemons_are_called_again(cluster, registry, run_operator, calls, error, options, expected):
+@pytest.mark.parametrize(
+    'error, options, expected',
+    [
+        pytest.param(
+            lambda: kopf.TemporaryError('oops', delay=10), {}, [0, 10, 20], id='temporary'
+        ),
+        pytest.param(
+            lambda: kopf.TemporaryError('oops', delay=None), {}, [0, 0, 0], id='temporary-at-once'
+        ),
+        pytest.param(
+            lambda: kopf.TemporaryError('oops', delay=0), {}, [0, 0, 0], id='temporary-zero'
+        ),
+        pytest.param(lambda: Sign(), {}, [0, 60, 120], id='arbitrary'),
+        pytest.param(lambda: Sign(), {'backoff': 5}, [0, 5, 10], id='arbitrary-backoff'),
+        pytest.param(
+            lambda: Sign(),
+            {'backoff': kopf.Backoff(first=5, jitter=0)},
+            [0, 5, 15],
+            id='growing-backoff',
+        ),
+        pytest.param(lambda: Sign(), {'backoff': 5, 'retries': 2}, [0, 5], id='retries'),
+        pytest.param(lambda: Sign(), {'backoff': 5, 'timeout': 7}, [0, 5], id='timeout'),
+        pytest.param(
+            lambda: Sign(), {'errors': kopf.ErrorsMode.PERMANENT}, [0], id='arbitrary-permanent'
+        ),
+        pytest.param(
+            lambda: Sign(), {'errors': kopf.ErrorsMode.IGNORED}, [0], id='arbitrary-ignored'
+        ),
+        pytest.param(lambda: kopf.PermanentError('oops'), {}, [0], id='permanent'),
+        pytest.param(
+            lambda: asyncio.CancelledError(), {'backoff': 5}, [0, 5, 10], id='cancelled-inside'
+        ),
+    ],
+)
+async def test_failed_daemons_are_called_again(
+    cluster, registry, run_operator, calls, error, options, expected
+):
     @kopf.daemon('kopfexamples', registry=registry, **options)
     async def failing(retry, **_):
         calls.note(retry)
@@ -159,15 +205,17 @@ async def test_daemons_that_run_out_of_time_are_interrupted(cluster, registry, r
 async def test_daemons_that_fail_in_various_ways(cluster, registry, run_operator, calls):
     kwargs = []
 
-    @kopf.daemon('kopfexamples', errors=kopf.ErrorsMode.TEMPORARY, backoff=1, retries=10, registry=registry)
+    @kopf.daemon(
+        'kopfexamples', errors=kopf.ErrorsMode.TEMPORARY, backoff=1, retries=10, registry=registry
+    )
     async def failing(retry, started, runtime, **_):
         calls.note(retry)
         kwargs.append((started, round(runtime / datetime.timedelta(seconds=1))))
         if retry < 3:
-            raise kopf.TemporaryError("This is temporary.", delay=1)
+            raise kopf.TemporaryError('This is temporary.', delay=1)
         if retry < 5:
-            raise OSError("This is arbitrary.")
-        raise kopf.PermanentError("This is permanent.")
+            raise OSError('This is arbitrary.')
+        raise kopf.PermanentError('This is permanent.')
 
     await run_operator()
     await cluster.create()
@@ -179,10 +227,12 @@ async def test_daemons_that_fail_in_various_ways(cluster, registry, run_operator
 
 
 @pytest.mark.guarantee('DMN-025')
-async def test_daemons_that_fail_at_once_and_for_ever_do_not_block_the_others(cluster, registry, run_operator, calls):
+async def test_daemons_that_fail_at_once_and_for_ever_do_not_block_the_others(
+    cluster, registry, run_operator, calls
+):
     @kopf.daemon('kopfexamples', registry=registry)
     async def failing(retry, stopped, **_):
-        raise kopf.TemporaryError("again", delay=0)
+        raise kopf.TemporaryError('again', delay=0)
 
     await run_operator()
     await cluster.create()
@@ -200,7 +250,7 @@ async def test_objects_are_free_of_daemons_that_have_ended(cluster, registry, ru
     @kopf.daemon('kopfexamples', registry=registry)
     async def failing(stopped, **_):
         await stopped.wait(20)
-        raise kopf.PermanentError("never again")
+        raise kopf.PermanentError('never again')
 
     await run_operator()
     await cluster.create()
@@ -223,10 +273,12 @@ async def test_results_and_changes_are_put_on_the_object(cluster, registry, run_
         return {'answer': 42}
 
     if is_sync:
+
         @kopf.daemon('kopfexamples', id='brief', registry=registry)
         def brief(patch, **_):
             return act(patch)
     else:
+
         @kopf.daemon('kopfexamples', id='brief', registry=registry)
         async def brief(patch, **_):
             return act(patch)
@@ -241,7 +293,9 @@ async def test_results_and_changes_are_put_on_the_object(cluster, registry, run_
 
 
 @pytest.mark.guarantee('DMN-029')
-async def test_results_of_interrupted_daemons_are_not_stored(cluster, registry, run_operator, calls):
+async def test_results_of_interrupted_daemons_are_not_stored(
+    cluster, registry, run_operator, calls
+):
     @kopf.daemon('kopfexamples', labels={'mark': 'yes'}, cancellation_timeout=10, registry=registry)
     async def stubborn(**_):
         calls.note('begin')
@@ -260,16 +314,18 @@ async def test_results_of_interrupted_daemons_are_not_stored(cluster, registry, 
 
 
 @pytest.mark.guarantee('NEW-077', 'NEW-078')
-async def test_changes_are_applied_after_each_call_and_before_the_next_one(cluster, registry, run_operator, calls):
+async def test_changes_are_applied_after_each_call_and_before_the_next_one(
+    cluster, registry, run_operator, calls
+):
     @kopf.daemon('kopfexamples', backoff=10, registry=registry)
     async def failing(retry, patch, **_):
         calls.append((retry, (await cluster.get()).get('status'), dict(patch), bool(patch)))
         patch.status[f'attempt-{retry}'] = True
         patch.fns.append(lambda body: body['spec'].update(y=retry))
         if retry == 0:
-            raise kopf.TemporaryError("again", delay=0)
+            raise kopf.TemporaryError('again', delay=0)
         if retry == 1:
-            raise ValueError("arbitrary")
+            raise ValueError('arbitrary')
 
     await run_operator()
     await cluster.create()
@@ -284,7 +340,9 @@ async def test_changes_are_applied_after_each_call_and_before_the_next_one(clust
 
 
 @pytest.mark.guarantee('NEW-079', 'NEW-080', 'NEW-081', 'NEW-082')
-async def test_refused_functions_are_sent_with_the_next_call_but_nothing_else(cluster, registry, run_operator, calls):
+async def test_refused_functions_are_sent_with_the_next_call_but_nothing_else(
+    cluster, registry, run_operator, calls
+):
     is_acceptable, seen = False, []
 
     def amend(body):
@@ -298,7 +356,7 @@ async def test_refused_functions_are_sent_with_the_next_call_but_nothing_else(cl
         if retry == 0:
             patch.status['merged'] = 'first'
             patch.fns.append(amend)
-            raise kopf.TemporaryError("again", delay=100)
+            raise kopf.TemporaryError('again', delay=100)
         patch.fns.append(lambda body: body['spec'].update(z=body['spec']['y'] + 1))
 
     await run_operator()
@@ -318,7 +376,9 @@ async def test_refused_functions_are_sent_with_the_next_call_but_nothing_else(cl
 
 
 @pytest.mark.guarantee('NEW-079')
-async def test_functions_for_an_outdated_object_are_sent_with_the_next_call(cluster, registry, run_operator, calls):
+async def test_functions_for_an_outdated_object_are_sent_with_the_next_call(
+    cluster, registry, run_operator, calls
+):
     @kopf.daemon('kopfexamples', registry=registry)
     async def failing(retry, patch, **_):
         calls.note(len(patch.fns))
@@ -327,7 +387,7 @@ async def test_functions_for_an_outdated_object_are_sent_with_the_next_call(clus
             with cluster.sandbox.faults.inject(verb='watch', resource='kopfexamples', stall=True):
                 cluster.sandbox.faults.cut_streams()
                 await cluster.patch({'spec': {'x': 2}})
-            raise kopf.TemporaryError("again", delay=100)
+            raise kopf.TemporaryError('again', delay=100)
 
     await run_operator()
     await cluster.create(spec={'x': 1})
@@ -342,7 +402,8 @@ async def test_functions_for_an_outdated_object_are_sent_with_the_next_call(clus
 
 @pytest.mark.guarantee('DMN-030')
 async def test_changes_that_cannot_be_sent_are_logged_and_sent_with_the_next_call(
-        cluster, registry, run_operator, settings, calls, logs):
+    cluster, registry, run_operator, settings, calls, logs
+):
     settings.networking.error_backoffs = []
 
     @kopf.daemon('kopfexamples', registry=registry)
@@ -351,7 +412,7 @@ async def test_changes_that_cannot_be_sent_are_logged_and_sent_with_the_next_cal
         patch.status[f'attempt-{retry}'] = True
         if retry == 0:
             cluster.sandbox.faults.inject(verb='patch', resource='kopfexamples', code=500, times=1)
-            raise kopf.TemporaryError("again", delay=100)
+            raise kopf.TemporaryError('again', delay=100)
 
     await run_operator()
     await cluster.create()

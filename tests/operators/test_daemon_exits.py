@@ -1,6 +1,7 @@
 """
 Daemons and timers: how they are stopped when the operator exits, or is interrupted while it does.
 """
+
 import asyncio
 import logging
 import threading
@@ -54,19 +55,27 @@ async def test_all_daemons_of_all_objects_are_asked_to_stop(cluster, registry, r
     await stop(operator, calls)
 
     assert (calls[0], calls[-1]) == ((0, 'stopping'), (0, 'stopped'))
-    assert sorted(calls[1:-1]) == [(0, name, param, ASKED) for name in ['obj1', 'obj2'] for param in 'ab']
+    assert sorted(calls[1:-1]) == [
+        (0, name, param, ASKED) for name in ['obj1', 'obj2'] for param in 'ab'
+    ]
     assert (await cluster.get('obj1'))['metadata']['finalizers'] == [FINALIZER]
 
 
 @pytest.mark.guarantee('DMN-017', 'DMN-012', 'FND-027')
-@pytest.mark.parametrize('options, expected, reason', [
-    pytest.param({}, 5, ASKED, id='no-options'),
-    pytest.param({'cancellation_backoff': 30}, 35, SIGNALLED, id='backoff'),
-    pytest.param({'cancellation_timeout': 20}, 0, ASKED, id='timeout'),
-    pytest.param({'cancellation_backoff': 30, 'cancellation_timeout': 20}, 30, SIGNALLED, id='both'),
-])
+@pytest.mark.parametrize(
+    'options, expected, reason',
+    [
+        pytest.param({}, 5, ASKED, id='no-options'),
+        pytest.param({'cancellation_backoff': 30}, 35, SIGNALLED, id='backoff'),
+        pytest.param({'cancellation_timeout': 20}, 0, ASKED, id='timeout'),
+        pytest.param(
+            {'cancellation_backoff': 30, 'cancellation_timeout': 20}, 30, SIGNALLED, id='both'
+        ),
+    ],
+)
 async def test_disobedient_daemons_are_cancelled_in_the_end(
-        cluster, registry, run_operator, calls, options, expected, reason):
+    cluster, registry, run_operator, calls, options, expected, reason
+):
     @kopf.daemon('kopfexamples', registry=registry, **options)
     async def disobedient(stopped, **_):
         calls.note('begin')
@@ -80,17 +89,26 @@ async def test_disobedient_daemons_are_cancelled_in_the_end(
     await cluster.create()
     await stop(operator, calls)
 
-    assert calls == [(0, 'stopping'), (expected, reason | Reason.DAEMON_CANCELLED), (expected, 'stopped')]
+    assert calls == [
+        (0, 'stopping'),
+        (expected, reason | Reason.DAEMON_CANCELLED),
+        (expected, 'stopped'),
+    ]
 
 
 @pytest.mark.guarantee('DMN-017')
 async def test_daemons_that_ignore_cancellations_have_some_time_to_end_on_their_own(
-        cluster, registry, run_operator, calls, logs):
-    @kopf.daemon('kopfexamples', cancellation_backoff=30, cancellation_timeout=20, registry=registry)
+    cluster, registry, run_operator, calls, logs
+):
+    @kopf.daemon(
+        'kopfexamples', cancellation_backoff=30, cancellation_timeout=20, registry=registry
+    )
     async def stubborn(stopped, **_):
         calls.note('begin')
         until = asyncio.get_running_loop().time() + 63
-        while (rest := until - asyncio.get_running_loop().time()) > 0.001:  # the last bits of it can never pass
+        while (
+            rest := until - asyncio.get_running_loop().time()
+        ) > 0.001:  # the last bits of it can never pass
             try:
                 await asyncio.sleep(rest)
             except asyncio.CancelledError:
@@ -102,8 +120,12 @@ async def test_daemons_that_ignore_cancellations_have_some_time_to_end_on_their_
         await stop(operator, calls)
 
     cancelled = SIGNALLED | Reason.DAEMON_CANCELLED
-    assert calls == [(0, 'stopping'), (30, 'ignored', cancelled),
-                     (55, 'ignored', cancelled | Reason.DAEMON_ABANDONED), (63, 'stopped')]
+    assert calls == [
+        (0, 'stopping'),
+        (30, 'ignored', cancelled),
+        (55, 'ignored', cancelled | Reason.DAEMON_ABANDONED),
+        (63, 'stopped'),
+    ]
     assert any('have not exited in 55' in text for text in logs(logging.WARNING))
     assert not any('refuse to end' in text for text in logs(logging.WARNING))
 
@@ -136,7 +158,8 @@ def refusal(calls):
 @pytest.mark.guarantee('DMN-017', 'SHD-009')
 @pytest.mark.parametrize('kind', [kopf.daemon, kopf.timer], ids=['daemon', 'timer'])
 async def test_those_that_refuse_to_end_are_named_and_do_not_hold_the_exit(
-        cluster, registry, run_operator, refusal, logs, kind):
+    cluster, registry, run_operator, refusal, logs, kind
+):
     kind('kopfexamples', id='fn', registry=registry)(refusal.fn)
     calls = refusal.calls
 
@@ -149,16 +172,25 @@ async def test_those_that_refuse_to_end_are_named_and_do_not_hold_the_exit(
     await stop(operator, calls)
     await refusal.let_go()
 
-    assert calls[:-1] == [(0, 'stopping'), (5, 'ignored'), (15, 'cleanup'), (20, 'ignored'), (25, 'stopped')]
+    assert calls[:-1] == [
+        (0, 'stopping'),
+        (5, 'ignored'),
+        (15, 'cleanup'),
+        (20, 'ignored'),
+        (25, 'stopped'),
+    ]
     assert 'Waiting for 1 daemons and timers to exit, for 5.0 s at most: fn.' in logs(logging.INFO)
-    assert '1 daemons and timers refuse to end, and are left as they are: fn.' in logs(logging.WARNING)
+    assert '1 daemons and timers refuse to end, and are left as they are: fn.' in logs(
+        logging.WARNING
+    )
     assert '1 tasks refuse to end, and are left as they are: fn of obj' in logs(logging.WARNING)
 
 
 @pytest.mark.guarantee('DMN-017', 'EMB-017')
 @pytest.mark.parametrize('cancellations', [1, 2, 3])
 async def test_those_that_refuse_to_end_do_not_hold_an_interrupted_exit(
-        cluster, registry, run_operator, calls, refusal, cancellations):
+    cluster, registry, run_operator, calls, refusal, cancellations
+):
     kopf.daemon('kopfexamples', id='fn', registry=registry)(refusal.fn)
     operator = await run_operator()
     await cluster.create()
@@ -177,7 +209,9 @@ async def test_those_that_refuse_to_end_do_not_hold_an_interrupted_exit(
 
 
 @pytest.mark.guarantee('DMN-011', 'DMN-017')
-async def test_blocked_sync_daemons_do_not_hold_the_exit(cluster, registry, run_operator, calls, barrier):
+async def test_blocked_sync_daemons_do_not_hold_the_exit(
+    cluster, registry, run_operator, calls, barrier
+):
     @kopf.daemon('kopfexamples', registry=registry)
     def blocked(**_):
         calls.append('begin')
@@ -216,14 +250,19 @@ async def test_abandoned_daemons_end_with_the_operator(cluster, registry, run_op
 
 
 @pytest.mark.guarantee('TMR-002', 'NEW-258')
-@pytest.mark.parametrize('options', [
-    pytest.param({'interval': 100}, id='interval'),
-    pytest.param({'initial_delay': 100}, id='delay'),
-    pytest.param({'idle': 100}, id='idle'),
-    pytest.param({'idle': 0}, id='waiting-for-a-change'),
-    pytest.param({'idle': 0, 'interval': 100}, id='idle-and-interval'),
-])
-async def test_timers_between_their_calls_do_not_hold_the_exit(cluster, registry, run_operator, calls, options):
+@pytest.mark.parametrize(
+    'options',
+    [
+        pytest.param({'interval': 100}, id='interval'),
+        pytest.param({'initial_delay': 100}, id='delay'),
+        pytest.param({'idle': 100}, id='idle'),
+        pytest.param({'idle': 0}, id='waiting-for-a-change'),
+        pytest.param({'idle': 0, 'interval': 100}, id='idle-and-interval'),
+    ],
+)
+async def test_timers_between_their_calls_do_not_hold_the_exit(
+    cluster, registry, run_operator, calls, options
+):
     @kopf.timer('kopfexamples', registry=registry, **options)
     async def timer_fn(**_):
         calls.note('tick')
@@ -240,12 +279,16 @@ async def test_timers_between_their_calls_do_not_hold_the_exit(cluster, registry
 
 
 @pytest.mark.guarantee('TMR-002', 'NEW-047')
-@pytest.mark.parametrize('duration, ending', [
-    pytest.param(3, (3, 'end', ASKED), id='short'),
-    pytest.param(300, (5, 'cancelled', ASKED | Reason.DAEMON_CANCELLED), id='long'),
-])
+@pytest.mark.parametrize(
+    'duration, ending',
+    [
+        pytest.param(3, (3, 'end', ASKED), id='short'),
+        pytest.param(300, (5, 'cancelled', ASKED | Reason.DAEMON_CANCELLED), id='long'),
+    ],
+)
 async def test_running_timers_are_let_to_finish_but_not_for_long(
-        cluster, registry, run_operator, calls, duration, ending):
+    cluster, registry, run_operator, calls, duration, ending
+):
     @kopf.timer('kopfexamples', interval=10, registry=registry)
     async def timer_fn(stopped, **_):
         calls.note('tick')
@@ -278,10 +321,13 @@ STATES = {
 @pytest.mark.parametrize('state', STATES)
 @pytest.mark.parametrize('cancellations', [1, 2, 3])
 async def test_interrupted_exit_leaves_nothing_behind(
-        cluster, registry, run_operator, kind, state, cancellations):
+    cluster, registry, run_operator, kind, state, cancellations
+):
     ended = asyncio.Event()
 
-    @kind('kopfexamples', id='fn', initial_delay=STATES[state].get('initial_delay'), registry=registry)
+    @kind(
+        'kopfexamples', id='fn', initial_delay=STATES[state].get('initial_delay'), registry=registry
+    )
     async def endless(patch, **_):
         try:
             if state == 'running':
@@ -289,7 +335,7 @@ async def test_interrupted_exit_leaves_nothing_behind(
             if state == 'cleaning':
                 await _clean_up_slowly()
             if state == 'retrying':
-                raise kopf.TemporaryError("later", delay=1000)
+                raise kopf.TemporaryError('later', delay=1000)
             if state == 'patching':
                 patch.status['x'] = 'y'
         finally:

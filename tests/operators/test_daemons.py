@@ -1,6 +1,7 @@
 """
 Daemons: beside which objects they live, and what they know of them.
 """
+
 import asyncio
 import inspect
 import threading
@@ -32,17 +33,37 @@ def get_finalizers(body):
 @pytest.mark.guarantee('DMN-001', 'NEW-032')
 def test_signature_of_daemons():
     parameters = inspect.signature(kopf.daemon).parameters
-    keywords = {name: parameter.default for name, parameter in parameters.items()
-                if parameter.kind is inspect.Parameter.KEYWORD_ONLY}
+    keywords = {
+        name: parameter.default
+        for name, parameter in parameters.items()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    }
 
     assert keywords.keys() >= {
-        'id', 'param', 'errors', 'timeout', 'retries', 'backoff', 'initial_delay', 'cancellation_backoff',
-        'cancellation_timeout', 'cancellation_polling', 'labels', 'annotations', 'when', 'field', 'value', 'registry'}
+        'id',
+        'param',
+        'errors',
+        'timeout',
+        'retries',
+        'backoff',
+        'initial_delay',
+        'cancellation_backoff',
+        'cancellation_timeout',
+        'cancellation_polling',
+        'labels',
+        'annotations',
+        'when',
+        'field',
+        'value',
+        'registry',
+    }
     assert set(keywords.values()) == {None}
 
 
 @pytest.mark.guarantee('DMN-002', 'DMN-003', 'DMN-006')
-async def test_one_daemon_lives_beside_each_object_for_each_handler(cluster, registry, run_operator, calls):
+async def test_one_daemon_lives_beside_each_object_for_each_handler(
+    cluster, registry, run_operator, calls
+):
     async def fn(name, param, stopped, **_):
         calls.note(name, param)
         await stopped.wait()
@@ -57,12 +78,19 @@ async def test_one_daemon_lives_beside_each_object_for_each_handler(cluster, reg
         await cluster.patch({'spec': {'x': 2}}, name)
     await pass_time(100)
 
-    assert sorted(what for _, *what in calls) == [['new', 'one'], ['new', 'two'], ['old', 'one'], ['old', 'two']]
+    assert sorted(what for _, *what in calls) == [
+        ['new', 'one'],
+        ['new', 'two'],
+        ['old', 'one'],
+        ['old', 'two'],
+    ]
     assert max(calls.moments) == 0
 
 
 @pytest.mark.guarantee('DMN-002')
-async def test_functions_of_the_same_name_are_different_daemons(cluster, registry, run_operator, calls):
+async def test_functions_of_the_same_name_are_different_daemons(
+    cluster, registry, run_operator, calls
+):
     def declare(param):
         @kopf.daemon('kopfexamples', param=param, registry=registry)
         async def same(stopped, **_):
@@ -79,7 +107,9 @@ async def test_functions_of_the_same_name_are_different_daemons(cluster, registr
 
 
 @pytest.mark.guarantee('DMN-003', 'DMN-024')
-async def test_daemons_are_started_again_by_the_next_start_of_the_operator(cluster, registry, run_operator, calls):
+async def test_daemons_are_started_again_by_the_next_start_of_the_operator(
+    cluster, registry, run_operator, calls
+):
     @kopf.daemon('kopfexamples', id='endless', registry=registry)
     async def endless(stopped, **_):
         calls.note('endless')
@@ -101,10 +131,17 @@ async def test_daemons_are_started_again_by_the_next_start_of_the_operator(clust
 
 
 @pytest.mark.guarantee('DMN-004', 'DMN-019', 'DMN-022')
-async def test_daemons_hold_neither_events_nor_other_handlers(cluster, registry, run_operator, calls):
+async def test_daemons_hold_neither_events_nor_other_handlers(
+    cluster, registry, run_operator, calls
+):
     @kopf.daemon('kopfexamples', registry=registry)
     async def endless(stopped, **_):
-        calls.note('begin', type(stopped) is kopf.AsyncDaemonStopperChecker, stopped.is_set(), bool(stopped))
+        calls.note(
+            'begin',
+            type(stopped) is kopf.AsyncDaemonStopperChecker,
+            stopped.is_set(),
+            bool(stopped),
+        )
         assert threading.current_thread() is threading.main_thread()
         while not stopped:
             await stopped.wait(10)
@@ -130,9 +167,12 @@ async def test_daemons_hold_neither_events_nor_other_handlers(cluster, registry,
     assert ['event', 2] in [what for _, *what in calls]
 
 
-@pytest.mark.guarantee('DMN-005', 'DMN-022', 'CFG-022')  # but not in the same threads: as the design decides
+@pytest.mark.guarantee(
+    'DMN-005', 'DMN-022', 'CFG-022'
+)  # but not in the same threads: as the design decides
 async def test_many_sync_daemons_hold_neither_each_other_nor_sync_handlers(
-        cluster, registry, run_operator, settings, calls, barrier):
+    cluster, registry, run_operator, settings, calls, barrier
+):
     settings.execution.max_workers = 1
     threads = set()
 
@@ -157,7 +197,9 @@ async def test_many_sync_daemons_hold_neither_each_other_nor_sync_handlers(
 
     assert calls == ['update']
     assert all(thread.is_alive() for thread in threads)
-    assert {thread.name for thread in threads} == {f'endless of obj-{number}' for number in range(20)}
+    assert {thread.name for thread in threads} == {
+        f'endless of obj-{number}' for number in range(20)
+    }
     for number in range(20):
         await cluster.delete(f'obj-{number}')
     for number in range(20):
@@ -177,8 +219,13 @@ async def test_daemons_see_the_object_as_it_is_now(cluster, registry, run_operat
     await cluster.create(spec={'x': 1}, labels={'l': '1'}, annotations={'a': '1'})
     await wait_until(lambda: kwargs)
     name, uid, namespace = kwargs['name'], kwargs['uid'], kwargs['namespace']
-    await cluster.patch({'spec': {'x': 2}, 'status': {'s': 2}, 'metadata': {
-        'labels': {'l': '2'}, 'annotations': {'a': '2'}}})
+    await cluster.patch(
+        {
+            'spec': {'x': 2},
+            'status': {'s': 2},
+            'metadata': {'labels': {'l': '2'}, 'annotations': {'a': '2'}},
+        }
+    )
     await wait_until(lambda: kwargs['spec']['x'] == 2)
 
     assert kwargs['body']['spec'] == {'x': 2}
@@ -194,13 +241,21 @@ FILTERS = [
     pytest.param({'field': 'spec.mark'}, id='field'),
     pytest.param({'field': 'spec.mark', 'value': 'yes'}, id='value'),
 ]
-MARKED = {'spec': {'mark': 'yes'}, 'metadata': {'labels': {'mark': 'yes'}, 'annotations': {'mark': 'yes'}}}
-UNMARKED = {'spec': {'mark': None}, 'metadata': {'labels': {'mark': None}, 'annotations': {'mark': None}}}
+MARKED = {
+    'spec': {'mark': 'yes'},
+    'metadata': {'labels': {'mark': 'yes'}, 'annotations': {'mark': 'yes'}},
+}
+UNMARKED = {
+    'spec': {'mark': None},
+    'metadata': {'labels': {'mark': None}, 'annotations': {'mark': None}},
+}
 
 
 @pytest.mark.guarantee('DMN-033', 'DMN-034', 'DMN-008', 'DMN-031')
 @pytest.mark.parametrize('options', FILTERS)
-async def test_daemons_live_only_while_their_objects_match(cluster, registry, run_operator, calls, options):
+async def test_daemons_live_only_while_their_objects_match(
+    cluster, registry, run_operator, calls, options
+):
     @kopf.daemon('kopfexamples', id='fn', registry=registry, **options)
     async def filtered(stopped, **_):
         calls.note('begin')
@@ -231,7 +286,8 @@ async def test_daemons_live_only_while_their_objects_match(cluster, registry, ru
 
 @pytest.mark.guarantee('DMN-034', 'DMN-024')
 async def test_daemons_that_have_ended_are_not_started_when_their_objects_match_again(
-        cluster, registry, run_operator, calls):
+    cluster, registry, run_operator, calls
+):
     @kopf.daemon('kopfexamples', labels={'mark': 'yes'}, id='brief', registry=registry)
     async def brief(**_):
         calls.note('brief')
@@ -258,7 +314,9 @@ async def test_filters_are_evaluated_only_by_events(cluster, registry, run_opera
         await stopped.wait()
         calls.note('end')
 
-    async def other(stopped, param, **_):  # the ends of some make the object be handled again, with no events
+    async def other(
+        stopped, param, **_
+    ):  # the ends of some make the object be handled again, with no events
         await stopped.wait(param)
         ended.append(param)
 

@@ -1,6 +1,7 @@
 """
 Daemons of objects that are lost and found, deleted and created anew.
 """
+
 import asyncio
 
 import pytest
@@ -35,7 +36,9 @@ async def test_daemons_of_recreated_objects_are_new(cluster, registry, run_opera
 
 
 @pytest.mark.guarantee('DMN-002')
-async def test_daemons_that_end_while_their_objects_go_do_not_bring_them_back(cluster, registry, run_operator, calls):
+async def test_daemons_that_end_while_their_objects_go_do_not_bring_them_back(
+    cluster, registry, run_operator, calls
+):
     memories = inventory.Memories()
 
     @kopf.daemon('kopfexamples', registry=registry)
@@ -65,7 +68,8 @@ async def test_daemons_that_end_while_their_objects_go_do_not_bring_them_back(cl
 
 @pytest.mark.guarantee('DMN-036')
 async def test_stopping_daemons_of_lost_objects_count_as_running_if_they_are_found(
-        cluster, registry, run_operator, settings, calls):
+    cluster, registry, run_operator, settings, calls
+):
     settings.watching.label_selectors['kopfexamples'] = 'mark=yes'
 
     @kopf.daemon('kopfexamples', registry=registry)

@@ -1,6 +1,7 @@
 """
 Deletion: objects with deletion handlers wait for them, and for nothing else of ours.
 """
+
 import asyncio
 
 import pytest
@@ -21,7 +22,9 @@ def get_finalizers(body):
 
 
 @pytest.mark.guarantee('HND-035', 'CFG-055', 'TRB-003')
-async def test_the_finalizer_is_there_before_any_handler_of_changes_is_called(cluster, registry, run_operator, calls):
+async def test_the_finalizer_is_there_before_any_handler_of_changes_is_called(
+    cluster, registry, run_operator, calls
+):
     async def fn(meta, reason, **_):
         calls.append((str(reason), meta.get('finalizers')))
 
@@ -41,18 +44,19 @@ async def test_the_finalizer_is_there_before_any_handler_of_changes_is_called(cl
 
 @pytest.mark.guarantee('HND-034', 'HND-035', 'HND-036', 'CFG-056')
 async def test_an_object_stays_until_all_its_deletion_handlers_are_finished_in_any_way(
-        cluster, registry, run_operator, calls):
+    cluster, registry, run_operator, calls
+):
     @kopf.on.delete('kopfexamples', registry=registry)
     async def retried_fn(retry, **_):
         assert await cluster.find() is not None
         calls.append(('retried', retry))
         if retry < 2:
-            raise kopf.TemporaryError("not yet", delay=10)
+            raise kopf.TemporaryError('not yet', delay=10)
 
     @kopf.on.delete('kopfexamples', registry=registry)
     async def failing_fn(retry, **_):
         calls.append(('failing', retry))
-        raise kopf.PermanentError("never")
+        raise kopf.PermanentError('never')
 
     await run_operator()
     await cluster.create()
@@ -67,12 +71,13 @@ async def test_an_object_stays_until_all_its_deletion_handlers_are_finished_in_a
 
 @pytest.mark.guarantee('HND-034', 'HND-036', 'NEW-083', 'NEW-086', 'WLD-011')
 async def test_foreign_finalizers_stay_and_nobody_is_called_again_because_of_them(
-        cluster, registry, run_operator, calls):
+    cluster, registry, run_operator, calls
+):
     @kopf.on.delete('kopfexamples', registry=registry)
     async def delete_fn(retry, **_):
         calls.append(retry)
         if not retry:
-            raise kopf.TemporaryError("not yet", delay=10)
+            raise kopf.TemporaryError('not yet', delay=10)
 
     await run_operator()
     await cluster.create(finalizers=['example.com/first', FOREIGN])
@@ -91,7 +96,9 @@ async def test_foreign_finalizers_stay_and_nobody_is_called_again_because_of_the
 
 
 @pytest.mark.guarantee('HND-037', 'CFG-055')
-async def test_optional_deletion_handlers_do_not_hold_objects(cluster, registry, run_operator, calls):
+async def test_optional_deletion_handlers_do_not_hold_objects(
+    cluster, registry, run_operator, calls
+):
     @kopf.on.delete('kopfexamples', optional=True, registry=registry)
     async def delete_fn(**_):
         calls.append('delete')
@@ -112,7 +119,9 @@ async def test_optional_deletion_handlers_do_not_hold_objects(cluster, registry,
 
 
 @pytest.mark.guarantee('HND-037')
-async def test_optional_deletion_handlers_are_called_if_others_hold_the_object(cluster, registry, run_operator, calls):
+async def test_optional_deletion_handlers_are_called_if_others_hold_the_object(
+    cluster, registry, run_operator, calls
+):
     @kopf.on.delete('kopfexamples', optional=True, registry=registry)
     async def optional_fn(**_):
         calls.append('optional')
@@ -131,7 +140,9 @@ async def test_optional_deletion_handlers_are_called_if_others_hold_the_object(c
 
 
 @pytest.mark.guarantee('HND-035', 'CFG-055', 'CFG-056')
-async def test_the_finalizer_comes_and_goes_as_objects_begin_and_cease_to_match(cluster, registry, run_operator, calls):
+async def test_the_finalizer_comes_and_goes_as_objects_begin_and_cease_to_match(
+    cluster, registry, run_operator, calls
+):
     @kopf.on.delete('kopfexamples', labels={'held': 'yes'}, registry=registry)
     async def delete_fn(**_):
         calls.append('delete')
@@ -158,7 +169,8 @@ async def test_the_finalizer_comes_and_goes_as_objects_begin_and_cease_to_match(
 
 @pytest.mark.guarantee('CFG-056')
 async def test_a_held_object_that_ceases_to_match_during_the_downtime_is_released_when_deleted(
-        cluster, registry, run_operator, calls):
+    cluster, registry, run_operator, calls
+):
     @kopf.on.delete('kopfexamples', labels={'held': 'yes'}, registry=registry)
     async def delete_fn(**_):
         calls.append('delete')
@@ -177,17 +189,19 @@ async def test_a_held_object_that_ceases_to_match_during_the_downtime_is_release
 
 
 @pytest.mark.guarantee('HND-034')
-async def test_deletion_ends_the_creation_that_is_in_progress(cluster, registry, run_operator, calls):
+async def test_deletion_ends_the_creation_that_is_in_progress(
+    cluster, registry, run_operator, calls
+):
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(**_):
         calls.append('create')
-        raise kopf.TemporaryError("not yet", delay=10)
+        raise kopf.TemporaryError('not yet', delay=10)
 
     @kopf.on.delete('kopfexamples', registry=registry)
     async def delete_fn(retry, reason, **_):
         calls.append((str(reason), retry))
         if not retry:
-            raise kopf.TemporaryError("not yet", delay=30)
+            raise kopf.TemporaryError('not yet', delay=30)
 
     await run_operator()
     await cluster.create()
@@ -200,13 +214,14 @@ async def test_deletion_ends_the_creation_that_is_in_progress(cluster, registry,
 
 @pytest.mark.guarantee('HND-034', 'KWA-013')
 async def test_a_function_of_creation_and_deletion_is_counted_anew_for_the_deletion(
-        cluster, registry, run_operator, calls):
+    cluster, registry, run_operator, calls
+):
     @kopf.on.create('kopfexamples', registry=registry)
     @kopf.on.delete('kopfexamples', registry=registry)
     async def fn(retry, reason, **_):
         calls.append((str(reason), retry))
         if reason == 'create' or not retry:
-            raise kopf.TemporaryError("not yet", delay=10)
+            raise kopf.TemporaryError('not yet', delay=10)
 
     await run_operator()
     await cluster.create()
@@ -219,7 +234,9 @@ async def test_a_function_of_creation_and_deletion_is_counted_anew_for_the_delet
 
 
 @pytest.mark.guarantee('HND-032', 'MEM-003')
-async def test_an_object_created_anew_under_the_same_name_is_another_one(cluster, registry, run_operator, calls):
+async def test_an_object_created_anew_under_the_same_name_is_another_one(
+    cluster, registry, run_operator, calls
+):
     @kopf.on.create('kopfexamples', registry=registry)
     @kopf.on.delete('kopfexamples', registry=registry)
     async def fn(reason, uid, **_):
@@ -238,8 +255,11 @@ async def test_an_object_created_anew_under_the_same_name_is_another_one(cluster
 
 
 @pytest.mark.guarantee('HND-032', 'HND-043')
-async def test_objects_that_are_being_deleted_and_not_held_by_us_are_left_alone(cluster, registry, run_operator, calls):
+async def test_objects_that_are_being_deleted_and_not_held_by_us_are_left_alone(
+    cluster, registry, run_operator, calls
+):
     for decorator in [kopf.on.create, kopf.on.update, kopf.on.resume, kopf.on.delete]:
+
         @decorator('kopfexamples', id=decorator.__name__, registry=registry)
         async def fn(reason, **_):
             calls.append(str(reason))
@@ -257,7 +277,8 @@ async def test_objects_that_are_being_deleted_and_not_held_by_us_are_left_alone(
 
 @pytest.mark.guarantee('HND-034', 'KWA-009')
 async def test_deletion_handlers_can_see_the_changes_that_were_not_handled_before(
-        cluster, registry, run_operator, calls):
+    cluster, registry, run_operator, calls
+):
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(**_):
         pass
@@ -280,12 +301,14 @@ async def test_deletion_handlers_can_see_the_changes_that_were_not_handled_befor
 
 
 @pytest.mark.guarantee('TRB-002')
-async def test_an_object_released_by_hand_is_forgotten_in_peace(cluster, registry, run_operator, calls, logs):
+async def test_an_object_released_by_hand_is_forgotten_in_peace(
+    cluster, registry, run_operator, calls, logs
+):
     @kopf.on.delete('kopfexamples', registry=registry)
     async def delete_fn(**_):
         calls.append('delete')
         await asyncio.sleep(30)
-        raise kopf.TemporaryError("not yet", delay=10)
+        raise kopf.TemporaryError('not yet', delay=10)
 
     await run_operator()
     await cluster.create()
@@ -297,4 +320,4 @@ async def test_an_object_released_by_hand_is_forgotten_in_peace(cluster, registr
     await asyncio.sleep(600)  # of the virtual time
 
     assert calls == ['delete']
-    assert not [text for text in logs() if "handling of the object has failed" in text]
+    assert not [text for text in logs() if 'handling of the object has failed' in text]

@@ -2,6 +2,7 @@
 Objects with nothing to do cost no work: after a restart, those that are handled already have no calls, no writes, and
 no workers. But nothing is missed of what is to be done for them, then or later.
 """
+
 import asyncio
 import json
 import logging
@@ -40,6 +41,7 @@ async def list_workers(sandbox):
 
 def declare(registry, calls):
     """Declare the handlers of all changes."""
+
     @kopf.on.create('kopfexamples', registry=registry)
     @kopf.on.update('kopfexamples', registry=registry)
     @kopf.on.delete('kopfexamples', registry=registry)
@@ -61,6 +63,7 @@ def storage():
 @pytest.fixture
 async def handled(cluster, run_operator, settings, storage, list_workers):
     """Objects that were handled by an operator of the past; their uids by names."""
+
     def is_handled(body):
         return storage.fetch(body=kopf.Body(body)) is not None and not get_progress(body)
 
@@ -80,25 +83,39 @@ async def handled(cluster, run_operator, settings, storage, list_workers):
 @pytest.fixture
 def restart(cluster, run_operator):
     """Run the next operator, and let it do all that it has to do at once."""
+
     async def restart():
         await run_operator()
         await cluster.wait_until_watched()
         await asyncio.sleep(10)
+
     return restart
 
 
 # Nothing is done.
 
+
 @pytest.mark.guarantee('CNT-009', 'REC-002')
-@pytest.mark.parametrize('storage', [
-    pytest.param(kopf.AnnotationsDiffBaseStorage(), id='in-annotations'),
-    pytest.param(kopf.AnnotationsDiffBaseStorage(prefix='my-op.example.com', v1=False), id='in-other-annotations'),
-    pytest.param(kopf.StatusDiffBaseStorage(), id='in-the-status'),
-    pytest.param(kopf.MultiDiffBaseStorage([kopf.AnnotationsDiffBaseStorage(), kopf.StatusDiffBaseStorage()]),
-                 id='in-both'),
-])
+@pytest.mark.parametrize(
+    'storage',
+    [
+        pytest.param(kopf.AnnotationsDiffBaseStorage(), id='in-annotations'),
+        pytest.param(
+            kopf.AnnotationsDiffBaseStorage(prefix='my-op.example.com', v1=False),
+            id='in-other-annotations',
+        ),
+        pytest.param(kopf.StatusDiffBaseStorage(), id='in-the-status'),
+        pytest.param(
+            kopf.MultiDiffBaseStorage(
+                [kopf.AnnotationsDiffBaseStorage(), kopf.StatusDiffBaseStorage()]
+            ),
+            id='in-both',
+        ),
+    ],
+)
 async def test_handled_objects_cost_nothing_after_a_restart(
-        cluster, handled, handlers, restart, calls, list_workers):
+    cluster, handled, handlers, restart, calls, list_workers
+):
     await restart()
     await asyncio.sleep(3600)
 
@@ -108,13 +125,19 @@ async def test_handled_objects_cost_nothing_after_a_restart(
 
 
 @pytest.mark.guarantee('CNT-009')
-@pytest.mark.parametrize('rewrite', [
-    pytest.param(lambda state: json.dumps(dict(reversed(state.items()))), id='another-order'),
-    pytest.param(lambda state: json.dumps(state, indent=2), id='with-spaces'),
-    pytest.param(lambda state: json.dumps(state, sort_keys=True, separators=(',', ':')), id='no-newline'),
-])
+@pytest.mark.parametrize(
+    'rewrite',
+    [
+        pytest.param(lambda state: json.dumps(dict(reversed(state.items()))), id='another-order'),
+        pytest.param(lambda state: json.dumps(state, indent=2), id='with-spaces'),
+        pytest.param(
+            lambda state: json.dumps(state, sort_keys=True, separators=(',', ':')), id='no-newline'
+        ),
+    ],
+)
 async def test_states_written_otherwise_are_the_same_states(
-        cluster, handled, handlers, restart, calls, list_workers, rewrite):
+    cluster, handled, handlers, restart, calls, list_workers, rewrite
+):
     for name in NAMES:
         written = rewrite(get_last_handled(await cluster.get(name)))
         await cluster.patch({'metadata': {'annotations': {LAST_HANDLED: written}}}, name)
@@ -125,7 +148,9 @@ async def test_states_written_otherwise_are_the_same_states(
     assert list_workers() == []
 
 
-async def test_own_records_that_come_back_need_no_workers(cluster, registry, run_operator, list_workers):
+async def test_own_records_that_come_back_need_no_workers(
+    cluster, registry, run_operator, list_workers
+):
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(**_):
         pass
@@ -141,8 +166,11 @@ async def test_own_records_that_come_back_need_no_workers(cluster, registry, run
 
 # Nothing is missed later.
 
+
 @pytest.mark.guarantee('HND-033')
-async def test_changes_after_a_restart_are_handled(cluster, handled, handlers, restart, calls, list_workers):
+async def test_changes_after_a_restart_are_handled(
+    cluster, handled, handlers, restart, calls, list_workers
+):
     await restart()
     await cluster.patch({'spec': {'x': 2}}, 'obj2')
     await cluster.wait_until_handled('obj2', x=2)
@@ -162,7 +190,9 @@ async def test_deletions_after_a_restart_are_handled(cluster, handled, handlers,
 
 
 @pytest.mark.guarantee('HND-032')
-async def test_objects_deleted_and_created_again_are_new(cluster, handled, registry, restart, calls):
+async def test_objects_deleted_and_created_again_are_new(
+    cluster, handled, registry, restart, calls
+):
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(name, spec, **_):
         calls.append((name, spec['x']))
@@ -178,7 +208,8 @@ async def test_objects_deleted_and_created_again_are_new(cluster, handled, regis
 
 @pytest.mark.guarantee('HND-039')
 async def test_dismissed_objects_are_not_resumed_when_they_begin_to_match(
-        cluster, handled, registry, handlers, restart, calls):
+    cluster, handled, registry, handlers, restart, calls
+):
     @kopf.on.resume('kopfexamples', registry=registry, labels={'late': kopf.PRESENT})
     async def resume_fn(name, **_):
         calls.append(name)
@@ -192,9 +223,11 @@ async def test_dismissed_objects_are_not_resumed_when_they_begin_to_match(
 
 # What is to be done, is done.
 
+
 @pytest.mark.guarantee('HND-038')
 async def test_objects_are_resumed_if_there_is_anyone_for_that(
-        cluster, handled, registry, handlers, restart, calls, list_workers):
+    cluster, handled, registry, handlers, restart, calls, list_workers
+):
     @kopf.on.resume('kopfexamples', registry=registry, labels={'name': 'obj2'})
     async def resume_fn(name, **_):
         calls.append(name)
@@ -207,7 +240,9 @@ async def test_objects_are_resumed_if_there_is_anyone_for_that(
 
 
 @pytest.mark.guarantee('CNT-007')
-async def test_changes_of_the_downtime_are_handled(cluster, handled, handlers, restart, calls, list_workers):
+async def test_changes_of_the_downtime_are_handled(
+    cluster, handled, handlers, restart, calls, list_workers
+):
     await cluster.patch({'spec': {'x': 2}}, 'obj2')
     await restart()
 
@@ -225,17 +260,24 @@ async def test_deletions_of_the_downtime_are_handled(cluster, handled, handlers,
 
 
 @pytest.mark.guarantee('CNT-004', 'CNT-005', 'FND-013')
-@pytest.mark.parametrize('x, expected', [
-    pytest.param(2, [('obj2', 0), ('obj2', 1)], id='continued'),
-    pytest.param(1, [('obj2', 0), ('obj2', 0), ('obj2', 1)], id='taken-back-meanwhile'),  # as the next change
-])
-async def test_cycles_left_in_the_middle_are_ended(cluster, handled, registry, run_operator, calls, x, expected):
+@pytest.mark.parametrize(
+    'x, expected',
+    [
+        pytest.param(2, [('obj2', 0), ('obj2', 1)], id='continued'),
+        pytest.param(
+            1, [('obj2', 0), ('obj2', 0), ('obj2', 1)], id='taken-back-meanwhile'
+        ),  # as the next change
+    ],
+)
+async def test_cycles_left_in_the_middle_are_ended(
+    cluster, handled, registry, run_operator, calls, x, expected
+):
     @kopf.on.update('kopfexamples', registry=registry)
     @kopf.on.delete('kopfexamples', registry=registry)
     async def update_fn(name, retry, **_):
         calls.append((name, retry))
         if retry == 0:
-            raise kopf.TemporaryError("not yet", delay=100)
+            raise kopf.TemporaryError('not yet', delay=100)
 
     operator = await run_operator()
     await cluster.patch({'spec': {'x': 2}}, 'obj2')
@@ -250,7 +292,9 @@ async def test_cycles_left_in_the_middle_are_ended(cluster, handled, registry, r
 
 
 @pytest.mark.guarantee('HND-035', 'CFG-055')
-async def test_finalizers_are_added_where_they_are_absent(cluster, handled, handlers, restart, calls):
+async def test_finalizers_are_added_where_they_are_absent(
+    cluster, handled, handlers, restart, calls
+):
     await cluster.patch({'metadata': {'finalizers': None}}, 'obj2')
     await restart()
     body = await cluster.get('obj2')
@@ -274,7 +318,9 @@ async def test_finalizers_are_removed_where_nobody_needs_them(cluster, handled, 
 
 
 @pytest.mark.guarantee('HND-028')
-async def test_event_handlers_see_all_objects(cluster, handled, registry, handlers, restart, calls, list_workers):
+async def test_event_handlers_see_all_objects(
+    cluster, handled, registry, handlers, restart, calls, list_workers
+):
     @kopf.on.event('kopfexamples', registry=registry)
     async def event_fn(type, name, **_):
         calls.append((type, name))
@@ -287,7 +333,9 @@ async def test_event_handlers_see_all_objects(cluster, handled, registry, handle
 
 
 @pytest.mark.guarantee('REC-004')
-async def test_timers_are_started_for_all_objects(cluster, handled, registry, handlers, restart, calls):
+async def test_timers_are_started_for_all_objects(
+    cluster, handled, registry, handlers, restart, calls
+):
     @kopf.timer('kopfexamples', interval=1000, registry=registry)
     async def timer_fn(name, **_):
         calls.append(name)
@@ -323,11 +371,19 @@ class ForgetfulStorage(kopf.AnnotationsDiffBaseStorage):
 
 
 @pytest.mark.guarantee('HND-033')
-@pytest.mark.parametrize('custom', [
-    pytest.param(ForgetfulStorage(), id='alone'),
-    pytest.param(kopf.MultiDiffBaseStorage([ForgetfulStorage(), kopf.AnnotationsDiffBaseStorage()]), id='inside'),
-])
-async def test_users_own_storages_are_always_asked(cluster, handled, handlers, restart, settings, calls, custom):
+@pytest.mark.parametrize(
+    'custom',
+    [
+        pytest.param(ForgetfulStorage(), id='alone'),
+        pytest.param(
+            kopf.MultiDiffBaseStorage([ForgetfulStorage(), kopf.AnnotationsDiffBaseStorage()]),
+            id='inside',
+        ),
+    ],
+)
+async def test_users_own_storages_are_always_asked(
+    cluster, handled, handlers, restart, settings, calls, custom
+):
     settings.persistence.diffbase_storage = custom
     await restart()
 
@@ -337,10 +393,12 @@ async def test_users_own_storages_are_always_asked(cluster, handled, handlers, r
 
 @pytest.mark.guarantee('FND-009')
 @pytest.mark.parametrize('decorator', [kopf.on.resume, kopf.on.update, kopf.on.delete])
-async def test_errors_of_filters_are_not_hidden(cluster, handled, registry, restart, logs, list_workers, decorator):
+async def test_errors_of_filters_are_not_hidden(
+    cluster, handled, registry, restart, logs, list_workers, decorator
+):
     def is_wanted(name, **_):
         if name == 'obj2':
-            raise ValueError("a mistake in the filter")
+            raise ValueError('a mistake in the filter')
         return True
 
     @decorator('kopfexamples', registry=registry, when=is_wanted)
@@ -351,7 +409,9 @@ async def test_errors_of_filters_are_not_hidden(cluster, handled, registry, rest
     errors = logs(logging.ERROR)
 
     assert errors
-    assert all("a mistake in the filter" in error for error in errors)
+    assert all('a mistake in the filter' in error for error in errors)
     assert handled['obj2'] in list_workers()
-    withdrawn = [] if decorator is kopf.on.delete else ['obj1', 'obj3']  # of the finalizers that nothing needs
+    withdrawn = (
+        [] if decorator is kopf.on.delete else ['obj1', 'obj3']
+    )  # of the finalizers that nothing needs
     assert [asked.name for asked in cluster.writes] == withdrawn

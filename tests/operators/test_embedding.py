@@ -1,6 +1,7 @@
 """
 Operators inside of other programs: their beginning, their end, and their independence of each other.
 """
+
 import asyncio
 import functools
 
@@ -22,6 +23,7 @@ def calls():
 @pytest.fixture
 def cleanup_handlers(registry, calls):
     """Handlers that tell of the cleanup."""
+
     @kopf.on.cleanup(registry=registry)
     async def cleanup_fn(**_):
         calls.append('cleanup')
@@ -40,9 +42,11 @@ def resource_handlers(registry, calls):
 
 # The beginning.
 
+
 @pytest.mark.guarantee('STA-002', 'STA-003', 'STA-006', 'WLD-012')
 async def test_nothing_is_done_until_all_startup_handlers_succeed(
-        cluster, registry, resource_handlers, run_operator, calls, virtual_time):
+    cluster, registry, resource_handlers, run_operator, calls, virtual_time
+):
     @kopf.on.startup(registry=registry)
     async def slow_fn(memo, **_):
         memo.lock = asyncio.Lock()
@@ -69,14 +73,15 @@ async def test_nothing_is_done_until_all_startup_handlers_succeed(
 
 @pytest.mark.guarantee('STA-005', 'WLD-012')
 async def test_failing_startup_is_retried_as_declared(
-        cluster, registry, resource_handlers, run_operator, calls, virtual_time):
+    cluster, registry, resource_handlers, run_operator, calls, virtual_time
+):
     @kopf.on.startup(registry=registry)
     async def failing_fn(retry, **_):
         calls.append((retry, virtual_time.elapsed))
         if retry == 0:
-            raise RuntimeError("boo!")
+            raise RuntimeError('boo!')
         if retry == 1:
-            raise kopf.TemporaryError("again!", delay=5)
+            raise kopf.TemporaryError('again!', delay=5)
 
     await cluster.create()
     await run_operator()
@@ -88,14 +93,20 @@ async def test_failing_startup_is_retried_as_declared(
 
 
 @pytest.mark.guarantee('STA-004')
-@pytest.mark.parametrize('declaration, error', [
-    pytest.param({}, kopf.PermanentError('boo!'), id='permanent'),
-    pytest.param({'errors': kopf.ErrorsMode.PERMANENT}, ValueError('boo!'), id='arbitrary-as-permanent'),
-    pytest.param({'retries': 3, 'backoff': 10}, ValueError('boo!'), id='retries'),
-    pytest.param({'timeout': 100, 'backoff': 30}, ValueError('boo!'), id='timeout'),
-])
+@pytest.mark.parametrize(
+    'declaration, error',
+    [
+        pytest.param({}, kopf.PermanentError('boo!'), id='permanent'),
+        pytest.param(
+            {'errors': kopf.ErrorsMode.PERMANENT}, ValueError('boo!'), id='arbitrary-as-permanent'
+        ),
+        pytest.param({'retries': 3, 'backoff': 10}, ValueError('boo!'), id='retries'),
+        pytest.param({'timeout': 100, 'backoff': 30}, ValueError('boo!'), id='timeout'),
+    ],
+)
 async def test_failed_startup_is_raised_with_no_requests_to_the_cluster(
-        cluster, registry, resource_handlers, run_operator, calls, declaration, error):
+    cluster, registry, resource_handlers, run_operator, calls, declaration, error
+):
     @kopf.on.startup(registry=registry, **declaration)
     async def failing_fn(**_):
         raise error
@@ -117,7 +128,9 @@ async def test_failed_startup_is_raised_with_no_requests_to_the_cluster(
     assert calls == ['another']
 
 
-async def test_startup_that_is_cancelled_from_the_inside_is_not_a_silent_exit(registry, run_operator):
+async def test_startup_that_is_cancelled_from_the_inside_is_not_a_silent_exit(
+    registry, run_operator
+):
     @kopf.on.startup(registry=registry, retries=2)
     async def cancelled_fn(**_):
         future = asyncio.get_running_loop().create_future()
@@ -130,7 +143,9 @@ async def test_startup_that_is_cancelled_from_the_inside_is_not_a_silent_exit(re
         await asyncio.wait_for(operator.task, timeout=1000)
 
 
-async def test_stop_flag_interrupts_the_startup(cluster, registry, resource_handlers, run_operator, calls):
+async def test_stop_flag_interrupts_the_startup(
+    cluster, registry, resource_handlers, run_operator, calls
+):
     @kopf.on.startup(registry=registry)
     async def endless_fn(**_):
         asyncio.get_running_loop().call_later(10, stop_flag.set)
@@ -143,7 +158,9 @@ async def test_stop_flag_interrupts_the_startup(cluster, registry, resource_hand
     assert not operator.ready_flag.is_set()
 
 
-async def test_wrong_settings_are_reported_all_together_with_no_requests(cluster, registry, run_operator, settings):
+async def test_wrong_settings_are_reported_all_together_with_no_requests(
+    cluster, registry, run_operator, settings
+):
     @kopf.on.startup(registry=registry)
     async def startup_fn(settings, **_):
         settings.queueing.worker_limit = 0
@@ -162,7 +179,9 @@ async def test_wrong_settings_are_reported_all_together_with_no_requests(cluster
 
 
 @pytest.mark.guarantee('EMB-006', 'STA-007', 'STA-009', 'SHD-008')
-async def test_memo_of_the_operator_is_given_to_all_of_its_handlers(cluster, registry, run_operator, calls):
+async def test_memo_of_the_operator_is_given_to_all_of_its_handlers(
+    cluster, registry, run_operator, calls
+):
     class MyMemo:
         value = None
 
@@ -191,7 +210,9 @@ async def test_memo_of_the_operator_is_given_to_all_of_its_handlers(cluster, reg
     assert memo.value == 'startup'
 
 
-async def test_given_memories_are_used_and_forgotten_in_the_end(cluster, resource_handlers, run_operator, calls):
+async def test_given_memories_are_used_and_forgotten_in_the_end(
+    cluster, resource_handlers, run_operator, calls
+):
     memories = inventory.Memories()
     await cluster.create()
     operator = await run_operator(memories=memories)
@@ -205,6 +226,7 @@ async def test_given_memories_are_used_and_forgotten_in_the_end(cluster, resourc
 
 # The end.
 
+
 @pytest.mark.guarantee('SHD-004', 'EMB-010')
 async def test_stop_flag_runs_the_cleanup_handlers(cluster, cleanup_handlers, run_operator, calls):
     operator = await run_operator()
@@ -215,7 +237,9 @@ async def test_stop_flag_runs_the_cleanup_handlers(cluster, cleanup_handlers, ru
 
 
 @pytest.mark.guarantee('SHD-005', 'EMB-017')
-async def test_cancellation_runs_the_cleanup_handlers(cluster, cleanup_handlers, run_operator, calls):
+async def test_cancellation_runs_the_cleanup_handlers(
+    cluster, cleanup_handlers, run_operator, calls
+):
     operator = await run_operator()
     operator.task.cancel()
 
@@ -226,10 +250,13 @@ async def test_cancellation_runs_the_cleanup_handlers(cluster, cleanup_handlers,
 
 @pytest.mark.guarantee('SHD-005')
 async def test_cancellation_of_the_spawned_tasks_runs_the_cleanup_handlers(
-        sandbox, registry, cleanup_handlers, calls):
+    sandbox, registry, cleanup_handlers, calls
+):
     ready_flag = asyncio.Event()
     vault = vaults.Vault({'sandbox': kopf.ConnectionInfo(server=sandbox.url, token=sandbox.token)})
-    tasks = await kopf.spawn_tasks(registry=registry, vault=vault, clusterwide=True, ready_flag=ready_flag)
+    tasks = await kopf.spawn_tasks(
+        registry=registry, vault=vault, clusterwide=True, ready_flag=ready_flag
+    )
     await ready_flag.wait()
     for task in tasks:
         task.cancel()
@@ -240,10 +267,11 @@ async def test_cancellation_of_the_spawned_tasks_runs_the_cleanup_handlers(
 
 @pytest.mark.guarantee('SHD-003', 'NEW-267')
 async def test_error_of_the_operator_runs_the_cleanup_handlers_and_is_raised(
-        cluster, registry, cleanup_handlers, run_operator, calls):
+    cluster, registry, cleanup_handlers, run_operator, calls
+):
     @kopf.on.login(registry=registry)
     async def login_fn(**_):
-        raise kopf.PermanentError("boo!")
+        raise kopf.PermanentError('boo!')
 
     operator = await run_operator(vault=vaults.Vault())
 
@@ -252,7 +280,9 @@ async def test_error_of_the_operator_runs_the_cleanup_handlers_and_is_raised(
     assert calls == ['cleanup', 'sync-cleanup']
 
 
-async def test_login_that_brings_nothing_is_an_error_of_the_operator(cluster, registry, run_operator):
+async def test_login_that_brings_nothing_is_an_error_of_the_operator(
+    cluster, registry, run_operator
+):
     @kopf.on.login(registry=registry)
     async def login_fn(**_):
         return None
@@ -268,7 +298,7 @@ async def test_cleanup_can_take_any_time(cluster, registry, run_operator, virtua
     @kopf.on.cleanup(registry=registry)
     async def cleanup_fn(retry, **_):
         if retry < 3:
-            raise kopf.TemporaryError("again!", delay=10_000)
+            raise kopf.TemporaryError('again!', delay=10_000)
 
     operator = await run_operator()
     before = virtual_time.elapsed
@@ -278,7 +308,8 @@ async def test_cleanup_can_take_any_time(cluster, registry, run_operator, virtua
 
 
 async def test_cleanup_handlers_run_when_nothing_is_handled_any_more_and_the_api_is_usable(
-        cluster, registry, run_operator, calls):
+    cluster, registry, run_operator, calls
+):
     @kopf.on.event('kopfexamples', registry=registry)
     async def event_fn(**_):
         calls.append('begun')
@@ -300,10 +331,11 @@ async def test_cleanup_handlers_run_when_nothing_is_handled_any_more_and_the_api
 
 
 async def test_failed_cleanup_is_raised_after_all_of_its_handlers(
-        cluster, registry, cleanup_handlers, run_operator, calls):
+    cluster, registry, cleanup_handlers, run_operator, calls
+):
     @kopf.on.cleanup(registry=registry)
     async def failing_fn(**_):
-        raise kopf.PermanentError("boo!")
+        raise kopf.PermanentError('boo!')
 
     @kopf.on.cleanup(registry=registry)
     async def last_fn(**_):
@@ -317,14 +349,16 @@ async def test_failed_cleanup_is_raised_after_all_of_its_handlers(
     assert calls == ['cleanup', 'sync-cleanup', 'last']
 
 
-async def test_failed_cleanup_does_not_hide_what_has_ended_the_operator(cluster, registry, run_operator, logs):
+async def test_failed_cleanup_does_not_hide_what_has_ended_the_operator(
+    cluster, registry, run_operator, logs
+):
     @kopf.on.login(registry=registry)
     async def login_fn(**_):
         return None
 
     @kopf.on.cleanup(registry=registry)
     async def failing_fn(**_):
-        raise kopf.PermanentError("boo!")
+        raise kopf.PermanentError('boo!')
 
     operator = await run_operator(vault=vaults.Vault())
 
@@ -336,7 +370,7 @@ async def test_failed_cleanup_does_not_hide_what_has_ended_the_operator(cluster,
 async def test_failed_cleanup_does_not_hide_the_cancellation(cluster, registry, run_operator):
     @kopf.on.cleanup(registry=registry)
     async def failing_fn(**_):
-        raise kopf.PermanentError("boo!")
+        raise kopf.PermanentError('boo!')
 
     operator = await run_operator()
     operator.task.cancel()
@@ -363,7 +397,8 @@ async def test_second_cancellation_interrupts_the_cleanup(cluster, registry, run
 
 @pytest.mark.parametrize('trouble', ['stop', 'cancel'])
 async def test_end_of_the_operator_leaves_no_tasks_and_no_connections(
-        cluster, registry, resource_handlers, run_operator, calls, trouble):
+    cluster, registry, resource_handlers, run_operator, calls, trouble
+):
     before = asyncio.all_tasks()
     await cluster.create()
     operator = await run_operator()
@@ -373,12 +408,20 @@ async def test_end_of_the_operator_leaves_no_tasks_and_no_connections(
     else:
         operator.task.cancel()
     await asyncio.wait([operator.task])
-    await wait_until(lambda: not {task for task in asyncio.all_tasks() - before
-                                  if 'kopf/_core' in str(task.get_coro()) or 'worker' in task.get_name()})
+    await wait_until(
+        lambda: (
+            not {
+                task
+                for task in asyncio.all_tasks() - before
+                if 'kopf/_core' in str(task.get_coro()) or 'worker' in task.get_name()
+            }
+        )
+    )
 
 
 async def test_dropped_objects_are_forgotten_with_their_resource(
-        cluster, registry, run_operator, settings, calls):
+    cluster, registry, run_operator, settings, calls
+):
     @kopf.on.event('kopfexamples', registry=registry)
     async def slow_fn(name, type, **_):
         calls.append((name, type))
@@ -399,16 +442,23 @@ async def test_dropped_objects_are_forgotten_with_their_resource(
 
 # Several operators.
 
+
 @pytest.mark.guarantee('EMB-021', 'EMB-022', 'STA-008', 'WLD-008')
-async def test_operators_of_one_loop_have_their_own_handlers_and_settings(cluster, sandbox, run_operator, calls):
+async def test_operators_of_one_loop_have_their_own_handlers_and_settings(
+    cluster, sandbox, run_operator, calls
+):
     def declare(name):
         registry = kopf.OperatorRegistry()
 
         @kopf.on.startup(registry=registry)
         async def startup_fn(settings, **_):
             settings.persistence.finalizer = f'{name}.dev/finalizer'
-            settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=f'{name}.dev')
-            settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=f'{name}.dev')
+            settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(
+                prefix=f'{name}.dev'
+            )
+            settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(
+                prefix=f'{name}.dev'
+            )
 
         @kopf.on.create('kopfexamples', registry=registry)
         @kopf.on.delete('kopfexamples', registry=registry)
@@ -420,15 +470,21 @@ async def test_operators_of_one_loop_have_their_own_handlers_and_settings(cluste
     one = await run_operator(registry=declare('one'), settings=kopf.OperatorSettings())
     await run_operator(registry=declare('two'), settings=kopf.OperatorSettings())
     await cluster.create()
-    body = await cluster.wait(lambda body: all(
-        f'{name}.dev/last-handled-configuration' in body['metadata'].get('annotations', {}) for name in ['one', 'two']))
+    body = await cluster.wait(
+        lambda body: all(
+            f'{name}.dev/last-handled-configuration' in body['metadata'].get('annotations', {})
+            for name in ['one', 'two']
+        )
+    )
     assert sorted(body['metadata']['finalizers']) == ['one.dev/finalizer', 'two.dev/finalizer']
     assert sorted(calls) == [('one', 'create'), ('two', 'create')]
 
     await one.stop()
     await cluster.delete()
     await wait_until(lambda: ('two', 'delete') in calls)
-    body = await cluster.wait(lambda body: 'two.dev/finalizer' not in body['metadata']['finalizers'])
+    body = await cluster.wait(
+        lambda body: 'two.dev/finalizer' not in body['metadata']['finalizers']
+    )
 
     assert body['metadata']['finalizers'] == ['one.dev/finalizer']
     assert ('one', 'delete') not in calls
@@ -436,14 +492,17 @@ async def test_operators_of_one_loop_have_their_own_handlers_and_settings(cluste
 
 @pytest.mark.guarantee('EMB-022', 'WLD-008')
 async def test_handlers_can_be_declared_in_a_loop_after_other_operators_have_started(
-        cluster, registry, resource_handlers, run_operator, calls):
+    cluster, registry, resource_handlers, run_operator, calls
+):
     async def fn(id, name, **_):
         calls.append((id, name))
 
     other = kopf.OperatorRegistry()
     await run_operator()
     for number in range(3):
-        kopf.on.event('kopfexamples', registry=other, id=f'fn{number}')(functools.partial(fn, number))
+        kopf.on.event('kopfexamples', registry=other, id=f'fn{number}')(
+            functools.partial(fn, number)
+        )
     await run_operator(registry=other, settings=kopf.OperatorSettings())
     await cluster.create()
     await wait_until(lambda: len(calls) == 4)
@@ -452,12 +511,14 @@ async def test_handlers_can_be_declared_in_a_loop_after_other_operators_have_sta
 
 
 @pytest.mark.guarantee('EMB-021')
-async def test_failed_operator_does_not_affect_the_others(cluster, registry, resource_handlers, run_operator, calls):
+async def test_failed_operator_does_not_affect_the_others(
+    cluster, registry, resource_handlers, run_operator, calls
+):
     other = kopf.OperatorRegistry()
 
     @kopf.on.startup(registry=other)
     async def failing_fn(**_):
-        raise kopf.PermanentError("boo!")
+        raise kopf.PermanentError('boo!')
 
     await run_operator()
     failed = await run_operator(registry=other, settings=kopf.OperatorSettings())
@@ -481,9 +542,13 @@ async def test_operators_of_different_clusters_do_not_mix(cluster, run_operator,
 
     async with kopf.testing.Sandbox(tls=False) as another:
         await another.apply(build_crd())
-        vault = vaults.Vault({'another': kopf.ConnectionInfo(server=another.url, token=another.token)})
+        vault = vaults.Vault(
+            {'another': kopf.ConnectionInfo(server=another.url, token=another.token)}
+        )
         await run_operator(registry=declare('one'), settings=kopf.OperatorSettings())
-        two = await run_operator(registry=declare('two'), settings=kopf.OperatorSettings(), vault=vault)
+        two = await run_operator(
+            registry=declare('two'), settings=kopf.OperatorSettings(), vault=vault
+        )
         await cluster.create(spec={'x': 1})
         await another.create(build_object(spec={'x': 2}))
         await wait_until(lambda: len(calls) == 2)

@@ -1,6 +1,7 @@
 """
 Operators in event loops of any kind, and with handlers of any registry: what those who run them choose, is used.
 """
+
 import asyncio
 import concurrent.futures
 import contextlib
@@ -18,6 +19,7 @@ import kopf.testing
 from kopf._cogs.structs import vaults
 
 # Event loops. The time is real here: only the standard loops can be made virtual.
+
 
 @pytest.fixture
 def server():
@@ -40,6 +42,7 @@ def worker():
 @pytest.fixture
 def handlers(registry, calls):
     """All that an operator can do in its event loop: requests, threads, sleeps, tasks. They tell of their loops."""
+
     def remember(what):
         calls.append((what, type(asyncio.get_running_loop()).__module__.partition('.')[0]))
 
@@ -50,7 +53,7 @@ def handlers(registry, calls):
     @kopf.on.create('kopfexamples', id='create_fn', registry=registry)
     async def create_fn(retry, **_):
         if not retry:
-            raise kopf.TemporaryError("Not yet.", delay=0.01)
+            raise kopf.TemporaryError('Not yet.', delay=0.01)
         remember('create')
         return 'done'
 
@@ -75,21 +78,37 @@ def handlers(registry, calls):
 @pytest.fixture
 def live(server, registry, settings, handlers, worker):
     """Run an operator in a thread, for the whole life of one object."""
+
     def live(run):
         ready, stop = threading.Event(), threading.Event()
-        vault = vaults.Vault({'sandbox': kopf.ConnectionInfo(server=server.url, token=server.token)})
-        running = worker.submit(run, registry=registry, settings=settings, clusterwide=True, vault=vault,
-                                ready_flag=ready, stop_flag=stop)
+        vault = vaults.Vault(
+            {'sandbox': kopf.ConnectionInfo(server=server.url, token=server.token)}
+        )
+        running = worker.submit(
+            run,
+            registry=registry,
+            settings=settings,
+            clusterwide=True,
+            vault=vault,
+            ready_flag=ready,
+            stop_flag=stop,
+        )
         running.add_done_callback(lambda _: ready.set())
         try:
             assert ready.wait(60)
             server.create(build_object())
-            server.wait('kopfexamples', 'obj', lambda body: 'create_fn' in body.get('status', {}), timeout=60)
+            server.wait(
+                'kopfexamples',
+                'obj',
+                lambda body: 'create_fn' in body.get('status', {}),
+                timeout=60,
+            )
             server.delete('kopfexamples', 'obj')
             server.wait('kopfexamples', 'obj', lambda body: body is None, timeout=60)
         finally:
             stop.set()
             running.result(60)
+
     return live
 
 
@@ -126,8 +145,13 @@ def run_as_coroutine(**options):
 def check_loops(calls, module):
     """Check that everything was done, each thing once, and in the loops of this library."""
     assert sorted(calls, key=str) == [
-        ('cleanup', module), ('create', module), ('daemon', module), ('delete', module), ('startup', module),
-        ('sync', None)]
+        ('cleanup', module),
+        ('create', module),
+        ('daemon', module),
+        ('delete', module),
+        ('startup', module),
+        ('sync', None),
+    ]
 
 
 @pytest.mark.guarantee('EMB-018', 'NEW-235')
@@ -138,7 +162,9 @@ def test_operator_works_in_the_loop_that_is_given(live, calls):
 
 
 @pytest.mark.guarantee('EMB-018', 'NEW-235')
-@pytest.mark.parametrize('run', [kopf.run, run_in_loop_of_thread, run_as_coroutine], ids=lambda fn: fn.__name__)
+@pytest.mark.parametrize(
+    'run', [kopf.run, run_in_loop_of_thread, run_as_coroutine], ids=lambda fn: fn.__name__
+)
 def test_operator_works_in_the_loops_of_the_policy(live, calls, run):
     with policy_of('uvloop'):
         live(run)
@@ -147,7 +173,9 @@ def test_operator_works_in_the_loops_of_the_policy(live, calls, run):
 
 
 @pytest.mark.guarantee('EMB-019', 'NEW-235')
-@pytest.mark.parametrize('run', [kopf.run, run_in_loop_of_thread, run_as_coroutine], ids=lambda fn: fn.__name__)
+@pytest.mark.parametrize(
+    'run', [kopf.run, run_in_loop_of_thread, run_as_coroutine], ids=lambda fn: fn.__name__
+)
 def test_loops_are_of_asyncio_unless_asked_otherwise(live, calls, run):
     with policy_of('asyncio'):
         before = asyncio.get_event_loop_policy()
@@ -163,8 +191,12 @@ class Dweller:
     def __init__(self, name, server, make_loop):
         self.name, self.calls = name, []
         self.registry, self.settings = kopf.OperatorRegistry(), kopf.OperatorSettings()
-        self.settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=f'{name}.example.com')
-        self.settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=f'{name}.example.com')
+        self.settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(
+            prefix=f'{name}.example.com'
+        )
+        self.settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(
+            prefix=f'{name}.example.com'
+        )
         self.settings.persistence.finalizer = f'{name}.example.com/finalizer'
         self.stop, self.ready = threading.Event(), threading.Event()
         self._server, self._make_loop = server, make_loop
@@ -173,7 +205,14 @@ class Dweller:
 
     async def async_fn(self, name, memo, body, **_):
         kopf.info(body, reason=self.name)
-        self.calls.append((name, 'async', memo.owner, type(asyncio.get_running_loop()).__module__.partition('.')[0]))
+        self.calls.append(
+            (
+                name,
+                'async',
+                memo.owner,
+                type(asyncio.get_running_loop()).__module__.partition('.')[0],
+            )
+        )
 
     def sync_fn(self, name, memo, body, **_):
         kopf.info(body, reason=self.name)
@@ -182,14 +221,27 @@ class Dweller:
     def run(self):
         info = kopf.ConnectionInfo(server=self._server.url, token=self._server.token)
         with contextlib.closing(self._make_loop()) as loop:
-            kopf.run(loop=loop, registry=self.registry, settings=self.settings, clusterwide=True, standalone=True,
-                     vault=vaults.Vault({'sandbox': info}), memo=kopf.Memo(owner=self.name),
-                     stop_flag=self.stop, ready_flag=self.ready)
+            kopf.run(
+                loop=loop,
+                registry=self.registry,
+                settings=self.settings,
+                clusterwide=True,
+                standalone=True,
+                vault=vaults.Vault({'sandbox': info}),
+                memo=kopf.Memo(owner=self.name),
+                stop_flag=self.stop,
+                ready_flag=self.ready,
+            )
 
     def wait_until_handled(self, name):
         """Wait for the object to be handled by this operator, whatever others do with it."""
         key = f'{self.name}.example.com/last-handled-configuration'
-        self._server.wait('kopfexamples', name, lambda body: key in body['metadata'].get('annotations', {}), timeout=60)
+        self._server.wait(
+            'kopfexamples',
+            name,
+            lambda body: key in body['metadata'].get('annotations', {}),
+            timeout=60,
+        )
 
 
 @pytest.mark.guarantee('EMB-008', 'EMB-016', 'EMB-018', 'EMB-021', 'EMB-025')
@@ -212,14 +264,21 @@ def test_operators_work_in_threads_at_once_and_are_stopped_apart(server):
         two.stop.set()
         running[1].result(60)
 
-    assert sorted(one.calls, key=str) == [('first', 'async', 'one', 'uvloop'), ('first', 'sync', 'one', None)]
-    assert sorted(two.calls, key=str) == [(name, kind, 'two', loop) for name in ('first', 'second')
-                                          for kind, loop in [('async', 'asyncio'), ('sync', None)]]
+    assert sorted(one.calls, key=str) == [
+        ('first', 'async', 'one', 'uvloop'),
+        ('first', 'sync', 'one', None),
+    ]
+    assert sorted(two.calls, key=str) == [
+        (name, kind, 'two', loop)
+        for name in ('first', 'second')
+        for kind, loop in [('async', 'asyncio'), ('sync', None)]
+    ]
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == signals
     assert {event['reason'] for event in server.list('events', 'default')} >= {'one', 'two'}
 
 
 # Registries.
+
 
 @pytest.fixture
 def default_registry():
@@ -230,14 +289,33 @@ def default_registry():
 
 
 @pytest.mark.guarantee('EMB-023')
-@pytest.mark.parametrize('decorator, args', [
-    *((getattr(kopf.on, name), ()) for name in ['startup', 'cleanup', 'login', 'probe']),
-    *((getattr(kopf.on, name), ('kopfexamples',)) for name in [
-        'event', 'resume', 'create', 'update', 'delete', 'index', 'daemon', 'timer', 'validate', 'mutate']),
-    (functools.partial(kopf.on.field, field='spec'), ('kopfexamples',)),
-    *((decorator, ('kopfexamples',)) for decorator in [kopf.index, kopf.daemon, kopf.timer]),
-], ids=lambda value: getattr(getattr(value, 'func', value), '__name__', ''))
-def test_handlers_are_declared_only_in_the_registry_that_is_given(default_registry, registry, decorator, args):
+@pytest.mark.parametrize(
+    'decorator, args',
+    [
+        *((getattr(kopf.on, name), ()) for name in ['startup', 'cleanup', 'login', 'probe']),
+        *(
+            (getattr(kopf.on, name), ('kopfexamples',))
+            for name in [
+                'event',
+                'resume',
+                'create',
+                'update',
+                'delete',
+                'index',
+                'daemon',
+                'timer',
+                'validate',
+                'mutate',
+            ]
+        ),
+        (functools.partial(kopf.on.field, field='spec'), ('kopfexamples',)),
+        *((decorator, ('kopfexamples',)) for decorator in [kopf.index, kopf.daemon, kopf.timer]),
+    ],
+    ids=lambda value: getattr(getattr(value, 'func', value), '__name__', ''),
+)
+def test_handlers_are_declared_only_in_the_registry_that_is_given(
+    default_registry, registry, decorator, args
+):
     def fn(**_):
         pass
 
@@ -249,10 +327,15 @@ def test_handlers_are_declared_only_in_the_registry_that_is_given(default_regist
 
 @pytest.mark.guarantee('EMB-022', 'EMB-023')
 async def test_handlers_of_a_registry_are_called_only_by_its_operators(
-        cluster, sandbox, default_registry, registry, run_operator):
+    cluster, sandbox, default_registry, registry, run_operator
+):
     async def fn(owner, what, **_):
         calls.add((owner, what))
-        return kopf.ConnectionInfo(server=sandbox.url, token=sandbox.token) if what == 'login' else None
+        return (
+            kopf.ConnectionInfo(server=sandbox.url, token=sandbox.token)
+            if what == 'login'
+            else None
+        )
 
     def declare(owner, registry=None):
         for name in activities:
@@ -262,7 +345,9 @@ async def test_handlers_of_a_registry_are_called_only_by_its_operators(
             decorate(functools.partial(fn, owner, name))
 
     activities = ['startup', 'login', 'cleanup']
-    kinds = {name: {} for name in ['event', 'resume', 'create', 'update', 'delete', 'index', 'daemon']}
+    kinds = {
+        name: {} for name in ['event', 'resume', 'create', 'update', 'delete', 'index', 'daemon']
+    }
     kinds |= {'field': {'field': 'spec.x'}, 'timer': {'interval': 3600}}
     calls = set()
     declare('own', registry)

@@ -1,6 +1,7 @@
 """
 Handlers of raw events: they see all that comes from the cluster, in order, and leave no traces of themselves.
 """
+
 import asyncio
 import logging
 import urllib.parse
@@ -25,7 +26,9 @@ def event_handler(registry, events):
 
 
 @pytest.mark.guarantee('HND-027', 'HND-028', 'NEW-041', 'KWA-037')
-async def test_every_event_is_seen_with_its_type(cluster, registry, event_handler, run_operator, events):
+async def test_every_event_is_seen_with_its_type(
+    cluster, registry, event_handler, run_operator, events
+):
     await cluster.create('old', spec={'x': 0})
     await run_operator()
     await cluster.wait_until_watched()
@@ -35,12 +38,20 @@ async def test_every_event_is_seen_with_its_type(cluster, registry, event_handle
     await cluster.delete('new')
     await wait_until(lambda: len(events) == 6)
 
-    assert events == [('old', None, 0), ('new', 'ADDED', 1), ('new', 'MODIFIED', 2), ('new', 'MODIFIED', 3),
-                      ('new', 'MODIFIED', 4), ('new', 'DELETED', 4)]
+    assert events == [
+        ('old', None, 0),
+        ('new', 'ADDED', 1),
+        ('new', 'MODIFIED', 2),
+        ('new', 'MODIFIED', 3),
+        ('new', 'MODIFIED', 4),
+        ('new', 'DELETED', 4),
+    ]
 
 
 @pytest.mark.guarantee('HND-027')
-async def test_events_that_come_while_a_handler_is_busy_are_all_seen_in_order(cluster, registry, run_operator, events):
+async def test_events_that_come_while_a_handler_is_busy_are_all_seen_in_order(
+    cluster, registry, run_operator, events
+):
     @kopf.on.event('kopfexamples', registry=registry)
     async def event_fn(type, body, spec, **_):
         events.append((type, spec['x'], body['metadata']['resourceVersion']))
@@ -54,8 +65,10 @@ async def test_events_that_come_while_a_handler_is_busy_are_all_seen_in_order(cl
         bodies.append(await cluster.patch({'spec': {'x': x}}))
     await wait_until(lambda: len(events) == 5)
 
-    assert events == [('MODIFIED' if x else 'ADDED', x, body['metadata']['resourceVersion'])
-                      for x, body in enumerate(bodies)]
+    assert events == [
+        ('MODIFIED' if x else 'ADDED', x, body['metadata']['resourceVersion'])
+        for x, body in enumerate(bodies)
+    ]
 
 
 @pytest.mark.guarantee('HND-028')
@@ -74,7 +87,8 @@ async def test_every_start_shows_all_objects_once(cluster, event_handler, run_op
 
 @pytest.mark.guarantee('HND-027', 'NEW-041')
 async def test_what_has_happened_while_the_stream_was_lost_is_seen_as_it_is_found(
-        cluster, event_handler, run_operator, events):
+    cluster, event_handler, run_operator, events
+):
     for name in ['changed', 'deleted', 'untouched']:
         await cluster.create(name)
     await run_operator()
@@ -91,11 +105,16 @@ async def test_what_has_happened_while_the_stream_was_lost_is_seen_as_it_is_foun
     await asyncio.sleep(600)  # of the virtual time
 
     assert sorted((name, type) for name, type, _ in events) == [
-        ('changed', 'MODIFIED'), ('created', 'ADDED'), ('deleted', 'DELETED')]
+        ('changed', 'MODIFIED'),
+        ('created', 'ADDED'),
+        ('deleted', 'DELETED'),
+    ]
 
 
 @pytest.mark.guarantee('NEW-042')
-async def test_bookmarks_are_seen_by_no_handlers(cluster, registry, event_handler, run_operator, events):
+async def test_bookmarks_are_seen_by_no_handlers(
+    cluster, registry, event_handler, run_operator, events
+):
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(**_):
         pass
@@ -105,24 +124,31 @@ async def test_bookmarks_are_seen_by_no_handlers(cluster, registry, event_handle
     body = await cluster.wait_until_handled()
     await asyncio.sleep(0.1)
     events.clear()
-    await cluster.sandbox.create({'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': 'unrelated'}})
+    await cluster.sandbox.create(
+        {'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': 'unrelated'}}
+    )
     await asyncio.sleep(150)  # bookmarks come every minute
     cluster.sandbox.requests.clear()
     cluster.sandbox.faults.cut_streams()
     await cluster.wait_until_watched()
-    asked, = cluster.sandbox.requests.select(verb='watch', resource=cluster.plural)
+    (asked,) = cluster.sandbox.requests.select(verb='watch', resource=cluster.plural)
     query = urllib.parse.parse_qs(asked.query)
 
-    assert int(query['resourceVersion'][0]) > int(body['metadata']['resourceVersion'])  # from a bookmark
+    assert int(query['resourceVersion'][0]) > int(
+        body['metadata']['resourceVersion']
+    )  # from a bookmark
     assert events == []
 
 
 @pytest.mark.guarantee('HND-030', 'ERR-025')
-@pytest.mark.parametrize('error', [
-    pytest.param(Exception("it is broken"), id='arbitrary'),
-    pytest.param(kopf.TemporaryError("it is broken", delay=1), id='temporary'),
-    pytest.param(kopf.PermanentError("it is broken"), id='permanent'),
-])
+@pytest.mark.parametrize(
+    'error',
+    [
+        pytest.param(Exception('it is broken'), id='arbitrary'),
+        pytest.param(kopf.TemporaryError('it is broken', delay=1), id='temporary'),
+        pytest.param(kopf.PermanentError('it is broken'), id='permanent'),
+    ],
+)
 async def test_errors_are_logged_and_ignored(cluster, registry, run_operator, events, logs, error):
     @kopf.on.event('kopfexamples', id='failing_fn', registry=registry)
     async def failing_fn(spec, **_):
@@ -146,10 +172,12 @@ async def test_errors_are_logged_and_ignored(cluster, registry, run_operator, ev
 
 
 @pytest.mark.guarantee('HND-030')
-async def test_errors_of_event_handlers_do_not_affect_the_handlers_of_changes(cluster, registry, run_operator, events):
+async def test_errors_of_event_handlers_do_not_affect_the_handlers_of_changes(
+    cluster, registry, run_operator, events
+):
     @kopf.on.event('kopfexamples', registry=registry)
     async def failing_fn(**_):
-        raise Exception("it is broken")
+        raise Exception('it is broken')
 
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(**_):
@@ -165,15 +193,16 @@ async def test_errors_of_event_handlers_do_not_affect_the_handlers_of_changes(cl
 
 @pytest.mark.guarantee('HND-031')
 async def test_only_the_messages_of_the_function_itself_are_meant_for_k8s_events(
-        cluster, registry, run_operator, events, caplog):
+    cluster, registry, run_operator, events, caplog
+):
     @kopf.on.event('kopfexamples', id='good_fn', registry=registry)
     async def good_fn(logger, **_):
-        logger.info("The function says so.")
+        logger.info('The function says so.')
 
     @kopf.on.event('kopfexamples', id='failing_fn', registry=registry)
     async def failing_fn(**_):
         events.append('called')
-        raise Exception("it is broken")
+        raise Exception('it is broken')
 
     caplog.set_level(logging.DEBUG)
     await run_operator()
@@ -185,12 +214,15 @@ async def test_only_the_messages_of_the_function_itself_are_meant_for_k8s_events
     texts = [record.getMessage() for record in records]
     assert any("Handler 'failing_fn' failed" in text for text in texts)
     assert any("Handler 'good_fn' succeeded" in text for text in texts)
-    assert [record.getMessage() for record in records if not record.k8s_skip] == ["The function says so."]
+    assert [record.getMessage() for record in records if not record.k8s_skip] == [
+        'The function says so.'
+    ]
 
 
 @pytest.mark.guarantee('HND-029', 'WLD-013')
 async def test_results_and_arguments_leave_objects_untouched_unless_patched_on_purpose(
-        cluster, registry, run_operator, events):
+    cluster, registry, run_operator, events
+):
     @kopf.on.event('kopfexamples', registry=registry)
     async def event_fn(spec, patch, body, memo, **_):
         events.append(body['metadata']['resourceVersion'])
@@ -217,27 +249,34 @@ async def test_results_and_arguments_leave_objects_untouched_unless_patched_on_p
 
 
 @pytest.mark.guarantee('KWA-008', 'KWA-037')
-async def test_handlers_of_events_get_the_raw_event_as_it_came(cluster, registry, run_operator, events):
+async def test_handlers_of_events_get_the_raw_event_as_it_came(
+    cluster, registry, run_operator, events
+):
     @kopf.on.event('kopfexamples', registry=registry)
     async def event_fn(event, type, body, **kwargs):
-        events.append((event, type, dict(body), {'reason', 'old', 'new', 'diff', 'stopped'} & kwargs.keys()))
+        events.append(
+            (event, type, dict(body), {'reason', 'old', 'new', 'diff', 'stopped'} & kwargs.keys())
+        )
 
     await run_operator()
     await cluster.wait_until_watched()
     created = await cluster.create()
     await wait_until(lambda: events)
 
-    del created['metadata']['managedFields']  # never shown: they are large, and of no use for handlers
+    del created['metadata'][
+        'managedFields'
+    ]  # never shown: they are large, and of no use for handlers
     assert events == [({'type': 'ADDED', 'object': created}, 'ADDED', created, set())]
     assert type(events[0][0]) is dict
 
 
 @pytest.mark.guarantee('HND-027')
 async def test_a_deletion_is_seen_also_while_another_handler_of_the_object_waits_for_its_retry(
-        cluster, registry, event_handler, run_operator, events):
+    cluster, registry, event_handler, run_operator, events
+):
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(**_):
-        raise kopf.TemporaryError("not yet", delay=3600)
+        raise kopf.TemporaryError('not yet', delay=3600)
 
     await run_operator()
     await cluster.create()

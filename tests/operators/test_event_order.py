@@ -1,6 +1,7 @@
 """
 Which events and states of an object reach which handlers, and in which order; whatever happens to the stream.
 """
+
 import asyncio
 import collections
 
@@ -25,7 +26,8 @@ def event_handler(registry, events):
 
 @pytest.mark.guarantee('NEW-098', 'NEW-099', 'NEW-041')
 async def test_event_handlers_get_every_event_and_the_others_get_the_freshest_state(
-        cluster, registry, run_operator, event_handler, events):
+    cluster, registry, run_operator, event_handler, events
+):
     updates = []
 
     @kopf.on.create('kopfexamples', registry=registry)
@@ -54,7 +56,8 @@ async def test_event_handlers_get_every_event_and_the_others_get_the_freshest_st
 
 
 async def test_an_object_is_handled_by_one_task_at_a_time_and_objects_do_not_wait_for_each_other(
-        cluster, registry, run_operator):
+    cluster, registry, run_operator
+):
     running, most, done = collections.Counter(), collections.Counter(), collections.Counter()
 
     async def handle(name, **_):
@@ -93,14 +96,16 @@ def test_queueing_has_its_defaults(settings):
 
 
 @pytest.mark.guarantee('NEW-102')
-async def test_the_number_of_objects_handled_at_once_can_be_limited(cluster, registry, run_operator, settings):
+async def test_the_number_of_objects_handled_at_once_can_be_limited(
+    cluster, registry, run_operator, settings
+):
     settings.queueing.worker_limit = 2
     running, most, done = set(), [], []
 
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(name, retry, **_):
         if retry == 0:
-            raise kopf.TemporaryError("those who wait take no place", delay=100)
+            raise kopf.TemporaryError('those who wait take no place', delay=100)
         running.add(name)
         most.append(len(running))
         await asyncio.sleep(1)
@@ -117,7 +122,9 @@ async def test_the_number_of_objects_handled_at_once_can_be_limited(cluster, reg
 
 
 @pytest.mark.guarantee('NEW-103')
-async def test_events_after_a_long_time_are_handled_with_the_same_memory(cluster, registry, run_operator, events):
+async def test_events_after_a_long_time_are_handled_with_the_same_memory(
+    cluster, registry, run_operator, events
+):
     @kopf.on.event('kopfexamples', registry=registry)
     async def event_fn(memo, spec, **_):
         memo.seen = [*memo.get('seen', []), spec['x']]
@@ -136,13 +143,14 @@ async def test_events_after_a_long_time_are_handled_with_the_same_memory(cluster
 
 @pytest.mark.guarantee('NEW-100')
 async def test_an_object_that_waits_for_a_retry_is_woken_up_by_events(
-        cluster, registry, run_operator, event_handler, events):
+    cluster, registry, run_operator, event_handler, events
+):
     calls = []
 
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(retry, **_):
         calls.append(retry)
-        raise kopf.TemporaryError("in an hour", delay=3600)
+        raise kopf.TemporaryError('in an hour', delay=3600)
 
     await run_operator()
     await cluster.create(spec={'x': 1})
@@ -157,6 +165,7 @@ async def test_an_object_that_waits_for_a_retry_is_woken_up_by_events(
 @pytest.fixture
 def gap(cluster):
     """Begin a gap: from now on, there is no stream, and what happens in the gap is not told afterwards."""
+
     async def begin():
         fault = cluster.sandbox.faults.inject(verb='watch', resource='kopfexamples', cut=True)
         await fault.wait_until_hit()
@@ -170,7 +179,8 @@ def gap(cluster):
 
 
 async def test_objects_that_vanish_in_a_gap_are_deleted_and_forgotten(
-        cluster, run_operator, event_handler, events, gap):
+    cluster, run_operator, event_handler, events, gap
+):
     memories = inventory.Memories()
     await run_operator(memories=memories)
     await cluster.create('gone')
@@ -187,7 +197,9 @@ async def test_objects_that_vanish_in_a_gap_are_deleted_and_forgotten(
     assert len(memories) == 1
 
 
-async def test_objects_recreated_in_a_gap_are_new_ones(cluster, registry, run_operator, event_handler, events, gap):
+async def test_objects_recreated_in_a_gap_are_new_ones(
+    cluster, registry, run_operator, event_handler, events, gap
+):
     created = []
 
     @kopf.on.create('kopfexamples', registry=registry)
@@ -243,10 +255,16 @@ async def test_changes_made_in_a_gap_reach_their_handlers(cluster, registry, run
     await cluster.wait_until_handled('created', x=1)
     await cluster.wait(lambda body: body is None, 'deleted')
 
-    assert sorted(calls) == [('create', 'created', 1), ('delete', 'deleted'), ('update', 'changed', 1, 3)]
+    assert sorted(calls) == [
+        ('create', 'created', 1),
+        ('delete', 'deleted'),
+        ('update', 'changed', 1, 3),
+    ]
 
 
-async def test_memories_are_dropped_with_their_objects(cluster, registry, run_operator, event_handler, events):
+async def test_memories_are_dropped_with_their_objects(
+    cluster, registry, run_operator, event_handler, events
+):
     @kopf.on.create('kopfexamples', registry=registry)
     @kopf.on.delete('kopfexamples', registry=registry)
     async def change_fn(**_):
@@ -266,8 +284,12 @@ async def test_memories_are_dropped_with_their_objects(cluster, registry, run_op
     assert len(memories) == 0
 
 
-async def test_namesakes_in_other_namespaces_are_other_objects(cluster, registry, run_operator, event_handler, events):
-    await cluster.sandbox.create({'apiVersion': 'v1', 'kind': 'Namespace', 'metadata': {'name': 'other'}})
+async def test_namesakes_in_other_namespaces_are_other_objects(
+    cluster, registry, run_operator, event_handler, events
+):
+    await cluster.sandbox.create(
+        {'apiVersion': 'v1', 'kind': 'Namespace', 'metadata': {'name': 'other'}}
+    )
     memories = inventory.Memories()
     await run_operator(memories=memories)
     await cluster.create(spec={'x': 1})

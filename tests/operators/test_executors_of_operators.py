@@ -1,6 +1,7 @@
 """
 Where the functions that are not coroutines are executed: in which threads, and in how many.
 """
+
 import concurrent.futures
 import threading
 
@@ -40,6 +41,7 @@ def make_executor():
 @pytest.fixture
 def blocked_handlers(registry, calls, barrier):
     """Functions that take a thread each until they are let go, and coroutines that do not."""
+
     @kopf.on.create('kopfexamples', labels={'is': 'sync'}, registry=registry)
     def sync_fn(name, **_):
         calls.append(name)
@@ -69,7 +71,9 @@ async def check_limit(cluster, calls, barrier, limit):
 @pytest.mark.guarantee('CFG-019')
 @pytest.mark.parametrize('limit', [1, 20])
 @pytest.mark.usefixtures('blocked_handlers')
-async def test_number_of_threads_is_set_at_startup(cluster, registry, run_operator, calls, barrier, limit):
+async def test_number_of_threads_is_set_at_startup(
+    cluster, registry, run_operator, calls, barrier, limit
+):
     @kopf.on.startup(registry=registry)
     def startup_fn(settings, **_):
         settings.execution.max_workers = limit
@@ -89,7 +93,8 @@ async def test_number_of_threads_is_of_python_by_default(cluster, run_operator, 
 
 @pytest.mark.guarantee('CFG-020', 'CFG-021')
 async def test_startup_that_replaces_the_executor_is_finished_where_it_has_started(
-        cluster, registry, run_operator, calls, make_executor):
+    cluster, registry, run_operator, calls, make_executor
+):
     @kopf.on.startup(registry=registry)
     def startup_fn(settings, **_):
         calls.append(threading.current_thread())
@@ -113,7 +118,8 @@ async def test_startup_that_replaces_the_executor_is_finished_where_it_has_start
 
 @pytest.mark.guarantee('CFG-021')
 async def test_running_handlers_are_finished_in_the_executor_where_they_have_started(
-        cluster, registry, run_operator, settings, calls, barrier, make_executor):
+    cluster, registry, run_operator, settings, calls, barrier, make_executor
+):
     @kopf.on.create('kopfexamples', id='create_fn', registry=registry)
     def create_fn(name, **_):
         calls.append((name, threading.current_thread().name.partition('_')[0]))
@@ -148,7 +154,8 @@ def threads(registry):
 
 
 async def test_threads_end_with_their_operator_even_if_its_settings_are_kept(
-        cluster, run_operator, settings, threads):
+    cluster, run_operator, settings, threads
+):
     settings.execution.max_workers = 1
     for name in ('one', 'two'):
         operator = await run_operator()
@@ -162,7 +169,8 @@ async def test_threads_end_with_their_operator_even_if_its_settings_are_kept(
 
 
 async def test_operators_with_common_settings_do_not_take_threads_from_each_other(
-        cluster, run_operator, threads):
+    cluster, run_operator, threads
+):
     await run_operator()
     another = await run_operator(registry=kopf.OperatorRegistry())
     await cluster.create('one')
@@ -174,7 +182,9 @@ async def test_operators_with_common_settings_do_not_take_threads_from_each_othe
     assert len(threads) == 2
 
 
-async def test_threads_of_users_do_not_end_with_operators(cluster, run_operator, settings, threads, make_executor):
+async def test_threads_of_users_do_not_end_with_operators(
+    cluster, run_operator, settings, threads, make_executor
+):
     settings.execution.executor = make_executor('mine')
     operator = await run_operator()
     await cluster.create()

@@ -1,6 +1,7 @@
 """
 Children of the handled objects: the owner is known in handlers, and in all that they call or start.
 """
+
 import asyncio
 import concurrent.futures
 import contextvars
@@ -30,20 +31,26 @@ def children():
 
 def summarize(child):
     metadata = child['metadata']
-    return metadata['generateName'], metadata['namespace'], metadata['labels'], [
-        reference['uid'] for reference in metadata['ownerReferences']]
+    return (
+        metadata['generateName'],
+        metadata['namespace'],
+        metadata['labels'],
+        [reference['uid'] for reference in metadata['ownerReferences']],
+    )
 
 
 def expect(body):
     """Tell how a child of the object looks."""
     metadata = body['metadata']
-    return f"{metadata['name']}-", 'default', {'app': metadata['name']}, [metadata['uid']]
+    return f'{metadata["name"]}-', 'default', {'app': metadata['name']}, [metadata['uid']]
 
 
 @pytest.mark.guarantee('HIE-005', 'EMB-025', 'ASY-006')
 @pytest.mark.parametrize('is_async', [True, False], ids=['async', 'sync'])
 @pytest.mark.parametrize('decorator', DECORATORS)
-async def test_owner_is_the_handled_object(cluster, registry, run_operator, children, decorator, is_async):
+async def test_owner_is_the_handled_object(
+    cluster, registry, run_operator, children, decorator, is_async
+):
     def adopt():
         child = {'kind': 'Pod'}
         kopf.adopt(child)
@@ -66,7 +73,9 @@ async def test_owner_is_the_handled_object(cluster, registry, run_operator, chil
 
 
 @pytest.mark.guarantee('EMB-025')
-async def test_owners_do_not_mix_when_many_objects_are_handled_at_once(cluster, registry, run_operator, children):
+async def test_owners_do_not_mix_when_many_objects_are_handled_at_once(
+    cluster, registry, run_operator, children
+):
     together = asyncio.Event()
 
     @kopf.on.event('kopfexamples', registry=registry)
@@ -84,11 +93,14 @@ async def test_owners_do_not_mix_when_many_objects_are_handled_at_once(cluster, 
     await wait_until(lambda: len(children) == 3)
 
     assert {child['kind']: summarize(child) for child in children} == {
-        name: expect(body) for name, body in bodies.items()}
+        name: expect(body) for name, body in bodies.items()
+    }
 
 
 @pytest.mark.guarantee('EMB-025')
-async def test_owner_is_known_in_subhandlers_and_still_after_them(cluster, registry, run_operator, children):
+async def test_owner_is_known_in_subhandlers_and_still_after_them(
+    cluster, registry, run_operator, children
+):
     def adopt(kind):
         child = {'kind': kind}
         kopf.adopt(child)
@@ -111,7 +123,9 @@ async def test_owner_is_known_in_subhandlers_and_still_after_them(cluster, regis
 
 
 @pytest.mark.guarantee('EMB-025')
-async def test_owner_is_known_in_tasks_and_threads_of_handlers(cluster, registry, run_operator, children):
+async def test_owner_is_known_in_tasks_and_threads_of_handlers(
+    cluster, registry, run_operator, children
+):
     def adopt():
         child = {}
         kopf.adopt(child)
@@ -176,7 +190,9 @@ async def test_owner_is_unknown_outside_of_handlers_of_objects(cluster, registry
 
 
 @pytest.mark.guarantee('HIE-006')
-async def test_adoption_changes_neither_the_handled_object_nor_the_cluster(cluster, registry, run_operator, children):
+async def test_adoption_changes_neither_the_handled_object_nor_the_cluster(
+    cluster, registry, run_operator, children
+):
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(body, patch, **_):
         before = copy.deepcopy(body)
@@ -195,7 +211,9 @@ async def test_adoption_changes_neither_the_handled_object_nor_the_cluster(clust
 
 
 @pytest.mark.guarantee('EMB-025', 'EMB-021')
-async def test_operators_of_one_loop_know_their_own_objects(cluster, sandbox, run_operator, children):
+async def test_operators_of_one_loop_know_their_own_objects(
+    cluster, sandbox, run_operator, children
+):
     def declare(plural):
         registry = kopf.OperatorRegistry()
 
@@ -219,7 +237,9 @@ async def test_operators_of_one_loop_know_their_own_objects(cluster, sandbox, ru
 
 
 @pytest.mark.guarantee('HIE-032')
-async def test_adopted_children_are_deleted_with_their_parents(cluster, sandbox, registry, run_operator):
+async def test_adopted_children_are_deleted_with_their_parents(
+    cluster, sandbox, registry, run_operator
+):
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(**_):
         child = {'apiVersion': 'v1', 'kind': 'ConfigMap'}

@@ -1,6 +1,7 @@
 """
 The ids of handlers as users see them: in the progress and the results on objects, in probes, indices and logs.
 """
+
 import asyncio
 import functools
 import json
@@ -19,6 +20,7 @@ def decorate(fn):
     @functools.wraps(fn)
     async def wrapper(**kwargs):
         return await fn(**kwargs)
+
     return wrapper
 
 
@@ -65,6 +67,7 @@ class Operator:
 def build_local():
     async def local(**_):
         return 'local'
+
     return local
 
 
@@ -74,6 +77,7 @@ async def create_fn(**_):
         @kopf.subhandler()
         async def subsub(**_):
             return 'subsub'
+
         return 'sub'
 
 
@@ -89,8 +93,13 @@ NAMED = {
     LAMBDA_ID: LAMBDA,
 }
 RESULTS = {
-    'Operator.method': 'method', 'Operator.static': 'static', 'build_local.<locals>.local': 'local',
-    'succeed': 'partial', 'decorated': 'decorated', 'renaming': 'renaming', LAMBDA_ID: 'lambda',
+    'Operator.method': 'method',
+    'Operator.static': 'static',
+    'build_local.<locals>.local': 'local',
+    'succeed': 'partial',
+    'decorated': 'decorated',
+    'renaming': 'renaming',
+    LAMBDA_ID: 'lambda',
 }
 
 
@@ -133,8 +142,11 @@ async def test_every_name_can_be_stored_while_it_waits(cluster, registry, run_op
     operator = await run_operator()
     await cluster.create()
     body = await cluster.wait(lambda body: len(get_progress(body)) >= len(NAMED))
-    assert {'kopf.zalando.org/Operator.method', 'kopf.zalando.org/build_local._locals_.local',
-            'kopf.zalando.org/decorated'} <= get_progress(body).keys()
+    assert {
+        'kopf.zalando.org/Operator.method',
+        'kopf.zalando.org/build_local._locals_.local',
+        'kopf.zalando.org/decorated',
+    } <= get_progress(body).keys()
     assert not body.get('status')
 
     await operator.stop()
@@ -148,9 +160,10 @@ def _failing_once(fn):
     @functools.wraps(fn)
     async def wrapper(retry, **kwargs):
         if not retry:
-            raise kopf.TemporaryError("not now", delay=10)
+            raise kopf.TemporaryError('not now', delay=10)
         result = fn(retry=retry, **kwargs)
         return await result if asyncio.iscoroutine(result) else result
+
     if isinstance(fn, functools.partial):
         wrapper.__wrapped__ = fn
     return wrapper
@@ -177,10 +190,16 @@ async def test_progress_of_the_reference_is_continued(cluster, registry, run_ope
     for fn in (Daily().create, parent):
         kopf.on.create('kopfexamples', param=calls, registry=registry)(fn)
     children = ['parent/parent.<locals>.done', 'parent/parent.<locals>.later']
-    await cluster.create(annotations=annotate(**{
-        'Daily.create': delayed(), 'parent': waiting(subrefs=children),
-        'parent.parent._locals_.done': succeeded(), 'parent.parent._locals_.later': delayed(),
-    }))
+    await cluster.create(
+        annotations=annotate(
+            **{
+                'Daily.create': delayed(),
+                'parent': waiting(subrefs=children),
+                'parent.parent._locals_.done': succeeded(),
+                'parent.parent._locals_.later': delayed(),
+            }
+        )
+    )
     await run_operator()
     await asyncio.sleep(90)
     assert calls == []
@@ -221,19 +240,23 @@ async def test_probes_are_under_the_qualified_names(cluster, registry, run_opera
 def declare_namesakes(decorator, calls, *, errors=()):
     """Declare three functions of one name, the second one of which can fail at first."""
     for number in range(1, 4):
+
         async def fn(retry, number=number, **_):
             calls.append((number, retry))
             if retry < len(errors) and number == 2:
                 raise errors[retry]
             return number
+
         decorator(id='fn')(fn)
 
 
 @pytest.mark.guarantee('FND-021')
-async def test_functions_of_one_id_have_progress_and_results_of_their_own(cluster, registry, run_operator, logs):
+async def test_functions_of_one_id_have_progress_and_results_of_their_own(
+    cluster, registry, run_operator, logs
+):
     calls = []
     decorator = functools.partial(kopf.on.create, 'kopfexamples', registry=registry)
-    declare_namesakes(decorator, calls, errors=[kopf.TemporaryError("later", delay=100)])
+    declare_namesakes(decorator, calls, errors=[kopf.TemporaryError('later', delay=100)])
     decorator(id='other')(do_nothing)
     operator = await run_operator()
     await cluster.create()
@@ -247,15 +270,18 @@ async def test_functions_of_one_id_have_progress_and_results_of_their_own(cluste
     assert calls == [(1, 0), (2, 0), (3, 0), (2, 1)]
     assert body['status'] == {'fn': 1, 'fn-2': 2, 'fn-3': 3}
     [warning] = {line for line in logs(logging.WARNING) if 'Several functions' in line}
-    line = declare_namesakes.__code__.co_firstlineno + 3
+    line = declare_namesakes.__code__.co_firstlineno + 4
     assert warning == (
         f"Several functions have the id 'fn' for the same resource: 'fn' at {__file__}:{line}, "
         f"'fn-2' at {__file__}:{line}, 'fn-3' at {__file__}:{line}. "
-        f"All of them are called. Rename them, or give them different ids with id=.")
+        f'All of them are called. Rename them, or give them different ids with id=.'
+    )
 
 
 @pytest.mark.guarantee('FND-021')
-async def test_the_warning_is_once_for_all_namespaces(cluster, sandbox, registry, run_operator, logs):
+async def test_the_warning_is_once_for_all_namespaces(
+    cluster, sandbox, registry, run_operator, logs
+):
     await sandbox.create({'apiVersion': 'v1', 'kind': 'Namespace', 'metadata': {'name': 'another'}})
     declare_namesakes(functools.partial(kopf.on.create, 'kopfexamples', registry=registry), [])
     declare_namesakes(functools.partial(kopf.on.event, 'kopfexamples', registry=registry), [])
@@ -266,9 +292,12 @@ async def test_the_warning_is_once_for_all_namespaces(cluster, sandbox, registry
 
 
 @pytest.mark.guarantee('FND-021')
-@pytest.mark.parametrize('first, second', [('create', 'update'), ('update', 'delete'), ('delete', 'resume')])
+@pytest.mark.parametrize(
+    'first, second', [('create', 'update'), ('update', 'delete'), ('delete', 'resume')]
+)
 async def test_functions_of_one_id_for_different_causes_are_not_warned_of(
-        cluster, registry, run_operator, logs, first, second):
+    cluster, registry, run_operator, logs, first, second
+):
     getattr(kopf.on, first)('kopfexamples', id='fn', registry=registry)(do_nothing)
     getattr(kopf.on, second)('kopfexamples', id='fn', registry=registry)(succeed)
     await run_operator()
@@ -279,7 +308,9 @@ async def test_functions_of_one_id_for_different_causes_are_not_warned_of(
 
 @pytest.mark.guarantee('FND-021')
 async def test_timers_of_one_id_have_results_of_their_own(cluster, registry, run_operator):
-    declare_namesakes(functools.partial(kopf.timer, 'kopfexamples', interval=100, registry=registry), [])
+    declare_namesakes(
+        functools.partial(kopf.timer, 'kopfexamples', interval=100, registry=registry), []
+    )
     await run_operator()
     await cluster.create()
 
@@ -287,12 +318,16 @@ async def test_timers_of_one_id_have_results_of_their_own(cluster, registry, run
 
 
 @pytest.mark.guarantee('FND-021')
-async def test_activities_of_one_id_are_called_in_the_order_of_declaration(cluster, registry, run_operator):
+async def test_activities_of_one_id_are_called_in_the_order_of_declaration(
+    cluster, registry, run_operator
+):
     calls = []
     kopf.on.event('kopfexamples', registry=registry)(do_nothing)
     for position, id in enumerate(['configure', 'other', 'configure', 'other', 'configure']):
+
         def fn(position=position, **_):
             calls.append(position)
+
         kopf.on.startup(id=id, registry=registry)(fn)
     await run_operator()
 

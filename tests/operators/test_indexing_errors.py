@@ -1,6 +1,7 @@
 """
 Errors of indexing functions: the object is left out of the index, and is handled as usual otherwise.
 """
+
 import asyncio
 import datetime
 import logging
@@ -24,6 +25,7 @@ def run(cluster, registry, run_operator, calls):
 
     The object is changed every 10 seconds; returned is what is in the index after each of the changes.
     """
+
     async def run(*errors, **options):
         @kopf.index('kopfexamples', id='index', registry=registry, **options)
         async def index(spec, retry, started, runtime, **_):
@@ -56,7 +58,7 @@ def run(cluster, registry, run_operator, calls):
 
 @pytest.mark.guarantee('IDX-021', 'IDX-022', 'IDX-027', 'IDX-028')
 async def test_arbitrary_errors_are_logged_and_the_former_values_stay(run, calls, logs, caplog):
-    contents = await run(None, ValueError("oops"))
+    contents = await run(None, ValueError('oops'))
 
     assert contents == [[0], [0], [2], [3], [4]]
     assert calls == [(10 * x, 0, 0) for x in range(5)]
@@ -72,10 +74,13 @@ async def test_cancellations_from_the_inside_are_arbitrary_errors(run, calls):
 
 
 @pytest.mark.guarantee('IDX-023', 'IDX-028')
-@pytest.mark.parametrize('error, options', [
-    pytest.param(kopf.PermanentError("oops"), {}, id='permanent'),
-    pytest.param(ValueError("oops"), {'errors': kopf.ErrorsMode.PERMANENT}, id='arbitrary'),
-])
+@pytest.mark.parametrize(
+    'error, options',
+    [
+        pytest.param(kopf.PermanentError('oops'), {}, id='permanent'),
+        pytest.param(ValueError('oops'), {'errors': kopf.ErrorsMode.PERMANENT}, id='arbitrary'),
+    ],
+)
 async def test_permanent_errors_exclude_the_object_for_ever(run, calls, error, options):
     contents = await run(None, error, **options)
 
@@ -89,29 +94,56 @@ TOO_LATE = ([[0], [], [], [], []], [(0, 0), (10, 0)])
 
 
 @pytest.mark.guarantee('IDX-024', 'IDX-025', 'IDX-027', 'NEW-035')
-@pytest.mark.parametrize('error, options, expected', [
-    pytest.param(kopf.TemporaryError("oops", delay=15), {}, LATER, id='temporary'),
-    pytest.param(kopf.TemporaryError("oops", delay=None), {}, AT_ONCE, id='temporary-none'),
-    pytest.param(kopf.TemporaryError("oops", delay=0), {}, AT_ONCE, id='temporary-zero'),
-    pytest.param(kopf.TemporaryError("oops"), {}, TOO_LATE, id='temporary-default'),
-    pytest.param(ValueError("oops"), {'errors': kopf.ErrorsMode.TEMPORARY, 'backoff': 15}, LATER, id='arbitrary'),
-    pytest.param(ValueError("oops"), {'errors': kopf.ErrorsMode.TEMPORARY, 'backoff': 0}, AT_ONCE, id='backoff-zero'),
-    pytest.param(ValueError("oops"), {'errors': kopf.ErrorsMode.TEMPORARY}, TOO_LATE, id='backoff-default'),
-])
-async def test_temporary_errors_exclude_the_object_for_a_while(run, calls, error, options, expected):
+@pytest.mark.parametrize(
+    'error, options, expected',
+    [
+        pytest.param(kopf.TemporaryError('oops', delay=15), {}, LATER, id='temporary'),
+        pytest.param(kopf.TemporaryError('oops', delay=None), {}, AT_ONCE, id='temporary-none'),
+        pytest.param(kopf.TemporaryError('oops', delay=0), {}, AT_ONCE, id='temporary-zero'),
+        pytest.param(kopf.TemporaryError('oops'), {}, TOO_LATE, id='temporary-default'),
+        pytest.param(
+            ValueError('oops'),
+            {'errors': kopf.ErrorsMode.TEMPORARY, 'backoff': 15},
+            LATER,
+            id='arbitrary',
+        ),
+        pytest.param(
+            ValueError('oops'),
+            {'errors': kopf.ErrorsMode.TEMPORARY, 'backoff': 0},
+            AT_ONCE,
+            id='backoff-zero',
+        ),
+        pytest.param(
+            ValueError('oops'),
+            {'errors': kopf.ErrorsMode.TEMPORARY},
+            TOO_LATE,
+            id='backoff-default',
+        ),
+    ],
+)
+async def test_temporary_errors_exclude_the_object_for_a_while(
+    run, calls, error, options, expected
+):
     contents = await run(None, error, **options)
 
     assert (contents, [(moment, retry) for moment, retry, _ in calls]) == expected
 
 
 @pytest.mark.guarantee('IDX-026', 'IDX-027')
-@pytest.mark.parametrize('options, expected', [
-    pytest.param({'retries': 2}, [(0, 0, 0), (10, 0, 0), (20, 1, 10)], id='retries'),
-    pytest.param({'timeout': 15}, [(0, 0, 0), (10, 0, 0), (20, 1, 10)], id='timeout'),
-    pytest.param({}, [(0, 0, 0), (10, 0, 0), (20, 1, 10), (30, 2, 20), (40, 3, 30)], id='no-limits'),
-])
-async def test_repeated_errors_exclude_the_object_for_ever_at_some_moment(run, calls, options, expected):
-    contents = await run(None, *([kopf.TemporaryError("oops", delay=7)] * 10), **options)
+@pytest.mark.parametrize(
+    'options, expected',
+    [
+        pytest.param({'retries': 2}, [(0, 0, 0), (10, 0, 0), (20, 1, 10)], id='retries'),
+        pytest.param({'timeout': 15}, [(0, 0, 0), (10, 0, 0), (20, 1, 10)], id='timeout'),
+        pytest.param(
+            {}, [(0, 0, 0), (10, 0, 0), (20, 1, 10), (30, 2, 20), (40, 3, 30)], id='no-limits'
+        ),
+    ],
+)
+async def test_repeated_errors_exclude_the_object_for_ever_at_some_moment(
+    run, calls, options, expected
+):
+    contents = await run(None, *([kopf.TemporaryError('oops', delay=7)] * 10), **options)
 
     assert contents == [[0], [], [], [], []]
     assert calls == expected
@@ -119,7 +151,7 @@ async def test_repeated_errors_exclude_the_object_for_ever_at_some_moment(run, c
 
 @pytest.mark.guarantee('IDX-027')
 async def test_a_success_begins_the_count_anew(run, calls):
-    error = kopf.TemporaryError("oops", delay=0)
+    error = kopf.TemporaryError('oops', delay=0)
 
     contents = await run(error, error, None, error, retries=3)
 
@@ -132,7 +164,7 @@ async def test_recreated_objects_are_indexed_again(cluster, registry, run_operat
     @kopf.index('kopfexamples', id='index', registry=registry)
     async def index(spec, **_):
         if spec['x'] == 1:
-            raise kopf.PermanentError("never")
+            raise kopf.PermanentError('never')
         return spec['x']
 
     @kopf.on.event('kopfexamples', registry=registry)
@@ -152,7 +184,9 @@ async def test_recreated_objects_are_indexed_again(cluster, registry, run_operat
 
 
 @pytest.mark.guarantee('IDX-021', 'IDX-028')
-async def test_failing_filters_leave_the_object_as_it_was(cluster, registry, run_operator, calls, logs):
+async def test_failing_filters_leave_the_object_as_it_was(
+    cluster, registry, run_operator, calls, logs
+):
     @kopf.index('kopfexamples', when=lambda spec, **_: 1 / spec['x'], id='index', registry=registry)
     async def index(spec, **_):
         return spec['x']
@@ -177,7 +211,9 @@ async def test_failing_filters_leave_the_object_as_it_was(cluster, registry, run
 
 
 @pytest.mark.guarantee('IDX-035')
-async def test_changes_made_by_indexing_functions_are_not_applied(cluster, registry, run_operator, logs):
+async def test_changes_made_by_indexing_functions_are_not_applied(
+    cluster, registry, run_operator, logs
+):
     @kopf.index('kopfexamples', id='index', registry=registry)
     async def index(patch, **_):
         patch.status['x'] = 'y'

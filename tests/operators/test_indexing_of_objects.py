@@ -1,6 +1,7 @@
 """
 Indices: which objects are in them, when, and who can see that.
 """
+
 import asyncio
 import inspect
 import threading
@@ -27,18 +28,35 @@ def seen(registry):
     async def startup_fn(**kwargs):
         indices.update(kwargs)
 
-    return lambda name='index': {key: sorted(store, key=repr) for key, store in indices[name].items()}
+    return lambda name='index': {
+        key: sorted(store, key=repr) for key, store in indices[name].items()
+    }
 
 
 @pytest.mark.guarantee('IDX-001')
 def test_signature_of_indices():
     parameters = inspect.signature(kopf.index).parameters
-    keywords = {name: parameter.default for name, parameter in parameters.items()
-                if parameter.kind is inspect.Parameter.KEYWORD_ONLY}
+    keywords = {
+        name: parameter.default
+        for name, parameter in parameters.items()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    }
 
     assert kopf.on.index is kopf.index
-    assert keywords.keys() >= {'id', 'param', 'errors', 'timeout', 'retries', 'backoff', 'labels', 'annotations',
-                               'when', 'field', 'value', 'registry'}
+    assert keywords.keys() >= {
+        'id',
+        'param',
+        'errors',
+        'timeout',
+        'retries',
+        'backoff',
+        'labels',
+        'annotations',
+        'when',
+        'field',
+        'value',
+        'registry',
+    }
     assert set(keywords.values()) == {None}
 
 
@@ -63,7 +81,14 @@ async def test_indices_are_given_to_all_handlers(sandbox, cluster, registry, run
     kopf.index('kopfexamples', id='by_id', registry=registry)(lambda name, **_: name)
     for decorator in [kopf.on.startup, kopf.on.cleanup, kopf.on.login]:
         declare(decorator)
-    for decorator in [kopf.on.event, kopf.on.create, kopf.on.resume, kopf.on.update, kopf.on.delete, kopf.daemon]:
+    for decorator in [
+        kopf.on.event,
+        kopf.on.create,
+        kopf.on.resume,
+        kopf.on.update,
+        kopf.on.delete,
+        kopf.daemon,
+    ]:
         declare(decorator, 'kopfexamples')
     declare(kopf.on.field, 'kopfexamples', field='spec.x')
     await sandbox.apply(build_crd('others', 'Other'))
@@ -79,16 +104,34 @@ async def test_indices_are_given_to_all_handlers(sandbox, cluster, registry, run
     await wait_until(lambda: 'timer' in given)
     await operator.stop()
 
-    assert given.keys() == {'startup', 'cleanup', 'login', 'event', 'create', 'resume', 'update', 'delete', 'daemon',
-                            'field', 'timer', 'index'}
+    assert given.keys() == {
+        'startup',
+        'cleanup',
+        'login',
+        'event',
+        'create',
+        'resume',
+        'update',
+        'delete',
+        'daemon',
+        'field',
+        'timer',
+        'index',
+    }
     indices = {(id(first), id(second)) for first, second, _ in given.values()}
     assert len(indices) == 1
-    assert {name for name, (*_, length) in given.items() if not length} >= {'startup', 'login', 'index'}
+    assert {name for name, (*_, length) in given.items() if not length} >= {
+        'startup',
+        'login',
+        'index',
+    }
     assert given['create'][2] == given['event'][2] == 1
 
 
 @pytest.mark.guarantee('IDX-003', 'IDX-004', 'IDX-005', 'IDX-033', 'IDX-035', 'WLD-013')
-async def test_objects_are_indexed_as_they_come_and_change_and_go(cluster, registry, run_operator, seen):
+async def test_objects_are_indexed_as_they_come_and_change_and_go(
+    cluster, registry, run_operator, seen
+):
     @kopf.index('kopfexamples', id='index', registry=registry)
     async def index(name, spec, **_):
         return {spec['x']: name}
@@ -108,14 +151,19 @@ async def test_objects_are_indexed_as_they_come_and_change_and_go(cluster, regis
 
 
 @pytest.mark.guarantee('IDX-003', 'IDX-005')
-@pytest.mark.parametrize('options', [
-    pytest.param({'labels': {'mark': 'yes'}}, id='labels'),
-    pytest.param({'annotations': {'mark': 'yes'}}, id='annotations'),
-    pytest.param({'when': lambda spec, **_: spec.get('mark') == 'yes'}, id='when'),
-    pytest.param({'field': 'spec.mark'}, id='field'),
-    pytest.param({'field': 'spec.mark', 'value': 'yes'}, id='value'),
-])
-async def test_objects_are_in_the_index_only_while_they_match(cluster, registry, run_operator, seen, options):
+@pytest.mark.parametrize(
+    'options',
+    [
+        pytest.param({'labels': {'mark': 'yes'}}, id='labels'),
+        pytest.param({'annotations': {'mark': 'yes'}}, id='annotations'),
+        pytest.param({'when': lambda spec, **_: spec.get('mark') == 'yes'}, id='when'),
+        pytest.param({'field': 'spec.mark'}, id='field'),
+        pytest.param({'field': 'spec.mark', 'value': 'yes'}, id='value'),
+    ],
+)
+async def test_objects_are_in_the_index_only_while_they_match(
+    cluster, registry, run_operator, seen, options
+):
     @kopf.index('kopfexamples', id='index', registry=registry, **options)
     async def index(name, **_):
         return {name: 'indexed'}
@@ -129,7 +177,11 @@ async def test_objects_are_in_the_index_only_while_they_match(cluster, registry,
     await wait_until(lambda: seen('versions') == {None: [body['metadata']['resourceVersion']]})
     assert seen() == {}
 
-    for mark, expected in [('yes', {'obj': ['indexed']}), (None, {}), ('yes', {'obj': ['indexed']})]:
+    for mark, expected in [
+        ('yes', {'obj': ['indexed']}),
+        (None, {}),
+        ('yes', {'obj': ['indexed']}),
+    ]:
         marks = {'mark': mark}
         await cluster.patch({'spec': marks, 'metadata': {'labels': marks, 'annotations': marks}})
         await wait_until(lambda expected=expected: seen() == expected)
@@ -147,8 +199,13 @@ async def test_no_result_changes_nothing(cluster, registry, run_operator, seen):
 
     await run_operator()
     await cluster.create(spec={'x': 'key'})
-    for x, expected in [('key', {'key': ['value']}), ('none', {'key': ['value']}), ('empty', {}), ('none', {}),
-                        ('other', {'other': ['value']})]:
+    for x, expected in [
+        ('key', {'key': ['value']}),
+        ('none', {'key': ['value']}),
+        ('empty', {}),
+        ('none', {}),
+        ('other', {'other': ['value']}),
+    ]:
         await cluster.patch({'spec': {'x': x}})
         await wait_until(lambda x=x: seen('values') == {None: [x]})
         assert seen() == expected
@@ -198,7 +255,8 @@ async def test_indices_win_over_kwargs_of_the_same_names(cluster, registry, run_
 @pytest.mark.guarantee('IDX-031', 'NEW-223')
 @pytest.mark.parametrize('limit', [None, 1])
 async def test_no_handler_is_called_until_all_indexed_resources_are_listed(
-        sandbox, cluster, registry, run_operator, settings, calls, limit):
+    sandbox, cluster, registry, run_operator, settings, calls, limit
+):
     settings.queueing.worker_limit = limit
 
     @kopf.index('kopfexamples', id='index', registry=registry)
@@ -210,7 +268,9 @@ async def test_no_handler_is_called_until_all_indexed_resources_are_listed(
         calls.append((param, {key: len(store) for key, store in index.items()}))
 
     for decorator in [kopf.on.event, kopf.on.create, kopf.on.resume, kopf.daemon, kopf.timer]:
-        decorator('kopfexamples', id=decorator.__name__, param=decorator.__name__, registry=registry)(fn)
+        decorator(
+            'kopfexamples', id=decorator.__name__, param=decorator.__name__, registry=registry
+        )(fn)
     await sandbox.apply(build_crd('others', 'Other'))
     for number in range(10):
         await cluster.create(f'obj-{number}')
@@ -233,7 +293,7 @@ async def test_indices_are_rebuilt_by_each_start(cluster, registry, run_operator
     async def index(name, **_):
         calls.append(name)
         if len(calls) == 1:
-            raise kopf.PermanentError("never again")
+            raise kopf.PermanentError('never again')
         return name
 
     await cluster.create()
@@ -272,7 +332,9 @@ async def test_indices_can_refer_to_each_other(cluster, registry, run_operator, 
 
 
 @pytest.mark.guarantee('IDX-012', 'IDX-005')
-async def test_objects_of_different_resources_do_not_collide(sandbox, cluster, registry, run_operator, seen):
+async def test_objects_of_different_resources_do_not_collide(
+    sandbox, cluster, registry, run_operator, seen
+):
     @kopf.index('kopfexamples', id='index', registry=registry)
     @kopf.index('others', id='index', registry=registry)
     async def index(name, **_):
@@ -294,7 +356,9 @@ async def test_objects_of_different_resources_do_not_collide(sandbox, cluster, r
 
 
 @pytest.mark.guarantee('IDX-005')
-async def test_objects_that_have_vanished_unseen_leave_the_index(cluster, registry, run_operator, seen):
+async def test_objects_that_have_vanished_unseen_leave_the_index(
+    cluster, registry, run_operator, seen
+):
     @kopf.index('kopfexamples', id='index', registry=registry)
     async def index(name, **_):
         return name
@@ -311,7 +375,9 @@ async def test_objects_that_have_vanished_unseen_leave_the_index(cluster, regist
 
 
 @pytest.mark.guarantee('IDX-005')
-async def test_objects_of_resources_that_are_gone_leave_the_index(sandbox, cluster, registry, run_operator, seen):
+async def test_objects_of_resources_that_are_gone_leave_the_index(
+    sandbox, cluster, registry, run_operator, seen
+):
     @kopf.index('kopfexamples', id='index', registry=registry)
     async def index(name, **_):
         return name
@@ -345,7 +411,8 @@ async def test_indexing_functions_share_memos_with_handlers(cluster, registry, r
 
 @pytest.mark.guarantee('NEW-224')
 async def test_only_sync_indexing_functions_use_threads_of_the_common_executor(
-        cluster, registry, run_operator, settings):
+    cluster, registry, run_operator, settings
+):
     settings.execution.max_workers, threads = 1, {}
 
     @kopf.index('kopfexamples', id='async_fn', registry=registry)

@@ -3,6 +3,7 @@ Indices while streams end: at the exit, in a pause, between two streams. They ch
 
 A handler that saw no children in an emptied index could delete or re-create the real ones.
 """
+
 import asyncio
 import threading
 
@@ -27,6 +28,7 @@ def seen():
 @pytest.fixture
 async def children(sandbox, cluster, registry, seen):
     """An index of some objects which have no other handlers: there is nothing to wait for when their stream ends."""
+
     @kopf.index('children', id='children', registry=registry)
     async def children(name, children, **_):
         seen.append(('index', sorted(children)))
@@ -40,15 +42,18 @@ async def children(sandbox, cluster, registry, seen):
 @pytest.fixture
 def run(run_operator, children, seen):
     """Run an operator until all children are indexed."""
+
     async def run(**options):
         operator = await run_operator(**options)
         await wait_until(lambda: len(seen) == len(CHILDREN))
         seen.clear()
         return operator
+
     return run
 
 
 # The exit.
+
 
 async def stop_gracefully(operator):
     await operator.stop()
@@ -61,7 +66,9 @@ async def stop_by_cancellation(operator):
 
 @pytest.mark.guarantee('FND-007')
 @pytest.mark.parametrize('stop', [stop_gracefully, stop_by_cancellation])
-async def test_handlers_see_full_indices_until_they_finish(cluster, registry, settings, run, seen, stop):
+async def test_handlers_see_full_indices_until_they_finish(
+    cluster, registry, settings, run, seen, stop
+):
     settings.queueing.exit_timeout = 10
     begun = []
 
@@ -73,8 +80,13 @@ async def test_handlers_see_full_indices_until_they_finish(cluster, registry, se
 
     for number, decorator in enumerate([kopf.on.event, kopf.on.create, kopf.on.resume]):
         name = f'obj-{number}'
-        decorator('kopfexamples', id=name, param=name, registry=registry,
-                  when=lambda name, expected=name, **_: name == expected)(fn)
+        decorator(
+            'kopfexamples',
+            id=name,
+            param=name,
+            registry=registry,
+            when=lambda name, expected=name, **_: name == expected,
+        )(fn)
         await cluster.create(name)
     operator = await run()
     await wait_until(lambda: len(begun) == 3)
@@ -159,7 +171,7 @@ async def test_cleanup_handlers_see_full_indices(registry, run, seen, stop):
 async def test_cleanup_handlers_see_full_indices_after_failures(sandbox, registry, run, seen):
     @kopf.on.login(registry=registry)
     async def login_fn(**_):
-        raise kopf.PermanentError("There is no second way to the cluster.")
+        raise kopf.PermanentError('There is no second way to the cluster.')
 
     @kopf.on.cleanup(registry=registry)
     async def cleanup_fn(children, **_):
@@ -247,18 +259,22 @@ async def test_threads_that_outlive_the_operator_see_full_indices(cluster, regis
 
 # The pause.
 
+
 @pytest.fixture
 async def pause(peering, town):
     """Begin or end a pause, as if there was another operator, or was not any more."""
+
     async def pause(is_paused):
         await town.write({'other': build_record(5, lifetime=600) if is_paused else None})
         await asyncio.sleep(0.5)
+
     return pause
 
 
 @pytest.mark.guarantee('FND-007')
 async def test_indices_stay_in_a_pause_and_are_compared_with_the_listing_after_it(
-        sandbox, cluster, registry, run, seen, pause):
+    sandbox, cluster, registry, run, seen, pause
+):
     indices = {}
 
     @kopf.on.startup(registry=registry)
@@ -290,7 +306,8 @@ async def test_indices_stay_in_a_pause_and_are_compared_with_the_listing_after_i
 
 @pytest.mark.guarantee('FND-007')
 async def test_objects_that_vanish_while_being_indexed_do_not_stay_in_other_indices(
-        sandbox, cluster, registry, run, seen, pause):
+    sandbox, cluster, registry, run, seen, pause
+):
     is_slow, begun, indices = False, asyncio.Event(), {}
 
     @kopf.on.startup(registry=registry)
@@ -317,6 +334,7 @@ async def test_objects_that_vanish_while_being_indexed_do_not_stay_in_other_indi
 
 
 # Other streams.
+
 
 @pytest.mark.guarantee('FND-007')
 async def test_indices_are_compared_with_the_listing_after_a_gap(sandbox, registry, run, seen):
@@ -355,7 +373,9 @@ async def test_indices_stay_when_the_resource_is_redefined(sandbox, registry, ru
 
 
 @pytest.mark.guarantee('FND-007')
-async def test_indices_stay_when_indexing_functions_fail_after_a_pause(sandbox, registry, run_operator, pause):
+async def test_indices_stay_when_indexing_functions_fail_after_a_pause(
+    sandbox, registry, run_operator, pause
+):
     sightings, indices = [], {}
 
     @kopf.on.startup(registry=registry)
@@ -366,7 +386,7 @@ async def test_indices_stay_when_indexing_functions_fail_after_a_pause(sandbox, 
     async def failing(name, **_):
         sightings.append(name)
         if len(sightings) > 1:
-            raise RuntimeError("not now")
+            raise RuntimeError('not now')
         return {name: name}
 
     await sandbox.create(build_object())
@@ -382,8 +402,11 @@ async def test_indices_stay_when_indexing_functions_fail_after_a_pause(sandbox, 
 
 # The real end.
 
+
 @pytest.mark.guarantee('FND-007')
-async def test_indices_forget_objects_with_their_namespace(sandbox, registry, run_operator, cluster):
+async def test_indices_forget_objects_with_their_namespace(
+    sandbox, registry, run_operator, cluster
+):
     indices = {}
 
     @kopf.on.startup(registry=registry)
@@ -395,11 +418,15 @@ async def test_indices_forget_objects_with_their_namespace(sandbox, registry, ru
         return {namespace: namespace}
 
     for namespace in ('my-one', 'my-two'):
-        await sandbox.create({'apiVersion': 'v1', 'kind': 'Namespace', 'metadata': {'name': namespace}})
+        await sandbox.create(
+            {'apiVersion': 'v1', 'kind': 'Namespace', 'metadata': {'name': namespace}}
+        )
         await sandbox.create(build_object(namespace=namespace))
     await run_operator(namespaces=['my-*'])
     await wait_until(lambda: sorted(indices['index']) == ['my-one', 'my-two'])
-    fault = sandbox.faults.inject(verb='watch', resource='kopfexamples', cut=True)  # the deletions are not seen
+    fault = sandbox.faults.inject(
+        verb='watch', resource='kopfexamples', cut=True
+    )  # the deletions are not seen
     await fault.wait_until_hit()
     await sandbox.delete('namespaces', 'my-one')
 
@@ -407,7 +434,9 @@ async def test_indices_forget_objects_with_their_namespace(sandbox, registry, ru
 
 
 @pytest.mark.guarantee('FND-007', 'FND-008')
-async def test_indices_forget_only_the_version_that_is_not_served_any_more(sandbox, registry, run_operator, cluster):
+async def test_indices_forget_only_the_version_that_is_not_served_any_more(
+    sandbox, registry, run_operator, cluster
+):
     indices = {}
 
     @kopf.on.startup(registry=registry)

@@ -1,6 +1,7 @@
 """
 What handlers get: the object as it is, the cause, and the means to change the object.
 """
+
 import asyncio
 import datetime
 import json
@@ -11,8 +12,22 @@ from clusters import build_crd, build_object, get_progress, wait_until
 
 import kopf
 
-ABOUT_OBJECT = {'resource', 'body', 'spec', 'meta', 'status', 'uid', 'name', 'namespace', 'labels', 'annotations',
-                'logger', 'patch', 'memo', 'param'}
+ABOUT_OBJECT = {
+    'resource',
+    'body',
+    'spec',
+    'meta',
+    'status',
+    'uid',
+    'name',
+    'namespace',
+    'labels',
+    'annotations',
+    'logger',
+    'patch',
+    'memo',
+    'param',
+}
 ABOUT_CHANGE = {'reason', 'old', 'new', 'diff', 'retry', 'started', 'runtime'}
 ABOUT_OPERATOR = {'settings', 'memo', 'logger', 'param', 'retry', 'started', 'runtime', 'activity'}
 
@@ -22,8 +37,19 @@ def calls():
     return []
 
 
-@pytest.mark.guarantee('KWA-001', 'KWA-002', 'KWA-003', 'KWA-004', 'KWA-005', 'KWA-006', 'KWA-008', 'KWA-009',
-                       'KWA-016', 'NEW-049', 'CFG-004')
+@pytest.mark.guarantee(
+    'KWA-001',
+    'KWA-002',
+    'KWA-003',
+    'KWA-004',
+    'KWA-005',
+    'KWA-006',
+    'KWA-008',
+    'KWA-009',
+    'KWA-016',
+    'NEW-049',
+    'CFG-004',
+)
 async def test_every_kind_of_handlers_gets_its_arguments(cluster, registry, run_operator):
     got = {}
 
@@ -66,7 +92,9 @@ async def test_every_kind_of_handlers_gets_its_arguments(cluster, registry, run_
 
 
 @pytest.mark.guarantee('KWA-020', 'KWA-021', 'KWA-023', 'KWA-024', 'KWA-026', 'KWA-027', 'NEW-044')
-async def test_the_object_is_given_as_read_only_mappings_and_values(cluster, registry, run_operator, calls):
+async def test_the_object_is_given_as_read_only_mappings_and_values(
+    cluster, registry, run_operator, calls
+):
     @kopf.on.create('kex', registry=registry)
     async def create_fn(**kwargs):
         calls.append(kwargs)
@@ -78,20 +106,30 @@ async def test_the_object_is_given_as_read_only_mappings_and_values(cluster, reg
     created = await cluster.create(spec={'x': 1}, labels={'a': 'b'})
     await cluster.wait_until_handled()
 
-    kwargs, = calls
+    (kwargs,) = calls
     for name in ['body', 'spec', 'meta', 'status', 'labels', 'annotations']:
         with pytest.raises(TypeError):
             kwargs[name]['key'] = 'value'
     assert isinstance(kwargs['body'], kopf.Body) and isinstance(kwargs['meta'], kopf.Meta)
     assert isinstance(kwargs['spec'], kopf.Spec) and isinstance(kwargs['status'], kopf.Status)
-    assert (dict(kwargs['spec']), dict(kwargs['status']), dict(kwargs['labels'])) == ({'x': 1}, {}, {'a': 'b'})
+    assert (dict(kwargs['spec']), dict(kwargs['status']), dict(kwargs['labels'])) == (
+        {'x': 1},
+        {},
+        {'a': 'b'},
+    )
     assert (kwargs['annotations'].get('unknown'), kwargs['status'].get('unknown')) == (None, None)
-    assert kwargs['uid'] == kwargs['meta']['uid'] == kwargs['meta'].uid == created['metadata']['uid']
+    assert (
+        kwargs['uid'] == kwargs['meta']['uid'] == kwargs['meta'].uid == created['metadata']['uid']
+    )
     assert (kwargs['name'], kwargs['namespace']) == ('obj', 'default')
     resource = kwargs['resource']
     assert isinstance(resource, kopf.Resource)
     assert (resource.group, resource.version, resource.plural, resource.kind) == (
-        'kopf.dev', 'v1', 'kopfexamples', 'KopfExample')
+        'kopf.dev',
+        'v1',
+        'kopfexamples',
+        'KopfExample',
+    )
 
 
 @pytest.mark.guarantee('KWA-026', 'NEW-044')
@@ -112,7 +150,9 @@ async def test_cluster_scoped_objects_have_no_namespace(sandbox, registry, run_o
 
 @pytest.mark.guarantee('KWA-028')
 @pytest.mark.parametrize('is_sync', [False, True], ids=['async', 'sync'])
-async def test_the_body_is_frozen_while_it_is_handled(cluster, registry, run_operator, calls, is_sync):
+async def test_the_body_is_frozen_while_it_is_handled(
+    cluster, registry, run_operator, calls, is_sync
+):
     async def change(spec):
         before = spec['x']
         await cluster.patch({'spec': {'x': 2}})
@@ -120,13 +160,17 @@ async def test_the_body_is_frozen_while_it_is_handled(cluster, registry, run_ope
         calls.append((before, spec['x']))
 
     observing_registry, events = kopf.OperatorRegistry(), []
-    kopf.on.event('kopfexamples', registry=observing_registry)(lambda spec, **_: events.append(spec['x']))
+    kopf.on.event('kopfexamples', registry=observing_registry)(
+        lambda spec, **_: events.append(spec['x'])
+    )
     loop = asyncio.get_running_loop()
     if is_sync:
+
         @kopf.on.create('kopfexamples', registry=registry)
         def create_fn(spec, **_):
             asyncio.run_coroutine_threadsafe(change(spec), loop).result()
     else:
+
         @kopf.on.create('kopfexamples', registry=registry)
         async def create_fn(spec, **_):
             await change(spec)
@@ -140,9 +184,14 @@ async def test_the_body_is_frozen_while_it_is_handled(cluster, registry, run_ope
 
 
 @pytest.mark.guarantee('KWA-033', 'KWA-034', 'KWA-035', 'NEW-051')
-@pytest.mark.parametrize('error', [None, kopf.PermanentError("never"), kopf.TemporaryError("not yet", delay=10)],
-                         ids=['success', 'permanent-error', 'temporary-error'])
-async def test_the_patch_is_applied_whatever_the_handler_ends_with(cluster, registry, run_operator, error):
+@pytest.mark.parametrize(
+    'error',
+    [None, kopf.PermanentError('never'), kopf.TemporaryError('not yet', delay=10)],
+    ids=['success', 'permanent-error', 'temporary-error'],
+)
+async def test_the_patch_is_applied_whatever_the_handler_ends_with(
+    cluster, registry, run_operator, error
+):
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(patch, retry, **_):
         if retry:
@@ -163,13 +212,18 @@ async def test_the_patch_is_applied_whatever_the_handler_ends_with(cluster, regi
 
     assert body['spec'] == {'merged': {'a': 1, 'b': 2}, 'replaced': [3]}
     assert body['status'] == {'counter': 1}
-    assert (body['metadata']['annotations']['key'], body['metadata']['labels']) == ('value', {'a': 'b'})
+    assert (body['metadata']['annotations']['key'], body['metadata']['labels']) == (
+        'value',
+        {'a': 'b'},
+    )
     first = cluster.writes[0]
     assert first.content_type == 'application/merge-patch+json'
 
 
 @pytest.mark.guarantee('KWA-039', 'KWA-040', 'KWA-041', 'KWA-042', 'KWA-043', 'KWA-044')
-async def test_the_diff_tells_what_has_changed_and_nothing_else(cluster, registry, run_operator, calls):
+async def test_the_diff_tells_what_has_changed_and_nothing_else(
+    cluster, registry, run_operator, calls
+):
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(**_):
         pass
@@ -183,10 +237,16 @@ async def test_the_diff_tells_what_has_changed_and_nothing_else(cluster, registr
             calls.append((op, field, before, after))
 
     await run_operator()
-    await cluster.create(spec={'size': '1G', 'same': {'a': [1]}}, labels={'label2': 'old', 'label3': 'old'})
+    await cluster.create(
+        spec={'size': '1G', 'same': {'a': [1]}}, labels={'label2': 'old', 'label3': 'old'}
+    )
     await cluster.wait_until_handled()
-    await cluster.patch({'metadata': {'labels': {'label1': 'new', 'label2': 'new', 'label3': None}},
-                         'spec': {'size': '2G'}})
+    await cluster.patch(
+        {
+            'metadata': {'labels': {'label1': 'new', 'label2': 'new', 'label3': None}},
+            'spec': {'size': '2G'},
+        }
+    )
     await cluster.wait_until_handled(size='2G')
 
     diff, *items = calls
@@ -202,7 +262,8 @@ async def test_the_diff_tells_what_has_changed_and_nothing_else(cluster, registr
 
 @pytest.mark.guarantee('KWA-016', 'KWA-017')
 async def test_a_function_of_several_fields_gets_the_values_and_the_param_of_each(
-        cluster, registry, run_operator, calls):
+    cluster, registry, run_operator, calls
+):
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(**_):
         pass
@@ -222,12 +283,14 @@ async def test_a_function_of_several_fields_gets_the_values_and_the_param_of_eac
 
 
 @pytest.mark.guarantee('KWA-013', 'KWA-014', 'KWA-015')
-async def test_attempts_are_counted_and_measured_from_the_first_one(cluster, registry, run_operator, calls):
+async def test_attempts_are_counted_and_measured_from_the_first_one(
+    cluster, registry, run_operator, calls
+):
     @kopf.on.create('kopfexamples', id='create_fn', registry=registry)
     async def create_fn(retry, started, runtime, **_):
         calls.append((retry, started, runtime))
         if retry < 3:
-            raise kopf.TemporaryError("not yet", delay=10)
+            raise kopf.TemporaryError('not yet', delay=10)
 
     await run_operator()
     await cluster.create()
@@ -236,9 +299,12 @@ async def test_attempts_are_counted_and_measured_from_the_first_one(cluster, reg
     await cluster.wait_until_handled()
 
     assert [retry for retry, *_ in calls] == [0, 1, 2, 3]
-    assert {started for _, started, _ in calls} == {datetime.datetime.fromisoformat(record['started'])}
+    assert {started for _, started, _ in calls} == {
+        datetime.datetime.fromisoformat(record['started'])
+    }
     assert [runtime.total_seconds() for *_, runtime in calls] == [
-        pytest.approx(retry * 10, abs=1) for retry in range(4)]
+        pytest.approx(retry * 10, abs=1) for retry in range(4)
+    ]
 
 
 @pytest.mark.guarantee('KWA-012')
@@ -249,10 +315,17 @@ async def test_filters_get_the_same_arguments_as_their_handlers(cluster, registr
         def accept(*args, **kwargs):
             got[name] = kwargs
             return True
+
         return accept
 
-    @kopf.on.create('kopfexamples', when=check('when'), labels={'a': check('label')}, field='spec.x',
-                    value=check('value'), registry=registry)
+    @kopf.on.create(
+        'kopfexamples',
+        when=check('when'),
+        labels={'a': check('label')},
+        field='spec.x',
+        value=check('value'),
+        registry=registry,
+    )
     async def create_fn(**kwargs):
         got['handler'] = kwargs
 
@@ -267,7 +340,9 @@ async def test_filters_get_the_same_arguments_as_their_handlers(cluster, registr
 
 
 @pytest.mark.guarantee('KWA-018', 'CFG-002')
-async def test_settings_are_own_of_each_operator_and_are_changed_at_startup(cluster, run_operator, calls):
+async def test_settings_are_own_of_each_operator_and_are_changed_at_startup(
+    cluster, run_operator, calls
+):
     def build(backoff):
         registry = kopf.OperatorRegistry()
 
@@ -281,8 +356,9 @@ async def test_settings_are_own_of_each_operator_and_are_changed_at_startup(clus
         @kopf.on.create('kopfexamples', registry=registry)
         async def create_fn(retry, runtime, **_):
             if not retry:
-                raise Exception("not yet")
+                raise Exception('not yet')
             calls.append((backoff, round(runtime.total_seconds())))
+
         return registry
 
     for backoff in [10, 30]:
@@ -298,9 +374,21 @@ async def test_settings_are_own_of_each_operator_and_are_changed_at_startup(clus
 async def test_settings_have_all_their_sections(cluster, registry, run_operator, calls):
     @kopf.on.startup(registry=registry)
     async def startup_fn(settings, **_):
-        calls.extend([settings.process, settings.posting, settings.peering, settings.watching, settings.queueing,
-                      settings.scanning, settings.admission, settings.execution,
-                      settings.background, settings.networking, settings.persistence])
+        calls.extend(
+            [
+                settings.process,
+                settings.posting,
+                settings.peering,
+                settings.watching,
+                settings.queueing,
+                settings.scanning,
+                settings.admission,
+                settings.execution,
+                settings.background,
+                settings.networking,
+                settings.persistence,
+            ]
+        )
 
     await run_operator()
 
@@ -312,13 +400,18 @@ async def test_messages_of_handlers_know_their_object(cluster, registry, run_ope
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(logger, **_):
         assert isinstance(logger, kopf.ObjectLogger)
-        logger.info("Hello from the handler!")
+        logger.info('Hello from the handler!')
 
     caplog.set_level(logging.INFO)
     await run_operator()
     created = await cluster.create()
     await cluster.wait_until_handled()
 
-    record = next(record for record in caplog.records if record.getMessage() == "Hello from the handler!")
+    record = next(
+        record for record in caplog.records if record.getMessage() == 'Hello from the handler!'
+    )
     assert (record.k8s_ref['namespace'], record.k8s_ref['name']) == ('default', 'obj')
-    assert (record.k8s_ref['uid'], record.k8s_ref['kind']) == (created['metadata']['uid'], 'KopfExample')
+    assert (record.k8s_ref['uid'], record.k8s_ref['kind']) == (
+        created['metadata']['uid'],
+        'KopfExample',
+    )

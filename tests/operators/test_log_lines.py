@@ -1,6 +1,7 @@
 """
 The log lines of the normal life of operators: all of them, at all levels, as they are in ``log_lines.txt``.
 """
+
 import asyncio
 import logging
 
@@ -27,9 +28,11 @@ def check(caplog):
 @pytest.fixture
 def on(registry):
     """Declare handlers of the resource: ``@on('create', **options)``."""
+
     def on(kind, **options):
         decorator = getattr(kopf.on, kind)
         return decorator('kopfexamples', registry=registry, **options)
+
     return on
 
 
@@ -101,28 +104,28 @@ async def test_errors(cluster, on, run_operator, check):
     @on('create')
     async def temporary_fn(retry, **_):
         if not retry:
-            raise kopf.TemporaryError("Not yet.", delay=5)
+            raise kopf.TemporaryError('Not yet.', delay=5)
 
     @on('create', backoff=5)
     async def arbitrary_fn(retry, **_):
         if not retry:
-            raise ValueError("Unexpected.")
+            raise ValueError('Unexpected.')
 
     @on('create', errors=kopf.ErrorsMode.PERMANENT)
     async def stopping_fn(**_):
-        raise ValueError("Unexpected.")
+        raise ValueError('Unexpected.')
 
     @on('create', errors=kopf.ErrorsMode.IGNORED)
     async def ignoring_fn(**_):
-        raise ValueError("Unexpected.")
+        raise ValueError('Unexpected.')
 
     @on('create')
     async def permanent_fn(**_):
-        raise kopf.PermanentError("Never.")
+        raise kopf.PermanentError('Never.')
 
     @on('create', retries=2, backoff=5)
     async def exhausted_fn(**_):
-        raise ValueError("Unexpected.")
+        raise ValueError('Unexpected.')
 
     @on('create', timeout=10)
     async def slow_fn(**_):
@@ -143,7 +146,7 @@ async def test_subhandlers(cluster, on, run_operator, check):
         @kopf.subhandler()
         async def waiting_fn(retry, **_):
             if not retry:
-                raise kopf.TemporaryError("Not yet.", delay=5)
+                raise kopf.TemporaryError('Not yet.', delay=5)
 
         @kopf.subhandler()
         async def good_fn(**_):
@@ -169,14 +172,14 @@ async def test_background(cluster, on, run_operator, check):
     @on('daemon')
     async def short_fn(retry, **_):
         if not retry:
-            raise kopf.TemporaryError("Not yet.", delay=5)
+            raise kopf.TemporaryError('Not yet.', delay=5)
         return {'done': True}
 
     @on('timer', interval=5)
     async def timer_fn(retry, **_):
         calls.append('timer')
         if not retry:
-            raise kopf.TemporaryError("Not yet.", delay=5)
+            raise kopf.TemporaryError('Not yet.', delay=5)
 
     operator = await run_operator()
     await cluster.create()
@@ -200,7 +203,7 @@ async def test_events_and_indices(cluster, on, run_operator, check):
 
     @on('event')
     async def failing_fn(**_):
-        raise ValueError("Unexpected.")
+        raise ValueError('Unexpected.')
 
     @on('index')
     async def index_fn(name, **_):
@@ -208,7 +211,7 @@ async def test_events_and_indices(cluster, on, run_operator, check):
 
     @on('index')
     async def failing_index_fn(**_):
-        raise ValueError("Unexpected.")
+        raise ValueError('Unexpected.')
 
     operator = await run_operator()
     await cluster.wait_until_watched()
@@ -243,14 +246,16 @@ async def test_admission(sandbox, cluster, settings, on, run_operator, check):
     @on('validate')
     async def validate_fn(spec, **_):
         if spec['x'] != 1:
-            raise kopf.AdmissionError("Only 1 is good.", code=400)
+            raise kopf.AdmissionError('Only 1 is good.', code=400)
 
     @on('validate')
     async def other_fn(**_):
         pass
 
     operator = await run_operator()
-    await sandbox.wait(VALIDATING, MANAGED, lambda body: len((body or {}).get('webhooks') or ()) == 2)
+    await sandbox.wait(
+        VALIDATING, MANAGED, lambda body: len((body or {}).get('webhooks') or ()) == 2
+    )
     await cluster.create('good')
     with pytest.raises(kopf.testing.ApiError):
         await cluster.create('bad', spec={'x': 2})
@@ -283,11 +288,13 @@ async def test_runs_and_failures_are_told_at_the_end(cluster, on, run_operator, 
 
     @on('create')
     async def bad_fn(**_):
-        raise kopf.PermanentError("Never.")
+        raise kopf.PermanentError('Never.')
 
     operator = await run_operator()
     await cluster.create()
     await cluster.wait_until_handled(x=1)
     await operator.stop()
 
-    assert logs(logging.INFO)[-1] == "The operator is stopped: handlers ran 2 times, 1 of them failed."
+    assert (
+        logs(logging.INFO)[-1] == 'The operator is stopped: handlers ran 2 times, 1 of them failed.'
+    )

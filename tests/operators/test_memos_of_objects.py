@@ -1,6 +1,7 @@
 """
 Memos: what handlers remember of an object while it exists and the operator runs.
 """
+
 import asyncio
 
 import pytest
@@ -15,7 +16,9 @@ def calls():
 
 
 @pytest.mark.guarantee('MEM-001', 'MEM-002', 'MEM-011')
-async def test_all_handlers_of_an_object_share_one_memo_of_its_own(cluster, registry, run_operator, calls):
+async def test_all_handlers_of_an_object_share_one_memo_of_its_own(
+    cluster, registry, run_operator, calls
+):
     memos = {}
 
     async def fn(name, memo, **_):
@@ -72,7 +75,9 @@ async def test_an_object_created_anew_has_a_new_memo(cluster, registry, run_oper
 
 
 @pytest.mark.guarantee('MEM-003')
-async def test_a_memo_is_dropped_with_its_object_also_if_the_end_was_not_seen(cluster, registry, run_operator, calls):
+async def test_a_memo_is_dropped_with_its_object_also_if_the_end_was_not_seen(
+    cluster, registry, run_operator, calls
+):
     @kopf.on.event('kopfexamples', registry=registry)
     async def event_fn(memo, type, **_):
         calls.append((type, memo.get('uid')))
@@ -93,7 +98,9 @@ async def test_a_memo_is_dropped_with_its_object_also_if_the_end_was_not_seen(cl
 
 
 @pytest.mark.guarantee('MEM-006', 'MEM-008', 'MEM-009', 'MEM-010')
-async def test_memos_begin_as_shallow_copies_of_that_of_the_operator(cluster, registry, run_operator, calls):
+async def test_memos_begin_as_shallow_copies_of_that_of_the_operator(
+    cluster, registry, run_operator, calls
+):
     operator_memo = []
 
     @kopf.on.startup(registry=registry)
@@ -117,7 +124,9 @@ async def test_memos_begin_as_shallow_copies_of_that_of_the_operator(cluster, re
     await wait_until(lambda: len(calls) == 3)
 
     assert calls == [('early', 1, None), ('early', 2, None), ('later', 1, 'set later')]
-    assert operator_memo == [{'number': 1, 'shared': ['early', 'early', 'later'], 'late': 'set later'}]
+    assert operator_memo == [
+        {'number': 1, 'shared': ['early', 'early', 'later'], 'late': 'set later'}
+    ]
 
 
 @pytest.mark.guarantee('MEM-006', 'MEM-007', 'MEM-008')

@@ -1,6 +1,7 @@
 """
 The metrics of running operators: every one of those documented moves when it should.
 """
+
 import asyncio
 import threading
 
@@ -29,17 +30,19 @@ async def site(http):
 @pytest.fixture
 def run_served(run_operator, site):
     """Run an operator, and wait until it is ready."""
+
     async def run(**options):
         operator = await run_operator(liveness_endpoint=site.url, **options)
         await site.wait_until('/readyz', 200)
         return operator
+
     return run
 
 
 async def test_build_is_told(cluster, run_served, site):
     await run_served()
 
-    labels, = (await site.scrape()).get_labels('kopf_build_info')
+    (labels,) = (await site.scrape()).get_labels('kopf_build_info')
     assert labels['version'] == kopf.__version__
 
 
@@ -52,10 +55,14 @@ async def test_events_are_counted_by_types(cluster, registry, run_served, site):
     await cluster.delete('added')
 
     def get(samples):
-        return {type: samples.get('kopf_events_received_total', resource=RESOURCE, type=type)
-                for type in ('initial', 'added', 'modified', 'deleted')}
+        return {
+            type: samples.get('kopf_events_received_total', resource=RESOURCE, type=type)
+            for type in ('initial', 'added', 'modified', 'deleted')
+        }
 
-    await site.wait_for(lambda samples: get(samples) == {'initial': 1, 'added': 1, 'modified': 1, 'deleted': 1})
+    await site.wait_for(
+        lambda samples: get(samples) == {'initial': 1, 'added': 1, 'modified': 1, 'deleted': 1}
+    )
 
 
 async def test_cycles_are_counted_and_measured(cluster, registry, run_served, site):
@@ -69,9 +76,13 @@ async def test_cycles_are_counted_and_measured(cluster, registry, run_served, si
     await cluster.create()
     await cluster.wait_until_handled()
 
-    samples = await site.wait_for(lambda samples: samples.get('kopf_cycles_total', outcome='finished'))
+    samples = await site.wait_for(
+        lambda samples: samples.get('kopf_cycles_total', outcome='finished')
+    )
     assert samples.get('kopf_cycles_total', resource=RESOURCE, outcome='continued') >= 1
-    assert samples.get('kopf_cycle_duration_seconds_sum', resource=RESOURCE) == pytest.approx(6, abs=1)
+    assert samples.get('kopf_cycle_duration_seconds_sum', resource=RESOURCE) == pytest.approx(
+        6, abs=1
+    )
     assert samples.get('kopf_cycle_duration_seconds_count') == samples.get('kopf_cycles_total')
 
 
@@ -83,12 +94,15 @@ async def test_failures_beyond_handlers_are_counted(cluster, registry, run_serve
     await run_served()
     await cluster.create()
 
-    await site.wait_for(lambda samples: samples.get('kopf_cycles_total', resource=RESOURCE, outcome='failed') >= 1)
+    await site.wait_for(
+        lambda samples: samples.get('kopf_cycles_total', resource=RESOURCE, outcome='failed') >= 1
+    )
 
 
 @pytest.mark.guarantee('FND-005')
 async def test_objects_handled_in_circles_are_counted(cluster, registry, run_served, site):
     for one, two in [('ping', 'pong'), ('pong', 'ping')]:
+
         @kopf.on.field('kopfexamples', id=one, field=f'spec.{one}', registry=registry)
         async def fn(patch, new, two=two, **_):
             patch.spec[two] = (new or 0) + 1
@@ -96,7 +110,9 @@ async def test_objects_handled_in_circles_are_counted(cluster, registry, run_ser
     await run_served()
     await cluster.create(spec={'ping': 1})
 
-    await site.wait_for(lambda samples: samples.get('kopf_breaker_pauses_total', resource=RESOURCE) >= 1)
+    await site.wait_for(
+        lambda samples: samples.get('kopf_breaker_pauses_total', resource=RESOURCE) >= 1
+    )
 
 
 async def test_queues_are_measured(cluster, registry, settings, run_served, site):
@@ -112,7 +128,9 @@ async def test_queues_are_measured(cluster, registry, settings, run_served, site
         await cluster.create(f'obj{number}')
 
     def get(samples):
-        return samples.get('kopf_workers_busy', resource=RESOURCE), samples.get('kopf_queue_depth', resource=RESOURCE)
+        return samples.get('kopf_workers_busy', resource=RESOURCE), samples.get(
+            'kopf_queue_depth', resource=RESOURCE
+        )
 
     await site.wait_for(lambda samples: get(samples) == (1, 3))
     await asyncio.sleep(100)
@@ -120,7 +138,9 @@ async def test_queues_are_measured(cluster, registry, settings, run_served, site
 
     samples = await site.wait_for(lambda samples: get(samples) == (0, 0))
     assert samples.get('kopf_queue_wait_seconds_count', resource=RESOURCE) == 4
-    assert samples.get('kopf_queue_wait_seconds_sum', resource=RESOURCE) == pytest.approx(300, rel=0.1)
+    assert samples.get('kopf_queue_wait_seconds_sum', resource=RESOURCE) == pytest.approx(
+        300, rel=0.1
+    )
 
 
 async def test_pending_retries_are_counted(cluster, registry, run_served, site):
@@ -166,13 +186,19 @@ async def test_runs_of_handlers_are_counted_by_outcomes(cluster, registry, run_s
     await cluster.wait_until_handled()
 
     samples = await site.scrape()
-    for handler, outcome in [('create_fn', 'retried'), ('create_fn', 'succeeded'), ('failing_fn', 'failed'),
-                             ('startup_fn', 'succeeded')]:
+    for handler, outcome in [
+        ('create_fn', 'retried'),
+        ('create_fn', 'succeeded'),
+        ('failing_fn', 'failed'),
+        ('startup_fn', 'succeeded'),
+    ]:
         assert samples.get('kopf_handler_runs_total', handler=handler, outcome=outcome) == 1
     assert samples.get('kopf_handler_runs_total', handler='event_fn', outcome='ignored') >= 1
     assert samples.get('kopf_handler_runs_total', handler='probe_fn', outcome='succeeded') >= 1
     assert samples.get('kopf_handler_duration_seconds_count', handler='create_fn') == 2
-    assert samples.get('kopf_handler_duration_seconds_sum', handler='create_fn') == pytest.approx(4, abs=0.5)
+    assert samples.get('kopf_handler_duration_seconds_sum', handler='create_fn') == pytest.approx(
+        4, abs=0.5
+    )
 
 
 async def test_subhandlers_are_counted_together(cluster, registry, run_served, site):
@@ -210,15 +236,20 @@ async def test_daemons_and_timers_are_counted(cluster, registry, run_served, sit
         await cluster.create(f'obj{number}')
 
     def get(samples):
-        return (samples.get('kopf_daemons_running', handler='daemon_fn'),
-                samples.get('kopf_timers_running', handler='timer_fn'))
+        return (
+            samples.get('kopf_daemons_running', handler='daemon_fn'),
+            samples.get('kopf_timers_running', handler='timer_fn'),
+        )
 
     samples = await site.wait_for(lambda samples: get(samples) == (3, 3))
     before = samples.get('kopf_handler_runs_total', handler='timer_fn', outcome='succeeded')
     await asyncio.sleep(30)
     await cluster.delete('obj0')
     samples = await site.wait_for(lambda samples: get(samples) == (2, 2))
-    assert samples.get('kopf_handler_runs_total', handler='timer_fn', outcome='succeeded') >= before + 6
+    assert (
+        samples.get('kopf_handler_runs_total', handler='timer_fn', outcome='succeeded')
+        >= before + 6
+    )
 
 
 async def test_indices_are_measured(cluster, registry, run_served, site):
@@ -249,9 +280,12 @@ async def test_streams_are_measured(cluster, registry, run_served, site):
 
     with cluster.sandbox.faults.inject(verb='watch', resource='kopfexamples', code=503):
         cluster.sandbox.faults.cut_streams(resource='kopfexamples')
-        await site.wait_for(lambda samples: samples.get('kopf_streams', resource=RESOURCE, phase='waiting') == 1)
+        await site.wait_for(
+            lambda samples: samples.get('kopf_streams', resource=RESOURCE, phase='waiting') == 1
+        )
     samples = await site.wait_for(
-        lambda samples: samples.get('kopf_streams', resource=RESOURCE, phase='connected') == 1)
+        lambda samples: samples.get('kopf_streams', resource=RESOURCE, phase='connected') == 1
+    )
 
     assert samples.get('kopf_stream_failures_total', resource=RESOURCE) >= 1
     assert samples.get('kopf_stream_reconnects_total', resource=RESOURCE) > before
@@ -259,7 +293,9 @@ async def test_streams_are_measured(cluster, registry, run_served, site):
 
     cluster.sandbox.faults.end_streams(410, resource='kopfexamples')
 
-    await site.wait_for(lambda samples: samples.get('kopf_stream_relists_total', resource=RESOURCE) == 1)
+    await site.wait_for(
+        lambda samples: samples.get('kopf_stream_relists_total', resource=RESOURCE) == 1
+    )
 
 
 async def test_requests_to_the_api_are_counted_and_measured(cluster, registry, run_served, site):
@@ -272,14 +308,17 @@ async def test_requests_to_the_api_are_counted_and_measured(cluster, registry, r
         await cluster.create()
         await cluster.wait_until_handled()
 
-    samples = await site.wait_for(lambda samples: samples.get('kopf_api_requests_total', verb='patch', code='200'))
+    samples = await site.wait_for(
+        lambda samples: samples.get('kopf_api_requests_total', verb='patch', code='200')
+    )
     assert samples.get('kopf_api_requests_total', verb='patch', code='503') == 1
     assert samples.get('kopf_api_requests_total', verb='list', code='200') >= 1
     assert samples.get('kopf_api_requests_total', verb='watch', code='200') >= 1
     assert samples.get('kopf_api_requests_total', verb='get', code='200') >= 1
     assert samples.get('kopf_api_request_duration_seconds_sum', verb='patch') >= 2
     assert samples.get('kopf_api_request_duration_seconds_count', verb='patch') == samples.get(
-        'kopf_api_requests_total', verb='patch')
+        'kopf_api_requests_total', verb='patch'
+    )
 
 
 async def test_requests_with_no_answers_are_counted_too(cluster, registry, run_served, site):
@@ -287,7 +326,9 @@ async def test_requests_with_no_answers_are_counted_too(cluster, registry, run_s
     async def create_fn(**_):
         pass
 
-    with cluster.sandbox.faults.inject(verb='patch', cut=True, times=2):  # one is forgiven to a kept connection
+    with cluster.sandbox.faults.inject(
+        verb='patch', cut=True, times=2
+    ):  # one is forgiven to a kept connection
         await run_served()
         await cluster.create()
         await cluster.wait_until_handled()
@@ -331,7 +372,8 @@ async def test_requests_that_do_not_wait_are_not_throttled(cluster, registry, ru
 
 
 async def test_lags_and_blockages_of_the_event_loop_are_measured(
-        cluster, registry, run_served, site, monkeypatch):
+    cluster, registry, run_served, site, monkeypatch
+):
     noticed = threading.Event()
     monkeypatch.setattr(pulses.logger, 'warning', lambda *args: noticed.set())
 
@@ -346,7 +388,9 @@ async def test_lags_and_blockages_of_the_event_loop_are_measured(
     await run_served()
     await cluster.create()
 
-    samples = await site.wait_for(lambda samples: samples.get('kopf_event_loop_blockages_total') >= 1)
+    samples = await site.wait_for(
+        lambda samples: samples.get('kopf_event_loop_blockages_total') >= 1
+    )
     assert samples.get('kopf_event_loop_lag_seconds_count') >= 1
     assert samples.get('kopf_event_loop_lag_seconds_sum') >= 0.1
 
@@ -362,10 +406,14 @@ async def test_neither_objects_nor_namespaces_are_in_labels(cluster, registry, r
     async def idx(name, **_):
         return {name: name}
 
-    await cluster.sandbox.apply({'apiVersion': 'v1', 'kind': 'Namespace', 'metadata': {'name': 'very-unique-place'}})
+    await cluster.sandbox.apply(
+        {'apiVersion': 'v1', 'kind': 'Namespace', 'metadata': {'name': 'very-unique-place'}}
+    )
     await cluster.sandbox.create(build_object('very-unique-name', namespace='very-unique-place'))
     await run_served(namespaces=['very-unique-place'])
-    await site.wait_for(lambda samples: samples.get('kopf_handler_runs_total', handler='create_fn/*'))
+    await site.wait_for(
+        lambda samples: samples.get('kopf_handler_runs_total', handler='create_fn/*')
+    )
     _, text = await site.fetch('/metrics')
 
     assert 'very-unique' not in text
@@ -377,12 +425,17 @@ async def test_operators_in_one_process_have_their_own_metrics(cluster, run_oper
     kopf.on.event('kopfexamples', registry=registries[0], id='one_fn')(lambda **_: None)
     kopf.on.event('kopfexamples', registry=registries[1], id='two_fn')(lambda **_: None)
     for site, registry in zip(sites, registries, strict=True):
-        await run_operator(liveness_endpoint=site.url, registry=registry, settings=kopf.OperatorSettings(),
-                           standalone=True)
+        await run_operator(
+            liveness_endpoint=site.url,
+            registry=registry,
+            settings=kopf.OperatorSettings(),
+            standalone=True,
+        )
         await site.wait_until('/readyz', 200)
     await cluster.create()
 
     for site, own, foreign in [(sites[0], 'one_fn', 'two_fn'), (sites[1], 'two_fn', 'one_fn')]:
         samples = await site.wait_for(
-            lambda samples, own=own: samples.get('kopf_handler_runs_total', handler=own) == 1)
+            lambda samples, own=own: samples.get('kopf_handler_runs_total', handler=own) == 1
+        )
         assert samples.get('kopf_handler_runs_total', handler=foreign) == 0

@@ -2,6 +2,7 @@
 Mistakes in filters, storages, patch functions and results: an error names the handler and the object, the object is
 left in peace for a while, and nothing is written or called twice.
 """
+
 import asyncio
 import logging
 
@@ -28,18 +29,22 @@ def errors(caplog):
 
 
 def fail(*_, **__):
-    raise ZeroDivisionError("a mistake")
+    raise ZeroDivisionError('a mistake')
 
 
 @pytest.mark.guarantee('FLT-029')
-@pytest.mark.parametrize('filters', [
-    pytest.param({'when': fail}, id='when'),
-    pytest.param({'labels': {'a': fail}}, id='labels'),
-    pytest.param({'annotations': {'a': fail}}, id='annotations'),
-    pytest.param({'field': 'spec.x', 'value': fail}, id='value'),
-])
+@pytest.mark.parametrize(
+    'filters',
+    [
+        pytest.param({'when': fail}, id='when'),
+        pytest.param({'labels': {'a': fail}}, id='labels'),
+        pytest.param({'annotations': {'a': fail}}, id='annotations'),
+        pytest.param({'field': 'spec.x', 'value': fail}, id='value'),
+    ],
+)
 async def test_failing_filter_is_named_with_its_handler_and_the_object_is_left_in_peace(
-        cluster, registry, run_operator, errors, filters):
+    cluster, registry, run_operator, errors, filters
+):
     kopf.on.create('kopfexamples', id='filtered', registry=registry, **filters)(lambda **_: None)
     await run_operator()
     await cluster.create()
@@ -47,13 +52,14 @@ async def test_failing_filter_is_named_with_its_handler_and_the_object_is_left_i
 
     assert len(errors()) == 3
     assert all("Handler 'filtered" in error.getMessage() for error in errors())
-    assert all("a mistake" in error.getMessage() for error in errors())
+    assert all('a mistake' in error.getMessage() for error in errors())
     assert {error.k8s_ref['name'] for error in errors()} == {'obj'}
     assert cluster.writes == []
 
 
 async def test_result_that_is_not_json_is_dropped_and_the_rest_is_recorded(
-        cluster, registry, run_operator, errors, calls):
+    cluster, registry, run_operator, errors, calls
+):
     @kopf.on.create('kopfexamples', id='wrong_fn', registry=registry)
     async def wrong_fn(**_):
         calls.append('wrong')
@@ -84,14 +90,18 @@ def never_settle(body):
     body['spec'].setdefault('items', []).append(len(body['spec']['items']))
 
 
-@pytest.mark.parametrize('fn, expected', [
-    pytest.param(fail, (1, 1), id='fails'),
-    pytest.param(make_nonsense, (1, 1), id='nonsense'),
-    pytest.param(never_settle, (2, 0), id='never-settles'),
-    pytest.param(lambda body: 'ignored', (1, 0), id='returns-something'),
-])
+@pytest.mark.parametrize(
+    'fn, expected',
+    [
+        pytest.param(fail, (1, 1), id='fails'),
+        pytest.param(make_nonsense, (1, 1), id='nonsense'),
+        pytest.param(never_settle, (2, 0), id='never-settles'),
+        pytest.param(lambda body: 'ignored', (1, 0), id='returns-something'),
+    ],
+)
 async def test_patch_functions_are_called_for_one_change_and_not_repeated(
-        cluster, registry, run_operator, calls, errors, fn, expected):
+    cluster, registry, run_operator, calls, errors, fn, expected
+):
     @kopf.on.create('kopfexamples', registry=registry)
     @kopf.on.update('kopfexamples', registry=registry)
     async def create_fn(patch, **_):
@@ -115,7 +125,8 @@ class BrokenStorage(kopf.AnnotationsDiffBaseStorage):
 
 
 async def test_handlers_are_not_called_again_and_again_if_a_storage_fails(
-        cluster, registry, run_operator, settings, calls, errors):
+    cluster, registry, run_operator, settings, calls, errors
+):
     settings.persistence.diffbase_storage = BrokenStorage()
     kopf.on.create('kopfexamples', registry=registry)(lambda **_: calls.append('called'))
     await run_operator()
@@ -123,5 +134,5 @@ async def test_handlers_are_not_called_again_and_again_if_a_storage_fails(
     await asyncio.sleep(250)
 
     assert len(calls) == 3  # once in a throttled time: it cannot be remembered that it is done
-    assert all("a mistake" in error.getMessage() for error in errors())
+    assert all('a mistake' in error.getMessage() for error in errors())
     assert cluster.writes == []

@@ -1,6 +1,7 @@
 """
 Namespaces and resources that are served by an operator, while they come and go.
 """
+
 import asyncio
 import logging
 import re
@@ -29,17 +30,26 @@ def handler(registry, seen):
 @pytest.fixture
 def add(cluster):
     """Add a namespace, if there is none, with an object in it."""
+
     async def add(namespace, name='obj', **metadata):
-        if namespace not in {found['metadata']['name'] for found in await cluster.sandbox.list('namespaces')}:
-            await cluster.sandbox.create({'apiVersion': 'v1', 'kind': 'Namespace', 'metadata': {'name': namespace}})
+        if namespace not in {
+            found['metadata']['name'] for found in await cluster.sandbox.list('namespaces')
+        }:
+            await cluster.sandbox.create(
+                {'apiVersion': 'v1', 'kind': 'Namespace', 'metadata': {'name': namespace}}
+            )
         return await cluster.sandbox.create(build_object(name, namespace=namespace, **metadata))
+
     return add
 
 
 def get_watched(sandbox, plural='kopfexamples'):
     """The namespaces that were asked for; an empty one stands for the whole cluster."""
-    return {asked.namespace or '' for asked in sandbox.requests.select(resource=plural)
-            if asked.verb in ('list', 'watch') and asked.user_agent.startswith('kopf/')}
+    return {
+        asked.namespace or ''
+        for asked in sandbox.requests.select(resource=plural)
+        if asked.verb in ('list', 'watch') and asked.user_agent.startswith('kopf/')
+    }
 
 
 @pytest.mark.guarantee('SCP-001', 'SCP-014')
@@ -57,13 +67,24 @@ async def test_only_the_named_namespaces_are_served(sandbox, add, run_operator, 
 
 
 @pytest.mark.guarantee('SCP-002', 'SCP-003', 'SCP-007', 'SCP-014')
-@pytest.mark.parametrize('pattern, expected', [
-    pytest.param('myapp-*,!*-pr-*,*-pr-123', ['myapp-live', 'myapp-pr-123'], id='globs'),
-    pytest.param(re.compile(r'\w+app-live'), ['myapp-live', 'otherapp-live'], id='regexp'),
-    pytest.param('!*-pr-*', [*sorted(BASE), 'myapp-live', 'otherapp-live'], id='negation'),
-])
-async def test_namespaces_are_chosen_by_patterns(sandbox, add, run_operator, seen, pattern, expected):
-    for namespace in ('myapp-live', 'myapp-pr-123', 'myapp-pr-456', 'otherapp-live', 'otherapp-pr-123'):
+@pytest.mark.parametrize(
+    'pattern, expected',
+    [
+        pytest.param('myapp-*,!*-pr-*,*-pr-123', ['myapp-live', 'myapp-pr-123'], id='globs'),
+        pytest.param(re.compile(r'\w+app-live'), ['myapp-live', 'otherapp-live'], id='regexp'),
+        pytest.param('!*-pr-*', [*sorted(BASE), 'myapp-live', 'otherapp-live'], id='negation'),
+    ],
+)
+async def test_namespaces_are_chosen_by_patterns(
+    sandbox, add, run_operator, seen, pattern, expected
+):
+    for namespace in (
+        'myapp-live',
+        'myapp-pr-123',
+        'myapp-pr-456',
+        'otherapp-live',
+        'otherapp-pr-123',
+    ):
         await add(namespace)
     await run_operator(namespaces=[pattern])
     chosen = sorted((namespace, 'obj') for namespace in expected if 'app' in namespace)
@@ -72,7 +93,9 @@ async def test_namespaces_are_chosen_by_patterns(sandbox, add, run_operator, see
 
 
 @pytest.mark.guarantee('SCP-008', 'SCP-010', 'ARC-011')
-async def test_namespaces_are_served_from_their_creation_to_their_deletion(cluster, sandbox, add, run_operator, seen):
+async def test_namespaces_are_served_from_their_creation_to_their_deletion(
+    cluster, sandbox, add, run_operator, seen
+):
     await run_operator(namespaces=['mine', 'my-*'])
     await asyncio.sleep(60)
     assert get_watched(sandbox) == set()
@@ -92,19 +115,26 @@ async def test_namespaces_are_served_from_their_creation_to_their_deletion(clust
 
 
 @pytest.mark.guarantee('NEW-222', 'SCP-008')
-async def test_objects_are_released_in_a_namespace_that_is_being_deleted(sandbox, add, registry, run_operator):
+async def test_objects_are_released_in_a_namespace_that_is_being_deleted(
+    sandbox, add, registry, run_operator
+):
     deleted = []
 
     @kopf.on.delete('kopfexamples', registry=registry)
     async def delete_fn(name, retry, **_):
         if retry == 0:
-            raise kopf.TemporaryError("not yet", delay=30)
+            raise kopf.TemporaryError('not yet', delay=30)
         deleted.append(name)
 
     await run_operator(namespaces=['mine'])
     await add('mine')
-    await sandbox.wait('kopfexamples', 'obj', lambda body: FINALIZER in body['metadata'].get('finalizers', []), 'mine',
-                       timeout=60)
+    await sandbox.wait(
+        'kopfexamples',
+        'obj',
+        lambda body: FINALIZER in body['metadata'].get('finalizers', []),
+        'mine',
+        timeout=60,
+    )
     await sandbox.delete('namespaces', 'mine')
     await sandbox.wait('namespaces', 'mine', lambda body: body is None, timeout=600)
 
@@ -113,7 +143,8 @@ async def test_objects_are_released_in_a_namespace_that_is_being_deleted(sandbox
 
 @pytest.mark.guarantee('SCP-009', 'SCP-011', 'NEW-221')
 async def test_named_namespaces_are_served_at_once_if_it_is_not_permitted_to_see_them(
-        sandbox, cluster, add, run_operator, seen, logs):
+    sandbox, cluster, add, run_operator, seen, logs
+):
     await add('one')
     await add('pattern-x')
     started = asyncio.get_running_loop().time()
@@ -150,7 +181,8 @@ async def test_scanning_can_be_disabled(sandbox, add, run_operator, settings, se
 
 @pytest.mark.guarantee('SCP-012', 'SCP-013')
 async def test_the_whole_cluster_is_served_by_one_stream_and_its_namespaces_are_not_looked_at(
-        sandbox, add, run_operator, seen):
+    sandbox, add, run_operator, seen
+):
     await add('one')
     await run_operator(clusterwide=True)
     await add('two')
@@ -171,7 +203,8 @@ async def test_all_namespaces_are_served_by_separate_streams(sandbox, add, run_o
 
 
 async def test_objects_with_no_namespaces_are_served_whatever_namespaces_are(
-        sandbox, cluster, add, registry, run_operator, seen):
+    sandbox, cluster, add, registry, run_operator, seen
+):
     @kopf.on.create('kopfplanets', registry=registry)
     async def planet_fn(name, namespace, **_):
         seen.append((namespace, name))
@@ -191,7 +224,8 @@ async def test_objects_with_no_namespaces_are_served_whatever_namespaces_are(
 
 @pytest.mark.guarantee('ARC-011')
 async def test_resources_are_served_from_their_definition_to_their_removal(
-        sandbox, cluster, registry, run_operator, seen, logs):
+    sandbox, cluster, registry, run_operator, seen, logs
+):
     @kopf.on.create('kopflaters', registry=registry)
     async def later_fn(namespace, name, **_):
         seen.append((namespace, name))
@@ -204,7 +238,9 @@ async def test_resources_are_served_from_their_definition_to_their_removal(
     await sandbox.create(build_object('second', kind='KopfLater'))
     await wait_until(lambda: ('default', 'second') in seen)
     await sandbox.delete('customresourcedefinitions', f'kopflaters.{GROUP}')
-    await sandbox.wait('customresourcedefinitions', f'kopflaters.{GROUP}', lambda body: body is None)
+    await sandbox.wait(
+        'customresourcedefinitions', f'kopflaters.{GROUP}', lambda body: body is None
+    )
     await asyncio.sleep(600)
     sandbox.requests.clear()
     await asyncio.sleep(3600)
@@ -218,10 +254,16 @@ async def test_resources_are_served_from_their_definition_to_their_removal(
 
 @pytest.mark.guarantee('RES-020', 'RES-023', 'RES-021')
 async def test_ambiguous_names_are_not_served_but_those_with_groups_are(
-        sandbox, cluster, registry, run_operator, logs):
+    sandbox, cluster, registry, run_operator, logs
+):
     calls = []
-    specs = {'name': ['kopfexamples'], 'group': ['other.dev', 'kopfexamples'], 'all': [kopf.EVERYTHING]}
+    specs = {
+        'name': ['kopfexamples'],
+        'group': ['other.dev', 'kopfexamples'],
+        'all': [kopf.EVERYTHING],
+    }
     for id, args in specs.items():
+
         @kopf.on.event(*args, id=id, param=id, registry=registry)
         async def event_fn(param, resource, **_):
             if resource.plural == 'kopfexamples':
@@ -254,17 +296,25 @@ async def test_groups_that_nobody_has_named_can_be_broken(sandbox, cluster, run_
     assert fault.hits == 0
 
 
-async def test_handlers_of_a_namespace_that_is_gone_are_not_called_any_more(sandbox, add, registry, run_operator):
+async def test_handlers_of_a_namespace_that_is_gone_are_not_called_any_more(
+    sandbox, add, registry, run_operator
+):
     calls = []
 
     @kopf.on.update('kopfexamples', registry=registry)
     async def update_fn(**_):
         calls.append('update')
-        raise kopf.TemporaryError("not yet", delay=10)
+        raise kopf.TemporaryError('not yet', delay=10)
 
     await run_operator(namespaces=['my-*'])
     await add('my-one')
-    await sandbox.wait('kopfexamples', 'obj', lambda body: body['metadata'].get('annotations'), 'my-one', timeout=60)
+    await sandbox.wait(
+        'kopfexamples',
+        'obj',
+        lambda body: body['metadata'].get('annotations'),
+        'my-one',
+        timeout=60,
+    )
     await sandbox.patch('kopfexamples', 'obj', {'spec': {'x': 2}}, 'my-one')
     await wait_until(lambda: calls)
     await sandbox.delete('namespaces', 'my-one')

@@ -2,6 +2,7 @@
 Our finalizer goes when nothing needs it any more; throttled and waiting objects are let go at once when they are
 deleted; an object is never taken for another one of the same name.
 """
+
 import asyncio
 import json
 
@@ -28,7 +29,8 @@ def has_no_finalizer(body):
 
 @pytest.mark.guarantee('FND-009')
 async def test_finalizer_is_withdrawn_when_the_deletion_handlers_are_removed_from_the_code(
-        cluster, registry, run_operator, calls):
+    cluster, registry, run_operator, calls
+):
     @kopf.on.create('kopfexamples', registry=registry)
     @kopf.on.update('kopfexamples', registry=registry)
     async def fn(**_):
@@ -44,7 +46,8 @@ async def test_finalizer_is_withdrawn_when_the_deletion_handlers_are_removed_fro
 
 @pytest.mark.guarantee('FND-009')
 async def test_finalizer_is_withdrawn_from_objects_of_resources_with_only_event_handlers_if_they_were_handled(
-        cluster, sandbox, registry, run_operator):
+    cluster, sandbox, registry, run_operator
+):
     kopf.on.event('kopfexamples', registry=registry)(lambda **_: None)
     kopf.on.create('configmaps', registry=registry)(lambda **_: None)
     await cluster.create(**build_handled())
@@ -58,7 +61,9 @@ async def test_finalizer_is_withdrawn_from_objects_of_resources_with_only_event_
 
 
 @pytest.mark.guarantee('FND-009', 'HND-029')
-async def test_operators_with_only_event_handlers_and_indices_touch_nothing(cluster, registry, run_operator, calls):
+async def test_operators_with_only_event_handlers_and_indices_touch_nothing(
+    cluster, registry, run_operator, calls
+):
     kopf.on.event('kopfexamples', registry=registry)(lambda **_: calls.append('event'))
     kopf.index('kopfexamples', registry=registry)(lambda **_: 1)
     await cluster.create(**build_handled())
@@ -72,7 +77,9 @@ async def test_operators_with_only_event_handlers_and_indices_touch_nothing(clus
 
 
 @pytest.mark.guarantee('FND-009')
-async def test_object_that_is_being_deleted_is_let_go_if_nothing_needs_it(cluster, registry, run_operator, calls):
+async def test_object_that_is_being_deleted_is_let_go_if_nothing_needs_it(
+    cluster, registry, run_operator, calls
+):
     kopf.on.create('kopfexamples', registry=registry)(lambda **_: calls.append('create'))
     await cluster.create(**build_handled())
     await cluster.delete()
@@ -98,10 +105,12 @@ async def test_finalizer_stays_while_anything_needs_it(cluster, registry, run_op
 
 # Deletions of objects that are left alone.
 
+
 @pytest.mark.guarantee('FND-015')
 @pytest.mark.parametrize('has_events', [False, True])
 async def test_throttled_object_that_is_deleted_is_handled_as_deleted_at_once(
-        cluster, registry, run_operator, calls, settings, has_events):
+    cluster, registry, run_operator, calls, settings, has_events
+):
     settings.queueing.error_delays = [1000]
 
     def fail(**_):
@@ -115,6 +124,7 @@ async def test_throttled_object_that_is_deleted_is_handled_as_deleted_at_once(
         calls.append('stopped')
 
     if has_events:
+
         @kopf.on.event('kopfexamples', registry=registry)
         async def event_fn(type, **_):
             calls.append(type)
@@ -137,14 +147,17 @@ async def test_throttled_object_that_is_deleted_is_handled_as_deleted_at_once(
 
 
 @pytest.mark.guarantee('FND-015')
-async def test_object_that_waits_for_a_retry_is_handled_as_deleted_at_once(cluster, registry, run_operator, calls):
+async def test_object_that_waits_for_a_retry_is_handled_as_deleted_at_once(
+    cluster, registry, run_operator, calls
+):
     from kopf._core.reactor import inventory
+
     memories = inventory.Memories()
 
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(**_):
         calls.append('create')
-        raise kopf.TemporaryError("later", delay=3600)
+        raise kopf.TemporaryError('later', delay=3600)
 
     await run_operator(memories=memories)
     await cluster.create()
@@ -159,9 +172,13 @@ async def test_object_that_waits_for_a_retry_is_handled_as_deleted_at_once(clust
 
 # Namesakes.
 
+
 @pytest.mark.guarantee('FND-006')
-async def test_every_patch_is_only_for_the_object_itself(sandbox, cluster, registry, run_operator, monkeypatch):
+async def test_every_patch_is_only_for_the_object_itself(
+    sandbox, cluster, registry, run_operator, monkeypatch
+):
     from kopf._cogs.clients import requests
+
     payloads = []
     original = requests.patch
 
@@ -174,7 +191,7 @@ async def test_every_patch_is_only_for_the_object_itself(sandbox, cluster, regis
         patch.spec['y'] = 1
         patch.fns.append(lambda body: body['spec'].setdefault('z', 1))
         if not retry:
-            raise kopf.TemporaryError("again", delay=1)
+            raise kopf.TemporaryError('again', delay=1)
         return 'result'
 
     @kopf.on.delete('kopfexamples', registry=registry)
@@ -196,20 +213,30 @@ async def test_every_patch_is_only_for_the_object_itself(sandbox, cluster, regis
     uid = created['metadata']['uid']
     test = {'op': 'test', 'path': '/metadata/uid', 'value': uid}
     assert len(payloads) >= 5
-    assert all(test in payload if isinstance(payload, list) else payload['metadata']['uid'] == uid
-               for payload in payloads)
+    assert all(
+        test in payload if isinstance(payload, list) else payload['metadata']['uid'] == uid
+        for payload in payloads
+    )
 
 
 @pytest.mark.guarantee('FND-006')
-@pytest.mark.parametrize('do', [
-    pytest.param(lambda patch: patch.spec.update(y=1), id='spec'),
-    pytest.param(lambda patch: patch.status.update(y=1), id='status'),
-    pytest.param(lambda patch: patch.fns.append(lambda body: body['spec'].update(y=1)), id='functions'),
-    pytest.param(lambda patch: 'result', id='result'),
-])
+@pytest.mark.parametrize(
+    'do',
+    [
+        pytest.param(lambda patch: patch.spec.update(y=1), id='spec'),
+        pytest.param(lambda patch: patch.status.update(y=1), id='status'),
+        pytest.param(
+            lambda patch: patch.fns.append(lambda body: body['spec'].update(y=1)), id='functions'
+        ),
+        pytest.param(lambda patch: 'result', id='result'),
+    ],
+)
 @pytest.mark.parametrize('has_status', [False, True], ids=['no-subresource', 'subresource'])
-async def test_nothing_is_written_to_a_namesake(sandbox, registry, run_operator, calls, do, has_status):
+async def test_nothing_is_written_to_a_namesake(
+    sandbox, registry, run_operator, calls, do, has_status
+):
     from clusters import Cluster, build_crd
+
     await sandbox.apply(build_crd(has_status=has_status))
     cluster = Cluster(sandbox)
 

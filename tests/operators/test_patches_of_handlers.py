@@ -2,12 +2,22 @@
 What handlers put into their patches gets to the objects: in as few requests as possible, in the promised order, and
 also when the cluster refuses a part of it, or somebody else changes the object meanwhile.
 """
+
 import asyncio
 import functools
 import logging
 
 import pytest
-from clusters import FINALIZER, GROUP, VERSION, Cluster, build_crd, build_object, get_progress, wait_until
+from clusters import (
+    FINALIZER,
+    GROUP,
+    VERSION,
+    Cluster,
+    build_crd,
+    build_object,
+    get_progress,
+    wait_until,
+)
 
 import kopf
 
@@ -55,7 +65,13 @@ def create_everywhere(registry):
     seen = []
 
     def remember(body):
-        seen.append((body['spec'].get('merged'), (body.get('status') or {}).get('merged'), body['spec'].get('made')))
+        seen.append(
+            (
+                body['spec'].get('merged'),
+                (body.get('status') or {}).get('merged'),
+                body['spec'].get('made'),
+            )
+        )
 
     @kopf.on.create('kopfexamples', id='create_fn', registry=registry)
     async def create_fn(patch, **_):
@@ -69,7 +85,8 @@ def create_everywhere(registry):
 
 @pytest.mark.guarantee('NEW-051', 'NEW-055', 'NEW-056', 'NEW-060', 'NEW-061', 'NEW-063')
 async def test_all_changes_of_a_cycle_are_two_requests_if_the_status_is_a_part_of_the_object(
-        cluster, create_everywhere, run_operator):
+    cluster, create_everywhere, run_operator
+):
     await run_operator()
     await cluster.create()
     body = await cluster.wait(lambda body: 'made' in body['spec'])
@@ -82,24 +99,34 @@ async def test_all_changes_of_a_cycle_are_two_requests_if_the_status_is_a_part_o
 
 @pytest.mark.guarantee('NEW-056', 'NEW-060', 'NEW-061', 'NEW-062', 'NEW-063')
 async def test_all_changes_of_a_cycle_are_four_requests_if_the_status_is_a_subresource(
-        status_cluster, create_everywhere, run_operator):
+    status_cluster, create_everywhere, run_operator
+):
     await run_operator()
     await status_cluster.create()
     body = await status_cluster.wait(lambda body: 'made' in body['spec'])
 
     assert list_writes(status_cluster) == [
-        (MERGE, 'status', 200), (MERGE, '', 200), (JSON, 'status', 200), (JSON, '', 200)]
+        (MERGE, 'status', 200),
+        (MERGE, '', 200),
+        (JSON, 'status', 200),
+        (JSON, '', 200),
+    ]
     assert body['spec'] == {'x': 1, 'merged': 1, 'made': 3}
     assert body['status'] == {'create_fn': 'result', 'merged': 2, 'made': 4}
     assert create_everywhere[-1] == (1, 2, 3)
 
 
 @pytest.mark.guarantee('NEW-060', 'NEW-061')
-@pytest.mark.parametrize('section, expected', [
-    pytest.param('spec', [(JSON, '', 200)], id='object'),
-    pytest.param('status', [(JSON, 'status', 200), (MERGE, '', 200)], id='status'),
-])
-async def test_requests_with_nothing_to_change_are_not_made(status_cluster, registry, run_operator, section, expected):
+@pytest.mark.parametrize(
+    'section, expected',
+    [
+        pytest.param('spec', [(JSON, '', 200)], id='object'),
+        pytest.param('status', [(JSON, 'status', 200), (MERGE, '', 200)], id='status'),
+    ],
+)
+async def test_requests_with_nothing_to_change_are_not_made(
+    status_cluster, registry, run_operator, section, expected
+):
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(patch, **_):
         patch.status.update({})
@@ -111,8 +138,8 @@ async def test_requests_with_nothing_to_change_are_not_made(status_cluster, regi
     await asyncio.sleep(60)
 
     writes = list_writes(status_cluster)
-    assert writes[:len(expected)] == expected
-    assert {kind for kind, *_ in writes[len(expected):]} <= {MERGE}  # of our own records, if any
+    assert writes[: len(expected)] == expected
+    assert {kind for kind, *_ in writes[len(expected) :]} <= {MERGE}  # of our own records, if any
 
 
 @pytest.mark.guarantee('NEW-058', 'NEW-066')
@@ -137,7 +164,7 @@ async def test_functions_get_a_copy_of_the_object_which_they_share(cluster, regi
 
     def rename(body, *, to):
         given.append(type(body))
-        body['spec']['items'][0]['name'] = f"{to} of {body['spec']['items'][0]['name']}"
+        body['spec']['items'][0]['name'] = f'{to} of {body["spec"]["items"][0]["name"]}'
         return {'ignored': 'result'}
 
     @kopf.on.create('kopfexamples', registry=registry)
@@ -167,7 +194,9 @@ async def test_the_mapping_is_merged_into_the_object(cluster, registry, run_oper
         patch.metadata.labels['added'] = 'yes'
 
     await run_operator()
-    await cluster.create(spec={'gone': 1, 'nested': {'kept': 0, 'gone': 0}, 'items': [1, 2]}, labels={'kept': 'yes'})
+    await cluster.create(
+        spec={'gone': 1, 'nested': {'kept': 0, 'gone': 0}, 'items': [1, 2]}, labels={'kept': 'yes'}
+    )
     body = await cluster.wait_until_handled(items=[3])
 
     assert body['spec'] == {'nested': {'kept': 0, 'added': 1}, 'items': [3]}
@@ -175,11 +204,14 @@ async def test_the_mapping_is_merged_into_the_object(cluster, registry, run_oper
 
 
 @pytest.mark.guarantee('KWA-033')
-@pytest.mark.parametrize('error', [
-    pytest.param(kopf.PermanentError("fatal"), id='permanent'),
-    pytest.param(kopf.TemporaryError("not now", delay=3600), id='temporary'),
-    pytest.param(Exception("anything"), id='arbitrary'),
-])
+@pytest.mark.parametrize(
+    'error',
+    [
+        pytest.param(kopf.PermanentError('fatal'), id='permanent'),
+        pytest.param(kopf.TemporaryError('not now', delay=3600), id='temporary'),
+        pytest.param(Exception('anything'), id='arbitrary'),
+    ],
+)
 async def test_changes_of_failed_handlers_are_made(cluster, registry, run_operator, error):
     @kopf.on.create('kopfexamples', registry=registry, backoff=3600)
     async def create_fn(patch, **_):
@@ -217,7 +249,8 @@ async def test_handlers_of_events_can_change_objects(cluster, registry, run_oper
 
 @pytest.mark.guarantee('NEW-057', 'NEW-064', 'NEW-065', 'NEW-066')
 async def test_functions_for_an_outdated_object_are_applied_again_before_any_handlers_of_changes(
-        cluster, registry, run_operator):
+    cluster, registry, run_operator
+):
     calls = []
 
     def count(body):
@@ -239,7 +272,9 @@ async def test_functions_for_an_outdated_object_are_applied_again_before_any_han
     await run_operator()
     with cluster.sandbox.faults.inject(verb='patch', latency=5, user_agent='kopf/*') as fault:
         await cluster.create(spec={'x': 1, 'counter': 10})
-        await wait_until(lambda: fault.hits == 1)  # it is the JSON patch, already made but not yet done
+        await wait_until(
+            lambda: fault.hits == 1
+        )  # it is the JSON patch, already made but not yet done
         await cluster.patch({'spec': {'x': 2, 'counter': 20}})
         await wait_until(lambda: fault.hits == 2)
     body = await cluster.wait_until_handled(x=2)
@@ -251,7 +286,9 @@ async def test_functions_for_an_outdated_object_are_applied_again_before_any_han
 
 
 @pytest.mark.guarantee('NEW-064', 'NEW-065', 'NEW-066')
-async def test_functions_that_make_a_wrong_object_are_applied_again_later(strict_cluster, registry, run_operator, logs):
+async def test_functions_that_make_a_wrong_object_are_applied_again_later(
+    strict_cluster, registry, run_operator, logs
+):
     calls = []
 
     def diminish(body):
@@ -278,7 +315,9 @@ async def test_functions_that_make_a_wrong_object_are_applied_again_later(strict
     assert any('refuses' in text for text in logs(logging.ERROR))
 
     await strict_cluster.patch({'spec': {'size': 8}})
-    await wait_until(lambda: ('event', 8) in calls, timeout=1)  # not delayed by the attempts to apply the functions
+    await wait_until(
+        lambda: ('event', 8) in calls, timeout=1
+    )  # not delayed by the attempts to apply the functions
     await strict_cluster.patch({'spec': {'size': 30}})
     await strict_cluster.wait(lambda body: body['spec']['size'] == 20)
     await wait_until(lambda: ('update', 20) in calls)
@@ -287,7 +326,9 @@ async def test_functions_that_make_a_wrong_object_are_applied_again_later(strict
     assert [call for call in calls if call[0] != 'event'] == [('create', 5), ('update', 20)]
 
 
-async def test_functions_that_fail_are_dropped_and_the_rest_is_done(cluster, registry, run_operator, logs):
+async def test_functions_that_fail_are_dropped_and_the_rest_is_done(
+    cluster, registry, run_operator, logs
+):
     def fail(body):
         raise KeyError('nothing like this')
 
@@ -309,7 +350,9 @@ async def test_functions_that_fail_are_dropped_and_the_rest_is_done(cluster, reg
     assert any('A function of the patch has failed' in text for text in logs(logging.ERROR))
 
 
-async def test_functions_that_fail_for_a_newer_object_do_not_stop_its_handling(cluster, registry, run_operator):
+async def test_functions_that_fail_for_a_newer_object_do_not_stop_its_handling(
+    cluster, registry, run_operator
+):
     updated = []
 
     @kopf.on.create('kopfexamples', registry=registry)
@@ -332,7 +375,9 @@ async def test_functions_that_fail_for_a_newer_object_do_not_stop_its_handling(c
 
 @pytest.mark.guarantee('NEW-067')
 @pytest.mark.parametrize('moment', [pytest.param(1, id='merging'), pytest.param(2, id='functions')])
-async def test_changes_of_vanished_objects_are_dropped_with_no_errors(cluster, registry, run_operator, logs, moment):
+async def test_changes_of_vanished_objects_are_dropped_with_no_errors(
+    cluster, registry, run_operator, logs, moment
+):
     events = []
 
     @kopf.on.event('kopfexamples', registry=registry)
@@ -358,7 +403,8 @@ async def test_changes_of_vanished_objects_are_dropped_with_no_errors(cluster, r
 
 
 async def test_changes_that_the_cluster_refuses_do_not_repeat_the_handlers(
-        strict_cluster, registry, run_operator, logs):
+    strict_cluster, registry, run_operator, logs
+):
     calls = []
 
     @kopf.on.create('kopfexamples', registry=registry)
@@ -378,7 +424,9 @@ async def test_changes_that_the_cluster_refuses_do_not_repeat_the_handlers(
 
 
 @pytest.mark.guarantee('NEW-083', 'NEW-084')
-async def test_our_finalizer_comes_and_goes_with_no_harm_to_those_added_meanwhile(cluster, registry, run_operator):
+async def test_our_finalizer_comes_and_goes_with_no_harm_to_those_added_meanwhile(
+    cluster, registry, run_operator
+):
     calls = []
 
     @kopf.on.delete('kopfexamples', registry=registry)
@@ -407,7 +455,9 @@ async def test_our_finalizer_comes_and_goes_with_no_harm_to_those_added_meanwhil
 
 
 @pytest.mark.guarantee('NEW-086')
-async def test_handlers_of_deletion_are_called_once_though_the_object_stays(cluster, registry, run_operator):
+async def test_handlers_of_deletion_are_called_once_though_the_object_stays(
+    cluster, registry, run_operator
+):
     calls = []
 
     @kopf.on.delete('kopfexamples', registry=registry)
@@ -429,7 +479,9 @@ async def test_handlers_of_deletion_are_called_once_though_the_object_stays(clus
 
 
 @pytest.mark.guarantee('NEW-085')
-async def test_all_our_finalizers_are_removed_at_once_with_their_list(cluster, registry, run_operator):
+async def test_all_our_finalizers_are_removed_at_once_with_their_list(
+    cluster, registry, run_operator
+):
     @kopf.on.delete('kopfexamples', registry=registry, labels={'held': 'yes'})
     async def delete_fn(**_):
         pass
@@ -444,7 +496,8 @@ async def test_all_our_finalizers_are_removed_at_once_with_their_list(cluster, r
 
 @pytest.mark.guarantee('NEW-088')
 async def test_nothing_is_written_to_objects_that_are_gone_though_they_still_list_our_finalizer(
-        cluster, registry, run_operator):
+    cluster, registry, run_operator
+):
     lists = []
 
     @kopf.on.event('kopfexamples', registry=registry)
@@ -471,7 +524,8 @@ async def test_nothing_is_written_to_objects_that_are_gone_though_they_still_lis
 
 @pytest.mark.guarantee('NEW-086')
 async def test_our_finalizer_is_removed_once_even_if_the_end_of_the_object_is_not_seen_yet(
-        cluster, registry, run_operator):
+    cluster, registry, run_operator
+):
     calls = []
 
     @kopf.on.delete('kopfexamples', registry=registry)
@@ -492,8 +546,11 @@ async def test_our_finalizer_is_removed_once_even_if_the_end_of_the_object_is_no
     assert list_writes(cluster, written) == [(JSON, '', 200)]
 
 
-async def test_refused_changes_of_handlers_do_not_keep_our_finalizer(strict_cluster, registry, run_operator):
+async def test_refused_changes_of_handlers_do_not_keep_our_finalizer(
+    strict_cluster, registry, run_operator
+):
     """Neither if they are merged, nor if they are made by functions."""
+
     @kopf.on.delete('kopfexamples', registry=registry)
     async def merging_fn(patch, **_):
         patch.spec['size'] = -1
@@ -510,7 +567,9 @@ async def test_refused_changes_of_handlers_do_not_keep_our_finalizer(strict_clus
     await strict_cluster.wait(lambda body: body is None, timeout=10)
 
 
-async def test_refused_functions_of_the_past_do_not_keep_our_finalizer(strict_cluster, registry, run_operator):
+async def test_refused_functions_of_the_past_do_not_keep_our_finalizer(
+    strict_cluster, registry, run_operator
+):
     calls = []
 
     @kopf.on.create('kopfexamples', registry=registry)
@@ -540,7 +599,15 @@ async def test_objects_of_other_kinds_are_patched_where_they_are(sandbox, regist
         patch.fns.append(put('spec', 'made', 1))
 
     await run_operator()
-    await sandbox.create({'apiVersion': f'{GROUP}/{VERSION}', 'kind': 'ClusterExample', 'spec': {},
-                          'metadata': {'name': build_object()['metadata']['name']}})
+    await sandbox.create(
+        {
+            'apiVersion': f'{GROUP}/{VERSION}',
+            'kind': 'ClusterExample',
+            'spec': {},
+            'metadata': {'name': build_object()['metadata']['name']},
+        }
+    )
 
-    await sandbox.wait('clusterexamples', 'obj', lambda body: body['spec'] == {'made': 1}, timeout=600)
+    await sandbox.wait(
+        'clusterexamples', 'obj', lambda body: body['spec'] == {'made': 1}, timeout=600
+    )

@@ -1,6 +1,7 @@
 """
 What happens to objects and handlers when an operator pauses in favour of another one, and when it resumes.
 """
+
 import asyncio
 
 import pytest
@@ -15,32 +16,38 @@ pytestmark = pytest.mark.usefixtures('peering')
 @pytest.fixture
 def run(town, registry, settings):
     """Run the only real operator; all others are made up."""
+
     @kopf.on.event('kopfexamples', registry=registry)
     async def event_fn(name, type, **_):
         town.events.append(('me', type, name))
 
     async def run(**options):
         return await town.run('me', **{'registry': registry, 'settings': settings, **options})
+
     return run
 
 
 @pytest.fixture
 def pause(town):
     """Pretend that there is another operator, and wait until the pause begins."""
+
     async def pause():
         await town.occupy(priority=5)
         await asyncio.sleep(0.5)
+
     return pause
 
 
 @pytest.fixture
 def resume(town, cluster):
     """Pretend that there is no other operator any more, and wait until everything is listed."""
+
     async def resume():
         times = len(town.get_streams())
         await town.vacate()
         await cluster.wait_until_watched(times + 1)
         await asyncio.sleep(0.5)
+
     return resume
 
 
@@ -51,7 +58,8 @@ def calls():
 
 @pytest.mark.guarantee('PEE-010')
 async def test_nothing_is_watched_while_paused_and_everything_is_listed_after_that(
-        town, sandbox, cluster, run, pause, resume):
+    town, sandbox, cluster, run, pause, resume
+):
     await cluster.create('old')
     await run()
     await wait_until(lambda: town.events)
@@ -71,7 +79,8 @@ async def test_nothing_is_watched_while_paused_and_everything_is_listed_after_th
 
 @pytest.mark.guarantee('PEE-010')
 async def test_changes_of_the_pause_are_handled_unless_others_have_done_it(
-        cluster, registry, run, pause, resume, calls):
+    cluster, registry, run, pause, resume, calls
+):
     @kopf.on.create('kopfexamples', registry=registry)
     @kopf.on.update('kopfexamples', registry=registry)
     async def change_fn(name, reason, diff, **_):
@@ -95,13 +104,17 @@ async def test_changes_of_the_pause_are_handled_unless_others_have_done_it(
     await cluster.wait_until_handled('changed', x=2)
     await asyncio.sleep(60)
 
-    assert sorted(calls) == [('changed', 'update', (('change', ('spec', 'x'), 1, 2),)),
-                             ('created', 'create', calls[0][2] if calls[0][0] == 'created' else calls[1][2])]
+    assert sorted(calls) == [
+        ('changed', 'update', (('change', ('spec', 'x'), 1, 2),)),
+        ('created', 'create', calls[0][2] if calls[0][0] == 'created' else calls[1][2]),
+    ]
     assert get_last_handled(await cluster.get('handled'))['spec'] == {'x': 3}
 
 
 @pytest.mark.guarantee('HND-039', 'MEM-002')
-async def test_objects_are_not_resumed_again_and_their_memos_survive(cluster, registry, run, pause, resume, calls):
+async def test_objects_are_not_resumed_again_and_their_memos_survive(
+    cluster, registry, run, pause, resume, calls
+):
     @kopf.on.resume('kopfexamples', registry=registry)
     async def resume_fn(name, memo, **_):
         memo.number = len(calls)
@@ -126,7 +139,8 @@ async def test_objects_are_not_resumed_again_and_their_memos_survive(cluster, re
 
 @pytest.mark.guarantee('PEE-010')
 async def test_objects_that_vanish_or_are_replaced_during_the_pause_are_noticed(
-        town, cluster, registry, run, pause, resume, calls):
+    town, cluster, registry, run, pause, resume, calls
+):
     @kopf.index('kopfexamples', id='names', registry=registry)
     async def names(name, uid, **_):
         return {name: uid}
@@ -150,14 +164,20 @@ async def test_objects_that_vanish_or_are_replaced_during_the_pause_are_noticed(
     await wait_until(lambda: len(calls) == 4)
 
     events = [event[1:] for event in town.events]
-    assert sorted(events, key=str) == [('DELETED', 'gone'), ('DELETED', 'replaced'), (None, 'kept'), (None, 'replaced')]
+    assert sorted(events, key=str) == [
+        ('DELETED', 'gone'),
+        ('DELETED', 'replaced'),
+        (None, 'kept'),
+        (None, 'replaced'),
+    ]
     assert {name: count for name, _, count in calls if name != 'replaced'} == {'kept': 1, 'gone': 1}
     assert sorted(count for name, _, count in calls if name == 'replaced') == [0, 1]
     assert all('gone' not in known for name, known, _ in calls)
 
 
 async def test_deletions_that_were_not_handled_before_the_pause_are_handled_after_it(
-        town, cluster, registry, settings, run, pause, resume):
+    town, cluster, registry, settings, run, pause, resume
+):
     settings.queueing.worker_limit = 1
     settings.queueing.exit_timeout = 1
 
@@ -183,11 +203,16 @@ async def test_deletions_that_were_not_handled_before_the_pause_are_handled_afte
 
 
 @pytest.mark.guarantee('PEE-010', 'NEW-102')
-@pytest.mark.parametrize('timeout, expected', [
-    pytest.param(20, ['begun', 'finished'], id='in-time'),
-    pytest.param(2, ['begun', 'interrupted', 'begun', 'finished'], id='too-slow'),
-])
-async def test_running_handlers_are_given_time_to_finish(cluster, registry, run, pause, resume, timeout, expected):
+@pytest.mark.parametrize(
+    'timeout, expected',
+    [
+        pytest.param(20, ['begun', 'finished'], id='in-time'),
+        pytest.param(2, ['begun', 'interrupted', 'begun', 'finished'], id='too-slow'),
+    ],
+)
+async def test_running_handlers_are_given_time_to_finish(
+    cluster, registry, run, pause, resume, timeout, expected
+):
     calls, settings = [], kopf.OperatorSettings()
     settings.queueing.exit_timeout = timeout
 
@@ -214,7 +239,9 @@ async def test_running_handlers_are_given_time_to_finish(cluster, registry, run,
 
 
 @pytest.mark.guarantee('PEE-011', 'NEW-207')
-async def test_daemons_and_timers_are_stopped_for_the_pause(cluster, registry, run, pause, resume, calls):
+async def test_daemons_and_timers_are_stopped_for_the_pause(
+    cluster, registry, run, pause, resume, calls
+):
     @kopf.daemon('kopfexamples', registry=registry)
     async def daemon_fn(stopped, **_):
         calls.append('daemon')
@@ -243,7 +270,8 @@ async def test_daemons_and_timers_are_stopped_for_the_pause(cluster, registry, r
 
 @pytest.mark.guarantee('NEW-207')
 async def test_daemons_that_are_slow_to_stop_are_started_again_once_they_have_stopped(
-        cluster, registry, run, pause, resume, calls):
+    cluster, registry, run, pause, resume, calls
+):
     @kopf.daemon('kopfexamples', registry=registry, cancellation_backoff=1000)
     async def daemon_fn(stopped, **_):
         calls.append('begun')
@@ -264,7 +292,9 @@ async def test_daemons_that_are_slow_to_stop_are_started_again_once_they_have_st
 
 
 @pytest.mark.guarantee('NEW-208')
-async def test_no_daemon_is_started_during_the_pause(cluster, registry, settings, run, pause, resume, calls):
+async def test_no_daemon_is_started_during_the_pause(
+    cluster, registry, settings, run, pause, resume, calls
+):
     settings.queueing.exit_timeout = 100
 
     @kopf.on.event('kopfexamples', registry=registry)
@@ -287,7 +317,9 @@ async def test_no_daemon_is_started_during_the_pause(cluster, registry, settings
     await wait_until(lambda: calls)
 
 
-async def test_deleted_objects_are_released_after_the_pause(cluster, registry, run, pause, resume, calls):
+async def test_deleted_objects_are_released_after_the_pause(
+    cluster, registry, run, pause, resume, calls
+):
     @kopf.on.delete('kopfexamples', registry=registry)
     async def delete_fn(name, **_):
         calls.append(name)
@@ -304,7 +336,9 @@ async def test_deleted_objects_are_released_after_the_pause(cluster, registry, r
     assert calls == ['obj']
 
 
-async def test_handlers_wait_for_the_indices_after_the_pause(town, cluster, registry, run, pause, resume, calls):
+async def test_handlers_wait_for_the_indices_after_the_pause(
+    town, cluster, registry, run, pause, resume, calls
+):
     @kopf.index('kopfexamples', id='by_x', registry=registry)
     async def by_x(name, spec, **_):
         await asyncio.sleep(0.01)  # the handlers could begin meanwhile, if they would not wait

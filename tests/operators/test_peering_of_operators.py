@@ -3,6 +3,7 @@ Operators of the same purpose in one cluster: which of them is active, and where
 
 What they tell of themselves is in the tests of records; how it feels to be paused, in the tests of pauses.
 """
+
 import asyncio
 import logging
 import pathlib
@@ -17,7 +18,9 @@ MANIFEST = pathlib.Path(__file__).parents[2] / 'peering.yaml'
 
 
 @pytest.mark.guarantee('PEE-001', 'PEE-005', 'PEE-007', 'PEE-009', 'PEE-010', 'PEE-023', 'DEP-010')
-async def test_operators_give_way_to_those_of_higher_priorities_at_once(town, cluster, peering, check):
+async def test_operators_give_way_to_those_of_higher_priorities_at_once(
+    town, cluster, peering, check
+):
     await town.run('low', priority=1)
     await check('low')
     high = await town.run('high', priority=2)
@@ -32,7 +35,8 @@ async def test_operators_give_way_to_those_of_higher_priorities_at_once(town, cl
 
 @pytest.mark.guarantee('PEE-007', 'PEE-009')
 async def test_operators_that_come_later_give_way_to_those_of_higher_priorities_from_the_beginning(
-        town, cluster, peering, check):
+    town, cluster, peering, check
+):
     await town.run('high', priority=2)
     await check('high')
     await town.run('low', priority=1)
@@ -42,8 +46,12 @@ async def test_operators_that_come_later_give_way_to_those_of_higher_priorities_
 
 
 @pytest.mark.guarantee('PEE-012', 'PEE-022')
-async def test_only_the_highest_one_is_active_and_others_follow_as_it_dies(town, cluster, peering, check):
-    operators = {priority: await town.run(f'op{priority}', priority=priority) for priority in (2, 4, 1, 3)}
+async def test_only_the_highest_one_is_active_and_others_follow_as_it_dies(
+    town, cluster, peering, check
+):
+    operators = {
+        priority: await town.run(f'op{priority}', priority=priority) for priority in (2, 4, 1, 3)
+    }
     await town.wait_until_recorded('op1', 'op2', 'op3', 'op4')
     for priority in (4, 3, 2, 1):
         await asyncio.sleep(1)
@@ -57,7 +65,8 @@ async def test_only_the_highest_one_is_active_and_others_follow_as_it_dies(town,
 
 @pytest.mark.guarantee('PEE-021', 'PEE-022', 'NEW-216')
 async def test_the_killed_operator_is_believed_dead_after_its_lifetime_and_its_record_is_removed(
-        town, cluster, peering, check):
+    town, cluster, peering, check
+):
     settings = kopf.OperatorSettings()
     settings.peering.lifetime = 20
     low = await town.run('low', priority=1)
@@ -78,7 +87,9 @@ async def test_the_killed_operator_is_believed_dead_after_its_lifetime_and_its_r
 
 
 @pytest.mark.guarantee('PEE-008')
-async def test_operators_of_the_same_priority_pause_all_with_warnings(town, cluster, peering, check, logs):
+async def test_operators_of_the_same_priority_pause_all_with_warnings(
+    town, cluster, peering, check, logs
+):
     await town.run('one', priority=5)
     await check('one')
     two = await town.run('two', priority=5)
@@ -87,31 +98,39 @@ async def test_operators_of_the_same_priority_pause_all_with_warnings(town, clus
     await check()
     warnings = [line for line in logs(logging.WARNING) if 'the same priority' in line]
     assert len(warnings) == 2
-    assert {'one (priority 5)' in line for line in warnings} == {'two (priority 5)' in line for line in warnings}
+    assert {'one (priority 5)' in line for line in warnings} == {
+        'two (priority 5)' in line for line in warnings
+    }
     await two.stop()
     await check('one')
 
 
 @pytest.mark.guarantee('NEW-212', 'NEW-213', 'NEW-214')
 async def test_operators_of_the_same_priority_work_together_if_they_share_the_objects(
-        town, cluster, peering, check, logs):
+    town, cluster, peering, check, logs
+):
     for index in range(2):
         settings = kopf.OperatorSettings()
         settings.watching.shard_selectors[kopf.EVERYTHING] = f'anything-{index}-of-2'
         await town.run(f'shard{index}', priority=5, settings=settings)
     await town.wait_until_recorded('shard0', 'shard1')
     await check('shard0', 'shard1')
-    assert {asked.query.partition('shardSelector=')[2].partition('&')[0] for asked in town.get_streams()} == {
-        'anything-0-of-2', 'anything-1-of-2'}
+    assert {
+        asked.query.partition('shardSelector=')[2].partition('&')[0] for asked in town.get_streams()
+    } == {'anything-0-of-2', 'anything-1-of-2'}
     assert not [line for line in logs(logging.WARNING) if 'priority' in line]
-    assert not [asked for asked in town.get_streams('clusterkopfpeerings') if 'shard' in asked.query]
+    assert not [
+        asked for asked in town.get_streams('clusterkopfpeerings') if 'shard' in asked.query
+    ]
     await town.run('high', priority=6)
     await asyncio.sleep(1)
     await check('high')
 
 
 @pytest.mark.guarantee('PEE-013', 'PEE-014')
-async def test_operators_in_different_peerings_do_not_see_each_other(town, sandbox, cluster, peering, check):
+async def test_operators_in_different_peerings_do_not_see_each_other(
+    town, sandbox, cluster, peering, check
+):
     settings = kopf.OperatorSettings()
     settings.peering.name = 'third'
     for name in ('other', 'third'):
@@ -126,11 +145,17 @@ async def test_operators_in_different_peerings_do_not_see_each_other(town, sandb
 
 
 @pytest.mark.guarantee('PEE-001', 'PEE-002', 'PEE-003', 'PEE-004', 'NEW-219')
-@pytest.mark.parametrize('has_status', [pytest.param(False, id='plain'), pytest.param(True, id='subresource')])
+@pytest.mark.parametrize(
+    'has_status', [pytest.param(False, id='plain'), pytest.param(True, id='subresource')]
+)
 @pytest.mark.parametrize('group', ['kopf.dev', 'zalando.org', 'kopf.zalando.org'])
-@pytest.mark.parametrize('scope', [pytest.param({}, id='cluster'),
-                                   pytest.param({'namespaces': ['default']}, id='namespace')])
-async def test_peerings_are_in_all_groups_and_scopes(town, sandbox, cluster, check, group, scope, has_status):
+@pytest.mark.parametrize(
+    'scope',
+    [pytest.param({}, id='cluster'), pytest.param({'namespaces': ['default']}, id='namespace')],
+)
+async def test_peerings_are_in_all_groups_and_scopes(
+    town, sandbox, cluster, check, group, scope, has_status
+):
     namespace = 'default' if scope else None
     plural = 'kopfpeerings' if scope else 'clusterkopfpeerings'
     await sandbox.apply(build_peering_crd(plural, group=group, has_status=has_status))
@@ -151,10 +176,14 @@ async def test_peerings_are_in_all_groups_and_scopes(town, sandbox, cluster, che
 
 
 @pytest.mark.guarantee('PEE-004', 'PEE-007', 'FND-054')
-async def test_operators_of_namespaces_are_in_the_peerings_of_all_their_namespaces(town, sandbox, cluster):
+async def test_operators_of_namespaces_are_in_the_peerings_of_all_their_namespaces(
+    town, sandbox, cluster
+):
     await sandbox.apply(build_peering_crd('kopfpeerings'))
     for namespace in ('one', 'two', 'three'):
-        await sandbox.create({'apiVersion': 'v1', 'kind': 'Namespace', 'metadata': {'name': namespace}})
+        await sandbox.create(
+            {'apiVersion': 'v1', 'kind': 'Namespace', 'metadata': {'name': namespace}}
+        )
         await sandbox.create(build_peering(namespace=namespace))
     wide = await town.run('wide', priority=1, namespaces=['one', 'two', 'new-*'])
     await town.wait_until_recorded('wide', namespace='one')
@@ -181,10 +210,15 @@ async def test_operators_of_namespaces_are_in_the_peerings_of_all_their_namespac
 
 
 @pytest.mark.guarantee('PEE-015', 'PEE-017')
-@pytest.mark.parametrize('is_optional', [
-    pytest.param(False, id='by-option'), pytest.param(True, id='by-settings')])
-@pytest.mark.parametrize('is_defined', [pytest.param(True, id='no-object'), pytest.param(False, id='no-definition')])
-async def test_the_mandatory_peering_is_waited_for(town, sandbox, cluster, check, logs, is_defined, is_optional):
+@pytest.mark.parametrize(
+    'is_optional', [pytest.param(False, id='by-option'), pytest.param(True, id='by-settings')]
+)
+@pytest.mark.parametrize(
+    'is_defined', [pytest.param(True, id='no-object'), pytest.param(False, id='no-definition')]
+)
+async def test_the_mandatory_peering_is_waited_for(
+    town, sandbox, cluster, check, logs, is_defined, is_optional
+):
     settings = kopf.OperatorSettings()
     if is_optional:
         settings.peering.name, settings.peering.mandatory = 'needed', True
@@ -211,7 +245,9 @@ async def test_the_mandatory_peering_is_waited_for(town, sandbox, cluster, check
 async def test_the_mandatory_peering_is_needed_in_every_namespace(town, sandbox, cluster):
     await sandbox.apply(build_peering_crd('kopfpeerings'))
     for namespace in ('one', 'two'):
-        await sandbox.create({'apiVersion': 'v1', 'kind': 'Namespace', 'metadata': {'name': namespace}})
+        await sandbox.create(
+            {'apiVersion': 'v1', 'kind': 'Namespace', 'metadata': {'name': namespace}}
+        )
         await sandbox.create(build_object('first', namespace=namespace))
     await town.run('op', peering_name='needed', namespaces=['one', 'two'])
     await sandbox.create(build_peering('needed', namespace='one'))
@@ -225,7 +261,8 @@ async def test_the_mandatory_peering_is_needed_in_every_namespace(town, sandbox,
 
 @pytest.mark.guarantee('PEE-016', 'NEW-222')
 async def test_a_namespace_that_is_being_deleted_does_not_wait_for_its_mandatory_peering(
-        town, sandbox, cluster, check):
+    town, sandbox, cluster, check
+):
     deleted, registry = [], town.build_registry('op')
 
     @kopf.on.delete('kopfexamples', registry=registry)
@@ -237,7 +274,9 @@ async def test_a_namespace_that_is_being_deleted_does_not_wait_for_its_mandatory
     await sandbox.create(build_peering('needed', namespace='one'))
     await town.run('op', peering_name='needed', namespaces=['one'], registry=registry)
     await sandbox.create(build_object('first', namespace='one'))
-    await sandbox.wait('kopfexamples', 'first', lambda body: body['metadata'].get('finalizers'), 'one', timeout=60)
+    await sandbox.wait(
+        'kopfexamples', 'first', lambda body: body['metadata'].get('finalizers'), 'one', timeout=60
+    )
     await sandbox.delete('namespaces', 'one')
     await sandbox.wait('namespaces', 'one', lambda body: body is None, timeout=600)
 
@@ -245,8 +284,12 @@ async def test_a_namespace_that_is_being_deleted_does_not_wait_for_its_mandatory
 
 
 @pytest.mark.guarantee('PEE-017', 'PEE-019')
-@pytest.mark.parametrize('is_defined', [pytest.param(True, id='no-object'), pytest.param(False, id='no-definition')])
-async def test_operators_go_on_alone_if_there_is_no_peering(town, sandbox, cluster, check, logs, is_defined):
+@pytest.mark.parametrize(
+    'is_defined', [pytest.param(True, id='no-object'), pytest.param(False, id='no-definition')]
+)
+async def test_operators_go_on_alone_if_there_is_no_peering(
+    town, sandbox, cluster, check, logs, is_defined
+):
     settings = kopf.OperatorSettings()
     settings.peering.name = 'wanted'
     if is_defined:
@@ -288,9 +331,12 @@ async def test_our_own_manifest_is_enough_for_peering(town, sandbox, cluster, ch
 
 
 @pytest.mark.guarantee('PEE-020')
-@pytest.mark.parametrize('is_optional', [pytest.param(False, id='option'), pytest.param(True, id='settings')])
+@pytest.mark.parametrize(
+    'is_optional', [pytest.param(False, id='option'), pytest.param(True, id='settings')]
+)
 async def test_standalone_operators_neither_pause_nor_announce_themselves(
-        town, sandbox, cluster, peering, check, is_optional):
+    town, sandbox, cluster, peering, check, is_optional
+):
     settings = kopf.OperatorSettings()
     settings.peering.standalone = is_optional
     options = {} if is_optional else {'standalone': True}
@@ -306,7 +352,9 @@ async def test_standalone_operators_neither_pause_nor_announce_themselves(
 
 
 @pytest.mark.guarantee('PEE-019')
-async def test_operators_go_on_alone_if_they_may_not_see_the_peering(town, sandbox, cluster, peering, check, logs):
+async def test_operators_go_on_alone_if_they_may_not_see_the_peering(
+    town, sandbox, cluster, peering, check, logs
+):
     fault = sandbox.faults.inject(verb='list', resource='clusterkopfpeerings', code=403)
     await town.run('one', priority=1)
     await check('one')
@@ -325,7 +373,9 @@ async def test_peerings_are_seen_whatever_objects_are_selected(town, cluster, pe
     await town.wait_until_recorded('low', 'high')
 
 
-async def test_the_peering_is_watched_again_after_faults_and_outages(town, sandbox, cluster, peering, check):
+async def test_the_peering_is_watched_again_after_faults_and_outages(
+    town, sandbox, cluster, peering, check
+):
     await town.run('one', priority=1)
     await town.wait_until_recorded('one')
     await sandbox.faults.restart(downtime=10)

@@ -1,6 +1,7 @@
 """
 What operators tell of themselves in the peering objects, from their start to their end, and how it is understood.
 """
+
 import asyncio
 import datetime
 import itertools
@@ -19,12 +20,17 @@ def get_time():
 
 
 @pytest.mark.guarantee('PEE-021', 'NEW-215', 'NEW-217', 'PEE-025', 'NEW-204')
-@pytest.mark.parametrize('lifetime, limits', [
-    pytest.param(None, (50, 55), id='default'),
-    pytest.param(20, (10, 15), id='short'),
-    pytest.param(5, (1, 1), id='too-short'),
-])
-async def test_the_record_is_renewed_a_bit_before_its_end(town, sandbox, cluster, peering, logs, lifetime, limits):
+@pytest.mark.parametrize(
+    'lifetime, limits',
+    [
+        pytest.param(None, (50, 55), id='default'),
+        pytest.param(20, (10, 15), id='short'),
+        pytest.param(5, (1, 1), id='too-short'),
+    ],
+)
+async def test_the_record_is_renewed_a_bit_before_its_end(
+    town, sandbox, cluster, peering, logs, lifetime, limits
+):
     settings = kopf.OperatorSettings()
     settings.peering.lifetime = lifetime or settings.peering.lifetime
     operator = await town.run('one', priority=7, settings=settings)
@@ -40,7 +46,9 @@ async def test_the_record_is_renewed_a_bit_before_its_end(town, sandbox, cluster
     assert all(shortest - 0.01 <= after - before <= longest + 0.5 for before, after in pairs)
     assert {asked.verb for asked in writes} == {'patch'}
     assert {**first, 'lastseen': ''} == {'priority': 7, 'lifetime': lifetime or 60, 'lastseen': ''}
-    assert all(datetime.datetime.fromisoformat(record['lastseen']).tzinfo for record in (first, last))
+    assert all(
+        datetime.datetime.fromisoformat(record['lastseen']).tzinfo for record in (first, last)
+    )
     assert last['lastseen'] > first['lastseen']
     assert await town.get_records() == {}
     assert not [line for line in logs() if 'atching' in line and 'priority' in line]
@@ -66,8 +74,11 @@ async def test_only_few_operations_are_needed_on_the_peering(town, sandbox, clus
     await town.run('low', priority=1)
     await asyncio.sleep(1000)
     await high.stop()
-    asked = [asked for asked in sandbox.requests.select(resource='clusterkopfpeerings')
-             if asked.user_agent.startswith('kopf/')]
+    asked = [
+        asked
+        for asked in sandbox.requests.select(resource='clusterkopfpeerings')
+        if asked.user_agent.startswith('kopf/')
+    ]
 
     assert {item.verb for item in asked} == {'list', 'watch', 'patch'}
     assert len(await sandbox.list('clusterkopfpeerings')) == 1
@@ -107,7 +118,8 @@ async def test_the_identity_is_of_the_pod_or_else_unique(town, cluster, peering,
 
 @pytest.mark.guarantee('PEE-028', 'CFG-052', 'PEE-013', 'PEE-005')
 async def test_settings_of_startup_handlers_are_in_force_and_win_over_options(
-        town, sandbox, cluster, peering, check):
+    town, sandbox, cluster, peering, check
+):
     registry = town.build_registry('one')
 
     @kopf.on.startup(registry=registry)
@@ -126,17 +138,28 @@ async def test_settings_of_startup_handlers_are_in_force_and_win_over_options(
 
 
 @pytest.mark.guarantee('NEW-215')
-@pytest.mark.parametrize('status', [
-    pytest.param('text', id='text'),
-    pytest.param({'x': None, 'y': [], 'z': 'text', 'n': 1}, id='not-records'),
-    pytest.param({'x': {'priority': 'high', 'lifetime': {}, 'lastseen': 'yesterday', 'unknown': [1]}}, id='wrong'),
-    pytest.param({'x': {'priority': 0, 'lifetime': 10**30, 'lastseen': '0001-01-01T00:00:00+23:59'}}, id='extreme'),
-    pytest.param({'x': {}}, id='empty'),
-])
+@pytest.mark.parametrize(
+    'status',
+    [
+        pytest.param('text', id='text'),
+        pytest.param({'x': None, 'y': [], 'z': 'text', 'n': 1}, id='not-records'),
+        pytest.param(
+            {'x': {'priority': 'high', 'lifetime': {}, 'lastseen': 'yesterday', 'unknown': [1]}},
+            id='wrong',
+        ),
+        pytest.param(
+            {'x': {'priority': 0, 'lifetime': 10**30, 'lastseen': '0001-01-01T00:00:00+23:59'}},
+            id='extreme',
+        ),
+        pytest.param({'x': {}}, id='empty'),
+    ],
+)
 async def test_broken_records_do_not_break_operators(town, sandbox, cluster, check, status):
     crd = build_peering_crd()
     crd['spec']['versions'][0]['schema']['openAPIV3Schema'] = {
-        'type': 'object', 'x-kubernetes-preserve-unknown-fields': True}
+        'type': 'object',
+        'x-kubernetes-preserve-unknown-fields': True,
+    }
     await sandbox.apply(crd)
     await sandbox.create({**build_peering(), 'status': status})
     operator = await town.run('one', priority=1)
@@ -161,7 +184,8 @@ async def test_records_of_the_dead_are_removed_and_never_matter(town, cluster, p
 @pytest.mark.guarantee('NEW-216', 'PEE-022')
 @pytest.mark.parametrize('skew', [pytest.param(1000, id='behind'), pytest.param(-1000, id='ahead')])
 async def test_operators_with_wrong_clocks_are_alive_while_they_renew_their_records(
-        town, cluster, peering, check, skew):
+    town, cluster, peering, check, skew
+):
     await town.run('one', priority=1)
     await town.wait_until_recorded('one')
     await town.write({'high': build_record(5, lifetime=30, age=skew)})
@@ -189,7 +213,9 @@ async def test_removed_records_are_restored_by_those_alive(town, sandbox, cluste
 
 
 @pytest.mark.guarantee('NEW-209', 'NEW-185', 'NEW-216')
-async def test_the_record_is_removed_with_renewed_credentials_if_needed(town, sandbox, cluster, peering):
+async def test_the_record_is_removed_with_renewed_credentials_if_needed(
+    town, sandbox, cluster, peering
+):
     registry, logins = kopf.OperatorRegistry(), []
 
     @kopf.on.login(registry=registry)
@@ -209,7 +235,8 @@ async def test_the_record_is_removed_with_renewed_credentials_if_needed(town, sa
 
 
 async def test_the_record_is_removed_after_all_handlers_and_before_the_cleanup_handlers(
-        town, cluster, peering):
+    town, cluster, peering
+):
     registry, steps, settings = kopf.OperatorRegistry(), [], kopf.OperatorSettings()
     settings.queueing.exit_timeout = 100
     settings.peering.lifetime = 15
@@ -220,7 +247,9 @@ async def test_the_record_is_removed_after_all_handlers_and_before_the_cleanup_h
         await asyncio.sleep(50)
         steps.append(sorted(await town.get_records()))
 
-    @kopf.daemon('kopfexamples', registry=registry, cancellation_backoff=50, cancellation_timeout=10)
+    @kopf.daemon(
+        'kopfexamples', registry=registry, cancellation_backoff=50, cancellation_timeout=10
+    )
     async def daemon_fn(stopped, **_):
         await stopped.wait()
         await asyncio.sleep(20)
@@ -240,13 +269,17 @@ async def test_the_record_is_removed_after_all_handlers_and_before_the_cleanup_h
     assert steps == ['begun', ['one', 'other'], ['one', 'other'], ['other']]
 
 
-@pytest.mark.parametrize('trouble', [
-    pytest.param({'code': 403}, id='forbidden'),
-    pytest.param({'code': 503}, id='unavailable'),
-    pytest.param({'stall': True}, id='silent'),
-])
+@pytest.mark.parametrize(
+    'trouble',
+    [
+        pytest.param({'code': 403}, id='forbidden'),
+        pytest.param({'code': 503}, id='unavailable'),
+        pytest.param({'stall': True}, id='silent'),
+    ],
+)
 async def test_operators_go_on_and_stop_if_they_cannot_write_their_records(
-        town, sandbox, cluster, peering, check, logs, trouble):
+    town, sandbox, cluster, peering, check, logs, trouble
+):
     fault = sandbox.faults.inject(verb='patch', resource='clusterkopfpeerings', **trouble)
     operator = await town.run('one', priority=1)
     await check('one')

@@ -1,6 +1,7 @@
 """
 The probes of running operators: liveness, readiness, and the handlers that tell of the rest.
 """
+
 import asyncio
 import json
 import random
@@ -31,12 +32,16 @@ def event_handlers(registry):
 
 # When and where they are served.
 
+
 @pytest.mark.guarantee('PRB-001')
 async def test_nothing_listens_by_default(cluster, event_handlers, run_operator, monkeypatch):
     loop, served = asyncio.get_running_loop(), []
     create_server = loop.create_server
-    monkeypatch.setattr(loop, 'create_server', lambda *args, **kwargs: served.append(args) or create_server(
-        *args, **kwargs))
+    monkeypatch.setattr(
+        loop,
+        'create_server',
+        lambda *args, **kwargs: served.append(args) or create_server(*args, **kwargs),
+    )
 
     await run_operator()
     await cluster.wait_until_watched()
@@ -52,7 +57,9 @@ async def test_probes_are_served_at_the_endpoint(cluster, event_handlers, run_op
     assert (await site.fetch('/'))[0] == 404
 
 
-async def test_probes_are_served_only_after_the_startup(cluster, registry, event_handlers, run_operator, site):
+async def test_probes_are_served_only_after_the_startup(
+    cluster, registry, event_handlers, run_operator, site
+):
     served = []
 
     @kopf.on.startup(registry=registry)
@@ -66,7 +73,9 @@ async def test_probes_are_served_only_after_the_startup(cluster, registry, event
     assert served == [False]
 
 
-async def test_probes_are_served_until_the_end_of_the_cleanup(cluster, registry, event_handlers, run_operator, site):
+async def test_probes_are_served_until_the_end_of_the_cleanup(
+    cluster, registry, event_handlers, run_operator, site
+):
     answers = []
 
     @kopf.on.cleanup(registry=registry)
@@ -84,7 +93,9 @@ async def test_probes_are_served_until_the_end_of_the_cleanup(cluster, registry,
 
 
 @pytest.mark.guarantee('PRB-003', 'NEW-264')
-@pytest.mark.parametrize('url', ['https://localhost:8080/healthz', 'tcp://localhost:8080', 'http://localhost:99999/'])
+@pytest.mark.parametrize(
+    'url', ['https://localhost:8080/healthz', 'tcp://localhost:8080', 'http://localhost:99999/']
+)
 async def test_wrong_endpoints_are_errors_at_the_start(cluster, registry, run_operator, url):
     calls = []
     kopf.on.startup(registry=registry)(lambda **_: calls.append('startup'))
@@ -96,7 +107,9 @@ async def test_wrong_endpoints_are_errors_at_the_start(cluster, registry, run_op
     assert calls == []
 
 
-async def test_busy_ports_are_errors_at_the_start(cluster, registry, event_handlers, run_operator, site):
+async def test_busy_ports_are_errors_at_the_start(
+    cluster, registry, event_handlers, run_operator, site
+):
     calls = []
     kopf.on.cleanup(registry=registry)(lambda **_: calls.append('cleanup'))
     await run_operator(liveness_endpoint=site.url)
@@ -118,8 +131,11 @@ async def test_no_endpoint_is_the_same_as_an_empty_one(cluster, event_handlers, 
 
 # The handlers.
 
+
 @pytest.mark.guarantee('PRB-006', 'PRB-007', 'PRB-008', 'PRB-009', 'PRB-010', 'NEW-264')
-async def test_results_of_probe_handlers_are_told_and_cached(cluster, registry, event_handlers, run_operator, site):
+async def test_results_of_probe_handlers_are_told_and_cached(
+    cluster, registry, event_handlers, run_operator, site
+):
     @kopf.on.probe(id='now', registry=registry)
     def get_current_timestamp(**_):
         return '2019-11-07T18:03:52.513803+00:00'
@@ -152,8 +168,14 @@ async def test_probe_handlers_see_the_operator(cluster, registry, run_operator, 
 
     @kopf.on.probe(id='probe_fn', registry=registry, param='p')
     async def probe_fn(memo, settings, logger, retry, param, idx, **_):
-        return {'memo': memo.started, 'settings': type(settings).__name__, 'logger': logger.name, 'retry': retry,
-                'param': param, 'idx': list(idx)}
+        return {
+            'memo': memo.started,
+            'settings': type(settings).__name__,
+            'logger': logger.name,
+            'retry': retry,
+            'param': param,
+            'idx': list(idx),
+        }
 
     await cluster.create()
     await run_operator(liveness_endpoint=site.url)
@@ -161,12 +183,21 @@ async def test_probe_handlers_see_the_operator(cluster, registry, run_operator, 
     await asyncio.sleep(20)  # for the results of earlier requests to be outdated
     results = json.loads((await site.fetch())[1])
 
-    assert results == {'probe_fn': {
-        'memo': 'yes', 'settings': 'OperatorSettings', 'logger': 'kopf.activities.probe', 'retry': 0, 'param': 'p',
-        'idx': ['obj']}}
+    assert results == {
+        'probe_fn': {
+            'memo': 'yes',
+            'settings': 'OperatorSettings',
+            'logger': 'kopf.activities.probe',
+            'retry': 0,
+            'param': 'p',
+            'idx': ['obj'],
+        }
+    }
 
 
-async def test_probe_handlers_do_not_wait_for_the_threads_of_handlers(cluster, registry, settings, run_operator, site):
+async def test_probe_handlers_do_not_wait_for_the_threads_of_handlers(
+    cluster, registry, settings, run_operator, site
+):
     settings.execution.max_workers = 1
     entered, release = threading.Event(), threading.Event()
 
@@ -191,14 +222,17 @@ async def test_probe_handlers_do_not_wait_for_the_threads_of_handlers(cluster, r
 
 @pytest.mark.guarantee('PRB-004')
 async def test_failing_probes_and_odd_results_are_still_answered(
-        cluster, registry, event_handlers, run_operator, site, virtual_time):
+    cluster, registry, event_handlers, run_operator, site, virtual_time
+):
     @kopf.on.probe(id='failing_fn', registry=registry)
     def failing_fn(**_):
         raise kopf.TemporaryError('boo!', delay=600)
 
     @kopf.on.probe(id='odd_fn', registry=registry)
     def odd_fn(**_):
-        return {1, }
+        return {
+            1,
+        }
 
     @kopf.on.probe(id='fine_fn', registry=registry)
     def fine_fn(**_):
@@ -214,9 +248,11 @@ async def test_failing_probes_and_odd_results_are_still_answered(
 
 # Liveness.
 
+
 @pytest.mark.guarantee('PRB-004')
 async def test_operator_is_alive_in_spite_of_failing_handlers_and_streams(
-        cluster, registry, run_operator, site):
+    cluster, registry, run_operator, site
+):
     @kopf.on.create('kopfexamples', registry=registry)
     async def failing_fn(**_):
         raise RuntimeError('boo!')
@@ -235,7 +271,8 @@ async def test_operator_is_alive_in_spite_of_failing_handlers_and_streams(
 
 
 async def test_operator_is_dead_when_its_streams_fail_for_long(
-        cluster, event_handlers, run_operator, site, virtual_time):
+    cluster, event_handlers, run_operator, site, virtual_time
+):
     await run_operator(liveness_endpoint=site.url)
     await site.wait_until('/readyz', 200)
     cluster.sandbox.faults.cut_streams()
@@ -244,14 +281,18 @@ async def test_operator_is_dead_when_its_streams_fail_for_long(
     text = await site.wait_until('/healthz', 503, timeout=2000, period=5)
 
     assert virtual_time.elapsed - since == pytest.approx(healths.DEATH_TIMEOUT, rel=0.2)
-    assert any('kopfexamples.v1.kopf.dev: failing for 6' in problem for problem in json.loads(text)['problems'])
+    assert any(
+        'kopfexamples.v1.kopf.dev: failing for 6' in problem
+        for problem in json.loads(text)['problems']
+    )
 
     cluster.sandbox.faults.lift()
     assert await site.wait_until('/healthz', 200, timeout=2000, period=5) == '{}'
 
 
 async def test_operator_is_dead_when_nothing_comes_out_of_a_stream(
-        cluster, registry, run_operator, site, virtual_time):
+    cluster, registry, run_operator, site, virtual_time
+):
     is_stuck = asyncio.Event()
 
     @kopf.index('kopfexamples', id='stuck_idx', registry=registry)
@@ -268,10 +309,14 @@ async def test_operator_is_dead_when_nothing_comes_out_of_a_stream(
 
 
 async def test_operator_is_dead_when_its_loop_is_blocked(
-        cluster, registry, settings, run_operator, site, logs, monkeypatch):
+    cluster, registry, settings, run_operator, site, logs, monkeypatch
+):
     noticed = threading.Event()
-    monkeypatch.setattr(pulses.logger, 'warning', lambda *args, original=pulses.logger.warning: (
-        original(*args), noticed.set()))
+    monkeypatch.setattr(
+        pulses.logger,
+        'warning',
+        lambda *args, original=pulses.logger.warning: (original(*args), noticed.set()),
+    )
 
     @kopf.on.startup(registry=registry)
     async def configure(settings, **_):
@@ -293,8 +338,10 @@ async def test_operator_is_dead_when_its_loop_is_blocked(
 
 # Readiness.
 
+
 async def test_operator_is_ready_when_all_is_listed_and_connected(
-        cluster, registry, run_operator, site):
+    cluster, registry, run_operator, site
+):
     @kopf.on.event('kopfexamples', registry=registry)
     @kopf.on.event('pods', registry=registry)
     async def event_fn(**_):
@@ -311,17 +358,21 @@ async def test_operator_is_ready_when_all_is_listed_and_connected(
 
 
 async def test_each_stream_is_named_with_its_namespace(cluster, event_handlers, run_operator, site):
-    await cluster.sandbox.apply({'apiVersion': 'v1', 'kind': 'Namespace', 'metadata': {'name': 'other'}})
+    await cluster.sandbox.apply(
+        {'apiVersion': 'v1', 'kind': 'Namespace', 'metadata': {'name': 'other'}}
+    )
     await run_operator(liveness_endpoint=site.url, namespaces=['default', 'other'])
     await site.wait_until('/readyz', 200)
     _, text = await site.fetch('/readyz?verbose')
 
     assert "[+] kopfexamples.v1.kopf.dev in 'default': connected" in text
     assert "[+] kopfexamples.v1.kopf.dev in 'other': connected" in text
-    assert "[+] namespaces.v1: connected" in text
+    assert '[+] namespaces.v1: connected' in text
 
 
-async def test_operator_is_not_ready_while_its_stream_is_broken(cluster, event_handlers, run_operator, site):
+async def test_operator_is_not_ready_while_its_stream_is_broken(
+    cluster, event_handlers, run_operator, site
+):
     await run_operator(liveness_endpoint=site.url)
     await site.wait_until('/readyz', 200)
     cluster.sandbox.faults.cut_streams(resource='kopfexamples')
@@ -336,7 +387,9 @@ async def test_operator_is_not_ready_while_its_stream_is_broken(cluster, event_h
     await site.wait_until('/readyz', 200)
 
 
-async def test_operator_without_rights_is_not_ready_but_is_alive(cluster, event_handlers, run_operator, site):
+async def test_operator_without_rights_is_not_ready_but_is_alive(
+    cluster, event_handlers, run_operator, site
+):
     cluster.sandbox.faults.inject(code=403, resource='kopfexamples')
     await run_operator(liveness_endpoint=site.url)
     await site.wait_until('/healthz', 200)
@@ -352,7 +405,9 @@ async def test_operator_without_rights_is_not_ready_but_is_alive(cluster, event_
     await site.wait_until('/readyz', 200)
 
 
-async def test_operator_is_ready_without_rights_that_it_can_do_without(cluster, event_handlers, run_operator, site):
+async def test_operator_is_ready_without_rights_that_it_can_do_without(
+    cluster, event_handlers, run_operator, site
+):
     cluster.sandbox.faults.inject(code=403, resource='customresourcedefinitions')
     await run_operator(liveness_endpoint=site.url)
     await site.wait_until('/readyz', 200)
@@ -362,7 +417,8 @@ async def test_operator_is_ready_without_rights_that_it_can_do_without(cluster, 
 
 
 async def test_operator_that_is_paused_for_others_is_ready_to_replace_them(
-        cluster, sandbox, event_handlers, run_operator, site):
+    cluster, sandbox, event_handlers, run_operator, site
+):
     await sandbox.apply(build_peering_crd())
     await sandbox.create(build_peering(status={'other': build_record(priority=100, lifetime=3600)}))
     await run_operator(liveness_endpoint=site.url)
@@ -373,7 +429,8 @@ async def test_operator_that_is_paused_for_others_is_ready_to_replace_them(
 
 
 async def test_operator_that_is_paused_for_want_of_its_peering_is_not_ready(
-        cluster, sandbox, event_handlers, run_operator, site):
+    cluster, sandbox, event_handlers, run_operator, site
+):
     await sandbox.apply(build_peering_crd())
     await run_operator(liveness_endpoint=site.url, peering_name='absent')
     await site.wait_until('/healthz', 200)

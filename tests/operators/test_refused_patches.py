@@ -133,7 +133,7 @@ async def test_other_handlers_are_not_repeated_because_of_a_refused_patch(
     async def other_fn(retry, **_):
         calls.append(('other', retry))
         if retry == 0:
-            raise kopf.TemporaryError("not yet", delay=10)
+            raise kopf.TemporaryError('not yet', delay=10)
 
     await run_operator()
     await cluster.create()

@@ -1,6 +1,7 @@
 """
 Operators that are stopped and started again: everything continues from where it was, by what is on the objects.
 """
+
 import asyncio
 import datetime
 import json
@@ -33,11 +34,13 @@ async def test_the_progress_is_continued_from_the_object(cluster, registry, run_
     async def retrying_fn(retry, started, runtime, **_):
         calls.append((retry, started, runtime))
         if retry < 2:
-            raise kopf.TemporaryError("not yet", delay=100)
+            raise kopf.TemporaryError('not yet', delay=100)
 
     await cluster.create()
     operator = await run_operator()
-    body = await cluster.wait(lambda body: get_record(body, 'retrying_fn') and get_record(body, 'done_fn'))
+    body = await cluster.wait(
+        lambda body: get_record(body, 'retrying_fn') and get_record(body, 'done_fn')
+    )
     record = get_record(body, 'retrying_fn')
     await operator.stop()
     await asyncio.sleep(50)
@@ -52,12 +55,14 @@ async def test_the_progress_is_continued_from_the_object(cluster, registry, run_
 
 
 @pytest.mark.guarantee('CNT-005')
-async def test_the_delays_that_have_passed_meanwhile_are_not_waited_for(cluster, registry, run_operator, calls):
+async def test_the_delays_that_have_passed_meanwhile_are_not_waited_for(
+    cluster, registry, run_operator, calls
+):
     @kopf.on.create('kopfexamples', id='create_fn', registry=registry)
     async def create_fn(retry, **_):
         calls.append(asyncio.get_running_loop().time())
         if retry == 0:
-            raise kopf.TemporaryError("not yet", delay=100)
+            raise kopf.TemporaryError('not yet', delay=100)
 
     await cluster.create()
     operator = await run_operator()
@@ -73,7 +78,8 @@ async def test_the_delays_that_have_passed_meanwhile_are_not_waited_for(cluster,
 
 @pytest.mark.guarantee('CNT-006')
 async def test_an_interrupted_handler_is_called_again_and_is_not_told_to_have_failed(
-        cluster, registry, run_operator, settings, calls):
+    cluster, registry, run_operator, settings, calls
+):
     @kopf.on.create('kopfexamples', id='quick_fn', registry=registry)
     async def quick_fn(**_):
         calls.append('quick')
@@ -141,7 +147,9 @@ async def test_nothing_is_handled_without_a_change(cluster, registry, run_operat
 
 
 @pytest.mark.guarantee('CNT-010', 'CFG-056')
-async def test_objects_deleted_during_the_downtime_wait_for_the_operator(cluster, registry, run_operator, calls):
+async def test_objects_deleted_during_the_downtime_wait_for_the_operator(
+    cluster, registry, run_operator, calls
+):
     @kopf.on.delete('kopfexamples', registry=registry)
     async def delete_fn(spec, **_):
         calls.append(spec['x'])
@@ -161,8 +169,9 @@ async def test_objects_deleted_during_the_downtime_wait_for_the_operator(cluster
 
 
 @pytest.mark.guarantee('CNT-003', 'CNT-006')
-async def test_an_operator_killed_before_its_writes_handles_everything_again(sandbox, cluster, registry, run_operator,
-                                                                             calls):
+async def test_an_operator_killed_before_its_writes_handles_everything_again(
+    sandbox, cluster, registry, run_operator, calls
+):
     @kopf.on.create('kopfexamples', id='create_fn', registry=registry)
     async def create_fn(retry, **_):
         calls.append(retry)
@@ -196,7 +205,7 @@ async def test_sub_handlers_are_continued_after_a_restart(cluster, registry, run
         async def slow(retry, **_):
             calls.append(('slow', retry))
             if retry == 0:
-                raise kopf.TemporaryError("not yet", delay=100)
+                raise kopf.TemporaryError('not yet', delay=100)
 
     await cluster.create()
     operator = await run_operator(lifecycle=kopf.lifecycles.all_at_once)
@@ -211,15 +220,23 @@ async def test_sub_handlers_are_continued_after_a_restart(cluster, registry, run
 
 
 @pytest.mark.guarantee('WLD-003', 'CFG-072', 'NEW-116', 'NEW-117')
-async def test_operators_can_read_their_own_progress_but_it_is_not_a_change(cluster, registry, run_operator, calls):
+async def test_operators_can_read_their_own_progress_but_it_is_not_a_change(
+    cluster, registry, run_operator, calls
+):
     seen = []
 
     @kopf.on.update('kopfexamples', id='update_fn', registry=registry)
     async def update_fn(body, old, new, diff, retry, **_):
         annotations = body['metadata']['annotations']
-        seen.append((annotations.get(f'{PREFIX}/update_fn'), LAST_HANDLED in annotations, str([old, new, diff])))
+        seen.append(
+            (
+                annotations.get(f'{PREFIX}/update_fn'),
+                LAST_HANDLED in annotations,
+                str([old, new, diff]),
+            )
+        )
         if retry == 0:
-            raise kopf.TemporaryError("not yet", delay=10)
+            raise kopf.TemporaryError('not yet', delay=10)
 
     @kopf.on.event('kopfexamples', registry=registry)
     async def event_fn(body, **_):
@@ -232,14 +249,25 @@ async def test_operators_can_read_their_own_progress_but_it_is_not_a_change(clus
     await cluster.wait_until_handled(x=2)
 
     record = json.loads(seen[1][0])
-    assert (seen[0][0], record['retries'], record['message'], record['purpose']) == (None, 1, "not yet", 'update')
+    assert (seen[0][0], record['retries'], record['message'], record['purpose']) == (
+        None,
+        1,
+        'not yet',
+        'update',
+    )
     assert datetime.datetime.fromisoformat(record['delayed']).utcoffset() == datetime.timedelta(0)
     assert all(is_there and PREFIX not in texts for _, is_there, texts in seen)
-    assert [f'{PREFIX}/kopf.cycle', f'{PREFIX}/last-handled-configuration', f'{PREFIX}/update_fn'] in calls
+    assert [
+        f'{PREFIX}/kopf.cycle',
+        f'{PREFIX}/last-handled-configuration',
+        f'{PREFIX}/update_fn',
+    ] in calls
 
 
 @pytest.mark.guarantee('TIP-001')
-async def test_those_who_have_succeeded_are_called_for_the_next_change(cluster, registry, run_operator, calls):
+async def test_those_who_have_succeeded_are_called_for_the_next_change(
+    cluster, registry, run_operator, calls
+):
     @kopf.on.update('kopfexamples', registry=registry)
     async def update_fn(new, **_):
         calls.append(new['spec']['x'])
@@ -259,13 +287,14 @@ async def test_those_who_have_succeeded_are_called_for_the_next_change(cluster, 
 
 
 async def test_an_operator_with_other_handlers_takes_over_and_leaves_nothing_of_its_predecessor(
-        cluster, run_operator, calls):
+    cluster, run_operator, calls
+):
     before, after = kopf.OperatorRegistry(), kopf.OperatorRegistry()
 
     @kopf.on.create('kopfexamples', id='fn', registry=before)
     @kopf.on.delete('kopfexamples', id='fn', registry=before)
     async def fn(**_):
-        raise kopf.TemporaryError("not yet", delay=10)
+        raise kopf.TemporaryError('not yet', delay=10)
 
     @kopf.on.create('kopfexamples', id='fn', registry=after)
     @kopf.on.create('kopfexamples', id='another', registry=after)
@@ -288,14 +317,17 @@ async def test_an_operator_with_other_handlers_takes_over_and_leaves_nothing_of_
 
 
 @pytest.mark.guarantee('NEW-084', 'NEW-086')
-@pytest.mark.parametrize('finalizers', [[], ['example.com/foreign']], ids=['alone', 'with-foreign-finalizers'])
+@pytest.mark.parametrize(
+    'finalizers', [[], ['example.com/foreign']], ids=['alone', 'with-foreign-finalizers']
+)
 async def test_deletion_handlers_are_not_called_again_if_the_object_changes_when_it_is_released(
-        cluster, registry, run_operator, calls, finalizers):
+    cluster, registry, run_operator, calls, finalizers
+):
     @kopf.on.delete('kopfexamples', registry=registry)
     async def delete_fn(retry, **_):
         calls.append(retry)
         if retry == 0:
-            raise kopf.TemporaryError("not yet", delay=10)
+            raise kopf.TemporaryError('not yet', delay=10)
         await cluster.patch({'metadata': {'labels': {'changed': 'yes'}}})
 
     await run_operator()
@@ -309,7 +341,8 @@ async def test_deletion_handlers_are_not_called_again_if_the_object_changes_when
 
 @pytest.mark.guarantee('REC-003')
 async def test_the_last_handled_state_is_taken_from_the_object_and_not_from_the_memory(
-        cluster, registry, run_operator, calls):
+    cluster, registry, run_operator, calls
+):
     @kopf.on.update('kopfexamples', registry=registry)
     async def update_fn(old, new, **_):
         calls.append((old['spec'], new['spec']))
@@ -327,7 +360,8 @@ async def test_the_last_handled_state_is_taken_from_the_object_and_not_from_the_
 @pytest.mark.guarantee('TRB-001')
 @pytest.mark.parametrize('is_manual', [False, True], ids=['by-the-operator', 'manually'])
 async def test_objects_deleted_in_the_downtime_remain_until_they_are_released(
-        cluster, registry, run_operator, calls, is_manual):
+    cluster, registry, run_operator, calls, is_manual
+):
     @kopf.on.delete('kopfexamples', registry=registry)
     async def delete_fn(name, **_):
         calls.append(name)
@@ -349,12 +383,14 @@ async def test_objects_deleted_in_the_downtime_remain_until_they_are_released(
 
 
 @pytest.mark.guarantee('NEW-262', 'NEW-263')  # but with no writes: as the design decides
-async def test_long_delays_are_over_in_time_with_nothing_written_meanwhile(cluster, registry, run_operator, calls):
+async def test_long_delays_are_over_in_time_with_nothing_written_meanwhile(
+    cluster, registry, run_operator, calls
+):
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(retry, **_):
         calls.append((round(asyncio.get_running_loop().time()), len(cluster.writes)))
         if retry == 0:
-            raise kopf.TemporaryError("in an hour and a half", delay=5400)
+            raise kopf.TemporaryError('in an hour and a half', delay=5400)
 
     await run_operator()
     await cluster.create()

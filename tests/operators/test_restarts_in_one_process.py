@@ -1,6 +1,7 @@
 """
 Operators that are restarted in a process that lives on, beside another operator: nothing is left after any of them.
 """
+
 import asyncio
 import collections
 import contextlib
@@ -22,15 +23,21 @@ from kopf._cogs.structs import vaults
 NAMES = [f'obj-{number}' for number in range(5)]
 DESCRIPTORS = pathlib.Path('/proc/self/fd')
 ALLOWANCE = 10  # some things come and go all the time; what is leaked, even by one restart of ten, is not fewer
-FOREIGN = ('kopf._kits.sandbox', 'kopf.testing')  # the cluster; it lives in the same process and grows as clusters do
+FOREIGN = (
+    'kopf._kits.sandbox',
+    'kopf.testing',
+)  # the cluster; it lives in the same process and grows as clusters do
 
 
 @dataclasses.dataclass(frozen=True)
 class Witness:
     """What the handlers of an operator tell of it."""
+
     values: dict[str, int] = dataclasses.field(default_factory=dict)  # the latest ones, by objects
     ticks: set[str] = dataclasses.field(default_factory=set)  # of the timers: of which objects
-    threads: set[threading.Thread] = dataclasses.field(default_factory=set)  # where they are executed
+    threads: set[threading.Thread] = dataclasses.field(
+        default_factory=set
+    )  # where they are executed
 
 
 def declare_handlers(name, witness):
@@ -40,10 +47,16 @@ def declare_handlers(name, witness):
     @kopf.on.startup(registry=registry)
     async def startup_fn(settings, **_):
         settings.posting.enabled = False
-        settings.execution.max_workers = 1  # so that the threads of the lasting one are always the same
+        settings.execution.max_workers = (
+            1  # so that the threads of the lasting one are always the same
+        )
         settings.persistence.finalizer = f'{name}.dev/finalizer'
-        settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=f'{name}.dev')
-        settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=f'{name}.dev')
+        settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(
+            prefix=f'{name}.dev'
+        )
+        settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(
+            prefix=f'{name}.dev'
+        )
 
     @kopf.index('kopfexamples', id='index_fn', registry=registry)
     async def index_fn(name, spec, **_):
@@ -108,7 +121,9 @@ def count_sockets():
     """Count the open sockets of the process; where it is not Linux, those of nobody."""
     links = []
     for descriptor in DESCRIPTORS.iterdir() if DESCRIPTORS.exists() else ():
-        with contextlib.suppress(FileNotFoundError):  # e.g. the one that was used for the listing itself
+        with contextlib.suppress(
+            FileNotFoundError
+        ):  # e.g. the one that was used for the listing itself
             links.append(os.readlink(descriptor))
     return len([link for link in links if link.startswith('socket:')])
 
@@ -116,18 +131,32 @@ def count_sockets():
 def count_objects():
     """Count the objects of our classes, and also those that carry the execution and the memory in general."""
     gc.collect()
-    types_ = [type(item) for item in gc.get_objects()
-              if not (isinstance(item, asyncio.TimerHandle) and item.cancelled())]  # event loops drop them some day
-    general = (asyncio.Task, asyncio.Event, asyncio.TimerHandle, types.CoroutineType, types.FrameType)
-    names = [f'{cls.__module__}.{cls.__qualname__}' for cls in types_
-             if cls in general or str(cls.__module__).startswith(('kopf.', 'aiohttp.'))]
+    types_ = [
+        type(item)
+        for item in gc.get_objects()
+        if not (isinstance(item, asyncio.TimerHandle) and item.cancelled())
+    ]  # event loops drop them some day
+    general = (
+        asyncio.Task,
+        asyncio.Event,
+        asyncio.TimerHandle,
+        types.CoroutineType,
+        types.FrameType,
+    )
+    names = [
+        f'{cls.__module__}.{cls.__qualname__}'
+        for cls in types_
+        if cls in general or str(cls.__module__).startswith(('kopf.', 'aiohttp.'))
+    ]
     return collections.Counter(name for name in names if not name.startswith(FOREIGN))
 
 
 def forget_addresses():
     """Empty the caches of URLs: they are limited, but fill up slowly, as every watch has its own version in the URL."""
     for item in gc.get_objects():
-        if isinstance(item, functools._lru_cache_wrapper) and str(item.__module__).startswith('yarl.'):
+        if isinstance(item, functools._lru_cache_wrapper) and str(item.__module__).startswith(
+            'yarl.'
+        ):
             item.cache_clear()
 
 
@@ -137,15 +166,21 @@ async def measure(sandbox):
     await sandbox.compact()
     sandbox.requests.clear()
     forget_addresses()
-    await wait_until(lambda: not any(task.get_name().startswith('timer_fn') for task in asyncio.all_tasks()))
+    await wait_until(
+        lambda: not any(task.get_name().startswith('timer_fn') for task in asyncio.all_tasks())
+    )
     # No await from here on: the timers must not tick.
-    return collections.Counter({
-        **count_objects(),
-        **collections.Counter(f"task {task.get_name().rstrip('0123456789')}" for task in asyncio.all_tasks()),
-        'threads': threading.active_count(),
-        'sockets': count_sockets(),
-        'memory, by 200 blocks': sys.getallocatedblocks() // 200,
-    })
+    return collections.Counter(
+        {
+            **count_objects(),
+            **collections.Counter(
+                f'task {task.get_name().rstrip("0123456789")}' for task in asyncio.all_tasks()
+            ),
+            'threads': threading.active_count(),
+            'sockets': count_sockets(),
+            'memory, by 200 blocks': sys.getallocatedblocks() // 200,
+        }
+    )
 
 
 @pytest.fixture
@@ -171,9 +206,15 @@ async def restart(sandbox, load):
     async def live(number):  # not by the common fixture: that one remembers its operators
         witness.values.clear()
         since, stop_flag = load.values.copy(), asyncio.Event()
-        task = asyncio.create_task(kopf.operator(
-            registry=registry, settings=kopf.OperatorSettings(), vault=vaults.Vault({'sandbox': info}),
-            clusterwide=True, stop_flag=stop_flag))
+        task = asyncio.create_task(
+            kopf.operator(
+                registry=registry,
+                settings=kopf.OperatorSettings(),
+                vault=vaults.Vault({'sandbox': info}),
+                clusterwide=True,
+                stop_flag=stop_flag,
+            )
+        )
         await wait_until(lambda: all(witness.values.get(name, 0) > since[name] for name in NAMES))
         if number % 2:
             task.cancel()
@@ -196,8 +237,11 @@ async def restart(sandbox, load):
 @pytest.mark.timeout(900)
 @pytest.mark.guarantee('EMB-021')
 async def test_nothing_is_left_after_a_hundred_of_restarts_beside_another_operator(
-        cluster, sandbox, run_operator, load, restart, witness):
-    await run_operator(registry=declare_handlers('lasting', witness), settings=kopf.OperatorSettings())
+    cluster, sandbox, run_operator, load, restart, witness
+):
+    await run_operator(
+        registry=declare_handlers('lasting', witness), settings=kopf.OperatorSettings()
+    )
     await restart(10)  # whatever is loaded or cached once, is not a leak
     before = await measure(sandbox)
 

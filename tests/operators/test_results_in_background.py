@@ -1,6 +1,7 @@
 """
 What is done beside objects, in background: what comes out of it, when it is repeated, and when it never is again.
 """
+
 import asyncio
 import threading
 
@@ -28,12 +29,15 @@ async def site(virtual_time):
 
 @pytest.mark.guarantee('RSL-004')
 @pytest.mark.parametrize('has_status', [False, True], ids=['usual-status', 'subresource-of-status'])
-async def test_results_of_all_kinds_of_handlers_are_in_the_status(sandbox, registry, run_operator, has_status):
+async def test_results_of_all_kinds_of_handlers_are_in_the_status(
+    sandbox, registry, run_operator, has_status
+):
     @kopf.on.create('kopfexamples', id='parent', registry=registry)
     async def parent(**_):
         @kopf.subhandler(id='child')
         async def child(**_):
             return 'of a sub-handler'
+
         return 'of a handler'
 
     @kopf.daemon('kopfexamples', id='async_daemon', registry=registry)
@@ -48,7 +52,7 @@ async def test_results_of_all_kinds_of_handlers_are_in_the_status(sandbox, regis
     @kopf.timer('kopfexamples', interval=1000, id='timer', registry=registry)
     def timer(retry, **_):
         if retry == 0:
-            raise kopf.TemporaryError("not yet", delay=10)
+            raise kopf.TemporaryError('not yet', delay=10)
         return 'of a timer'
 
     await sandbox.apply(build_crd(has_status=has_status))
@@ -58,12 +62,18 @@ async def test_results_of_all_kinds_of_handlers_are_in_the_status(sandbox, regis
     body = await cluster.wait(lambda body: len(body.get('status') or {}) == 5)
 
     assert body['status'] == {
-        'parent': 'of a handler', 'parent/child': 'of a sub-handler', 'async_daemon': {'of': 'a daemon'},
-        'sync_daemon': ['of a daemon in a thread'], 'timer': 'of a timer'}
+        'parent': 'of a handler',
+        'parent/child': 'of a sub-handler',
+        'async_daemon': {'of': 'a daemon'},
+        'sync_daemon': ['of a daemon in a thread'],
+        'timer': 'of a timer',
+    }
 
 
 @pytest.mark.guarantee('RSL-008')
-async def test_results_of_probes_and_indices_are_not_in_the_status(cluster, registry, run_operator, calls, site):
+async def test_results_of_probes_and_indices_are_not_in_the_status(
+    cluster, registry, run_operator, calls, site
+):
     @kopf.on.probe(id='sign', registry=registry)
     async def probe(**_):
         return 'of life'
@@ -89,7 +99,8 @@ async def test_results_of_probes_and_indices_are_not_in_the_status(cluster, regi
 @pytest.mark.guarantee('REC-004')
 @pytest.mark.parametrize('is_changed', [False, True], ids=['unchanged', 'changed'])
 async def test_timers_are_called_on_schedule_whatever_happens_to_the_object(
-        cluster, registry, run_operator, calls, is_changed):
+    cluster, registry, run_operator, calls, is_changed
+):
     @kopf.timer('kopfexamples', interval=10, registry=registry)
     async def tick(spec, **_):
         calls.note(spec['x'])
@@ -108,7 +119,9 @@ async def test_timers_are_called_on_schedule_whatever_happens_to_the_object(
 
 
 @pytest.mark.guarantee('REC-005')
-async def test_daemons_poll_with_blocking_calls_until_their_objects_are_gone(cluster, registry, run_operator):
+async def test_daemons_poll_with_blocking_calls_until_their_objects_are_gone(
+    cluster, registry, run_operator
+):
     polled, answered, threads = threading.Semaphore(0), threading.Semaphore(0), set()
 
     @kopf.daemon('kopfexamples', registry=registry)
@@ -124,7 +137,7 @@ async def test_daemons_poll_with_blocking_calls_until_their_objects_are_gone(clu
         await wait_until(lambda: polled.acquire(blocking=False))
         answered.release()
     await wait_until(lambda: polled.acquire(blocking=False))
-    poller_thread, = threads
+    (poller_thread,) = threads
     assert poller_thread.is_alive() and poller_thread is not threading.current_thread()
 
     await cluster.delete()
@@ -134,9 +147,13 @@ async def test_daemons_poll_with_blocking_calls_until_their_objects_are_gone(clu
 
 
 @pytest.mark.guarantee('TIP-002')
-@pytest.mark.parametrize('error', [
-    pytest.param(None, id='succeeded'), pytest.param(kopf.PermanentError("no way"), id='failed')])
-async def test_finished_daemons_are_spawned_again_only_after_a_restart(cluster, registry, run_operator, calls, error):
+@pytest.mark.parametrize(
+    'error',
+    [pytest.param(None, id='succeeded'), pytest.param(kopf.PermanentError('no way'), id='failed')],
+)
+async def test_finished_daemons_are_spawned_again_only_after_a_restart(
+    cluster, registry, run_operator, calls, error
+):
     @kopf.daemon('kopfexamples', registry=registry)
     async def brief(**_):
         calls.note('spawned')
@@ -159,9 +176,13 @@ async def test_finished_daemons_are_spawned_again_only_after_a_restart(cluster, 
 
 
 @pytest.mark.guarantee('TIP-004')
-@pytest.mark.parametrize('error', [
-    pytest.param(None, id='succeeded'), pytest.param(kopf.PermanentError("never"), id='failed')])
-async def test_daemons_that_exclude_themselves_are_never_spawned_again(cluster, registry, run_operator, calls, error):
+@pytest.mark.parametrize(
+    'error',
+    [pytest.param(None, id='succeeded'), pytest.param(kopf.PermanentError('never'), id='failed')],
+)
+async def test_daemons_that_exclude_themselves_are_never_spawned_again(
+    cluster, registry, run_operator, calls, error
+):
     @kopf.daemon('kopfexamples', annotations={NEVER: kopf.ABSENT}, registry=registry)
     async def once(patch, **_):
         calls.note('spawned')

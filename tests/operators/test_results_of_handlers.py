@@ -1,6 +1,7 @@
 """
 What handlers return, and what else they put into the objects: where it goes, and who sees it.
 """
+
 import asyncio
 import json
 import logging
@@ -11,7 +12,9 @@ from clusters import FINALIZER, Cluster, build_crd, get_last_handled, get_progre
 import kopf
 
 
-@pytest.fixture(params=[pytest.param(False, id='usual-status'), pytest.param(True, id='subresource-of-status')])
+@pytest.fixture(
+    params=[pytest.param(False, id='usual-status'), pytest.param(True, id='subresource-of-status')]
+)
 async def any_cluster(request, sandbox):
     """A cluster with a resource whose status is a subresource, or is not."""
     await sandbox.apply(build_crd(has_status=request.param))
@@ -19,12 +22,17 @@ async def any_cluster(request, sandbox):
 
 
 @pytest.mark.guarantee('FND-028')
-@pytest.mark.parametrize('result, expected', [
-    pytest.param({'x': None}, {}, id='nothing-else'),
-    pytest.param({'x': None, 'y': 1}, {'y': 1}, id='something-else'),
-    pytest.param({'x': {'y': None}}, {'x': {}}, id='nested'),
-])
-async def test_absent_values_of_results_leave_the_rest(any_cluster, registry, run_operator, result, expected):
+@pytest.mark.parametrize(
+    'result, expected',
+    [
+        pytest.param({'x': None}, {}, id='nothing-else'),
+        pytest.param({'x': None, 'y': 1}, {'y': 1}, id='something-else'),
+        pytest.param({'x': {'y': None}}, {'x': {}}, id='nested'),
+    ],
+)
+async def test_absent_values_of_results_leave_the_rest(
+    any_cluster, registry, run_operator, result, expected
+):
     @kopf.on.create('kopfexamples', id='create_fn', registry=registry)
     async def create_fn(**_):
         return result
@@ -37,10 +45,25 @@ async def test_absent_values_of_results_leave_the_rest(any_cluster, registry, ru
 
 
 @pytest.mark.guarantee('RSL-001', 'RSL-002')
-@pytest.mark.parametrize('result', [
-    100, 0, 1.5, True, False, '', 'text', [1, {'a': 'b'}], [], {'r1': 1, 'r2': {'r3': [None]}},
-], ids=repr)
-async def test_any_result_is_in_the_status_by_the_id_of_its_handler(cluster, registry, run_operator, result):
+@pytest.mark.parametrize(
+    'result',
+    [
+        100,
+        0,
+        1.5,
+        True,
+        False,
+        '',
+        'text',
+        [1, {'a': 'b'}],
+        [],
+        {'r1': 1, 'r2': {'r3': [None]}},
+    ],
+    ids=repr,
+)
+async def test_any_result_is_in_the_status_by_the_id_of_its_handler(
+    cluster, registry, run_operator, result
+):
     @kopf.on.create('kopfexamples', id='create_fn', registry=registry)
     async def create_fn(**_):
         return result
@@ -53,7 +76,9 @@ async def test_any_result_is_in_the_status_by_the_id_of_its_handler(cluster, reg
 
 
 @pytest.mark.guarantee('RSL-001', 'RSL-003')
-async def test_ids_are_whole_keys_and_absent_results_are_absent(any_cluster, registry, run_operator):
+async def test_ids_are_whole_keys_and_absent_results_are_absent(
+    any_cluster, registry, run_operator
+):
     @kopf.on.create('kopfexamples', id='explicit', registry=registry)
     async def explicit_fn(**_):
         return 1
@@ -70,7 +95,7 @@ async def test_ids_are_whole_keys_and_absent_results_are_absent(any_cluster, reg
     async def parent(**_):
         async def child(param, retry, **_):
             if retry == 0:
-                raise kopf.TemporaryError("not yet", delay=10)
+                raise kopf.TemporaryError('not yet', delay=10)
             return {'ok': True}
 
         kopf.register(child, id='child-1', param=1)
@@ -79,29 +104,38 @@ async def test_ids_are_whole_keys_and_absent_results_are_absent(any_cluster, reg
 
     await run_operator()
     await any_cluster.create(spec={'a': {'b': 123}})
-    early = await any_cluster.wait(lambda body: 'kopf.zalando.org/parent' in get_progress(body) and 'status' in body)
+    early = await any_cluster.wait(
+        lambda body: 'kopf.zalando.org/parent' in get_progress(body) and 'status' in body
+    )
     assert 'parent' not in early['status']
     await any_cluster.wait_until_handled(a={'b': 123})
     body = await any_cluster.wait(lambda body: 'parent' in body['status'])
 
-    assert body['status'] == {'explicit': 1, 'fld/spec.a.b': 123, 'parent': 'done',
-                              'parent/child-1': {'ok': True}, 'parent/child-2': {'ok': True}}
+    assert body['status'] == {
+        'explicit': 1,
+        'fld/spec.a.b': 123,
+        'parent': 'done',
+        'parent/child-1': {'ok': True},
+        'parent/child-2': {'ok': True},
+    }
 
 
 @pytest.mark.guarantee('RSL-005')
-async def test_results_are_seen_by_others_in_their_later_attempts(any_cluster, registry, run_operator):
+async def test_results_are_seen_by_others_in_their_later_attempts(
+    any_cluster, registry, run_operator
+):
     seen = []
 
     @kopf.on.create('kopfexamples', registry=registry)
     async def dependent_fn(status, retry, **_):
         if not status.get('create_pvc'):
-            raise kopf.TemporaryError("no PVC yet", delay=10)
+            raise kopf.TemporaryError('no PVC yet', delay=10)
         seen.append((retry, status['create_pvc']['name']))
 
     @kopf.on.create('kopfexamples', id='create_pvc', registry=registry)
     async def create_pvc(retry, **_):
         if retry < 2:
-            raise kopf.TemporaryError("no disk yet", delay=3)
+            raise kopf.TemporaryError('no disk yet', delay=3)
         return {'name': 'the-claim'}
 
     await run_operator()
@@ -137,7 +171,9 @@ async def test_results_survive_restarts(any_cluster, registry, run_operator):
 
 
 @pytest.mark.guarantee('RSL-007', 'NEW-043')
-async def test_results_are_not_changes_unless_someone_has_named_them(any_cluster, registry, run_operator):
+async def test_results_are_not_changes_unless_someone_has_named_them(
+    any_cluster, registry, run_operator
+):
     calls = []
 
     @kopf.on.create('kopfexamples', id='create_fn', registry=registry)
@@ -182,7 +218,8 @@ async def test_results_are_merged_into_those_of_the_past(cluster, registry, run_
 
 
 async def test_results_that_are_not_json_are_dropped_with_an_error_and_are_not_made_again(
-        any_cluster, registry, run_operator, logs):
+    any_cluster, registry, run_operator, logs
+):
     calls = []
 
     @kopf.on.create('kopfexamples', id='create_fn', registry=registry)
@@ -217,7 +254,8 @@ async def test_results_of_deletion_do_no_harm(any_cluster, registry, run_operato
 
 @pytest.mark.guarantee('RSL-005')
 async def test_results_are_not_lost_when_only_the_status_cannot_be_written_for_a_while(
-        sandbox, registry, run_operator):
+    sandbox, registry, run_operator
+):
     calls = []
 
     @kopf.on.create('kopfexamples', id='create_fn', registry=registry)
@@ -240,10 +278,16 @@ async def test_results_are_not_lost_when_only_the_status_cannot_be_written_for_a
 
 
 @pytest.mark.guarantee('WLD-011', 'CFG-056')
-async def test_foreign_finalizers_come_and_go_by_the_will_of_their_owners(any_cluster, registry, run_operator):
+async def test_foreign_finalizers_come_and_go_by_the_will_of_their_owners(
+    any_cluster, registry, run_operator
+):
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(patch, **_):
-        patch.fns.append(lambda body: body['metadata'].setdefault('finalizers', []).append('example.com/by-function'))
+        patch.fns.append(
+            lambda body: (
+                body['metadata'].setdefault('finalizers', []).append('example.com/by-function')
+            )
+        )
 
     @kopf.on.update('kopfexamples', registry=registry)
     async def update_fn(name, body, **_):
@@ -252,13 +296,19 @@ async def test_foreign_finalizers_come_and_go_by_the_will_of_their_owners(any_cl
 
     @kopf.on.delete('kopfexamples', registry=registry)
     async def delete_fn(body, patch, **_):
-        patch.metadata['finalizers'] = [name for name in body['metadata']['finalizers'] if 'by-function' not in name]
+        patch.metadata['finalizers'] = [
+            name for name in body['metadata']['finalizers'] if 'by-function' not in name
+        ]
 
     await run_operator()
     await any_cluster.create(finalizers=['example.com/original'])
     await any_cluster.wait_until_handled(x=1)
     body = await any_cluster.wait(lambda body: len(body['metadata']['finalizers']) == 3)
-    assert set(body['metadata']['finalizers']) == {'example.com/original', 'example.com/by-function', FINALIZER}
+    assert set(body['metadata']['finalizers']) == {
+        'example.com/original',
+        'example.com/by-function',
+        FINALIZER,
+    }
     await any_cluster.patch({'spec': {'x': 2}})
     await any_cluster.wait_until_handled(x=2)
     await any_cluster.delete()

@@ -1,6 +1,7 @@
 """
 Restarts: resuming handlers are called once per object and start, and interrupted handlers go on where they were.
 """
+
 import asyncio
 
 import aiohttp
@@ -37,6 +38,7 @@ async def handled(cluster, run_operator):
 @pytest.fixture
 async def run_mortal_operator(run_operator, sandbox):
     """Run an operator that can be killed: ``kill = await run_mortal_operator()``."""
+
     async def run():
         session = aiohttp.ClientSession(headers={'Authorization': f'Bearer {sandbox.token}'})
         info = kopf.AiohttpSession(server=sandbox.url, aiohttp_session=session)
@@ -47,13 +49,16 @@ async def run_mortal_operator(run_operator, sandbox):
             await session.close()
             operator.task.cancel()
             await asyncio.wait([operator.task])
+
         return kill
+
     return run
 
 
 @pytest.mark.guarantee('HND-038', 'KWA-038')
 async def test_handled_objects_are_resumed_by_every_start_even_if_unchanged(
-        cluster, handled, registry, run_operator, calls):
+    cluster, handled, registry, run_operator, calls
+):
     @kopf.on.resume('kopfexamples', registry=registry)
     async def resume_fn(reason, old, new, diff, **_):
         calls.append((str(reason), old == new, tuple(diff)))
@@ -83,7 +88,9 @@ async def test_objects_that_come_later_are_not_resumed(cluster, registry, run_op
 
 
 @pytest.mark.guarantee('HND-039')
-async def test_changes_and_relists_do_not_resume_again(cluster, handled, registry, run_operator, calls):
+async def test_changes_and_relists_do_not_resume_again(
+    cluster, handled, registry, run_operator, calls
+):
     @kopf.on.resume('kopfexamples', registry=registry)
     async def resume_fn(**_):
         calls.append('resume')
@@ -108,7 +115,8 @@ async def test_changes_and_relists_do_not_resume_again(cluster, handled, registr
 
 @pytest.mark.guarantee('HND-039')
 async def test_a_resuming_handler_is_retried_until_it_succeeds_and_not_after_that(
-        cluster, handled, registry, run_operator, calls):
+    cluster, handled, registry, run_operator, calls
+):
     @kopf.on.resume('kopfexamples', registry=registry)
     async def quick_fn(retry, **_):
         calls.append(('quick', retry))
@@ -117,7 +125,7 @@ async def test_a_resuming_handler_is_retried_until_it_succeeds_and_not_after_tha
     async def slow_fn(retry, **_):
         calls.append(('slow', retry))
         if retry < 2:
-            raise kopf.TemporaryError("not yet", delay=10)
+            raise kopf.TemporaryError('not yet', delay=10)
 
     await run_operator()
     await wait_until(lambda: ('slow', 2) in calls)
@@ -129,7 +137,9 @@ async def test_a_resuming_handler_is_retried_until_it_succeeds_and_not_after_tha
 
 
 @pytest.mark.guarantee('HND-039')
-async def test_a_change_in_the_middle_of_resuming_calls_no_one_twice(cluster, handled, registry, run_operator, calls):
+async def test_a_change_in_the_middle_of_resuming_calls_no_one_twice(
+    cluster, handled, registry, run_operator, calls
+):
     @kopf.on.resume('kopfexamples', registry=registry)
     async def quick_fn(**_):
         calls.append('quick')
@@ -137,7 +147,7 @@ async def test_a_change_in_the_middle_of_resuming_calls_no_one_twice(cluster, ha
     @kopf.on.resume('kopfexamples', registry=registry)
     async def slow_fn(spec, **_):
         if spec['x'] == 1:
-            raise kopf.TemporaryError("not yet", delay=10)
+            raise kopf.TemporaryError('not yet', delay=10)
         calls.append('slow')
 
     @kopf.on.update('kopfexamples', registry=registry)
@@ -170,7 +180,8 @@ def mixed_handlers(registry, calls):
 
 @pytest.mark.guarantee('HND-040', 'HND-041')
 async def test_new_objects_are_resumed_with_their_creation_in_the_order_of_declaration(
-        cluster, mixed_handlers, run_operator, calls):
+    cluster, mixed_handlers, run_operator, calls
+):
     await cluster.create(spec={'x': 1})
     await run_operator()
     await cluster.wait_until_handled(x=1)
@@ -181,13 +192,16 @@ async def test_new_objects_are_resumed_with_their_creation_in_the_order_of_decla
 
 @pytest.mark.guarantee('HND-040', 'HND-041')
 async def test_changed_objects_are_resumed_with_their_update_in_the_order_of_declaration(
-        cluster, handled, mixed_handlers, run_operator, calls):
+    cluster, handled, mixed_handlers, run_operator, calls
+):
     await cluster.patch({'spec': {'x': 2}})
     await run_operator()
     await cluster.wait_until_handled(x=2)
 
     assert calls == [('resume-1', 'update'), ('update-3', 'update'), ('resume-4', 'update')]
-    merges = [asked for asked in cluster.writes if asked.content_type == 'application/merge-patch+json']
+    merges = [
+        asked for asked in cluster.writes if asked.content_type == 'application/merge-patch+json'
+    ]
     assert len(merges) == 3
     assert len(cluster.writes) == 4  # the finalizer of the past is withdrawn, too
 
@@ -196,17 +210,22 @@ async def test_changed_objects_are_resumed_with_their_update_in_the_order_of_dec
 @pytest.mark.parametrize('order', ['resume-first', 'create-first'])
 @pytest.mark.parametrize('has_retries', [False, True], ids=['at-once', 'with-retries'])
 async def test_a_function_of_both_resuming_and_creation_is_called_once_for_a_new_object(
-        cluster, registry, run_operator, calls, order, has_retries):
+    cluster, registry, run_operator, calls, order, has_retries
+):
     async def fn(reason, retry, **_):
         calls.append((str(reason), retry))
         if has_retries and retry < 1:
-            raise kopf.TemporaryError("not yet", delay=10)
+            raise kopf.TemporaryError('not yet', delay=10)
 
     async def another_fn(retry, **_):
         if retry < 3:
-            raise kopf.TemporaryError("not yet", delay=10)
+            raise kopf.TemporaryError('not yet', delay=10)
 
-    for decorator in [kopf.on.resume, kopf.on.create] if order == 'resume-first' else [kopf.on.create, kopf.on.resume]:
+    for decorator in (
+        [kopf.on.resume, kopf.on.create]
+        if order == 'resume-first'
+        else [kopf.on.create, kopf.on.resume]
+    ):
         decorator('kopfexamples', registry=registry)(fn)
     kopf.on.create('kopfexamples', registry=registry)(another_fn)
     await cluster.create()
@@ -222,7 +241,9 @@ async def test_a_function_of_both_resuming_and_creation_is_called_once_for_a_new
 
 
 @pytest.mark.guarantee('HND-043')
-async def test_objects_being_deleted_are_not_resumed_but_deleted(cluster, handled, registry, run_operator, calls):
+async def test_objects_being_deleted_are_not_resumed_but_deleted(
+    cluster, handled, registry, run_operator, calls
+):
     @kopf.on.resume('kopfexamples', registry=registry)
     async def resume_fn(**_):
         calls.append('resume')
@@ -231,7 +252,7 @@ async def test_objects_being_deleted_are_not_resumed_but_deleted(cluster, handle
     async def delete_fn(reason, retry, **_):
         calls.append(str(reason))
         if not retry:
-            raise kopf.TemporaryError("not yet", delay=10)
+            raise kopf.TemporaryError('not yet', delay=10)
 
     assert handled['metadata']['finalizers'] == [FINALIZER]
     await cluster.delete()
@@ -243,29 +264,36 @@ async def test_objects_being_deleted_are_not_resumed_but_deleted(cluster, handle
 
 @pytest.mark.guarantee('HND-044')
 @pytest.mark.parametrize('retries', [0, 2])
-async def test_objects_being_deleted_are_resumed_on_demand(cluster, handled, registry, run_operator, calls, retries):
+async def test_objects_being_deleted_are_resumed_on_demand(
+    cluster, handled, registry, run_operator, calls, retries
+):
     @kopf.on.resume('kopfexamples', deleted=True, registry=registry)
     async def resume_fn(reason, retry, **_):
         calls.append(('resume', str(reason), retry))
         if retry < retries:
-            raise kopf.TemporaryError("not yet", delay=10)
+            raise kopf.TemporaryError('not yet', delay=10)
 
     @kopf.on.delete('kopfexamples', registry=registry)
     async def delete_fn(reason, retry, **_):
         calls.append(('delete', str(reason), retry))
         if retry < 1:
-            raise kopf.TemporaryError("not yet", delay=10)
+            raise kopf.TemporaryError('not yet', delay=10)
 
     await cluster.delete()
     await run_operator()
     await cluster.wait(lambda body: body is None)
 
-    assert sorted(calls) == [('delete', 'delete', 0), ('delete', 'delete', 1),
-                             *(('resume', 'delete', retry) for retry in range(retries + 1))]
+    assert sorted(calls) == [
+        ('delete', 'delete', 0),
+        ('delete', 'delete', 1),
+        *(('resume', 'delete', retry) for retry in range(retries + 1)),
+    ]
 
 
 @pytest.mark.guarantee('HND-044')
-async def test_resuming_on_demand_does_not_concern_later_deletions(cluster, handled, registry, run_operator, calls):
+async def test_resuming_on_demand_does_not_concern_later_deletions(
+    cluster, handled, registry, run_operator, calls
+):
     @kopf.on.resume('kopfexamples', deleted=True, registry=registry)
     async def resume_fn(reason, **_):
         calls.append(('resume', str(reason)))
@@ -284,12 +312,13 @@ async def test_resuming_on_demand_does_not_concern_later_deletions(cluster, hand
 
 @pytest.mark.guarantee('KWA-013', 'KWA-014', 'KWA-015', 'ERR-024')
 async def test_a_killed_attempt_is_made_again_with_the_same_number_and_beginning(
-        cluster, registry, run_mortal_operator, run_operator, calls):
+    cluster, registry, run_mortal_operator, run_operator, calls
+):
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(retry, started, runtime, **_):
         calls.append((retry, started, runtime.total_seconds()))
         if retry == 0:
-            raise kopf.TemporaryError("not yet", delay=10)
+            raise kopf.TemporaryError('not yet', delay=10)
         if len(calls) == 2:
             await asyncio.sleep(3600)
 
@@ -311,7 +340,8 @@ async def test_a_killed_attempt_is_made_again_with_the_same_number_and_beginning
 
 @pytest.mark.guarantee('ERR-024')
 async def test_a_restart_in_the_middle_calls_only_the_unfinished_ones_when_they_are_due(
-        cluster, registry, run_operator, calls, virtual_time):
+    cluster, registry, run_operator, calls, virtual_time
+):
     @kopf.on.create('kopfexamples', registry=registry)
     async def quick_fn(**_):
         calls.append('quick')
@@ -320,7 +350,7 @@ async def test_a_restart_in_the_middle_calls_only_the_unfinished_ones_when_they_
     async def slow_fn(retry, **_):
         calls.append(('slow', retry, virtual_time.elapsed))
         if not retry:
-            raise kopf.TemporaryError("not yet", delay=100)
+            raise kopf.TemporaryError('not yet', delay=100)
 
     operator = await run_operator()
     await cluster.create()

@@ -1,6 +1,7 @@
 """
 What a review has found: the ways in which handlers, or their absence, could stop or exhaust an operator.
 """
+
 import asyncio
 import json
 import threading
@@ -28,7 +29,8 @@ async def await_cancelled():
 
 
 async def test_handlers_of_changes_are_called_though_something_was_cancelled_in_those_of_events(
-        cluster, registry, run_operator, calls, caplog):
+    cluster, registry, run_operator, calls, caplog
+):
     @kopf.on.event('kopfexamples', id='event_fn', registry=registry)
     async def event_fn(**_):
         await await_cancelled()
@@ -46,7 +48,9 @@ async def test_handlers_of_changes_are_called_though_something_was_cancelled_in_
 
 
 @pytest.mark.guarantee('ERR-002')
-async def test_something_cancelled_in_a_handler_is_an_error_of_the_handler(cluster, registry, run_operator, calls):
+async def test_something_cancelled_in_a_handler_is_an_error_of_the_handler(
+    cluster, registry, run_operator, calls
+):
     @kopf.on.create('kopfexamples', registry=registry, retries=3, backoff=5)
     async def create_fn(retry, **_):
         calls.append((retry, get_time()))
@@ -60,12 +64,16 @@ async def test_something_cancelled_in_a_handler_is_an_error_of_the_handler(clust
     assert calls[2][1] - calls[0][1] == pytest.approx(10, abs=1)
 
 
-@pytest.mark.parametrize('is_resumed', [
-    pytest.param(False, id='creation'),
-    pytest.param(True, id='resuming'),
-])
+@pytest.mark.parametrize(
+    'is_resumed',
+    [
+        pytest.param(False, id='creation'),
+        pytest.param(True, id='resuming'),
+    ],
+)
 async def test_lifecycles_that_take_no_handlers_are_asked_again_later(
-        cluster, registry, run_operator, calls, is_resumed):
+    cluster, registry, run_operator, calls, is_resumed
+):
     @kopf.on.create('kopfexamples', registry=registry)
     @kopf.on.resume('kopfexamples', registry=registry)
     async def fn(**_):
@@ -93,7 +101,9 @@ async def test_lifecycles_that_take_no_handlers_are_asked_again_later(
     assert len(cluster.writes) <= 1
 
 
-async def test_lifecycles_that_take_no_subhandlers_are_asked_again_later(cluster, registry, run_operator, calls):
+async def test_lifecycles_that_take_no_subhandlers_are_asked_again_later(
+    cluster, registry, run_operator, calls
+):
     async def subhandler(**_):
         calls.append('called')
 
@@ -116,7 +126,8 @@ async def test_lifecycles_that_take_no_subhandlers_are_asked_again_later(cluster
 
 @pytest.mark.guarantee('NEW-102')
 async def test_handlers_have_as_much_time_to_finish_as_the_settings_say(
-        cluster, registry, run_operator, calls, settings):
+    cluster, registry, run_operator, calls, settings
+):
     settings.queueing.exit_timeout = 300
 
     @kopf.on.create('kopfexamples', registry=registry)
@@ -155,11 +166,14 @@ def block(registry, settings, calls):
 
 @pytest.mark.usefixtures('block')
 async def test_logins_do_not_wait_for_the_threads_of_handlers(
-        cluster, registry, run_operator, sandbox, calls):
+    cluster, registry, run_operator, sandbox, calls
+):
     @kopf.on.login(id='login_fn', registry=registry)
     def login_fn(**_):
         calls.append('login')
-        return kopf.ConnectionInfo(server=sandbox.url, token=sandbox.token, priority=len(calls))  # new each time
+        return kopf.ConnectionInfo(
+            server=sandbox.url, token=sandbox.token, priority=len(calls)
+        )  # new each time
 
     vault = vaults.Vault()
     await run_operator(vault=vault)
@@ -173,7 +187,9 @@ async def test_logins_do_not_wait_for_the_threads_of_handlers(
 
 
 @pytest.mark.usefixtures('block')
-async def test_cleanups_do_not_wait_for_the_threads_of_handlers(cluster, registry, run_operator, calls):
+async def test_cleanups_do_not_wait_for_the_threads_of_handlers(
+    cluster, registry, run_operator, calls
+):
     @kopf.on.cleanup(registry=registry)
     def cleanup_fn(**_):
         calls.append('cleanup')
@@ -188,7 +204,9 @@ async def test_cleanups_do_not_wait_for_the_threads_of_handlers(cluster, registr
 
 
 @pytest.mark.guarantee('NEW-067')
-async def test_objects_that_are_only_believed_to_be_gone_are_handled_later(cluster, registry, run_operator, calls):
+async def test_objects_that_are_only_believed_to_be_gone_are_handled_later(
+    cluster, registry, run_operator, calls
+):
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(patch, **_):
         calls.append(get_time())
@@ -202,10 +220,14 @@ async def test_objects_that_are_only_believed_to_be_gone_are_handled_later(clust
     await cluster.wait_until_handled(x=1)
 
     assert len(calls) == 2
-    assert calls[1] - calls[0] > 100  # before that, the object can be gone in fact, but not for the stream yet
+    assert (
+        calls[1] - calls[0] > 100
+    )  # before that, the object can be gone in fact, but not for the stream yet
 
 
-async def test_objects_that_are_gone_in_fact_are_not_handled_again(cluster, registry, run_operator, calls):
+async def test_objects_that_are_gone_in_fact_are_not_handled_again(
+    cluster, registry, run_operator, calls
+):
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(patch, **_):
         calls.append('create')
@@ -221,7 +243,9 @@ async def test_objects_that_are_gone_in_fact_are_not_handled_again(cluster, regi
     assert len(cluster.writes) <= 1
 
 
-async def test_changes_for_outdated_objects_are_sent_less_and_less_often(cluster, registry, run_operator):
+async def test_changes_for_outdated_objects_are_sent_less_and_less_often(
+    cluster, registry, run_operator
+):
     @kopf.on.delete('kopfexamples', registry=registry)
     async def delete_fn(**_):
         pass
@@ -233,7 +257,9 @@ async def test_changes_for_outdated_objects_are_sent_less_and_less_often(cluster
         await asyncio.sleep(3600)
         assert 5 < len(cluster.writes) < 20
     await cluster.sandbox.update({**await cluster.get(), 'spec': {'x': 2}})
-    await cluster.wait(lambda body: body['metadata'].get('finalizers'), timeout=1)  # at once, as it is not outdated
+    await cluster.wait(
+        lambda body: body['metadata'].get('finalizers'), timeout=1
+    )  # at once, as it is not outdated
 
 
 @pytest.fixture
@@ -245,33 +271,42 @@ def world():
 @pytest.fixture
 def keep(registry, world):
     """Keep the outside as the fields of the spec are: by a handler for each of them."""
+
     def declare(field, do=lambda **_: None):
         @kopf.on.create('kopfexamples', id=field, registry=registry)
         @kopf.on.update('kopfexamples', id=field, field=f'spec.{field}', registry=registry)
         async def keep_fn(body, retry, **_):
             world[field] = body['spec'].get(field)
             do(retry=retry)
+
     return declare
 
 
 @pytest.fixture
 async def refuse(cluster):
     """Let the next change by the operator be refused."""
+
     def refuse():
         return cluster.sandbox.faults.inject(
-            verb='patch', path='*/kopfexamples/obj', user_agent='kopf/*', code=422, times=1)
+            verb='patch', path='*/kopfexamples/obj', user_agent='kopf/*', code=422, times=1
+        )
+
     return refuse
 
 
 @pytest.mark.guarantee('FLT-029')
-@pytest.mark.parametrize('when', [
-    pytest.param(lambda memo, **_: 'made' in memo, id='memo-of-creation'),
-    pytest.param(lambda memo, **_: 'seen' in memo, id='memo-of-events'),
-    pytest.param(lambda old, **_: old is not None, id='old-state'),
-])
+@pytest.mark.parametrize(
+    'when',
+    [
+        pytest.param(lambda memo, **_: 'made' in memo, id='memo-of-creation'),
+        pytest.param(lambda memo, **_: 'seen' in memo, id='memo-of-events'),
+        pytest.param(lambda old, **_: old is not None, id='old-state'),
+    ],
+)
 @pytest.mark.parametrize('has_events', [True, False], ids=['with-events', 'with-no-events'])
 async def test_objects_are_held_as_soon_as_handlers_of_deletion_want_it_by_anything_but_the_object(
-        cluster, registry, run_operator, calls, when, has_events):
+    cluster, registry, run_operator, calls, when, has_events
+):
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(memo, **_):
         memo['made'] = True
@@ -279,6 +314,7 @@ async def test_objects_are_held_as_soon_as_handlers_of_deletion_want_it_by_anyth
             memo['seen'] = True
 
     if has_events:
+
         @kopf.on.event('kopfexamples', registry=registry)
         async def event_fn(memo, body, **_):
             if get_last_handled(body) is not None:
@@ -300,11 +336,12 @@ async def test_objects_are_held_as_soon_as_handlers_of_deletion_want_it_by_anyth
 
 
 async def test_unrecorded_change_that_is_taken_back_is_retried_if_it_fails(
-        cluster, run_operator, keep, refuse, world):
+    cluster, run_operator, keep, refuse, world
+):
     def fail(**_):
         if failures:
             failures.pop()
-            raise kopf.TemporaryError("not yet", delay=5)
+            raise kopf.TemporaryError('not yet', delay=5)
 
     failures = []
     keep('x', fail)
@@ -328,7 +365,8 @@ async def test_unrecorded_change_that_is_taken_back_is_retried_if_it_fails(
 
 
 async def test_unrecorded_change_is_taken_back_for_those_who_have_seen_it_though_there_are_other_changes(
-        cluster, run_operator, keep, refuse, world):
+    cluster, run_operator, keep, refuse, world
+):
     keep('x')
     keep('y')
     await run_operator()
@@ -345,7 +383,8 @@ async def test_unrecorded_change_is_taken_back_for_those_who_have_seen_it_though
 
 
 async def test_unrecorded_changes_are_forgotten_if_they_are_handled_by_others(
-        cluster, registry, run_operator, refuse, calls):
+    cluster, registry, run_operator, refuse, calls
+):
     @kopf.on.create('kopfexamples', registry=registry)
     @kopf.on.update('kopfexamples', registry=registry)
     async def fn(old, new, **_):
@@ -368,10 +407,11 @@ async def test_unrecorded_changes_are_forgotten_if_they_are_handled_by_others(
 
 @pytest.mark.parametrize('size', [10, 70_000], ids=['small', 'big'])
 async def test_change_taken_back_is_told_to_those_who_have_finished_however_big_the_object_is(
-        cluster, run_operator, keep, world, size):
+    cluster, run_operator, keep, world, size
+):
     def fail_at_first(retry):
         if world['y'] == 2 and retry < 3:
-            raise kopf.TemporaryError("not yet", delay=10)
+            raise kopf.TemporaryError('not yet', delay=10)
 
     keep('x')
     keep('y', fail_at_first)
@@ -392,7 +432,8 @@ async def test_change_taken_back_is_told_to_those_who_have_finished_however_big_
 
 
 async def test_change_taken_back_after_an_interruption_is_told_to_those_who_have_finished(
-        cluster, registry, run_operator, keep, world, settings):
+    cluster, registry, run_operator, keep, world, settings
+):
     settings.queueing.exit_timeout = 1
     keep('x')
 
@@ -415,7 +456,8 @@ async def test_change_taken_back_after_an_interruption_is_told_to_those_who_have
 
 
 async def test_handlers_that_spoil_the_bodies_do_not_imagine_changes(
-        cluster, registry, run_operator, refuse, calls):
+    cluster, registry, run_operator, refuse, calls
+):
     @kopf.on.create('kopfexamples', registry=registry)
     @kopf.on.update('kopfexamples', registry=registry)
     async def fn(body, old, new, diff, **_):
@@ -430,7 +472,9 @@ async def test_handlers_that_spoil_the_bodies_do_not_imagine_changes(
     refusal = refuse()
     await cluster.patch({'spec': {'x': 2}})
     await refusal.wait_until_hit()
-    recorded = {LAST_HANDLED: json.dumps({'spec': {'x': 2, 'nested': {}}})}  # as if only the answer was lost
+    recorded = {
+        LAST_HANDLED: json.dumps({'spec': {'x': 2, 'nested': {}}})
+    }  # as if only the answer was lost
     await cluster.patch({'metadata': {'annotations': recorded}})
     await asyncio.sleep(600)
 

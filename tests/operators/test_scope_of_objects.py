@@ -1,10 +1,19 @@
 """
 Which objects are of any interest for an operator, and which of their changes its handlers are called for.
 """
+
 import asyncio
 
 import pytest
-from clusters import FINALIZER, Cluster, build_crd, build_object, get_last_handled, get_progress, wait_until
+from clusters import (
+    FINALIZER,
+    Cluster,
+    build_crd,
+    build_object,
+    get_last_handled,
+    get_progress,
+    wait_until,
+)
 
 import kopf
 
@@ -17,10 +26,13 @@ def calls():
 @pytest.fixture
 def handle(registry, calls):
     """Declare a handler that only tells of its calls: the reason, the old and the new values."""
+
     def declare(decorator, id='fn', **options):
         async def fn(reason, old, new, **_):
             calls.append((id, reason.value, old, new))
+
         decorator('kopfexamples', id=id, registry=registry, **options)(fn)
+
     return declare
 
 
@@ -37,7 +49,8 @@ MISMATCHES = [
 @pytest.mark.guarantee('FLT-035')
 @pytest.mark.parametrize('filters', MISMATCHES)
 async def test_objects_that_match_nothing_are_not_touched_and_not_mentioned(
-        cluster, handle, run_operator, calls, caplog, filters):
+    cluster, handle, run_operator, calls, caplog, filters
+):
     for decorator in (kopf.on.create, kopf.on.update, kopf.on.delete, kopf.on.resume):
         handle(decorator, **filters)
     caplog.set_level('DEBUG')
@@ -59,13 +72,25 @@ async def test_objects_that_match_nothing_are_not_touched_and_not_mentioned(
 
 
 @pytest.mark.guarantee('FLT-036')
-@pytest.mark.parametrize('change, filters', [
-    pytest.param({'metadata': {'labels': {'mine': 'yes'}}}, {'labels': {'mine': 'yes'}}, id='label'),
-    pytest.param({'metadata': {'annotations': {'mine': 'yes'}}}, {'annotations': {'mine': kopf.PRESENT}}, id='note'),
-    pytest.param({'spec': {'mine': 'yes'}}, {'when': lambda spec, **_: spec.get('mine')}, id='when'),
-])
+@pytest.mark.parametrize(
+    'change, filters',
+    [
+        pytest.param(
+            {'metadata': {'labels': {'mine': 'yes'}}}, {'labels': {'mine': 'yes'}}, id='label'
+        ),
+        pytest.param(
+            {'metadata': {'annotations': {'mine': 'yes'}}},
+            {'annotations': {'mine': kopf.PRESENT}},
+            id='note',
+        ),
+        pytest.param(
+            {'spec': {'mine': 'yes'}}, {'when': lambda spec, **_: spec.get('mine')}, id='when'
+        ),
+    ],
+)
 async def test_objects_that_come_to_match_are_created_and_not_updated(
-        cluster, handle, run_operator, calls, change, filters):
+    cluster, handle, run_operator, calls, change, filters
+):
     handle(kopf.on.create, 'created', **filters)
     handle(kopf.on.update, 'updated', **filters)
     await run_operator()
@@ -79,12 +104,16 @@ async def test_objects_that_come_to_match_are_created_and_not_updated(
 
 
 @pytest.mark.guarantee('FLT-037', 'HND-034')
-@pytest.mark.parametrize('decorator', [
-    pytest.param(kopf.on.field, id='field'),
-    pytest.param(kopf.on.update, id='update'),
-])
+@pytest.mark.parametrize(
+    'decorator',
+    [
+        pytest.param(kopf.on.field, id='field'),
+        pytest.param(kopf.on.update, id='update'),
+    ],
+)
 async def test_a_handler_of_an_absent_field_keeps_all_objects_in_scope(
-        cluster, handle, run_operator, calls, decorator):
+    cluster, handle, run_operator, calls, decorator
+):
     handle(decorator, field='spec.field')
     await run_operator()
     await cluster.create(spec={'x': 1})
@@ -99,16 +128,20 @@ async def test_a_handler_of_an_absent_field_keeps_all_objects_in_scope(
 
 
 @pytest.mark.guarantee('FLT-010', 'FLT-012', 'FLT-013', 'FLT-014')
-@pytest.mark.parametrize('before, after, expected', [
-    pytest.param('x', 'y', True, id='leaving'),
-    pytest.param('y', 'x', True, id='entering'),
-    pytest.param(None, 'x', True, id='adding'),
-    pytest.param('x', None, True, id='removing'),
-    pytest.param('y', 'z', False, id='others'),
-    pytest.param('x', 'x', False, id='unchanged'),
-])
+@pytest.mark.parametrize(
+    'before, after, expected',
+    [
+        pytest.param('x', 'y', True, id='leaving'),
+        pytest.param('y', 'x', True, id='entering'),
+        pytest.param(None, 'x', True, id='adding'),
+        pytest.param('x', None, True, id='removing'),
+        pytest.param('y', 'z', False, id='others'),
+        pytest.param('x', 'x', False, id='unchanged'),
+    ],
+)
 async def test_a_value_matches_either_before_or_after_the_change(
-        cluster, handle, run_operator, calls, before, after, expected):
+    cluster, handle, run_operator, calls, before, after, expected
+):
     handle(kopf.on.update, field='spec.field', value='x')
     handle(kopf.on.update, 'present', field='spec.field')
     await run_operator()
@@ -117,12 +150,16 @@ async def test_a_value_matches_either_before_or_after_the_change(
     await cluster.patch({'spec': {'x': 2, 'field': after}})
     await cluster.wait_until_handled(x=2)
 
-    assert [call for call in calls if call[0] == 'fn'] == ([('fn', 'update', before, after)] if expected else [])
+    assert [call for call in calls if call[0] == 'fn'] == (
+        [('fn', 'update', before, after)] if expected else []
+    )
     assert len([call for call in calls if call[0] == 'present']) == (before != after)
 
 
 @pytest.mark.guarantee('FLT-011')
-async def test_values_of_creation_resuming_and_deletion_are_the_current_ones(cluster, handle, run_operator, calls):
+async def test_values_of_creation_resuming_and_deletion_are_the_current_ones(
+    cluster, handle, run_operator, calls
+):
     for decorator in (kopf.on.create, kopf.on.delete):
         handle(decorator, 'x', field='spec.field', value='x')
         handle(decorator, 'y', field='spec.field', value='y')
@@ -140,7 +177,9 @@ async def test_values_of_creation_resuming_and_deletion_are_the_current_ones(clu
 
 
 @pytest.mark.guarantee('FLT-015')
-async def test_one_function_is_called_for_each_of_its_fields(cluster, registry, run_operator, calls):
+async def test_one_function_is_called_for_each_of_its_fields(
+    cluster, registry, run_operator, calls
+):
     @kopf.on.update('kopfexamples', field='spec.a', param='of a', registry=registry)
     @kopf.on.update('kopfexamples', field='spec.b', param='of b', registry=registry)
     async def fn(old, new, param, **_):
@@ -156,7 +195,9 @@ async def test_one_function_is_called_for_each_of_its_fields(cluster, registry, 
 
 
 @pytest.mark.guarantee('FLT-016', 'HND-040')
-async def test_one_function_of_creation_and_resuming_is_called_once(cluster, registry, run_operator, calls):
+async def test_one_function_of_creation_and_resuming_is_called_once(
+    cluster, registry, run_operator, calls
+):
     @kopf.on.resume('kopfexamples', field='spec.a', registry=registry)
     @kopf.on.create('kopfexamples', field='spec.a', registry=registry)
     async def fn(reason, **_):
@@ -171,9 +212,13 @@ async def test_one_function_of_creation_and_resuming_is_called_once(cluster, reg
 
 
 @pytest.mark.guarantee('FLT-017', 'REC-007', 'CFG-079', 'NEW-112')
-@pytest.mark.parametrize('has_status', [
-    pytest.param(False, id='usual-status'), pytest.param(True, id='subresource-of-status')])
-async def test_only_the_named_fields_of_the_status_are_noticed(sandbox, handle, run_operator, calls, has_status):
+@pytest.mark.parametrize(
+    'has_status',
+    [pytest.param(False, id='usual-status'), pytest.param(True, id='subresource-of-status')],
+)
+async def test_only_the_named_fields_of_the_status_are_noticed(
+    sandbox, handle, run_operator, calls, has_status
+):
     handle(kopf.on.update, 'done', field='status.done', new=True)
     handle(kopf.on.field, 'nested', field='status.nested.field')
     await sandbox.apply(build_crd(has_status=has_status))
@@ -191,14 +236,23 @@ async def test_only_the_named_fields_of_the_status_are_noticed(sandbox, handle, 
     await change({'done': False})
     await cluster.wait(lambda body: get_last_handled(body).get('status') == {'done': False})
     await change({'done': True, 'others': 2, 'nested': {'field': 'value'}})
-    await cluster.wait(lambda body: (get_last_handled(body).get('status') or {}).get('nested') == {'field': 'value'})
+    await cluster.wait(
+        lambda body: (
+            (get_last_handled(body).get('status') or {}).get('nested') == {'field': 'value'}
+        )
+    )
 
     assert sorted(calls) == [('done', 'update', False, True), ('nested', 'update', None, 'value')]
-    assert get_last_handled(await cluster.get())['status'] == {'done': True, 'nested': {'field': 'value'}}
+    assert get_last_handled(await cluster.get())['status'] == {
+        'done': True,
+        'nested': {'field': 'value'},
+    }
 
 
 @pytest.mark.guarantee('FLT-018')
-async def test_a_callback_does_not_require_the_change_of_what_it_looks_at(cluster, handle, run_operator, calls):
+async def test_a_callback_does_not_require_the_change_of_what_it_looks_at(
+    cluster, handle, run_operator, calls
+):
     handle(kopf.on.update, when=lambda spec, **_: spec.get('field') == 'x')
     await run_operator()
     await cluster.create(spec={'field': 'x', 'n': 1})
@@ -212,7 +266,9 @@ async def test_a_callback_does_not_require_the_change_of_what_it_looks_at(cluste
 
 
 @pytest.mark.guarantee('REC-006', 'REC-007')
-async def test_parents_are_told_what_children_have_put_into_their_status(cluster, registry, run_operator, calls):
+async def test_parents_are_told_what_children_have_put_into_their_status(
+    cluster, registry, run_operator, calls
+):
     await cluster.sandbox.apply(build_crd('kopfchildren', 'KopfChild'))
 
     @kopf.on.create('kopfchildren', registry=registry)
@@ -235,12 +291,19 @@ async def test_parents_are_told_what_children_have_put_into_their_status(cluster
 
 
 @pytest.mark.guarantee('TIP-003', 'TIP-005', 'TIP-006')
-@pytest.mark.parametrize('stanza, filters', [
-    pytest.param('annotations', {'annotations': {'never-again': kopf.ABSENT}}, id='annotation'),
-    pytest.param('labels', {'labels': {'never-again': kopf.ABSENT}}, id='label'),
-    pytest.param('labels', {'when': lambda labels, **_: 'never-again' not in labels}, id='when'),
-])
-async def test_handlers_can_exclude_themselves_for_ever(cluster, registry, run_operator, calls, stanza, filters):
+@pytest.mark.parametrize(
+    'stanza, filters',
+    [
+        pytest.param('annotations', {'annotations': {'never-again': kopf.ABSENT}}, id='annotation'),
+        pytest.param('labels', {'labels': {'never-again': kopf.ABSENT}}, id='label'),
+        pytest.param(
+            'labels', {'when': lambda labels, **_: 'never-again' not in labels}, id='when'
+        ),
+    ],
+)
+async def test_handlers_can_exclude_themselves_for_ever(
+    cluster, registry, run_operator, calls, stanza, filters
+):
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(**_):
         pass
@@ -249,7 +312,7 @@ async def test_handlers_can_exclude_themselves_for_ever(cluster, registry, run_o
     async def update_fn(patch, spec, **_):
         calls.append(spec['x'])
         getattr(patch.metadata, stanza)['never-again'] = 'yes'
-        raise kopf.PermanentError("never call me again")
+        raise kopf.PermanentError('never call me again')
 
     operator = await run_operator()
     await cluster.create(spec={'x': 1})
@@ -268,7 +331,9 @@ async def test_handlers_can_exclude_themselves_for_ever(cluster, registry, run_o
 
 
 @pytest.mark.guarantee('HND-029', 'CFG-055')
-async def test_objects_that_do_not_match_any_more_are_released(cluster, handle, run_operator, calls):
+async def test_objects_that_do_not_match_any_more_are_released(
+    cluster, handle, run_operator, calls
+):
     handle(kopf.on.delete, labels={'mine': 'yes'})
     await run_operator()
     await cluster.create(labels={'mine': 'yes'}, finalizers=['example.com/foreign'])
@@ -280,12 +345,14 @@ async def test_objects_that_do_not_match_any_more_are_released(cluster, handle, 
     assert calls == []
 
 
-async def test_a_failing_filter_delays_only_its_object_until_it_is_repaired(cluster, registry, run_operator, calls):
+async def test_a_failing_filter_delays_only_its_object_until_it_is_repaired(
+    cluster, registry, run_operator, calls
+):
     broken = {'one'}
 
     def check(name, **_):
         if name in broken:
-            raise ValueError("a broken filter")
+            raise ValueError('a broken filter')
         return True
 
     @kopf.on.create('kopfexamples', when=check, registry=registry)

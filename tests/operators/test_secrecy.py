@@ -2,6 +2,7 @@
 Secrets stay secret: neither the data of Secrets, nor the tokens of the operator are in what it says, even if it is
 told to say all it can, and whatever goes wrong.
 """
+
 import asyncio
 import base64
 import logging
@@ -17,7 +18,12 @@ from clusters import LAST_HANDLED, wait_until
 import kopf
 import kopf.testing
 
-PLAIN, ADDED, MADE, QUOTED = 'planted-password', 'added-password', 'made-password', 'quoted-password'
+PLAIN, ADDED, MADE, QUOTED = (
+    'planted-password',
+    'added-password',
+    'made-password',
+    'quoted-password',
+)
 
 
 def encode(text):
@@ -28,9 +34,15 @@ SECRETS = [text for plain in (PLAIN, ADDED, MADE, QUOTED) for text in (plain, en
 
 
 def build_secret(name='secret'):
-    applied = {'kubectl.kubernetes.io/last-applied-configuration': f'{{"stringData":{{"p":"{QUOTED}"}}}}'}
-    return {'apiVersion': 'v1', 'kind': 'Secret', 'data': {'password': encode(PLAIN)},
-            'metadata': {'name': name, 'namespace': 'default', 'annotations': applied}}
+    applied = {
+        'kubectl.kubernetes.io/last-applied-configuration': f'{{"stringData":{{"p":"{QUOTED}"}}}}'
+    }
+    return {
+        'apiVersion': 'v1',
+        'kind': 'Secret',
+        'data': {'password': encode(PLAIN)},
+        'metadata': {'name': name, 'namespace': 'default', 'annotations': applied},
+    }
 
 
 @pytest.fixture
@@ -41,11 +53,22 @@ def find_leaks(sandbox, caplog, capfd):
     async def find():
         events = [str(event) for event in await sandbox.list('events')]
         outputs = capfd.readouterr()
-        texts = [caplog.text, *events, outputs.out, outputs.err, *map(repr, caplog.records),
-                 *(str(record.__dict__) for record in caplog.records)]
+        texts = [
+            caplog.text,
+            *events,
+            outputs.out,
+            outputs.err,
+            *map(repr, caplog.records),
+            *(str(record.__dict__) for record in caplog.records),
+        ]
         assert any('secret' in text for text in texts)
         secrets = [*SECRETS, sandbox.token]
-        return [line for text in texts for line in text.splitlines() if any(secret in line for secret in secrets)]
+        return [
+            line
+            for text in texts
+            for line in text.splitlines()
+            if any(secret in line for secret in secrets)
+        ]
 
     return find
 
@@ -61,7 +84,9 @@ def handlers(registry):
     @kopf.on.event('secrets', registry=registry)
     async def event_fn(body, meta, logger, **_):
         calls.append('event')
-        logger.info(f"This is what I know of this secret: {body!r} {meta} {body.metadata.annotations}")
+        logger.info(
+            f'This is what I know of this secret: {body!r} {meta} {body.metadata.annotations}'
+        )
 
     @kopf.on.create('secrets', registry=registry)
     async def create_fn(body, patch, retry, **_):
@@ -69,40 +94,55 @@ def handlers(registry):
         patch['data'] = {'added': encode(ADDED)}
         patch.fns.append(make)
         if retry == 0:
-            raise kopf.TemporaryError(f"not now: {body}", delay=1)
+            raise kopf.TemporaryError(f'not now: {body}', delay=1)
 
     @kopf.on.update('secrets', registry=registry)
     async def update_fn(body, **_):
         calls.append('update')
-        raise ValueError(f"never: {body}")
+        raise ValueError(f'never: {body}')
 
     return calls
 
 
-async def test_nothing_of_secrets_is_said_when_all_is_well(sandbox, handlers, run_operator, find_leaks):
+async def test_nothing_of_secrets_is_said_when_all_is_well(
+    sandbox, handlers, run_operator, find_leaks
+):
     await run_operator()
     await sandbox.create(build_secret())
-    await sandbox.wait('secrets', 'secret', lambda body: LAST_HANDLED in body['metadata']['annotations'], timeout=600)
+    await sandbox.wait(
+        'secrets',
+        'secret',
+        lambda body: LAST_HANDLED in body['metadata']['annotations'],
+        timeout=600,
+    )
     await sandbox.patch('secrets', 'secret', {'stringData': {'password': QUOTED}})
     await wait_until(lambda: 'update' in handlers)
     body = await sandbox.get('secrets', 'secret')
     await sandbox.delete('secrets', 'secret')
 
-    assert body['data'] == {'password': encode(QUOTED), 'added': encode(ADDED), 'made': encode(MADE)}
+    assert body['data'] == {
+        'password': encode(QUOTED),
+        'added': encode(ADDED),
+        'made': encode(MADE),
+    }
     assert await find_leaks() == []
 
 
-@pytest.mark.parametrize('trouble', [
-    pytest.param({'code': 500, 'message': 'cannot store'}, id='error'),
-    pytest.param({'code': 403}, id='forbidden'),
-    pytest.param({'code': 401}, id='unauthorized'),
-    pytest.param({'code': 422, 'message': 'invalid'}, id='invalid'),
-    pytest.param({'code': 409}, id='conflict'),
-    pytest.param({'cut': True}, id='disconnected'),
-    pytest.param({'stall': True}, id='stalled'),
-])
+@pytest.mark.parametrize(
+    'trouble',
+    [
+        pytest.param({'code': 500, 'message': 'cannot store'}, id='error'),
+        pytest.param({'code': 403}, id='forbidden'),
+        pytest.param({'code': 401}, id='unauthorized'),
+        pytest.param({'code': 422, 'message': 'invalid'}, id='invalid'),
+        pytest.param({'code': 409}, id='conflict'),
+        pytest.param({'cut': True}, id='disconnected'),
+        pytest.param({'stall': True}, id='stalled'),
+    ],
+)
 async def test_nothing_of_secrets_is_said_when_the_api_refuses_the_changes(
-        sandbox, handlers, run_operator, find_leaks, settings, trouble):
+    sandbox, handlers, run_operator, find_leaks, settings, trouble
+):
     settings.networking.error_backoffs = [1]
     settings.networking.request_timeout = 10
     operator = await run_operator()
@@ -117,7 +157,9 @@ async def test_nothing_of_secrets_is_said_when_the_api_refuses_the_changes(
     assert not any(secret in repr(error) for secret in [*SECRETS, sandbox.token])
 
 
-async def test_nothing_of_secrets_is_said_when_the_changes_are_wrong(sandbox, registry, run_operator, find_leaks, logs):
+async def test_nothing_of_secrets_is_said_when_the_changes_are_wrong(
+    sandbox, registry, run_operator, find_leaks, logs
+):
     @kopf.on.create('secrets', registry=registry)
     async def create_fn(patch, **_):
         patch['data'] = {'added': f'{ADDED}, which is not base64'}
@@ -129,21 +171,29 @@ async def test_nothing_of_secrets_is_said_when_the_changes_are_wrong(sandbox, re
 
     await run_operator()
     await sandbox.create(build_secret())
-    await sandbox.wait('secrets', 'secret', lambda body: LAST_HANDLED in body['metadata']['annotations'], timeout=600)
+    await sandbox.wait(
+        'secrets',
+        'secret',
+        lambda body: LAST_HANDLED in body['metadata']['annotations'],
+        timeout=600,
+    )
     await sandbox.patch('secrets', 'secret', {'stringData': {'password': QUOTED}})
-    await wait_until(lambda: len([text for text in logs(logging.ERROR) if 'Patching failed' in text]) >= 3)
+    await wait_until(
+        lambda: len([text for text in logs(logging.ERROR) if 'Patching failed' in text]) >= 3
+    )
 
     assert await find_leaks() == []
 
 
 async def test_nothing_of_secrets_is_said_when_filters_and_storages_fail(
-        sandbox, registry, run_operator, find_leaks, settings, logs):
+    sandbox, registry, run_operator, find_leaks, settings, logs
+):
     def check(body, **_):
-        raise ValueError(f"wrong: {body}")
+        raise ValueError(f'wrong: {body}')
 
     class Storage(kopf.AnnotationsDiffBaseStorage):
         def fetch(self, *, body):
-            raise ValueError(f"wrong: {body}")
+            raise ValueError(f'wrong: {body}')
 
     settings.persistence.diffbase_storage = Storage()
     kopf.on.event('secrets', registry=registry, when=check)(lambda **_: None)
@@ -156,7 +206,7 @@ async def test_nothing_of_secrets_is_said_when_filters_and_storages_fail(
     assert await find_leaks() == []
 
 
-HANDLERS = f'''
+HANDLERS = f"""
     import kopf
 
     @kopf.on.login()
@@ -175,7 +225,7 @@ HANDLERS = f'''
     @kopf.on.update('secrets')
     def update(body, **_):
         raise kopf.PermanentError(f"Seen: {{body}}")
-'''
+"""
 
 
 def test_nothing_of_secrets_is_said_on_the_console_in_the_debug_mode(tmp_path):
@@ -184,14 +234,32 @@ def test_nothing_of_secrets_is_said_on_the_console_in_the_debug_mode(tmp_path):
     with kopf.testing.Sandbox() as sandbox:
         sandbox.create(build_secret())
         program = subprocess.Popen(
-            [sys.executable, '-m', 'kopf', 'run', '--debug', '--all-namespaces', '--standalone', str(path)],
+            [
+                sys.executable,
+                '-m',
+                'kopf',
+                'run',
+                '--debug',
+                '--all-namespaces',
+                '--standalone',
+                str(path),
+            ],
             env={**os.environ, 'KUBECONFIG': str(sandbox.kubeconfig)},
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
         try:
             sandbox.wait('secrets', 'secret', lambda body: 'made' in body['data'], timeout=60)
             sandbox.patch('secrets', 'secret', {'stringData': {'password': QUOTED}})
-            sandbox.wait('secrets', 'secret', lambda body: encode(QUOTED) in body['metadata']['annotations'].get(
-                LAST_HANDLED, ''), timeout=60)
+            sandbox.wait(
+                'secrets',
+                'secret',
+                lambda body: (
+                    encode(QUOTED) in body['metadata']['annotations'].get(LAST_HANDLED, '')
+                ),
+                timeout=60,
+            )
         finally:
             program.send_signal(signal.SIGTERM)
             output, _ = program.communicate(timeout=60)

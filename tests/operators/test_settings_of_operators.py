@@ -1,6 +1,7 @@
 """
 Whose settings are used, and by whom.
 """
+
 import pytest
 from clusters import FINALIZER, wait_until
 
@@ -42,6 +43,7 @@ async def test_settings_are_shared_only_if_they_are_the_same_object(run_operator
         async def startup_fn(settings, **_):
             calls.append((settings, settings.posting.reporting_instance))
             settings.posting.reporting_instance = name
+
         return registry
 
     settings = kopf.OperatorSettings() if is_shared else None
@@ -55,7 +57,9 @@ async def test_settings_are_shared_only_if_they_are_the_same_object(run_operator
 
 
 @pytest.mark.guarantee('NEW-011')
-async def test_no_time_is_spent_on_collecting_events(cluster, registry, run_operator, calls, settings, virtual_time):
+async def test_no_time_is_spent_on_collecting_events(
+    cluster, registry, run_operator, calls, settings, virtual_time
+):
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(**_):
         calls.append(virtual_time.elapsed)

@@ -2,6 +2,7 @@
 How operators stop: running handlers get some time to finish, then are interrupted; what is done is not done again
 by the next start; and nothing in the cluster or in the handlers can keep an operator from stopping.
 """
+
 import asyncio
 import logging
 import threading
@@ -32,7 +33,7 @@ async def test_an_idle_operator_stops_at_once(cluster, registry, run_operator, c
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(retry, **_):
         calls.append(retry)
-        raise kopf.TemporaryError("in an hour", delay=3600)
+        raise kopf.TemporaryError('in an hour', delay=3600)
 
     operator = await run_operator()
     await cluster.create()
@@ -43,7 +44,9 @@ async def test_an_idle_operator_stops_at_once(cluster, registry, run_operator, c
 
 
 @pytest.mark.guarantee('NEW-102')
-async def test_running_handlers_have_time_to_finish(cluster, registry, run_operator, calls, settings):
+async def test_running_handlers_have_time_to_finish(
+    cluster, registry, run_operator, calls, settings
+):
     settings.queueing.exit_timeout = 10
 
     @kopf.on.create('kopfexamples', id='create_fn', registry=registry)
@@ -67,7 +70,8 @@ async def test_running_handlers_have_time_to_finish(cluster, registry, run_opera
 
 @pytest.mark.guarantee('NEW-102')
 async def test_handlers_are_interrupted_after_that_time_and_those_before_them_are_not_repeated(
-        cluster, registry, run_operator, calls, settings, logs):
+    cluster, registry, run_operator, calls, settings, logs
+):
     settings.queueing.exit_timeout = 10
     is_slow = True
 
@@ -107,7 +111,8 @@ async def test_handlers_are_interrupted_after_that_time_and_those_before_them_ar
 
 
 async def test_changes_that_are_not_begun_are_left_to_the_next_start(
-        cluster, registry, run_operator, calls, settings):
+    cluster, registry, run_operator, calls, settings
+):
     settings.queueing.worker_limit = 1
 
     @kopf.on.create('kopfexamples', registry=registry)
@@ -128,15 +133,21 @@ async def test_changes_that_are_not_begun_are_left_to_the_next_start(
     assert sorted(calls) == ['one', 'three', 'two']
 
 
-@pytest.mark.parametrize('trouble', [
-    pytest.param({'stall': True}, id='never-answers'),
-    pytest.param({'cut': True}, id='disconnects'),
-    pytest.param({'code': 503}, id='refuses'),
-    pytest.param({'code': 429, 'retry_after': 3600}, id='asks-to-wait'),
-])
-@pytest.mark.parametrize('is_running', [pytest.param(True, id='handlers'), pytest.param(False, id='writes')])
+@pytest.mark.parametrize(
+    'trouble',
+    [
+        pytest.param({'stall': True}, id='never-answers'),
+        pytest.param({'cut': True}, id='disconnects'),
+        pytest.param({'code': 503}, id='refuses'),
+        pytest.param({'code': 429, 'retry_after': 3600}, id='asks-to-wait'),
+    ],
+)
+@pytest.mark.parametrize(
+    'is_running', [pytest.param(True, id='handlers'), pytest.param(False, id='writes')]
+)
 async def test_an_api_in_trouble_does_not_keep_operators_from_stopping(
-        cluster, registry, run_operator, trouble, is_running):
+    cluster, registry, run_operator, trouble, is_running
+):
     faults = []
 
     @kopf.on.create('kopfexamples', registry=registry)
@@ -156,7 +167,9 @@ async def test_an_api_in_trouble_does_not_keep_operators_from_stopping(
     assert elapsed < 10
 
 
-async def test_an_api_that_is_down_does_not_keep_operators_from_stopping(cluster, registry, run_operator, calls):
+async def test_an_api_that_is_down_does_not_keep_operators_from_stopping(
+    cluster, registry, run_operator, calls
+):
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(**_):
         calls.append('create')
@@ -172,7 +185,9 @@ async def test_an_api_that_is_down_does_not_keep_operators_from_stopping(cluster
     assert elapsed < 10
 
 
-async def test_handlers_in_threads_do_not_keep_operators_from_stopping(cluster, registry, run_operator, calls, logs):
+async def test_handlers_in_threads_do_not_keep_operators_from_stopping(
+    cluster, registry, run_operator, calls, logs
+):
     going_on = threading.Event()
 
     @kopf.on.create('kopfexamples', registry=registry)
@@ -193,7 +208,8 @@ async def test_handlers_in_threads_do_not_keep_operators_from_stopping(cluster, 
 
 
 async def test_handlers_that_refuse_to_end_do_not_keep_operators_from_stopping(
-        cluster, registry, run_operator, calls, logs):
+    cluster, registry, run_operator, calls, logs
+):
     is_over = asyncio.Event()
 
     @kopf.on.create('kopfexamples', registry=registry)
@@ -221,7 +237,8 @@ async def test_handlers_that_refuse_to_end_do_not_keep_operators_from_stopping(
 
 
 async def test_cleanup_handlers_are_called_after_all_others_while_the_api_is_usable(
-        cluster, registry, run_operator, calls):
+    cluster, registry, run_operator, calls
+):
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(**_):
         try:

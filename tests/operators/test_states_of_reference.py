@@ -4,12 +4,21 @@ Objects that were left in the middle of their handling by other implementations 
 The annotations and statuses here are literal: such as they are written by the others. All of them are continued from
 where they were left, nobody is called again who has finished, and nothing is left behind in the end.
 """
+
 import asyncio
 import datetime
 import json
 
 import pytest
-from clusters import FINALIZER, LAST_HANDLED, Cluster, build_crd, get_last_handled, get_progress, wait_until
+from clusters import (
+    FINALIZER,
+    LAST_HANDLED,
+    Cluster,
+    build_crd,
+    get_last_handled,
+    get_progress,
+    wait_until,
+)
 
 import kopf
 
@@ -29,13 +38,28 @@ def dump(record):
 
 
 def delayed(purpose='create', *, delay=100, started=-200, naive=False, **kwargs):
-    return {'started': tell_time(started, naive=naive), 'delayed': tell_time(delay, naive=naive), 'purpose': purpose,
-            'retries': 1, 'success': False, 'failure': False, 'message': 'later', **kwargs}
+    return {
+        'started': tell_time(started, naive=naive),
+        'delayed': tell_time(delay, naive=naive),
+        'purpose': purpose,
+        'retries': 1,
+        'success': False,
+        'failure': False,
+        'message': 'later',
+        **kwargs,
+    }
 
 
 def succeeded(purpose='create', **kwargs):
-    return {'started': tell_time(-200), 'stopped': tell_time(-199), 'purpose': purpose,
-            'retries': 1, 'success': True, 'failure': False, **kwargs}
+    return {
+        'started': tell_time(-200),
+        'stopped': tell_time(-199),
+        'purpose': purpose,
+        'retries': 1,
+        'success': True,
+        'failure': False,
+        **kwargs,
+    }
 
 
 def failed(purpose='create'):
@@ -48,8 +72,14 @@ def waiting(purpose='create', *, subrefs):
 
 def annotate(last_handled=None, **records):
     """Build the annotations of such handlers and sub-handlers (``__`` stands for a slash)."""
-    annotations = {f'{PREFIX}/{id.replace("__", ".")}': dump(record) for id, record in records.items()}
-    return annotations if last_handled is None else {**annotations, LAST_HANDLED: f'{dump(last_handled)}\n'}
+    annotations = {
+        f'{PREFIX}/{id.replace("__", ".")}': dump(record) for id, record in records.items()
+    }
+    return (
+        annotations
+        if last_handled is None
+        else {**annotations, LAST_HANDLED: f'{dump(last_handled)}\n'}
+    )
 
 
 @pytest.fixture
@@ -60,10 +90,13 @@ def calls():
 @pytest.fixture
 def handle(registry, calls):
     """Declare a handler that only tells of its calls."""
+
     def declare(decorator, id, **options):
         async def fn(retry, reason, **_):
             calls.append((id, str(reason.value), retry))
+
         decorator('kopfexamples', id=id, registry=registry, **options)(fn)
+
     return declare
 
 
@@ -73,7 +106,9 @@ def is_clean(body):
 
 @pytest.mark.guarantee('ERR-024', 'CNT-005', 'NEW-116', 'NEW-117')
 @pytest.mark.parametrize('naive', [pytest.param(False, id='aware'), pytest.param(True, id='naive')])
-async def test_a_delayed_handler_is_called_in_its_time_with_its_past(cluster, registry, run_operator, naive):
+async def test_a_delayed_handler_is_called_in_its_time_with_its_past(
+    cluster, registry, run_operator, naive
+):
     seen = []
 
     @kopf.on.create('kopfexamples', id='create_fn', registry=registry)
@@ -107,7 +142,9 @@ async def test_those_who_have_finished_are_not_called_again(cluster, handle, run
 
 
 @pytest.mark.guarantee('CNT-004', 'CNT-005', 'CNT-007')
-async def test_an_update_is_continued_with_what_was_handled_last(cluster, registry, handle, run_operator, calls):
+async def test_an_update_is_continued_with_what_was_handled_last(
+    cluster, registry, handle, run_operator, calls
+):
     seen = []
 
     @kopf.on.update('kopfexamples', id='two', registry=registry)
@@ -115,8 +152,10 @@ async def test_an_update_is_continued_with_what_was_handled_last(cluster, regist
         seen.append((old, new, diff, retry))
 
     handle(kopf.on.update, 'one')
-    await cluster.create(spec={'x': 2}, annotations=annotate(
-        {'spec': {'x': 1}}, one=succeeded('update'), two=delayed('update')))
+    await cluster.create(
+        spec={'x': 2},
+        annotations=annotate({'spec': {'x': 1}}, one=succeeded('update'), two=delayed('update')),
+    )
     await run_operator()
     await cluster.wait_until_handled(x=2)
 
@@ -125,11 +164,20 @@ async def test_an_update_is_continued_with_what_was_handled_last(cluster, regist
 
 
 @pytest.mark.guarantee('CNT-010', 'CNT-005')
-async def test_a_deletion_is_continued_and_the_object_is_released(cluster, handle, run_operator, calls):
+async def test_a_deletion_is_continued_and_the_object_is_released(
+    cluster, handle, run_operator, calls
+):
     for id in ('one', 'two', 'three'):
         handle(kopf.on.delete, id)
-    await cluster.create(finalizers=[FINALIZER], annotations=annotate(
-        {'spec': {'x': 1}}, one=succeeded('delete'), two=delayed('delete'), three=failed('delete')))
+    await cluster.create(
+        finalizers=[FINALIZER],
+        annotations=annotate(
+            {'spec': {'x': 1}},
+            one=succeeded('delete'),
+            two=delayed('delete'),
+            three=failed('delete'),
+        ),
+    )
     await cluster.delete()
     await run_operator()
     await cluster.wait(lambda body: body is None)
@@ -140,8 +188,9 @@ async def test_a_deletion_is_continued_and_the_object_is_released(cluster, handl
 async def test_resuming_is_continued(cluster, handle, run_operator, calls):
     handle(kopf.on.resume, 'one')
     handle(kopf.on.resume, 'two')
-    await cluster.create(annotations=annotate(
-        {'spec': {'x': 1}}, one=succeeded('resume'), two=delayed('resume')))
+    await cluster.create(
+        annotations=annotate({'spec': {'x': 1}}, one=succeeded('resume'), two=delayed('resume'))
+    )
     await run_operator()
     await cluster.wait(is_clean)
 
@@ -149,7 +198,8 @@ async def test_resuming_is_continued(cluster, handle, run_operator, calls):
 
 
 async def test_sub_handlers_are_continued_and_those_that_are_no_more_are_cleaned(
-        cluster, registry, run_operator, calls):
+    cluster, registry, run_operator, calls
+):
     @kopf.on.create('kopfexamples', id='parent', registry=registry)
     async def parent(retry, **_):
         calls.append(('parent', retry))
@@ -164,12 +214,14 @@ async def test_sub_handlers_are_continued_and_those_that_are_no_more_are_cleaned
             return {'ok': True}
 
     ids = ['parent/child-1', 'parent/child-2', 'parent/child-3']
-    await cluster.create(annotations={
-        f'{PREFIX}/parent': dump(waiting(subrefs=ids)),
-        f'{PREFIX}/parent.child-1': dump(succeeded()),
-        f'{PREFIX}/parent.child-2': dump(delayed(delay=99)),
-        f'{PREFIX}/parent.child-3': dump(succeeded()),
-    })
+    await cluster.create(
+        annotations={
+            f'{PREFIX}/parent': dump(waiting(subrefs=ids)),
+            f'{PREFIX}/parent.child-1': dump(succeeded()),
+            f'{PREFIX}/parent.child-2': dump(delayed(delay=99)),
+            f'{PREFIX}/parent.child-3': dump(succeeded()),
+        }
+    )
     await run_operator()
     body = await cluster.wait(is_clean)
 
@@ -178,11 +230,14 @@ async def test_sub_handlers_are_continued_and_those_that_are_no_more_are_cleaned
 
 
 @pytest.mark.guarantee('NEW-119', 'NEW-120')
-@pytest.mark.parametrize('keys', [
-    pytest.param([LONG_KEY, OLDER_LONG_KEY], id='both'),
-    pytest.param([OLDER_LONG_KEY], id='only-the-older-one'),
-    pytest.param([LONG_KEY], id='only-the-newer-one'),
-])
+@pytest.mark.parametrize(
+    'keys',
+    [
+        pytest.param([LONG_KEY, OLDER_LONG_KEY], id='both'),
+        pytest.param([OLDER_LONG_KEY], id='only-the-older-one'),
+        pytest.param([LONG_KEY], id='only-the-newer-one'),
+    ],
+)
 async def test_long_ids_are_found_by_either_name(cluster, handle, run_operator, calls, keys):
     handle(kopf.on.create, LONG_ID)
     await cluster.create(annotations={key: dump(delayed()) for key in keys})
@@ -193,19 +248,28 @@ async def test_long_ids_are_found_by_either_name(cluster, handle, run_operator, 
 
 
 @pytest.mark.guarantee('NEW-104', 'NEW-106')
-@pytest.mark.parametrize('has_status', [
-    pytest.param(False, id='usual-status'), pytest.param(True, id='subresource-of-status')])
-async def test_the_progress_in_the_status_is_continued_and_removed(sandbox, handle, run_operator, calls, has_status):
+@pytest.mark.parametrize(
+    'has_status',
+    [pytest.param(False, id='usual-status'), pytest.param(True, id='subresource-of-status')],
+)
+async def test_the_progress_in_the_status_is_continued_and_removed(
+    sandbox, handle, run_operator, calls, has_status
+):
     handle(kopf.on.create, 'one')
     handle(kopf.on.create, 'two')
     await sandbox.apply(build_crd(has_status=has_status))
     cluster = Cluster(sandbox)
     await cluster.create()
-    status = {'kopf': {'progress': {'one': succeeded(), 'two': delayed()}, 'dummy': '2020-01-01'}, 'mine': 'kept'}
+    status = {
+        'kopf': {'progress': {'one': succeeded(), 'two': delayed()}, 'dummy': '2020-01-01'},
+        'mine': 'kept',
+    }
     await cluster.patch({'status': status}, **({'subresource': 'status'} if has_status else {}))
     await run_operator()
     await cluster.wait(is_clean)
-    body = await cluster.wait(lambda body: body['status'] == {'kopf': {'progress': {}}, 'mine': 'kept'})
+    body = await cluster.wait(
+        lambda body: body['status'] == {'kopf': {'progress': {}}, 'mine': 'kept'}
+    )
 
     assert calls == [('two', 'create', 1)]
     assert is_clean(body)
@@ -225,9 +289,12 @@ async def test_annotations_have_precedence_over_the_status(cluster, handle, run_
 
 @pytest.mark.guarantee('CFG-071', 'CFG-072', 'NEW-263')  # but never written: as the design decides
 async def test_the_dummy_of_touching_is_not_a_change_and_is_removed_with_the_next_patch(
-        cluster, handle, run_operator, calls):
+    cluster, handle, run_operator, calls
+):
     handle(kopf.on.update, 'one')
-    await cluster.create(annotations={**annotate({'spec': {'x': 1}}), f'{PREFIX}/touch-dummy': '2020-01-01T00:00:00'})
+    await cluster.create(
+        annotations={**annotate({'spec': {'x': 1}}), f'{PREFIX}/touch-dummy': '2020-01-01T00:00:00'}
+    )
     await run_operator()
     await asyncio.sleep(3600)
     assert cluster.writes == []
@@ -239,14 +306,25 @@ async def test_the_dummy_of_touching_is_not_a_change_and_is_removed_with_the_nex
     assert len(cluster.writes) == 1
 
 
-@pytest.mark.parametrize('garbage', [
-    pytest.param('', id='empty'),
-    pytest.param('not json', id='not-json'),
-    pytest.param('[1, 2]', id='list'),
-    pytest.param('{"retries":"many","started":5,"delayed":"tomorrow","success":"yes","subrefs":7}', id='types'),
-    pytest.param('{"started":"2020-13-45","delayed":"99999-01-01","retries":-5,"subrefs":[1,null]}', id='values'),
-])
-async def test_garbage_is_as_if_there_is_nothing_and_is_removed(cluster, handle, run_operator, calls, garbage):
+@pytest.mark.parametrize(
+    'garbage',
+    [
+        pytest.param('', id='empty'),
+        pytest.param('not json', id='not-json'),
+        pytest.param('[1, 2]', id='list'),
+        pytest.param(
+            '{"retries":"many","started":5,"delayed":"tomorrow","success":"yes","subrefs":7}',
+            id='types',
+        ),
+        pytest.param(
+            '{"started":"2020-13-45","delayed":"99999-01-01","retries":-5,"subrefs":[1,null]}',
+            id='values',
+        ),
+    ],
+)
+async def test_garbage_is_as_if_there_is_nothing_and_is_removed(
+    cluster, handle, run_operator, calls, garbage
+):
     handle(kopf.on.create, 'one')
     await cluster.create(annotations={f'{PREFIX}/one': garbage})
     await run_operator()
@@ -256,7 +334,9 @@ async def test_garbage_is_as_if_there_is_nothing_and_is_removed(cluster, handle,
 
 
 @pytest.mark.parametrize('garbage', ['', 'not json\n', '[]\n', 'null\n'])
-async def test_an_unreadable_last_handled_state_is_made_anew(cluster, handle, run_operator, calls, garbage):
+async def test_an_unreadable_last_handled_state_is_made_anew(
+    cluster, handle, run_operator, calls, garbage
+):
     handle(kopf.on.create, 'one')
     await cluster.create(annotations={LAST_HANDLED: garbage})
     await run_operator()
@@ -267,13 +347,20 @@ async def test_an_unreadable_last_handled_state_is_made_anew(cluster, handle, ru
 
 
 @pytest.mark.guarantee('CNT-009')
-async def test_the_last_handled_state_of_others_is_the_same_for_us(cluster, handle, run_operator, calls):
+async def test_the_last_handled_state_of_others_is_the_same_for_us(
+    cluster, handle, run_operator, calls
+):
     handle(kopf.on.create, 'one')
     handle(kopf.on.update, 'one')
-    text = '{"spec":{"a":{"b":1}},"metadata":{"labels":{"l1":"v1"},"annotations":{"user":"note"}}}\n'
+    text = (
+        '{"spec":{"a":{"b":1}},"metadata":{"labels":{"l1":"v1"},"annotations":{"user":"note"}}}\n'
+    )
     applied = {'kubectl.kubernetes.io/last-applied-configuration': '{}'}
-    await cluster.create(spec={'a': {'b': 1}}, labels={'l1': 'v1'},
-                         annotations={'user': 'note', LAST_HANDLED: text, **applied})
+    await cluster.create(
+        spec={'a': {'b': 1}},
+        labels={'l1': 'v1'},
+        annotations={'user': 'note', LAST_HANDLED: text, **applied},
+    )
     await run_operator()
     await asyncio.sleep(3600)
 
@@ -281,21 +368,31 @@ async def test_the_last_handled_state_of_others_is_the_same_for_us(cluster, hand
     assert cluster.writes == []
 
 
-async def test_the_progress_of_a_past_purpose_is_not_continued_and_is_removed(cluster, handle, run_operator, calls):
+async def test_the_progress_of_a_past_purpose_is_not_continued_and_is_removed(
+    cluster, handle, run_operator, calls
+):
     handle(kopf.on.create, 'one')
     handle(kopf.on.update, 'one')
     handle(kopf.on.update, 'two')
-    await cluster.create(spec={'x': 2}, annotations=annotate(
-        {'spec': {'x': 1}}, one=succeeded('create'), two=delayed('create', retries=7)))
+    await cluster.create(
+        spec={'x': 2},
+        annotations=annotate(
+            {'spec': {'x': 1}}, one=succeeded('create'), two=delayed('create', retries=7)
+        ),
+    )
     await run_operator()
     await cluster.wait_until_handled(x=2)
 
     assert sorted(calls) == [('one', 'update', 0), ('two', 'update', 0)]
 
 
-async def test_the_progress_of_a_change_that_was_taken_back_is_removed(cluster, handle, run_operator, calls):
+async def test_the_progress_of_a_change_that_was_taken_back_is_removed(
+    cluster, handle, run_operator, calls
+):
     handle(kopf.on.update, 'one')
-    await cluster.create(spec={'x': 1}, annotations=annotate({'spec': {'x': 1}}, one=delayed('update')))
+    await cluster.create(
+        spec={'x': 1}, annotations=annotate({'spec': {'x': 1}}, one=delayed('update'))
+    )
     await run_operator()
     await cluster.wait(is_clean)
 
@@ -303,11 +400,18 @@ async def test_the_progress_of_a_change_that_was_taken_back_is_removed(cluster, 
 
 
 async def test_the_records_of_very_old_versions_have_no_purpose_and_are_of_the_current_one(
-        cluster, handle, run_operator, calls):
+    cluster, handle, run_operator, calls
+):
     handle(kopf.on.create, 'one')
     handle(kopf.on.create, 'two')
-    records = {'one': {'started': '2020-01-01T00:00:00.123456', 'success': True},
-               'two': {'started': '2020-01-01T00:00:00.123456', 'retries': 3, 'delayed': '2020-01-01T00:01:00.654321'}}
+    records = {
+        'one': {'started': '2020-01-01T00:00:00.123456', 'success': True},
+        'two': {
+            'started': '2020-01-01T00:00:00.123456',
+            'retries': 3,
+            'delayed': '2020-01-01T00:01:00.654321',
+        },
+    }
     await cluster.create()
     await cluster.patch({'status': {'kopf': {'progress': records}}})
     await run_operator()

@@ -1,11 +1,20 @@
 """
 Where operators keep what they know of the objects: the usual places and other ones, and users' own storages.
 """
+
 import asyncio
 import json
 
 import pytest
-from clusters import FINALIZER, LAST_HANDLED, Cluster, build_crd, get_last_handled, get_progress, wait_until
+from clusters import (
+    FINALIZER,
+    LAST_HANDLED,
+    Cluster,
+    build_crd,
+    get_last_handled,
+    get_progress,
+    wait_until,
+)
 
 import kopf
 
@@ -21,6 +30,7 @@ def calls():
 def handlers(registry, calls):
     """A quick handler, and one with a retry, for both creations and updates."""
     for decorator in (kopf.on.create, kopf.on.update):
+
         @decorator('kopfexamples', id='quick', registry=registry)
         async def quick_fn(reason, spec, **_):
             calls.append(('quick', reason.value, spec['x']))
@@ -28,7 +38,7 @@ def handlers(registry, calls):
         @decorator('kopfexamples', id='slow', registry=registry)
         async def slow_fn(reason, spec, retry, **_):
             if retry == 0:
-                raise kopf.TemporaryError("not yet", delay=10)
+                raise kopf.TemporaryError('not yet', delay=10)
             calls.append(('slow', reason.value, spec['x']))
 
 
@@ -40,7 +50,9 @@ def get_annotations(body):
     return body['metadata'].get('annotations') or {}
 
 
-@pytest.fixture(params=[pytest.param(False, id='usual-status'), pytest.param(True, id='subresource-of-status')])
+@pytest.fixture(
+    params=[pytest.param(False, id='usual-status'), pytest.param(True, id='subresource-of-status')]
+)
 async def any_cluster(request, sandbox):
     await sandbox.apply(build_crd(has_status=request.param))
     return Cluster(sandbox)
@@ -60,7 +72,9 @@ async def test_the_finalizer_can_be_of_any_name(cluster, registry, run_operator,
     settings.persistence.finalizer = f'{OTHER}/finalizer'
     await cluster.create(finalizers=[FINALIZER])
     await run_operator()
-    await cluster.wait(lambda body: body['metadata']['finalizers'] == [FINALIZER, f'{OTHER}/finalizer'])
+    await cluster.wait(
+        lambda body: body['metadata']['finalizers'] == [FINALIZER, f'{OTHER}/finalizer']
+    )
     await cluster.wait_until_handled(x=1)
     await cluster.delete()
     body = await cluster.wait(lambda body: len(body['metadata']['finalizers']) == 1)
@@ -70,7 +84,8 @@ async def test_the_finalizer_can_be_of_any_name(cluster, registry, run_operator,
 
 @pytest.mark.guarantee('CFG-057', 'CFG-058', 'CFG-073', 'CFG-074', 'NEW-105', 'NEW-115')
 async def test_by_default_everything_is_in_annotations_and_the_status_is_never_written(
-        sandbox, run_operator, calls):
+    sandbox, run_operator, calls
+):
     await sandbox.apply(build_crd(has_status=True))
     cluster = Cluster(sandbox)
     await run_operator()
@@ -90,7 +105,9 @@ async def test_by_default_everything_is_in_annotations_and_the_status_is_never_w
 @pytest.mark.guarantee('CFG-059', 'CFG-060', 'CFG-072', 'NEW-114')
 async def test_annotations_can_be_of_any_prefix(cluster, run_operator, settings, calls):
     settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=OTHER)
-    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=OTHER, key='last')
+    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(
+        prefix=OTHER, key='last'
+    )
     await run_operator()
     await cluster.create()
     body = await cluster.wait(lambda body: f'{OTHER}/slow' in get_annotations(body))
@@ -101,7 +118,10 @@ async def test_annotations_can_be_of_any_prefix(cluster, run_operator, settings,
     body = await cluster.get()
 
     assert calls == expect(('create', 1), ('update', 2))
-    assert get_annotations(body) == {f'{OTHER}/last': '{"spec":{"x":2}}\n', f'{OTHER}/kopf-managed': 'yes'}
+    assert get_annotations(body) == {
+        f'{OTHER}/last': '{"spec":{"x":2}}\n',
+        f'{OTHER}/kopf-managed': 'yes',
+    }
 
 
 @pytest.mark.guarantee('CFG-061', 'CFG-072', 'CFG-075', 'NEW-107', 'NEW-115')
@@ -120,29 +140,42 @@ async def test_everything_can_be_in_the_status(any_cluster, run_operator, settin
     body = await any_cluster.get()
 
     assert calls == expect(('create', 1), ('update', 2))
-    assert body['status'] == {'my': {'last-handled-configuration': '{"spec":{"x":2}}', 'progress': {}}}
+    assert body['status'] == {
+        'my': {'last-handled-configuration': '{"spec":{"x":2}}', 'progress': {}}
+    }
     assert get_annotations(body) == {}
 
 
 @pytest.mark.guarantee('CFG-063', 'CFG-076', 'NEW-107')
 async def test_everything_can_be_in_several_places(any_cluster, run_operator, settings, calls):
-    settings.persistence.progress_storage = kopf.MultiProgressStorage([
-        kopf.AnnotationsProgressStorage(prefix=OTHER), kopf.StatusProgressStorage()])
-    settings.persistence.diffbase_storage = kopf.MultiDiffBaseStorage([
-        kopf.AnnotationsDiffBaseStorage(prefix=OTHER), kopf.StatusDiffBaseStorage()])
+    settings.persistence.progress_storage = kopf.MultiProgressStorage(
+        [kopf.AnnotationsProgressStorage(prefix=OTHER), kopf.StatusProgressStorage()]
+    )
+    settings.persistence.diffbase_storage = kopf.MultiDiffBaseStorage(
+        [kopf.AnnotationsDiffBaseStorage(prefix=OTHER), kopf.StatusDiffBaseStorage()]
+    )
     await run_operator()
     await any_cluster.create()
     body = await any_cluster.wait(lambda body: f'{OTHER}/slow' in get_annotations(body))
     assert set(body['status']['kopf']['progress']) >= {'quick', 'slow'}
-    assert set(get_annotations(body)) >= {f'{OTHER}/quick', f'{OTHER}/slow', f'{OTHER}/kopf-managed'}
+    assert set(get_annotations(body)) >= {
+        f'{OTHER}/quick',
+        f'{OTHER}/slow',
+        f'{OTHER}/kopf-managed',
+    }
     await settle()
     await any_cluster.patch({'spec': {'x': 2}})
     await settle()
     body = await any_cluster.get()
 
     assert calls == expect(('create', 1), ('update', 2))
-    assert body['status'] == {'kopf': {'last-handled-configuration': '{"spec":{"x":2}}', 'progress': {}}}
-    assert set(get_annotations(body)) == {f'{OTHER}/last-handled-configuration', f'{OTHER}/kopf-managed'}
+    assert body['status'] == {
+        'kopf': {'last-handled-configuration': '{"spec":{"x":2}}', 'progress': {}}
+    }
+    assert set(get_annotations(body)) == {
+        f'{OTHER}/last-handled-configuration',
+        f'{OTHER}/kopf-managed',
+    }
 
 
 class DatabaseProgressStorage(kopf.ProgressStorage):
@@ -193,18 +226,24 @@ async def test_the_progress_can_be_in_a_database(cluster, registry, run_operator
 
 def derive(base, names, used):
     """Make a class that overrides these methods, notes their usage, and relies on the base class in the rest."""
+
     def override(name):
         original = getattr(base, name)
 
         def method(self, *args, **kwargs):
             used.add(name)
             return original(self, *args, **kwargs)
+
         return method
 
     return type('Derived', (base,), {name: override(name) for name in names})
 
 
-PROGRESS_CLASSES = [kopf.AnnotationsProgressStorage, kopf.StatusProgressStorage, kopf.SmartProgressStorage]
+PROGRESS_CLASSES = [
+    kopf.AnnotationsProgressStorage,
+    kopf.StatusProgressStorage,
+    kopf.SmartProgressStorage,
+]
 PROGRESS_METHODS = ['fetch', 'store', 'purge', 'touch', 'clear']
 DIFFBASE_CLASSES = [kopf.AnnotationsDiffBaseStorage, kopf.StatusDiffBaseStorage]
 DIFFBASE_METHODS = ['fetch', 'store', 'build']
@@ -214,7 +253,8 @@ DIFFBASE_METHODS = ['fetch', 'store', 'build']
 @pytest.mark.parametrize('diffbase_class', DIFFBASE_CLASSES)
 @pytest.mark.parametrize('progress_class', PROGRESS_CLASSES)
 async def test_storages_of_users_can_override_anything(
-        cluster, run_operator, settings, calls, progress_class, diffbase_class):
+    cluster, run_operator, settings, calls, progress_class, diffbase_class
+):
     used, used_too = set(), set()
     settings.persistence.progress_storage = derive(progress_class, PROGRESS_METHODS, used)()
     settings.persistence.diffbase_storage = derive(diffbase_class, DIFFBASE_METHODS, used_too)()
@@ -243,7 +283,9 @@ class BlindStorage(kopf.AnnotationsDiffBaseStorage):
 
 
 @pytest.mark.guarantee('WLD-006')
-async def test_storages_of_users_can_change_names_and_essences_in_place(cluster, run_operator, settings, calls):
+async def test_storages_of_users_can_change_names_and_essences_in_place(
+    cluster, run_operator, settings, calls
+):
     settings.persistence.progress_storage = RenamingStorage()
     settings.persistence.diffbase_storage = BlindStorage()
     await run_operator()
@@ -268,7 +310,13 @@ async def test_ignored_fields_are_not_changes(cluster, run_operator, settings, r
         seen.append((str([old, new, diff]), body['spec']['volatile']))
 
     settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(
-        ignored_fields=['spec.volatile', ('metadata', 'labels', 'volatile'), 'spec.x.y', 'spec.absent.field'])
+        ignored_fields=[
+            'spec.volatile',
+            ('metadata', 'labels', 'volatile'),
+            'spec.x.y',
+            'spec.absent.field',
+        ]
+    )
     await run_operator()
     await cluster.create(spec={'x': 1, 'volatile': 'v1'}, labels={'volatile': 'v1'})
     await settle()
@@ -283,9 +331,12 @@ async def test_ignored_fields_are_not_changes(cluster, run_operator, settings, r
 
 
 @pytest.mark.guarantee('CFG-082', 'CFG-083', 'CFG-076')
-@pytest.mark.parametrize('is_smooth', [pytest.param(True, id='with-transition'), pytest.param(False, id='without')])
+@pytest.mark.parametrize(
+    'is_smooth', [pytest.param(True, id='with-transition'), pytest.param(False, id='without')]
+)
 async def test_storages_can_be_replaced_with_or_without_a_transition(
-        cluster, run_operator, settings, calls, is_smooth):
+    cluster, run_operator, settings, calls, is_smooth
+):
     old, new = kopf.AnnotationsDiffBaseStorage(), kopf.AnnotationsDiffBaseStorage(prefix=OTHER)
 
     async def run_with(storage):
@@ -309,11 +360,16 @@ async def test_storages_can_be_replaced_with_or_without_a_transition(
 
     assert calls == ([] if is_smooth else expect(('create', 1)))
     assert set(get_annotations(await cluster.get())) == {
-        LAST_HANDLED, f'{OTHER}/last-handled-configuration', f'{OTHER}/kopf-managed'}
+        LAST_HANDLED,
+        f'{OTHER}/last-handled-configuration',
+        f'{OTHER}/kopf-managed',
+    }
 
 
 @pytest.mark.guarantee('CFG-081', 'CFG-072', 'CNT-002', 'NEW-113')
-async def test_two_operators_with_different_storages_do_not_see_each_other(cluster, registry, run_operator):
+async def test_two_operators_with_different_storages_do_not_see_each_other(
+    cluster, registry, run_operator
+):
     calls = {'one': [], 'two': []}
 
     def build_operator(name):
@@ -324,12 +380,14 @@ async def test_two_operators_with_different_storages_do_not_see_each_other(clust
             settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=OTHER)
 
         for decorator in (kopf.on.create, kopf.on.update, kopf.on.delete):
+
             @decorator('kopfexamples', id='fn', registry=registry)
             async def fn(reason, retry, diff, **_):
                 if retry < (2 if name == 'one' else 1):
-                    raise kopf.TemporaryError("not yet", delay=7)
+                    raise kopf.TemporaryError('not yet', delay=7)
                 calls[name].append((reason.value, len(diff)))
                 return name if reason == 'create' else None
+
         return {'registry': registry, 'settings': settings}
 
     await run_operator(**build_operator('one'))
@@ -341,7 +399,10 @@ async def test_two_operators_with_different_storages_do_not_see_each_other(clust
     body = await cluster.get()
     assert sorted(body['metadata']['finalizers']) == sorted([FINALIZER, f'{OTHER}/finalizer'])
     assert set(get_annotations(body)) == {
-        LAST_HANDLED, f'{OTHER}/last-handled-configuration', f'{OTHER}/kopf-managed'}
+        LAST_HANDLED,
+        f'{OTHER}/last-handled-configuration',
+        f'{OTHER}/kopf-managed',
+    }
     await cluster.delete()
     await cluster.wait(lambda body: body is None)
 
@@ -349,7 +410,9 @@ async def test_two_operators_with_different_storages_do_not_see_each_other(clust
 
 
 @pytest.mark.guarantee('NEW-121')
-async def test_annotations_copied_from_deployments_are_not_of_their_replicasets(sandbox, run_operator):
+async def test_annotations_copied_from_deployments_are_not_of_their_replicasets(
+    sandbox, run_operator
+):
     registry, created = kopf.OperatorRegistry(), []
 
     @kopf.on.create('deployments', registry=registry)
@@ -357,15 +420,41 @@ async def test_annotations_copied_from_deployments_are_not_of_their_replicasets(
     async def create_fn(body, **_):
         created.append(body['kind'])
 
-    spec = {'selector': {'matchLabels': {'app': 'x'}}, 'template': {
-        'metadata': {'labels': {'app': 'x'}}, 'spec': {'containers': [{'name': 'main', 'image': 'busybox'}]}}}
+    spec = {
+        'selector': {'matchLabels': {'app': 'x'}},
+        'template': {
+            'metadata': {'labels': {'app': 'x'}},
+            'spec': {'containers': [{'name': 'main', 'image': 'busybox'}]},
+        },
+    }
     await run_operator(registry=registry)
-    await sandbox.create({'apiVersion': 'apps/v1', 'kind': 'Deployment', 'metadata': {'name': 'dep'}, 'spec': spec})
-    owner = await sandbox.wait('deployments', 'dep', lambda body: LAST_HANDLED in get_annotations(body))
-    reference = {'apiVersion': 'apps/v1', 'kind': 'Deployment', 'name': 'dep', 'uid': owner['metadata']['uid']}
-    await sandbox.create({'apiVersion': 'apps/v1', 'kind': 'ReplicaSet', 'spec': spec, 'metadata': {
-        'name': 'rs', 'ownerReferences': [reference], 'annotations': get_annotations(owner)}})
-    body = await sandbox.wait('replicasets', 'rs', lambda body: f'{LAST_HANDLED}-ofDRS' in get_annotations(body))
+    await sandbox.create(
+        {'apiVersion': 'apps/v1', 'kind': 'Deployment', 'metadata': {'name': 'dep'}, 'spec': spec}
+    )
+    owner = await sandbox.wait(
+        'deployments', 'dep', lambda body: LAST_HANDLED in get_annotations(body)
+    )
+    reference = {
+        'apiVersion': 'apps/v1',
+        'kind': 'Deployment',
+        'name': 'dep',
+        'uid': owner['metadata']['uid'],
+    }
+    await sandbox.create(
+        {
+            'apiVersion': 'apps/v1',
+            'kind': 'ReplicaSet',
+            'spec': spec,
+            'metadata': {
+                'name': 'rs',
+                'ownerReferences': [reference],
+                'annotations': get_annotations(owner),
+            },
+        }
+    )
+    body = await sandbox.wait(
+        'replicasets', 'rs', lambda body: f'{LAST_HANDLED}-ofDRS' in get_annotations(body)
+    )
 
     assert created == ['Deployment', 'ReplicaSet']
     assert get_annotations(body)[LAST_HANDLED] == get_annotations(owner)[LAST_HANDLED]

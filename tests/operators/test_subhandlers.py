@@ -1,6 +1,7 @@
 """
 Handlers inside of handlers: each part of a big job is done once, with retries and records of its own.
 """
+
 import asyncio
 import functools
 import json
@@ -28,11 +29,13 @@ def ends():
 
 def failing(calls, name, times, delay=10):
     """Make a function that succeeds after so many failures."""
+
     async def fn(retry, **_):
         calls.append((name, retry))
         if retry < times:
-            raise kopf.TemporaryError("not yet", delay=delay)
+            raise kopf.TemporaryError('not yet', delay=delay)
         return f'{name} is done'
+
     return fn
 
 
@@ -81,16 +84,47 @@ def declare_before_execution(registry, fns, entries):
         return 'all is done'
 
 
-WAYS = [declare_by_decorators, declare_by_functions, declare_in_threads, declare_by_execution, declare_before_execution]
+WAYS = [
+    declare_by_decorators,
+    declare_by_functions,
+    declare_in_threads,
+    declare_by_execution,
+    declare_before_execution,
+]
 
 
-@pytest.mark.guarantee('HND-048', 'HND-049', 'HND-050', 'HND-051', 'HND-052', 'HND-053', 'HND-055', 'HND-058',
-                       'HND-059', 'HND-060', 'HND-061', 'HND-062', 'HND-063', 'IDM-001', 'IDM-002', 'IDM-003',
-                       'IDM-004', 'IDM-005', 'IDM-007', 'IDM-008', 'IDM-009', 'IDM-010', 'IDM-011')
+@pytest.mark.guarantee(
+    'HND-048',
+    'HND-049',
+    'HND-050',
+    'HND-051',
+    'HND-052',
+    'HND-053',
+    'HND-055',
+    'HND-058',
+    'HND-059',
+    'HND-060',
+    'HND-061',
+    'HND-062',
+    'HND-063',
+    'IDM-001',
+    'IDM-002',
+    'IDM-003',
+    'IDM-004',
+    'IDM-005',
+    'IDM-007',
+    'IDM-008',
+    'IDM-009',
+    'IDM-010',
+    'IDM-011',
+)
 @pytest.mark.parametrize('declare', WAYS)
 async def test_all_ways_of_declaration_lead_to_the_same_calls_and_records(
-        cluster, registry, run_operator, calls, entries, declare, virtual_time):
-    declare(registry, {'a': failing(calls, 'a', times=2), 'b': failing(calls, 'b', times=6)}, entries)
+    cluster, registry, run_operator, calls, entries, declare, virtual_time
+):
+    declare(
+        registry, {'a': failing(calls, 'a', times=2), 'b': failing(calls, 'b', times=6)}, entries
+    )
     await run_operator()
     await cluster.create()
     await wait_until(lambda: calls)
@@ -98,7 +132,10 @@ async def test_all_ways_of_declaration_lead_to_the_same_calls_and_records(
     body = await cluster.wait(lambda body: len(get_progress(body)) >= 3)
     records = {key: json.loads(value) for key, value in get_progress(body).items()}
     assert records.keys() - {'kopf.zalando.org/kopf.cycle'} == {
-        'kopf.zalando.org/create', 'kopf.zalando.org/create.a', 'kopf.zalando.org/create.b'}
+        'kopf.zalando.org/create',
+        'kopf.zalando.org/create.a',
+        'kopf.zalando.org/create.b',
+    }
     assert 'create/a' in records['kopf.zalando.org/create']['subrefs']
     assert 'status' not in body
 
@@ -108,14 +145,21 @@ async def test_all_ways_of_declaration_lead_to_the_same_calls_and_records(
     assert 7 <= len(entries) <= 10
     assert entries == list(range(len(entries)))
     assert virtual_time.elapsed - since == pytest.approx(60, abs=1)
-    assert body['status'] == {'create': 'all is done', 'create/a': 'a is done', 'create/b': 'b is done'}
+    assert body['status'] == {
+        'create': 'all is done',
+        'create/a': 'a is done',
+        'create/b': 'b is done',
+    }
     assert not get_progress(body)
 
 
 @pytest.mark.guarantee('HND-063', 'IDM-008')
 async def test_with_all_at_once_the_parent_is_entered_as_often_as_its_slowest_part(
-        cluster, registry, run_operator, calls, entries):
-    declare_by_execution(registry, {'a': failing(calls, 'a', 2), 'b': failing(calls, 'b', 6)}, entries)
+    cluster, registry, run_operator, calls, entries
+):
+    declare_by_execution(
+        registry, {'a': failing(calls, 'a', 2), 'b': failing(calls, 'b', 6)}, entries
+    )
     await run_operator(lifecycle=kopf.lifecycles.all_at_once)
     await cluster.create()
     await cluster.wait_until_handled()
@@ -126,10 +170,11 @@ async def test_with_all_at_once_the_parent_is_entered_as_often_as_its_slowest_pa
 
 @pytest.mark.guarantee('HND-054', 'IDM-006', 'HND-059', 'HND-060')
 async def test_code_after_execution_runs_once_when_all_parts_are_finished_in_any_way(
-        cluster, registry, run_operator, calls, ends):
+    cluster, registry, run_operator, calls, ends
+):
     async def failed(**_):
         calls.append(('failed', 0))
-        raise kopf.PermanentError("never")
+        raise kopf.PermanentError('never')
 
     @kopf.on.create('kopfexamples', id='create', registry=registry)
     async def create(**_):
@@ -163,8 +208,12 @@ async def test_executions_in_a_row_are_stages(cluster, registry, run_operator, c
 
 
 @pytest.mark.guarantee('HND-055', 'HND-060', 'IDM-007', 'IDM-010', 'CNT-006')
-async def test_a_restart_continues_with_the_unfinished_parts(cluster, registry, run_operator, calls, entries):
-    declare_by_decorators(registry, {'a': failing(calls, 'a', 0), 'b': failing(calls, 'b', 2, delay=100)}, entries)
+async def test_a_restart_continues_with_the_unfinished_parts(
+    cluster, registry, run_operator, calls, entries
+):
+    declare_by_decorators(
+        registry, {'a': failing(calls, 'a', 0), 'b': failing(calls, 'b', 2, delay=100)}, entries
+    )
     operator = await run_operator()
     await cluster.create()
     await cluster.wait(lambda body: 'kopf.zalando.org/create.b' in get_progress(body))
@@ -174,15 +223,21 @@ async def test_a_restart_continues_with_the_unfinished_parts(cluster, registry, 
 
     assert calls == [('a', 0), ('b', 0), ('b', 1), ('b', 2)]
     assert entries == list(range(len(entries)))
-    assert body['status'] == {'create': 'all is done', 'create/a': 'a is done', 'create/b': 'b is done'}
+    assert body['status'] == {
+        'create': 'all is done',
+        'create/a': 'a is done',
+        'create/b': 'b is done',
+    }
 
 
 @pytest.mark.guarantee('HND-056', 'HND-062', 'ASY-006')
 @pytest.mark.parametrize('is_sync', [False, True], ids=['async', 'sync'])
 async def test_closures_and_partials_and_lambdas_and_threads_can_be_parts(
-        cluster, registry, run_operator, calls, is_sync):
+    cluster, registry, run_operator, calls, is_sync
+):
     def register_all(items):
         for item in items:
+
             @kopf.subhandler(id=f'closure-{item}')
             def closure_fn(item=item, *, name, **_):
                 calls.append(('closure', item, name))
@@ -198,10 +253,12 @@ async def test_closures_and_partials_and_lambdas_and_threads_can_be_parts(
         calls.append(('partial', item, name))
 
     if is_sync:
+
         @kopf.on.create('kopfexamples', registry=registry)
         def create(spec, **_):
             register_all(spec['items'])
     else:
+
         @kopf.on.create('kopfexamples', registry=registry)
         async def create(spec, **_):
             register_all(spec['items'])
@@ -211,14 +268,42 @@ async def test_closures_and_partials_and_lambdas_and_threads_can_be_parts(
     await cluster.wait_until_handled()
 
     assert calls == [
-        ('closure', 'x', 'obj'), ('async', 'x', 'obj'), ('closure', 'y', 'obj'), ('async', 'y', 'obj'),
-        ('partial', 'given', 'obj'), ('lambda', 'obj')]
+        ('closure', 'x', 'obj'),
+        ('async', 'x', 'obj'),
+        ('closure', 'y', 'obj'),
+        ('async', 'y', 'obj'),
+        ('partial', 'given', 'obj'),
+        ('lambda', 'obj'),
+    ]
 
 
 @pytest.mark.guarantee('HND-057', 'KWA-002', 'KWA-003', 'KWA-009', 'KWA-016')
-async def test_parts_get_the_arguments_of_their_cause_and_their_own_options(cluster, registry, run_operator, calls):
-    names = {'body', 'spec', 'meta', 'status', 'uid', 'name', 'namespace', 'labels', 'annotations', 'logger', 'patch',
-             'memo', 'resource', 'reason', 'old', 'new', 'diff', 'param', 'retry', 'started', 'runtime'}
+async def test_parts_get_the_arguments_of_their_cause_and_their_own_options(
+    cluster, registry, run_operator, calls
+):
+    names = {
+        'body',
+        'spec',
+        'meta',
+        'status',
+        'uid',
+        'name',
+        'namespace',
+        'labels',
+        'annotations',
+        'logger',
+        'patch',
+        'memo',
+        'resource',
+        'reason',
+        'old',
+        'new',
+        'diff',
+        'param',
+        'retry',
+        'started',
+        'runtime',
+    }
 
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(**_):
@@ -231,7 +316,7 @@ async def test_parts_get_the_arguments_of_their_cause_and_their_own_options(clus
         @kopf.subhandler(param='of the part', errors=kopf.ErrorsMode.PERMANENT)
         async def part_fn(**kwargs):
             calls.append({name: kwargs[name] for name in names})
-            raise Exception("not to be retried")
+            raise Exception('not to be retried')
 
         @kopf.subhandler(field='x')
         async def field_fn(old, new, diff, **_):
@@ -248,27 +333,51 @@ async def test_parts_get_the_arguments_of_their_cause_and_their_own_options(clus
     await cluster.wait_until_handled(x=2)
 
     kwargs, changes = calls
-    assert (kwargs['reason'], kwargs['param'], kwargs['retry'], kwargs['name']) == ('update', 'of the part', 0, 'obj')
+    assert (kwargs['reason'], kwargs['param'], kwargs['retry'], kwargs['name']) == (
+        'update',
+        'of the part',
+        0,
+        'obj',
+    )
     assert (kwargs['old'], kwargs['new']) == ({'x': 1, 'y': 1}, {'x': 2, 'y': 1})
     assert kwargs['memo'].parent is True
     assert changes == (1, 2, (('change', (), 1, 2),))
 
 
 @pytest.mark.guarantee('FND-023')
-@pytest.mark.parametrize('decorator, states', [
-    pytest.param(kopf.on.create, [(None, {'x': 1, 'y': 1}, [('add', (), None, {'x': 1, 'y': 1})])], id='create'),
-    pytest.param(kopf.on.update, [({'x': 1, 'y': 1}, {'x': 2, 'y': 1}, [('change', ('x',), 1, 2)])], id='update'),
-    pytest.param(kopf.on.field, [(None, {'x': 1, 'y': 1}, [('add', (), None, {'x': 1, 'y': 1})]),
-                                 ({'x': 1, 'y': 1}, {'x': 2, 'y': 1}, [('change', ('x',), 1, 2)])], id='field'),
-    pytest.param(kopf.on.delete, [({'x': 2, 'y': 1}, {'x': 2, 'y': 1}, [])], id='delete'),
-])
+@pytest.mark.parametrize(
+    'decorator, states',
+    [
+        pytest.param(
+            kopf.on.create,
+            [(None, {'x': 1, 'y': 1}, [('add', (), None, {'x': 1, 'y': 1})])],
+            id='create',
+        ),
+        pytest.param(
+            kopf.on.update,
+            [({'x': 1, 'y': 1}, {'x': 2, 'y': 1}, [('change', ('x',), 1, 2)])],
+            id='update',
+        ),
+        pytest.param(
+            kopf.on.field,
+            [
+                (None, {'x': 1, 'y': 1}, [('add', (), None, {'x': 1, 'y': 1})]),
+                ({'x': 1, 'y': 1}, {'x': 2, 'y': 1}, [('change', ('x',), 1, 2)]),
+            ],
+            id='field',
+        ),
+        pytest.param(kopf.on.delete, [({'x': 2, 'y': 1}, {'x': 2, 'y': 1}, [])], id='delete'),
+    ],
+)
 async def test_parts_of_handlers_of_fields_see_only_the_fields(
-        cluster, registry, run_operator, calls, decorator, states):
+    cluster, registry, run_operator, calls, decorator, states
+):
     def note(name):
         def see(old, new, diff, spec, **_):
             calls.append((name, (old, new, list(diff))))
             assert {'field', 'other'} <= spec.keys()  # whatever has changed, the object is whole
             return True
+
         return see
 
     @decorator('kopfexamples', field='spec.field', registry=registry)
@@ -299,13 +408,17 @@ async def test_parts_of_handlers_of_fields_see_only_the_fields(
 
 
 @pytest.mark.guarantee('FND-023')
-async def test_fields_of_parts_are_inside_of_the_fields_of_their_handlers(cluster, registry, run_operator, calls):
+async def test_fields_of_parts_are_inside_of_the_fields_of_their_handlers(
+    cluster, registry, run_operator, calls
+):
     @kopf.on.update('kopfexamples', field='spec.field', registry=registry)
     async def parent(**_):
         @kopf.subhandler(id='x', field='x')
         async def of_field(old, new, diff, **_):
             calls.append((old, new, list(diff)))
-            kopf.register(lambda old, new, diff, **_: calls.append((old, new, list(diff))), id='inner')
+            kopf.register(
+                lambda old, new, diff, **_: calls.append((old, new, list(diff))), id='inner'
+            )
 
         @kopf.subhandler(id='y', field='y')
         async def of_unchanged_field(**_):
@@ -338,12 +451,17 @@ async def test_parts_can_have_parts(cluster, registry, run_operator, calls):
     body = await cluster.wait_until_handled()
 
     assert calls == [('inner', 0), ('inner', 1), ('inner', 2)]
-    assert body['status'] == {'create/middle': 'the middle is done', 'create/middle/inner': 'inner is done'}
+    assert body['status'] == {
+        'create/middle': 'the middle is done',
+        'create/middle/inner': 'inner is done',
+    }
     assert not get_progress(body)
 
 
 @pytest.mark.guarantee('HND-058', 'IDM-011')
-async def test_new_parts_can_appear_while_the_others_are_in_progress(cluster, registry, run_operator, calls):
+async def test_new_parts_can_appear_while_the_others_are_in_progress(
+    cluster, registry, run_operator, calls
+):
     @kopf.on.create('kopfexamples', registry=registry)
     async def create(spec, **_):
         for item in spec['items']:
@@ -361,7 +479,9 @@ async def test_new_parts_can_appear_while_the_others_are_in_progress(cluster, re
 
 
 @pytest.mark.guarantee('HND-034', 'HND-059', 'HND-060')
-async def test_an_object_stays_until_the_parts_of_its_deletion_are_finished(cluster, registry, run_operator, calls):
+async def test_an_object_stays_until_the_parts_of_its_deletion_are_finished(
+    cluster, registry, run_operator, calls
+):
     @kopf.on.delete('kopfexamples', registry=registry)
     def delete(**_):
         kopf.register(failing(calls, 'a', times=0), id='a')
@@ -378,7 +498,8 @@ async def test_an_object_stays_until_the_parts_of_its_deletion_are_finished(clus
 
 @pytest.mark.guarantee('HND-060')
 async def test_resuming_handlers_have_parts_too_and_they_are_called_once_per_start(
-        cluster, registry, run_operator, calls):
+    cluster, registry, run_operator, calls
+):
     @kopf.on.resume('kopfexamples', registry=registry)
     async def resume(**_):
         kopf.register(failing(calls, 'a', times=0), id='a')
@@ -408,12 +529,13 @@ async def test_event_handlers_cannot_have_parts(cluster, registry, run_operator,
     await cluster.create()
     await wait_until(lambda: calls)
 
-    assert "only inside of running handlers" in calls[0]
+    assert 'only inside of running handlers' in calls[0]
 
 
 @pytest.mark.guarantee('HND-058')
 async def test_parts_that_are_not_declared_any_more_are_not_waited_for_and_leave_nothing(
-        cluster, registry, run_operator, calls):
+    cluster, registry, run_operator, calls
+):
     @kopf.on.create('kopfexamples', id='create', registry=registry)
     async def create(spec, **_):
         for item in spec['items']:
@@ -430,7 +552,8 @@ async def test_parts_that_are_not_declared_any_more_are_not_waited_for_and_leave
 
 
 async def test_a_change_in_mid_cycle_reaches_the_parts_that_have_finished_before_it(
-        cluster, registry, run_operator, calls):
+    cluster, registry, run_operator, calls
+):
     @kopf.on.create('kopfexamples', registry=registry)
     async def create(**_):
         pass
@@ -444,7 +567,7 @@ async def test_a_change_in_mid_cycle_reaches_the_parts_that_have_finished_before
         @kopf.subhandler(id='slow')
         async def slow(old, new, retry, **_):
             if retry < 2:
-                raise kopf.TemporaryError("not yet", delay=10)
+                raise kopf.TemporaryError('not yet', delay=10)
             calls.append(('slow', old['spec']['x'], new['spec']['x']))
 
     await run_operator()

@@ -1,6 +1,7 @@
 """
 Handlers that are not coroutines run in threads: they do the same, and hold nobody else.
 """
+
 import asyncio
 import functools
 import threading
@@ -29,14 +30,17 @@ def barrier():
 @pytest.mark.guarantee('ASY-001', 'ASY-002', 'ASY-003')
 @pytest.mark.parametrize('is_sync', [False, True], ids=['async', 'sync'])
 async def test_all_kinds_of_handlers_can_be_both_coroutines_and_functions(
-        cluster, registry, run_operator, calls, is_sync):
+    cluster, registry, run_operator, calls, is_sync
+):
     def declare(decorator, *args, **options):
         name = decorator.__name__
         if is_sync:
+
             @decorator(*args, id=name, registry=registry, **options)
             def fn(retry=0, **_):
                 calls.append((name, threading.current_thread()))
         else:
+
             @decorator(*args, id=name, registry=registry, **options)
             async def fn(retry=0, **_):
                 calls.append((name, threading.current_thread()))
@@ -67,7 +71,8 @@ async def test_all_kinds_of_handlers_can_be_both_coroutines_and_functions(
 
 @pytest.mark.guarantee('ASY-003')
 async def test_a_blocked_function_holds_neither_other_objects_nor_coroutines(
-        cluster, registry, run_operator, calls, barrier):
+    cluster, registry, run_operator, calls, barrier
+):
     @kopf.on.create('kopfexamples', labels={'blocked': 'yes'}, registry=registry)
     def blocked_fn(**_):
         calls.append('blocked')
@@ -96,7 +101,9 @@ async def test_a_blocked_function_holds_neither_other_objects_nor_coroutines(
 
 
 @pytest.mark.guarantee('ASY-003', 'HND-027')
-async def test_events_are_collected_while_a_function_is_blocked(cluster, registry, run_operator, calls, barrier):
+async def test_events_are_collected_while_a_function_is_blocked(
+    cluster, registry, run_operator, calls, barrier
+):
     @kopf.on.event('kopfexamples', registry=registry)
     def event_fn(spec, **_):
         calls.append(spec['x'])
@@ -114,7 +121,9 @@ async def test_events_are_collected_while_a_function_is_blocked(cluster, registr
 
 
 @pytest.mark.guarantee('ASY-004')
-async def test_a_blocked_coroutine_blocks_the_whole_operator(cluster, registry, run_operator, calls):
+async def test_a_blocked_coroutine_blocks_the_whole_operator(
+    cluster, registry, run_operator, calls
+):
     @kopf.on.create('kopfexamples', registry=registry)
     async def blocking_fn(**_):
         before = ticks[0]
@@ -143,13 +152,15 @@ async def test_a_blocked_coroutine_blocks_the_whole_operator(cluster, registry, 
 @pytest.mark.parametrize('is_sync', [False, True], ids=['async', 'sync'])
 async def test_errors_have_their_stack_traces(cluster, registry, run_operator, caplog, is_sync):
     def inner():
-        raise ValueError("it is broken")
+        raise ValueError('it is broken')
 
     if is_sync:
+
         @kopf.on.create('kopfexamples', retries=1, id='outer_fn', registry=registry)
         def outer_fn(**_):
             inner()
     else:
+
         @kopf.on.create('kopfexamples', retries=1, id='outer_fn', registry=registry)
         async def outer_fn(**_):
             inner()
@@ -172,7 +183,7 @@ async def test_functions_are_retried_as_coroutines_are(cluster, registry, run_op
         calls.append(retry)
         patch.status['retry'] = retry
         if retry < 2:
-            raise kopf.TemporaryError("not yet", delay=10)
+            raise kopf.TemporaryError('not yet', delay=10)
         return {'done': True}
 
     await run_operator()
@@ -185,7 +196,9 @@ async def test_functions_are_retried_as_coroutines_are(cluster, registry, run_op
 
 
 @pytest.mark.guarantee('ASY-003', 'CFG-019')
-async def test_the_settings_limit_the_threads(cluster, registry, run_operator, calls, settings, barrier):
+async def test_the_settings_limit_the_threads(
+    cluster, registry, run_operator, calls, settings, barrier
+):
     @kopf.on.create('kopfexamples', labels={'is': 'sync'}, registry=registry)
     def sync_fn(name, **_):
         calls.append(name)

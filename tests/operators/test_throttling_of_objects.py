@@ -2,6 +2,7 @@
 Errors which are not of handlers: of filters, of storages, of the API. The object is left alone for a while, and then is
 handled as it is by then. Other objects do not notice anything.
 """
+
 import asyncio
 import logging
 
@@ -51,6 +52,7 @@ def calls():
 @pytest.fixture
 def handlers(registry, trouble, calls):
     """Handlers, whose filter fails for the object named ``obj``."""
+
     def check(name, **_):
         if name == 'obj':
             trouble.check()
@@ -72,7 +74,8 @@ def drop_repeats(times):
 
 @pytest.mark.guarantee('CFG-042', 'CFG-044')
 async def test_objects_are_left_alone_for_growing_periods_after_errors(
-        cluster, handlers, run_operator, trouble, logs):
+    cluster, handlers, run_operator, trouble, logs
+):
     await run_operator()
     await cluster.create()
     await wait_until(lambda: len(drop_repeats(trouble.times)) == 6)
@@ -111,7 +114,9 @@ async def test_delays_begin_anew_after_a_success(cluster, handlers, run_operator
 
 
 @pytest.mark.guarantee('CFG-047', 'NEW-101')
-async def test_only_the_latest_state_is_handled_after_the_delay(cluster, handlers, run_operator, trouble, calls):
+async def test_only_the_latest_state_is_handled_after_the_delay(
+    cluster, handlers, run_operator, trouble, calls
+):
     await run_operator()
     await cluster.create(spec={'x': 1})
     await wait_until(lambda: trouble.times)
@@ -126,7 +131,8 @@ async def test_only_the_latest_state_is_handled_after_the_delay(cluster, handler
 
 
 async def test_handlers_of_events_get_all_events_after_the_delay(
-        cluster, registry, handlers, run_operator, trouble, calls):
+    cluster, registry, handlers, run_operator, trouble, calls
+):
     seen = []
 
     @kopf.on.event('kopfexamples', registry=registry)
@@ -145,7 +151,9 @@ async def test_handlers_of_events_get_all_events_after_the_delay(
 
 
 @pytest.mark.guarantee('CFG-048')
-async def test_the_delays_are_forgotten_with_restarts(cluster, handlers, run_operator, trouble, calls):
+async def test_the_delays_are_forgotten_with_restarts(
+    cluster, handlers, run_operator, trouble, calls
+):
     operator = await run_operator()
     await cluster.create()
     await wait_until(lambda: len(drop_repeats(trouble.times)) == 3)
@@ -180,7 +188,8 @@ async def test_errors_of_handlers_delay_nobody_else(cluster, registry, run_opera
 @pytest.mark.guarantee('CFG-050')
 @pytest.mark.parametrize('delays', [pytest.param([], id='list'), pytest.param((), id='tuple')])
 async def test_nothing_is_delayed_if_there_are_no_delays(
-        cluster, handlers, run_operator, trouble, calls, settings, delays):
+    cluster, handlers, run_operator, trouble, calls, settings, delays
+):
     settings.queueing.error_delays = delays
     await run_operator()
     await cluster.create(spec={'x': 1})
@@ -193,7 +202,9 @@ async def test_nothing_is_delayed_if_there_are_no_delays(
     assert calls == [('create', 'obj', 2, since)]
 
 
-async def test_errors_with_no_delays_are_not_repeated_all_the_time(cluster, handlers, run_operator, trouble, settings):
+async def test_errors_with_no_delays_are_not_repeated_all_the_time(
+    cluster, handlers, run_operator, trouble, settings
+):
     settings.queueing.error_delays = []
     await run_operator()
     await cluster.create()
@@ -205,7 +216,8 @@ async def test_errors_with_no_delays_are_not_repeated_all_the_time(cluster, hand
 
 @pytest.mark.guarantee('CFG-050')
 async def test_delays_are_any_objects_that_can_be_iterated_over_repeatedly(
-        cluster, handlers, run_operator, trouble, settings):
+    cluster, handlers, run_operator, trouble, settings
+):
     class Endless:
         def __iter__(self):
             delay = 1
@@ -255,20 +267,40 @@ class BrokenDiffBase(kopf.AnnotationsDiffBaseStorage):
 
 
 @pytest.mark.guarantee('CFG-042', 'CFG-044')
-@pytest.mark.parametrize('name, build_storage', [
-    pytest.param('progress_storage', lambda trouble: BrokenProgress(trouble, 'fetch'), id='fetch-progress'),
-    pytest.param('progress_storage', lambda trouble: BrokenProgress(trouble, 'store'), id='store-progress'),
-    pytest.param('diffbase_storage', lambda trouble: BrokenDiffBase(trouble, 'fetch'), id='fetch-diffbase'),
-    pytest.param('diffbase_storage', lambda trouble: BrokenDiffBase(trouble, 'store'), id='store-diffbase'),
-])
+@pytest.mark.parametrize(
+    'name, build_storage',
+    [
+        pytest.param(
+            'progress_storage',
+            lambda trouble: BrokenProgress(trouble, 'fetch'),
+            id='fetch-progress',
+        ),
+        pytest.param(
+            'progress_storage',
+            lambda trouble: BrokenProgress(trouble, 'store'),
+            id='store-progress',
+        ),
+        pytest.param(
+            'diffbase_storage',
+            lambda trouble: BrokenDiffBase(trouble, 'fetch'),
+            id='fetch-diffbase',
+        ),
+        pytest.param(
+            'diffbase_storage',
+            lambda trouble: BrokenDiffBase(trouble, 'store'),
+            id='store-diffbase',
+        ),
+    ],
+)
 async def test_errors_of_storages_are_throttled(
-        cluster, registry, run_operator, settings, trouble, name, build_storage):
+    cluster, registry, run_operator, settings, trouble, name, build_storage
+):
     setattr(settings.persistence, name, build_storage(trouble))
 
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(**_):
         if trouble.is_on and name == 'progress_storage':
-            raise kopf.TemporaryError("to have something to store", delay=0)
+            raise kopf.TemporaryError('to have something to store', delay=0)
 
     await run_operator()
     await cluster.create()
@@ -298,7 +330,9 @@ async def test_refusals_of_the_api_are_throttled(cluster, registry, run_operator
     assert not get_progress(body)
 
 
-async def test_the_api_is_not_asked_again_earlier_than_it_says(cluster, registry, run_operator, settings):
+async def test_the_api_is_not_asked_again_earlier_than_it_says(
+    cluster, registry, run_operator, settings
+):
     settings.networking.error_backoffs = [1]
 
     @kopf.on.create('kopfexamples', registry=registry)

@@ -1,6 +1,7 @@
 """
 Timers: when they are called, and what becomes of their errors and results.
 """
+
 import asyncio
 import datetime
 import inspect
@@ -27,17 +28,37 @@ def get_finalizers(body):
 @pytest.mark.guarantee('TMR-001', 'NEW-032')
 def test_signature_of_timers():
     parameters = inspect.signature(kopf.timer).parameters
-    keywords = {name: parameter.default for name, parameter in parameters.items()
-                if parameter.kind is inspect.Parameter.KEYWORD_ONLY}
+    keywords = {
+        name: parameter.default
+        for name, parameter in parameters.items()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    }
 
     assert keywords.keys() >= {
-        'id', 'param', 'errors', 'timeout', 'retries', 'backoff', 'interval', 'initial_delay', 'sharp', 'idle',
-        'labels', 'annotations', 'when', 'field', 'value', 'registry'}
+        'id',
+        'param',
+        'errors',
+        'timeout',
+        'retries',
+        'backoff',
+        'interval',
+        'initial_delay',
+        'sharp',
+        'idle',
+        'labels',
+        'annotations',
+        'when',
+        'field',
+        'value',
+        'registry',
+    }
     assert set(keywords.values()) == {None}
 
 
 @pytest.mark.guarantee('TMR-002', 'TMR-003', 'TMR-009')
-async def test_timers_are_called_for_each_object_while_it_exists(cluster, registry, run_operator, calls):
+async def test_timers_are_called_for_each_object_while_it_exists(
+    cluster, registry, run_operator, calls
+):
     @kopf.timer('kopfexamples', interval=10, registry=registry)
     async def tick(name, spec, **_):
         calls.note(name, spec['x'])
@@ -54,18 +75,33 @@ async def test_timers_are_called_for_each_object_while_it_exists(cluster, regist
     await pass_time(10)
 
     assert sorted(calls) == [
-        (0, 'new', 1), (0, 'old', 1), (10, 'new', 1), (10, 'old', 1), (20, 'new', 1), (20, 'old', 1),
-        (30, 'new', 2), (30, 'old', 2), (40, 'new', 2)]
+        (0, 'new', 1),
+        (0, 'old', 1),
+        (10, 'new', 1),
+        (10, 'old', 1),
+        (20, 'new', 1),
+        (20, 'old', 1),
+        (30, 'new', 2),
+        (30, 'old', 2),
+        (40, 'new', 2),
+    ]
 
 
 @pytest.mark.guarantee('TMR-004', 'TMR-005', 'TMR-006', 'NEW-258')
-@pytest.mark.parametrize('options, duration, expected', [
-    pytest.param({'interval': 10}, 3, [0, 13, 26, 39], id='pause-after-the-end'),
-    pytest.param({'interval': 10}, 25, [0, 35, 70, 105], id='pause-after-a-long-call'),
-    pytest.param({'interval': 10, 'sharp': True}, 3, [0, 10, 20, 30], id='sharp'),
-    pytest.param({'interval': 10, 'sharp': True}, 25, [0, 30, 60, 90], id='sharp-with-long-calls'),
-])
-async def test_intervals_of_timers(cluster, registry, run_operator, calls, options, duration, expected):
+@pytest.mark.parametrize(
+    'options, duration, expected',
+    [
+        pytest.param({'interval': 10}, 3, [0, 13, 26, 39], id='pause-after-the-end'),
+        pytest.param({'interval': 10}, 25, [0, 35, 70, 105], id='pause-after-a-long-call'),
+        pytest.param({'interval': 10, 'sharp': True}, 3, [0, 10, 20, 30], id='sharp'),
+        pytest.param(
+            {'interval': 10, 'sharp': True}, 25, [0, 30, 60, 90], id='sharp-with-long-calls'
+        ),
+    ],
+)
+async def test_intervals_of_timers(
+    cluster, registry, run_operator, calls, options, duration, expected
+):
     running = []
 
     @kopf.timer('kopfexamples', registry=registry, **options)
@@ -83,7 +119,9 @@ async def test_intervals_of_timers(cluster, registry, run_operator, calls, optio
 
 
 @pytest.mark.guarantee('TMR-007')
-async def test_timers_and_other_handlers_run_at_the_same_time(cluster, registry, run_operator, calls):
+async def test_timers_and_other_handlers_run_at_the_same_time(
+    cluster, registry, run_operator, calls
+):
     async def fn(param, **_):
         calls.note(param, 'begin')
         await asyncio.sleep(5)
@@ -102,12 +140,24 @@ async def test_timers_and_other_handlers_run_at_the_same_time(cluster, registry,
 
 
 @pytest.mark.guarantee('TMR-011', 'NEW-032')
-@pytest.mark.parametrize('delay', [
-    pytest.param(30, id='number'),
-    pytest.param(lambda spec, **_: spec['delay'], id='function'),
-])
-async def test_initial_delay_is_only_for_the_first_call(cluster, registry, run_operator, calls, delay):
-    @kopf.timer('kopfexamples', initial_delay=delay, interval=10, labels={'mark': 'yes'}, id='tick', registry=registry)
+@pytest.mark.parametrize(
+    'delay',
+    [
+        pytest.param(30, id='number'),
+        pytest.param(lambda spec, **_: spec['delay'], id='function'),
+    ],
+)
+async def test_initial_delay_is_only_for_the_first_call(
+    cluster, registry, run_operator, calls, delay
+):
+    @kopf.timer(
+        'kopfexamples',
+        initial_delay=delay,
+        interval=10,
+        labels={'mark': 'yes'},
+        id='tick',
+        registry=registry,
+    )
     async def tick(**_):
         calls.note('tick')
 
@@ -124,7 +174,14 @@ async def test_initial_delay_is_only_for_the_first_call(cluster, registry, run_o
     await run_operator()
     await pass_time(35)
 
-    assert calls == [(0, 'created'), (30, 'tick'), (40, 'tick'), (75, 'tick'), (75, 'restarted'), (105, 'tick')]
+    assert calls == [
+        (0, 'created'),
+        (30, 'tick'),
+        (40, 'tick'),
+        (75, 'tick'),
+        (75, 'restarted'),
+        (105, 'tick'),
+    ]
 
 
 @pytest.mark.guarantee('NEW-258')
@@ -133,7 +190,7 @@ async def test_timers_with_no_interval_are_called_once(cluster, registry, run_op
     async def once(retry, **_):
         calls.note(retry)
         if not retry:
-            raise kopf.TemporaryError("again", delay=5)
+            raise kopf.TemporaryError('again', delay=5)
 
     await run_operator()
     await cluster.create()
@@ -146,20 +203,55 @@ async def test_timers_with_no_interval_are_called_once(cluster, registry, run_op
 
 
 @pytest.mark.guarantee('TMR-013', 'TMR-015', 'TMR-016', 'NEW-035')
-@pytest.mark.parametrize('error, options, expected', [
-    pytest.param(lambda: kopf.TemporaryError("oops", delay=7), {}, [0, 7, 14, 24], id='temporary'),
-    pytest.param(lambda: kopf.TemporaryError("oops", delay=None), {}, [0, 0, 0, 10], id='temporary-at-once'),
-    pytest.param(lambda: ValueError("oops"), {}, [0, 60, 120, 130], id='arbitrary'),
-    pytest.param(lambda: ValueError("oops"), {'backoff': 5}, [0, 5, 10, 20], id='arbitrary-backoff'),
-    pytest.param(lambda: ValueError("oops"), {'backoff': 5, 'sharp': True}, [0, 5, 10, 20], id='arbitrary-sharp'),
-    pytest.param(lambda: ValueError("oops"), {'errors': kopf.ErrorsMode.IGNORED}, [0, 10, 20, 30], id='ignored'),
-    pytest.param(lambda: ValueError("oops"), {'errors': kopf.ErrorsMode.PERMANENT}, [0], id='arbitrary-permanent'),
-    pytest.param(lambda: ValueError("oops"), {'backoff': 5, 'retries': 2}, [0, 5], id='retries'),
-    pytest.param(lambda: ValueError("oops"), {'backoff': 5, 'timeout': 7}, [0, 5], id='timeout'),
-    pytest.param(lambda: kopf.PermanentError("oops"), {}, [0], id='permanent'),
-    pytest.param(lambda: asyncio.CancelledError(), {'backoff': 5}, [0, 5, 10, 20], id='cancelled-inside'),
-])
-async def test_failed_timers_are_called_again(cluster, registry, run_operator, calls, error, options, expected):
+@pytest.mark.parametrize(
+    'error, options, expected',
+    [
+        pytest.param(
+            lambda: kopf.TemporaryError('oops', delay=7), {}, [0, 7, 14, 24], id='temporary'
+        ),
+        pytest.param(
+            lambda: kopf.TemporaryError('oops', delay=None),
+            {},
+            [0, 0, 0, 10],
+            id='temporary-at-once',
+        ),
+        pytest.param(lambda: ValueError('oops'), {}, [0, 60, 120, 130], id='arbitrary'),
+        pytest.param(
+            lambda: ValueError('oops'), {'backoff': 5}, [0, 5, 10, 20], id='arbitrary-backoff'
+        ),
+        pytest.param(
+            lambda: ValueError('oops'),
+            {'backoff': 5, 'sharp': True},
+            [0, 5, 10, 20],
+            id='arbitrary-sharp',
+        ),
+        pytest.param(
+            lambda: ValueError('oops'),
+            {'errors': kopf.ErrorsMode.IGNORED},
+            [0, 10, 20, 30],
+            id='ignored',
+        ),
+        pytest.param(
+            lambda: ValueError('oops'),
+            {'errors': kopf.ErrorsMode.PERMANENT},
+            [0],
+            id='arbitrary-permanent',
+        ),
+        pytest.param(
+            lambda: ValueError('oops'), {'backoff': 5, 'retries': 2}, [0, 5], id='retries'
+        ),
+        pytest.param(
+            lambda: ValueError('oops'), {'backoff': 5, 'timeout': 7}, [0, 5], id='timeout'
+        ),
+        pytest.param(lambda: kopf.PermanentError('oops'), {}, [0], id='permanent'),
+        pytest.param(
+            lambda: asyncio.CancelledError(), {'backoff': 5}, [0, 5, 10, 20], id='cancelled-inside'
+        ),
+    ],
+)
+async def test_failed_timers_are_called_again(
+    cluster, registry, run_operator, calls, error, options, expected
+):
     @kopf.timer('kopfexamples', interval=10, registry=registry, **options)
     async def failing(**_):
         calls.note('tick')
@@ -186,7 +278,7 @@ async def test_a_success_ends_the_row_of_retries(cluster, registry, run_operator
         calls.note(retry)
         runtimes.append((started, round(runtime / datetime.timedelta(seconds=1))))
         if retry < 3:
-            raise ValueError("again")
+            raise ValueError('again')
 
     await run_operator()
     await cluster.create()
@@ -198,7 +290,9 @@ async def test_a_success_ends_the_row_of_retries(cluster, registry, run_operator
 
 
 @pytest.mark.guarantee('TMR-019', 'NEW-077', 'NEW-078')
-async def test_results_and_changes_are_put_on_the_object_after_each_call(cluster, registry, run_operator, calls):
+async def test_results_and_changes_are_put_on_the_object_after_each_call(
+    cluster, registry, run_operator, calls
+):
     @kopf.timer('kopfexamples', interval=10, id='counter', registry=registry)
     async def counter(patch, status, **_):
         calls.note(bool(patch))
@@ -217,12 +311,18 @@ async def test_results_and_changes_are_put_on_the_object_after_each_call(cluster
 
 
 @pytest.mark.guarantee('NEW-079', 'NEW-081')
-async def test_refused_functions_are_sent_with_the_next_tick(cluster, registry, run_operator, calls):
+async def test_refused_functions_are_sent_with_the_next_tick(
+    cluster, registry, run_operator, calls
+):
     @kopf.timer('kopfexamples', interval=10, registry=registry)
     async def tick(patch, **_):
         calls.note(len(patch.fns))
         if len(calls) == 1:
-            patch.fns.append(lambda body: body['metadata'].update(labels={'l': 'yes' if len(calls) > 1 else '!!!'}))
+            patch.fns.append(
+                lambda body: body['metadata'].update(
+                    labels={'l': 'yes' if len(calls) > 1 else '!!!'}
+                )
+            )
 
     await run_operator()
     await cluster.create()
@@ -233,14 +333,19 @@ async def test_refused_functions_are_sent_with_the_next_tick(cluster, registry, 
 
 
 @pytest.mark.guarantee('TMR-021', 'TMR-023')
-@pytest.mark.parametrize('options', [
-    pytest.param({'labels': {'mark': 'yes'}}, id='labels'),
-    pytest.param({'annotations': {'mark': 'yes'}}, id='annotations'),
-    pytest.param({'when': lambda spec, **_: spec.get('mark') == 'yes'}, id='when'),
-    pytest.param({'field': 'spec.mark'}, id='field'),
-    pytest.param({'field': 'spec.mark', 'value': 'yes'}, id='value'),
-])
-async def test_timers_live_only_while_their_objects_match(cluster, registry, run_operator, calls, options):
+@pytest.mark.parametrize(
+    'options',
+    [
+        pytest.param({'labels': {'mark': 'yes'}}, id='labels'),
+        pytest.param({'annotations': {'mark': 'yes'}}, id='annotations'),
+        pytest.param({'when': lambda spec, **_: spec.get('mark') == 'yes'}, id='when'),
+        pytest.param({'field': 'spec.mark'}, id='field'),
+        pytest.param({'field': 'spec.mark', 'value': 'yes'}, id='value'),
+    ],
+)
+async def test_timers_live_only_while_their_objects_match(
+    cluster, registry, run_operator, calls, options
+):
     @kopf.timer('kopfexamples', interval=10, registry=registry, **options)
     async def tick(**_):
         calls.note('tick')
@@ -257,14 +362,18 @@ async def test_timers_live_only_while_their_objects_match(cluster, registry, run
         await wait_until(lambda: len(calls) == 2)
         assert get_finalizers(await cluster.get()) == [FINALIZER]
         unmarks = {'mark': None}
-        await cluster.patch({'spec': unmarks, 'metadata': {'labels': unmarks, 'annotations': unmarks}})
+        await cluster.patch(
+            {'spec': unmarks, 'metadata': {'labels': unmarks, 'annotations': unmarks}}
+        )
         await cluster.wait(lambda body: not get_finalizers(body))
         await pass_time(100)
         assert calls == [(0, 'tick'), (10, 'tick')]
 
 
 @pytest.mark.guarantee('TMR-022', 'TMR-023')
-async def test_timers_between_their_calls_are_neither_tasks_nor_threads(cluster, registry, run_operator, calls):
+async def test_timers_between_their_calls_are_neither_tasks_nor_threads(
+    cluster, registry, run_operator, calls
+):
     @kopf.timer('kopfexamples', interval=1000, id='async_fn', registry=registry)
     async def async_fn(**_):
         calls.append(asyncio.current_task().get_name())
@@ -290,7 +399,9 @@ async def test_timers_between_their_calls_are_neither_tasks_nor_threads(cluster,
 
 
 @pytest.mark.guarantee('TMR-023', 'NEW-047')
-async def test_running_timers_are_let_to_finish_before_the_object_goes(cluster, registry, run_operator, calls):
+async def test_running_timers_are_let_to_finish_before_the_object_goes(
+    cluster, registry, run_operator, calls
+):
     @kopf.timer('kopfexamples', interval=10, registry=registry)
     async def slow(stopped, **_):
         calls.note('begin', type(stopped) is kopf.AsyncDaemonStopperChecker, stopped.reason)
@@ -306,4 +417,8 @@ async def test_running_timers_are_let_to_finish_before_the_object_goes(cluster, 
     calls.note('gone')
     await pass_time(100)
 
-    assert calls == [(0, 'begin', True, None), (100, 'end', True, Reason.RESOURCE_DELETED), (100, 'gone')]
+    assert calls == [
+        (0, 'begin', True, None),
+        (100, 'end', True, Reason.RESOURCE_DELETED),
+        (100, 'gone'),
+    ]

@@ -1,6 +1,7 @@
 """
 Changes in the middle of a cycle: nothing is lost, nothing is mixed up, nobody is called twice for the same.
 """
+
 import asyncio
 import json
 
@@ -18,7 +19,7 @@ class Gate:
 
     def pass_by(self):
         if not self.is_open:
-            raise kopf.TemporaryError("not yet", delay=10)
+            raise kopf.TemporaryError('not yet', delay=10)
 
 
 @pytest.fixture
@@ -50,7 +51,8 @@ def update_handlers(registry, gate, calls):
 
 
 async def test_a_change_in_mid_cycle_reaches_those_who_have_finished_before_it(
-        cluster, update_handlers, run_operator, gate, calls):
+    cluster, update_handlers, run_operator, gate, calls
+):
     await run_operator()
     await cluster.create(spec={'x': 1})
     await cluster.wait_until_handled(x=1)
@@ -66,7 +68,8 @@ async def test_a_change_in_mid_cycle_reaches_those_who_have_finished_before_it(
 
 
 async def test_a_change_that_was_taken_back_in_mid_cycle_is_told_to_those_who_have_seen_it(
-        cluster, update_handlers, run_operator, gate, calls):
+    cluster, update_handlers, run_operator, gate, calls
+):
     await run_operator()
     await cluster.create(spec={'x': 1})
     await cluster.wait_until_handled(x=1)
@@ -83,7 +86,8 @@ async def test_a_change_that_was_taken_back_in_mid_cycle_is_told_to_those_who_ha
 
 @pytest.mark.guarantee('CNT-003', 'CNT-004', 'CNT-005')
 async def test_a_change_in_mid_cycle_during_the_downtime_is_not_lost(
-        cluster, update_handlers, run_operator, gate, calls):
+    cluster, update_handlers, run_operator, gate, calls
+):
     operator = await run_operator()
     await cluster.create(spec={'x': 1})
     await cluster.wait_until_handled(x=1)
@@ -99,7 +103,9 @@ async def test_a_change_in_mid_cycle_during_the_downtime_is_not_lost(
     assert not get_progress(body)
 
 
-async def test_a_change_during_the_creation_becomes_an_update_after_it(cluster, registry, run_operator, gate, calls):
+async def test_a_change_during_the_creation_becomes_an_update_after_it(
+    cluster, registry, run_operator, gate, calls
+):
     @kopf.on.create('kopfexamples', registry=registry)
     async def quick_fn(spec, **_):
         calls.append(('quick', spec['x']))
@@ -125,7 +131,9 @@ async def test_a_change_during_the_creation_becomes_an_update_after_it(cluster, 
 
 
 @pytest.mark.guarantee('HND-025')
-async def test_an_own_change_does_not_call_its_maker_again_but_calls_the_others(cluster, registry, run_operator, calls):
+async def test_an_own_change_does_not_call_its_maker_again_but_calls_the_others(
+    cluster, registry, run_operator, calls
+):
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(**_):
         pass
@@ -149,7 +157,9 @@ async def test_an_own_change_does_not_call_its_maker_again_but_calls_the_others(
     assert not get_progress(body)
 
 
-async def test_a_foreign_change_besides_an_own_one_is_not_swallowed(cluster, registry, run_operator, calls):
+async def test_a_foreign_change_besides_an_own_one_is_not_swallowed(
+    cluster, registry, run_operator, calls
+):
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(**_):
         pass
@@ -166,19 +176,25 @@ async def test_a_foreign_change_besides_an_own_one_is_not_swallowed(cluster, reg
     await cluster.wait_until_handled(x=1)
     await cluster.patch({'spec': {'x': 2}})
     handled = {'spec': {'x': 3}, 'metadata': {'annotations': {'seen': '3'}}}
-    body = await cluster.wait(lambda body: get_last_handled(body) == handled and not get_progress(body))
+    body = await cluster.wait(
+        lambda body: get_last_handled(body) == handled and not get_progress(body)
+    )
 
     assert calls == [2, 3]
     assert body['metadata']['annotations']['seen'] == '3'
 
 
-async def test_the_base_of_a_cycle_goes_with_the_progress_of_its_handlers(cluster, update_handlers, run_operator):
+async def test_the_base_of_a_cycle_goes_with_the_progress_of_its_handlers(
+    cluster, update_handlers, run_operator
+):
     """Other implementations do not know what it is, but remove it as a part of the handler that refers to it."""
     await run_operator()
     await cluster.create(spec={'x': 1})
     await cluster.wait_until_handled(x=1)
     await cluster.patch({'spec': {'x': 2}})
-    body = await cluster.wait(lambda body: 'kopf.zalando.org/kopf.cycle' in body['metadata']['annotations'])
+    body = await cluster.wait(
+        lambda body: 'kopf.zalando.org/kopf.cycle' in body['metadata']['annotations']
+    )
     records = {key: json.loads(value) for key, value in get_progress(body).items()}
 
     assert records['kopf.zalando.org/quick_fn']['subrefs'] == ['kopf.cycle']

@@ -1,6 +1,7 @@
 """
 Two served versions of one resource: two resources with handlers, daemons and indices of their own, and one memo.
 """
+
 import asyncio
 import datetime
 import json
@@ -28,20 +29,26 @@ def calls():
 
 
 @pytest.mark.guarantee('FND-008')
-async def test_daemons_timers_and_indices_are_those_of_the_version(cluster, registry, run_operator, calls):
+async def test_daemons_timers_and_indices_are_those_of_the_version(
+    cluster, registry, run_operator, calls
+):
     for version in VERSIONS:
+
         @kopf.daemon('kopf.dev', version, 'kopfexamples', id='daemon', registry=registry)
         async def daemon_fn(stopped, resource, **_):
             calls.append(f'daemon of {resource.version}')
             await stopped.wait()
             calls.append(f'end of {resource.version}')
 
-        @kopf.timer('kopf.dev', version, 'kopfexamples', id='timer', interval=1000, registry=registry)
+        @kopf.timer(
+            'kopf.dev', version, 'kopfexamples', id='timer', interval=1000, registry=registry
+        )
         async def timer_fn(resource, **_):
             calls.append(f'timer of {resource.version}')
 
         kopf.index('kopf.dev', version, 'kopfexamples', id='versions', registry=registry)(
-            lambda resource, name, **_: {name: resource.version})
+            lambda resource, name, **_: {name: resource.version}
+        )
 
     @kopf.on.event('configmaps', registry=registry)
     async def event_fn(name, versions, **_):
@@ -51,11 +58,21 @@ async def test_daemons_timers_and_indices_are_those_of_the_version(cluster, regi
     await run_operator()
     await cluster.create()
     await wait_until(lambda: len(calls) >= 4)
-    await cluster.sandbox.create({
-        'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': 'probe', 'namespace': 'default'}})
+    await cluster.sandbox.create(
+        {
+            'apiVersion': 'v1',
+            'kind': 'ConfigMap',
+            'metadata': {'name': 'probe', 'namespace': 'default'},
+        }
+    )
     await wait_until(lambda: ['v1', 'v2'] in calls)
     assert sorted(map(str, calls)) == [
-        "['v1', 'v2']", 'daemon of v1', 'daemon of v2', 'timer of v1', 'timer of v2']
+        "['v1', 'v2']",
+        'daemon of v1',
+        'daemon of v2',
+        'timer of v1',
+        'timer of v2',
+    ]
 
     await cluster.delete()
     await cluster.wait(lambda body: body is None)
@@ -65,6 +82,7 @@ async def test_daemons_timers_and_indices_are_those_of_the_version(cluster, regi
 @pytest.mark.guarantee('FND-008')
 async def test_objects_are_resumed_for_each_version(cluster, registry, run_operator, calls):
     for version in VERSIONS:
+
         @kopf.on.resume('kopf.dev', version, 'kopfexamples', id='resume', registry=registry)
         async def resume_fn(resource, **_):
             calls.append(resource.version)
@@ -81,7 +99,10 @@ async def test_versions_are_handled_in_turn_with_one_memo(cluster, registry, run
     busy = []
 
     for version in VERSIONS:
-        @kopf.on.resume('kopf.dev', version, 'kopfexamples', id=f'resume-{version}', registry=registry)
+
+        @kopf.on.resume(
+            'kopf.dev', version, 'kopfexamples', id=f'resume-{version}', registry=registry
+        )
         async def resume_fn(memo, resource, **_):
             calls.append((resource.version, len(busy)))
             memo.setdefault('versions', []).append(resource.version)
@@ -102,9 +123,16 @@ async def test_versions_are_handled_in_turn_with_one_memo(cluster, registry, run
 @pytest.mark.guarantee('FND-008')
 async def test_changes_are_handled_for_each_version(cluster, registry, run_operator, calls):
     for version in VERSIONS:
-        @kopf.on.create('kopf.dev', version, 'kopfexamples', id=f'create-{version}', registry=registry)
-        @kopf.on.update('kopf.dev', version, 'kopfexamples', id=f'update-{version}', registry=registry)
-        @kopf.on.delete('kopf.dev', version, 'kopfexamples', id=f'delete-{version}', registry=registry)
+
+        @kopf.on.create(
+            'kopf.dev', version, 'kopfexamples', id=f'create-{version}', registry=registry
+        )
+        @kopf.on.update(
+            'kopf.dev', version, 'kopfexamples', id=f'update-{version}', registry=registry
+        )
+        @kopf.on.delete(
+            'kopf.dev', version, 'kopfexamples', id=f'delete-{version}', registry=registry
+        )
         async def fn(reason, resource, old, new, **_):
             sizes = [None if state is None else state['spec'].get('size') for state in (old, new)]
             calls.append(f'{reason} {sizes} in {resource.version}')
@@ -127,13 +155,18 @@ async def test_changes_are_handled_for_each_version(cluster, registry, run_opera
 
 
 @pytest.mark.guarantee('FND-008')
-async def test_deletion_retried_for_one_version_is_not_repeated_for_another(cluster, registry, run_operator, calls):
+async def test_deletion_retried_for_one_version_is_not_repeated_for_another(
+    cluster, registry, run_operator, calls
+):
     for version in VERSIONS:
-        @kopf.on.delete('kopf.dev', version, 'kopfexamples', id=f'delete-{version}', registry=registry)
+
+        @kopf.on.delete(
+            'kopf.dev', version, 'kopfexamples', id=f'delete-{version}', registry=registry
+        )
         async def fn(resource, retry, **_):
             calls.append((resource.version, retry))
             if resource.version == 'v1' and retry < 2:
-                raise kopf.TemporaryError("later", delay=30)
+                raise kopf.TemporaryError('later', delay=30)
 
     await run_operator()
     await cluster.create()
@@ -145,7 +178,9 @@ async def test_deletion_retried_for_one_version_is_not_repeated_for_another(clus
 
 
 @pytest.mark.guarantee('FND-008')
-async def test_version_with_no_handlers_does_not_hold_the_deletion(cluster, registry, run_operator, calls):
+async def test_version_with_no_handlers_does_not_hold_the_deletion(
+    cluster, registry, run_operator, calls
+):
     @kopf.on.delete('kopf.dev', 'v1', 'kopfexamples', registry=registry)
     async def delete_fn(**_):
         calls.append('deleted')
@@ -164,11 +199,18 @@ async def test_version_with_no_handlers_does_not_hold_the_deletion(cluster, regi
 
 
 @pytest.mark.guarantee('FND-008', 'FND-005')
-async def test_versions_with_different_content_do_not_hammer(cluster, registry, run_operator, calls, monkeypatch):
+async def test_versions_with_different_content_do_not_hammer(
+    cluster, registry, run_operator, calls, monkeypatch
+):
     """Each version would see a change in what the other one has recorded."""
     for version in VERSIONS:
-        @kopf.on.create('kopf.dev', version, 'kopfexamples', id=f'create-{version}', registry=registry)
-        @kopf.on.update('kopf.dev', version, 'kopfexamples', id=f'update-{version}', registry=registry)
+
+        @kopf.on.create(
+            'kopf.dev', version, 'kopfexamples', id=f'create-{version}', registry=registry
+        )
+        @kopf.on.update(
+            'kopf.dev', version, 'kopfexamples', id=f'update-{version}', registry=registry
+        )
         async def fn(resource, patch, **_):
             calls.append(resource.version)
             patch.metadata.annotations['last'] = resource.version
@@ -183,13 +225,17 @@ async def test_versions_with_different_content_do_not_hammer(cluster, registry, 
 @pytest.mark.guarantee('FND-008')
 @pytest.mark.parametrize('gone', VERSIONS)
 async def test_version_that_is_not_served_any_more_does_not_hold_the_deletion(
-        cluster, registry, run_operator, calls, gone):
+    cluster, registry, run_operator, calls, gone
+):
     for version in VERSIONS:
-        @kopf.on.delete('kopf.dev', version, 'kopfexamples', id=f'delete-{version}', registry=registry)
+
+        @kopf.on.delete(
+            'kopf.dev', version, 'kopfexamples', id=f'delete-{version}', registry=registry
+        )
         async def fn(resource, **_):
             calls.append(resource.version)
             if resource.version == gone:
-                raise kopf.TemporaryError("later", delay=3600)
+                raise kopf.TemporaryError('later', delay=3600)
 
     await run_operator()
     await cluster.create()
@@ -200,9 +246,12 @@ async def test_version_that_is_not_served_any_more_does_not_hold_the_deletion(
     assert await cluster.find() is not None
 
     definition = await cluster.sandbox.get('customresourcedefinitions', 'kopfexamples.kopf.dev')
-    versions = [{**version, 'served': version['name'] != gone} for version in definition['spec']['versions']]
+    versions = [
+        {**version, 'served': version['name'] != gone} for version in definition['spec']['versions']
+    ]
     await cluster.sandbox.patch(
-        'customresourcedefinitions', 'kopfexamples.kopf.dev', {'spec': {'versions': versions}})
+        'customresourcedefinitions', 'kopfexamples.kopf.dev', {'spec': {'versions': versions}}
+    )
     await cluster.wait(lambda body: body is None)
 
     assert sorted(calls) == VERSIONS
@@ -210,16 +259,23 @@ async def test_version_that_is_not_served_any_more_does_not_hold_the_deletion(
 
 @pytest.mark.guarantee('FND-008')
 async def test_changes_handled_by_another_operator_during_a_pause_are_not_handled_again(
-        cluster, registry, settings, run_operator, calls):
+    cluster, registry, settings, run_operator, calls
+):
     for version in VERSIONS:
-        @kopf.on.update('kopf.dev', version, 'kopfexamples', id=f'update-{version}', registry=registry)
+
+        @kopf.on.update(
+            'kopf.dev', version, 'kopfexamples', id=f'update-{version}', registry=registry
+        )
         async def fn(resource, old, new, **_):
             calls.append(f'{old["spec"]["size"]} to {new["spec"]["size"]} in {resource.version}')
 
     settings.peering.clusterwide = True
-    await cluster.sandbox.apply(build_crd('clusterkopfpeerings', 'ClusterKopfPeering', scope='Cluster'))
-    await cluster.sandbox.create({
-        'apiVersion': 'kopf.dev/v1', 'kind': 'ClusterKopfPeering', 'metadata': {'name': 'default'}})
+    await cluster.sandbox.apply(
+        build_crd('clusterkopfpeerings', 'ClusterKopfPeering', scope='Cluster')
+    )
+    await cluster.sandbox.create(
+        {'apiVersion': 'kopf.dev/v1', 'kind': 'ClusterKopfPeering', 'metadata': {'name': 'default'}}
+    )
     await run_operator()
     await cluster.create(spec={'size': 1})
     await asyncio.sleep(60)

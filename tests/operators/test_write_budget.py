@@ -1,6 +1,7 @@
 """
 How many requests an operator costs the cluster: none without a difference, and as few as possible otherwise.
 """
+
 import asyncio
 
 import pytest
@@ -13,7 +14,8 @@ RETRY_DELAY = 10
 
 @pytest.mark.guarantee('HND-032', 'HND-033', 'HND-034', 'HND-035', 'HND-036', 'CFG-055', 'CFG-056')
 async def test_an_object_with_all_handlers_costs_two_writes_to_create_and_one_for_anything_else(
-        cluster, registry, run_operator):
+    cluster, registry, run_operator
+):
     calls = []
 
     @kopf.on.create('kopfexamples', id='create_fn', registry=registry)
@@ -48,7 +50,8 @@ async def test_an_object_with_all_handlers_costs_two_writes_to_create_and_one_fo
 
 @pytest.mark.guarantee('HND-032')
 async def test_an_object_with_no_deletion_handlers_costs_one_write_to_create_and_none_to_delete(
-        cluster, registry, run_operator):
+    cluster, registry, run_operator
+):
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(**_):
         pass
@@ -91,18 +94,22 @@ async def test_an_idle_operator_and_its_restart_write_nothing(cluster, registry,
     await asyncio.sleep(3600)  # of the virtual time
 
     assert cluster.writes == []
-    assert (await cluster.get())['metadata']['resourceVersion'] == before['metadata']['resourceVersion']
+    assert (await cluster.get())['metadata']['resourceVersion'] == before['metadata'][
+        'resourceVersion'
+    ]
 
 
 @pytest.mark.guarantee('ERR-011', 'KWA-013')
-async def test_a_handler_that_waits_for_its_retry_costs_one_write_per_attempt(cluster, registry, run_operator):
+async def test_a_handler_that_waits_for_its_retry_costs_one_write_per_attempt(
+    cluster, registry, run_operator
+):
     retries = []
 
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(retry, **_):
         retries.append(retry)
         if retry < 3:
-            raise kopf.TemporaryError("not yet", delay=RETRY_DELAY)
+            raise kopf.TemporaryError('not yet', delay=RETRY_DELAY)
 
     await run_operator()
     await cluster.create(spec={'x': 1})

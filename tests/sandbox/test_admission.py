@@ -1,4 +1,5 @@
 """Webhooks are really called, over HTTPS, and what they say is done."""
+
 import asyncio
 import base64
 import datetime
@@ -14,10 +15,32 @@ NOW = datetime.datetime.now(datetime.UTC)
 CA = certificates.make_ca(NOW)
 PAIR = certificates.issue_server(CA, ['localhost'], NOW)
 
-CONFIGMAPS = kinds.Resource('', 'v1', 'configmaps', 'configmap', 'ConfigMap', True, (), storage_version='v1',
-                            home=kinds.Home('', 'configmaps'))
-THINGS1, THINGS2 = (kinds.Resource('kopf.dev', version, 'things', 'thing', 'Thing', True, (), storage_version='v1',
-                                   home=kinds.Home('kopf.dev', 'things'), custom=True) for version in ('v1', 'v2'))
+CONFIGMAPS = kinds.Resource(
+    '',
+    'v1',
+    'configmaps',
+    'configmap',
+    'ConfigMap',
+    True,
+    (),
+    storage_version='v1',
+    home=kinds.Home('', 'configmaps'),
+)
+THINGS1, THINGS2 = (
+    kinds.Resource(
+        'kopf.dev',
+        version,
+        'things',
+        'thing',
+        'Thing',
+        True,
+        (),
+        storage_version='v1',
+        home=kinds.Home('kopf.dev', 'things'),
+        custom=True,
+    )
+    for version in ('v1', 'v2')
+)
 CATALOG = kinds.Catalog([CONFIGMAPS, THINGS1, THINGS2])
 SERVICE = {'namespace': 'ns', 'name': 'hook', 'path': '/v'}
 
@@ -38,8 +61,13 @@ class Server:
             response = response(request, review['request'])
         if isinstance(response, web.StreamResponse):
             return response
-        return web.json_response({'apiVersion': review['apiVersion'], 'kind': 'AdmissionReview',
-                                  'response': {'uid': review['request']['uid'], 'allowed': True, **response}})
+        return web.json_response(
+            {
+                'apiVersion': review['apiVersion'],
+                'kind': 'AdmissionReview',
+                'response': {'uid': review['request']['uid'], 'allowed': True, **response},
+            }
+        )
 
     @property
     def paths(self):
@@ -77,10 +105,19 @@ async def gate(store):
 
 def make_hook(name, path, server=None, **content):
     rules = [{'operations': ['*'], 'apiGroups': ['*'], 'apiVersions': ['v1'], 'resources': ['*']}]
-    client = {'url': f'https://localhost:{server.port if server else 1}{path}',
-              'caBundle': base64.b64encode(CA.pem).decode()}
-    return {'name': name, 'clientConfig': client, 'rules': rules, 'admissionReviewVersions': ['v1'],
-            'sideEffects': 'None', 'timeoutSeconds': 10, **content}
+    client = {
+        'url': f'https://localhost:{server.port if server else 1}{path}',
+        'caBundle': base64.b64encode(CA.pem).decode(),
+    }
+    return {
+        'name': name,
+        'clientConfig': client,
+        'rules': rules,
+        'admissionReviewVersions': ['v1'],
+        'sideEffects': 'None',
+        'timeoutSeconds': 10,
+        **content,
+    }
 
 
 def configure(store, home, *items, name='cfg'):
@@ -88,17 +125,30 @@ def configure(store, home, *items, name='cfg'):
 
 
 def make_request(resource=CONFIGMAPS, **kwargs):
-    return requests.Request(kwargs.pop('verb', 'create'), resource, requests.User('jane', ('devs',)), namespace='ns',
-                            name='x', **kwargs)
+    return requests.Request(
+        kwargs.pop('verb', 'create'),
+        resource,
+        requests.User('jane', ('devs',)),
+        namespace='ns',
+        name='x',
+        **kwargs,
+    )
 
 
 def make_object(resource=CONFIGMAPS, **content):
-    return {'apiVersion': resource.api_version, 'kind': resource.kind, 'metadata': {'name': 'x', 'namespace': 'ns'},
-            **content}
+    return {
+        'apiVersion': resource.api_version,
+        'kind': resource.kind,
+        'metadata': {'name': 'x', 'namespace': 'ns'},
+        **content,
+    }
 
 
 def patch(*operations):
-    return {'patchType': 'JSONPatch', 'patch': base64.b64encode(json.dumps(operations).encode()).decode()}
+    return {
+        'patchType': 'JSONPatch',
+        'patch': base64.b64encode(json.dumps(operations).encode()).decode(),
+    }
 
 
 def set_data(key):
@@ -121,47 +171,98 @@ async def test_webhook_gets_the_review(gate, store, server):
 
     names = {'group': '', 'version': 'v1', 'resource': 'configmaps'}
     kind = {'group': '', 'version': 'v1', 'kind': 'ConfigMap'}
-    assert server.calls == [('/v?timeout=7s', {
-        'kind': 'AdmissionReview', 'apiVersion': 'admission.k8s.io/v1',
-        'request': {
-            'uid': 'uid-1', 'kind': kind, 'resource': names, 'requestKind': kind, 'requestResource': names,
-            'name': 'x', 'namespace': 'ns', 'operation': 'UPDATE',
-            'userInfo': {'username': 'jane', 'groups': ['devs']}, 'object': new, 'oldObject': old, 'dryRun': False,
-            'options': {'kind': 'UpdateOptions', 'apiVersion': 'meta.k8s.io/v1', 'fieldManager': 'fm'}}})]
+    assert server.calls == [
+        (
+            '/v?timeout=7s',
+            {
+                'kind': 'AdmissionReview',
+                'apiVersion': 'admission.k8s.io/v1',
+                'request': {
+                    'uid': 'uid-1',
+                    'kind': kind,
+                    'resource': names,
+                    'requestKind': kind,
+                    'requestResource': names,
+                    'name': 'x',
+                    'namespace': 'ns',
+                    'operation': 'UPDATE',
+                    'userInfo': {'username': 'jane', 'groups': ['devs']},
+                    'object': new,
+                    'oldObject': old,
+                    'dryRun': False,
+                    'options': {
+                        'kind': 'UpdateOptions',
+                        'apiVersion': 'meta.k8s.io/v1',
+                        'fieldManager': 'fm',
+                    },
+                },
+            },
+        )
+    ]
 
 
 async def test_mutating_webhooks_see_the_changes_of_previous_ones(gate, store, server):
     configure(store, admission.MUTATING, make_hook('z.b.c', '/m3', server), name='second')
-    configure(store, admission.MUTATING, make_hook('b.b.c', '/m1', server), make_hook('a.b.c', '/m2', server),
-              name='first')
-    server.answers = {'/m1': patch({'op': 'add', 'path': '/data', 'value': {}}), '/m2': set_data('two'),
-                      '/m3': set_data('three')}
+    configure(
+        store,
+        admission.MUTATING,
+        make_hook('b.b.c', '/m1', server),
+        make_hook('a.b.c', '/m2', server),
+        name='first',
+    )
+    server.answers = {
+        '/m1': patch({'op': 'add', 'path': '/data', 'value': {}}),
+        '/m2': set_data('two'),
+        '/m3': set_data('three'),
+    }
     new = make_object()
 
     changed = await gate.mutate(make_request(), 'CREATE', new, None)
 
     assert server.paths == ['/m1', '/m2', '/m3']
-    assert [review['request']['object'].get('data') for _, review in server.calls] == [None, {}, {'two': 'two'}]
+    assert [review['request']['object'].get('data') for _, review in server.calls] == [
+        None,
+        {},
+        {'two': 'two'},
+    ]
     assert changed == make_object(data={'two': 'two', 'three': 'three'})
     assert new == make_object()
 
 
 async def test_object_changed_there_and_back_is_the_same_object(gate, store, server):
-    configure(store, admission.MUTATING, make_hook('a.b.c', '/m1', server), make_hook('b.b.c', '/m2', server))
-    server.answers = {'/m1': patch({'op': 'add', 'path': '/data', 'value': {}}),
-                      '/m2': patch({'op': 'remove', 'path': '/data'})}
+    configure(
+        store,
+        admission.MUTATING,
+        make_hook('a.b.c', '/m1', server),
+        make_hook('b.b.c', '/m2', server),
+    )
+    server.answers = {
+        '/m1': patch({'op': 'add', 'path': '/data', 'value': {}}),
+        '/m2': patch({'op': 'remove', 'path': '/data'}),
+    }
     new = make_object()
 
     assert await gate.mutate(make_request(), 'CREATE', new, None) is new
 
 
-@pytest.mark.parametrize('policy, expected', [
-    pytest.param('IfNeeded', ['/m1', '/m2', '/m3', '/m1'], id='if-needed'),
-    pytest.param('Never', ['/m1', '/m2', '/m3'], id='never'),
-])
-async def test_webhooks_are_asked_again_after_changes_of_others(gate, store, server, policy, expected):
-    configure(store, admission.MUTATING, *(
-        make_hook(f'{name}.b.c', f'/{name}', server, reinvocationPolicy=policy) for name in ('m1', 'm2', 'm3')))
+@pytest.mark.parametrize(
+    'policy, expected',
+    [
+        pytest.param('IfNeeded', ['/m1', '/m2', '/m3', '/m1'], id='if-needed'),
+        pytest.param('Never', ['/m1', '/m2', '/m3'], id='never'),
+    ],
+)
+async def test_webhooks_are_asked_again_after_changes_of_others(
+    gate, store, server, policy, expected
+):
+    configure(
+        store,
+        admission.MUTATING,
+        *(
+            make_hook(f'{name}.b.c', f'/{name}', server, reinvocationPolicy=policy)
+            for name in ('m1', 'm2', 'm3')
+        ),
+    )
     server.answers = {'/m2': set_data('two')}
 
     await gate.mutate(make_request(), 'CREATE', make_object(data={}), None)
@@ -170,7 +271,9 @@ async def test_webhooks_are_asked_again_after_changes_of_others(gate, store, ser
 
 
 async def test_webhook_is_not_asked_again_after_its_own_changes(gate, store, server):
-    configure(store, admission.MUTATING, make_hook('a.b.c', '/m', server, reinvocationPolicy='IfNeeded'))
+    configure(
+        store, admission.MUTATING, make_hook('a.b.c', '/m', server, reinvocationPolicy='IfNeeded')
+    )
     server.answers = {'/m': set_data('x')}
 
     await gate.mutate(make_request(), 'CREATE', make_object(data={}), None)
@@ -178,22 +281,37 @@ async def test_webhook_is_not_asked_again_after_its_own_changes(gate, store, ser
     assert server.paths == ['/m']
 
 
-async def test_changes_in_the_second_round_involve_the_later_webhooks_but_no_third_round(gate, store, server):
-    configure(store, admission.MUTATING, *(
-        make_hook(f'{name}.b.c', f'/{name}', server, reinvocationPolicy='IfNeeded') for name in ('m1', 'm2', 'm3')))
+async def test_changes_in_the_second_round_involve_the_later_webhooks_but_no_third_round(
+    gate, store, server
+):
+    configure(
+        store,
+        admission.MUTATING,
+        *(
+            make_hook(f'{name}.b.c', f'/{name}', server, reinvocationPolicy='IfNeeded')
+            for name in ('m1', 'm2', 'm3')
+        ),
+    )
     counter = itertools.count()
-    server.answers = {'/m1': lambda request, asked: set_data(f'one{next(counter)}'), '/m2': set_data('two')}
+    server.answers = {
+        '/m1': lambda request, asked: set_data(f'one{next(counter)}'),
+        '/m2': set_data('two'),
+    }
 
     await gate.mutate(make_request(), 'CREATE', make_object(data={}), None)
 
     assert server.paths == ['/m1', '/m2', '/m3', '/m1', '/m2', '/m3']
 
 
-async def test_equivalent_version_is_shown_and_the_changes_come_in_the_requested_one(gate, store, server):
+async def test_equivalent_version_is_shown_and_the_changes_come_in_the_requested_one(
+    gate, store, server
+):
     configure(store, admission.MUTATING, make_hook('a.b.c', '/m', server))
     server.answers = {'/m': set_data('x')}
 
-    changed = await gate.mutate(make_request(THINGS2), 'CREATE', make_object(THINGS2, data={}), None)
+    changed = await gate.mutate(
+        make_request(THINGS2), 'CREATE', make_object(THINGS2, data={}), None
+    )
 
     assert server.calls[0][1]['request']['object']['apiVersion'] == 'kopf.dev/v1'
     assert changed == make_object(THINGS2, data={'x': 'x'})
@@ -207,35 +325,63 @@ async def test_patch_that_does_not_fit_fails_the_request(gate, store, server):
         await gate.mutate(make_request(), 'CREATE', make_object(data={}), None)
 
     assert info.value.status == {
-        'kind': 'Status', 'apiVersion': 'v1', 'metadata': {}, 'status': 'Failure', 'reason': 'InternalError',
+        'kind': 'Status',
+        'apiVersion': 'v1',
+        'metadata': {},
+        'status': 'Failure',
+        'reason': 'InternalError',
         'message': 'Internal error occurred: testing value /data failed: test failed',
-        'details': {'causes': [{'message': 'testing value /data failed: test failed'}]}, 'code': 500}
+        'details': {'causes': [{'message': 'testing value /data failed: test failed'}]},
+        'code': 500,
+    }
 
 
 async def test_deletion_is_shown_to_both_kinds_of_webhooks(gate, store, server):
     configure(store, admission.MUTATING, make_hook('a.b.c', '/m', server))
     configure(store, admission.VALIDATING, make_hook('a.b.c', '/v', server))
 
-    await gate.validate(make_request(verb='delete'), 'DELETE', None, make_object(), {'gracePeriodSeconds': 0})
+    await gate.validate(
+        make_request(verb='delete'), 'DELETE', None, make_object(), {'gracePeriodSeconds': 0}
+    )
 
     assert server.paths == ['/m', '/v']
     asked = server.calls[1][1]['request']
-    assert (asked['operation'], asked['object'], asked['oldObject']) == ('DELETE', None, make_object())
-    assert asked['options'] == {'kind': 'DeleteOptions', 'apiVersion': 'meta.k8s.io/v1', 'gracePeriodSeconds': 0}
+    assert (asked['operation'], asked['object'], asked['oldObject']) == (
+        'DELETE',
+        None,
+        make_object(),
+    )
+    assert asked['options'] == {
+        'kind': 'DeleteOptions',
+        'apiVersion': 'meta.k8s.io/v1',
+        'gracePeriodSeconds': 0,
+    }
 
 
 async def test_deletion_cannot_be_changed(gate, store, server):
     configure(store, admission.MUTATING, make_hook('a.b.c', '/m', server))
     server.answers = {'/m': set_data('x')}
 
-    with pytest.raises(errors.ApiError, match=r'^Internal error occurred: admission webhook "a.b.c" attempted to '
-                                              r'modify the object, which is not supported for this operation$'):
+    with pytest.raises(
+        errors.ApiError,
+        match=r'^Internal error occurred: admission webhook "a.b.c" attempted to '
+        r'modify the object, which is not supported for this operation$',
+    ):
         await gate.validate(make_request(verb='delete'), 'DELETE', None, make_object())
 
 
-async def test_validating_webhooks_are_asked_at_once_and_the_first_denial_counts(gate, store, server):
-    configure(store, admission.VALIDATING, *(make_hook(f'{name}.b.c', f'/{name}', server) for name in ('a', 'b', 'c')))
-    server.answers = {f'/{name}': {'allowed': name == 'a', 'status': {'message': name}} for name in ('a', 'b', 'c')}
+async def test_validating_webhooks_are_asked_at_once_and_the_first_denial_counts(
+    gate, store, server
+):
+    configure(
+        store,
+        admission.VALIDATING,
+        *(make_hook(f'{name}.b.c', f'/{name}', server) for name in ('a', 'b', 'c')),
+    )
+    server.answers = {
+        f'/{name}': {'allowed': name == 'a', 'status': {'message': name}}
+        for name in ('a', 'b', 'c')
+    }
 
     with pytest.raises(errors.ApiError, match=r'^admission webhook "b.b.c" denied the request: b$'):
         await gate.validate(make_request(), 'CREATE', make_object(), None)
@@ -244,8 +390,15 @@ async def test_validating_webhooks_are_asked_at_once_and_the_first_denial_counts
 
 
 async def test_mutating_denial_stops_the_rest(gate, store, server):
-    configure(store, admission.MUTATING, make_hook('a.b.c', '/a', server), make_hook('b.b.c', '/b', server))
-    server.answers = {'/a': {'allowed': False, 'status': {'code': 403, 'message': 'no', 'reason': 'Forbidden'}}}
+    configure(
+        store,
+        admission.MUTATING,
+        make_hook('a.b.c', '/a', server),
+        make_hook('b.b.c', '/b', server),
+    )
+    server.answers = {
+        '/a': {'allowed': False, 'status': {'code': 403, 'message': 'no', 'reason': 'Forbidden'}}
+    }
 
     with pytest.raises(errors.ApiError) as info:
         await gate.mutate(make_request(), 'CREATE', make_object(), None)
@@ -256,9 +409,17 @@ async def test_mutating_denial_stops_the_rest(gate, store, server):
 
 async def test_warnings_are_collected_from_all_webhooks(gate, store, server):
     configure(store, admission.MUTATING, make_hook('a.b.c', '/m', server))
-    configure(store, admission.VALIDATING, make_hook('a.b.c', '/v', server), make_hook('b.b.c', '/w', server))
-    server.answers = {'/m': {'warnings': ['m1', 'm2']}, '/v': {'warnings': ['v'], 'allowed': False},
-                      '/w': {'warnings': ['w']}}
+    configure(
+        store,
+        admission.VALIDATING,
+        make_hook('a.b.c', '/v', server),
+        make_hook('b.b.c', '/w', server),
+    )
+    server.answers = {
+        '/m': {'warnings': ['m1', 'm2']},
+        '/v': {'warnings': ['v'], 'allowed': False},
+        '/w': {'warnings': ['w']},
+    }
     request = make_request()
 
     await gate.mutate(request, 'CREATE', make_object(), None)
@@ -268,13 +429,21 @@ async def test_warnings_are_collected_from_all_webhooks(gate, store, server):
     assert request.warnings == ['m1', 'm2', 'v', 'w']
 
 
-@pytest.mark.parametrize('effects, is_called', [
-    pytest.param('None', True, id='none'), pytest.param('NoneOnDryRun', True, id='none-on-dry-run'),
-    pytest.param('Some', False, id='some'), pytest.param('Unknown', False, id='unknown'),
-])
+@pytest.mark.parametrize(
+    'effects, is_called',
+    [
+        pytest.param('None', True, id='none'),
+        pytest.param('NoneOnDryRun', True, id='none-on-dry-run'),
+        pytest.param('Some', False, id='some'),
+        pytest.param('Unknown', False, id='unknown'),
+    ],
+)
 async def test_dry_run_needs_webhooks_with_no_side_effects(gate, store, server, effects, is_called):
-    configure(store, admission.VALIDATING,
-              make_hook('a.b.c', '/v', server, sideEffects=effects, failurePolicy='Ignore'))
+    configure(
+        store,
+        admission.VALIDATING,
+        make_hook('a.b.c', '/v', server, sideEffects=effects, failurePolicy='Ignore'),
+    )
     outcome = gate.validate(make_request(dry_run=True), 'CREATE', make_object(), None)
 
     if is_called:
@@ -283,7 +452,10 @@ async def test_dry_run_needs_webhooks_with_no_side_effects(gate, store, server, 
     else:
         with pytest.raises(errors.ApiError) as info:
             await outcome
-        assert (info.value.code, info.value.message) == (400, 'admission webhook "a.b.c" does not support dry run')
+        assert (info.value.code, info.value.message) == (
+            400,
+            'admission webhook "a.b.c" does not support dry run',
+        )
 
 
 def respond(status, text):
@@ -297,17 +469,22 @@ async def test_failed_webhook_fails_the_request(gate, store, server):
     with pytest.raises(errors.ApiError) as info:
         await gate.validate(make_request(), 'CREATE', make_object(), None)
 
-    text = ('failed calling webhook "a.b.c": failed to call webhook: '
-            'the server could not find the requested resource')
+    text = (
+        'failed calling webhook "a.b.c": failed to call webhook: '
+        'the server could not find the requested resource'
+    )
     assert info.value.message == f'Internal error occurred: {text}'
     assert (info.value.code, info.value.details) == (500, {'causes': [{'message': text}]})
 
 
-@pytest.mark.parametrize('response', [
-    pytest.param(respond(500, 'oops'), id='error'),
-    pytest.param(respond(200, 'hello'), id='nonsense'),
-    pytest.param({'uid': 'other'}, id='other-uid'),
-])
+@pytest.mark.parametrize(
+    'response',
+    [
+        pytest.param(respond(500, 'oops'), id='error'),
+        pytest.param(respond(200, 'hello'), id='nonsense'),
+        pytest.param({'uid': 'other'}, id='other-uid'),
+    ],
+)
 @pytest.mark.parametrize('method', ['mutate', 'validate'])
 async def test_failed_webhook_is_passed_by_if_it_may_fail(gate, store, server, method, response):
     for home in (admission.VALIDATING, admission.MUTATING):
@@ -325,9 +502,13 @@ async def test_service_in_this_process_is_asked_directly(gate, store):
         return {**review, 'response': response}
 
     gate.services.register('ns', 'hook', deny)
-    configure(store, admission.VALIDATING, make_hook('a.b.c', '', clientConfig={'service': SERVICE}))
+    configure(
+        store, admission.VALIDATING, make_hook('a.b.c', '', clientConfig={'service': SERVICE})
+    )
 
-    with pytest.raises(errors.ApiError, match=r'^admission webhook "a.b.c" denied the request: /v$'):
+    with pytest.raises(
+        errors.ApiError, match=r'^admission webhook "a.b.c" denied the request: /v$'
+    ):
         await gate.validate(make_request(), 'CREATE', make_object(), None)
 
 
@@ -358,8 +539,16 @@ async def test_cancelled_request_cancels_the_calls(gate, store, method):
 
 async def test_configurations_are_never_shown_to_webhooks(gate, store, server):
     configure(store, admission.VALIDATING, make_hook('a.b.c', '/v', server))
-    resource = kinds.Resource(hooks.GROUP, 'v1', 'validatingwebhookconfigurations', '',
-                              'ValidatingWebhookConfiguration', False, (), home=admission.VALIDATING)
+    resource = kinds.Resource(
+        hooks.GROUP,
+        'v1',
+        'validatingwebhookconfigurations',
+        '',
+        'ValidatingWebhookConfiguration',
+        False,
+        (),
+        home=admission.VALIDATING,
+    )
     request = requests.Request('create', resource, requests.User('jane'))
 
     await gate.validate(request, 'CREATE', make_object(resource), None)

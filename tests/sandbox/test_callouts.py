@@ -1,4 +1,5 @@
 """The calls to webhooks trust only whom they are told to, end in time, and explain their failures as the API does."""
+
 import asyncio
 import base64
 import dataclasses
@@ -19,8 +20,11 @@ SERVICE = hooks.Service('ns', 'hook', path='/v')
 @dataclasses.dataclass
 class Server:
     """A server on a loopback port that answers all requests in the same way."""
+
     port: int = 0
-    response: object = dataclasses.field(default_factory=lambda: lambda request: web.Response(text='answer'))
+    response: object = dataclasses.field(
+        default_factory=lambda: lambda request: web.Response(text='answer')
+    )
     requests: list[web.Request] = dataclasses.field(default_factory=list)
 
     @property
@@ -66,7 +70,9 @@ async def caller(services):
 
 def make_hook(url='', *, ca=CA.pem, service=None):
     nothing = selectors.Selector()
-    return hooks.Hook('a.b.c', 'id', (), nothing, nothing, url, service, base64.b64encode(ca).decode())
+    return hooks.Hook(
+        'a.b.c', 'id', (), nothing, nothing, url, service, base64.b64encode(ca).decode()
+    )
 
 
 async def fail(caller, hook):
@@ -122,19 +128,37 @@ def disconnect(request):
     return web.Response()
 
 
-@pytest.mark.parametrize('response, message', [
-    pytest.param(respond(400, 'x'), 'the server rejected our request for an unknown reason', id='400'),
-    pytest.param(respond(403, 'go away'), 'go away', id='403'),
-    pytest.param(respond(404, 'x'), 'the server could not find the requested resource', id='404'),
-    pytest.param(respond(409, '{"kind": "Status", "message": "inner msg"}'), 'inner msg', id='status'),
-    pytest.param(respond(418, 'x'), 'the server responded with the status code 418 but did not return more information',
-                 id='418'),
-    pytest.param(respond(500, 'some error text'),
-                 'an error on the server ("some error text") has prevented the request from succeeding', id='500'),
-    pytest.param(respond(200, ''),
-                 '0-length response with status code: 200 and content type: text/plain; charset=utf-8', id='empty'),
-    pytest.param(disconnect, 'Post "{url}?timeout=10s": EOF', id='disconnected'),
-])
+@pytest.mark.parametrize(
+    'response, message',
+    [
+        pytest.param(
+            respond(400, 'x'), 'the server rejected our request for an unknown reason', id='400'
+        ),
+        pytest.param(respond(403, 'go away'), 'go away', id='403'),
+        pytest.param(
+            respond(404, 'x'), 'the server could not find the requested resource', id='404'
+        ),
+        pytest.param(
+            respond(409, '{"kind": "Status", "message": "inner msg"}'), 'inner msg', id='status'
+        ),
+        pytest.param(
+            respond(418, 'x'),
+            'the server responded with the status code 418 but did not return more information',
+            id='418',
+        ),
+        pytest.param(
+            respond(500, 'some error text'),
+            'an error on the server ("some error text") has prevented the request from succeeding',
+            id='500',
+        ),
+        pytest.param(
+            respond(200, ''),
+            '0-length response with status code: 200 and content type: text/plain; charset=utf-8',
+            id='empty',
+        ),
+        pytest.param(disconnect, 'Post "{url}?timeout=10s": EOF', id='disconnected'),
+    ],
+)
 async def test_failed_call_is_explained_as_the_api_does(caller, server, response, message):
     server.response = response
 
@@ -143,15 +167,20 @@ async def test_failed_call_is_explained_as_the_api_does(caller, server, response
     assert error == f'failed to call webhook: {message.format(url=server.url)}'
 
 
-@pytest.mark.parametrize('ca', [
-    pytest.param(b'', id='of-the-system'),
-    pytest.param(certificates.make_ca(NOW).pem, id='another'),
-])
+@pytest.mark.parametrize(
+    'ca',
+    [
+        pytest.param(b'', id='of-the-system'),
+        pytest.param(certificates.make_ca(NOW).pem, id='another'),
+    ],
+)
 async def test_webhook_of_unknown_authority_is_not_trusted(caller, server, ca):
     error = await fail(caller, make_hook(server.url, ca=ca))
 
-    assert error == (f'failed to call webhook: Post "{server.url}?timeout=10s": tls: failed to verify certificate: '
-                     f'x509: certificate signed by unknown authority')
+    assert error == (
+        f'failed to call webhook: Post "{server.url}?timeout=10s": tls: failed to verify certificate: '
+        f'x509: certificate signed by unknown authority'
+    )
     assert server.requests == []
 
 
@@ -160,8 +189,10 @@ async def test_webhook_under_another_name_is_not_trusted(caller, server):
 
     error = await fail(caller, make_hook(url))
 
-    assert error == (f'failed to call webhook: Post "{url}?timeout=10s": tls: failed to verify certificate: '
-                     f'x509: certificate is not valid for any names, but wanted to match 127.0.0.1')
+    assert error == (
+        f'failed to call webhook: Post "{url}?timeout=10s": tls: failed to verify certificate: '
+        f'x509: certificate is not valid for any names, but wanted to match 127.0.0.1'
+    )
 
 
 async def test_webhook_can_be_trusted_by_its_own_certificate(caller, server):
@@ -186,7 +217,10 @@ async def test_strict_verification_is_not_demanded_of_webhooks(caller, server, m
 async def test_malformed_bundle_is_explained(caller, server):
     error = await fail(caller, make_hook(server.url, ca=b'nonsense'))
 
-    assert error == 'could not get REST client: unable to load root certificates: unable to parse bytes as PEM block'
+    assert (
+        error
+        == 'could not get REST client: unable to load root certificates: unable to parse bytes as PEM block'
+    )
 
 
 async def test_absent_server_is_explained(caller, unused_tcp_port_factory):
@@ -194,8 +228,10 @@ async def test_absent_server_is_explained(caller, unused_tcp_port_factory):
 
     error = await fail(caller, make_hook(f'https://localhost:{port}/v'))
 
-    assert error == (f'failed to call webhook: Post "https://localhost:{port}/v?timeout=10s": '
-                     f'dial tcp 127.0.0.1:{port}: connect: connection refused')
+    assert error == (
+        f'failed to call webhook: Post "https://localhost:{port}/v?timeout=10s": '
+        f'dial tcp 127.0.0.1:{port}: connect: connection refused'
+    )
 
 
 async def test_service_is_called_where_it_is_registered(caller, services, server):
@@ -211,8 +247,10 @@ async def test_service_must_have_its_own_certificate(caller, services, server):
 
     error = await fail(caller, make_hook(service=hooks.Service('ns', 'other', path='/v')))
 
-    assert error == ('failed to call webhook: Post "https://other.ns.svc:443/v?timeout=10s": tls: failed to verify '
-                     'certificate: x509: certificate is not valid for any names, but wanted to match other.ns.svc')
+    assert error == (
+        'failed to call webhook: Post "https://other.ns.svc:443/v?timeout=10s": tls: failed to verify '
+        'certificate: x509: certificate is not valid for any names, but wanted to match other.ns.svc'
+    )
 
 
 async def test_service_is_served_by_a_function_on_its_port(caller, services):
@@ -245,7 +283,10 @@ async def test_unknown_service_is_not_found(caller, services):
 
     error = await fail(caller, make_hook(service=SERVICE))
 
-    assert error == 'failed to call webhook: Post "https://hook.ns.svc:443/v?timeout=10s": service "hook" not found'
+    assert (
+        error
+        == 'failed to call webhook: Post "https://hook.ns.svc:443/v?timeout=10s": service "hook" not found'
+    )
 
 
 async def test_function_that_raises_is_a_failed_call(caller, services):
@@ -265,6 +306,8 @@ async def test_slow_webhook_is_left_after_its_timeout(virtual_time, caller, serv
 
     error = await fail(caller, make_hook(service=SERVICE))
 
-    assert error == ('failed to call webhook: Post "https://hook.ns.svc:443/v?timeout=10s": '
-                     'context deadline exceeded')
+    assert error == (
+        'failed to call webhook: Post "https://hook.ns.svc:443/v?timeout=10s": '
+        'context deadline exceeded'
+    )
     assert virtual_time.elapsed == 10

@@ -1,4 +1,5 @@
 """The certificates of the sandbox are accepted by strict verifiers, and tell who the clients are."""
+
 import asyncio
 import datetime
 import os
@@ -21,7 +22,9 @@ def build_client_context(ca: bytes = CA.pem) -> ssl.SSLContext:
     return context
 
 
-async def talk(client: ssl.SSLContext, server: ssl.SSLContext, host: str = 'localhost') -> dict[str, object]:
+async def talk(
+    client: ssl.SSLContext, server: ssl.SSLContext, host: str = 'localhost'
+) -> dict[str, object]:
     """Connect once; return the client's certificate as the server sees it."""
     seen: asyncio.Future[dict[str, object]] = asyncio.get_running_loop().create_future()
 
@@ -33,7 +36,9 @@ async def talk(client: ssl.SSLContext, server: ssl.SSLContext, host: str = 'loca
     listener = await asyncio.start_server(serve, '127.0.0.1', 0, ssl=server)
     async with listener:
         port = listener.sockets[0].getsockname()[1]
-        reader, writer = await asyncio.open_connection('127.0.0.1', port, ssl=client, server_hostname=host)
+        reader, writer = await asyncio.open_connection(
+            '127.0.0.1', port, ssl=client, server_hostname=host
+        )
         assert await reader.read() == b'hello'
         writer.close()
         await writer.wait_closed()
@@ -56,8 +61,11 @@ async def test_client_certificate_shows_user_and_groups():
 
     peer = await talk(client, certificates.build_server_context(SERVER, CA.pem))
 
-    assert peer['subject'] == ((('organizationName', 'system:masters'),), (('organizationName', 'devs'),),
-                               (('commonName', 'jane'),))
+    assert peer['subject'] == (
+        (('organizationName', 'system:masters'),),
+        (('organizationName', 'devs'),),
+        (('commonName', 'jane'),),
+    )
 
 
 async def test_server_is_not_trusted_under_foreign_names():
@@ -71,7 +79,9 @@ async def test_server_of_another_authority_is_not_trusted():
     another = certificates.make_ca(NOW)
 
     with pytest.raises(ssl.SSLCertVerificationError):
-        await talk(build_client_context(another.pem), certificates.build_server_context(SERVER, CA.pem))
+        await talk(
+            build_client_context(another.pem), certificates.build_server_context(SERVER, CA.pem)
+        )
 
 
 def test_old_versions_of_tls_are_refused():

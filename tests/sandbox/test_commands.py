@@ -1,6 +1,7 @@
 """
 The command ``kopf sandbox``: what it says, how it ends, and how it refuses.
 """
+
 import base64
 import contextlib
 import json
@@ -52,8 +53,16 @@ class Running:
         cluster, user = config['clusters'][0]['cluster'], config['users'][0]['user']
         ca = base64.b64decode(cluster.get('certificate-authority-data', '')).decode()
         sent = body and json.dumps(body).encode()
-        request = urllib.request.Request(cluster['server'] + path, sent, method=method, headers={
-            'Authorization': f'Bearer {user["token"]}', 'Content-Type': 'application/json', 'User-Agent': 'tester'})
+        request = urllib.request.Request(
+            cluster['server'] + path,
+            sent,
+            method=method,
+            headers={
+                'Authorization': f'Bearer {user["token"]}',
+                'Content-Type': 'application/json',
+                'User-Agent': 'tester',
+            },
+        )
         context = ssl.create_default_context(cadata=ca) if ca else None
         with urllib.request.urlopen(request, context=context, timeout=10) as response:
             return json.load(response)
@@ -75,27 +84,38 @@ def start(tmp_path):
     """Start the command in a process of its own, with the temporary files in a known place."""
     (tmp_path / 'temporary').mkdir()
     with contextlib.ExitStack() as stack:
+
         def start(*args, stdin='', **env):
-            process = stack.enter_context(subprocess.Popen(
-                [sys.executable, '-m', 'kopf', 'sandbox', *map(str, args)], cwd=ROOT, text=True, stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                env={**os.environ, 'TMPDIR': str(tmp_path / 'temporary'), **env}))
+            process = stack.enter_context(
+                subprocess.Popen(
+                    [sys.executable, '-m', 'kopf', 'sandbox', *map(str, args)],
+                    cwd=ROOT,
+                    text=True,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    env={**os.environ, 'TMPDIR': str(tmp_path / 'temporary'), **env},
+                )
+            )
             stack.callback(process.kill)
             process.stdin.write(stdin)
             process.stdin.close()
             process.stdin = None
             return Running(process)
+
         yield start
 
 
 @pytest.fixture
 def refuse():
     """Run the command, which must refuse; get its only line."""
+
     def refuse(*args, **kwargs):
         result = CliRunner().invoke(cli.main, ['sandbox', *map(str, args)], **kwargs)
         assert (result.exit_code, result.stdout) == (2, '')
         assert result.stderr.count('\n') == 1, result.stderr
         return result.stderr
+
     return refuse
 
 
@@ -131,17 +151,30 @@ def test_explicit_kubeconfig_is_kept_and_overwritten_next_time(start, tmp_path):
         assert f"export KUBECONFIG='{kubeconfig}'" in running.greeting
         assert running.end()[0] == 0
         config = yaml.safe_load(kubeconfig.read_text())
-        assert config['clusters'][0]['cluster']['server'] == f"{url}/token/{config['users'][0]['user']['token']}"
+        assert (
+            config['clusters'][0]['cluster']['server']
+            == f'{url}/token/{config["users"][0]["user"]["token"]}'
+        )
 
 
 def test_manifests_come_from_files_directories_and_stdin(start, tmp_path):
     for name in ('one', 'two', 'three'):
         (tmp_path / name).mkdir()
         (tmp_path / name / 'x.yaml').write_text(json.dumps({**CONFIG, 'metadata': {'name': name}}))
-    documents = '\n---\n'.join(json.dumps({**CONFIG, 'metadata': {'name': name}}) for name in ('four', 'five'))
+    documents = '\n---\n'.join(
+        json.dumps({**CONFIG, 'metadata': {'name': name}}) for name in ('four', 'five')
+    )
 
-    running = start('--apply', tmp_path / 'one/x.yaml', '--apply', tmp_path / 'two', '--apply', '-', stdin=documents,
-                    KOPF_SANDBOX_TLS='false').wait_until_served()
+    running = start(
+        '--apply',
+        tmp_path / 'one/x.yaml',
+        '--apply',
+        tmp_path / 'two',
+        '--apply',
+        '-',
+        stdin=documents,
+        KOPF_SANDBOX_TLS='false',
+    ).wait_until_served()
 
     names = [item['metadata']['name'] for item in running.ask(CONFIGS)['items']]
     assert sorted(names) == ['five', 'four', 'one', 'two']
@@ -153,9 +186,14 @@ def test_manifests_come_from_the_environment_with_spaces_between(start, tmp_path
     for name in ('one', 'two'):
         (tmp_path / f'{name}.yaml').write_text(json.dumps({**CONFIG, 'metadata': {'name': name}}))
 
-    running = start('--no-tls', KOPF_SANDBOX_APPLY=f'{tmp_path}/one.yaml {tmp_path}/two.yaml').wait_until_served()
+    running = start(
+        '--no-tls', KOPF_SANDBOX_APPLY=f'{tmp_path}/one.yaml {tmp_path}/two.yaml'
+    ).wait_until_served()
 
-    assert sorted(item['metadata']['name'] for item in running.ask(CONFIGS)['items']) == ['one', 'two']
+    assert sorted(item['metadata']['name'] for item in running.ask(CONFIGS)['items']) == [
+        'one',
+        'two',
+    ]
     running.end()
 
 
@@ -179,8 +217,11 @@ def test_quiet_command_shows_nothing(start, tmp_path):
 
 def test_rbac_is_enforced_on_demand(start):
     running = start('--rbac').wait_until_served()
-    review = {'apiVersion': 'authorization.k8s.io/v1', 'kind': 'SubjectAccessReview', 'spec': {
-        'user': 'bob', 'resourceAttributes': {'verb': 'list', 'resource': 'pods'}}}
+    review = {
+        'apiVersion': 'authorization.k8s.io/v1',
+        'kind': 'SubjectAccessReview',
+        'spec': {'user': 'bob', 'resourceAttributes': {'verb': 'list', 'resource': 'pods'}},
+    }
 
     answer = running.ask('/apis/authorization.k8s.io/v1/subjectaccessreviews', 'POST', review)
 
@@ -208,15 +249,30 @@ def test_second_signal_ends_at_once(start, tmp_path):
     with socket.create_server(('127.0.0.1', 0)) as webhook:
         webhook.settimeout(60)
         configuration = {
-            'apiVersion': 'admissionregistration.k8s.io/v1', 'kind': 'ValidatingWebhookConfiguration',
+            'apiVersion': 'admissionregistration.k8s.io/v1',
+            'kind': 'ValidatingWebhookConfiguration',
             'metadata': {'name': 'x'},
-            'webhooks': [{
-                'name': 'stuck.kopf.dev', 'sideEffects': 'None', 'timeoutSeconds': 9, 'admissionReviewVersions': ['v1'],
-                'clientConfig': {'url': f'https://127.0.0.1:{webhook.getsockname()[1]}/'},
-                'rules': [{'operations': ['*'], 'apiGroups': [''], 'apiVersions': ['v1'], 'resources': ['configmaps']}],
-            }],
+            'webhooks': [
+                {
+                    'name': 'stuck.kopf.dev',
+                    'sideEffects': 'None',
+                    'timeoutSeconds': 9,
+                    'admissionReviewVersions': ['v1'],
+                    'clientConfig': {'url': f'https://127.0.0.1:{webhook.getsockname()[1]}/'},
+                    'rules': [
+                        {
+                            'operations': ['*'],
+                            'apiGroups': [''],
+                            'apiVersions': ['v1'],
+                            'resources': ['configmaps'],
+                        }
+                    ],
+                }
+            ],
         }
-        running = start('--apply', '-', stdin=f'{json.dumps(configuration)}\n---\n{json.dumps(CONFIG)}')
+        running = start(
+            '--apply', '-', stdin=f'{json.dumps(configuration)}\n---\n{json.dumps(CONFIG)}'
+        )
         connection, _ = webhook.accept()
 
         with connection:
@@ -256,18 +312,27 @@ def test_command_is_stopped_also_before_it_serves(monkeypatch, number):
 
 
 def test_command_is_stopped_also_while_it_starts(monkeypatch, tmp_path):
-    monkeypatch.setattr(hosting.Host, '_write_files', lambda host: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr(
+        hosting.Host, '_write_files', lambda host: signal.raise_signal(signal.SIGINT)
+    )
 
-    result = CliRunner().invoke(cli.main, ['sandbox', '--no-tls', '--save', str(tmp_path / 'saved')])
+    result = CliRunner().invoke(
+        cli.main, ['sandbox', '--no-tls', '--save', str(tmp_path / 'saved')]
+    )
 
     assert (result.exit_code, result.stdout, result.stderr) == (
-        0, f'The sandbox is saved to {tmp_path / "saved"}.\n', '')
+        0,
+        f'The sandbox is saved to {tmp_path / "saved"}.\n',
+        '',
+    )
 
 
 def test_nothing_heavy_is_loaded_before_the_signals_are_caught():
     program = 'import kopf._kits.sandbox.commands; import sys; print(*sys.modules)'
 
-    done = subprocess.run([sys.executable, '-c', program], capture_output=True, text=True, check=True, cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, '-c', program], capture_output=True, text=True, check=True, cwd=ROOT
+    )
 
     heavy = {'asyncio', 'aiohttp', 'yaml', 'cryptography', 'kopf._kits.sandbox.hosting'}
     assert heavy & set(done.stdout.split()) == set()
@@ -277,11 +342,16 @@ def test_busy_port_is_refused(refuse):
     with socket.create_server(('127.0.0.1', 0)) as busy:
         port = busy.getsockname()[1]
 
-        assert refuse('--port', port) == f'Error: Cannot listen on 127.0.0.1:{port}: the port is busy.\n'
+        assert (
+            refuse('--port', port)
+            == f'Error: Cannot listen on 127.0.0.1:{port}: the port is busy.\n'
+        )
 
 
 def test_unknown_host_is_refused(refuse):
-    assert refuse('--host', 'no.such.host.invalid').startswith('Error: Cannot listen on no.such.host.invalid:0: ')
+    assert refuse('--host', 'no.such.host.invalid').startswith(
+        'Error: Cannot listen on no.such.host.invalid:0: '
+    )
 
 
 def test_host_of_others_is_refused(refuse):
@@ -291,31 +361,52 @@ def test_host_of_others_is_refused(refuse):
     assert 'Errno' not in line
 
 
-@pytest.mark.parametrize('text, message', [
-    pytest.param('a: [', 'Error: {path} is not valid YAML or JSON: ', id='syntax'),
-    pytest.param('[1]', 'Error: {path} must contain objects', id='not-objects'),
-    pytest.param('kind: ConfigMap', 'Error: An object in {path} has no apiVersion.', id='incomplete'),
-    pytest.param('{"apiVersion": "v1", "kind": "Unknown", "metadata": {"name": "x"}}',
-                 "Error: There is no kind Unknown in version v1, as of 'x' in {path}.", id='kind'),
-    pytest.param('{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}}',
-                 'Error: ConfigMap in {path} has no name: it cannot be applied.', id='no-name'),
-    pytest.param('{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "Wrong"}}',
-                 'Error: {path}: ConfigMap "Wrong" is invalid: metadata.name: Invalid value: "Wrong": ', id='invalid'),
-    pytest.param('{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "namespace": "nons"}}',
-                 'Error: {path}: ConfigMap "x": namespaces "nons" not found', id='refused'),
-])
+@pytest.mark.parametrize(
+    'text, message',
+    [
+        pytest.param('a: [', 'Error: {path} is not valid YAML or JSON: ', id='syntax'),
+        pytest.param('[1]', 'Error: {path} must contain objects', id='not-objects'),
+        pytest.param(
+            'kind: ConfigMap', 'Error: An object in {path} has no apiVersion.', id='incomplete'
+        ),
+        pytest.param(
+            '{"apiVersion": "v1", "kind": "Unknown", "metadata": {"name": "x"}}',
+            "Error: There is no kind Unknown in version v1, as of 'x' in {path}.",
+            id='kind',
+        ),
+        pytest.param(
+            '{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}}',
+            'Error: ConfigMap in {path} has no name: it cannot be applied.',
+            id='no-name',
+        ),
+        pytest.param(
+            '{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "Wrong"}}',
+            'Error: {path}: ConfigMap "Wrong" is invalid: metadata.name: Invalid value: "Wrong": ',
+            id='invalid',
+        ),
+        pytest.param(
+            '{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "namespace": "nons"}}',
+            'Error: {path}: ConfigMap "x": namespaces "nons" not found',
+            id='refused',
+        ),
+    ],
+)
 def test_bad_manifests_are_refused_with_nothing_done(refuse, tmp_path, text, message):
     path = tmp_path / 'x.yaml'
     path.write_text(text)
 
-    line = refuse('--apply', path, '--kubeconfig', tmp_path / 'kubeconfig', '--save', tmp_path / 'saved')
+    line = refuse(
+        '--apply', path, '--kubeconfig', tmp_path / 'kubeconfig', '--save', tmp_path / 'saved'
+    )
 
     assert line.startswith(message.format(path=path))
     assert sorted(tmp_path.iterdir()) == [path]
 
 
 def test_bad_manifest_in_stdin_is_refused(refuse):
-    assert refuse('--apply', '-', input='{').startswith('Error: the standard input is not valid YAML or JSON: ')
+    assert refuse('--apply', '-', input='{').startswith(
+        'Error: the standard input is not valid YAML or JSON: '
+    )
 
 
 def test_unreadable_manifest_is_refused(refuse, tmp_path):
@@ -330,7 +421,10 @@ def test_kubeconfig_of_others_is_never_overwritten(refuse, tmp_path):
 
     line = refuse('--kubeconfig', path)
 
-    assert line == f'Error: The file {path} is not of a sandbox, and will not be overwritten: choose another one.\n'
+    assert (
+        line
+        == f'Error: The file {path} is not of a sandbox, and will not be overwritten: choose another one.\n'
+    )
     assert path.read_text() == 'clusters: [{name: production}]'
 
 
@@ -339,14 +433,20 @@ def test_unwritable_kubeconfig_is_refused_with_nothing_done(refuse, tmp_path):
 
     line = refuse('--kubeconfig', path, '--save', tmp_path / 'saved')
 
-    assert line == f'Error: Cannot write the kubeconfig to {path}: there is no directory {path.parent}.\n'
+    assert (
+        line
+        == f'Error: Cannot write the kubeconfig to {path}: there is no directory {path.parent}.\n'
+    )
     assert list(tmp_path.iterdir()) == []
 
 
 def test_kubeconfig_where_no_files_can_be_made_is_refused(refuse):
     line = refuse('--kubeconfig', '/proc/kubeconfig')
 
-    assert line == 'Error: Cannot write the kubeconfig to /proc/kubeconfig: files cannot be made in /proc.\n'
+    assert (
+        line
+        == 'Error: Cannot write the kubeconfig to /proc/kubeconfig: files cannot be made in /proc.\n'
+    )
 
 
 @pytest.mark.parametrize('option', ['--save', '--apply', '--kubeconfig'])
@@ -357,30 +457,50 @@ def test_empty_path_is_refused(refuse, option):
 def test_damaged_save_is_refused(refuse, tmp_path):
     (tmp_path / 'snapshot.jsonl').write_text('?')
 
-    assert refuse('--save', tmp_path).startswith(f'Error: {tmp_path}/snapshot.jsonl is damaged in the line 1: ')
+    assert refuse('--save', tmp_path).startswith(
+        f'Error: {tmp_path}/snapshot.jsonl is damaged in the line 1: '
+    )
 
 
 @pytest.mark.guarantee('FND-063')
-@pytest.mark.parametrize('module, library, purpose', [
-    pytest.param('cryptography', 'cryptography', 'its certificates', id='certificates'),
-    pytest.param('re2', 'google-re2', 'the patterns of custom resources', id='patterns'),
-])
+@pytest.mark.parametrize(
+    'module, library, purpose',
+    [
+        pytest.param('cryptography', 'cryptography', 'its certificates', id='certificates'),
+        pytest.param('re2', 'google-re2', 'the patterns of custom resources', id='patterns'),
+    ],
+)
 def test_missing_library_is_told(refuse, monkeypatch, module, library, purpose):
     monkeypatch.setitem(sys.modules, module, None)
 
-    assert refuse() == f"Error: The sandbox needs the library '{library}' for {purpose}: install kopf[dev].\n"
+    assert (
+        refuse()
+        == f"Error: The sandbox needs the library '{library}' for {purpose}: install kopf[dev].\n"
+    )
 
 
-@pytest.mark.parametrize('content, is_refused', [
-    pytest.param(None, False, id='absent'),
-    pytest.param('', False, id='empty'),
-    pytest.param(yaml.safe_dump(kubeconfigs.build_kubeconfig('https://x', b'ca', token='t')), False, id='ours'),
-    pytest.param('{}', True, id='no-clusters'),
-    pytest.param('[', True, id='not-yaml'),
-    pytest.param(yaml.safe_dump({**kubeconfigs.build_kubeconfig('https://x', b''), 'clusters': [{'name': 'x'}]}), True,
-                 id='shared'),
-    pytest.param(b'\xff\xff', True, id='binary'),
-])
+@pytest.mark.parametrize(
+    'content, is_refused',
+    [
+        pytest.param(None, False, id='absent'),
+        pytest.param('', False, id='empty'),
+        pytest.param(
+            yaml.safe_dump(kubeconfigs.build_kubeconfig('https://x', b'ca', token='t')),
+            False,
+            id='ours',
+        ),
+        pytest.param('{}', True, id='no-clusters'),
+        pytest.param('[', True, id='not-yaml'),
+        pytest.param(
+            yaml.safe_dump(
+                {**kubeconfigs.build_kubeconfig('https://x', b''), 'clusters': [{'name': 'x'}]}
+            ),
+            True,
+            id='shared',
+        ),
+        pytest.param(b'\xff\xff', True, id='binary'),
+    ],
+)
 def test_only_our_own_kubeconfigs_are_replaced(tmp_path, content, is_refused):
     path = tmp_path / 'config'
     if content is not None:

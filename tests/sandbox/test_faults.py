@@ -1,6 +1,7 @@
 """
 Faults on request: what clients see when the API refuses, delays, stalls, disconnects, or goes away.
 """
+
 import asyncio
 import contextlib
 import json
@@ -41,42 +42,65 @@ async def ask(session, path, method='GET', **kwargs):
 async def watch(session, path=CONFIGS):
     """Open a watch-stream; get a function for its next event."""
     async with session.get(f'{path}?watch=true') as response:
+
         async def get_next():
             return json.loads(await response.content.readline() or 'null')
+
         yield get_next
 
 
-@pytest.mark.parametrize('scope, affected', [
-    pytest.param({}, True, id='everything'),
-    pytest.param({'verb': 'list'}, True, id='verb'),
-    pytest.param({'verb': 'GET'}, True, id='method'),
-    pytest.param({'verb': 'watch'}, False, id='other-verb'),
-    pytest.param({'resource': 'kopfexamples'}, True, id='resource'),
-    pytest.param({'resource': 'kopfexamples.kopf.dev'}, True, id='resource-with-group'),
-    pytest.param({'resource': 'kopfexamples.example.com'}, False, id='other-group'),
-    pytest.param({'path': '/apis/*/kopfexamples'}, True, id='path'),
-    pytest.param({'path': '/api/*'}, False, id='other-path'),
-    pytest.param({'user_agent': 'kopf/*'}, True, id='agent'),
-    pytest.param({'user_agent': 'kubectl*'}, False, id='other-agent'),
-    pytest.param({'verb': 'list', 'user_agent': 'kubectl*'}, False, id='all-must-fit'),
-])
+@pytest.mark.parametrize(
+    'scope, affected',
+    [
+        pytest.param({}, True, id='everything'),
+        pytest.param({'verb': 'list'}, True, id='verb'),
+        pytest.param({'verb': 'GET'}, True, id='method'),
+        pytest.param({'verb': 'watch'}, False, id='other-verb'),
+        pytest.param({'resource': 'kopfexamples'}, True, id='resource'),
+        pytest.param({'resource': 'kopfexamples.kopf.dev'}, True, id='resource-with-group'),
+        pytest.param({'resource': 'kopfexamples.example.com'}, False, id='other-group'),
+        pytest.param({'path': '/apis/*/kopfexamples'}, True, id='path'),
+        pytest.param({'path': '/api/*'}, False, id='other-path'),
+        pytest.param({'user_agent': 'kopf/*'}, True, id='agent'),
+        pytest.param({'user_agent': 'kubectl*'}, False, id='other-agent'),
+        pytest.param({'verb': 'list', 'user_agent': 'kubectl*'}, False, id='all-must-fit'),
+    ],
+)
 def test_faults_are_for_the_matching_requests(scope, affected):
-    asked = faults.Asked('GET', '/apis/kopf.dev/v1/kopfexamples', verb='list', group='kopf.dev', plural='kopfexamples',
-                         user_agent='kopf/1.0')
+    asked = faults.Asked(
+        'GET',
+        '/apis/kopf.dev/v1/kopfexamples',
+        verb='list',
+        group='kopf.dev',
+        plural='kopfexamples',
+        user_agent='kopf/1.0',
+    )
 
     assert faults.Scope(**scope).covers(asked) is affected
 
 
-@pytest.mark.parametrize('trouble, message', [
-    pytest.param({}, 'needs an effect', id='nothing'),
-    pytest.param({'verb': 'list', 'times': 1}, 'needs an effect', id='only-scope'),
-    pytest.param({'code': 200}, '400 to 599, not 200', id='success'),
-    pytest.param({'latency': -1}, 'cannot be negative: -1', id='negative-latency'),
-    pytest.param({'code': 500, 'times': 0}, 'positive number, or None for no limit, not 0', id='no-times'),
-    pytest.param({'code': 500, 'times': -1}, 'positive number, or None for no limit, not -1', id='negative-times'),
-    pytest.param({'code': 500, 'verb': 'LIST'},
-                 "one of get, list, .*, deletecollection, GET, .*, OPTIONS, not 'LIST'", id='verb'),
-])
+@pytest.mark.parametrize(
+    'trouble, message',
+    [
+        pytest.param({}, 'needs an effect', id='nothing'),
+        pytest.param({'verb': 'list', 'times': 1}, 'needs an effect', id='only-scope'),
+        pytest.param({'code': 200}, '400 to 599, not 200', id='success'),
+        pytest.param({'latency': -1}, 'cannot be negative: -1', id='negative-latency'),
+        pytest.param(
+            {'code': 500, 'times': 0}, 'positive number, or None for no limit, not 0', id='no-times'
+        ),
+        pytest.param(
+            {'code': 500, 'times': -1},
+            'positive number, or None for no limit, not -1',
+            id='negative-times',
+        ),
+        pytest.param(
+            {'code': 500, 'verb': 'LIST'},
+            "one of get, list, .*, deletecollection, GET, .*, OPTIONS, not 'LIST'",
+            id='verb',
+        ),
+    ],
+)
 async def test_meaningless_faults_are_refused(sandbox, trouble, message):
     with pytest.raises(ValueError, match=message):
         sandbox.faults.inject(**trouble)
@@ -84,23 +108,40 @@ async def test_meaningless_faults_are_refused(sandbox, trouble, message):
     assert list(sandbox.faults) == []
 
 
-@pytest.mark.parametrize('act', [
-    pytest.param(lambda sandbox: sandbox.faults.inject(code=500, resourse='pods', tims=1), id='inject'),
-    pytest.param(lambda sandbox: sandbox.faults.cut_streams(resourse='pods', tims=1), id='cut'),
-    pytest.param(lambda sandbox: sandbox.faults.end_streams(410, resourse='pods', tims=1), id='end'),
-    pytest.param(lambda sandbox: sandbox.requests.select(resourse='pods', tims=1), id='select'),
-])
+@pytest.mark.parametrize(
+    'act',
+    [
+        pytest.param(
+            lambda sandbox: sandbox.faults.inject(code=500, resourse='pods', tims=1), id='inject'
+        ),
+        pytest.param(lambda sandbox: sandbox.faults.cut_streams(resourse='pods', tims=1), id='cut'),
+        pytest.param(
+            lambda sandbox: sandbox.faults.end_streams(410, resourse='pods', tims=1), id='end'
+        ),
+        pytest.param(lambda sandbox: sandbox.requests.select(resourse='pods', tims=1), id='select'),
+    ],
+)
 async def test_misspelt_keywords_are_refused_with_the_known_ones(sandbox, act):
-    with pytest.raises(TypeError, match=r'^Unknown keywords: resourse, tims; the known ones are verb, resource, '):
+    with pytest.raises(
+        TypeError, match=r'^Unknown keywords: resourse, tims; the known ones are verb, resource, '
+    ):
         act(sandbox)
 
     assert list(sandbox.faults) == []
 
 
-@pytest.mark.parametrize('code, reason', [
-    (403, 'Forbidden'), (409, 'Conflict'), (410, 'Expired'), (429, 'TooManyRequests'), (500, 'InternalError'),
-    (503, 'ServiceUnavailable'), (504, 'Timeout'),
-])
+@pytest.mark.parametrize(
+    'code, reason',
+    [
+        (403, 'Forbidden'),
+        (409, 'Conflict'),
+        (410, 'Expired'),
+        (429, 'TooManyRequests'),
+        (500, 'InternalError'),
+        (503, 'ServiceUnavailable'),
+        (504, 'Timeout'),
+    ],
+)
 async def test_requests_are_refused_with_a_status(sandbox, session, code, reason):
     sandbox.faults.inject(code=code)
 
@@ -116,7 +157,11 @@ async def test_refusal_tells_when_to_come_back(sandbox, session):
 
     _, status, headers = await ask(session, CONFIGS)
 
-    assert (status['message'], status['reason'], status['details']) == ('slow down', 'Custom', {'retryAfterSeconds': 7})
+    assert (status['message'], status['reason'], status['details']) == (
+        'slow down',
+        'Custom',
+        {'retryAfterSeconds': 7},
+    )
     assert headers['Retry-After'] == '7'
 
 
@@ -188,7 +233,9 @@ async def test_stalled_request_outlasts_the_patience_of_the_client(sandbox, sess
 
 
 async def test_request_is_cut_without_an_answer(sandbox, session):
-    sandbox.faults.inject(cut=True, times=2)  # the client itself tries again once after a lost connection
+    sandbox.faults.inject(
+        cut=True, times=2
+    )  # the client itself tries again once after a lost connection
 
     with pytest.raises(aiohttp.ClientError):
         await ask(session, CONFIGS, 'POST', json=CONFIG)
@@ -221,7 +268,10 @@ async def test_open_streams_are_cut_once_without_a_fault(sandbox, session):
 
 
 async def test_open_streams_are_stalled(sandbox, session):
-    async with watch(session) as get_next, watch(session, '/api/v1/namespaces/default/secrets') as get_secret:
+    async with (
+        watch(session) as get_next,
+        watch(session, '/api/v1/namespaces/default/secrets') as get_secret,
+    ):
         fault = sandbox.faults.inject(verb='watch', resource='configmaps', stall=True)
         await sandbox.create(CONFIG)
         await sandbox.create({**CONFIG, 'kind': 'Secret'})
@@ -257,7 +307,11 @@ async def test_open_streams_end_with_an_error_event(sandbox, session):
 
         event = await get_next()
         assert ended == 1
-        assert (event['type'], event['object']['code'], event['object']['reason']) == ('ERROR', 410, 'Expired')
+        assert (event['type'], event['object']['code'], event['object']['reason']) == (
+            'ERROR',
+            410,
+            'Expired',
+        )
         assert await get_next() is None
 
     assert (await ask(session, CONFIGS))[0] == 200
@@ -278,11 +332,16 @@ async def test_restart_keeps_the_port_and_the_objects_but_no_connections(sandbox
     assert (await ask(session, f'{CONFIGS}/cm'))[1]['metadata']['uid'] == created['metadata']['uid']
 
 
-@pytest.mark.parametrize('compact, expected', [
-    pytest.param(False, 'MODIFIED', id='history-kept'),
-    pytest.param(True, 'ERROR', id='history-forgotten'),
-])
-async def test_watches_continue_after_a_restart_if_the_history_is_kept(sandbox, session, compact, expected):
+@pytest.mark.parametrize(
+    'compact, expected',
+    [
+        pytest.param(False, 'MODIFIED', id='history-kept'),
+        pytest.param(True, 'ERROR', id='history-forgotten'),
+    ],
+)
+async def test_watches_continue_after_a_restart_if_the_history_is_kept(
+    sandbox, session, compact, expected
+):
     version = (await sandbox.create(CONFIG))['metadata']['resourceVersion']
     await sandbox.patch('cm', 'cm', {'data': {'x': '1'}})
 
@@ -334,7 +393,8 @@ async def test_port_taken_during_the_downtime_is_an_error(sandbox, session):
 def test_faults_are_injected_and_lifted_from_other_threads():
     with kopf.testing.Sandbox(tls=False) as sandbox:
         request = urllib.request.Request(
-            f'{sandbox.url}{CONFIGS}', headers={'Authorization': f'Bearer {sandbox.token}'})
+            f'{sandbox.url}{CONFIGS}', headers={'Authorization': f'Bearer {sandbox.token}'}
+        )
 
         def ask_once():
             try:

@@ -1,4 +1,5 @@
 """Kubeconfigs are complete, private, and never half-written."""
+
 import base64
 import os
 import stat
@@ -19,9 +20,16 @@ def decode(text: str) -> bytes:
 def test_kubeconfig_with_token_leads_to_the_cluster():
     kubeconfig = kubeconfigs.build_kubeconfig(URL, b'ca', token='secret', namespace='ns')
 
-    assert kubeconfig['clusters'][0]['cluster'] == {'server': URL, 'certificate-authority-data': 'Y2E='}
+    assert kubeconfig['clusters'][0]['cluster'] == {
+        'server': URL,
+        'certificate-authority-data': 'Y2E=',
+    }
     assert kubeconfig['users'][0]['user'] == {'token': 'secret'}
-    assert kubeconfig['contexts'][0]['context'] == {'cluster': 'sandbox', 'user': 'sandbox', 'namespace': 'ns'}
+    assert kubeconfig['contexts'][0]['context'] == {
+        'cluster': 'sandbox',
+        'user': 'sandbox',
+        'namespace': 'ns',
+    }
     assert kubeconfig['current-context'] == kubeconfig['contexts'][0]['name']
 
 
@@ -68,7 +76,9 @@ def test_symlink_stays_and_its_target_is_replaced(tmp_path):
 
 
 def test_missing_directory_is_named(tmp_path):
-    with pytest.raises(OSError, match=r'^Cannot write the kubeconfig to .*: there is no directory .*absent\.$'):
+    with pytest.raises(
+        OSError, match=r'^Cannot write the kubeconfig to .*: there is no directory .*absent\.$'
+    ):
         kubeconfigs.write_kubeconfig(tmp_path / 'absent' / 'kubeconfig', {})
 
 

@@ -1,6 +1,7 @@
 """
 The event loops of the command line: the fastest one that is installed.
 """
+
 import contextlib
 import logging
 
@@ -8,7 +9,9 @@ import pytest
 
 from kopf._kits.sandbox import threads
 
-CLOSED = RuntimeError('unable to perform operation on <TCPTransport closed=True>; the handler is closed')
+CLOSED = RuntimeError(
+    'unable to perform operation on <TCPTransport closed=True>; the handler is closed'
+)
 
 
 @pytest.fixture
@@ -17,11 +20,14 @@ def loop():
         yield loop
 
 
-@pytest.mark.parametrize('error, level', [
-    pytest.param(CLOSED, logging.DEBUG, id='cut-connection'),
-    pytest.param(RuntimeError('another one'), logging.ERROR, id='another-error'),
-    pytest.param(ValueError('; the handler is closed'), logging.ERROR, id='another-class'),
-])
+@pytest.mark.parametrize(
+    'error, level',
+    [
+        pytest.param(CLOSED, logging.DEBUG, id='cut-connection'),
+        pytest.param(RuntimeError('another one'), logging.ERROR, id='another-error'),
+        pytest.param(ValueError('; the handler is closed'), logging.ERROR, id='another-class'),
+    ],
+)
 def test_only_connections_cut_by_ourselves_are_not_errors(loop, caplog, error, level):
     caplog.set_level(logging.DEBUG)
 

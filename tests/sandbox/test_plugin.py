@@ -1,6 +1,7 @@
 """
 The pytest plugin, and the snippets of the documentation, run as operator authors would run them.
 """
+
 import pathlib
 import re
 import tomllib
@@ -19,7 +20,9 @@ def run_tests(pytester, monkeypatch):
     monkeypatch.setenv('PYTHONPATH', str(ROOT))
 
     def run(*sources, **modules):
-        pytester.makeini('[pytest]\naddopts = --strict-markers\nasyncio_default_fixture_loop_scope = function')
+        pytester.makeini(
+            '[pytest]\naddopts = --strict-markers\nasyncio_default_fixture_loop_scope = function'
+        )
         pytester.makeconftest('from kopf._kits.sandbox.plugin import *  # noqa: F403')
         pytester.makepyfile(*sources, **modules)
         return pytester.runpytest_subprocess()
@@ -54,7 +57,9 @@ def test_plugin_is_declared_for_pytest():
 
 @pytest.mark.slow
 def test_snippets_of_the_docs_run(run_tests):
-    snippets = re.findall(r'^```python\n(.*?)^```$', (ROOT / 'docs/sandbox.md').read_text(), re.DOTALL | re.MULTILINE)
+    snippets = re.findall(
+        r'^```python\n(.*?)^```$', (ROOT / 'docs/sandbox.md').read_text(), re.DOTALL | re.MULTILINE
+    )
     modules = {f'test_snippet_{index}': snippet for index, snippet in enumerate(snippets)}
 
     result = run_tests(**modules)
@@ -67,5 +72,9 @@ def test_options_of_the_command_are_in_the_docs():
     listed = re.findall(r'^\| (`-.*?) \|', text, re.MULTILINE)
     documented = {name for cell in listed for name in re.findall(r'(?<![\w-])--?[\w-]+', cell)}
 
-    known = {name for option in commands.sandbox.params for name in (*option.opts, *option.secondary_opts)}
+    known = {
+        name
+        for option in commands.sandbox.params
+        for name in (*option.opts, *option.secondary_opts)
+    }
     assert documented == known - {'--tls', '--verbose', '--quiet'}

@@ -1,6 +1,7 @@
 """
 Whatever is written, deleted, selected and watched, in whatever order, the promises of the API hold.
 """
+
 import asyncio
 import json
 
@@ -88,9 +89,18 @@ class ClusterMachine(stateful.RuleBasedStateMachine):
     def replace_with_version(self, name, stale):
         if name in self.model:
             version = '1' if stale else self.model[name]['version']
-            code, _ = self.ask('update', name, {'metadata': {'name': name, 'resourceVersion': version,
-                                                             'finalizers': self.model[name]['finalizers'],
-                                                             'labels': self.labels_of(self.model[name])}})
+            code, _ = self.ask(
+                'update',
+                name,
+                {
+                    'metadata': {
+                        'name': name,
+                        'resourceVersion': version,
+                        'finalizers': self.model[name]['finalizers'],
+                        'labels': self.labels_of(self.model[name]),
+                    }
+                },
+            )
             assert code == (409 if stale else 200)
 
     @stateful.rule(data=st.data())
@@ -105,7 +115,11 @@ class ClusterMachine(stateful.RuleBasedStateMachine):
         if since < self.compacted:
             assert [event['object']['code'] for event in events] == [410]
             return
-        replayed = {name: labels for name, labels in self.worlds[since].items() if self.selects(selector, labels)}
+        replayed = {
+            name: labels
+            for name, labels in self.worlds[since].items()
+            if self.selects(selector, labels)
+        }
         for event in events:
             meta = event['object']['metadata']
             assert (meta['name'] in replayed) is (event['type'] != 'ADDED')
@@ -118,10 +132,19 @@ class ClusterMachine(stateful.RuleBasedStateMachine):
 
     @stateful.rule(data=st.data())
     def watch_everything_from_the_past(self, data):
-        since = data.draw(st.sampled_from([version for version in sorted(self.worlds) if version >= self.compacted]))
+        since = data.draw(
+            st.sampled_from(
+                [version for version in sorted(self.worlds) if version >= self.compacted]
+            )
+        )
         events = self.watch(since, '')
-        seen = [(int(event['object']['metadata']['resourceVersion']), event['object']['metadata']['name'])
-                for event in events]
+        seen = [
+            (
+                int(event['object']['metadata']['resourceVersion']),
+                event['object']['metadata']['name'],
+            )
+            for event in events
+        ]
 
         assert seen == [write for write in self.writes if write[0] > since]
 
@@ -148,8 +171,15 @@ class ClusterMachine(stateful.RuleBasedStateMachine):
         assert self.list('') == {name: self.labels_of(known) for name, known in self.model.items()}
 
     def ask(self, verb, name='', body=None, content_type='application/json', options=None):
-        request = requests.Request(verb, self.resource, clusters.ADMIN, 'default', name, options=options or {},
-                                   field_manager='tests')
+        request = requests.Request(
+            verb,
+            self.resource,
+            clusters.ADMIN,
+            'default',
+            name,
+            options=options or {},
+            field_manager='tests',
+        )
         asking = handling.Asking(b'' if body is None else json.dumps(body).encode(), content_type)
         try:
             answer = self.loop.run_until_complete(self.handler.handle(request, asking))
@@ -170,7 +200,9 @@ class ClusterMachine(stateful.RuleBasedStateMachine):
 
     def list(self, selector):
         _, body = self.ask('list', options={'labelSelector': selector})
-        return {item['metadata']['name']: item['metadata'].get('labels', {}) for item in body['items']}
+        return {
+            item['metadata']['name']: item['metadata'].get('labels', {}) for item in body['items']
+        }
 
     def remember(self, name, body, known):
         self.model[name] = {**known, 'version': body['metadata']['resourceVersion']}

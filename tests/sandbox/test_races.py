@@ -1,6 +1,7 @@
 """
 While a webhook thinks of one request, the world goes on; what is stored in the end is never based on what is gone.
 """
+
 import asyncio
 import ssl
 
@@ -10,29 +11,60 @@ import pytest
 import kopf.testing
 
 CRD = {
-    'apiVersion': 'apiextensions.k8s.io/v1', 'kind': 'CustomResourceDefinition',
+    'apiVersion': 'apiextensions.k8s.io/v1',
+    'kind': 'CustomResourceDefinition',
     'metadata': {'name': 'things.races.kopf.dev'},
-    'spec': {'group': 'races.kopf.dev', 'scope': 'Namespaced', 'names': {'plural': 'things', 'kind': 'Thing'},
-             'versions': [{'name': 'v1', 'served': True, 'storage': True, 'subresources': {'status': {}},
-                           'schema': {'openAPIV3Schema': {'type': 'object',
-                                                          'x-kubernetes-preserve-unknown-fields': True}}}]},
+    'spec': {
+        'group': 'races.kopf.dev',
+        'scope': 'Namespaced',
+        'names': {'plural': 'things', 'kind': 'Thing'},
+        'versions': [
+            {
+                'name': 'v1',
+                'served': True,
+                'storage': True,
+                'subresources': {'status': {}},
+                'schema': {
+                    'openAPIV3Schema': {
+                        'type': 'object',
+                        'x-kubernetes-preserve-unknown-fields': True,
+                    }
+                },
+            }
+        ],
+    },
 }
 CONFIGURATION = {
-    'apiVersion': 'admissionregistration.k8s.io/v1', 'kind': 'ValidatingWebhookConfiguration',
+    'apiVersion': 'admissionregistration.k8s.io/v1',
+    'kind': 'ValidatingWebhookConfiguration',
     'metadata': {'name': 'slow'},
-    'webhooks': [{
-        'name': 'slow.races.kopf.dev', 'sideEffects': 'None', 'admissionReviewVersions': ['v1'],
-        'clientConfig': {'service': {'namespace': 'default', 'name': 'slow'}},
-        'objectSelector': {'matchLabels': {'speed': 'slow'}},
-        'rules': [{'operations': ['*'], 'apiGroups': ['*'], 'apiVersions': ['*'],
-                   'resources': ['things', 'things/status']}],
-    }],
+    'webhooks': [
+        {
+            'name': 'slow.races.kopf.dev',
+            'sideEffects': 'None',
+            'admissionReviewVersions': ['v1'],
+            'clientConfig': {'service': {'namespace': 'default', 'name': 'slow'}},
+            'objectSelector': {'matchLabels': {'speed': 'slow'}},
+            'rules': [
+                {
+                    'operations': ['*'],
+                    'apiGroups': ['*'],
+                    'apiVersions': ['*'],
+                    'resources': ['things', 'things/status'],
+                }
+            ],
+        }
+    ],
 }
 
 
 def make_thing(name='thing', namespace='default', **spec):
-    return {'apiVersion': 'races.kopf.dev/v1', 'kind': 'Thing', 'spec': spec,
-            'metadata': {'name': name, 'namespace': namespace, 'labels': {'speed': 'slow'}}}
+    return {
+        'apiVersion': 'races.kopf.dev/v1',
+        'kind': 'Thing',
+        'spec': spec,
+        'metadata': {'name': name, 'namespace': namespace, 'labels': {'speed': 'slow'}},
+    }
 
 
 class SlowWebhook:
@@ -106,7 +138,9 @@ async def test_names_are_taken_by_the_fastest(sandbox, webhook):
 
 async def test_patches_are_repeated_on_what_has_changed_meanwhile(sandbox, webhook):
     await sandbox.create(make_thing())
-    task = await start_slow(sandbox, webhook, sandbox.patch('things', 'thing', {'spec': {'slow': 1}}))
+    task = await start_slow(
+        sandbox, webhook, sandbox.patch('things', 'thing', {'spec': {'slow': 1}})
+    )
     await sandbox.patch('things', 'thing', {'spec': {'fast': 1}})
     webhook.released.set()
     await task
@@ -126,7 +160,9 @@ async def test_updates_of_older_versions_are_refused(sandbox, webhook):
 
 
 async def test_configurations_are_applied_to_what_was_created_meanwhile(sandbox, webhook):
-    task = await start_slow(sandbox, webhook, sandbox.patch('things', 'thing', make_thing(slow=1), type='apply'))
+    task = await start_slow(
+        sandbox, webhook, sandbox.patch('things', 'thing', make_thing(slow=1), type='apply')
+    )
     await sandbox.create(make_thing(fast=1))
     webhook.released.set()
     await task
@@ -168,6 +204,8 @@ async def delete_version(sandbox, version):
     headers = {'Authorization': f'Bearer {sandbox.token}'}
     async with (
         aiohttp.ClientSession(headers=headers) as session,
-        session.delete(url, json={'preconditions': {'resourceVersion': version}}, ssl=context) as response,
+        session.delete(
+            url, json={'preconditions': {'resourceVersion': version}}, ssl=context
+        ) as response,
     ):
         return response.status

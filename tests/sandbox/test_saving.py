@@ -3,6 +3,7 @@ Saved sandboxes: what outlives the process, what is tolerated in the files, and 
 
 A copy of the directory of a running sandbox is what is left of a killed one.
 """
+
 import json
 import os
 import shutil
@@ -24,18 +25,40 @@ CRD = {
         'group': 'kopf.dev',
         'scope': 'Namespaced',
         'names': {'kind': 'KopfExample', 'plural': 'kopfexamples', 'singular': 'kopfexample'},
-        'versions': [{
-            'name': 'v1', 'served': True, 'storage': True, 'selectableFields': [{'jsonPath': '.spec.color'}],
-            'schema': {'openAPIV3Schema': {'type': 'object', 'properties': {
-                'spec': {'type': 'object', 'properties': {'color': {'type': 'string'}, 'size': {'type': 'integer'}}}}}},
-        }],
+        'versions': [
+            {
+                'name': 'v1',
+                'served': True,
+                'storage': True,
+                'selectableFields': [{'jsonPath': '.spec.color'}],
+                'schema': {
+                    'openAPIV3Schema': {
+                        'type': 'object',
+                        'properties': {
+                            'spec': {
+                                'type': 'object',
+                                'properties': {
+                                    'color': {'type': 'string'},
+                                    'size': {'type': 'integer'},
+                                },
+                            }
+                        },
+                    }
+                },
+            }
+        ],
     },
 }
 EXAMPLE = {
-    'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample', 'metadata': {'name': 'ex'}, 'spec': {'color': 'red', 'size': 1},
+    'apiVersion': 'kopf.dev/v1',
+    'kind': 'KopfExample',
+    'metadata': {'name': 'ex'},
+    'spec': {'color': 'red', 'size': 1},
 }
 CONFIG = {
-    'apiVersion': 'v1', 'kind': 'ConfigMap', 'data': {'a': 'ü'},
+    'apiVersion': 'v1',
+    'kind': 'ConfigMap',
+    'data': {'a': 'ü'},
     'metadata': {'name': 'cm', 'finalizers': ['kopf.dev/x']},
 }
 
@@ -48,9 +71,11 @@ def directory(tmp_path):
 @pytest.fixture
 def crash(tmp_path):
     """Make a sandbox's directory look as if the sandbox were killed right now."""
+
     def crash(directory):
         shutil.copytree(directory, tmp_path / 'crashed')
         return tmp_path / 'crashed'
+
     return crash
 
 
@@ -89,7 +114,10 @@ def test_versions_go_on_increasing(directory, crash):
         last = int(sandbox.create(CONFIG)['metadata']['resourceVersion'])
 
     with kopf.testing.Sandbox(tls=False, save=directory) as sandbox:
-        assert int(sandbox.patch('cm', 'cm', {'data': {'b': '2'}})['metadata']['resourceVersion']) > last
+        assert (
+            int(sandbox.patch('cm', 'cm', {'data': {'b': '2'}})['metadata']['resourceVersion'])
+            > last
+        )
 
 
 @pytest.mark.parametrize('resource', ['cm', 'secrets', 'kopfexamples'])
@@ -99,7 +127,7 @@ def test_history_from_before_is_forgotten(directory, resource):
         last = sandbox.patch('cm', 'cm', {'data': {'b': '2'}})['metadata']['resourceVersion']
 
     with kopf.testing.Sandbox(tls=False, save=directory) as sandbox:
-        event, = sandbox.watch(resource, since=version, timeout=1)
+        (event,) = sandbox.watch(resource, since=version, timeout=1)
         nothing = list(sandbox.watch(resource, since=last, timeout=0))
 
     assert (event['type'], event['object']['code']) == ('ERROR', 410)
@@ -131,7 +159,12 @@ def test_restored_objects_are_as_the_latest_schema_reads_them(directory, crash):
 def test_restored_owners_still_own(directory):
     with kopf.testing.Sandbox(tls=False, save=directory) as sandbox:
         owner = sandbox.create({**CONFIG, 'metadata': {'name': 'owner'}})
-        reference = {'apiVersion': 'v1', 'kind': 'ConfigMap', 'name': 'owner', 'uid': owner['metadata']['uid']}
+        reference = {
+            'apiVersion': 'v1',
+            'kind': 'ConfigMap',
+            'name': 'owner',
+            'uid': owner['metadata']['uid'],
+        }
         sandbox.create({**CONFIG, 'metadata': {'name': 'owned', 'ownerReferences': [reference]}})
 
     with kopf.testing.Sandbox(tls=False, save=directory) as sandbox:
@@ -157,7 +190,9 @@ def test_credentials_and_the_port_stay_the_same(directory):
     with kopf.testing.Sandbox(save=directory) as sandbox:
         before = sandbox.kubeconfig.read_text()
         alice = sandbox.add_user('alice')
-        account = sandbox.create({'apiVersion': 'v1', 'kind': 'ServiceAccount', 'metadata': {'name': 'bob'}})
+        account = sandbox.create(
+            {'apiVersion': 'v1', 'kind': 'ServiceAccount', 'metadata': {'name': 'bob'}}
+        )
 
     with kopf.testing.Sandbox(save=directory) as sandbox:
         assert sandbox.kubeconfig.read_text() == before
@@ -181,8 +216,12 @@ def test_tokens_of_service_accounts_stay_valid(directory):
 
 
 def ask_who(sandbox, token):
-    context = ssl.create_default_context(cadata=sandbox.ca_data.decode()) if sandbox.ca_data else None
-    request = urllib.request.Request(f'{sandbox.url}/version', headers={'Authorization': f'Bearer {token}'})
+    context = (
+        ssl.create_default_context(cadata=sandbox.ca_data.decode()) if sandbox.ca_data else None
+    )
+    request = urllib.request.Request(
+        f'{sandbox.url}/version', headers={'Authorization': f'Bearer {token}'}
+    )
     try:
         with urllib.request.urlopen(request, context=context, timeout=10):
             return sandbox.requests[-1].user
@@ -192,8 +231,10 @@ def ask_who(sandbox, token):
 
 
 def test_another_port_is_taken_if_the_saved_one_is_busy(directory, crash):
-    with (kopf.testing.Sandbox(tls=False, save=directory) as first,
-          kopf.testing.Sandbox(tls=False, save=crash(directory)) as second):
+    with (
+        kopf.testing.Sandbox(tls=False, save=directory) as first,
+        kopf.testing.Sandbox(tls=False, save=crash(directory)) as second,
+    ):
         assert first.url != second.url
 
 
@@ -202,7 +243,9 @@ def test_saved_files_are_private(directory):
         files = {path.name: stat.S_IMODE(path.stat().st_mode) for path in directory.iterdir()}
 
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
-    assert files == dict.fromkeys(['credentials.json', 'journal.jsonl', 'lock', 'snapshot.jsonl'], 0o600)
+    assert files == dict.fromkeys(
+        ['credentials.json', 'journal.jsonl', 'lock', 'snapshot.jsonl'], 0o600
+    )
 
 
 def test_directory_is_of_one_sandbox_at_a_time(directory):
@@ -246,6 +289,7 @@ def damage_line(number):
         lines = path.read_bytes().splitlines(keepends=True)
         lines[number - 1] = lines[number - 1][:20] + b'\n'
         path.write_bytes(b''.join(lines))
+
     return damage
 
 
@@ -254,27 +298,81 @@ def replace_line(number, line):
         lines = path.read_bytes().splitlines(keepends=True)
         lines[number - 1] = line + b'\n'
         path.write_bytes(b''.join(lines))
+
     return replace
 
 
-@pytest.mark.parametrize('name, damage, message', [
-    pytest.param('journal.jsonl', damage_line(1), r'journal.jsonl is damaged in the line 1: ', id='journal-middle'),
-    pytest.param('journal.jsonl', damage_line(2), r'journal.jsonl is damaged in the line 2: ', id='journal-last'),
-    pytest.param('journal.jsonl', replace_line(1, b'[]'), r'journal.jsonl is damaged in the line 1:', id='journal-odd'),
-    pytest.param('journal.jsonl', replace_line(1, WRONG_CHANGE),
-                 r'journal.jsonl is damaged in the line 1: unexpected values', id='journal-wrong-change'),
-    pytest.param('snapshot.jsonl', damage_line(1), r'snapshot.jsonl is damaged in the line 1: ', id='snapshot-header'),
-    pytest.param('snapshot.jsonl', damage_line(5), r'snapshot.jsonl is damaged in the line 5: ', id='snapshot-object'),
-    pytest.param('snapshot.jsonl', replace_line(1, b'{"format":99,"version":1,"count":1}'),
-                 r'snapshot.jsonl is of another version', id='snapshot-of-the-future'),
-    pytest.param('snapshot.jsonl', lambda path: path.write_bytes(path.read_bytes()[:-1]),
-                 r'snapshot.jsonl is damaged in the line \d+: there must be', id='snapshot-cut'),
-    pytest.param('snapshot.jsonl', os.unlink, r'it has journal.jsonl, but no snapshot.jsonl', id='snapshot-lost'),
-    pytest.param('credentials.json', lambda path: path.write_text('{}'),
-                 r'credentials.json is damaged: ', id='credentials'),
-    pytest.param('credentials.json', lambda path: path.write_text(path.read_text().replace('PRIVATE', 'PUBLIC')),
-                 r'credentials in .* are damaged: ', id='credentials-key'),
-])
+@pytest.mark.parametrize(
+    'name, damage, message',
+    [
+        pytest.param(
+            'journal.jsonl',
+            damage_line(1),
+            r'journal.jsonl is damaged in the line 1: ',
+            id='journal-middle',
+        ),
+        pytest.param(
+            'journal.jsonl',
+            damage_line(2),
+            r'journal.jsonl is damaged in the line 2: ',
+            id='journal-last',
+        ),
+        pytest.param(
+            'journal.jsonl',
+            replace_line(1, b'[]'),
+            r'journal.jsonl is damaged in the line 1:',
+            id='journal-odd',
+        ),
+        pytest.param(
+            'journal.jsonl',
+            replace_line(1, WRONG_CHANGE),
+            r'journal.jsonl is damaged in the line 1: unexpected values',
+            id='journal-wrong-change',
+        ),
+        pytest.param(
+            'snapshot.jsonl',
+            damage_line(1),
+            r'snapshot.jsonl is damaged in the line 1: ',
+            id='snapshot-header',
+        ),
+        pytest.param(
+            'snapshot.jsonl',
+            damage_line(5),
+            r'snapshot.jsonl is damaged in the line 5: ',
+            id='snapshot-object',
+        ),
+        pytest.param(
+            'snapshot.jsonl',
+            replace_line(1, b'{"format":99,"version":1,"count":1}'),
+            r'snapshot.jsonl is of another version',
+            id='snapshot-of-the-future',
+        ),
+        pytest.param(
+            'snapshot.jsonl',
+            lambda path: path.write_bytes(path.read_bytes()[:-1]),
+            r'snapshot.jsonl is damaged in the line \d+: there must be',
+            id='snapshot-cut',
+        ),
+        pytest.param(
+            'snapshot.jsonl',
+            os.unlink,
+            r'it has journal.jsonl, but no snapshot.jsonl',
+            id='snapshot-lost',
+        ),
+        pytest.param(
+            'credentials.json',
+            lambda path: path.write_text('{}'),
+            r'credentials.json is damaged: ',
+            id='credentials',
+        ),
+        pytest.param(
+            'credentials.json',
+            lambda path: path.write_text(path.read_text().replace('PRIVATE', 'PUBLIC')),
+            r'credentials in .* are damaged: ',
+            id='credentials-key',
+        ),
+    ],
+)
 def test_damage_is_refused_and_left_as_it_is(directory, crash, name, damage, message):
     with kopf.testing.Sandbox(tls=False, save=directory, apply=[CONFIG]) as sandbox:
         sandbox.patch('cm', 'cm', {'data': {'b': '2'}})
@@ -289,10 +387,17 @@ def test_damage_is_refused_and_left_as_it_is(directory, crash, name, damage, mes
     assert {path.name: path.read_bytes() for path in crashed.iterdir()} == before
 
 
-@pytest.mark.parametrize('prepare, message', [
-    pytest.param(lambda path: path.write_text(''), 'File exists', id='file'),
-    pytest.param(lambda path: path.symlink_to('/nonexistent/x'), 'Cannot use the directory', id='broken-link'),
-])
+@pytest.mark.parametrize(
+    'prepare, message',
+    [
+        pytest.param(lambda path: path.write_text(''), 'File exists', id='file'),
+        pytest.param(
+            lambda path: path.symlink_to('/nonexistent/x'),
+            'Cannot use the directory',
+            id='broken-link',
+        ),
+    ],
+)
 def test_unusable_directory_is_refused(directory, prepare, message):
     prepare(directory)
 
@@ -324,15 +429,19 @@ def test_failed_start_changes_nothing_that_was_saved(directory):
 def test_failure_to_save_at_the_start_leaves_nothing_behind(tmp_path):
     (tmp_path / 'credentials.json').mkdir()
 
-    with pytest.raises(saving.SaveError, match=f'Cannot use the directory {tmp_path}: Is a directory'):
+    with pytest.raises(
+        saving.SaveError, match=f'Cannot use the directory {tmp_path}: Is a directory'
+    ):
         kopf.testing.Sandbox(tls=False, save=tmp_path).__enter__()
 
     assert sorted(path.name for path in tmp_path.iterdir()) == ['credentials.json', 'lock']
 
 
 def test_failure_to_save_in_the_end_is_raised(directory):
-    with (pytest.raises(saving.SaveError, match=f'Cannot use the directory {directory}'),
-          kopf.testing.Sandbox(tls=False, save=directory)):
+    with (
+        pytest.raises(saving.SaveError, match=f'Cannot use the directory {directory}'),
+        kopf.testing.Sandbox(tls=False, save=directory),
+    ):
         shutil.rmtree(directory)
 
 
@@ -382,8 +491,12 @@ class Torn(bytes):
 
 def test_only_the_last_states_are_left_of_the_changes():
     home = kinds.Home('', 'configmaps')
-    entries = [saving.Entry(version, type, home, {'metadata': {'name': 'x', 'resourceVersion': str(version)}})
-               for version, type in [(1, 'ADDED'), (2, 'MODIFIED'), (3, 'DELETED'), (4, 'ADDED')]]
+    entries = [
+        saving.Entry(
+            version, type, home, {'metadata': {'name': 'x', 'resourceVersion': str(version)}}
+        )
+        for version, type in [(1, 'ADDED'), (2, 'MODIFIED'), (3, 'DELETED'), (4, 'ADDED')]
+    ]
 
     assert [body['metadata']['resourceVersion'] for _, body in saving.replay(entries)] == ['4']
     assert saving.replay(entries[:3]) == []

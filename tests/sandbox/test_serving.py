@@ -1,6 +1,7 @@
 """
 The server on its port: how it starts and stops, whatever its clients do.
 """
+
 import http.client
 import ssl
 import urllib.parse
@@ -18,7 +19,9 @@ def connection():
     def connect(sandbox, path):
         context = ssl.create_default_context(cafile=sandbox.ca_path)
         address = urllib.parse.urlsplit(sandbox.url)
-        connection = http.client.HTTPSConnection(address.hostname, address.port, context=context, timeout=10)
+        connection = http.client.HTTPSConnection(
+            address.hostname, address.port, context=context, timeout=10
+        )
         connection.request('GET', path, headers={'Authorization': f'Bearer {sandbox.token}'})
         opened.append(connection)
         return connection.getresponse()
@@ -37,7 +40,10 @@ def test_server_stops_though_idle_clients_stay_connected(connection):
 
 
 def test_server_stops_though_clients_watch(connection):
-    with kopf.testing.Sandbox() as sandbox, connection(sandbox, '/api/v1/namespaces?watch=true') as response:
+    with (
+        kopf.testing.Sandbox() as sandbox,
+        connection(sandbox, '/api/v1/namespaces?watch=true') as response,
+    ):
         first = response.readline()
 
     assert first.startswith(b'{"type":"ADDED"')

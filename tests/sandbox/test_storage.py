@@ -7,8 +7,17 @@ import pytest
 from kopf._kits.sandbox import errors, kinds, reading, selectors, storage, watching
 
 HOME = kinds.Home('kopf.dev', 'kopfexamples')
-RESOURCE = kinds.Resource('kopf.dev', 'v1', 'kopfexamples', 'kopfexample', 'KopfExample', True, (), home=HOME,
-                          storage_version='v1')
+RESOURCE = kinds.Resource(
+    'kopf.dev',
+    'v1',
+    'kopfexamples',
+    'kopfexample',
+    'KopfExample',
+    True,
+    (),
+    home=HOME,
+    storage_version='v1',
+)
 EVERYTHING = selectors.Interest()
 RED = selectors.parse_interest({'labelSelector': 'color=red'}, '', [])
 
@@ -45,7 +54,13 @@ def test_objects_are_listed_by_namespaces_and_names(store):
     for namespace, name in [('b', 'x'), ('a-1', 'x'), ('a', 'z'), ('a', 'y'), ('a0', 'x')]:
         put(store, name, namespace)
 
-    assert [stored.key for stored in store.shelf(HOME).select('')] == ['a-1/x', 'a/y', 'a/z', 'a0/x', 'b/x']
+    assert [stored.key for stored in store.shelf(HOME).select('')] == [
+        'a-1/x',
+        'a/y',
+        'a/z',
+        'a0/x',
+        'b/x',
+    ]
     assert [stored.key for stored in store.shelf(HOME).select('a')] == ['a/y', 'a/z']
 
 
@@ -75,23 +90,33 @@ def test_past_states_are_recalled_until_compacted(store):
 
     recalled = store.shelf(HOME).rewind(past)
 
-    assert {key: dict(stored.labels) for key, stored in recalled.items()} == {'ns/a': {}, 'ns/b': {'color': 'red'}}
+    assert {key: dict(stored.labels) for key, stored in recalled.items()} == {
+        'ns/a': {},
+        'ns/b': {'color': 'red'},
+    }
 
 
-@pytest.mark.parametrize('kwargs, expected', [
-    pytest.param({}, ['a', 'b', 'c'], id='all'),
-    pytest.param({'labelSelector': 'color=red'}, ['a', 'c'], id='by-labels'),
-    pytest.param({'fieldSelector': 'metadata.name=b'}, ['b'], id='by-name'),
-    pytest.param({'resourceVersion': '0'}, ['a', 'b', 'c'], id='any-version'),
-    pytest.param({'resourceVersion': '0', 'limit': '1'}, ['a', 'b', 'c'], id='any-version-has-no-pages'),
-    pytest.param({'limit': '-1'}, ['a', 'b', 'c'], id='no-limit'),
-])
+@pytest.mark.parametrize(
+    'kwargs, expected',
+    [
+        pytest.param({}, ['a', 'b', 'c'], id='all'),
+        pytest.param({'labelSelector': 'color=red'}, ['a', 'c'], id='by-labels'),
+        pytest.param({'fieldSelector': 'metadata.name=b'}, ['b'], id='by-name'),
+        pytest.param({'resourceVersion': '0'}, ['a', 'b', 'c'], id='any-version'),
+        pytest.param(
+            {'resourceVersion': '0', 'limit': '1'}, ['a', 'b', 'c'], id='any-version-has-no-pages'
+        ),
+        pytest.param({'limit': '-1'}, ['a', 'b', 'c'], id='no-limit'),
+    ],
+)
 def test_lists_contain_the_wanted_objects(store, kwargs, expected):
     put(store, 'a', color='red')
     put(store, 'b', color='blue')
     put(store, 'c', color='red')
 
-    listing = reading.list_objects(store, RESOURCE, selectors.parse_interest(kwargs, '', []), kwargs)
+    listing = reading.list_objects(
+        store, RESOURCE, selectors.parse_interest(kwargs, '', []), kwargs
+    )
 
     assert names(listing.items) == expected
     assert listing.version == store.version
@@ -104,8 +129,12 @@ def test_pages_are_consistent_with_the_first_one(store):
     first = reading.list_objects(store, RESOURCE, EVERYTHING, {'limit': '2'})
     store.remove(HOME, store.get(HOME, 'ns', 'c'))
     put(store, 'aa')
-    second = reading.list_objects(store, RESOURCE, EVERYTHING, {'limit': '2', 'continue': first.token})
-    third = reading.list_objects(store, RESOURCE, EVERYTHING, {'limit': '2', 'continue': second.token})
+    second = reading.list_objects(
+        store, RESOURCE, EVERYTHING, {'limit': '2', 'continue': first.token}
+    )
+    third = reading.list_objects(
+        store, RESOURCE, EVERYTHING, {'limit': '2', 'continue': second.token}
+    )
 
     assert [names(page.items) for page in (first, second, third)] == [['a', 'b'], ['c', 'd'], ['e']]
     assert {page.version for page in (first, second, third)} == {first.version}
@@ -121,17 +150,29 @@ def test_remaining_count_is_unknown_with_selectors(store):
     assert page.token and page.remaining is None
 
 
-@pytest.mark.parametrize('options, code, reason', [
-    pytest.param({'continue': '???'}, 400, 'BadRequest', id='malformed-token'),
-    pytest.param({'resourceVersion': '99999'}, 504, 'Timeout', id='future-version'),
-    pytest.param({'resourceVersion': 'abc'}, 400, 'BadRequest', id='malformed-version'),
-    pytest.param({'resourceVersionMatch': 'Exact'}, 422, 'Invalid', id='match-without-version'),
-    pytest.param({'resourceVersionMatch': 'Near', 'resourceVersion': '1'}, 422, 'Invalid', id='unknown-match'),
-    pytest.param({'resourceVersionMatch': 'NotOlderThan', 'resourceVersion': '1', 'continue': 'x'}, 422, 'Invalid',
-                 id='match-of-page'),
-    pytest.param({'limit': 'x'}, 400, 'BadRequest', id='malformed-limit'),
-    pytest.param({'sendInitialEvents': 'true'}, 422, 'Invalid', id='initial-events'),
-])
+@pytest.mark.parametrize(
+    'options, code, reason',
+    [
+        pytest.param({'continue': '???'}, 400, 'BadRequest', id='malformed-token'),
+        pytest.param({'resourceVersion': '99999'}, 504, 'Timeout', id='future-version'),
+        pytest.param({'resourceVersion': 'abc'}, 400, 'BadRequest', id='malformed-version'),
+        pytest.param({'resourceVersionMatch': 'Exact'}, 422, 'Invalid', id='match-without-version'),
+        pytest.param(
+            {'resourceVersionMatch': 'Near', 'resourceVersion': '1'},
+            422,
+            'Invalid',
+            id='unknown-match',
+        ),
+        pytest.param(
+            {'resourceVersionMatch': 'NotOlderThan', 'resourceVersion': '1', 'continue': 'x'},
+            422,
+            'Invalid',
+            id='match-of-page',
+        ),
+        pytest.param({'limit': 'x'}, 400, 'BadRequest', id='malformed-limit'),
+        pytest.param({'sendInitialEvents': 'true'}, 422, 'Invalid', id='initial-events'),
+    ],
+)
 def test_malformed_options_of_lists_are_refused(store, options, code, reason):
     with pytest.raises(errors.ApiError) as e:
         reading.list_objects(store, RESOURCE, EVERYTHING, options)
@@ -146,7 +187,10 @@ def test_pages_and_exact_versions_expire_with_compaction(store):
     put(store, 'd')
     store.compact()
 
-    for options in [{'continue': page.token}, {'resourceVersion': str(page.version), 'resourceVersionMatch': 'Exact'}]:
+    for options in [
+        {'continue': page.token},
+        {'resourceVersion': str(page.version), 'resourceVersionMatch': 'Exact'},
+    ]:
         with pytest.raises(errors.ApiError) as e:
             reading.list_objects(store, RESOURCE, EVERYTHING, options)
         assert (e.value.code, e.value.reason) == (410, 'Expired')
@@ -179,12 +223,26 @@ def test_pages_of_any_version_have_no_limit(store):
     assert names(rest.items) == ['b', 'c']
 
 
-@pytest.mark.parametrize('record, message', [
-    pytest.param({'v': 'x', 'rv': 1, 'start': 'a'}, 'server does not recognize this encoded version x', id='version'),
-    pytest.param({'v': 'meta.k8s.io/v1', 'rv': 0, 'start': 'a'},
-                 'incorrect encoded start resourceVersion (version meta.k8s.io/v1)', id='resource-version'),
-    pytest.param({'v': 'meta.k8s.io/v1', 'rv': 1}, 'encoded start key empty (version meta.k8s.io/v1)', id='key'),
-])
+@pytest.mark.parametrize(
+    'record, message',
+    [
+        pytest.param(
+            {'v': 'x', 'rv': 1, 'start': 'a'},
+            'server does not recognize this encoded version x',
+            id='version',
+        ),
+        pytest.param(
+            {'v': 'meta.k8s.io/v1', 'rv': 0, 'start': 'a'},
+            'incorrect encoded start resourceVersion (version meta.k8s.io/v1)',
+            id='resource-version',
+        ),
+        pytest.param(
+            {'v': 'meta.k8s.io/v1', 'rv': 1},
+            'encoded start key empty (version meta.k8s.io/v1)',
+            id='key',
+        ),
+    ],
+)
 def test_forged_tokens_are_refused(store, record, message):
     token = base64.urlsafe_b64encode(json.dumps(record).encode()).decode().rstrip('=')
 
@@ -199,7 +257,9 @@ def test_first_page_of_a_version_is_as_it_was(store):
     store.remove(HOME, store.get(HOME, 'ns', 'a'))
     put(store, 'b')
 
-    page = reading.list_objects(store, RESOURCE, EVERYTHING, {'resourceVersion': str(past), 'limit': '1'})
+    page = reading.list_objects(
+        store, RESOURCE, EVERYTHING, {'resourceVersion': str(past), 'limit': '1'}
+    )
     whole = reading.list_objects(store, RESOURCE, EVERYTHING, {'resourceVersion': str(past)})
 
     assert (names(page.items), page.version) == (['a'], past)
@@ -217,16 +277,19 @@ def test_exact_versions_are_listed_as_they_were(store):
     assert listing.version == past
 
 
-@pytest.mark.parametrize('before, after, expected', [
-    pytest.param(None, {'color': 'red'}, 'ADDED', id='created'),
-    pytest.param(None, {'color': 'blue'}, None, id='created-unwanted'),
-    pytest.param({'color': 'red'}, {'color': 'red', 'x': 'y'}, 'MODIFIED', id='changed'),
-    pytest.param({'color': 'blue'}, {'color': 'red'}, 'ADDED', id='entered'),
-    pytest.param({'color': 'red'}, {'color': 'blue'}, 'DELETED', id='left'),
-    pytest.param({'color': 'blue'}, {'color': 'green'}, None, id='changed-unwanted'),
-    pytest.param({'color': 'red'}, None, 'DELETED', id='deleted'),
-    pytest.param({'color': 'blue'}, None, None, id='deleted-unwanted'),
-])
+@pytest.mark.parametrize(
+    'before, after, expected',
+    [
+        pytest.param(None, {'color': 'red'}, 'ADDED', id='created'),
+        pytest.param(None, {'color': 'blue'}, None, id='created-unwanted'),
+        pytest.param({'color': 'red'}, {'color': 'red', 'x': 'y'}, 'MODIFIED', id='changed'),
+        pytest.param({'color': 'blue'}, {'color': 'red'}, 'ADDED', id='entered'),
+        pytest.param({'color': 'red'}, {'color': 'blue'}, 'DELETED', id='left'),
+        pytest.param({'color': 'blue'}, {'color': 'green'}, None, id='changed-unwanted'),
+        pytest.param({'color': 'red'}, None, 'DELETED', id='deleted'),
+        pytest.param({'color': 'blue'}, None, None, id='deleted-unwanted'),
+    ],
+)
 def test_changes_are_seen_through_selectors(store, before, after, expected):
     if before is not None:
         put(store, 'a', **before)
@@ -315,7 +378,9 @@ async def test_watchers_of_compacted_versions_get_the_error_410(store):
 
     batches = [batch async for batch in watch(store, since=old)]
 
-    assert batches == [[('ERROR', f'410 Expired too old resource version: {old} ({store.version})')]]
+    assert batches == [
+        [('ERROR', f'410 Expired too old resource version: {old} ({store.version})')]
+    ]
 
 
 async def test_watchers_that_fall_behind_get_the_error_410(store, monkeypatch):
@@ -365,22 +430,39 @@ async def test_cancelled_watchers_leave_nothing_behind(store):
     assert not store.shelf(HOME)._waiters
 
 
-@pytest.mark.parametrize('options, since', [
-    pytest.param({}, None, id='unset'),
-    pytest.param({'resourceVersion': '0'}, None, id='zero'),
-    pytest.param({'resourceVersion': '5'}, 5, id='given'),
-    pytest.param({'resourceVersion': '5', 'sendInitialEvents': 'true', 'resourceVersionMatch': 'NotOlderThan'},
-                 None, id='initial'),
-    pytest.param({'sendInitialEvents': 'false', 'resourceVersionMatch': 'NotOlderThan'}, 9, id='no-initial'),
-])
+@pytest.mark.parametrize(
+    'options, since',
+    [
+        pytest.param({}, None, id='unset'),
+        pytest.param({'resourceVersion': '0'}, None, id='zero'),
+        pytest.param({'resourceVersion': '5'}, 5, id='given'),
+        pytest.param(
+            {
+                'resourceVersion': '5',
+                'sendInitialEvents': 'true',
+                'resourceVersionMatch': 'NotOlderThan',
+            },
+            None,
+            id='initial',
+        ),
+        pytest.param(
+            {'sendInitialEvents': 'false', 'resourceVersionMatch': 'NotOlderThan'},
+            9,
+            id='no-initial',
+        ),
+    ],
+)
 def test_watches_start_where_asked(options, since):
     assert watching.parse_watch(options, EVERYTHING, version=9).since == since
 
 
-@pytest.mark.parametrize('options', [
-    pytest.param({'sendInitialEvents': 'true'}, id='no-match'),
-    pytest.param({'resourceVersionMatch': 'NotOlderThan'}, id='match-only'),
-])
+@pytest.mark.parametrize(
+    'options',
+    [
+        pytest.param({'sendInitialEvents': 'true'}, id='no-match'),
+        pytest.param({'resourceVersionMatch': 'NotOlderThan'}, id='match-only'),
+    ],
+)
 def test_malformed_options_of_watches_are_refused(options):
     with pytest.raises(errors.ApiError) as e:
         watching.parse_watch(options, EVERYTHING, version=9)
@@ -392,8 +474,13 @@ async def watch(store, since, timeout=1000.0, **kwargs):
     """Yield the non-empty batches of the stream in a short form."""
     form = watching.Format(
         encode=lambda type, stored: f'{type} {stored.name}\n'.encode(),
-        bookmark=lambda version, annotations: f'BOOKMARK {version} {"".join(annotations)}\n'.encode())
-    stream = watching.stream(store, HOME, watching.Watch(EVERYTHING, since, timeout, **kwargs), form)
+        bookmark=lambda version, annotations: (
+            f'BOOKMARK {version} {"".join(annotations)}\n'.encode()
+        ),
+    )
+    stream = watching.stream(
+        store, HOME, watching.Watch(EVERYTHING, since, timeout, **kwargs), form
+    )
     try:
         async for batch in stream:
             if batch.startswith(b'{"type":"ERROR"'):

@@ -1,6 +1,7 @@
 """
 The sandbox as synchronous tests of operators use it: `kopf.testing.Sandbox`.
 """
+
 import base64
 import concurrent.futures
 import datetime
@@ -31,16 +32,39 @@ CRD = {
     'spec': {
         'group': 'kopf.dev',
         'scope': 'Namespaced',
-        'names': {'kind': 'KopfExample', 'plural': 'kopfexamples', 'singular': 'kopfexample', 'shortNames': ['kex']},
-        'versions': [{
-            'name': 'v1', 'served': True, 'storage': True, 'subresources': {'status': {}},
-            'schema': {'openAPIV3Schema': {'type': 'object', 'x-kubernetes-preserve-unknown-fields': True}},
-        }],
+        'names': {
+            'kind': 'KopfExample',
+            'plural': 'kopfexamples',
+            'singular': 'kopfexample',
+            'shortNames': ['kex'],
+        },
+        'versions': [
+            {
+                'name': 'v1',
+                'served': True,
+                'storage': True,
+                'subresources': {'status': {}},
+                'schema': {
+                    'openAPIV3Schema': {
+                        'type': 'object',
+                        'x-kubernetes-preserve-unknown-fields': True,
+                    }
+                },
+            }
+        ],
     },
 }
-EXAMPLE = {'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample', 'metadata': {'name': 'ex'}, 'spec': {'size': 1}}
+EXAMPLE = {
+    'apiVersion': 'kopf.dev/v1',
+    'kind': 'KopfExample',
+    'metadata': {'name': 'ex'},
+    'spec': {'size': 1},
+}
 CONFIG = {
-    'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': 'cm', 'labels': {'app': 'web'}}, 'data': {'a': '1'},
+    'apiVersion': 'v1',
+    'kind': 'ConfigMap',
+    'metadata': {'name': 'cm', 'labels': {'app': 'web'}},
+    'data': {'a': '1'},
 }
 
 
@@ -52,7 +76,9 @@ def temporary_files(tmp_path_factory, monkeypatch):
     monkeypatch.setattr(tempfile, 'tempdir', str(directory))
     yield directory
     assert list(directory.iterdir()) == []
-    assert [thread.name for thread in set(threading.enumerate()) - before if 'sandbox' in thread.name] == []
+    assert [
+        thread.name for thread in set(threading.enumerate()) - before if 'sandbox' in thread.name
+    ] == []
 
 
 @pytest.fixture
@@ -63,10 +89,18 @@ def sandbox():
 
 def ask(sandbox, path, *, token=None, method='GET', body=None, headers=()):
     """Make a request with nothing but the standard library."""
-    context = ssl.create_default_context(cadata=sandbox.ca_data.decode()) if sandbox.ca_data else None
-    sent = {'Content-Type': 'application/json', 'User-Agent': 'tester/1.0', **dict(headers),
-            'Authorization': f'Bearer {token or sandbox.token}'}
-    request = urllib.request.Request(sandbox.url + path, body and json.dumps(body).encode(), sent, method=method)
+    context = (
+        ssl.create_default_context(cadata=sandbox.ca_data.decode()) if sandbox.ca_data else None
+    )
+    sent = {
+        'Content-Type': 'application/json',
+        'User-Agent': 'tester/1.0',
+        **dict(headers),
+        'Authorization': f'Bearer {token or sandbox.token}',
+    }
+    request = urllib.request.Request(
+        sandbox.url + path, body and json.dumps(body).encode(), sent, method=method
+    )
     try:
         with urllib.request.urlopen(request, context=context, timeout=10) as response:
             return response.status, json.load(response)
@@ -117,7 +151,10 @@ def test_objects_are_listed_by_namespaces_and_selectors(sandbox):
     sandbox.apply(CONFIG, {**CONFIG, 'metadata': {'name': 'other', 'namespace': 'kube-public'}})
 
     def names(**kwargs):
-        return [(body['metadata']['namespace'], body['metadata']['name']) for body in sandbox.list('cm', **kwargs)]
+        return [
+            (body['metadata']['namespace'], body['metadata']['name'])
+            for body in sandbox.list('cm', **kwargs)
+        ]
 
     assert names() == [('default', 'cm'), ('kube-public', 'other')]
     assert names(namespace='kube-public') == [('kube-public', 'other')]
@@ -126,12 +163,15 @@ def test_objects_are_listed_by_namespaces_and_selectors(sandbox):
     assert sandbox.list('cm')[0]['kind'] == 'ConfigMap'
 
 
-@pytest.mark.parametrize('patch, type', [
-    pytest.param({'data': {'b': '2'}}, 'merge', id='merge'),
-    pytest.param([{'op': 'add', 'path': '/data/b', 'value': '2'}], 'json', id='json'),
-    pytest.param({'data': {'b': '2'}}, 'strategic', id='strategic'),
-    pytest.param({'data': {'b': '2'}}, 'apply', id='apply'),
-])
+@pytest.mark.parametrize(
+    'patch, type',
+    [
+        pytest.param({'data': {'b': '2'}}, 'merge', id='merge'),
+        pytest.param([{'op': 'add', 'path': '/data/b', 'value': '2'}], 'json', id='json'),
+        pytest.param({'data': {'b': '2'}}, 'strategic', id='strategic'),
+        pytest.param({'data': {'b': '2'}}, 'apply', id='apply'),
+    ],
+)
 def test_patches_are_of_all_types(sandbox, patch, type):
     sandbox.create(CONFIG)
 
@@ -172,22 +212,34 @@ def test_deletion_with_finalizers_only_marks(sandbox):
     assert sandbox.get('cm', 'cm')['metadata']['deletionTimestamp']
 
 
-@pytest.mark.parametrize('name', [
-    'kopfexamples', 'kopfexample', 'KopfExample', 'kex', 'kopfexamples.kopf.dev', 'kopfexamples.v1.kopf.dev',
-    'kopf.dev/v1/kopfexamples', 'kopf.dev/v1/KopfExample',
-])
+@pytest.mark.parametrize(
+    'name',
+    [
+        'kopfexamples',
+        'kopfexample',
+        'KopfExample',
+        'kex',
+        'kopfexamples.kopf.dev',
+        'kopfexamples.v1.kopf.dev',
+        'kopf.dev/v1/kopfexamples',
+        'kopf.dev/v1/KopfExample',
+    ],
+)
 def test_custom_resources_have_many_names(sandbox, name):
     sandbox.apply(CRD, EXAMPLE)
 
     assert sandbox.get(name, 'ex')['spec'] == {'size': 1}
 
 
-@pytest.mark.parametrize('name, namespace', [
-    pytest.param('namespaces', 'default', id='plural'),
-    pytest.param('ns', '', id='short'),
-    pytest.param('v1/namespaces', 'ignored', id='versioned'),
-    pytest.param('namespaces.v1', 'default', id='versioned-as-in-kubectl'),
-])
+@pytest.mark.parametrize(
+    'name, namespace',
+    [
+        pytest.param('namespaces', 'default', id='plural'),
+        pytest.param('ns', '', id='short'),
+        pytest.param('v1/namespaces', 'ignored', id='versioned'),
+        pytest.param('namespaces.v1', 'default', id='versioned-as-in-kubectl'),
+    ],
+)
 def test_namespace_is_ignored_where_there_are_none(sandbox, name, namespace):
     assert sandbox.get(name, 'default', namespace)['kind'] == 'Namespace'
 
@@ -205,20 +257,28 @@ def test_ambiguous_resource_is_refused_with_the_options(sandbox):
     other = json.loads(json.dumps(CRD).replace('kopf.dev', 'example.com'))
     sandbox.apply(CRD, other)
 
-    with pytest.raises(ValueError, match=r'ambiguous.* example.com/v1/kopfexamples or kopf.dev/v1/kopfexamples'):
+    with pytest.raises(
+        ValueError, match=r'ambiguous.* example.com/v1/kopfexamples or kopf.dev/v1/kopfexamples'
+    ):
         sandbox.list('kopfexamples')
 
     assert sandbox.list('kopfexamples.kopf.dev') == []
 
 
-@pytest.mark.parametrize('make_source', [
-    pytest.param(lambda path: path / 'both.yaml', id='file'),
-    pytest.param(lambda path: str(path / 'both.yaml'), id='file-as-string'),
-    pytest.param(lambda path: path, id='directory'),
-    pytest.param(lambda path: (path / 'both.yaml').read_text(), id='text'),
-    pytest.param(lambda path: [CRD, EXAMPLE], id='list'),
-    pytest.param(lambda path: {'apiVersion': 'v1', 'kind': 'List', 'items': [CRD, EXAMPLE]}, id='list-object'),
-])
+@pytest.mark.parametrize(
+    'make_source',
+    [
+        pytest.param(lambda path: path / 'both.yaml', id='file'),
+        pytest.param(lambda path: str(path / 'both.yaml'), id='file-as-string'),
+        pytest.param(lambda path: path, id='directory'),
+        pytest.param(lambda path: (path / 'both.yaml').read_text(), id='text'),
+        pytest.param(lambda path: [CRD, EXAMPLE], id='list'),
+        pytest.param(
+            lambda path: {'apiVersion': 'v1', 'kind': 'List', 'items': [CRD, EXAMPLE]},
+            id='list-object',
+        ),
+    ],
+)
 def test_manifests_come_from_everywhere(sandbox, tmp_path, make_source):
     (tmp_path / 'both.yaml').write_text(yaml.safe_dump_all([CRD, EXAMPLE]))
     (tmp_path / 'ignored.txt').write_text('not a manifest')
@@ -235,29 +295,46 @@ def test_definitions_and_namespaces_are_applied_first_whatever_the_order(sandbox
 
     applied = sandbox.apply(example, namespace, CRD)
 
-    assert [body['kind'] for body in applied] == ['KopfExample', 'Namespace', 'CustomResourceDefinition']
+    assert [body['kind'] for body in applied] == [
+        'KopfExample',
+        'Namespace',
+        'CustomResourceDefinition',
+    ]
     assert sandbox.get('kex', 'ex', 'ns')
 
 
 def test_applying_again_changes_only_what_differs(sandbox):
-    first, = sandbox.apply(CONFIG)
-    second, = sandbox.apply(CONFIG)
-    third, = sandbox.apply({**CONFIG, 'data': {'b': '2'}})
+    (first,) = sandbox.apply(CONFIG)
+    (second,) = sandbox.apply(CONFIG)
+    (third,) = sandbox.apply({**CONFIG, 'data': {'b': '2'}})
 
     assert second == first
     assert third['data'] == {'b': '2'}
     assert third['metadata']['uid'] == first['metadata']['uid']
 
 
-@pytest.mark.parametrize('wrong, message', [
-    pytest.param('a: [\n', 'not valid YAML or JSON', id='syntax'),
-    pytest.param('- 1\n- 2\n', 'must contain objects', id='not-objects'),
-    pytest.param({'kind': 'ConfigMap'}, 'has no apiVersion', id='no-version'),
-    pytest.param({'apiVersion': 'v1', 'kind': 'ConfigMap'}, 'has no metadata', id='no-metadata'),
-    pytest.param({**CONFIG, 'metadata': {'generateName': 'x-'}}, 'has no name', id='no-name'),
-    pytest.param(EXAMPLE, "There is no kind KopfExample in version kopf.dev/v1, as of 'ex'", id='unknown-kind'),
-    pytest.param('/nonexistent/file.yaml', 'Cannot read /nonexistent/file.yaml: No such file', id='no-file'),
-])
+@pytest.mark.parametrize(
+    'wrong, message',
+    [
+        pytest.param('a: [\n', 'not valid YAML or JSON', id='syntax'),
+        pytest.param('- 1\n- 2\n', 'must contain objects', id='not-objects'),
+        pytest.param({'kind': 'ConfigMap'}, 'has no apiVersion', id='no-version'),
+        pytest.param(
+            {'apiVersion': 'v1', 'kind': 'ConfigMap'}, 'has no metadata', id='no-metadata'
+        ),
+        pytest.param({**CONFIG, 'metadata': {'generateName': 'x-'}}, 'has no name', id='no-name'),
+        pytest.param(
+            EXAMPLE,
+            "There is no kind KopfExample in version kopf.dev/v1, as of 'ex'",
+            id='unknown-kind',
+        ),
+        pytest.param(
+            '/nonexistent/file.yaml',
+            'Cannot read /nonexistent/file.yaml: No such file',
+            id='no-file',
+        ),
+    ],
+)
 def test_nothing_is_applied_if_any_manifest_is_wrong(sandbox, wrong, message):
     with pytest.raises(kopf.testing.ManifestError, match=message):
         sandbox.apply(CONFIG, wrong)
@@ -290,8 +367,11 @@ def test_waiting_is_for_changes_made_by_others(sandbox):
     sandbox.create(CONFIG)
     path = '/api/v1/namespaces/default/configmaps/cm'
     headers = {'Content-Type': 'application/merge-patch+json'}
-    other = threading.Thread(target=ask, args=(sandbox, path), kwargs={
-        'method': 'PATCH', 'body': {'data': {'done': 'yes'}}, 'headers': headers})
+    other = threading.Thread(
+        target=ask,
+        args=(sandbox, path),
+        kwargs={'method': 'PATCH', 'body': {'data': {'done': 'yes'}}, 'headers': headers},
+    )
     other.start()
 
     body = sandbox.wait('cm', 'cm', lambda body: body and 'done' in body['data'])
@@ -311,7 +391,10 @@ def test_condition_may_use_the_sandbox_itself(sandbox):
 
 
 def test_waiting_in_vain_is_a_timeout_that_tells_the_state(sandbox):
-    with pytest.raises(TimeoutError, match=r"'cm' of configmaps is not as expected after 0 seconds: it does not exist"):
+    with pytest.raises(
+        TimeoutError,
+        match=r"'cm' of configmaps is not as expected after 0 seconds: it does not exist",
+    ):
         sandbox.wait('configmaps', 'cm', lambda body: body is not None, timeout=0)
 
 
@@ -328,19 +411,26 @@ def test_events_are_iterated(sandbox):
     events = list(sandbox.watch('cm', since=version, timeout=0))
     replayed = list(sandbox.watch('cm', 'kube-public', timeout=0))
 
-    assert [(event['type'], event['object']['metadata']['name']) for event in events] == [('DELETED', 'cm')]
+    assert [(event['type'], event['object']['metadata']['name']) for event in events] == [
+        ('DELETED', 'cm')
+    ]
     assert replayed == []
 
 
 def test_events_are_of_what_exists_when_called_and_of_what_happens_since_then(sandbox):
     sandbox.create(CONFIG)
     events = sandbox.watch('cm', 'default', timeout=0)
-    later = sandbox.watch('cm', 'default', since=sandbox.list('cm')[0]['metadata']['resourceVersion'], timeout=0)
+    later = sandbox.watch(
+        'cm', 'default', since=sandbox.list('cm')[0]['metadata']['resourceVersion'], timeout=0
+    )
     sandbox.patch('cm', 'cm', {'data': {'a': '2'}})
     sandbox.delete('cm', 'cm')
 
     assert [(event['type'], event['object']['data']) for event in events] == [
-        ('ADDED', {'a': '1'}), ('MODIFIED', {'a': '2'}), ('DELETED', {'a': '2'})]
+        ('ADDED', {'a': '1'}),
+        ('MODIFIED', {'a': '2'}),
+        ('DELETED', {'a': '2'}),
+    ]
     assert [event['type'] for event in later] == ['MODIFIED', 'DELETED']
 
 
@@ -354,7 +444,11 @@ def test_states_are_followed_from_the_one_when_called(sandbox):
 
 def test_iterators_that_are_held_for_longer_than_the_sandbox_just_end():
     with kopf.testing.Sandbox(tls=False) as sandbox:
-        states, events, unused = sandbox.follow('cm', 'cm'), sandbox.watch('ns'), sandbox.watch('ns')
+        states, events, unused = (
+            sandbox.follow('cm', 'cm'),
+            sandbox.watch('ns'),
+            sandbox.watch('ns'),
+        )
         assert next(states) is None
         assert next(events)['type'] == 'ADDED'
     held, dropped = states, [sandbox, events, unused]
@@ -384,7 +478,7 @@ def test_watch_from_a_compacted_version_gets_410(sandbox):
     sandbox.patch('cm', 'cm', {'data': {'a': '2'}})
     sandbox.compact()
 
-    event, = sandbox.watch('cm', since=version, timeout=1)
+    (event,) = sandbox.watch('cm', since=version, timeout=1)
 
     assert (event['type'], event['object']['code']) == ('ERROR', 410)
 
@@ -395,10 +489,20 @@ def test_requests_of_clients_are_remembered(sandbox):
     ask(sandbox, '/api/v1/namespaces/default/configmaps/unknown', method='DELETE')
 
     first, second = sandbox.requests
-    assert (first.method, first.verb, first.path, first.query) == ('GET', 'list', '/api/v1/configmaps', 'limit=5')
+    assert (first.method, first.verb, first.path, first.query) == (
+        'GET',
+        'list',
+        '/api/v1/configmaps',
+        'limit=5',
+    )
     assert (first.code, first.user_agent, first.user) == (200, 'tester/1.0', 'kopf-sandbox-admin')
     assert (second.verb, second.plural, second.namespace, second.name, second.code) == (
-        'delete', 'configmaps', 'default', 'unknown', 404)
+        'delete',
+        'configmaps',
+        'default',
+        'unknown',
+        404,
+    )
     assert sandbox.requests.select(verb='delete') == [second]
     assert sandbox.requests[-1:] == [second]
 
@@ -414,12 +518,23 @@ def test_requests_are_remembered_after_the_end():
 
 
 def test_users_are_limited_by_roles():
-    role = {'apiVersion': 'rbac.authorization.k8s.io/v1', 'kind': 'ClusterRole', 'metadata': {'name': 'reader'},
-            'rules': [{'apiGroups': [''], 'resources': ['configmaps'], 'verbs': ['list']}]}
-    binding = {'apiVersion': 'rbac.authorization.k8s.io/v1', 'kind': 'ClusterRoleBinding',
-               'metadata': {'name': 'reader'},
-               'roleRef': {'apiGroup': 'rbac.authorization.k8s.io', 'kind': 'ClusterRole', 'name': 'reader'},
-               'subjects': [{'apiGroup': 'rbac.authorization.k8s.io', 'kind': 'Group', 'name': 'readers'}]}
+    role = {
+        'apiVersion': 'rbac.authorization.k8s.io/v1',
+        'kind': 'ClusterRole',
+        'metadata': {'name': 'reader'},
+        'rules': [{'apiGroups': [''], 'resources': ['configmaps'], 'verbs': ['list']}],
+    }
+    binding = {
+        'apiVersion': 'rbac.authorization.k8s.io/v1',
+        'kind': 'ClusterRoleBinding',
+        'metadata': {'name': 'reader'},
+        'roleRef': {
+            'apiGroup': 'rbac.authorization.k8s.io',
+            'kind': 'ClusterRole',
+            'name': 'reader',
+        },
+        'subjects': [{'apiGroup': 'rbac.authorization.k8s.io', 'kind': 'Group', 'name': 'readers'}],
+    }
     with kopf.testing.Sandbox(rbac=True, apply=[role, binding]) as sandbox:
         alice = sandbox.add_user('alice', ['readers'])
         bob = sandbox.add_user('bob')
@@ -427,16 +542,22 @@ def test_users_are_limited_by_roles():
         assert ask(sandbox, '/api/v1/configmaps', token=alice.token)[0] == 200
         code, answer = ask(sandbox, '/api/v1/configmaps', token=bob.token)
         assert code == 403
-        assert answer['message'] == ('configmaps is forbidden: User "bob" cannot list resource "configmaps" '
-                                     'in API group "" at the cluster scope')
-        assert yaml.safe_load(alice.kubeconfig.read_text())['users'][0]['user'] == {'token': alice.token}
+        assert answer['message'] == (
+            'configmaps is forbidden: User "bob" cannot list resource "configmaps" '
+            'in API group "" at the cluster scope'
+        )
+        assert yaml.safe_load(alice.kubeconfig.read_text())['users'][0]['user'] == {
+            'token': alice.token
+        }
 
 
 def test_users_can_come_with_certificates(sandbox, tmp_path):
     carol = sandbox.add_user('carol', ['some'], certificate=True)
     user = yaml.safe_load(carol.kubeconfig.read_text())['users'][0]['user']
     pem = tmp_path / 'carol.pem'
-    pem.write_bytes(b''.join(base64.b64decode(user[f'client-{part}-data']) for part in ('certificate', 'key')))
+    pem.write_bytes(
+        b''.join(base64.b64decode(user[f'client-{part}-data']) for part in ('certificate', 'key'))
+    )
     context = ssl.create_default_context(cadata=sandbox.ca_data.decode())
     context.load_cert_chain(pem)
 
@@ -467,20 +588,41 @@ def test_plain_http_needs_credentials_but_no_certificates():
 def test_webhooks_can_be_served_by_functions(sandbox):
     async def deny(path, review):
         status = {'message': f'no {review["request"]["name"]} at {path}'}
-        return {**review, 'response': {'uid': review['request']['uid'], 'allowed': False, 'status': status}}
+        return {
+            **review,
+            'response': {'uid': review['request']['uid'], 'allowed': False, 'status': status},
+        }
 
     sandbox.add_service('default', 'webhook', deny)
-    sandbox.create({
-        'apiVersion': 'admissionregistration.k8s.io/v1', 'kind': 'ValidatingWebhookConfiguration',
-        'metadata': {'name': 'hook'},
-        'webhooks': [{
-            'name': 'deny.kopf.dev', 'sideEffects': 'None', 'admissionReviewVersions': ['v1'],
-            'clientConfig': {'service': {'namespace': 'default', 'name': 'webhook', 'path': '/check'}},
-            'rules': [{'operations': ['*'], 'apiGroups': [''], 'apiVersions': ['v1'], 'resources': ['configmaps']}],
-        }],
-    })
+    sandbox.create(
+        {
+            'apiVersion': 'admissionregistration.k8s.io/v1',
+            'kind': 'ValidatingWebhookConfiguration',
+            'metadata': {'name': 'hook'},
+            'webhooks': [
+                {
+                    'name': 'deny.kopf.dev',
+                    'sideEffects': 'None',
+                    'admissionReviewVersions': ['v1'],
+                    'clientConfig': {
+                        'service': {'namespace': 'default', 'name': 'webhook', 'path': '/check'}
+                    },
+                    'rules': [
+                        {
+                            'operations': ['*'],
+                            'apiGroups': [''],
+                            'apiVersions': ['v1'],
+                            'resources': ['configmaps'],
+                        }
+                    ],
+                }
+            ],
+        }
+    )
 
-    with pytest.raises(kopf.testing.ApiError, match=r'webhook "deny.kopf.dev" denied the request: no cm at /check'):
+    with pytest.raises(
+        kopf.testing.ApiError, match=r'webhook "deny.kopf.dev" denied the request: no cm at /check'
+    ):
         sandbox.create(CONFIG)
 
 
@@ -502,11 +644,15 @@ def test_busy_port_is_an_error_that_says_so():
 
 def test_address_that_cannot_be_had_is_an_error_that_says_so(monkeypatch):
     async def fail(server):
-        raise OSError('could not bind on any address')  # with no number, as in newer versions of Python
+        raise OSError(
+            'could not bind on any address'
+        )  # with no number, as in newer versions of Python
 
     monkeypatch.setattr('kopf._kits.sandbox.serving.Server.start', fail)
 
-    with pytest.raises(OSError, match=r'^Cannot listen on 127.0.0.1:0: could not bind on any address\.$'):
+    with pytest.raises(
+        OSError, match=r'^Cannot listen on 127.0.0.1:0: could not bind on any address\.$'
+    ):
         kopf.testing.Sandbox().__enter__()
 
 
@@ -550,17 +696,29 @@ def test_sandbox_is_used_only_while_it_runs():
 
 def test_imports_are_cheap():
     heavy = {'aiohttp', 'asyncio', 'ssl', 'yaml', 'cryptography', 'kopf._kits.sandbox.serving'}
-    program = 'from kopf.testing import ApiError, Sandbox; Sandbox(); import sys; print(*sys.modules)'
+    program = (
+        'from kopf.testing import ApiError, Sandbox; Sandbox(); import sys; print(*sys.modules)'
+    )
 
-    done = subprocess.run([sys.executable, '-c', program], capture_output=True, text=True, check=True, cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, '-c', program], capture_output=True, text=True, check=True, cwd=ROOT
+    )
 
     assert heavy & set(done.stdout.split()) == set()
 
 
 def test_public_names_are_these():
     assert kopf.testing.__all__ == [
-        'ApiError', 'AsyncSandbox', 'KopfRunner', 'ManifestError', 'Operator', 'Sandbox', 'Simulation', 'call',
-        'chaos']
+        'ApiError',
+        'AsyncSandbox',
+        'KopfRunner',
+        'ManifestError',
+        'Operator',
+        'Sandbox',
+        'Simulation',
+        'call',
+        'chaos',
+    ]
     names = {name: getattr(kopf.testing, name).__name__ for name in kopf.testing.__all__}
     assert names.pop('chaos') == 'kopf.testing.chaos'
     assert all(name == known for known, name in names.items())

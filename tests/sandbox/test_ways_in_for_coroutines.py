@@ -1,6 +1,7 @@
 """
 The sandbox as asynchronous tests of operators use it: `kopf.testing.Sandbox` in the current event loop.
 """
+
 import asyncio
 import ssl
 import threading
@@ -17,16 +18,39 @@ CRD = {
     'spec': {
         'group': 'kopf.dev',
         'scope': 'Namespaced',
-        'names': {'kind': 'KopfExample', 'plural': 'kopfexamples', 'singular': 'kopfexample', 'shortNames': ['kex']},
-        'versions': [{
-            'name': 'v1', 'served': True, 'storage': True, 'subresources': {'status': {}},
-            'schema': {'openAPIV3Schema': {'type': 'object', 'x-kubernetes-preserve-unknown-fields': True}},
-        }],
+        'names': {
+            'kind': 'KopfExample',
+            'plural': 'kopfexamples',
+            'singular': 'kopfexample',
+            'shortNames': ['kex'],
+        },
+        'versions': [
+            {
+                'name': 'v1',
+                'served': True,
+                'storage': True,
+                'subresources': {'status': {}},
+                'schema': {
+                    'openAPIV3Schema': {
+                        'type': 'object',
+                        'x-kubernetes-preserve-unknown-fields': True,
+                    }
+                },
+            }
+        ],
     },
 }
-EXAMPLE = {'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample', 'metadata': {'name': 'ex'}, 'spec': {'size': 1}}
+EXAMPLE = {
+    'apiVersion': 'kopf.dev/v1',
+    'kind': 'KopfExample',
+    'metadata': {'name': 'ex'},
+    'spec': {'size': 1},
+}
 CONFIG = {
-    'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': 'cm', 'labels': {'app': 'web'}}, 'data': {'a': '1'},
+    'apiVersion': 'v1',
+    'kind': 'ConfigMap',
+    'metadata': {'name': 'cm', 'labels': {'app': 'web'}},
+    'data': {'a': '1'},
 }
 
 
@@ -39,7 +63,9 @@ async def test_coroutines_have_it_in_their_own_loop():
         created = await sandbox.create(CONFIG)
         updated = await sandbox.update({**created, 'data': {}})
         patched = await sandbox.patch('cm', 'cm', {'data': {'x': '1'}})
-        assert [body['metadata']['name'] for body in await sandbox.list('cm', labels='app')] == ['cm']
+        assert [body['metadata']['name'] for body in await sandbox.list('cm', labels='app')] == [
+            'cm'
+        ]
         assert await sandbox.get('cm', 'cm') == patched != updated
         await sandbox.delete('cm', 'cm')
         assert (await sandbox.add_user('alice')).kubeconfig.exists()
@@ -47,8 +73,10 @@ async def test_coroutines_have_it_in_their_own_loop():
 
         context = ssl.create_default_context(cadata=sandbox.ca_data.decode())
         headers = {'Authorization': f'Bearer {sandbox.token}'}
-        async with (aiohttp.ClientSession(headers=headers) as session,
-                    session.get(f'{sandbox.url}/apis/kopf.dev/v1/kopfexamples', ssl=context) as response):
+        async with (
+            aiohttp.ClientSession(headers=headers) as session,
+            session.get(f'{sandbox.url}/apis/kopf.dev/v1/kopfexamples', ssl=context) as response,
+        ):
             assert [item['metadata']['name'] for item in (await response.json())['items']] == ['ex']
 
         assert [asked.path for asked in sandbox.requests] == ['/apis/kopf.dev/v1/kopfexamples']
@@ -69,7 +97,9 @@ async def test_coroutines_wait_by_the_clock_of_their_loop(virtual_time, fraction
 async def test_coroutines_see_every_state_while_waiting():
     async with kopf.testing.Sandbox(tls=False) as sandbox:
         await sandbox.create(CONFIG)
-        waiting = asyncio.create_task(sandbox.wait('cm', 'cm', lambda body: body and body['data'] == {'a': '2'}))
+        waiting = asyncio.create_task(
+            sandbox.wait('cm', 'cm', lambda body: body and body['data'] == {'a': '2'})
+        )
         await asyncio.sleep(0)
         await sandbox.patch('cm', 'cm', {'data': {'a': '2'}})
         await sandbox.patch('cm', 'cm', {'data': {'a': '3'}})
@@ -97,7 +127,10 @@ async def test_coroutines_get_events_from_the_moment_of_the_call():
         await sandbox.delete('cm', 'cm')
 
         assert [(event['type'], event['object']['data']) async for event in events] == [
-            ('ADDED', {'a': '1'}), ('MODIFIED', {'a': '2'}), ('DELETED', {'a': '2'})]
+            ('ADDED', {'a': '1'}),
+            ('MODIFIED', {'a': '2'}),
+            ('DELETED', {'a': '2'}),
+        ]
         assert [body and body['data'] async for body in states] == [{'a': '1'}, {'a': '2'}, None]
 
 
@@ -150,7 +183,9 @@ async def test_open_watches_do_not_outlive_the_sandbox():
     async with aiohttp.ClientSession() as session:
         async with kopf.testing.Sandbox(tls=False) as sandbox:
             headers = {'Authorization': f'Bearer {sandbox.token}'}
-            response = await session.get(f'{sandbox.url}/api/v1/namespaces?watch=true', headers=headers)
+            response = await session.get(
+                f'{sandbox.url}/api/v1/namespaces?watch=true', headers=headers
+            )
             await response.content.readline()
 
         with pytest.raises(aiohttp.ClientError):

@@ -1,6 +1,7 @@
 """
 An operator in a process of its own, and the clients that attack its servers: silent, slow, and oversized ones.
 """
+
 import contextlib
 import dataclasses
 import functools
@@ -53,12 +54,27 @@ OPERATOR = """
 """
 
 DEFINITION = {
-    'apiVersion': 'apiextensions.k8s.io/v1', 'kind': 'CustomResourceDefinition',
+    'apiVersion': 'apiextensions.k8s.io/v1',
+    'kind': 'CustomResourceDefinition',
     'metadata': {'name': 'kopfexamples.kopf.dev'},
     'spec': {
-        'group': 'kopf.dev', 'scope': 'Namespaced', 'names': {'kind': 'KopfExample', 'plural': 'kopfexamples'},
-        'versions': [{'name': 'v1', 'served': True, 'storage': True, 'schema': {'openAPIV3Schema': {
-            'type': 'object', 'x-kubernetes-preserve-unknown-fields': True}}}]},
+        'group': 'kopf.dev',
+        'scope': 'Namespaced',
+        'names': {'kind': 'KopfExample', 'plural': 'kopfexamples'},
+        'versions': [
+            {
+                'name': 'v1',
+                'served': True,
+                'storage': True,
+                'schema': {
+                    'openAPIV3Schema': {
+                        'type': 'object',
+                        'x-kubernetes-preserve-unknown-fields': True,
+                    }
+                },
+            }
+        ],
+    },
 }
 
 PROBE = b'GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n'
@@ -75,16 +91,31 @@ def find_free_ports(count):
 def build_review(spec=None, old=None):
     """Build the review of a change of an object with this spec."""
     metadata = {'name': 'x', 'namespace': 'default', 'uid': 'u'}
-    obj = {'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample', 'metadata': metadata, 'spec': spec or {}}
-    request = {'uid': 'r', 'operation': 'UPDATE', 'object': obj, 'oldObject': {**obj, 'spec': old or {}},
-               'resource': {'group': 'kopf.dev', 'version': 'v1', 'resource': 'kopfexamples'}}
-    return json.dumps({'apiVersion': 'admission.k8s.io/v1', 'kind': 'AdmissionReview', 'request': request}).encode()
+    obj = {
+        'apiVersion': 'kopf.dev/v1',
+        'kind': 'KopfExample',
+        'metadata': metadata,
+        'spec': spec or {},
+    }
+    request = {
+        'uid': 'r',
+        'operation': 'UPDATE',
+        'object': obj,
+        'oldObject': {**obj, 'spec': old or {}},
+        'resource': {'group': 'kopf.dev', 'version': 'v1', 'resource': 'kopfexamples'},
+    }
+    return json.dumps(
+        {'apiVersion': 'admission.k8s.io/v1', 'kind': 'AdmissionReview', 'request': request}
+    ).encode()
 
 
 def build_post(body, *, path='/report', declared=None):
     """Build a request with this body; with another declared size, it never ends."""
     size = len(body) if declared is None else declared
-    return b'POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n' % (path.encode(), size) + body
+    return (
+        b'POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n' % (path.encode(), size)
+        + body
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,9 +134,9 @@ def read_answer(sock, since):
     with sock.makefile('rb') as file:
         line = file.readline()
         if not line:
-            raise ConnectionError("The connection was closed with no answer.")
+            raise ConnectionError('The connection was closed with no answer.')
         headers = {}
-        while (header := file.readline().strip()):
+        while header := file.readline().strip():
             name, _, value = header.decode().partition(':')
             headers[name.lower()] = value.strip()
         body = file.read(int(headers.get('content-length', 0)))
@@ -115,6 +146,7 @@ def read_answer(sock, since):
 @dataclasses.dataclass(frozen=True)
 class Port:
     """One port of the operator, for good and for bad clients."""
+
     number: int
     authority: pathlib.Path | None = None
 
@@ -127,7 +159,11 @@ class Port:
 
     def connect_securely(self, timeout=30):
         sock = self.connect(timeout)
-        return sock if self.authority is None else self.context.wrap_socket(sock, server_hostname='localhost')
+        return (
+            sock
+            if self.authority is None
+            else self.context.wrap_socket(sock, server_hostname='localhost')
+        )
 
     def ask(self, request, timeout=30):
         """Make one good request; return the answer."""
@@ -140,6 +176,7 @@ class Port:
 @dataclasses.dataclass(frozen=True)
 class Victim:
     """The running operator."""
+
     process: subprocess.Popen
     probes: Port
     webhooks: Port
@@ -156,23 +193,40 @@ class Victim:
 
 
 @contextlib.contextmanager
-def running_operator(folder, *, files_limit=None, runner=(sys.executable, '-m', 'kopf'), env=None, **options):
+def running_operator(
+    folder, *, files_limit=None, runner=(sys.executable, '-m', 'kopf'), env=None, **options
+):
     """Run an operator with a probe server and a webhook server until the end of the block."""
     probes, webhooks = find_free_ports(2)
     authority = None if options.get('insecure') else folder / 'ca.pem'
-    options.update(addr='127.0.0.1', host='localhost', port=webhooks, cadump=authority and str(authority))
+    options.update(
+        addr='127.0.0.1', host='localhost', port=webhooks, cadump=authority and str(authority)
+    )
     (folder / 'crd.json').write_text(json.dumps(DEFINITION))
     lines = [line[4:] for line in OPERATOR.format(options=options).splitlines()]
     (folder / 'handlers.py').write_text('\n'.join(lines))
-    command = [*runner, 'run', '--sandbox', '--apply', 'crd.json', '-A', '--log-format=plain',
-               f'--liveness=http://127.0.0.1:{probes}/healthz', 'handlers.py']
+    command = [
+        *runner,
+        'run',
+        '--sandbox',
+        '--apply',
+        'crd.json',
+        '-A',
+        '--log-format=plain',
+        f'--liveness=http://127.0.0.1:{probes}/healthz',
+        'handlers.py',
+    ]
 
     def limit():
         if files_limit is not None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (files_limit, files_limit))
 
-    with (folder / 'log').open('wb') as log, subprocess.Popen(
-            command, cwd=folder, stdout=log, stderr=log, preexec_fn=limit, env=env) as process:
+    with (
+        (folder / 'log').open('wb') as log,
+        subprocess.Popen(
+            command, cwd=folder, stdout=log, stderr=log, preexec_fn=limit, env=env
+        ) as process,
+    ):
         victim = Victim(process, Port(probes), Port(webhooks, authority), folder / 'log')
         try:
             wait_until_ready(victim)
@@ -194,7 +248,7 @@ def wait_until_ready(victim, timeout=60):
             if ready.status == 200 and victim.review().status == 200:
                 return
         time.sleep(0.1)
-    raise AssertionError(f"The operator is not ready: {victim.log.read_text()}")
+    raise AssertionError(f'The operator is not ready: {victim.log.read_text()}')
 
 
 @contextlib.contextmanager
@@ -203,7 +257,9 @@ def crowd(port, count, sent=b'', *, is_secure=False):
     with contextlib.ExitStack() as stack:
         members = []
         for _ in range(count):
-            sock = stack.enter_context(contextlib.closing(port.connect_securely() if is_secure else port.connect()))
+            sock = stack.enter_context(
+                contextlib.closing(port.connect_securely() if is_secure else port.connect())
+            )
             with contextlib.suppress(OSError):
                 sock.sendall(sent)
             members.append(sock)

@@ -1,6 +1,7 @@
 """
 Operators under attack, in processes of their own, and enough files for the attackers.
 """
+
 import resource
 
 import pytest

@@ -1,6 +1,7 @@
 """
 Attempts to get past the admission handlers: what they protect stays protected.
 """
+
 import asyncio
 import contextlib
 
@@ -54,37 +55,54 @@ async def run(sandbox, registry):
     async def run():
         settings.admission.server, settings.admission.managed = serve, 'auto.kopf.dev'
         async with kopf.testing.Operator(sandbox, registry=registry, settings=settings):
-            await sandbox.wait(CONFIGURATIONS, 'auto.kopf.dev', lambda body: body and body.get('webhooks'), '')
+            await sandbox.wait(
+                CONFIGURATIONS, 'auto.kopf.dev', lambda body: body and body.get('webhooks'), ''
+            )
             yield
+
     return run
 
 
 def build_object(name='obj', **metadata):
-    return {'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample', 'metadata': {'name': name, **metadata},
-            'spec': {'size': 1}}
+    return {
+        'apiVersion': 'kopf.dev/v1',
+        'kind': 'KopfExample',
+        'metadata': {'name': name, **metadata},
+        'spec': {'size': 1},
+    }
 
 
 def deny_zeros(spec, **_):
     if spec.get('size') == 0:
-        raise kopf.AdmissionError("It is too small.", code=403)
+        raise kopf.AdmissionError('It is too small.', code=403)
 
 
 @pytest.mark.guarantee('FND-059')
 @pytest.mark.parametrize('field', ['labels', 'annotations'])
-@pytest.mark.parametrize('criterion, value', [
-    pytest.param('yes', None, id='value-removed'),
-    pytest.param('yes', 'no', id='value-changed'),
-    pytest.param(kopf.PRESENT, None, id='presence'),
-    pytest.param(lambda value, **_: value == 'yes', None, id='function'),
-])
+@pytest.mark.parametrize(
+    'criterion, value',
+    [
+        pytest.param('yes', None, id='value-removed'),
+        pytest.param('yes', 'no', id='value-changed'),
+        pytest.param(kopf.PRESENT, None, id='presence'),
+        pytest.param(lambda value, **_: value == 'yes', None, id='function'),
+    ],
+)
 async def test_unmarked_objects_are_validated_while_they_are_unmarked(
-        sandbox, registry, run, field, criterion, value):
-    kopf.on.validate('kopfexamples', registry=registry, **{field: {'guarded': criterion}})(deny_zeros)
+    sandbox, registry, run, field, criterion, value
+):
+    kopf.on.validate('kopfexamples', registry=registry, **{field: {'guarded': criterion}})(
+        deny_zeros
+    )
 
     async with run():
         await sandbox.create(build_object(**{field: {'guarded': 'yes'}}))
         with pytest.raises(kopf.testing.ApiError, match='too small'):
-            await sandbox.patch('kopfexamples', 'obj', {'metadata': {field: {'guarded': value}}, 'spec': {'size': 0}})
+            await sandbox.patch(
+                'kopfexamples',
+                'obj',
+                {'metadata': {field: {'guarded': value}}, 'spec': {'size': 0}},
+            )
         body = await sandbox.get('kopfexamples', 'obj')
 
     assert body['metadata'][field] == {'guarded': 'yes'}
@@ -93,20 +111,27 @@ async def test_unmarked_objects_are_validated_while_they_are_unmarked(
 
 @pytest.mark.guarantee('FND-059')
 @pytest.mark.parametrize('field', ['labels', 'annotations'])
-async def test_exempted_objects_are_validated_while_they_are_exempted(sandbox, registry, run, field):
-    kopf.on.validate('kopfexamples', registry=registry, **{field: {'exempt': kopf.ABSENT}})(deny_zeros)
+async def test_exempted_objects_are_validated_while_they_are_exempted(
+    sandbox, registry, run, field
+):
+    kopf.on.validate('kopfexamples', registry=registry, **{field: {'exempt': kopf.ABSENT}})(
+        deny_zeros
+    )
 
     async with run():
         await sandbox.create(build_object())
         with pytest.raises(kopf.testing.ApiError, match='too small'):
-            await sandbox.patch('kopfexamples', 'obj', {'metadata': {field: {'exempt': ''}}, 'spec': {'size': 0}})
+            await sandbox.patch(
+                'kopfexamples', 'obj', {'metadata': {field: {'exempt': ''}}, 'spec': {'size': 0}}
+            )
 
 
 @pytest.mark.guarantee('FND-059')
 async def test_objects_that_never_match_are_not_reviewed(sandbox, registry, run):
     calls = []
     kopf.on.validate('kopfexamples', registry=registry, labels={'a': 'a'}, annotations={'b': 'b'})(
-        lambda operation, **_: calls.append(operation))
+        lambda operation, **_: calls.append(operation)
+    )
 
     async with run():
         await sandbox.create(build_object(labels={'a': 'a'}))
@@ -118,10 +143,13 @@ async def test_objects_that_never_match_are_not_reviewed(sandbox, registry, run)
 
 
 @pytest.mark.guarantee('FND-059')
-async def test_creations_and_deletions_are_matched_by_the_only_object_they_have(sandbox, registry, run):
+async def test_creations_and_deletions_are_matched_by_the_only_object_they_have(
+    sandbox, registry, run
+):
     calls = []
     kopf.on.validate('kopfexamples', registry=registry, labels={'guarded': 'yes'})(
-        lambda operation, **_: calls.append(operation))
+        lambda operation, **_: calls.append(operation)
+    )
 
     async with run():
         await sandbox.create(build_object('one', labels={'guarded': 'yes'}))
@@ -136,9 +164,11 @@ async def test_creations_and_deletions_are_matched_by_the_only_object_they_have(
 async def test_other_filters_are_about_the_present_object(sandbox, registry, run):
     calls = []
     kopf.on.validate('kopfexamples', id='value', registry=registry, field='spec.size', value=1)(
-        lambda operation, **_: calls.append(('value', operation)))
-    kopf.on.validate('kopfexamples', id='when', registry=registry, when=lambda spec, **_: spec.get('size') == 1)(
-        lambda operation, **_: calls.append(('when', operation)))
+        lambda operation, **_: calls.append(('value', operation))
+    )
+    kopf.on.validate(
+        'kopfexamples', id='when', registry=registry, when=lambda spec, **_: spec.get('size') == 1
+    )(lambda operation, **_: calls.append(('when', operation)))
 
     async with run():
         await sandbox.create(build_object())
@@ -148,7 +178,9 @@ async def test_other_filters_are_about_the_present_object(sandbox, registry, run
 
 
 @pytest.mark.guarantee('FND-057')
-@pytest.mark.parametrize('code', [403, 200, 0, -1, 99, 1000, 10**30, 403.5, True, 'text', None], ids=repr)
+@pytest.mark.parametrize(
+    'code', [403, 200, 0, -1, 99, 1000, 10**30, 403.5, True, 'text', None], ids=repr
+)
 async def test_denials_are_denials_with_any_code(sandbox, registry, run, code):
     @kopf.on.validate('kopfexamples', registry=registry, ignore_failures=True)
     async def fn(**_):
@@ -156,7 +188,7 @@ async def test_denials_are_denials_with_any_code(sandbox, registry, run, code):
             group.create_task(deny())
 
     async def deny():
-        raise kopf.AdmissionError("It is too small.", code=code)
+        raise kopf.AdmissionError('It is too small.', code=code)
 
     async with run():
         with pytest.raises(kopf.testing.ApiError, match='too small'):

@@ -3,6 +3,7 @@ Whatever object the API server accepts is handled, or is reported and left alone
 
 The sandbox accepts fewer levels of nesting than the API server does. For those, see the tests on real clusters.
 """
+
 import asyncio
 import json
 import logging
@@ -34,7 +35,10 @@ CRD = {
                 'served': True,
                 'storage': True,
                 'schema': {
-                    'openAPIV3Schema': {'type': 'object', 'properties': {'spec': ANYTHING, 'status': ANYTHING}},
+                    'openAPIV3Schema': {
+                        'type': 'object',
+                        'properties': {'spec': ANYTHING, 'status': ANYTHING},
+                    },
                 },
             }
         ],
@@ -79,9 +83,15 @@ def backend(request, monkeypatch):
 @pytest.fixture
 def create(sandbox):
     async def create(name, spec=None, **metadata):
-        return await sandbox.create({
-            'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample', 'spec': {'x': 1} if spec is None else spec,
-            'metadata': {'name': name, 'namespace': 'default', **metadata}})
+        return await sandbox.create(
+            {
+                'apiVersion': 'kopf.dev/v1',
+                'kind': 'KopfExample',
+                'spec': {'x': 1} if spec is None else spec,
+                'metadata': {'name': name, 'namespace': 'default', **metadata},
+            }
+        )
+
     return create
 
 
@@ -123,9 +133,17 @@ def calls(registry):
 @pytest.fixture
 def reports(caplog):
     """The names of objects that were reported as left alone."""
+
     def find():
-        texts = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
-        return [found[1] for text in texts if (found := re.search(r'The object default/(\S+) .* is left alone', text))]
+        texts = [
+            record.getMessage() for record in caplog.records if record.levelno == logging.ERROR
+        ]
+        return [
+            found[1]
+            for text in texts
+            if (found := re.search(r'The object default/(\S+) .* is left alone', text))
+        ]
+
     return find
 
 
@@ -136,7 +154,8 @@ def run_operator(sandbox, registry):
 
 @pytest.mark.parametrize('kind', [dict, list])
 async def test_deep_object_is_left_alone_and_others_are_handled_also_after_restarts(
-        backend, create, calls, reports, run_operator, sandbox, kind):
+    backend, create, calls, reports, run_operator, sandbox, kind
+):
     await create('good1')
     bad = await create('bad', {'f': nest(LEVELS, kind=kind)})
     async with run_operator():
@@ -149,7 +168,9 @@ async def test_deep_object_is_left_alone_and_others_are_handled_also_after_resta
         await wait_until(lambda: {('create', f'good{i}') for i in (1, 2, 3, 4)} <= set(calls))
 
     assert {name for _, name in calls} == {'good1', 'good2', 'good3', 'good4'}
-    assert [call for call in calls if call[0] == 'create'] == [('create', f'good{i}') for i in (1, 2, 3, 4)]
+    assert [call for call in calls if call[0] == 'create'] == [
+        ('create', f'good{i}') for i in (1, 2, 3, 4)
+    ]
     assert sorted(reports()) == ['bad', 'bad', 'worse', 'worse']
     assert (await sandbox.get(PLURAL, 'bad')) == bad
 
@@ -158,14 +179,17 @@ async def test_usual_depths_are_handled(backend, create, calls, reports, run_ope
     await create('good', {'f': nest(240), 'g': nest(240, kind=list)})
     async with run_operator():
         await wait_until(lambda: ('create', 'good') in calls)
-        await sandbox.patch(PLURAL, 'good', {'spec': {'f': {'b': nest(230)}, 'g': nest(239, kind=list)}})
+        await sandbox.patch(
+            PLURAL, 'good', {'spec': {'f': {'b': nest(230)}, 'g': nest(239, kind=list)}}
+        )
         await wait_until(lambda: ('update', 'good') in calls)
 
     assert reports() == []
 
 
 async def test_object_that_becomes_deep_is_handled_when_it_is_corrected(
-        create, calls, reports, run_operator, sandbox):
+    create, calls, reports, run_operator, sandbox
+):
     await create('obj')
     async with run_operator():
         await sandbox.wait(PLURAL, 'obj', is_handled)
@@ -182,33 +206,41 @@ async def test_object_that_becomes_deep_is_handled_when_it_is_corrected(
 
 
 async def test_deep_object_that_is_being_deleted_is_reported_and_its_daemons_stop_when_it_is_gone(
-        create, calls, caplog, reports, run_operator, sandbox):
+    create, calls, caplog, reports, run_operator, sandbox
+):
     await create('obj')
     async with run_operator():
         await sandbox.wait(PLURAL, 'obj', is_handled)
         await sandbox.patch(PLURAL, 'obj', {'spec': {'f': nest(LEVELS)}})
         await sandbox.delete(PLURAL, 'obj')
-        await wait_until(lambda: f"Its deletion is blocked: correct the object, or remove the finalizer '{FINALIZER}'"
-                         in caplog.text)
+        await wait_until(
+            lambda: (
+                f"Its deletion is blocked: correct the object, or remove the finalizer '{FINALIZER}'"
+                in caplog.text
+            )
+        )
         await sandbox.patch(PLURAL, 'obj', {'metadata': {'finalizers': []}})
         await wait_until(lambda: ('event:DELETED', 'obj') in calls and ('stopped', 'obj') in calls)
 
 
 async def test_deep_object_that_is_corrected_while_it_is_being_deleted_is_released(
-        create, calls, caplog, run_operator, sandbox):
+    create, calls, caplog, run_operator, sandbox
+):
     await create('obj')
     async with run_operator():
         await sandbox.wait(PLURAL, 'obj', is_handled)
         await sandbox.patch(PLURAL, 'obj', {'spec': {'f': nest(LEVELS)}})
         await sandbox.delete(PLURAL, 'obj')
-        await wait_until(lambda: "Its deletion is blocked" in caplog.text)
+        await wait_until(lambda: 'Its deletion is blocked' in caplog.text)
         await sandbox.patch(PLURAL, 'obj', {'spec': {'f': None}})
         await sandbox.wait(PLURAL, 'obj', lambda body: body is None)
 
     assert ('stopped', 'obj') in calls
 
 
-async def test_deletion_of_deep_object_has_its_labels(create, registry, reports, run_operator, sandbox):
+async def test_deletion_of_deep_object_has_its_labels(
+    create, registry, reports, run_operator, sandbox
+):
     deleted = []
 
     @kopf.on.event(PLURAL, labels={'a': 'b'}, registry=registry)
@@ -227,11 +259,14 @@ async def test_deletion_of_deep_object_has_its_labels(create, registry, reports,
 
 
 async def test_deep_objects_survive_relists_and_those_gone_meanwhile_are_noticed(
-        create, calls, reports, run_operator, sandbox):
+    create, calls, reports, run_operator, sandbox
+):
     for name in ('gone', 'kept', 'remade'):
         await create(name)
     async with run_operator():
-        await wait_until(lambda: {('daemon', name) for name in ('gone', 'kept', 'remade')} <= set(calls))
+        await wait_until(
+            lambda: {('daemon', name) for name in ('gone', 'kept', 'remade')} <= set(calls)
+        )
         for name in ('gone', 'kept', 'remade'):
             await sandbox.wait(PLURAL, name, is_handled)
             await sandbox.patch(PLURAL, name, {'spec': {'f': nest(LEVELS)}})
@@ -252,14 +287,15 @@ async def test_deep_objects_survive_relists_and_those_gone_meanwhile_are_noticed
 
 
 async def test_retries_of_object_that_has_become_deep_wait_until_it_is_corrected(
-        create, registry, reports, run_operator, sandbox):
+    create, registry, reports, run_operator, sandbox
+):
     attempts = []
 
     @kopf.on.create(PLURAL, registry=registry)
     async def create_fn(retry, spec, **_):
         attempts.append((retry, dict(spec)))
         if retry == 0:
-            raise kopf.TemporaryError("not yet", delay=30)
+            raise kopf.TemporaryError('not yet', delay=30)
 
     await create('obj')
     async with run_operator():
@@ -276,7 +312,8 @@ async def test_retries_of_object_that_has_become_deep_wait_until_it_is_corrected
 
 
 async def test_handler_that_makes_its_object_deep_is_called_once(
-        create, registry, caplog, reports, run_operator, sandbox):
+    create, registry, caplog, reports, run_operator, sandbox
+):
     attempts = []
 
     @kopf.on.create(PLURAL, registry=registry)
@@ -295,15 +332,40 @@ async def test_handler_that_makes_its_object_deep_is_called_once(
     assert 'Traceback' not in caplog.text
 
 
-@pytest.mark.parametrize('text', [
-    '', ' ', '[]', '1', '"x"', 'null', 'true', '{', '{}', '{"spec":[]}', '{"spec":1,"metadata":7}',
-    '{"metadata":{"annotations":[],"labels":"x"}}', '{"metadata":[1]}', '{"apiVersion":1,"kind":{},"metadata":null}',
-    '{"spec":{"x":1e999}}', '{"spec":{"x":NaN}}', '9' * 5000, '{"spec":{"x":' + '9' * 5000 + '}}', '{"x":"\\ud800"}',
-    '{"":{"":{}}}', '[' * 9000 + ']' * 9000, '{"a":' * 7000 + '1' + '}' * 7000,
-    '{"spec":' + '{"a":' * 900 + '1' + '}' * 901,
-    '{"spec":{"x":1},"spec":{"x":[]}}', '{"spec":{"x":"\\u0000"},"__class__":"x"}', '{"spec":{"a.b/c~1":0}}',
-])
-async def test_hostile_annotations_do_not_stop_handling(create, registry, caplog, run_operator, sandbox, text):
+@pytest.mark.parametrize(
+    'text',
+    [
+        '',
+        ' ',
+        '[]',
+        '1',
+        '"x"',
+        'null',
+        'true',
+        '{',
+        '{}',
+        '{"spec":[]}',
+        '{"spec":1,"metadata":7}',
+        '{"metadata":{"annotations":[],"labels":"x"}}',
+        '{"metadata":[1]}',
+        '{"apiVersion":1,"kind":{},"metadata":null}',
+        '{"spec":{"x":1e999}}',
+        '{"spec":{"x":NaN}}',
+        '9' * 5000,
+        '{"spec":{"x":' + '9' * 5000 + '}}',
+        '{"x":"\\ud800"}',
+        '{"":{"":{}}}',
+        '[' * 9000 + ']' * 9000,
+        '{"a":' * 7000 + '1' + '}' * 7000,
+        '{"spec":' + '{"a":' * 900 + '1' + '}' * 901,
+        '{"spec":{"x":1},"spec":{"x":[]}}',
+        '{"spec":{"x":"\\u0000"},"__class__":"x"}',
+        '{"spec":{"a.b/c~1":0}}',
+    ],
+)
+async def test_hostile_annotations_do_not_stop_handling(
+    create, registry, caplog, run_operator, sandbox, text
+):
     handled = []
 
     async def handle(name, spec, retry, reason, **_):
@@ -316,23 +378,46 @@ async def test_hostile_annotations_do_not_stop_handling(create, registry, caplog
     await create('good')
     async with run_operator():
         await wait_until(lambda: {'good', 'bad'} <= set(handled))
-        await sandbox.wait(PLURAL, 'bad', lambda body: body['metadata']['annotations'].get(LAST_HANDLED) != text)
-        await sandbox.patch(PLURAL, 'bad', {'metadata': {'annotations': {
-            f'{PREFIX}/{name}': text for name in names}}})
+        await sandbox.wait(
+            PLURAL, 'bad', lambda body: body['metadata']['annotations'].get(LAST_HANDLED) != text
+        )
+        await sandbox.patch(
+            PLURAL,
+            'bad',
+            {'metadata': {'annotations': {f'{PREFIX}/{name}': text for name in names}}},
+        )
         await sandbox.patch(PLURAL, 'bad', {'spec': {'y': 1}})
         await wait_until(lambda: handled.count('bad') >= 2)
 
     assert 'Traceback' not in caplog.text
 
 
-@pytest.mark.parametrize('record', [
-    {'started': 5}, {'started': 'x', 'delayed': 'y', 'stopped': 'z'}, {'delayed': '0001-01-01T00:00:00+23:59'},
-    {'started': '9999-12-31T23:59:59-23:59', 'retries': 3}, {'retries': 1e300}, {'retries': -5}, {'retries': True},
-    {'retries': 10**18}, {'subrefs': {'a': 1}}, {'subrefs': [[], {}, None, 1]}, {'success': 'yes', 'failure': []},
-    {'purpose': ['create']}, {'purpose': 'x' * 100000}, {'message': {'a': 1}}, {'essence': 1, 'purpose': 'create'},
-    {'delayed': '2020-01-01T00:00:00'}, {'started': ''}, {'subrefs': ['fn']},
-])
-async def test_hostile_records_of_progress_do_not_stop_handling(create, registry, caplog, run_operator, record):
+@pytest.mark.parametrize(
+    'record',
+    [
+        {'started': 5},
+        {'started': 'x', 'delayed': 'y', 'stopped': 'z'},
+        {'delayed': '0001-01-01T00:00:00+23:59'},
+        {'started': '9999-12-31T23:59:59-23:59', 'retries': 3},
+        {'retries': 1e300},
+        {'retries': -5},
+        {'retries': True},
+        {'retries': 10**18},
+        {'subrefs': {'a': 1}},
+        {'subrefs': [[], {}, None, 1]},
+        {'success': 'yes', 'failure': []},
+        {'purpose': ['create']},
+        {'purpose': 'x' * 100000},
+        {'message': {'a': 1}},
+        {'essence': 1, 'purpose': 'create'},
+        {'delayed': '2020-01-01T00:00:00'},
+        {'started': ''},
+        {'subrefs': ['fn']},
+    ],
+)
+async def test_hostile_records_of_progress_do_not_stop_handling(
+    create, registry, caplog, run_operator, record
+):
     handled = []
 
     @kopf.on.create(PLURAL, id='fn', registry=registry)
@@ -347,15 +432,24 @@ async def test_hostile_records_of_progress_do_not_stop_handling(create, registry
     assert 'Traceback' not in caplog.text
 
 
-@pytest.mark.parametrize('spec', [
-    pytest.param({'f': 10**300, 'g': -10**18, 'h': 1e308, 'i': 5e-324}, id='numbers'),
-    pytest.param({'': {'': []}, '\x00': 1, '.': 2, '/': 3, '~': 4, '__class__': 5, '\n': 6, '*': 7}, id='keys'),
-    pytest.param({'f': '\x00\x7f\u2028\ufffd\U0001f600' * 1000}, id='characters'),
-    pytest.param({'f': ['x' * 1000] * 1000}, id='megabyte'),
-    pytest.param({'f': [[]] * 100000}, id='wide'),
-    pytest.param({f'k{i}': {} for i in range(20000)}, id='many'),
-    pytest.param({'apiVersion': 'v1', 'kind': 'Status', 'metadata': {'resourceVersion': '1'}}, id='lookalike'),
-])
+@pytest.mark.parametrize(
+    'spec',
+    [
+        pytest.param({'f': 10**300, 'g': -(10**18), 'h': 1e308, 'i': 5e-324}, id='numbers'),
+        pytest.param(
+            {'': {'': []}, '\x00': 1, '.': 2, '/': 3, '~': 4, '__class__': 5, '\n': 6, '*': 7},
+            id='keys',
+        ),
+        pytest.param({'f': '\x00\x7f\u2028\ufffd\U0001f600' * 1000}, id='characters'),
+        pytest.param({'f': ['x' * 1000] * 1000}, id='megabyte'),
+        pytest.param({'f': [[]] * 100000}, id='wide'),
+        pytest.param({f'k{i}': {} for i in range(20000)}, id='many'),
+        pytest.param(
+            {'apiVersion': 'v1', 'kind': 'Status', 'metadata': {'resourceVersion': '1'}},
+            id='lookalike',
+        ),
+    ],
+)
 async def test_unusual_contents_are_handled(create, calls, reports, run_operator, sandbox, spec):
     await create('odd', spec)
     await create('good')

@@ -4,6 +4,7 @@ Tenants with rights over the peering of their own namespace: what they can do to
 They write anything there. The operator pauses in that namespace at most, for ten minutes at most unless they repeat it,
 and says who has caused it.
 """
+
 import asyncio
 import contextlib
 import datetime
@@ -27,20 +28,32 @@ GREEDY = {'priority': 10**9, 'lifetime': 10**9}
 
 @pytest.fixture
 async def sandbox(virtual_time):
-    async with kopf.testing.Sandbox(apply=[ROOT / 'examples/crd.yaml', ROOT / 'peering.yaml']) as sandbox:
+    async with kopf.testing.Sandbox(
+        apply=[ROOT / 'examples/crd.yaml', ROOT / 'peering.yaml']
+    ) as sandbox:
         for namespace in (OURS, THEIRS):
-            await sandbox.create({'apiVersion': 'v1', 'kind': 'Namespace', 'metadata': {'name': namespace}})
+            await sandbox.create(
+                {'apiVersion': 'v1', 'kind': 'Namespace', 'metadata': {'name': namespace}}
+            )
         yield sandbox
 
 
 @pytest.fixture
 async def peering(sandbox):
     """The tenant's own peering object: ``await peering(record)`` puts a record there, or removes it."""
-    await sandbox.create({'apiVersion': 'kopf.dev/v1', 'kind': 'KopfPeering',
-                          'metadata': {'name': 'default', 'namespace': THEIRS}})
+    await sandbox.create(
+        {
+            'apiVersion': 'kopf.dev/v1',
+            'kind': 'KopfPeering',
+            'metadata': {'name': 'default', 'namespace': THEIRS},
+        }
+    )
 
     async def write(record, identity='tenant'):
-        await sandbox.patch('kopfpeerings', 'default', {'status': {identity: record}}, namespace=THEIRS)
+        await sandbox.patch(
+            'kopfpeerings', 'default', {'status': {identity: record}}, namespace=THEIRS
+        )
+
     return write
 
 
@@ -70,11 +83,20 @@ class Operator:
     async def running(self, **options):
         stop_flag, ready_flag = asyncio.Event(), asyncio.Event()
         info = kopf.ConnectionInfo(
-            server=self.sandbox.url, token=self.sandbox.token, ca_path=str(self.sandbox.ca_path))
-        task = asyncio.create_task(kopf.operator(
-            registry=self.registry, vault=vaults.Vault({'sandbox': info}), stop_flag=stop_flag, ready_flag=ready_flag,
-            identity='operator', liveness_endpoint=f'{self.origin}/healthz',
-            **{'namespaces': [OURS, THEIRS], **options}), name='operator')
+            server=self.sandbox.url, token=self.sandbox.token, ca_path=str(self.sandbox.ca_path)
+        )
+        task = asyncio.create_task(
+            kopf.operator(
+                registry=self.registry,
+                vault=vaults.Vault({'sandbox': info}),
+                stop_flag=stop_flag,
+                ready_flag=ready_flag,
+                identity='operator',
+                liveness_endpoint=f'{self.origin}/healthz',
+                **{'namespaces': [OURS, THEIRS], **options},
+            ),
+            name='operator',
+        )
         try:
             await asyncio.wait_for(ready_flag.wait(), 60)
             yield self
@@ -86,8 +108,14 @@ class Operator:
         """Return whether a new object of the namespace is handled, in a minute."""
         self.number += 1
         name = f'obj{self.number}'
-        await self.sandbox.create({'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample',
-                                   'metadata': {'name': name, 'namespace': namespace}, 'spec': {}})
+        await self.sandbox.create(
+            {
+                'apiVersion': 'kopf.dev/v1',
+                'kind': 'KopfExample',
+                'metadata': {'name': name, 'namespace': namespace},
+                'spec': {},
+            }
+        )
         try:
             await wait_until(lambda: (namespace, name) in self.handled, timeout=60)
         except TimeoutError:
@@ -95,7 +123,10 @@ class Operator:
         return True
 
     async def fetch(self, path):
-        async with aiohttp.ClientSession() as session, session.get(f'{self.origin}{path}') as response:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f'{self.origin}{path}') as response,
+        ):
             return response.status, await response.text()
 
     async def shows(self, name, value, **labels):
@@ -107,8 +138,12 @@ class Operator:
 
     async def scrape(self, name, **labels):
         _, text = await self.fetch('/metrics')
-        return sum(sample.value for family in parser.text_string_to_metric_families(text)
-                   for sample in family.samples if sample.name == name and labels.items() <= sample.labels.items())
+        return sum(
+            sample.value
+            for family in parser.text_string_to_metric_families(text)
+            for sample in family.samples
+            if sample.name == name and labels.items() <= sample.labels.items()
+        )
 
 
 @pytest.fixture
@@ -119,8 +154,11 @@ async def operator(sandbox, peering):
 
 @pytest.fixture
 def warnings(caplog):
-    return lambda: [record.getMessage() for record in caplog.records
-                    if record.levelno == logging.WARNING and 'pauses' in record.getMessage()]
+    return lambda: [
+        record.getMessage()
+        for record in caplog.records
+        if record.levelno == logging.WARNING and 'pauses' in record.getMessage()
+    ]
 
 
 def find_free_port():
@@ -150,7 +188,9 @@ async def test_only_the_namespace_of_the_peering_is_paused(operator, peering):
 
 
 @pytest.mark.guarantee('FND-054')
-async def test_tenant_that_was_there_first_does_not_hold_the_start_of_the_operator(sandbox, peering, virtual_time):
+async def test_tenant_that_was_there_first_does_not_hold_the_start_of_the_operator(
+    sandbox, peering, virtual_time
+):
     await peering(GREEDY)
     async with Operator(sandbox).running() as operator:
         assert await operator.serves(OURS)
@@ -169,18 +209,26 @@ async def test_peering_that_cannot_be_seen_holds_only_its_namespace(sandbox, pee
 
 
 @pytest.mark.guarantee('FND-054')
-@pytest.mark.parametrize('lastseen', [
-    pytest.param(None, id='no-time'),
-    pytest.param('9999-12-31T23:59:59+00:00', id='far-future'),
-    pytest.param('2999-01-01T00:00:00', id='future-without-offset'),
-])
-@pytest.mark.parametrize('numbers', [
-    pytest.param(GREEDY, id='billions'),
-    pytest.param({'priority': 10**18, 'lifetime': 10**18}, id='beyond-exact-numbers'),
-    pytest.param({'priority': 1e300, 'lifetime': 1e300}, id='beyond-integers'),
-    pytest.param({'priority': '9' * 30, 'lifetime': '9' * 30}, id='texts'),
-])
-async def test_one_record_pauses_for_ten_minutes_at_most(sandbox, operator, peering, numbers, lastseen):
+@pytest.mark.parametrize(
+    'lastseen',
+    [
+        pytest.param(None, id='no-time'),
+        pytest.param('9999-12-31T23:59:59+00:00', id='far-future'),
+        pytest.param('2999-01-01T00:00:00', id='future-without-offset'),
+    ],
+)
+@pytest.mark.parametrize(
+    'numbers',
+    [
+        pytest.param(GREEDY, id='billions'),
+        pytest.param({'priority': 10**18, 'lifetime': 10**18}, id='beyond-exact-numbers'),
+        pytest.param({'priority': 1e300, 'lifetime': 1e300}, id='beyond-integers'),
+        pytest.param({'priority': '9' * 30, 'lifetime': '9' * 30}, id='texts'),
+    ],
+)
+async def test_one_record_pauses_for_ten_minutes_at_most(
+    sandbox, operator, peering, numbers, lastseen
+):
     await peering({**numbers, 'lastseen': lastseen})
     await asyncio.sleep(1)
     assert not await operator.serves(THEIRS)
@@ -193,15 +241,20 @@ async def test_one_record_pauses_for_ten_minutes_at_most(sandbox, operator, peer
 
 
 @pytest.mark.guarantee('FND-054')
-@pytest.mark.parametrize('record', [
-    pytest.param({'priority': 5, 'lifetime': -1}, id='negative-lifetime'),
-    pytest.param({'priority': True, 'lifetime': 60}, id='boolean'),
-    pytest.param({'priority': 'Infinity', 'lifetime': 60}, id='infinity'),
-    pytest.param({'priority': [10**9], 'lifetime': 60}, id='list'),
-    pytest.param({'priority': -10**30, 'lifetime': 60}, id='far-below'),
-    pytest.param('text', id='no-record'),
-])
-async def test_senseless_records_pause_nothing_of_an_operator_with_a_priority(sandbox, peering, record):
+@pytest.mark.parametrize(
+    'record',
+    [
+        pytest.param({'priority': 5, 'lifetime': -1}, id='negative-lifetime'),
+        pytest.param({'priority': True, 'lifetime': 60}, id='boolean'),
+        pytest.param({'priority': 'Infinity', 'lifetime': 60}, id='infinity'),
+        pytest.param({'priority': [10**9], 'lifetime': 60}, id='list'),
+        pytest.param({'priority': -(10**30), 'lifetime': 60}, id='far-below'),
+        pytest.param('text', id='no-record'),
+    ],
+)
+async def test_senseless_records_pause_nothing_of_an_operator_with_a_priority(
+    sandbox, peering, record
+):
     async with Operator(sandbox).running(priority=1) as operator:
         await peering(record)
         await asyncio.sleep(1)
@@ -210,12 +263,18 @@ async def test_senseless_records_pause_nothing_of_an_operator_with_a_priority(sa
 
 
 @pytest.mark.guarantee('FND-054')
-async def test_own_lifetime_beyond_the_limit_does_not_make_the_operator_write_more(sandbox, peering):
+async def test_own_lifetime_beyond_the_limit_does_not_make_the_operator_write_more(
+    sandbox, peering
+):
     settings = kopf.OperatorSettings()
     settings.peering.lifetime, settings.peering.priority = 10**9, 10**18
     async with Operator(sandbox).running(settings=settings):
         await asyncio.sleep(1000)
-        written = [asked for asked in sandbox.requests.select(resource='kopfpeerings') if asked.verb == 'patch']
+        written = [
+            asked
+            for asked in sandbox.requests.select(resource='kopfpeerings')
+            if asked.verb == 'patch'
+        ]
         body = await sandbox.get('kopfpeerings', 'default', namespace=THEIRS)
 
     assert 2 <= len(written) <= 4
@@ -232,7 +291,9 @@ async def test_pause_is_told_with_its_causes_and_its_end(operator, peering, warn
     assert "in the peering 'default' in the namespace 'theirs': tenant (priority 5)" in warning
     told = datetime.datetime.fromisoformat(warning.partition('until ')[2].partition(',')[0])
     expected = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=300)
-    assert abs(told - expected) < datetime.timedelta(seconds=120)  # the clock of the operator goes on in virtual time
+    assert abs(told - expected) < datetime.timedelta(
+        seconds=120
+    )  # the clock of the operator goes on in virtual time
 
 
 @pytest.mark.guarantee('FND-054')
@@ -244,9 +305,14 @@ async def test_pause_is_counted_and_shown_by_the_readiness(operator, peering, wa
     await wait_until(warnings)
 
     _, text = await operator.fetch('/readyz')
-    assert "[+] the peering 'default' in the namespace 'theirs': paused by tenant (priority 5) until 20" in text
+    assert (
+        "[+] the peering 'default' in the namespace 'theirs': paused by tenant (priority 5) until 20"
+        in text
+    )
     assert await operator.shows('kopf_peering_paused', 1, scope='namespace')
-    assert await operator.shows('kopf_peering_pauses_total', 1, scope='namespace', reason='higher-priority')
+    assert await operator.shows(
+        'kopf_peering_pauses_total', 1, scope='namespace', reason='higher-priority'
+    )
 
     await peering(None)
     assert await operator.serves(THEIRS)
@@ -256,7 +322,9 @@ async def test_pause_is_counted_and_shown_by_the_readiness(operator, peering, wa
 
 
 @pytest.mark.guarantee('FND-054')
-async def test_crowds_of_records_and_long_names_do_not_flood_the_logs(operator, peering, sandbox, warnings):
+async def test_crowds_of_records_and_long_names_do_not_flood_the_logs(
+    operator, peering, sandbox, warnings
+):
     names = [f'tenant{number}' for number in range(100)]
     hostile = 'x' * 5000 + '\n[ERROR] all is lost'
     status = {name: {'priority': 5, 'message': 'm' * 5000} for name in [*names, hostile]}
@@ -269,27 +337,60 @@ async def test_crowds_of_records_and_long_names_do_not_flood_the_logs(operator, 
 
 @pytest.mark.guarantee('FND-054')
 async def test_operator_pauses_as_a_whole_only_if_all_its_namespaces_do(sandbox, peering):
-    await sandbox.apply({
-        'apiVersion': 'apiextensions.k8s.io/v1', 'kind': 'CustomResourceDefinition',
-        'metadata': {'name': 'wideexamples.kopf.dev'},
-        'spec': {'group': 'kopf.dev', 'scope': 'Cluster',
-                 'names': {'kind': 'WideExample', 'plural': 'wideexamples', 'singular': 'wideexample'},
-                 'versions': [{'name': 'v1', 'served': True, 'storage': True, 'schema': {'openAPIV3Schema': {
-                     'type': 'object', 'x-kubernetes-preserve-unknown-fields': True}}}]}})
-    await sandbox.create({'apiVersion': 'kopf.dev/v1', 'kind': 'KopfPeering',
-                          'metadata': {'name': 'default', 'namespace': OURS}})
+    await sandbox.apply(
+        {
+            'apiVersion': 'apiextensions.k8s.io/v1',
+            'kind': 'CustomResourceDefinition',
+            'metadata': {'name': 'wideexamples.kopf.dev'},
+            'spec': {
+                'group': 'kopf.dev',
+                'scope': 'Cluster',
+                'names': {
+                    'kind': 'WideExample',
+                    'plural': 'wideexamples',
+                    'singular': 'wideexample',
+                },
+                'versions': [
+                    {
+                        'name': 'v1',
+                        'served': True,
+                        'storage': True,
+                        'schema': {
+                            'openAPIV3Schema': {
+                                'type': 'object',
+                                'x-kubernetes-preserve-unknown-fields': True,
+                            }
+                        },
+                    }
+                ],
+            },
+        }
+    )
+    await sandbox.create(
+        {
+            'apiVersion': 'kopf.dev/v1',
+            'kind': 'KopfPeering',
+            'metadata': {'name': 'default', 'namespace': OURS},
+        }
+    )
     seen, operator = set(), Operator(sandbox)
     kopf.on.event('wideexamples', registry=operator.registry)(lambda name, **_: seen.add(name))
 
     async with operator.running():
         await peering(GREEDY)
         await asyncio.sleep(1)
-        await sandbox.create({'apiVersion': 'kopf.dev/v1', 'kind': 'WideExample', 'metadata': {'name': 'one'}})
+        await sandbox.create(
+            {'apiVersion': 'kopf.dev/v1', 'kind': 'WideExample', 'metadata': {'name': 'one'}}
+        )
         await wait_until(lambda: 'one' in seen)
 
-        await sandbox.patch('kopfpeerings', 'default', {'status': {'other': {'priority': 5}}}, namespace=OURS)
+        await sandbox.patch(
+            'kopfpeerings', 'default', {'status': {'other': {'priority': 5}}}, namespace=OURS
+        )
         await asyncio.sleep(1)
-        await sandbox.create({'apiVersion': 'kopf.dev/v1', 'kind': 'WideExample', 'metadata': {'name': 'two'}})
+        await sandbox.create(
+            {'apiVersion': 'kopf.dev/v1', 'kind': 'WideExample', 'metadata': {'name': 'two'}}
+        )
         await asyncio.sleep(10)
         assert 'two' not in seen
 
@@ -299,9 +400,13 @@ async def test_operator_pauses_as_a_whole_only_if_all_its_namespaces_do(sandbox,
 
 @pytest.mark.guarantee('FND-054')
 def test_roles_of_the_deployment_grant_no_rights_over_the_peerings_of_others():
-    rules = [rule for path in sorted((ROOT / 'deploy').glob('*.yaml'))
-             for document in yaml.safe_load_all(path.read_text()) for rule in document.get('rules', ())
-             if any('peering' in resource for resource in rule['resources'])]
+    rules = [
+        rule
+        for path in sorted((ROOT / 'deploy').glob('*.yaml'))
+        for document in yaml.safe_load_all(path.read_text())
+        for rule in document.get('rules', ())
+        if any('peering' in resource for resource in rule['resources'])
+    ]
 
     assert len(rules) == 3
     assert all(rule['resourceNames'] == ['example-operator'] for rule in rules)

@@ -1,6 +1,7 @@
 """
 Silent, slow and greedy clients do not cut the probes of a running operator: Kubernetes would kill it.
 """
+
 import contextlib
 import socket
 import threading
@@ -21,20 +22,27 @@ def check_probes(victim, limit=1.0):
     answers = [victim.probes.ask(PROBE, timeout=10) for _ in range(PROBES)]
 
     assert [answer.status for answer in answers] == [200] * PROBES
-    assert answers[0].delay < 5.0  # usually, it is 0.1 to 0.3, but the machine can be busy with other tests
+    assert (
+        answers[0].delay < 5.0
+    )  # usually, it is 0.1 to 0.3, but the machine can be busy with other tests
     assert max(answer.delay for answer in answers[1:]) < limit
 
 
 @pytest.mark.guarantee('FND-051')
-@pytest.mark.parametrize('sent', [
-    pytest.param(b'', id='silent'),
-    pytest.param(PROBE[:10], id='line'),
-    pytest.param(PROBE[:-2], id='headers'),
-    pytest.param(b'POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nx', id='content'),
-    pytest.param(METRICS, id='unread'),
-    pytest.param(METRICS * 50, id='unread-pipeline'),
-    pytest.param(b'\x00' * 100, id='garbage'),
-])
+@pytest.mark.parametrize(
+    'sent',
+    [
+        pytest.param(b'', id='silent'),
+        pytest.param(PROBE[:10], id='line'),
+        pytest.param(PROBE[:-2], id='headers'),
+        pytest.param(
+            b'POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nx', id='content'
+        ),
+        pytest.param(METRICS, id='unread'),
+        pytest.param(METRICS * 50, id='unread-pipeline'),
+        pytest.param(b'\x00' * 100, id='garbage'),
+    ],
+)
 def test_probes_are_answered_within_a_second_in_a_crowd(victim, sent):
     with crowd(victim.probes, CROWD, sent):
         check_probes(victim)

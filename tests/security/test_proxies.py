@@ -1,6 +1,7 @@
 """
 Proxies with passwords: operators work through them, and their passwords are in no message, whatever goes wrong.
 """
+
 import asyncio
 import base64
 import contextlib
@@ -38,7 +39,9 @@ class Proxy:
             head = (await reader.readuntil(b'\r\n\r\n')).decode()
             if f'Proxy-Authorization: Basic {PAIR}' not in head.splitlines():
                 self.refusals += 1
-                writer.write(b'HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n')
+                writer.write(
+                    b'HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n'
+                )
             else:
                 self.tunnels += 1
                 await self._tunnel(head.split()[1], reader, writer)
@@ -92,7 +95,8 @@ def clean_environment(monkeypatch):
 @pytest.mark.parametrize('source', ['option', 'environment'])
 @pytest.mark.parametrize('form', FORMS)
 async def test_operators_work_through_proxies_with_passwords(
-        sandbox, proxy, clean_environment, caplog, form, source):
+    sandbox, proxy, clean_environment, caplog, form, source
+):
     caplog.set_level(logging.DEBUG)
     registry, handled = kopf.OperatorRegistry(), asyncio.Event()
 
@@ -105,13 +109,28 @@ async def test_operators_work_through_proxies_with_passwords(
     if source == 'environment':
         clean_environment.setenv('HTTPS_PROXY', url)
     info = kopf.ConnectionInfo(
-        server=sandbox.url, token=sandbox.token, ca_path=str(sandbox.ca_path),
-        **({'proxy_url': url} if source == 'option' else {'trust_env': True}))
+        server=sandbox.url,
+        token=sandbox.token,
+        ca_path=str(sandbox.ca_path),
+        **({'proxy_url': url} if source == 'option' else {'trust_env': True}),
+    )
     stop_flag = asyncio.Event()
-    operator = asyncio.create_task(kopf.operator(
-        registry=registry, vault=vaults.Vault({'x': info}), clusterwide=True, standalone=True, stop_flag=stop_flag))
-    await sandbox.create({'apiVersion': 'v1', 'kind': 'ConfigMap',
-                          'metadata': {'name': 'mine', 'namespace': 'default'}})
+    operator = asyncio.create_task(
+        kopf.operator(
+            registry=registry,
+            vault=vaults.Vault({'x': info}),
+            clusterwide=True,
+            standalone=True,
+            stop_flag=stop_flag,
+        )
+    )
+    await sandbox.create(
+        {
+            'apiVersion': 'v1',
+            'kind': 'ConfigMap',
+            'metadata': {'name': 'mine', 'namespace': 'default'},
+        }
+    )
     try:
         await asyncio.wait_for(handled.wait(), 60)
     finally:
@@ -129,15 +148,18 @@ async def test_operators_work_through_proxies_with_passwords(
 @pytest.mark.parametrize('source', ['option', 'environment'])
 @pytest.mark.parametrize('form', FORMS)
 async def test_errors_of_proxies_have_no_passwords(
-        sandbox, proxy, clean_environment, unused_tcp_port, form, source, trouble):
+    sandbox, proxy, clean_environment, unused_tcp_port, form, source, trouble
+):
     wrong = USERINFO.replace('me', 'other')
     address = proxy.address if trouble == 'refused' else f'127.0.0.1:{unused_tcp_port}'
     url = f'{form}{wrong}{address}'
     if source == 'environment':
         clean_environment.setenv('HTTPS_PROXY', url)
     info = kopf.ConnectionInfo(
-        server=sandbox.url, ca_path=str(sandbox.ca_path),
-        **({'proxy_url': url} if source == 'option' else {'trust_env': True}))
+        server=sandbox.url,
+        ca_path=str(sandbox.ca_path),
+        **({'proxy_url': url} if source == 'option' else {'trust_env': True}),
+    )
     session = await sessions.open_session(info)
     try:
         with pytest.raises(errors.APIUnreachableError) as caught:
@@ -145,17 +167,25 @@ async def test_errors_of_proxies_have_no_passwords(
     finally:
         await session.close()
 
-    said = ''.join(traceback.format_exception(caught.value)) + repr(caught.value) + repr(info) + repr(session)
+    said = (
+        ''.join(traceback.format_exception(caught.value))
+        + repr(caught.value)
+        + repr(info)
+        + repr(session)
+    )
     assert not find_leaks(said)
 
 
 @pytest.mark.guarantee('FND-060')
-@pytest.mark.parametrize('url', [
-    f'socks5://{USERINFO}proxy.example:1080',
-    f'http://{USERINFO}',
-    f'{USERINFO}proxy.example:nowhere',
-    f'http://me:{PASSWORD}/x@proxy.example:3128',
-])
+@pytest.mark.parametrize(
+    'url',
+    [
+        f'socks5://{USERINFO}proxy.example:1080',
+        f'http://{USERINFO}',
+        f'{USERINFO}proxy.example:nowhere',
+        f'http://me:{PASSWORD}/x@proxy.example:3128',
+    ],
+)
 async def test_unusable_proxies_are_refused_without_their_passwords(url):
     info = kopf.ConnectionInfo(server='https://cluster.example', proxy_url=url)
 
@@ -166,14 +196,20 @@ async def test_unusable_proxies_are_refused_without_their_passwords(url):
 
 
 @pytest.mark.guarantee('FND-060')
-@pytest.mark.parametrize('text, expected', [
-    ('http://me:pass@proxy:3128', 'http://***@proxy:3128'),
-    ('me:pass@proxy:3128', '***@proxy:3128'),
-    ('me:p@ss/w?rd#@proxy:3128', '***@proxy:3128'),
-    ('cannot connect to http://me:pass@proxy:3128/x, sorry', 'cannot connect to http://***@proxy:3128/x, sorry'),
-    ("URL('http://me:pass@proxy:3128')", "URL('http://***@proxy:3128')"),
-    ('https://cluster.example/path', 'https://cluster.example/path'),
-])
+@pytest.mark.parametrize(
+    'text, expected',
+    [
+        ('http://me:pass@proxy:3128', 'http://***@proxy:3128'),
+        ('me:pass@proxy:3128', '***@proxy:3128'),
+        ('me:p@ss/w?rd#@proxy:3128', '***@proxy:3128'),
+        (
+            'cannot connect to http://me:pass@proxy:3128/x, sorry',
+            'cannot connect to http://***@proxy:3128/x, sorry',
+        ),
+        ("URL('http://me:pass@proxy:3128')", "URL('http://***@proxy:3128')"),
+        ('https://cluster.example/path', 'https://cluster.example/path'),
+    ],
+)
 def test_names_and_passwords_are_hidden_in_texts(text, expected):
     assert credentials.hide_userinfo(text) == expected
 
@@ -185,12 +221,17 @@ def test_long_texts_are_looked_through_in_reasonable_time(word):
 
     credentials.hide_userinfo(word * 100_000)
 
-    assert time.perf_counter() - since < 5  # it was minutes if every character could begin an address
+    assert (
+        time.perf_counter() - since < 5
+    )  # it was minutes if every character could begin an address
 
 
 def find_leaks(text):
-    return [secret for secret in (PASSWORD, PAIR, base64.b64encode(f'other:{PASSWORD}'.encode()).decode())
-            if secret in text]
+    return [
+        secret
+        for secret in (PASSWORD, PAIR, base64.b64encode(f'other:{PASSWORD}'.encode()).decode())
+        if secret in text
+    ]
 
 
 @pytest.fixture
@@ -200,14 +241,20 @@ def make_plugin(tmp_path):
         path.write_text(f'#!/bin/sh\n{script}\n')
         path.chmod(0o755)
         return execs.Plugin('client.authentication.k8s.io/v1', str(path))
+
     return make
 
 
 @pytest.mark.guarantee('FND-060')
-@pytest.mark.parametrize('script, message', [
-    pytest.param('yes s3cret', 'has printed more than 1048576 bytes', id='stdout'),
-    pytest.param('yes s3cret | head -c 50000000 >&2; exit 3', 'failed with the code 3', id='stderr'),
-])
+@pytest.mark.parametrize(
+    'script, message',
+    [
+        pytest.param('yes s3cret', 'has printed more than 1048576 bytes', id='stdout'),
+        pytest.param(
+            'yes s3cret | head -c 50000000 >&2; exit 3', 'failed with the code 3', id='stderr'
+        ),
+    ],
+)
 def test_output_of_exec_plugins_is_limited(make_plugin, script, message, caplog):
     caplog.set_level(logging.DEBUG)
     with pytest.raises(execs.PluginError, match=message) as caught:
@@ -232,7 +279,9 @@ def complaining(make_plugin, tmp_path, monkeypatch):
 
 
 @pytest.mark.guarantee('FND-060')
-@pytest.mark.parametrize('login', [kopf.login_with_kubeconfig, kopf.login_via_client, kopf.login_via_pykube])
+@pytest.mark.parametrize(
+    'login', [kopf.login_with_kubeconfig, kopf.login_via_client, kopf.login_via_pykube]
+)
 def test_complaints_of_exec_plugins_are_not_told_by_any_login(complaining, caplog, login):
     caplog.set_level(logging.INFO)
 
@@ -249,11 +298,22 @@ def test_complaints_of_exec_plugins_are_not_told_by_any_login(complaining, caplo
 async def test_others_can_log_while_complaints_of_exec_plugins_are_not_told(complaining, caplog):
     caplog.set_level(logging.INFO)
 
-    login = asyncio.create_task(piggybacking.login_via_async_client(logger=logging.getLogger('kopf.test')))
+    login = asyncio.create_task(
+        piggybacking.login_via_async_client(logger=logging.getLogger('kopf.test'))
+    )
     while not login.done():
-        logging.info("The handler is working.")
+        logging.info('The handler is working.')
         await asyncio.sleep(0.1)
 
     assert isinstance(login.exception(), kopf.LoginError)
     assert 's3cret' not in str(login.exception()) + caplog.text
-    assert len([record for record in caplog.records if record.getMessage() == "The handler is working."]) > 2
+    assert (
+        len(
+            [
+                record
+                for record in caplog.records
+                if record.getMessage() == 'The handler is working.'
+            ]
+        )
+        > 2
+    )

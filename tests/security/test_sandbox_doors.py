@@ -1,6 +1,7 @@
 """
 Who gets into the sandbox: only those with a token, only by its own names, and never a page in a browser.
 """
+
 import http.client
 import json
 import pathlib
@@ -22,7 +23,9 @@ from kopf._kits.sandbox import doors
 
 CONFIGMAPS = '/api/v1/namespaces/default/configmaps'
 CONFIGMAP = {'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': 'x'}}
-KUBECTL = shutil.which('kubectl') or pathlib.Path.home() / '.cache/kopf-tests/kubectl-1.35.4/kubectl'
+KUBECTL = (
+    shutil.which('kubectl') or pathlib.Path.home() / '.cache/kopf-tests/kubectl-1.35.4/kubectl'
+)
 
 
 @pytest.fixture(params=[True, False], ids=['tls', 'no-tls'])
@@ -42,7 +45,9 @@ def ask(sandbox, method='GET', path=CONFIGMAPS, body=None, **headers):
     place = urllib.parse.urlsplit(sandbox.url)
     if place.scheme == 'https':
         context = ssl.create_default_context(cafile=sandbox.ca_path)
-        connection = http.client.HTTPSConnection(place.hostname, place.port, context=context, timeout=10)
+        connection = http.client.HTTPSConnection(
+            place.hostname, place.port, context=context, timeout=10
+        )
     else:
         connection = http.client.HTTPConnection(place.hostname, place.port, timeout=10)
     named = {name.replace('_', '-'): value for name, value in headers.items()}
@@ -59,14 +64,19 @@ def authorize(sandbox):
 
 
 @pytest.mark.guarantee('FND-063')
-@pytest.mark.parametrize('headers', [
-    pytest.param({}, id='nothing'),
-    pytest.param({'Authorization': ''}, id='empty'),
-    pytest.param({'Authorization': 'Bearer wrong'}, id='wrong-token'),
-    pytest.param({'Authorization': 'Basic YWRtaW46YWRtaW4='}, id='password'),
-    pytest.param({'Impersonate_User': 'admin'}, id='impersonation'),
-])
-@pytest.mark.parametrize('method, body', [('GET', None), ('POST', json.dumps(CONFIGMAP)), ('DELETE', None)])
+@pytest.mark.parametrize(
+    'headers',
+    [
+        pytest.param({}, id='nothing'),
+        pytest.param({'Authorization': ''}, id='empty'),
+        pytest.param({'Authorization': 'Bearer wrong'}, id='wrong-token'),
+        pytest.param({'Authorization': 'Basic YWRtaW46YWRtaW4='}, id='password'),
+        pytest.param({'Impersonate_User': 'admin'}, id='impersonation'),
+    ],
+)
+@pytest.mark.parametrize(
+    'method, body', [('GET', None), ('POST', json.dumps(CONFIGMAP)), ('DELETE', None)]
+)
 def test_token_is_required(sandbox, headers, method, body):
     code, status = ask(sandbox, method, body=body, **headers)
 
@@ -75,9 +85,25 @@ def test_token_is_required(sandbox, headers, method, body):
 
 
 @pytest.mark.guarantee('FND-063')
-@pytest.mark.parametrize('host', ['evil.example', 'evil.example:443', 'localhost.evil.example', '127.0.0.1.nip.io',
-                                  '192.168.1.1', '8.8.8.8:80', '[2001:db8::1]', '0.0.0.0', 'localhost@evil.example', '',
-                                  'evil.example#localhost', '2130706433', '[', 'xlocalhost'])
+@pytest.mark.parametrize(
+    'host',
+    [
+        'evil.example',
+        'evil.example:443',
+        'localhost.evil.example',
+        '127.0.0.1.nip.io',
+        '192.168.1.1',
+        '8.8.8.8:80',
+        '[2001:db8::1]',
+        '0.0.0.0',
+        'localhost@evil.example',
+        '',
+        'evil.example#localhost',
+        '2130706433',
+        '[',
+        'xlocalhost',
+    ],
+)
 def test_foreign_hosts_are_refused(sandbox, host):
     code, status = ask(sandbox, Host=host, **authorize(sandbox))
 
@@ -86,8 +112,20 @@ def test_foreign_hosts_are_refused(sandbox, host):
 
 
 @pytest.mark.guarantee('FND-063')
-@pytest.mark.parametrize('host', ['localhost', 'LOCALHOST:1', 'localhost.', '127.0.0.1', '127.1.2.3:80', '[::1]:80',
-                                  '[::ffff:127.0.0.1]', 'my.localhost:8080', 'kubernetes.default.svc'])
+@pytest.mark.parametrize(
+    'host',
+    [
+        'localhost',
+        'LOCALHOST:1',
+        'localhost.',
+        '127.0.0.1',
+        '127.1.2.3:80',
+        '[::1]:80',
+        '[::ffff:127.0.0.1]',
+        'my.localhost:8080',
+        'kubernetes.default.svc',
+    ],
+)
 def test_hosts_of_this_machine_are_answered(sandbox, host):
     code, _ = ask(sandbox, Host=host, **authorize(sandbox))
 
@@ -95,36 +133,54 @@ def test_hosts_of_this_machine_are_answered(sandbox, host):
 
 
 @pytest.mark.guarantee('FND-063')
-@pytest.mark.parametrize('header, host, expected', [
-    pytest.param('192.168.1.1:80', '192.168.1.1', True, id='the-address-itself'),
-    pytest.param('192.168.1.2:80', '192.168.1.1', False, id='another-address'),
-    pytest.param('localhost:80', '192.168.1.1', True, id='local-beside-an-address'),
-    pytest.param('machine:80', 'machine', True, id='the-name-itself'),
-    pytest.param('Machine', 'machine', True, id='case'),
-    pytest.param('other', 'machine', False, id='another-name'),
-    pytest.param('192.168.1.1:80', '0.0.0.0', True, id='address-of-all'),
-    pytest.param('[fe80::1]:80', '::', True, id='address-of-all-v6'),
-    pytest.param('evil.example', '0.0.0.0', False, id='name-of-all'),
-    pytest.param('evil.example', '', False, id='name-of-nothing'),
-])
+@pytest.mark.parametrize(
+    'header, host, expected',
+    [
+        pytest.param('192.168.1.1:80', '192.168.1.1', True, id='the-address-itself'),
+        pytest.param('192.168.1.2:80', '192.168.1.1', False, id='another-address'),
+        pytest.param('localhost:80', '192.168.1.1', True, id='local-beside-an-address'),
+        pytest.param('machine:80', 'machine', True, id='the-name-itself'),
+        pytest.param('Machine', 'machine', True, id='case'),
+        pytest.param('other', 'machine', False, id='another-name'),
+        pytest.param('192.168.1.1:80', '0.0.0.0', True, id='address-of-all'),
+        pytest.param('[fe80::1]:80', '::', True, id='address-of-all-v6'),
+        pytest.param('evil.example', '0.0.0.0', False, id='name-of-all'),
+        pytest.param('evil.example', '', False, id='name-of-nothing'),
+    ],
+)
 def test_hosts_are_those_where_it_listens(header, host, expected):
     assert doors.is_host_served(header, host) is expected
 
 
 @pytest.mark.guarantee('FND-063')
-@pytest.mark.parametrize('type', ['text/plain', 'text/plain;charset=UTF-8', 'application/x-www-form-urlencoded',
-                                  'multipart/form-data; boundary=x', 'text/html', 'application/xml', 'x'])
-@pytest.mark.parametrize('method, path', [
-    pytest.param('POST', CONFIGMAPS, id='create'),
-    pytest.param('PUT', f'{CONFIGMAPS}/old', id='update'),
-    pytest.param('PATCH', f'{CONFIGMAPS}/old', id='patch'),
-    pytest.param('DELETE', f'{CONFIGMAPS}/old', id='delete'),
-    pytest.param('POST', '/apis/authorization.k8s.io/v1/selfsubjectaccessreviews', id='review'),
-])
+@pytest.mark.parametrize(
+    'type',
+    [
+        'text/plain',
+        'text/plain;charset=UTF-8',
+        'application/x-www-form-urlencoded',
+        'multipart/form-data; boundary=x',
+        'text/html',
+        'application/xml',
+        'x',
+    ],
+)
+@pytest.mark.parametrize(
+    'method, path',
+    [
+        pytest.param('POST', CONFIGMAPS, id='create'),
+        pytest.param('PUT', f'{CONFIGMAPS}/old', id='update'),
+        pytest.param('PATCH', f'{CONFIGMAPS}/old', id='patch'),
+        pytest.param('DELETE', f'{CONFIGMAPS}/old', id='delete'),
+        pytest.param('POST', '/apis/authorization.k8s.io/v1/selfsubjectaccessreviews', id='review'),
+    ],
+)
 def test_forms_and_texts_of_browsers_are_refused(sandbox, type, method, path):
     old = sandbox.create({**CONFIGMAP, 'metadata': {'name': 'old'}})
 
-    code, status = ask(sandbox, method, path, json.dumps(CONFIGMAP), Content_Type=type, **authorize(sandbox))
+    code, status = ask(
+        sandbox, method, path, json.dumps(CONFIGMAP), Content_Type=type, **authorize(sandbox)
+    )
 
     assert (code, status['reason']) == (415, 'UnsupportedMediaType')
     assert sandbox.list('configmaps') == [old]
@@ -134,8 +190,12 @@ def test_forms_and_texts_of_browsers_are_refused(sandbox, type, method, path):
 def test_pages_of_browsers_are_let_read_nothing(sandbox):
     place = urllib.parse.urlsplit(sandbox.url)
     headers = {'Origin': 'https://evil.example', 'Access_Control_Request_Method': 'POST'}
-    context = ssl.create_default_context(cafile=sandbox.ca_path) if place.scheme == 'https' else None
-    request = urllib.request.Request(f'{sandbox.url}/version', headers={**headers, **authorize(sandbox)})
+    context = (
+        ssl.create_default_context(cafile=sandbox.ca_path) if place.scheme == 'https' else None
+    )
+    request = urllib.request.Request(
+        f'{sandbox.url}/version', headers={**headers, **authorize(sandbox)}
+    )
 
     with urllib.request.urlopen(request, context=context, timeout=10) as response:
         assert not [name for name in response.headers if name.lower().startswith('access-control')]
@@ -150,7 +210,10 @@ def test_kubeconfig_without_tls_has_the_token_in_the_address(plain_sandbox):
     assert ask(plain_sandbox, path=f'/token/{plain_sandbox.token}{CONFIGMAPS}')[0] == 200
     assert ask(plain_sandbox, path=f'/token/wrong{CONFIGMAPS}')[0] == 401
     assert ask(plain_sandbox, path=f'/token/{CONFIGMAPS}')[0] == 401
-    assert ask(plain_sandbox, path=f'/token/{plain_sandbox.token}/version', Host='evil.example')[0] == 403
+    assert (
+        ask(plain_sandbox, path=f'/token/{plain_sandbox.token}/version', Host='evil.example')[0]
+        == 403
+    )
 
 
 @pytest.mark.guarantee('FND-063')
@@ -173,41 +236,68 @@ def test_tokens_of_addresses_are_neither_recorded_nor_shown(plain_sandbox, caplo
 
     assert [asked.path for asked in plain_sandbox.requests] == [CONFIGMAPS]
     assert plain_sandbox.token not in caplog.text
-    assert plain_sandbox.token not in credentials.hide_userinfo(f'{plain_sandbox.url}/token/{plain_sandbox.token}/api')
+    assert plain_sandbox.token not in credentials.hide_userinfo(
+        f'{plain_sandbox.url}/token/{plain_sandbox.token}/api'
+    )
 
 
 @pytest.mark.guarantee('FND-063')
 def test_tokens_of_addresses_mean_nothing_with_tls():
     with kopf.testing.Sandbox() as sandbox, pytest.raises(json.JSONDecodeError):
-        ask(sandbox, path=f'/token/{sandbox.token}{CONFIGMAPS}', **authorize(sandbox))  # it is "404 page not found"
+        ask(
+            sandbox, path=f'/token/{sandbox.token}{CONFIGMAPS}', **authorize(sandbox)
+        )  # it is "404 page not found"
 
 
 @pytest.mark.slow
 @pytest.mark.guarantee('FND-063')
-@pytest.mark.skipif(not pathlib.Path(KUBECTL).exists(), reason="There is no kubectl.")
+@pytest.mark.skipif(not pathlib.Path(KUBECTL).exists(), reason='There is no kubectl.')
 def test_kubectl_works_without_tls(plain_sandbox, tmp_path):
     manifest = tmp_path / 'x.yaml'
     manifest.write_text(json.dumps({**CONFIGMAP, 'data': {'a': '1'}}))
 
-    for arguments in (['apply', '-f', manifest], ['apply', '--server-side', '--force-conflicts', '-f', manifest],
-                      ['get', 'configmap', 'x', '-o', 'yaml'], ['explain', 'pod.spec'], ['api-resources'],
-                      ['delete', 'configmap', 'x']):
-        done = subprocess.run([KUBECTL, '--kubeconfig', plain_sandbox.kubeconfig, '--cache-dir', tmp_path / 'cache',
-                               *arguments], capture_output=True, text=True, timeout=60, check=False)
+    for arguments in (
+        ['apply', '-f', manifest],
+        ['apply', '--server-side', '--force-conflicts', '-f', manifest],
+        ['get', 'configmap', 'x', '-o', 'yaml'],
+        ['explain', 'pod.spec'],
+        ['api-resources'],
+        ['delete', 'configmap', 'x'],
+    ):
+        done = subprocess.run(
+            [
+                KUBECTL,
+                '--kubeconfig',
+                plain_sandbox.kubeconfig,
+                '--cache-dir',
+                tmp_path / 'cache',
+                *arguments,
+            ],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
         assert (done.returncode, done.stderr) == (0, ''), arguments
 
 
 @pytest.mark.guarantee('FND-063')
 def test_operators_work_without_tls_and_do_not_show_the_token(plain_sandbox, tmp_path, monkeypatch):
     handlers = tmp_path / 'handlers.py'
-    handlers.write_text("import kopf\n"
-                        "@kopf.on.create('configmaps')\n"
-                        "def fn(patch, **_): patch['data'] = {'a': '1'}\n")
+    handlers.write_text(
+        'import kopf\n'
+        "@kopf.on.create('configmaps')\n"
+        "def fn(patch, **_): patch['data'] = {'a': '1'}\n"
+    )
     monkeypatch.setenv('KUBECONFIG', str(plain_sandbox.kubeconfig))
     plain_sandbox.create(CONFIGMAP)
 
-    with kopf.testing.KopfRunner(['run', '--all-namespaces', '--verbose', str(handlers)], timeout=60) as runner:
-        plain_sandbox.wait('configmaps', 'x', lambda body: body.get('data') == {'a': '1'}, timeout=30)
+    with kopf.testing.KopfRunner(
+        ['run', '--all-namespaces', '--verbose', str(handlers)], timeout=60
+    ) as runner:
+        plain_sandbox.wait(
+            'configmaps', 'x', lambda body: body.get('data') == {'a': '1'}, timeout=30
+        )
 
     assert runner.exit_code == 0
     assert plain_sandbox.url in runner.output
@@ -220,13 +310,19 @@ def test_operators_work_without_tls_and_do_not_show_the_token(plain_sandbox, tmp
 def test_clients_of_others_work_without_tls(plain_sandbox, client):
     codes = {
         'kubernetes': 'import kubernetes; kubernetes.config.load_kube_config();'
-                      'print(kubernetes.client.CoreV1Api().list_namespace())',
+        'print(kubernetes.client.CoreV1Api().list_namespace())',
         'kr8s': 'import kr8s; print([o.name for o in kr8s.get("namespaces")])',
         'pykube': 'import pykube; api = pykube.HTTPClient(pykube.KubeConfig.from_env());'
-                  'print([o.name for o in pykube.Namespace.objects(api)])',
+        'print([o.name for o in pykube.Namespace.objects(api)])',
     }
     environment = {'KUBECONFIG': str(plain_sandbox.kubeconfig), 'HOME': '/nonexistent'}
-    done = subprocess.run([sys.executable, '-c', codes[client]], env=environment, capture_output=True, text=True,
-                          timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, '-c', codes[client]],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
 
     assert 'kube-system' in done.stdout, done.stderr

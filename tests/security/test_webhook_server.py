@@ -1,13 +1,21 @@
 """
 Silent, slow and greedy clients neither delay the reviews of a running operator, nor take its memory or event loop.
 """
+
 import concurrent.futures
 import contextlib
 import json
 import time
 
 import pytest
-from attacked_operators import build_post, build_review, count_open, crowd, read_answer, running_operator
+from attacked_operators import (
+    build_post,
+    build_review,
+    count_open,
+    crowd,
+    read_answer,
+    running_operator,
+)
 
 CROWD = 2000
 HELLO = b'\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03'  # the beginning of TLS
@@ -20,28 +28,36 @@ def check_reviews(victim, count=3):
 
     assert [answer.status for answer in answers] == [200] * count
     assert all(answer.json['response']['allowed'] for answer in answers)
-    assert answers[0].delay < 5.0  # usually, it is 0.1 to 0.5, but the machine can be busy with other tests
+    assert (
+        answers[0].delay < 5.0
+    )  # usually, it is 0.1 to 0.5, but the machine can be busy with other tests
     assert max(answer.delay for answer in answers[1:]) < 1.0
 
 
 @pytest.mark.guarantee('FND-052')
-@pytest.mark.parametrize('sent', [
-    pytest.param(b'', id='bare'),
-    pytest.param(HELLO, id='half-open'),
-    pytest.param(b'GET / HTTP/1.1\r\n\r\n', id='plain'),
-])
+@pytest.mark.parametrize(
+    'sent',
+    [
+        pytest.param(b'', id='bare'),
+        pytest.param(HELLO, id='half-open'),
+        pytest.param(b'GET / HTTP/1.1\r\n\r\n', id='plain'),
+    ],
+)
 def test_reviews_are_answered_within_a_second_in_a_crowd(victim, sent):
     with crowd(victim.webhooks, CROWD, sent):
         check_reviews(victim)
 
 
 @pytest.mark.guarantee('FND-052')
-@pytest.mark.parametrize('sent', [
-    pytest.param(b'', id='bare'),
-    pytest.param(b'POST / HTTP/1.1\r\nHost: ', id='headers'),
-    pytest.param(build_post(b'{', declared=1000), id='one-byte'),
-    pytest.param(build_post(b'{', declared=7 * MEGABYTE), id='one-byte-of-many'),
-])
+@pytest.mark.parametrize(
+    'sent',
+    [
+        pytest.param(b'', id='bare'),
+        pytest.param(b'POST / HTTP/1.1\r\nHost: ', id='headers'),
+        pytest.param(build_post(b'{', declared=1000), id='one-byte'),
+        pytest.param(build_post(b'{', declared=7 * MEGABYTE), id='one-byte-of-many'),
+    ],
+)
 def test_plain_reviews_are_answered_within_a_second_in_a_crowd(plain_victim, sent):
     with crowd(plain_victim.webhooks, CROWD, sent):
         check_reviews(plain_victim)
@@ -54,10 +70,13 @@ def test_reviews_are_answered_within_a_second_in_a_secure_crowd_with_one_byte_ea
 
 
 @pytest.mark.guarantee('FND-052')
-@pytest.mark.parametrize('sent', [
-    pytest.param(b'', id='bare'),
-    pytest.param(build_post(b'{', declared=1000), id='one-byte'),
-])
+@pytest.mark.parametrize(
+    'sent',
+    [
+        pytest.param(b'', id='bare'),
+        pytest.param(build_post(b'{', declared=1000), id='one-byte'),
+    ],
+)
 def test_idle_connections_of_api_servers_outlive_a_crowd(any_victim, sent):
     with any_victim.webhooks.connect_securely() as api_server:
         api_server.sendall(build_post(build_review()))
@@ -79,7 +98,10 @@ def test_complete_requests_kept_alive_do_not_occupy_the_server(plain_victim):
 
 @pytest.mark.guarantee('FND-052')
 def test_reviews_are_answered_with_few_files(tmp_path):
-    with running_operator(tmp_path, files_limit=128) as victim, crowd(victim.webhooks, CROWD, HELLO):
+    with (
+        running_operator(tmp_path, files_limit=128) as victim,
+        crowd(victim.webhooks, CROWD, HELLO),
+    ):
         with crowd(victim.probes, CROWD):
             check_reviews(victim)
 
@@ -91,7 +113,9 @@ def test_unfinished_bodies_take_a_limited_memory_which_comes_back(any_victim):
     before = any_victim.memory
     unfinished = build_post(b'x' * (7 * MEGABYTE - 100), declared=7 * MEGABYTE)
 
-    with crowd(any_victim.webhooks, 24, unfinished, is_secure=any_victim.webhooks.authority is not None):
+    with crowd(
+        any_victim.webhooks, 24, unfinished, is_secure=any_victim.webhooks.authority is not None
+    ):
         check_reviews(any_victim)
         during = any_victim.memory
     wait_until(lambda: any_victim.memory - before < 40)
@@ -129,7 +153,10 @@ def test_many_large_reviews_are_either_answered_or_told_to_retry(plain_victim):
 SPECS = [
     pytest.param({'a': 'x' * 3_400_000}, id='strings'),
     pytest.param({f'key-{number}': 'x' * 1000 for number in range(3300)}, id='values'),
-    pytest.param({f'key-{number}': {'name': f'{number}', 'list': [1, 2]} for number in range(60_000)}, id='objects'),
+    pytest.param(
+        {f'key-{number}': {'name': f'{number}', 'list': [1, 2]} for number in range(60_000)},
+        id='objects',
+    ),
     pytest.param({'a': [1] * 1_100_000}, id='numbers'),
 ]
 
@@ -145,21 +172,28 @@ def test_event_loop_is_not_held_by_large_reviews(plain_victim, spec, path):
     [longest] = plain_victim.review().json['response']['warnings']
 
     assert (answer.status, answer.json['response']['allowed']) == (200, True)
-    assert float(longest) < 0.15  # seconds; the promise is 0.05, but other processes take their turns, too
+    assert (
+        float(longest) < 0.15
+    )  # seconds; the promise is 0.05, but other processes take their turns, too
 
 
 @pytest.mark.guarantee('FND-062')
 @pytest.mark.parametrize('size', [100, 1_000_000])
-@pytest.mark.parametrize('content', [
-    pytest.param(b'[' * 20_000, id='unfinished'),
-    pytest.param(b'[' * 20_000 + b']' * 20_000, id='deep'),
-    pytest.param(b'{"request": {"object": ' + b'{"a":' * 5_000 + b'1' + b'}' * 5_002, id='deep-object'),
-    pytest.param(b'{"a": 1e999999}', id='huge-number'),
-    pytest.param(b'{"a": ' + b'1' * 100_000 + b'}', id='long-number'),
-    pytest.param(b'{"a": "\xff"}', id='not-utf-8'),
-    pytest.param(b'{"a": "\\ud800"}', id='surrogate'),
-    pytest.param(b'["a"]', id='list'),
-])
+@pytest.mark.parametrize(
+    'content',
+    [
+        pytest.param(b'[' * 20_000, id='unfinished'),
+        pytest.param(b'[' * 20_000 + b']' * 20_000, id='deep'),
+        pytest.param(
+            b'{"request": {"object": ' + b'{"a":' * 5_000 + b'1' + b'}' * 5_002, id='deep-object'
+        ),
+        pytest.param(b'{"a": 1e999999}', id='huge-number'),
+        pytest.param(b'{"a": ' + b'1' * 100_000 + b'}', id='long-number'),
+        pytest.param(b'{"a": "\xff"}', id='not-utf-8'),
+        pytest.param(b'{"a": "\\ud800"}', id='surrogate'),
+        pytest.param(b'["a"]', id='list'),
+    ],
+)
 def test_what_cannot_be_reviewed_is_a_bad_request_and_no_traceback(plain_victim, content, size):
     answer = plain_victim.review(b' ' * (size - len(content)) + content)
 
@@ -178,5 +212,5 @@ def test_those_who_do_not_send_their_requests_are_cut(plain_victim):
 def wait_until(condition, timeout=14):
     deadline = time.monotonic() + timeout
     while not condition():
-        assert time.monotonic() < deadline, "It has not come true in time."
+        assert time.monotonic() < deadline, 'It has not come true in time.'
         time.sleep(0.1)

@@ -1,4 +1,5 @@
 """A handler of raw events only; the same file is run by all frameworks in Python."""
+
 import telling
 
 import kopf

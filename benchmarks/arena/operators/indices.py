@@ -1,4 +1,5 @@
 """An index of all objects by their names, and many lookups in it on request: ``spec.lookups``."""
+
 import time
 
 import telling
@@ -27,7 +28,13 @@ async def see(name, spec, by_name, **_):
     if 'lookups' in spec:
         since = time.process_time()
         look_up(by_name, spec['lookups'])
-        telling.tell({'lookups': spec['lookups'], 'taken': time.process_time() - since, 'indexed': len(by_name)})
+        telling.tell(
+            {
+                'lookups': spec['lookups'],
+                'taken': time.process_time() - since,
+                'indexed': len(by_name),
+            }
+        )
 
 
 def look_up(index, times):

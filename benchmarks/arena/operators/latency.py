@@ -1,4 +1,5 @@
 """The same handlers as those of the life cycle, and how long ago the changes were sent, as told in the end."""
+
 import time
 
 import telling

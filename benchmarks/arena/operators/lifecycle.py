@@ -1,4 +1,5 @@
 """Handlers of creation, updates and deletion; the same file is run by all frameworks in Python."""
+
 import telling
 
 import kopf

@@ -3,6 +3,7 @@ What operators tell of themselves: lines of JSON in the file of ``$BENCH_PROGRES
 
 Counts are told only when they are full, so that telling costs nothing while it is measured.
 """
+
 import collections
 import json
 import os

@@ -1,4 +1,5 @@
 """A timer of each object; tells how late the calls are, each time when all objects could have been called."""
+
 import time
 
 import telling
@@ -32,5 +33,11 @@ async def tick(name, **_):
 def report():
     values = sorted(latenesses) or [0.0]
     latenesses.clear()
-    telling.tell({'calls': calls, 'objects': len(ended), 'p50': values[len(values) // 2],
-                  'p99': values[len(values) * 99 // 100]})
+    telling.tell(
+        {
+            'calls': calls,
+            'objects': len(ended),
+            'p50': values[len(values) // 2],
+            'p99': values[len(values) * 99 // 100],
+        }
+    )

@@ -1,4 +1,5 @@
 """Admission handlers of both kinds, with all kinds of filters."""
+
 import reviewing  # noqa: F401  # the server
 from recording import record
 
@@ -28,7 +29,7 @@ for kind in ['validate', 'mutate']:
 
 @kopf.on.validate('kopfexamples', id='deny', field='spec.denied')
 def deny(**_):
-    raise kopf.AdmissionError("No.", code=499)
+    raise kopf.AdmissionError('No.', code=499)
 
 
 @kopf.on.validate('kopfexamples', id='patch', field='spec.patched')

@@ -1,4 +1,5 @@
 """Admission handlers limited by operations; they are asked one by one, for what Kubernetes would ask."""
+
 import reviewing  # noqa: F401  # the server
 from recording import record
 

@@ -1,4 +1,5 @@
 """Handlers in classes and inside of functions, made of other functions, and with the same names: what are their ids?"""
+
 import functools
 
 from recording import record
@@ -55,12 +56,13 @@ def declare(name):
         def child(**kwargs):
             record(f'child of {name}', **kwargs)
             if kwargs['retry'] < 1:
-                raise kopf.TemporaryError("again", delay=1)
+                raise kopf.TemporaryError('again', delay=1)
 
             @kopf.subhandler()
             def grandchild(**kwargs):
                 record(f'grandchild of {name}', **kwargs)
                 return {'by': name}
+
         return {'by': name}
 
 
@@ -71,6 +73,7 @@ def wrap(fn):
     @functools.wraps(fn)
     def wrapper(**kwargs):
         return fn(**kwargs)
+
     return wrapper
 
 

@@ -1,4 +1,5 @@
 """Errors, retries, and their limits."""
+
 from recording import record
 
 import kopf
@@ -8,37 +9,37 @@ import kopf
 def temporary(**kwargs):
     record('temporary', **kwargs)
     if kwargs['retry'] < 2:
-        raise kopf.TemporaryError("again", delay=1)
+        raise kopf.TemporaryError('again', delay=1)
 
 
 @kopf.on.create('kopfexamples')
 def permanent(**kwargs):
     record('permanent', **kwargs)
-    raise kopf.PermanentError("never")
+    raise kopf.PermanentError('never')
 
 
 @kopf.on.create('kopfexamples', backoff=1, retries=3)
 def limited(**kwargs):
     record('limited', **kwargs)
-    raise ValueError("again")
+    raise ValueError('again')
 
 
 @kopf.on.create('kopfexamples', backoff=1, timeout=1.5)
 def timed(**kwargs):
     record('timed', **kwargs)
-    raise ValueError("again")
+    raise ValueError('again')
 
 
 @kopf.on.create('kopfexamples', errors=kopf.ErrorsMode.IGNORED)
 def ignored(**kwargs):
     record('ignored', **kwargs)
-    raise ValueError("whatever")
+    raise ValueError('whatever')
 
 
 @kopf.on.create('kopfexamples', errors=kopf.ErrorsMode.PERMANENT)
 def fatal(**kwargs):
     record('fatal', **kwargs)
-    raise ValueError("never")
+    raise ValueError('never')
 
 
 @kopf.on.update('kopfexamples')
@@ -50,4 +51,4 @@ def update(**kwargs):
 def delete(**kwargs):
     record('delete', **kwargs)
     if kwargs['retry'] < 2:
-        raise ValueError("again")
+        raise ValueError('again')

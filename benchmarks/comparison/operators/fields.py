@@ -1,4 +1,5 @@
 """Handlers of single fields, of all kinds."""
+
 from recording import record
 
 import kopf

@@ -1,4 +1,5 @@
 """Filters of all kinds."""
+
 from recording import record
 
 import kopf

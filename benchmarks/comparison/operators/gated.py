@@ -1,4 +1,5 @@
 """Cycles that stay unfinished until the object has ``status.open``; some handlers finish before that."""
+
 from recording import is_open, record
 
 import kopf
@@ -8,7 +9,7 @@ LONG_ID = 'x' * 80
 
 def pass_gate(status):
     if not is_open(status):
-        raise kopf.TemporaryError("the gate is closed", delay=1)
+        raise kopf.TemporaryError('the gate is closed', delay=1)
 
 
 @kopf.on.create('kopfexamples')

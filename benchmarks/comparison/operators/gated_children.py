@@ -1,4 +1,5 @@
 """The same with sub-handlers: some are finished, some are not, until the object has ``status.open``."""
+
 from recording import is_open, record
 
 import kopf
@@ -15,10 +16,10 @@ def parent(**_):
     @kopf.subhandler(id='fatal')
     def fatal(**kwargs):
         record('fatal', **{**kwargs, 'retry': None})
-        raise kopf.PermanentError("never")
+        raise kopf.PermanentError('never')
 
     @kopf.subhandler(id='gated')
     def gated(status, **kwargs):
         if not is_open(status):
-            raise kopf.TemporaryError("the gate is closed", delay=1)
+            raise kopf.TemporaryError('the gate is closed', delay=1)
         record('gated', **{**kwargs, 'retry': 'repeated' if kwargs['retry'] else 'first'})

@@ -1,4 +1,5 @@
 """Fields that the diff-base storage leaves out, and others that it has only if they are asked for."""
+
 from recording import record
 
 import kopf
@@ -6,7 +7,9 @@ import kopf
 
 @kopf.on.startup()
 def configure(settings, **_):
-    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(ignored_fields=['spec.ignored'])
+    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(
+        ignored_fields=['spec.ignored']
+    )
 
 
 def declare(reason, field):

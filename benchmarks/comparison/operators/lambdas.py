@@ -1,4 +1,5 @@
 """A handler whose id is made of the path to the file, and another one, so that their progress is recorded."""
+
 from recording import record
 
 import kopf

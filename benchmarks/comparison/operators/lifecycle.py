@@ -1,4 +1,5 @@
 """Creation, updates, deletion, raw events."""
+
 from recording import record
 
 import kopf

@@ -1,4 +1,5 @@
 """Several functions with one id, as in operators of several files."""
+
 from recording import record
 
 import kopf

@@ -1,4 +1,5 @@
 """Deletion handlers that do not hold the objects, and those that hold only some of them."""
+
 from recording import record
 
 import kopf

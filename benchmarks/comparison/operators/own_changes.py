@@ -1,4 +1,5 @@
 """Handlers that change what they themselves are for."""
+
 from recording import record
 
 import kopf

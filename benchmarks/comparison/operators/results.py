@@ -1,4 +1,5 @@
 """Results of handlers, and changes of objects by handlers."""
+
 from recording import record
 
 import kopf
@@ -34,7 +35,7 @@ def patching(patch, **kwargs):
 def failing(patch, **kwargs):
     record('failing', **kwargs)
     patch.status['failed'] = True
-    raise kopf.PermanentError("never")
+    raise kopf.PermanentError('never')
 
 
 @kopf.on.event('kopfexamples', annotations={'touched': kopf.PRESENT})

@@ -1,4 +1,5 @@
 """Resuming, alone and mixed with other causes."""
+
 from recording import is_open, record
 
 import kopf
@@ -29,5 +30,5 @@ def update(**kwargs):
 @kopf.on.delete('kopfexamples')
 def delete(status, **kwargs):
     if not is_open(status):
-        raise kopf.TemporaryError("the gate is closed", delay=1)
+        raise kopf.TemporaryError('the gate is closed', delay=1)
     record('delete', **{**kwargs, 'retry': None})

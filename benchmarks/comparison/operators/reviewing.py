@@ -1,6 +1,7 @@
 """
 A webhook server that takes the reviews as files, so that all implementations get the same ones in the same way.
 """
+
 import asyncio
 import json
 import os

@@ -1,4 +1,5 @@
 """Sub-handlers, declared and given, nested, failing, with results."""
+
 from recording import record
 
 import kopf
@@ -10,13 +11,14 @@ async def parent(spec, **kwargs):
     record('parent', **kwargs)
 
     for item in spec.get('items', []):
+
         @kopf.subhandler(id=f'item-{item}')
         def child(item=item, **kwargs):
             record(f'child {item}', **kwargs)
             if item == 'failing' and kwargs['retry'] < 2:
-                raise kopf.TemporaryError("again", delay=1)
+                raise kopf.TemporaryError('again', delay=1)
             if item == 'fatal':
-                raise kopf.PermanentError("never")
+                raise kopf.PermanentError('never')
             return item
 
     @kopf.subhandler(id='nesting')
@@ -27,7 +29,7 @@ async def parent(spec, **kwargs):
         def nested(**kwargs):
             record('nested', **kwargs)
             if kwargs['retry'] < 1:
-                raise kopf.TemporaryError("again", delay=1)
+                raise kopf.TemporaryError('again', delay=1)
 
 
 @kopf.on.create('kopfexamples')
@@ -40,7 +42,7 @@ async def executor(**kwargs):
     def second(**kwargs):
         record('second', **kwargs)
         if kwargs['retry'] < 1:
-            raise kopf.TemporaryError("again", delay=1)
+            raise kopf.TemporaryError('again', delay=1)
 
     await kopf.execute(fns={'first': first, 'second': second})
     record('executed', **kwargs)

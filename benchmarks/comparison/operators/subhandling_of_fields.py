@@ -1,4 +1,5 @@
 """Sub-handlers of handlers that are limited by fields, with and without fields of their own."""
+
 from recording import record
 
 import kopf
@@ -49,7 +50,10 @@ async def update(**kwargs):
     def new(**kwargs):
         record('update/new', **kwargs)
 
-    @kopf.subhandler(id='when', when=lambda old, new, diff, **_: old == {'g': 1, 'h': 1} and new == {'g': 2, 'h': 1})
+    @kopf.subhandler(
+        id='when',
+        when=lambda old, new, diff, **_: old == {'g': 1, 'h': 1} and new == {'g': 2, 'h': 1},
+    )
     def when(**kwargs):
         record('update/when', **kwargs)
 

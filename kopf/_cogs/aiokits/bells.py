@@ -3,6 +3,7 @@ Bells: wake up everyone who waits, with nothing to remember.
 
 Unlike events, bells have no state to be reset; unlike conditions, no lock to be held.
 """
+
 import asyncio
 
 

@@ -4,6 +4,7 @@ Clocks: the time of day that agrees with the event loop.
 Durations are measured by the loop, moments are stored in UTC. Where the loop's time is simulated, so is the time
 of day: whoever sleeps for an hour sees the time of day an hour later, however fast the loop has jumped there.
 """
+
 import asyncio
 import dataclasses
 import datetime
@@ -26,7 +27,9 @@ class Clock:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._anchor = _anchors.setdefault(self._loop, _Anchor(self._loop.time(), _read_wall(datetime.UTC)))
+        self._anchor = _anchors.setdefault(
+            self._loop, _Anchor(self._loop.time(), _read_wall(datetime.UTC))
+        )
 
     def __call__(self) -> datetime.datetime:
         return self._anchor.tell(self._loop.time(), _read_wall(datetime.UTC))
@@ -35,6 +38,7 @@ class Clock:
 @dataclasses.dataclass(slots=True)
 class _Anchor:
     """Which time of day it was at which time of the loop. Changed by any clock of the loop."""
+
     since: float
     origin: datetime.datetime
 
@@ -47,4 +51,6 @@ class _Anchor:
         return wall
 
 
-_anchors: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Anchor] = weakref.WeakKeyDictionary()
+_anchors: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Anchor] = (
+    weakref.WeakKeyDictionary()
+)

@@ -1,6 +1,7 @@
 """
 Flags: one bit of news between the operator and whoever runs it, in the same event loop or in another thread.
 """
+
 import asyncio
 import concurrent.futures
 import contextlib
@@ -40,7 +41,7 @@ def check_flag(flag: object) -> None:
     """Raise `TypeError` for what is not a flag."""
     kinds = (asyncio.Future, asyncio.Event, concurrent.futures.Future, threading.Event)
     if flag is not None and not isinstance(flag, kinds):
-        raise TypeError(f"A flag is a future or an event, of asyncio or of threads; got {flag!r}.")
+        raise TypeError(f'A flag is a future or an event, of asyncio or of threads; got {flag!r}.')
 
 
 async def _wait_for_threads(flag: concurrent.futures.Future[None] | threading.Event) -> None:

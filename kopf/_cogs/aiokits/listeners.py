@@ -4,6 +4,7 @@ Listeners: the connections to a server, accepted, limited in number and in time,
 The clients are not trusted: any machine that reaches the port can connect. What they ask for is not known here.
 The certificate can be replaced at any moment: the new connections get the new one, the others are not disturbed.
 """
+
 import asyncio
 import contextlib
 import dataclasses
@@ -70,7 +71,9 @@ class Listener:
     The sockets are closed with it.
     """
 
-    def __init__(self, sockets: list[socket.socket], answer: Answer, limits: Limits, logger: logging.Logger) -> None:
+    def __init__(
+        self, sockets: list[socket.socket], answer: Answer, limits: Limits, logger: logging.Logger
+    ) -> None:
         self._sockets, self._answer, self._limits, self._logger = sockets, answer, limits, logger
         self._connections = _Connections(self._attend, limits, logger)
         self._context: ssl.SSLContext | None = None
@@ -85,12 +88,16 @@ class Listener:
         """Begin to accept connections. Raises `OSError` if it is not possible."""
         for sock in self._sockets:
             sock.listen(BACKLOG)
-        self._acceptors = [asyncio.create_task(self._accept(sock), name='acceptor of connections')
-                           for sock in self._sockets]
+        self._acceptors = [
+            asyncio.create_task(self._accept(sock), name='acceptor of connections')
+            for sock in self._sockets
+        ]
 
     async def wait(self, timeout: float | None = None) -> None:
         """Serve for so many seconds, or until something goes wrong, which is raised. One task at a time may wait."""
-        done, _ = await asyncio.wait(self._acceptors, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait(
+            self._acceptors, timeout=timeout, return_when=asyncio.FIRST_COMPLETED
+        )
         for task in done:
             task.result()
 
@@ -144,7 +151,7 @@ class Listener:
         if error.errno in SHORTAGES and self._connections.cut_one():
             await asyncio.sleep(0)
             return
-        self._logger.warning("Cannot accept a connection: %s", error)
+        self._logger.warning('Cannot accept a connection: %s', error)
         await asyncio.sleep(BUSY_DELAY)
 
     async def _attend(self, request: web.BaseRequest) -> web.Response:
@@ -168,7 +175,9 @@ class _Connection:
         self.greeting: asyncio.Task[None] | None = None  # until the connection is made
         self.transport: asyncio.Transport | None = None  # since the connection is made
         self.deadline: asyncio.TimerHandle | None = None
-        self.content: aiohttp.StreamReader | None = None  # of the current request, until it is answered
+        self.content: aiohttp.StreamReader | None = (
+            None  # of the current request, until it is answered
+        )
 
 
 class _Connections(web.Server):
@@ -178,8 +187,11 @@ class _Connections(web.Server):
         super().__init__(answer)
         self._limits, self._logger = limits, logger
         self._occupancy: occupancy.Occupancy[_Connection] = occupancy.Occupancy(
-            occupancy.choose_limit(limits.connections, _read_files_limit()))
-        self._tasks: set[asyncio.Task[Any]] = set()  # of the connections, also for some time after they are lost
+            occupancy.choose_limit(limits.connections, _read_files_limit())
+        )
+        self._tasks: set[asyncio.Task[Any]] = (
+            set()
+        )  # of the connections, also for some time after they are lost
         self._changed = bells.Bell()  # rings when some connection has left or become idle
 
     async def wait_for_room(self) -> None:
@@ -200,8 +212,12 @@ class _Connections(web.Server):
         connection = _Connection(sock)
         self._occupancy.enter(connection)
         self._arm(connection, self._limits.handshake_timeout)
-        connection.greeting = asyncio.create_task(self._greet(connection, context), name='beginning of a connection')
-        connection.greeting.add_done_callback(functools.partial(self._conclude_greeting, connection))
+        connection.greeting = asyncio.create_task(
+            self._greet(connection, context), name='beginning of a connection'
+        )
+        connection.greeting.add_done_callback(
+            functools.partial(self._conclude_greeting, connection)
+        )
 
     async def _greet(self, connection: _Connection, context: ssl.SSLContext | None) -> None:
         options: dict[str, Any] = {}
@@ -209,7 +225,10 @@ class _Connections(web.Server):
             await _wait_for_bytes(connection.sock)  # TLS is costly: it takes hundreds of kilobytes
             options = {'ssl': context, 'ssl_handshake_timeout': self._limits.handshake_timeout}
         await asyncio.get_running_loop().connect_accepted_socket(
-            lambda: _Handler(self, connection, self._tasks, self._limits, self._logger), connection.sock, **options)
+            lambda: _Handler(self, connection, self._tasks, self._limits, self._logger),
+            connection.sock,
+            **options,
+        )
 
     def _conclude_greeting(self, connection: _Connection, greeting: asyncio.Task[None]) -> None:
         """Forget the connection if it is not made. Failed handshakes are the fault of the clients, and are not news."""
@@ -218,7 +237,7 @@ class _Connections(web.Server):
             self._forget(connection)
             connection.sock.close()
         if not greeting.cancelled() and greeting.exception() is not None:
-            self._logger.debug("A connection has failed: %r", greeting.exception())
+            self._logger.debug('A connection has failed: %r', greeting.exception())
 
     @contextlib.contextmanager
     def attending(self, connection: _Connection, content: aiohttp.StreamReader) -> Iterator[None]:
@@ -248,7 +267,9 @@ class _Connections(web.Server):
 
     async def stop_greetings(self) -> None:
         """Give up the connections that are not made yet."""
-        greetings = [connection.greeting for connection in self._occupancy if connection.greeting is not None]
+        greetings = [
+            connection.greeting for connection in self._occupancy if connection.greeting is not None
+        ]
         for greeting in greetings:
             greeting.cancel()
         if greetings:
@@ -287,7 +308,9 @@ class _Connections(web.Server):
     def _arm(self, connection: _Connection, timeout: float) -> None:
         self._disarm(connection)
         if connection in self._occupancy:
-            connection.deadline = asyncio.get_running_loop().call_later(timeout, self._cut, connection)
+            connection.deadline = asyncio.get_running_loop().call_later(
+                timeout, self._cut, connection
+            )
 
     def _disarm(self, connection: _Connection) -> None:
         if connection.deadline is not None:
@@ -307,11 +330,23 @@ class _Handler(web.RequestHandler):
 
     __slots__ = ('_connections', '_tasks', 'connection')
 
-    def __init__(self, connections: _Connections, connection: _Connection, tasks: set[asyncio.Task[Any]],
-                 limits: Limits, logger: logging.Logger) -> None:
-        super().__init__(connections, loop=asyncio.get_running_loop(), logger=logger, access_log=None,  # type: ignore[arg-type]
-                         auto_decompress=False, lingering_time=limits.lingering_timeout,
-                         keepalive_timeout=limits.idle_timeout * 2)
+    def __init__(
+        self,
+        connections: _Connections,
+        connection: _Connection,
+        tasks: set[asyncio.Task[Any]],
+        limits: Limits,
+        logger: logging.Logger,
+    ) -> None:
+        super().__init__(
+            connections,
+            loop=asyncio.get_running_loop(),
+            logger=logger,
+            access_log=None,  # type: ignore[arg-type]
+            auto_decompress=False,
+            lingering_time=limits.lingering_timeout,
+            keepalive_timeout=limits.idle_timeout * 2,
+        )
         self._connections, self._tasks, self.connection = connections, tasks, connection
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -353,7 +388,7 @@ async def _wait_for_bytes(sock: socket.socket) -> None:
     finally:
         loop.remove_reader(sock)
     if not sock.recv(1, socket.MSG_PEEK):
-        raise ConnectionAbortedError("The client has closed the connection.")
+        raise ConnectionAbortedError('The client has closed the connection.')
 
 
 def _settle(future: 'asyncio.Future[None]') -> None:

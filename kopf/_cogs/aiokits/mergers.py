@@ -1,6 +1,7 @@
 """
 Mergers: the items of several generators, as they come.
 """
+
 import asyncio
 import collections
 import contextlib
@@ -15,6 +16,7 @@ T = TypeVar('T')
 @dataclasses.dataclass(eq=False, slots=True)
 class _Arrival(Generic[T]):
     """An item that waits to be taken; none for the end of its source."""
+
     source: 'asyncio.Task[None]'
     items: list[T]
     taken: asyncio.Event
@@ -35,8 +37,12 @@ class Merger(Generic[T]):
     async def __aenter__(self) -> 'Merger[T]':
         return self
 
-    async def __aexit__(self, exc_type: type[BaseException] | None, exc: BaseException | None,
-                        traceback: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         await self.drop(*self._sources)
 
     def add(self, source: AsyncGenerator[T], *, name: str, ahead: int = 0) -> 'asyncio.Task[None]':

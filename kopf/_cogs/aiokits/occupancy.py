@@ -3,6 +3,7 @@ Occupancy: which connections of a server are open, and which of them makes room 
 
 These are decisions only: nothing is accepted or closed here.
 """
+
 import enum
 import itertools
 from collections.abc import Iterator
@@ -16,9 +17,12 @@ FILES_SHARE = 2
 
 class Stage(enum.Enum):
     """How far a connection has gone with its current request."""
+
     OPENING = enum.auto()  # the request has not come in full yet, or has not begun
     BUSY = enum.auto()  # the request has come in full, and is being answered
-    IDLE = enum.auto()  # the request is answered; the client may read the answer and make the next request
+    IDLE = (
+        enum.auto()
+    )  # the request is answered; the client may read the answer and make the next request
 
 
 class Occupancy(Generic[MemberT]):
@@ -67,6 +71,7 @@ class Occupancy(Generic[MemberT]):
         is_crowded = 2 * len(opening) >= len(self)
         chosen = opening if is_crowded or not idle else idle
         return next(iter(chosen), None)
+
 
 def choose_limit(wanted: int, files: int | None) -> int:
     """Choose how many connections can be open if the process may open so many files, for everything that it does."""

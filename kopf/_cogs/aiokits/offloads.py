@@ -7,6 +7,7 @@ Functions in C have the interpreter for as long as they run, so only those are f
 
 The threads of the event loop itself are not used: handlers can occupy all of them, for as long as they want.
 """
+
 import asyncio
 import concurrent.futures
 import contextvars
@@ -50,5 +51,7 @@ def _get_executor(name: str) -> concurrent.futures.Executor:
     return concurrent.futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
 
 
-if hasattr(os, 'register_at_fork'):  # there are no threads in the children, and nobody would do the work
+if hasattr(
+    os, 'register_at_fork'
+):  # there are no threads in the children, and nobody would do the work
     os.register_at_fork(after_in_child=_get_executor.cache_clear)

@@ -1,6 +1,7 @@
 """
 Pools: threads for functions that are not coroutines, a limited number of them at once.
 """
+
 import concurrent.futures
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +14,9 @@ class OwnPool(concurrent.futures.ThreadPoolExecutor):
         super().__init__(max_workers, thread_name_prefix='kopf-handlers')
         self._unfinished: set[concurrent.futures.Future[Any]] = set()
 
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> 'concurrent.futures.Future[Any]':
+    def submit(
+        self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> 'concurrent.futures.Future[Any]':
         future = super().submit(fn, *args, **kwargs)
         self._unfinished.add(future)
         future.add_done_callback(self._unfinished.discard)

@@ -5,6 +5,7 @@ A function that blocks the loop stops everything in it, so nothing in the loop c
 in a while, it asks the loop for an answer, and measures how long that takes. If there is none for too long, it tells
 where the thread of the loop is stuck. The time is the real one, even if the time of the loop is simulated.
 """
+
 import asyncio
 import contextlib
 import logging
@@ -36,11 +37,15 @@ class Pulse:
     The pulse of one event loop: made and read in the loop, felt in a thread, with one question to the loop at a time.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._loop, self._clock = loop, clock
         self._place = threading.get_ident()
         self._asked: float | None = None  # when the question was asked that is not answered yet
-        self._reported: float | None = None  # the same, of the last question that was worth a complaint
+        self._reported: float | None = (
+            None  # the same, of the last question that was worth a complaint
+        )
         self.get_limits: list[GetLimit] = []
         self.lag = 0.0  # seconds that the last answer took
         self.lags = meters.Histogram(LAGS)
@@ -48,7 +53,10 @@ class Pulse:
 
     @property
     def limit(self) -> float | None:
-        return min((limit for get_limit in self.get_limits if (limit := get_limit()) is not None), default=None)
+        return min(
+            (limit for get_limit in self.get_limits if (limit := get_limit()) is not None),
+            default=None,
+        )
 
     @property
     def period(self) -> float:
@@ -67,16 +75,18 @@ class Pulse:
             self._reported = asked
             self.blockages += 1
             logger.warning(
-                "The event loop is blocked for %.1f s: nothing else can be done meanwhile. What takes long should be "
-                "awaited, or be in functions that are not coroutines. Now it is here:\n%s",
-                now - asked, describe_stack(self._place))
+                'The event loop is blocked for %.1f s: nothing else can be done meanwhile. What takes long should be '
+                'awaited, or be in functions that are not coroutines. Now it is here:\n%s',
+                now - asked,
+                describe_stack(self._place),
+            )
 
     def _answer(self) -> None:
         assert self._asked is not None
         self.lag = self._clock() - self._asked
         self.lags.add(self.lag)
         if self._reported == self._asked:
-            logger.warning("The event loop was blocked for %.1f s, and goes on.", self.lag)
+            logger.warning('The event loop was blocked for %.1f s, and goes on.', self.lag)
         self._asked = None  # in the end: the thread goes on from here
 
 

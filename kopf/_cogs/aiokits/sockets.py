@@ -1,6 +1,7 @@
 """
 Sockets: places to listen at, taken before anything is served there.
 """
+
 import asyncio
 import contextlib
 import errno

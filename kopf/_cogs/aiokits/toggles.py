@@ -1,6 +1,7 @@
 """
 Toggles: one state, on or off, that many have a say in.
 """
+
 import asyncio
 import contextlib
 from collections.abc import Callable, Collection, Hashable, Iterator

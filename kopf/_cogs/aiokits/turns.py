@@ -3,12 +3,14 @@ Turns: whether the event loop has done anything else meanwhile.
 
 Until it has, nothing could happen in other tasks, threads or connections that this task would know of.
 """
+
 import asyncio
 from types import TracebackType
 
 
 class Turn:
     """A stretch of one task: ``with Turn() as turn: await fn()``, then ``turn.is_over``."""
+
     __slots__ = ('_handle', 'is_over')
 
     def __init__(self) -> None:

@@ -1,6 +1,7 @@
 """
 Calls: what is asked of the API, and what it answers, whoever carries them there and back.
 """
+
 import dataclasses
 import urllib.parse
 from collections.abc import Mapping
@@ -22,6 +23,7 @@ REDIRECTS = frozenset({301, 302, 303, 307, 308})
 @dataclasses.dataclass(frozen=True)
 class Call:
     """One request, independent of where and as whom it will be made."""
+
     method: str
     url: str  # from the root of the API, properly encoded
     headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -35,13 +37,17 @@ class Call:
 
 class Timeouts(NamedTuple):
     """How long a request can take, in seconds; ``None`` means no limit."""
+
     total: float | None = None  # until the last byte of the answer; for streams, until the headers
     connect: float | None = None  # only the establishing of a connection, as a part of the above
-    head: float | None = None  # since there is a connection, until the headers; only for connections of our own
+    head: float | None = (
+        None  # since there is a connection, until the headers; only for connections of our own
+    )
 
 
 class Answer(NamedTuple):
     """What the server has answered, good or bad."""
+
     code: int
     headers: Mapping[str, str]  # at least of the bad ones; nobody looks at them in the good ones
     raw: bytes
@@ -72,6 +78,7 @@ class Session(Protocol):
 
     All errors of the network are raised as those of ours.
     """
+
     server: str
 
     @property

@@ -4,6 +4,7 @@ Connections: requests and answers over TCP and TLS, one at a time in each connec
 It does less than a general HTTP library: an operator makes a few requests for each change of each object, and all that
 a library would do for these requests takes as much time as the rest of the work.
 """
+
 import asyncio
 import dataclasses
 import socket
@@ -28,6 +29,7 @@ class LostError(Exception):
 @dataclasses.dataclass(frozen=True)
 class Address:
     """Where to connect to."""
+
     host: str
     port: int
     tls: 'ssl.SSLContext | None' = None
@@ -46,7 +48,9 @@ class Connection(asyncio.Protocol):
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.lost: asyncio.Future[None] = loop.create_future()  # done when it does not exist any more
+        self.lost: asyncio.Future[None] = (
+            loop.create_future()
+        )  # done when it does not exist any more
         self.idle_since = 0.0
         self._loop = loop
         self._transport: asyncio.Transport | None = None
@@ -58,7 +62,12 @@ class Connection(asyncio.Protocol):
     @property
     def is_reusable(self) -> bool:
         is_clean = self._reader is None or (self._reader.is_complete and self._reader.is_reusable)
-        return is_clean and self._error is None and self._transport is not None and not self._transport.is_closing()
+        return (
+            is_clean
+            and self._error is None
+            and self._transport is not None
+            and not self._transport.is_closing()
+        )
 
     @property
     def is_answered(self) -> bool:
@@ -87,7 +96,7 @@ class Connection(asyncio.Protocol):
         """Wait for some more bytes of the stream; none mean its end. Raises as `ask` does; cancelling loses nothing."""
         reader = self._reader
         if reader is None:
-            raise LostError("there is no stream")
+            raise LostError('there is no stream')
         while not reader.size:
             if reader.is_complete:
                 return b''
@@ -142,7 +151,7 @@ class Connection(asyncio.Protocol):
 
     def _send(self, request: bytes, *, is_streamed: bool) -> wires.Reader:
         if self._error is not None or self._transport is None:
-            raise LostError("the connection is lost") from self._error
+            raise LostError('the connection is lost') from self._error
         self._is_streamed = is_streamed
         self._reader = wires.Reader()
         self._transport.write(request)
@@ -150,7 +159,7 @@ class Connection(asyncio.Protocol):
 
     def _end(self, exc: Exception | None) -> None:
         if self._reader is None or self._reader.is_complete:
-            self._error = self._error or LostError("the connection was closed")
+            self._error = self._error or LostError('the connection was closed')
             return
         try:
             if exc is not None:
@@ -200,12 +209,20 @@ async def connect(address: Address) -> Connection:
     """Establish a connection; it is up to the caller to abort it. Raises `OSError`, also for TLS and DNS."""
     loop = asyncio.get_running_loop()
     target: dict[str, Any] = {'host': address.host, 'port': address.port}
-    places = [] if _is_numeric(address.host) else await loop.getaddrinfo(
-        address.host, address.port, type=socket.SOCK_STREAM)
+    places = (
+        []
+        if _is_numeric(address.host)
+        else await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    )
     if len(places) > 1:
         # Not by the loop itself: not all loops try the addresses at the same time, and some addresses are silent.
         import aiohappyeyeballs
-        target = {'sock': await aiohappyeyeballs.start_connection(places, happy_eyeballs_delay=FALLBACK_DELAY)}
+
+        target = {
+            'sock': await aiohappyeyeballs.start_connection(
+                places, happy_eyeballs_delay=FALLBACK_DELAY
+            )
+        }
     if address.tls is not None:
         target |= {'ssl': address.tls, 'server_hostname': address.tls_name or address.host}
     _, connection = await loop.create_connection(lambda: Connection(loop), **target)

@@ -1,6 +1,7 @@
 """
 Creating: new objects.
 """
+
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,12 +10,12 @@ from kopf._cogs.structs import references
 
 
 async def create_object(
-        resource: references.Resource,
-        body: Mapping[str, Any],
-        *,
-        namespace: references.Namespace = None,
-        context: requests.Context,
-        options: requests.Options = requests.USUAL,
+    resource: references.Resource,
+    body: Mapping[str, Any],
+    *,
+    namespace: references.Namespace = None,
+    context: requests.Context,
+    options: requests.Options = requests.USUAL,
 ) -> Mapping[str, Any]:
     """
     Create an object, and return it as stored. Without the namespace given, it is as in the body, if it is there.
@@ -24,5 +25,7 @@ async def create_object(
     """
     metadata = body.get('metadata') or {}
     url = resource.get_url(namespace=metadata.get('namespace') if namespace is None else namespace)
-    created: Mapping[str, Any] = await requests.post(url, context=context, payload=body, options=options)
+    created: Mapping[str, Any] = await requests.post(
+        url, context=context, payload=body, options=options
+    )
     return created

@@ -1,6 +1,7 @@
 """
 Deleting: objects that should not be there any more.
 """
+
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,11 +10,11 @@ from kopf._cogs.structs import references
 
 
 async def delete_object(
-        resource: references.Resource,
-        name: str,
-        *,
-        namespace: references.Namespace = None,
-        context: requests.Context,
+    resource: references.Resource,
+    name: str,
+    *,
+    namespace: references.Namespace = None,
+    context: requests.Context,
 ) -> Mapping[str, Any] | None:
     """
     Delete an object, or mark it as being deleted; return what the server says of it, ``None`` if there is no object.

@@ -4,6 +4,7 @@ Echoes: our own changes, recognised when they come back in the stream.
 What has come back is known already from the answer to our request, so it is not read again: a half of all events of
 a busy operator are such. Whatever is in doubt, is read as usual.
 """
+
 from collections.abc import Mapping
 from typing import Any
 
@@ -43,8 +44,12 @@ class Echoes:
             return None
         start = line.find(_VERSION)
         end = line.find(b'"', start + len(_VERSION))
-        body = self._bodies.get(line[start + len(_VERSION):end]) if start >= 0 else None
-        if body is None or line.find(_VERSION, end) >= 0 or f'"uid":"{body["metadata"]["uid"]}"'.encode() not in line:
+        body = self._bodies.get(line[start + len(_VERSION) : end]) if start >= 0 else None
+        if (
+            body is None
+            or line.find(_VERSION, end) >= 0
+            or f'"uid":"{body["metadata"]["uid"]}"'.encode() not in line
+        ):
             return None
-        del self._bodies[line[start + len(_VERSION):end]]
+        del self._bodies[line[start + len(_VERSION) : end]]
         return body

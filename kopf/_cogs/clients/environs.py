@@ -4,6 +4,7 @@ Environs: what the environment of the process tells of connections: the proxies,
 It is not left to the HTTP library: that would combine these passwords with tokens, which it refuses, and would send
 them over plain HTTP.
 """
+
 import dataclasses
 import urllib.parse
 
@@ -20,11 +21,14 @@ def resolve(info: credentials.ConnectionInfo) -> credentials.ConnectionInfo:
     username, password = info.username, info.password
     if not info.as_http_headers() and '@' not in parts.netloc:
         username, password = _find_password(parts.hostname) or (username, password)
-    return dataclasses.replace(info, proxy_url=proxy_url, username=username, password=password, trust_env=False)
+    return dataclasses.replace(
+        info, proxy_url=proxy_url, username=username, password=password, trust_env=False
+    )
 
 
 def _find_proxy(server: urllib.parse.SplitResult) -> str | None:
     import urllib.request  # with all of HTTP, which is not needed otherwise
+
     proxy = urllib.request.getproxies().get(server.scheme)
     return None if not proxy or urllib.request.proxy_bypass(server.hostname or '') else proxy
 
@@ -47,6 +51,7 @@ def _find_password(host: str | None) -> tuple[str, str] | None:
     """Find the name and the password for a host in the file; nothing if the file is absent, unreadable or malformed."""
     import netrc
     import os
+
     path = os.environ.get('NETRC') or os.path.expanduser('~/.netrc')
     try:
         found = netrc.netrc(path).authenticators(host or '')

@@ -23,6 +23,7 @@ Errors: what can go wrong with a request to the API.
 
 The texts are made of what the server says, but neither of the whole bodies, nor of anything like credentials.
 """
+
 import dataclasses
 import datetime
 import math
@@ -143,6 +144,7 @@ CLASSES: Mapping[int, type[APIError]] = {
 @dataclasses.dataclass(frozen=True)
 class Refusal:
     """What the server says when it refuses, in its answer to a request or in a watch-stream."""
+
     code: int
     reason: str = ''  # a word for programs, e.g. "NotFound"
     message: str = ''  # a text for people
@@ -156,7 +158,13 @@ class Refusal:
 
 def build_error(refusal: Refusal) -> APIError:
     """Build the error of the most specific class for the code."""
-    fallback = APIServerError if refusal.code >= 500 else APIClientError if refusal.code >= 400 else APIError
+    fallback = (
+        APIServerError
+        if refusal.code >= 500
+        else APIClientError
+        if refusal.code >= 400
+        else APIError
+    )
     return CLASSES.get(refusal.code, fallback)(refusal)
 
 
@@ -171,11 +179,15 @@ def parse_status(status: Mapping[str, Any], *, code: int = 0) -> Refusal:
         reason=reason if isinstance(reason, str) else '',
         message=_hide_bodies(_hide_credentials(message)) if isinstance(message, str) else '',
         details=details,
-        retry_after=float(delay) if isinstance(delay, int | float) and delay > 0 and math.isfinite(delay) else None,
+        retry_after=float(delay)
+        if isinstance(delay, int | float) and delay > 0 and math.isfinite(delay)
+        else None,
     )
 
 
-def parse_answer(code: int, headers: Mapping[str, str], raw: bytes, *, now: datetime.datetime) -> Refusal:
+def parse_answer(
+    code: int, headers: Mapping[str, str], raw: bytes, *, now: datetime.datetime
+) -> Refusal:
     """
     Read a refusal, whoever has sent it: the API itself, or something on the way to it.
 
@@ -185,7 +197,9 @@ def parse_answer(code: int, headers: Mapping[str, str], raw: bytes, *, now: date
     try:
         body = jsons.loads(raw)
     except ValueError:
-        text = raw[:TEXT_LIMIT * 4].decode('utf-8', errors='replace')  # up to 4 bytes per character
+        text = raw[: TEXT_LIMIT * 4].decode(
+            'utf-8', errors='replace'
+        )  # up to 4 bytes per character
         refusal = Refusal(code, message=_hide_credentials(text[:TEXT_LIMIT].strip()))
     else:
         is_status = isinstance(body, dict) and body.get('kind') == 'Status'
@@ -202,6 +216,7 @@ def parse_retry_after(text: str, *, now: datetime.datetime) -> float | None:
     if text.isascii() and text.isdigit() and len(text) < 10:
         return float(text) or None
     import email.utils  # it loads much more than what is needed, and is needed rarely
+
     try:
         moment = email.utils.parsedate_to_datetime(text)
     except ValueError:

@@ -3,6 +3,7 @@ Events: what people see of an object in ``kubectl describe``, never to be confus
 
 They are not worth failing for: what cannot be posted is logged and dropped.
 """
+
 import dataclasses
 import datetime
 import enum
@@ -36,6 +37,7 @@ _SYSTEM_NAMESPACES = (DEFAULT_NAMESPACE, 'kube-system')
 @dataclasses.dataclass(frozen=True)
 class Event:
     """What has happened to an object, once or several times."""
+
     ref: Reference
     type: str
     reason: str
@@ -45,26 +47,29 @@ class Event:
     count: int = 1
 
     def __str__(self) -> str:
-        return f"{self.ref.get('kind') or 'the object'} {self.ref.get('name')} ({self.type}: {self.reason})"
+        return f'{self.ref.get("kind") or "the object"} {self.ref.get("name")} ({self.type}: {self.reason})'
 
 
 @dataclasses.dataclass(frozen=True)
 class Posted:
     """Where a k8s-event is in the cluster."""
+
     namespace: str
     name: str
 
 
 class Repetition(enum.Enum):
     """What became of counting a k8s-event once more."""
+
     DONE = enum.auto()
-    GONE = enum.auto()       # there is no such k8s-event any more: they do not live long
+    GONE = enum.auto()  # there is no such k8s-event any more: they do not live long
     FORBIDDEN = enum.auto()  # only new k8s-events are permitted
-    FAILED = enum.auto()     # logged already
+    FAILED = enum.auto()  # logged already
 
 
-async def post_event(event: Event, *, context: requests.Context,
-                     backoffs: connecting.Backoffs | None = None) -> Posted | None:
+async def post_event(
+    event: Event, *, context: requests.Context, backoffs: connecting.Backoffs | None = None
+) -> Posted | None:
     """
     Post a new k8s-event, with these delays between the attempts (by default, as the settings say).
 
@@ -74,16 +79,22 @@ async def post_event(event: Event, *, context: requests.Context,
         namespace = event.ref.get('namespace') or await _choose_namespace(context)
         body = build_event(event, namespace=namespace, posting=context.settings.posting)
         created = await creating.create_object(
-            EVENTS, body, context=context, options=_build_options(context, backoffs))
+            EVENTS, body, context=context, options=_build_options(context, backoffs)
+        )
         name = dicts.resolve(created, ('metadata', 'name'))
         return None if name is None else Posted(namespace, name)
     except (errors.RequestError, credentials.LoginError) as error:
-        context.logger.warning("Failed to post a k8s-event about %s: %s", event, error)
+        context.logger.warning('Failed to post a k8s-event about %s: %s', event, error)
         return None
 
 
-async def repeat_event(posted: Posted, event: Event, *, context: requests.Context,
-                       backoffs: connecting.Backoffs | None = None) -> Repetition:
+async def repeat_event(
+    posted: Posted,
+    event: Event,
+    *,
+    context: requests.Context,
+    backoffs: connecting.Backoffs | None = None,
+) -> Repetition:
     """
     Count a posted k8s-event once more, instead of posting the same again. All failures are logged, unless expected.
 
@@ -99,7 +110,7 @@ async def repeat_event(posted: Posted, event: Event, *, context: requests.Contex
     except errors.APIForbiddenError:
         return Repetition.FORBIDDEN
     except (errors.RequestError, credentials.LoginError) as error:
-        context.logger.warning("Failed to count a k8s-event about %s: %s", event, error)
+        context.logger.warning('Failed to count a k8s-event about %s: %s', event, error)
         return Repetition.FAILED
     return Repetition.DONE
 
@@ -110,7 +121,9 @@ def is_about_event(ref: Reference) -> bool:
     return ref.get('kind') == 'Event' and group in ('', 'events.k8s.io')
 
 
-def build_event(event: Event, *, namespace: str, posting: settings.PostingSettings) -> dict[str, Any]:
+def build_event(
+    event: Event, *, namespace: str, posting: settings.PostingSettings
+) -> dict[str, Any]:
     """Build a k8s-event such as the API accepts: it demands a reason, and limits the texts."""
     ref = {key: event.ref[key] for key in _REFERENCED if event.ref.get(key)}
     if namespace not in _SYSTEM_NAMESPACES:
@@ -151,16 +164,22 @@ def cut(text: str, limit: int) -> str:
     if len(raw) <= limit:
         return text
     kept = limit - len(ELLIPSIS)
-    head, tail = raw[:kept - kept // 2], raw[len(raw) - kept // 2:]
-    return f"{head.decode('utf-8', errors='ignore')}{ELLIPSIS}{tail.decode('utf-8', errors='ignore')}"
+    head, tail = raw[: kept - kept // 2], raw[len(raw) - kept // 2 :]
+    return (
+        f'{head.decode("utf-8", errors="ignore")}{ELLIPSIS}{tail.decode("utf-8", errors="ignore")}'
+    )
 
 
 def _format_time(moment: datetime.datetime) -> str:
     return moment.astimezone(datetime.UTC).strftime('%Y-%m-%dT%H:%M:%S.%fZ')
 
 
-def _build_options(context: requests.Context, backoffs: connecting.Backoffs | None) -> requests.Options:
-    return requests.Options(backoffs=context.settings.posting.default_backoffs if backoffs is None else backoffs)
+def _build_options(
+    context: requests.Context, backoffs: connecting.Backoffs | None
+) -> requests.Options:
+    return requests.Options(
+        backoffs=context.settings.posting.default_backoffs if backoffs is None else backoffs
+    )
 
 
 async def _choose_namespace(context: requests.Context) -> str:

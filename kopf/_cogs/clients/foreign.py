@@ -3,6 +3,7 @@ Foreign sessions: those of the HTTP library, for all that is not a direct connec
 
 All errors of the network are translated to ours, so nobody else depends on the HTTP library; and it is loaded late.
 """
+
 import asyncio
 import base64
 import contextlib
@@ -19,10 +20,13 @@ if TYPE_CHECKING:
 
     import aiohttp
 
+
 class ForeignChunks:
     """The answer that comes in chunks. The contract is that of `calls.Chunks`."""
 
-    def __init__(self, session: 'ForeignSession', call: calls.Call, response: 'aiohttp.ClientResponse') -> None:
+    def __init__(
+        self, session: 'ForeignSession', call: calls.Call, response: 'aiohttp.ClientResponse'
+    ) -> None:
         self._session, self._call, self._response = session, call, response
         self.code: int = response.status
         self.headers: Mapping[str, str] = response.headers
@@ -58,11 +62,16 @@ class ForeignSession:
 
     async def fetch(self, call: calls.Call, timeouts: calls.Timeouts) -> calls.Answer:
         with self.translated(call):
-            async with self._waiting(call, timeouts.total), await self._send(call, timeouts.connect) as response:
+            async with (
+                self._waiting(call, timeouts.total),
+                await self._send(call, timeouts.connect) as response,
+            ):
                 return calls.Answer(response.status, response.headers, await response.read())
 
     @contextlib.asynccontextmanager
-    async def stream(self, call: calls.Call, timeouts: calls.Timeouts) -> AsyncIterator[ForeignChunks]:
+    async def stream(
+        self, call: calls.Call, timeouts: calls.Timeouts
+    ) -> AsyncIterator[ForeignChunks]:
         with self.translated(call):
             async with self._waiting(call, timeouts.total):
                 response = await self._send(call, timeouts.connect)
@@ -81,7 +90,9 @@ class ForeignSession:
             if unanswered.call.is_repeatable:
                 unanswered.cut()
         if self._unanswered:
-            await asyncio.wait([unanswered.end for unanswered in self._unanswered], timeout=calls.CLOSING_TIMEOUT)
+            await asyncio.wait(
+                [unanswered.end for unanswered in self._unanswered], timeout=calls.CLOSING_TIMEOUT
+            )
         for unanswered in self._unanswered:
             unanswered.cut()
         await self._http.close()
@@ -90,47 +101,69 @@ class ForeignSession:
     def translated(self, call: calls.Call) -> Iterator[None]:
         """Turn the errors of the HTTP library and of the system to those of ours."""
         import aiohttp
+
         try:
             yield
         except (aiohttp.ClientError, OSError) as error:
             failure = translate(error, call)
             if self.is_closed:
                 is_sent = not isinstance(failure, errors.APIUnreachableError)
-                raise errors.APISessionClosedError(f"{call}: the session is closed.", is_sent=is_sent) from error
+                raise errors.APISessionClosedError(
+                    f'{call}: the session is closed.', is_sent=is_sent
+                ) from error
             # The errors of answers, e.g. of proxies, hold all headers, with the passwords in them.
             raise failure from (None if isinstance(error, aiohttp.ClientResponseError) else error)
         except (AssertionError, RuntimeError) as error:
             if not self.is_closed:
                 raise
             # The HTTP library does not expect its sessions to be closed by somebody else in the middle.
-            raise errors.APISessionClosedError(f"{call}: the session is closed.", is_sent=True) from error
+            raise errors.APISessionClosedError(
+                f'{call}: the session is closed.', is_sent=True
+            ) from error
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or task.cancelling() or not self.is_closed:
                 raise
             # The connector cancels what waits for connections when it is closed, but nobody has cancelled us.
-            raise errors.APISessionClosedError(f"{call}: the session is closed.", is_sent=False) from error
+            raise errors.APISessionClosedError(
+                f'{call}: the session is closed.', is_sent=False
+            ) from error
 
-    async def _send(self, call: calls.Call, connect_timeout: float | None) -> 'aiohttp.ClientResponse':
+    async def _send(
+        self, call: calls.Call, connect_timeout: float | None
+    ) -> 'aiohttp.ClientResponse':
         import aiohttp
+
         if self.is_closed:
-            raise errors.APISessionClosedError(f"{call}: the session is closed.", is_sent=False)
+            raise errors.APISessionClosedError(f'{call}: the session is closed.', is_sent=False)
         options = {
-            **self._options, 'headers': {**self._options.get('headers', {}), **call.headers}, 'data': call.body,
-            'allow_redirects': False, 'raise_for_status': False,
-            'timeout': aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout)}
-        response = await self._http.request(call.method, _encode(f'{self.server}{call.url}'), **options)
+            **self._options,
+            'headers': {**self._options.get('headers', {}), **call.headers},
+            'data': call.body,
+            'allow_redirects': False,
+            'raise_for_status': False,
+            'timeout': aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout),
+        }
+        response = await self._http.request(
+            call.method, _encode(f'{self.server}{call.url}'), **options
+        )
         url, redirects = self._find_redirect(call, call.url, response), 1
         while url is not None and redirects < calls.REDIRECTS_LIMIT:
             response.release()
-            response = await self._http.request(call.method, _encode(f'{self.server}{url}'), **options)
+            response = await self._http.request(
+                call.method, _encode(f'{self.server}{url}'), **options
+            )
             url, redirects = self._find_redirect(call, url, response), redirects + 1
         return response
 
-    def _find_redirect(self, call: calls.Call, url: str, response: 'aiohttp.ClientResponse') -> str | None:
+    def _find_redirect(
+        self, call: calls.Call, url: str, response: 'aiohttp.ClientResponse'
+    ) -> str | None:
         if response.status < 300:
             return None
-        return calls.find_redirect(call, self.server, url, response.status, response.headers.get('Location'))
+        return calls.find_redirect(
+            call, self.server, url, response.status, response.headers.get('Location')
+        )
 
     @contextlib.asynccontextmanager
     async def _waiting(self, call: calls.Call, timeout: float | None) -> AsyncIterator[None]:
@@ -156,6 +189,7 @@ def _cut(response: 'aiohttp.ClientResponse') -> None:
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Unanswered:
     """A request in progress."""
+
     call: calls.Call
     limit: asyncio.Timeout
     end: asyncio.Future[None]  # done when the request is, in any way
@@ -176,17 +210,21 @@ def adopt_session(info: credentials.AiohttpSession) -> ForeignSession:
     has_secrets = 'Authorization' in http.headers or getattr(http, 'auth', None) is not None
     if credentials.is_exposed(info) and (has_secrets or '@' in info.server):
         raise credentials.LoginError(
-            f"The session for {credentials.describe(info)} would send its credentials over plain HTTP, where all on "
-            f"the way can read them. Use https:// in the address of the server.")
+            f'The session for {credentials.describe(info)} would send its credentials over plain HTTP, where all on '
+            f'the way can read them. Use https:// in the address of the server.'
+        )
     own = {} if 'User-Agent' in info.aiohttp_session.headers else {'User-Agent': calls.USER_AGENT}
     return ForeignSession(info.aiohttp_session, server=info.server, headers=own)
 
 
-def make_session(info: credentials.ConnectionInfo, context: 'ssl.SSLContext | None') -> ForeignSession:
+def make_session(
+    info: credentials.ConnectionInfo, context: 'ssl.SSLContext | None'
+) -> ForeignSession:
     """
     Make a session of the credentials; nothing is sent to the server yet. Raises `LoginError` for unusable proxies.
     """
     import aiohttp
+
     options = _build_proxy_options(info.proxy_url, is_tunnelled=context is not None)
     http = aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(ssl=True if context is None else context, limit=0),
@@ -195,21 +233,30 @@ def make_session(info: credentials.ConnectionInfo, context: 'ssl.SSLContext | No
     )
     # Not in the session's headers: the HTTP library sends those to proxies, too, with the token as the proxy's one.
     headers = {**options.pop('headers', {}), **info.as_http_headers()}
-    return ForeignSession(http, server=info.server, server_hostname=info.tls_server_name, headers=headers, **options)
+    return ForeignSession(
+        http, server=info.server, server_hostname=info.tls_server_name, headers=headers, **options
+    )
 
 
 def translate(error: Exception, call: calls.Call) -> errors.APIConnectionError:
     """Tell by an error of the HTTP library how far the request went."""
     import aiohttp
-    text = f"{call}: {credentials.hide_userinfo(str(error)) or type(error).__name__}"
+
+    text = f'{call}: {credentials.hide_userinfo(str(error)) or type(error).__name__}'
     match error:
-        case (aiohttp.ClientConnectorError() | aiohttp.ConnectionTimeoutError() | aiohttp.ClientHttpProxyError()
-              | aiohttp.ServerFingerprintMismatch()):
+        case (
+            aiohttp.ClientConnectorError()
+            | aiohttp.ConnectionTimeoutError()
+            | aiohttp.ClientHttpProxyError()
+            | aiohttp.ServerFingerprintMismatch()
+        ):
             return errors.APIUnreachableError(text)
         case TimeoutError():
-            return errors.APITimeoutError(f"{call}: there is no answer in time.")
+            return errors.APITimeoutError(f'{call}: there is no answer in time.')
         case aiohttp.ClientResponseError():
-            return errors.APIGarbledError(f"{call}: HTTP {error.status}: {credentials.hide_userinfo(error.message)}")
+            return errors.APIGarbledError(
+                f'{call}: HTTP {error.status}: {credentials.hide_userinfo(error.message)}'
+            )
         case _:
             return errors.APIDisconnectedError(text)
 
@@ -230,6 +277,7 @@ def _build_proxy_options(url: str | None, *, is_tunnelled: bool) -> dict[str, An
 
 def _encode(url: str) -> Any:
     import yarl
+
     return yarl.URL(url, encoded=True)
 
 
@@ -241,6 +289,8 @@ def _parse_proxy(url: str) -> urllib.parse.SplitResult:
     except ValueError:
         is_correct = False
     if not is_correct:
-        raise credentials.LoginError(f"The proxy must be a URL of HTTP or HTTPS, not "
-                                     f"{credentials.hide_userinfo(url)!r}. Encode special characters in its password.")
+        raise credentials.LoginError(
+            f'The proxy must be a URL of HTTP or HTTPS, not '
+            f'{credentials.hide_userinfo(url)!r}. Encode special characters in its password.'
+        )
     return parts

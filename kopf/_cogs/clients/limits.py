@@ -10,6 +10,7 @@ in the order of their coming. A refused request waits by itself, for as long as 
 Watch-streams do not count as requests in flight: they last for minutes, and servers count them apart, too.
 The arithmetic is pure; the times are of the clock of the loop.
 """
+
 import asyncio
 import contextlib
 import math
@@ -33,6 +34,7 @@ PATIENCE = 5.0
 
 class Bounds(NamedTuple):
     """How many requests are permitted; see the settings of networking for the meaning."""
+
     inflight_limit: int | None = None
     rate_limit: float | None = None
     rate_burst: int = 1
@@ -40,12 +42,17 @@ class Bounds(NamedTuple):
 
 class Traffic(NamedTuple):
     """The state of the requests to one server."""
+
     in_flight: int = 0
     spent_until: float = -math.inf  # the permitted rate is used up to this moment
     closed_since: float = -math.inf  # the first of the refusals that hold the requests now
     closed_until: float = -math.inf  # no request goes before this moment
-    probed_until: float = -math.inf  # a request went ahead, and the others wait for it up to this moment
-    is_doubtful: bool = False  # the server asked to come later, and has not answered anything good since then
+    probed_until: float = (
+        -math.inf
+    )  # a request went ahead, and the others wait for it up to this moment
+    is_doubtful: bool = (
+        False  # the server asked to come later, and has not answered anything good since then
+    )
     refusals: int = 0  # how many times it asked
 
 
@@ -56,7 +63,9 @@ def has_room(traffic: Traffic, bounds: Bounds) -> bool:
 
 def board(traffic: Traffic) -> Traffic:
     """Take a place in flight, as there is one."""
-    return Traffic(traffic.in_flight + 1, *traffic[1:])  # the general way of replacing is slower, and it is always so
+    return Traffic(
+        traffic.in_flight + 1, *traffic[1:]
+    )  # the general way of replacing is slower, and it is always so
 
 
 def measure_wait(traffic: Traffic, bounds: Bounds, now: float) -> float:
@@ -95,8 +104,12 @@ def refuse(traffic: Traffic, delay: float, now: float) -> Traffic:
     since = traffic.closed_since if is_held else now
     until = min(max(traffic.closed_until, now + delay), since + HOLD)
     return traffic._replace(
-        closed_since=since, closed_until=until, probed_until=-math.inf,
-        is_doubtful=True, refusals=traffic.refusals + 1)
+        closed_since=since,
+        closed_until=until,
+        probed_until=-math.inf,
+        is_doubtful=True,
+        refusals=traffic.refusals + 1,
+    )
 
 
 def accept(traffic: Traffic, refusals: int) -> Traffic:
@@ -139,7 +152,9 @@ class Gate:
     def __init__(self) -> None:
         self.traffic = Traffic()
         self.waiting = 0  # how many requests wait for anything here
-        self._boarding = asyncio.Lock()  # locks are fair: only the first in the queue looks at the traffic
+        self._boarding = (
+            asyncio.Lock()
+        )  # locks are fair: only the first in the queue looks at the traffic
         self._departing = asyncio.Lock()
         self._changed = bells.Bell()
 
@@ -187,8 +202,14 @@ class Gate:
 
     def _is_free(self, bounds: Bounds, now: float) -> bool:
         """Tell if there is nothing to wait for, and nothing to count but the place: so it is most of the time."""
-        return (bounds.rate_limit is None and not self.traffic.is_doubtful and now >= self.traffic.closed_until
-                and has_room(self.traffic, bounds) and not self._boarding.locked() and not self._departing.locked())
+        return (
+            bounds.rate_limit is None
+            and not self.traffic.is_doubtful
+            and now >= self.traffic.closed_until
+            and has_room(self.traffic, bounds)
+            and not self._boarding.locked()
+            and not self._departing.locked()
+        )
 
     def switch(self, traffic: Traffic) -> None:
         """Take the new state into account."""
@@ -205,7 +226,9 @@ class Gate:
                 while not has_room(self.traffic, bounds):
                     is_held = True
                     await self._changed.wait()
-                self.switch(board(self.traffic))  # No await since the check: nobody else can take the place.
+                self.switch(
+                    board(self.traffic)
+                )  # No await since the check: nobody else can take the place.
         finally:
             self.waiting -= 1
         return is_held
@@ -219,7 +242,9 @@ class Gate:
                 while (delay := measure_wait(self.traffic, bounds, clock())) > 0:
                     is_held = True
                     await self._wait_for_change(max(delay, MARGIN))
-                self.switch(depart(self.traffic, bounds, clock()))  # No await since the check: nobody else can go.
+                self.switch(
+                    depart(self.traffic, bounds, clock())
+                )  # No await since the check: nobody else can go.
         finally:
             self.waiting -= 1
         return is_held
@@ -253,7 +278,9 @@ _gates: dict[asyncio.AbstractEventLoop, Gates] = {}
 
 def get_common_gates() -> Gates:
     """Get the gates of the running event loop: those that all operators in it share."""
-    for loop in list(_gates):  # weak references would not do: the locks of the gates refer to their loops
+    for loop in list(
+        _gates
+    ):  # weak references would not do: the locks of the gates refer to their loops
         if loop.is_closed():
             _gates.pop(loop, None)
     return _gates.setdefault(asyncio.get_running_loop(), Gates())

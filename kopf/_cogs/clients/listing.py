@@ -4,6 +4,7 @@ Listing: all objects of a resource as they are now, in pages.
 No more than one page is in memory; the objects come without ``managedFields``, and always with their kind. Those that
 are not fit for handling come apart from the others.
 """
+
 import dataclasses
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
@@ -24,15 +25,19 @@ PATIENTLY = requests.Options(verb='list')
 @dataclasses.dataclass(frozen=True)
 class Page:
     """A part of a listing."""
+
     items: list[Body]
     version: str  # of the whole listing, to watch from; empty if the server has none
     following: str = ''  # how to ask for the next page; empty for the last one
-    is_first: bool = True  # also when the listing starts over: what came before is possibly outdated
+    is_first: bool = (
+        True  # also when the listing starts over: what came before is possibly outdated
+    )
     misfits: Sequence[documents.Salvaged] = ()  # those that exist, but are not fit for handling
 
 
-async def list_pages(resource: references.Resource, namespace: references.Namespace, *,
-                     context: requests.Context) -> AsyncGenerator[Page]:
+async def list_pages(
+    resource: references.Resource, namespace: references.Namespace, *, context: requests.Context
+) -> AsyncGenerator[Page]:
     """
     List the objects, selected and paged as the settings say; the next page is requested only when it is needed.
 
@@ -44,7 +49,9 @@ async def list_pages(resource: references.Resource, namespace: references.Namesp
         params = build_page_params(context.settings.watching, resource, following)
         url = resource.get_url(namespace=namespace, params=params)
         try:
-            answer = await requests.get(url, context=context, options=PATIENTLY if following else AT_ONCE)
+            answer = await requests.get(
+                url, context=context, options=PATIENTLY if following else AT_ONCE
+            )
         except errors.APIGoneError:
             if not following or not may_start_over:
                 raise
@@ -57,14 +64,21 @@ async def list_pages(resource: references.Resource, namespace: references.Namesp
         following = page.following
 
 
-def build_page_params(watching: connecting.WatchingSettings, resource: references.Resource,
-                      following: str = '') -> dict[str, str]:
+def build_page_params(
+    watching: connecting.WatchingSettings, resource: references.Resource, following: str = ''
+) -> dict[str, str]:
     """Build the query for the first page, or for the following one."""
     paging = {} if watching.chunk_size is None else {'limit': str(watching.chunk_size)}
-    return {**build_selection(watching, resource), **paging, **({'continue': following} if following else {})}
+    return {
+        **build_selection(watching, resource),
+        **paging,
+        **({'continue': following} if following else {}),
+    }
 
 
-def build_selection(watching: connecting.WatchingSettings, resource: references.Resource) -> dict[str, str]:
+def build_selection(
+    watching: connecting.WatchingSettings, resource: references.Resource
+) -> dict[str, str]:
     """Build the part of a query, both of listing and of watching, that selects the objects to be seen."""
     selection = {
         'labelSelector': watching.label_selectors.join(resource),
@@ -77,12 +91,23 @@ def build_selection(watching: connecting.WatchingSettings, resource: references.
 def parse_page(answer: Any, *, is_first: bool = True) -> Page:
     """Read the list as the server has sent it. Raises `APIGarbledError` if it is anything else."""
     metadata = answer.get('metadata') if isinstance(answer, Mapping) else None
-    items = answer.get('items') or [] if isinstance(answer, Mapping) else None  # null if it is of zero size in Go
-    if not isinstance(metadata, Mapping) or not isinstance(items, list) or not all(map(is_object, items)):
-        raise errors.APIGarbledError("The answer to the listing is not a list of objects.")
-    origin = {'apiVersion': answer.get('apiVersion'), 'kind': str(answer.get('kind') or '').removesuffix('List')}
+    items = (
+        answer.get('items') or [] if isinstance(answer, Mapping) else None
+    )  # null if it is of zero size in Go
+    if (
+        not isinstance(metadata, Mapping)
+        or not isinstance(items, list)
+        or not all(map(is_object, items))
+    ):
+        raise errors.APIGarbledError('The answer to the listing is not a list of objects.')
+    origin = {
+        'apiVersion': answer.get('apiVersion'),
+        'kind': str(answer.get('kind') or '').removesuffix('List'),
+    }
     return Page(
-        items=[clean_object(item, origin) for item in items if not isinstance(item, documents.Salvaged)],
+        items=[
+            clean_object(item, origin) for item in items if not isinstance(item, documents.Salvaged)
+        ],
         misfits=tuple(item for item in items if isinstance(item, documents.Salvaged)),
         version=str(metadata.get('resourceVersion') or ''),
         following=str(metadata.get('continue') or ''),
@@ -99,5 +124,11 @@ def is_object(item: Any) -> bool:
 def clean_object(item: Body, origin: Mapping[str, str | None] | None = None) -> Body:
     """Drop what nobody needs but what takes the most of memory; add the kind if it is only known from the list."""
     item['metadata'].pop('managedFields', None)
-    missing = {field: text for field, text in (origin or {}).items() if text and not item.get(field)}
-    return {**missing, **{field: value for field, value in item.items() if field not in missing}} if missing else item
+    missing = {
+        field: text for field, text in (origin or {}).items() if text and not item.get(field)
+    }
+    return (
+        {**missing, **{field: value for field, value in item.items() if field not in missing}}
+        if missing
+        else item
+    )

@@ -4,6 +4,7 @@ Misfits: objects that exist, but cannot be handled, e.g. as they are nested too 
 They are reported and left alone, one by one; the streams go on without them. If they were handled before, they stay as
 they were seen last; and they are handled again as soon as they are corrected. Their deletion is noticed as usual.
 """
+
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -47,7 +48,7 @@ class Misfits:
 def describe(misfit: signals.Misfit, resource: references.Resource, finalizer: str) -> str:
     """Describe what is wrong, with which object, and what to do about it."""
     name = '/'.join(filter(None, misfit.key))
-    advice = "Correct the object, or delete it. All other objects are handled as usual."
+    advice = 'Correct the object, or delete it. All other objects are handled as usual.'
     if finalizer in misfit.finalizers:
-        advice = f"Its deletion is blocked: correct the object, or remove the finalizer {finalizer!r} from it."
-    return f"The object {name} of {resource!r} is left alone, as it cannot be handled: {misfit.flaw}. {advice}"
+        advice = f'Its deletion is blocked: correct the object, or remove the finalizer {finalizer!r} from it.'
+    return f'The object {name} of {resource!r} is left alone, as it cannot be handled: {misfit.flaw}. {advice}'

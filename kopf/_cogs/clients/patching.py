@@ -4,6 +4,7 @@ Patching: changes of objects, sent only if there is something to change.
 A change can be merged into the object, whatever its version. Or it is an amendment, made for one version of the object,
 and refused if there is a newer one. If the status is a subresource, it goes separately.
 """
+
 import dataclasses
 import enum
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ _OPTIONS = requests.Options(answers=(404, 409, 422))
 
 class Step(enum.Enum):
     """The kinds of requests: what is sent, and where. Their order is up to the senders."""
+
     MERGE_STATUS = enum.auto()
     MERGE_BODY = enum.auto()
     AMEND_BODY = enum.auto()
@@ -30,6 +32,7 @@ class Step(enum.Enum):
 @dataclasses.dataclass(frozen=True)
 class Target:
     """Which object is to be changed."""
+
     resource: references.Resource
     namespace: references.Namespace
     name: str
@@ -51,12 +54,15 @@ def identify(resource: references.Resource, body: RawBody) -> Target:
 @dataclasses.dataclass(frozen=True)
 class Patched:
     """What became of a change. The steps before the refused one have been done; it and those after it have not."""
+
     body: RawBody | None = None  # as it is after the last accepted request; None if there was none
     refused: Step | None = None
     refusal: errors.APIConflictError | errors.APIInvalidError | None = None
 
 
-async def patch_object(target: Target, *, merge: Mapping[str, Any], context: requests.Context) -> Patched | None:
+async def patch_object(
+    target: Target, *, merge: Mapping[str, Any], context: requests.Context
+) -> Patched | None:
     """
     Change an object in up to 2 requests: none for what is empty. ``None`` is for an object that does not exist, or is
     not fit for handling any more.
@@ -75,23 +81,33 @@ async def patch_object(target: Target, *, merge: Mapping[str, Any], context: req
     return patched
 
 
-async def patch_part(target: Target, step: Step, payload: Any, *, context: requests.Context) -> Patched | None:
+async def patch_part(
+    target: Target, step: Step, payload: Any, *, context: requests.Context
+) -> Patched | None:
     """
     Make one request, with the payload as it is sent: amendments are to be guarded.
 
     The results and the errors are as of `patch_object`.
     """
     subresource = 'status' if step in (Step.MERGE_STATUS, Step.AMEND_STATUS) else None
-    media_type = retries.MERGE_PATCH if step in (Step.MERGE_BODY, Step.MERGE_STATUS) else retries.JSON_PATCH
-    url = target.resource.get_url(namespace=target.namespace, name=target.name, subresource=subresource)
+    media_type = (
+        retries.MERGE_PATCH if step in (Step.MERGE_BODY, Step.MERGE_STATUS) else retries.JSON_PATCH
+    )
+    url = target.resource.get_url(
+        namespace=target.namespace, name=target.name, subresource=subresource
+    )
     try:
-        body = await requests.patch(url, context=context, payload=payload, media_type=media_type, options=_OPTIONS)
+        body = await requests.patch(
+            url, context=context, payload=payload, media_type=media_type, options=_OPTIONS
+        )
     except errors.APINotFoundError:
         return None
     except (errors.APIConflictError, errors.APIInvalidError) as error:
         return Patched(None, step, error)
     if not listing.is_object(body):
-        raise errors.APIGarbledError(f"PATCH {url}: the answer is JSON, but not an object of the API.")
+        raise errors.APIGarbledError(
+            f'PATCH {url}: the answer is JSON, but not an object of the API.'
+        )
     if isinstance(body, documents.Salvaged):
         return None  # it exists, but is left alone: it is the same as if it does not
     return Patched(listing.clean_object(body))
@@ -105,7 +121,9 @@ async def read_object(target: Target, *, context: requests.Context) -> RawBody |
     except errors.APINotFoundError:
         return None
     if not listing.is_object(body):
-        raise errors.APIGarbledError(f"GET {url}: the answer is JSON, but not an object of the API.")
+        raise errors.APIGarbledError(
+            f'GET {url}: the answer is JSON, but not an object of the API.'
+        )
     is_another = target.uid is not None and body['metadata'].get('uid') != target.uid
     if is_another or isinstance(body, documents.Salvaged):
         return None
@@ -127,7 +145,9 @@ def split_merge(merge: Mapping[str, Any], *, has_status: bool) -> dict[Step, Map
     return {step: part for step, part in (reversed(parts) if is_versioned else parts) if part}
 
 
-def split_operations(operations: Sequence[Operation], *, has_status: bool) -> dict[Step, list[Operation]]:
+def split_operations(
+    operations: Sequence[Operation], *, has_status: bool
+) -> dict[Step, list[Operation]]:
     """Choose which operations to send and where; their order stays."""
     parts: dict[Step, list[Operation]] = {Step.AMEND_BODY: [], Step.AMEND_STATUS: []}
     for operation in operations:
@@ -139,7 +159,9 @@ def split_operations(operations: Sequence[Operation], *, has_status: bool) -> di
 def guard(operations: Sequence[Operation], body: RawBody) -> list[Operation]:
     """Let the operations be executed only on this version of the object."""
     metadata = body['metadata']
-    guards = [{'op': 'test', 'path': '/metadata/resourceVersion', 'value': metadata['resourceVersion']}]
+    guards = [
+        {'op': 'test', 'path': '/metadata/resourceVersion', 'value': metadata['resourceVersion']}
+    ]
     if metadata.get('uid'):
         guards.append({'op': 'test', 'path': '/metadata/uid', 'value': metadata['uid']})
     return [*guards, *operations]

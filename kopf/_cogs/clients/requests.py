@@ -6,6 +6,7 @@ Requests wait for credentials while there are none, and for their turn as the li
 retried as the settings say; all others, and the last ones, are raised as `RequestError`; `LoginError` if there are
 no credentials and there will be none. Every wait can be cancelled.
 """
+
 import asyncio
 import contextlib
 import dataclasses
@@ -14,7 +15,16 @@ import itertools
 import logging
 import math
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterator, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterator,
+    Mapping,
+)
 from typing import Any, TypeVar
 
 from kopf._cogs.aiokits import offloads
@@ -38,6 +48,7 @@ def _read_clock() -> datetime.datetime:
 @dataclasses.dataclass(frozen=True)
 class Context:
     """Whose requests these are: the same for all requests of an operator."""
+
     vault: vaults.Vault
     settings: settings.OperatorSettings
     logger: logging.Logger | logging.LoggerAdapter[Any]
@@ -50,10 +61,15 @@ class Context:
 @dataclasses.dataclass(frozen=True)
 class Options:
     """How one request differs from the usual ones."""
+
     headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    answers: Collection[int] = ()  # codes that are good to know, e.g. 403 or 404: raised at once, never retried
+    answers: Collection[
+        int
+    ] = ()  # codes that are good to know, e.g. 403 or 404: raised at once, never retried
     backoffs: connecting.Backoffs | None = None  # instead of ``networking.error_backoffs``
-    is_repeatable: bool | None = None  # is it harmless to execute it twice? None if it is up to the method and payload
+    is_repeatable: bool | None = (
+        None  # is it harmless to execute it twice? None if it is up to the method and payload
+    )
     verb: str | None = None  # in terms of the API; None if it is up to the method
 
 
@@ -65,9 +81,12 @@ VERBS = {'GET': 'get', 'POST': 'create', 'PATCH': 'patch', 'DELETE': 'delete'}
 @dataclasses.dataclass(frozen=True)
 class StreamTimeouts:
     """How long a stream can live, and be silent, in seconds; ``None`` means no limit."""
+
     connect: float | None = None  # the establishing of the connection
     idle: float | None = None  # with no bytes, also before the headers: raised as `APISilenceError`
-    total: float | None = None  # the whole stream, since the start of connecting: ends as if the server has ended it
+    total: float | None = (
+        None  # the whole stream, since the start of connecting: ends as if the server has ended it
+    )
 
 
 async def get(url: str, *, context: Context, options: Options = USUAL) -> Any:
@@ -82,28 +101,43 @@ async def post(url: str, *, context: Context, payload: Any, options: Options = U
     It is not repeated if it can be executed already: after lost connections and alike. With ``is_repeatable``, it is:
     for objects with names, the repeated creation is answered with 409.
     """
-    return await _exchange(_build_call('POST', url, options, payload, 'application/json'), context, options)
+    return await _exchange(
+        _build_call('POST', url, options, payload, 'application/json'), context, options
+    )
 
 
-async def patch(url: str, *, context: Context, payload: Any, media_type: str = retries.MERGE_PATCH,
-                options: Options = USUAL) -> Any:
+async def patch(
+    url: str,
+    *,
+    context: Context,
+    payload: Any,
+    media_type: str = retries.MERGE_PATCH,
+    options: Options = USUAL,
+) -> Any:
     """
     Change an object, and return the changed one.
 
     JSON patches are repeated after lost connections only if they have a test for the version of the object;
     if they were executed, the repeated ones are answered with 422.
     """
-    return await _exchange(_build_call('PATCH', url, options, payload, media_type), context, options)
+    return await _exchange(
+        _build_call('PATCH', url, options, payload, media_type), context, options
+    )
 
 
-async def delete(url: str, *, context: Context, payload: Any = None, options: Options = USUAL) -> Any:
+async def delete(
+    url: str, *, context: Context, payload: Any = None, options: Options = USUAL
+) -> Any:
     """Delete an object, or mark it as being deleted; the payload can have the API's ``DeleteOptions``."""
-    return await _exchange(_build_call('DELETE', url, options, payload, 'application/json'), context, options)
+    return await _exchange(
+        _build_call('DELETE', url, options, payload, 'application/json'), context, options
+    )
 
 
 @contextlib.asynccontextmanager
-async def stream(url: str, *, context: Context, timeouts: StreamTimeouts,
-                 options: Options = USUAL) -> AsyncIterator[AsyncGenerator[bytes]]:
+async def stream(
+    url: str, *, context: Context, timeouts: StreamTimeouts, options: Options = USUAL
+) -> AsyncIterator[AsyncGenerator[bytes]]:
     """
     Open a watch-stream, and iterate over its lines as they come, of any length and not parsed.
 
@@ -114,14 +148,19 @@ async def stream(url: str, *, context: Context, timeouts: StreamTimeouts,
     """
     call = _build_call('GET', url, dataclasses.replace(options, verb='watch'))
 
-    async def act(session: calls.Session, stack: contextlib.AsyncExitStack) -> tuple[calls.Chunks, float]:
+    async def act(
+        session: calls.Session, stack: contextlib.AsyncExitStack
+    ) -> tuple[calls.Chunks, float]:
         return await _open_stream(session, stack, call, context, timeouts)
 
     async def attempt() -> tuple[tuple[calls.Chunks, float], contextlib.AsyncExitStack]:
         return await _act(act, call, context)
 
     (chunks, deadline), opened = await _retry(attempt, call, context, options)
-    async with opened, contextlib.aclosing(_iterate_lines(chunks, timeouts.idle, deadline)) as iterator:
+    async with (
+        opened,
+        contextlib.aclosing(_iterate_lines(chunks, timeouts.idle, deadline)) as iterator,
+    ):
         yield iterator
 
 
@@ -136,18 +175,29 @@ def choose_stream_timeouts(chosen: settings.OperatorSettings) -> StreamTimeouts:
     )
 
 
-def _build_call(method: str, url: str, options: Options, payload: Any = None, media_type: str = '') -> calls.Call:
-    headers = {'Accept': 'application/json'} | ({} if payload is None else {'Content-Type': media_type})
+def _build_call(
+    method: str, url: str, options: Options, payload: Any = None, media_type: str = ''
+) -> calls.Call:
+    headers = {'Accept': 'application/json'} | (
+        {} if payload is None else {'Content-Type': media_type}
+    )
     is_repeatable = options.is_repeatable
     if is_repeatable is None:
         is_repeatable = retries.is_repeatable(method, media_type=media_type, payload=payload)
     body = None if payload is None else jsons.dumps(payload)
-    return calls.Call(method, url, {**headers, **options.headers}, body, is_repeatable,
-                         options.verb or VERBS[method])
+    return calls.Call(
+        method,
+        url,
+        {**headers, **options.headers},
+        body,
+        is_repeatable,
+        options.verb or VERBS[method],
+    )
 
 
 async def _exchange(call: calls.Call, context: Context, options: Options) -> Any:
     """Make a regular request with all its retries; return what the server has answered in the end."""
+
     async def attempt() -> Any:
         while True:
             lease = await context.vault.take(sessions.open_session)
@@ -161,7 +211,9 @@ async def _exchange(call: calls.Call, context: Context, options: Options) -> Any
     return await _retry(attempt, call, context, options)
 
 
-async def _retry(attempt: Callable[[], Awaitable[T]], call: calls.Call, context: Context, options: Options) -> T:
+async def _retry(
+    attempt: Callable[[], Awaitable[T]], call: calls.Call, context: Context, options: Options
+) -> T:
     """Repeat the attempts for as long as they fail temporarily and the backoffs last; raise the last error."""
     networking = context.settings.networking
     delays: Iterator[float] | None = None
@@ -170,19 +222,30 @@ async def _retry(attempt: Callable[[], Awaitable[T]], call: calls.Call, context:
             return await attempt()
         except errors.RequestError as error:
             if delays is None:
-                backoffs = networking.error_backoffs if options.backoffs is None else options.backoffs
+                backoffs = (
+                    networking.error_backoffs if options.backoffs is None else options.backoffs
+                )
                 delays = retries.iter_delays(backoffs)
-            policy = retries.Policy(call.is_repeatable, options.answers, networking.enforce_retry_after)
+            policy = retries.Policy(
+                call.is_repeatable, options.answers, networking.enforce_retry_after
+            )
             delay = retries.decide_retry(error, delays, policy, context.chance())
             if delay is None:
                 raise
-            context.logger.warning("Attempt #%d of %s has failed, and will be repeated in %.1f s: %s",
-                                   number, call, delay, error)
+            context.logger.warning(
+                'Attempt #%d of %s has failed, and will be repeated in %.1f s: %s',
+                number,
+                call,
+                delay,
+                error,
+            )
         await asyncio.sleep(delay)
     raise AssertionError('the attempts are not limited')
 
 
-async def _act(act: Act[T], call: calls.Call, context: Context) -> tuple[T, contextlib.AsyncExitStack]:
+async def _act(
+    act: Act[T], call: calls.Call, context: Context
+) -> tuple[T, contextlib.AsyncExitStack]:
     """
     Make one attempt, with as many credentials as it takes; return also what to close when the result is not needed.
     """
@@ -197,8 +260,12 @@ async def _act(act: Act[T], call: calls.Call, context: Context) -> tuple[T, cont
                 return result, stack.pop_all()
 
 
-async def _report(error: errors.RequestError, lease: vaults.Lease[calls.Session], call: calls.Call,
-                  context: Context) -> None:
+async def _report(
+    error: errors.RequestError,
+    lease: vaults.Lease[calls.Session],
+    call: calls.Call,
+    context: Context,
+) -> None:
     """Report credentials that are not accepted, or whose session is closed by somebody else, as unusable."""
     if isinstance(error, errors.APISessionClosedError) and error.is_sent and not call.is_repeatable:
         raise error
@@ -222,7 +289,9 @@ async def _fetch(session: calls.Session, call: calls.Call, context: Context) -> 
     try:
         return None if answer.code == 204 else await read_document(answer.raw)
     except ValueError as error:
-        raise errors.APIGarbledError(f"{call}: HTTP {answer.code}, but the body is not JSON.") from error
+        raise errors.APIGarbledError(
+            f'{call}: HTTP {answer.code}, but the body is not JSON.'
+        ) from error
 
 
 async def read_document(raw: bytes, interpret: Interpret = lambda raw, read: read(raw)) -> Any:
@@ -237,8 +306,13 @@ async def read_document(raw: bytes, interpret: Interpret = lambda raw, read: rea
     return await offloads.read_aside(interpret, raw, documents.read)
 
 
-async def _open_stream(session: calls.Session, stack: contextlib.AsyncExitStack, call: calls.Call,
-                       context: Context, timeouts: StreamTimeouts) -> tuple[calls.Chunks, float]:
+async def _open_stream(
+    session: calls.Session,
+    stack: contextlib.AsyncExitStack,
+    call: calls.Call,
+    context: Context,
+    timeouts: StreamTimeouts,
+) -> tuple[calls.Chunks, float]:
     """Open a stream once; tell also when it should be ended."""
     bounds = _build_bounds(context.settings.networking)
     async with context.gates[session.server].passing(bounds, is_counted=False) as passing:
@@ -251,8 +325,12 @@ async def _open_stream(session: calls.Session, stack: contextlib.AsyncExitStack,
     return chunks, math.inf if timeouts.total is None else since + timeouts.total
 
 
-async def _measure(answering: Coroutine[Any, Any, AnsweredT], call: calls.Call, passing: limits.Pass,
-                   context: Context) -> AnsweredT:
+async def _measure(
+    answering: Coroutine[Any, Any, AnsweredT],
+    call: calls.Call,
+    passing: limits.Pass,
+    context: Context,
+) -> AnsweredT:
     """Wait for the answer, and count it, or the absence of any, unless it is cancelled."""
     clock = asyncio.get_running_loop().time
     if passing.waited:
@@ -278,7 +356,9 @@ def _check_answer(answer: calls.Answer, passing: limits.Pass, context: Context) 
     if 200 <= answer.code < 300:
         passing.accept()
         return
-    error = errors.build_error(errors.parse_answer(answer.code, answer.headers, answer.raw, now=context.now()))
+    error = errors.build_error(
+        errors.parse_answer(answer.code, answer.headers, answer.raw, now=context.now())
+    )
     closure = retries.measure_closure(error, context.chance())
     if closure:
         passing.refuse(closure)
@@ -287,7 +367,9 @@ def _check_answer(answer: calls.Answer, passing: limits.Pass, context: Context) 
     raise error
 
 
-async def _iterate_lines(chunks: calls.Chunks, idle: float | None, deadline: float) -> AsyncGenerator[bytes]:
+async def _iterate_lines(
+    chunks: calls.Chunks, idle: float | None, deadline: float
+) -> AsyncGenerator[bytes]:
     splitter = lines.Splitter()
     while (chunk := await _read_chunk(chunks, idle, deadline)) is not None:
         for line in splitter.feed(chunk) if chunk else splitter.finish():
@@ -305,12 +387,15 @@ async def _read_chunk(chunks: calls.Chunks, idle: float | None, deadline: float)
     except TimeoutError:
         if timeout == remaining:
             return None
-        raise errors.APISilenceError(f"The stream was silent for {idle} s.") from None
+        raise errors.APISilenceError(f'The stream was silent for {idle} s.') from None
 
 
 def _limit_opening(timeouts: StreamTimeouts) -> float | None:
     """Limit the time until the headers: a connected but silent server is as dead as a silent stream."""
-    candidates = [timeouts.total, None if timeouts.idle is None else (timeouts.connect or 0.0) + timeouts.idle]
+    candidates = [
+        timeouts.total,
+        None if timeouts.idle is None else (timeouts.connect or 0.0) + timeouts.idle,
+    ]
     return min((limit for limit in candidates if limit is not None), default=None)
 
 

@@ -3,6 +3,7 @@ Retries: whether and when to repeat a failed request.
 
 Decisions only: callers do the waiting. Delays are in seconds; ``None`` means "never again".
 """
+
 import dataclasses
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
@@ -20,6 +21,7 @@ JSON_PATCH = 'application/json-patch+json'
 @dataclasses.dataclass(frozen=True)
 class Policy:
     """What is up to the caller in the retries of one request."""
+
     is_repeatable: bool  # is it harmless to execute the request twice?
     answers: Collection[int] = ()  # codes that the caller expects: they are never retried
     enforce_retry_after: bool = False
@@ -30,7 +32,9 @@ def iter_delays(backoffs: connecting.Backoffs) -> Iterator[float]:
     return iter((backoffs,)) if isinstance(backoffs, int | float) else iter(backoffs)
 
 
-def decide_retry(error: errors.RequestError, delays: Iterator[float], policy: Policy, chance: float) -> float | None:
+def decide_retry(
+    error: errors.RequestError, delays: Iterator[float], policy: Policy, chance: float
+) -> float | None:
     """
     Decide on the retry after an error, and take the next delay if it is possible at all.
 
@@ -96,5 +100,9 @@ def is_repeatable(method: str, *, media_type: str = '', payload: Any = None) -> 
 
 
 def _is_versioned(operations: Any) -> bool:
-    return any(isinstance(operation, Mapping) and operation.get('op') == 'test'
-               and operation.get('path') == '/metadata/resourceVersion' for operation in operations or ())
+    return any(
+        isinstance(operation, Mapping)
+        and operation.get('op') == 'test'
+        and operation.get('path') == '/metadata/resourceVersion'
+        for operation in operations or ()
+    )

@@ -4,6 +4,7 @@ Sessions: connections to the API, with all that is shared by the requests with t
 A session has one pool of connections and one TLS context. It is made of credentials and closed with them.
 It is of our own if the server is reached directly; proxies and ready-made sessions are up to the HTTP library.
 """
+
 import asyncio
 import contextlib
 import logging
@@ -25,7 +26,9 @@ Ask = Callable[[connections.Connection, bytes, float | None], Awaitable[wires.Re
 class DirectSession:
     """A session with the server itself. The contract is that of `calls.Session`."""
 
-    def __init__(self, server: str, address: connections.Address, headers: Mapping[str, str]) -> None:
+    def __init__(
+        self, server: str, address: connections.Address, headers: Mapping[str, str]
+    ) -> None:
         self.server = server.rstrip('/')
         parts = urllib.parse.urlsplit(self.server)
         self._prefix = parts.path
@@ -51,11 +54,17 @@ class DirectSession:
     async def fetch(self, call: calls.Call, timeouts: calls.Timeouts) -> calls.Answer:
         connection, reader = await self._follow(call, connections.Connection.ask, timeouts)
         self._release(connection)
-        return calls.Answer(reader.code, reader.headers if reader.code >= 300 else {}, reader.take())
+        return calls.Answer(
+            reader.code, reader.headers if reader.code >= 300 else {}, reader.take()
+        )
 
     @contextlib.asynccontextmanager
-    async def stream(self, call: calls.Call, timeouts: calls.Timeouts) -> AsyncIterator['DirectChunks']:
-        connection, reader = await self._follow(call, connections.Connection.ask_for_stream, timeouts)
+    async def stream(
+        self, call: calls.Call, timeouts: calls.Timeouts
+    ) -> AsyncIterator['DirectChunks']:
+        connection, reader = await self._follow(
+            call, connections.Connection.ask_for_stream, timeouts
+        )
         self._streams.add(connection)
         try:
             yield DirectChunks(self, call, connection, reader)
@@ -70,34 +79,44 @@ class DirectSession:
         for limit in self._connecting:
             if not limit.expired():
                 limit.reschedule(asyncio.get_running_loop().time())
-        for connection in [*self._streams, *[one for one, call in self._asked.items() if call.is_repeatable]]:
-            connection.fail(connections.LostError("the session is closed"))
+        for connection in [
+            *self._streams,
+            *[one for one, call in self._asked.items() if call.is_repeatable],
+        ]:
+            connection.fail(connections.LostError('the session is closed'))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(calls.CLOSING_TIMEOUT):
                 while self._asked:
                     await self._answered.wait()
         for connection in list(self._alive):
-            connection.fail(connections.LostError("the session is closed"))
+            connection.fail(connections.LostError('the session is closed'))
         if self._alive:
-            await asyncio.wait([connection.lost for connection in self._alive], timeout=calls.CLOSING_TIMEOUT)
+            await asyncio.wait(
+                [connection.lost for connection in self._alive], timeout=calls.CLOSING_TIMEOUT
+            )
 
-    def translate(self, error: Exception, call: calls.Call, *, is_sent: bool = True) -> errors.APIConnectionError:
+    def translate(
+        self, error: Exception, call: calls.Call, *, is_sent: bool = True
+    ) -> errors.APIConnectionError:
         """Tell what an error of a connection means for the request."""
         if self._is_closing:
-            return errors.APISessionClosedError(f"{call}: the session is closed.", is_sent=is_sent)
+            return errors.APISessionClosedError(f'{call}: the session is closed.', is_sent=is_sent)
         if not is_sent:
-            reason = "no connection in time" if type(error) is TimeoutError else error
-            return errors.APIUnreachableError(f"{call}: cannot connect to {self._address}: {reason}")
+            reason = 'no connection in time' if type(error) is TimeoutError else error
+            return errors.APIUnreachableError(
+                f'{call}: cannot connect to {self._address}: {reason}'
+            )
         match error:
             case TimeoutError():
-                return errors.APITimeoutError(f"{call}: there is no answer in time.")
+                return errors.APITimeoutError(f'{call}: there is no answer in time.')
             case wires.WireError():
-                return errors.APIGarbledError(f"{call}: the answer is wrong: {error}.")
+                return errors.APIGarbledError(f'{call}: the answer is wrong: {error}.')
             case _:
-                return errors.APIDisconnectedError(f"{call}: {error}.")
+                return errors.APIDisconnectedError(f'{call}: {error}.')
 
-    async def _follow(self, call: calls.Call, ask: Ask,
-                      timeouts: calls.Timeouts) -> tuple[connections.Connection, wires.Reader]:
+    async def _follow(
+        self, call: calls.Call, ask: Ask, timeouts: calls.Timeouts
+    ) -> tuple[connections.Connection, wires.Reader]:
         """Get the answer, or its beginning, wherever it is in the server; then, the connection is up to the caller."""
         deadline = _find_deadline(timeouts.total)
         connection, reader = await self._exchange(call, call.url, ask, timeouts, deadline)
@@ -108,8 +127,9 @@ class DirectSession:
             url, redirects = self._find_redirect(call, url, reader), redirects + 1
         return connection, reader
 
-    async def _exchange(self, call: calls.Call, url: str, ask: Ask, timeouts: calls.Timeouts,
-                        deadline: float | None) -> tuple[connections.Connection, wires.Reader]:
+    async def _exchange(
+        self, call: calls.Call, url: str, ask: Ask, timeouts: calls.Timeouts, deadline: float | None
+    ) -> tuple[connections.Connection, wires.Reader]:
         """Send a request, and wait for the answer, or for its beginning; then, the connection is up to the caller."""
         request = self._write(call, url)
         is_repeated = False
@@ -117,13 +137,19 @@ class DirectSession:
             kept = None if is_repeated else self._take_idle()
             connection = kept or await self._connect(call, timeouts.connect, deadline)
             self._asked[connection] = call
-            limits = [limit for limit in (deadline, _find_deadline(timeouts.head)) if limit is not None]
+            limits = [
+                limit for limit in (deadline, _find_deadline(timeouts.head)) if limit is not None
+            ]
             try:
                 return connection, await ask(connection, request, min(limits, default=None))
             except (TimeoutError, connections.LostError, wires.CutError, wires.WireError) as error:
                 connection.abort()
                 # A kept connection can be closed by the server before it gets the request; no other can.
-                is_stale = kept is not None and not connection.is_answered and not isinstance(error, TimeoutError)
+                is_stale = (
+                    kept is not None
+                    and not connection.is_answered
+                    and not isinstance(error, TimeoutError)
+                )
                 if not is_stale or not call.is_repeatable or self._is_closing:
                     raise self.translate(error, call) from error
                 is_repeated = True
@@ -134,9 +160,11 @@ class DirectSession:
                 del self._asked[connection]
                 self._answered.ring()
 
-    async def _connect(self, call: calls.Call, timeout: float | None, deadline: float | None) -> connections.Connection:
+    async def _connect(
+        self, call: calls.Call, timeout: float | None, deadline: float | None
+    ) -> connections.Connection:
         if self._is_closing:
-            raise errors.APISessionClosedError(f"{call}: the session is closed.", is_sent=False)
+            raise errors.APISessionClosedError(f'{call}: the session is closed.', is_sent=False)
         limits = [limit for limit in (deadline, _find_deadline(timeout)) if limit is not None]
         try:
             async with asyncio.timeout_at(min(limits, default=None)) as limit:
@@ -151,7 +179,7 @@ class DirectSession:
         connection.lost.add_done_callback(lambda _: self._alive.discard(connection))
         if self._is_closing:  # at the very last moment
             connection.abort()
-            raise errors.APISessionClosedError(f"{call}: the session is closed.", is_sent=False)
+            raise errors.APISessionClosedError(f'{call}: the session is closed.', is_sent=False)
         return connection
 
     def _take_idle(self) -> connections.Connection | None:
@@ -189,14 +217,21 @@ class DirectSession:
     def _find_redirect(self, call: calls.Call, url: str, reader: wires.Reader) -> str | None:
         if reader.code < 300:
             return None
-        return calls.find_redirect(call, self.server, url, reader.code, reader.headers.get('Location'))
+        return calls.find_redirect(
+            call, self.server, url, reader.code, reader.headers.get('Location')
+        )
 
 
 class DirectChunks:
     """The answer that comes in chunks. The contract is that of `calls.Chunks`."""
 
-    def __init__(self, session: DirectSession, call: calls.Call, connection: connections.Connection,
-                 reader: wires.Reader) -> None:
+    def __init__(
+        self,
+        session: DirectSession,
+        call: calls.Call,
+        connection: connections.Connection,
+        reader: wires.Reader,
+    ) -> None:
         self.code, self.headers = reader.code, reader.headers
         self._session, self._call, self._connection = session, call, connection
 
@@ -238,18 +273,25 @@ async def open_session(info: credentials.Credentials) -> calls.Session:
     if credentials.is_exposed(info) and credentials.has_secrets(info):
         info = credentials.disarm(info)
         parts = _check_server(info.server)
-        logger.warning("The credentials are not sent to %s, as all on the way could read them over plain HTTP. "
-                       "Use https:// in the address of the server.", credentials.describe(info))
+        logger.warning(
+            'The credentials are not sent to %s, as all on the way could read them over plain HTTP. '
+            'Use https:// in the address of the server.',
+            credentials.describe(info),
+        )
     context = await offloads.read_aside(info.as_ssl_context) if parts.scheme == 'https' else None
     if info.proxy_url is not None or '@' in parts.netloc:
         return foreign.make_session(info, context)
     headers = {'User-Agent': calls.USER_AGENT, 'Accept-Encoding': 'gzip', **info.as_http_headers()}
     if not all(wires.is_clean(value) for value in headers.values()):
-        raise credentials.LoginError("The credentials cannot be sent in a header: they have line breaks or alike. "
-                                     "Remove these from the token, the username, or the password.")
+        raise credentials.LoginError(
+            'The credentials cannot be sent in a header: they have line breaks or alike. '
+            'Remove these from the token, the username, or the password.'
+        )
     host = _encode_host(parts.hostname or '')
     port = parts.port or (80 if context is None else 443)
-    return DirectSession(info.server, connections.Address(host, port, context, info.tls_server_name), headers)
+    return DirectSession(
+        info.server, connections.Address(host, port, context, info.tls_server_name), headers
+    )
 
 
 def _check_server(server: str) -> urllib.parse.SplitResult:
@@ -260,15 +302,18 @@ def _check_server(server: str) -> urllib.parse.SplitResult:
     except ValueError:
         is_correct = False
     if not is_correct:
-        raise credentials.LoginError(f"The server must be a URL of HTTP or HTTPS, "
-                                     f"not {credentials.hide_userinfo(server)!r}.")
+        raise credentials.LoginError(
+            f'The server must be a URL of HTTP or HTTPS, not {credentials.hide_userinfo(server)!r}.'
+        )
     return parts
 
 
 def _encode_host(host: str) -> str:
     """Encode the names in other alphabets. Raises `ValueError` for what is not a name."""
     if not host.isascii():
-        return host.encode('idna').decode('ascii')  # not for all: the tables for that take a megabyte
+        return host.encode('idna').decode(
+            'ascii'
+        )  # not for all: the tables for that take a megabyte
     if not all(0 < len(label) < 64 for label in host.removesuffix('.').split('.')):
-        raise ValueError("there are empty or too long labels")
+        raise ValueError('there are empty or too long labels')
     return host

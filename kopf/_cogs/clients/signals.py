@@ -3,6 +3,7 @@ Signals: what the lines and errors of watch-streams mean, and how listings diffe
 
 Decisions only: nothing is requested here, and nothing is remembered.
 """
+
 import dataclasses
 import enum
 import math
@@ -28,12 +29,14 @@ RawEvent = bodies.RawEvent
 
 class Key(NamedTuple):
     """What identifies an object of a resource at a moment."""
+
     namespace: str
     name: str
 
 
 class Seen(NamedTuple):
     """All that is remembered of an object that was handed over. With 50,000 objects, each byte of it counts."""
+
     uid: str
     version: str
 
@@ -41,6 +44,7 @@ class Seen(NamedTuple):
 @dataclasses.dataclass(frozen=True)
 class Change:
     """A raw event, and what to remember when it is handed over."""
+
     event: RawEvent
     key: Key
     seen: Seen | None  # None if the object is gone
@@ -50,10 +54,13 @@ class Change:
 @dataclasses.dataclass(frozen=True)
 class Misfit:
     """An object that exists, but is not fit for handling: to be reported and left alone, as it was known before."""
+
     key: Key
     seen: Seen
     flaw: str
-    finalizers: frozenset[str] = frozenset()  # those that block the deletion, if it is being deleted
+    finalizers: frozenset[str] = (
+        frozenset()
+    )  # those that block the deletion, if it is being deleted
 
     @property
     def version(self) -> str:
@@ -64,17 +71,20 @@ class Misfit:
 @dataclasses.dataclass(frozen=True)
 class Bookmark:
     """Nothing has changed up to this version."""
+
     version: str
 
 
 @dataclasses.dataclass(frozen=True)
 class Oddity:
     """A line with an event of an unknown type: to be skipped, not to be hidden."""
+
     type: str
 
 
 class Trouble(enum.Enum):
     """What a failed stream needs."""
+
     EXPIRED = enum.auto()  # the version is not good any more: everything is to be listed anew
     FAILURE = enum.auto()  # anything else: the stream is to be continued from the same version
 
@@ -88,19 +98,23 @@ def classify_line(line: bytes, read: Callable[[bytes], Any] = documents.read) ->
     try:
         parsed = read(line)
     except ValueError:
-        return errors.APIGarbledError(f"A line of the stream is not JSON ({len(line)} bytes).")
-    type_, body = (parsed.get('type'), parsed.get('object')) if isinstance(parsed, dict) else (None, None)
+        return errors.APIGarbledError(f'A line of the stream is not JSON ({len(line)} bytes).')
+    type_, body = (
+        (parsed.get('type'), parsed.get('object')) if isinstance(parsed, dict) else (None, None)
+    )
     if not isinstance(type_, str) or not isinstance(body, dict):
-        return errors.APIGarbledError("A line of the stream is not an event.")
+        return errors.APIGarbledError('A line of the stream is not an event.')
     match type_:
         case 'ERROR':
             return errors.build_error(errors.parse_status(body))
         case 'BOOKMARK':
             metadata = body.get('metadata')
-            return Bookmark(str(metadata.get('resourceVersion') or '') if isinstance(metadata, dict) else '')
+            return Bookmark(
+                str(metadata.get('resourceVersion') or '') if isinstance(metadata, dict) else ''
+            )
         case 'ADDED' | 'MODIFIED' | 'DELETED':
             if not listing.is_object(body):
-                return errors.APIGarbledError("A line of the stream has an event of no object.")
+                return errors.APIGarbledError('A line of the stream has an event of no object.')
             if isinstance(body, documents.Salvaged):
                 return _build_deletion(body) if type_ == 'DELETED' else build_misfit(body)
             return build_change(type_, listing.clean_object(body))
@@ -140,15 +154,34 @@ def build_misfit(body: documents.Salvaged) -> Misfit:
     key, seen = identify(body)
     metadata = body['metadata']
     is_deleted = bool(metadata.get('deletionTimestamp'))
-    return Misfit(key, seen, body.flaw, frozenset(metadata.get('finalizers') or ()) if is_deleted else frozenset())
+    return Misfit(
+        key,
+        seen,
+        body.flaw,
+        frozenset(metadata.get('finalizers') or ()) if is_deleted else frozenset(),
+    )
 
 
 def _build_deletion(body: documents.Salvaged) -> Change:
     """Build the deletion of an object of which only the metadata is good: as if it was missed, but with labels."""
     key, seen = identify(body)
-    fields = ('name', 'namespace', 'uid', 'labels', 'annotations', 'creationTimestamp', 'deletionTimestamp')
-    metadata = {field: body['metadata'][field] for field in fields if body['metadata'].get(field) is not None}
-    kinds = {field: body[field] for field in ('apiVersion', 'kind') if isinstance(body.get(field), str)}
+    fields = (
+        'name',
+        'namespace',
+        'uid',
+        'labels',
+        'annotations',
+        'creationTimestamp',
+        'deletionTimestamp',
+    )
+    metadata = {
+        field: body['metadata'][field]
+        for field in fields
+        if body['metadata'].get(field) is not None
+    }
+    kinds = {
+        field: body[field] for field in ('apiVersion', 'kind') if isinstance(body.get(field), str)
+    }
     stripped = cast(bodies.RawBody, {**kinds, 'metadata': metadata})
     return Change({'type': 'DELETED', 'object': stripped}, key, None, seen.version)
 
@@ -156,12 +189,19 @@ def _build_deletion(body: documents.Salvaged) -> Change:
 def identify(body: Mapping[str, Any]) -> tuple[Key, Seen]:
     """Tell which object it is, and in which state."""
     metadata = body['metadata']
-    key = Key(sys.intern(str(metadata.get('namespace') or '')), metadata['name'])  # many are in few namespaces
+    key = Key(
+        sys.intern(str(metadata.get('namespace') or '')), metadata['name']
+    )  # many are in few namespaces
     return key, Seen(str(metadata.get('uid') or ''), str(metadata.get('resourceVersion') or ''))
 
 
-def compare_listing(known: Mapping[Key, Seen], items: Iterable[Mapping[str, Any]], *, is_initial: bool,
-                    resource: references.Resource) -> Iterator[Change]:
+def compare_listing(
+    known: Mapping[Key, Seen],
+    items: Iterable[Mapping[str, Any]],
+    *,
+    is_initial: bool,
+    resource: references.Resource,
+) -> Iterator[Change]:
     """
     Compare the listed objects, all or some, with what is known; unchanged ones are not there.
 
@@ -175,19 +215,30 @@ def compare_listing(known: Mapping[Key, Seen], items: Iterable[Mapping[str, Any]
             yield _build_vanished(key, before, resource)
             before = None
         if before != seen or not seen.version:
-            yield build_change(None if is_initial else 'ADDED' if before is None else 'MODIFIED', item)
+            yield build_change(
+                None if is_initial else 'ADDED' if before is None else 'MODIFIED', item
+            )
 
 
-def detect_vanished(known: Mapping[Key, Seen], listed: Collection[Key],
-                    resource: references.Resource) -> list[Change]:
+def detect_vanished(
+    known: Mapping[Key, Seen], listed: Collection[Key], resource: references.Resource
+) -> list[Change]:
     """Find the known objects that are absent in a complete listing; only their names and uids are left of them."""
-    return [_build_vanished(key, seen, resource) for key, seen in known.items() if key not in listed]
+    return [
+        _build_vanished(key, seen, resource) for key, seen in known.items() if key not in listed
+    ]
 
 
-def detect_replaced(known: Mapping[Key, Seen], misfit: Misfit, resource: references.Resource) -> list[Change]:
+def detect_replaced(
+    known: Mapping[Key, Seen], misfit: Misfit, resource: references.Resource
+) -> list[Change]:
     """Find the known object that does not exist any more, as one of its name, not fit for handling, does."""
     before = known.get(misfit.key)
-    return [] if before is None or before.uid == misfit.seen.uid else [_build_vanished(misfit.key, before, resource)]
+    return (
+        []
+        if before is None or before.uid == misfit.seen.uid
+        else [_build_vanished(misfit.key, before, resource)]
+    )
 
 
 def is_made_up(event: RawEvent) -> bool:
@@ -202,7 +253,9 @@ class Census:
     What is known is to be updated by the caller with each of the changes, before the next one is asked for.
     """
 
-    def __init__(self, known: Mapping[Key, Seen], resource: references.Resource, *, is_initial: bool) -> None:
+    def __init__(
+        self, known: Mapping[Key, Seen], resource: references.Resource, *, is_initial: bool
+    ) -> None:
         self._known, self._resource, self._is_initial = known, resource, is_initial
         self._present: set[Key] = set()  # both listed and changed
         self._changed: set[Key] = set()  # since the first page: the next pages are older than that
@@ -249,7 +302,11 @@ class Census:
         """
         self._changed.add(change.key)
         self._present.add(change.key)
-        known, body, type_ = self._known.get(change.key), change.event['object'], change.event['type']
+        known, body, type_ = (
+            self._known.get(change.key),
+            change.event['object'],
+            change.event['type'],
+        )
         is_known = known is not None and known.uid == identify(body)[1].uid
         if not is_known and type_ == 'MODIFIED':
             yield from self._compare([body])
@@ -264,7 +321,9 @@ class Census:
         yield misfit
 
     def _compare(self, items: Iterable[Mapping[str, Any]]) -> Iterator[Change]:
-        return compare_listing(self._known, items, is_initial=self._is_initial, resource=self._resource)
+        return compare_listing(
+            self._known, items, is_initial=self._is_initial, resource=self._resource
+        )
 
 
 def _build_vanished(key: Key, seen: Seen, resource: references.Resource) -> Change:

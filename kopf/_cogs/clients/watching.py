@@ -4,6 +4,7 @@ Watching: all objects of a resource, and then all their changes, for as long as 
 A stream never dies in silence. Whatever happens to its connections, to the server, or to the history of the resource,
 it is continued with nothing lost: from the last version, or by a listing compared with what was handed over.
 """
+
 import asyncio
 import contextlib
 import dataclasses
@@ -40,18 +41,22 @@ class EmptyStreamError(errors.APIDisconnectedError):
 
 class Phase(enum.Enum):
     """What the stream is doing."""
-    IDLE = enum.auto()        # not begun yet
-    LISTING = enum.auto()     # getting the objects as they are, by pages or in the stream
+
+    IDLE = enum.auto()  # not begun yet
+    LISTING = enum.auto()  # getting the objects as they are, by pages or in the stream
     CONNECTING = enum.auto()  # opening the connection for the changes to come
-    CONNECTED = enum.auto()   # getting the changes
-    PAUSING = enum.auto()     # between two connections, with nothing wrong
-    WAITING = enum.auto()     # between two attempts, after a failure
-    ENDED = enum.auto()       # not needed any more, or given up for good
+    CONNECTED = enum.auto()  # getting the changes
+    PAUSING = enum.auto()  # between two connections, with nothing wrong
+    WAITING = enum.auto()  # between two attempts, after a failure
+    ENDED = enum.auto()  # not needed any more, or given up for good
 
 
 class Marker(enum.Enum):
     """Stands among the events."""
-    LISTED = enum.auto()  # all objects that exist were handed over, and those that do not exist are reported as such
+
+    LISTED = (
+        enum.auto()
+    )  # all objects that exist were handed over, and those that do not exist are reported as such
 
 
 Pace = Callable[[], Awaitable[None]]
@@ -69,6 +74,7 @@ class StreamState:
     All moments are of the loop's clock. Given to the next stream of the same objects (e.g. after a pause), it lets it
     report what has happened meanwhile; by one stream at a time.
     """
+
     phase: Phase = Phase.IDLE
     begun: float | None = None  # when the stream (not the first one, possibly) began
     since: float | None = None  # when the phase began
@@ -104,7 +110,9 @@ class StreamState:
         """Let an object be recognised as it was answered to our own change, unless it has come already."""
         key, seen = signals.identify(body)
         known = self.known.get(key)
-        is_released = body['metadata'].get('deletionTimestamp') and not body['metadata'].get('finalizers')
+        is_released = body['metadata'].get('deletionTimestamp') and not body['metadata'].get(
+            'finalizers'
+        )
         # Released objects are gone, and are shown with the version of their previous state.
         if known is not None and not is_released and _is_newer(seen.version, known.version):
             self.own.expect(body)
@@ -144,6 +152,7 @@ def _measure(since: float | None, now: float) -> float | None:
 @dataclasses.dataclass
 class _Position:
     """Where the stream is now. Changed by the same task as its state."""
+
     resource: references.Resource
     namespace: references.Namespace
     context: requests.Context
@@ -153,7 +162,9 @@ class _Position:
     is_admitted: bool = False  # was any connection ever accepted?
     is_fruitful: bool = False  # has anything come in the current connection?
     is_doubtful: bool = False  # was the server lost since the version is known to be good?
-    is_streaming_refused: bool = False  # does the server not send the initial objects in the stream?
+    is_streaming_refused: bool = (
+        False  # does the server not send the initial objects in the stream?
+    )
     pace: Pace | None = None
 
     def __str__(self) -> str:
@@ -178,9 +189,15 @@ class _Position:
         self.state.feed(_read_clock())
 
 
-async def stream_events(resource: references.Resource, namespace: references.Namespace, *,
-                        context: requests.Context, state: StreamState,
-                        refusals: Collection[int] = (), pace: Pace | None = None) -> AsyncGenerator[Item]:
+async def stream_events(
+    resource: references.Resource,
+    namespace: references.Namespace,
+    *,
+    context: requests.Context,
+    state: StreamState,
+    refusals: Collection[int] = (),
+    pace: Pace | None = None,
+) -> AsyncGenerator[Item]:
     """
     Iterate over the objects that exist (of the type ``None``), then over all changes since, and never end.
 
@@ -201,8 +218,15 @@ async def stream_events(resource: references.Resource, namespace: references.Nam
                 async with contextlib.aclosing(_attempt(position)) as items:
                     async for item in items:
                         yield item
-            except (errors.RequestError, OSError) as error:  # the files of certificates can be absent for a moment
-                if isinstance(error, errors.APIError) and error.code in refusals and not position.is_admitted:
+            except (
+                errors.RequestError,
+                OSError,
+            ) as error:  # the files of certificates can be absent for a moment
+                if (
+                    isinstance(error, errors.APIError)
+                    and error.code in refusals
+                    and not position.is_admitted
+                ):
                     raise
                 failure = error
             delay = _conclude(position, failure)
@@ -262,8 +286,12 @@ async def _check_version(position: _Position) -> None:
     if not position.is_doubtful or not position.version:
         return
     context = position.context
-    params = {**listing.build_selection(context.settings.watching, position.resource), 'limit': '1',
-              'resourceVersion': position.version, 'resourceVersionMatch': 'NotOlderThan'}
+    params = {
+        **listing.build_selection(context.settings.watching, position.resource),
+        'limit': '1',
+        'resourceVersion': position.version,
+        'resourceVersionMatch': 'NotOlderThan',
+    }
     url = position.resource.get_url(namespace=position.namespace, params=params)
     try:
         await requests.get(url, context=context, options=listing.AT_ONCE)
@@ -285,10 +313,23 @@ async def _find(position: _Position) -> AsyncGenerator[signals.Finding]:
         early: list[asyncio.Task[None]] = []
         async with contextlib.aclosing(merger.iterate()) as findings:
             async for finding in findings:
-                if isinstance(finding, listing.Page) and finding.is_first and not position.state.is_listed:
+                if (
+                    isinstance(finding, listing.Page)
+                    and finding.is_first
+                    and not position.state.is_listed
+                ):
                     await merger.drop(*early)
-                    early = [merger.add(_watch_early(position, finding.version), ahead=LONGEST_LEAD,
-                                        name=f'early stream of {position}')] if _is_long(finding) else []
+                    early = (
+                        [
+                            merger.add(
+                                _watch_early(position, finding.version),
+                                ahead=LONGEST_LEAD,
+                                name=f'early stream of {position}',
+                            )
+                        ]
+                        if _is_long(finding)
+                        else []
+                    )
                 yield finding
                 if isinstance(finding, listing.Page) and not finding.following:
                     break
@@ -316,7 +357,7 @@ async def _watch_early(position: _Position, version: str) -> AsyncGenerator[sign
                 if signal is not None:
                     yield signal
     except (errors.RequestError, OSError) as error:
-        position.context.logger.debug("The early stream of %s has failed: %s", position, error)
+        position.context.logger.debug('The early stream of %s has failed: %s', position, error)
 
 
 async def _watch(position: _Position, *, is_streaming: bool) -> AsyncGenerator[Item]:
@@ -333,11 +374,17 @@ async def _watch(position: _Position, *, is_streaming: bool) -> AsyncGenerator[I
                     yield item
 
 
-def _open(position: _Position, version: str | None, *,
-          is_streaming: bool = False) -> contextlib.AbstractAsyncContextManager[AsyncGenerator[bytes]]:
+def _open(
+    position: _Position, version: str | None, *, is_streaming: bool = False
+) -> contextlib.AbstractAsyncContextManager[AsyncGenerator[bytes]]:
     context = position.context
-    params = build_watch_params(context.settings.watching, position.resource, version,
-                                is_streaming=is_streaming, chance=context.chance())
+    params = build_watch_params(
+        context.settings.watching,
+        position.resource,
+        version,
+        is_streaming=is_streaming,
+        chance=context.chance(),
+    )
     url = position.resource.get_url(namespace=position.namespace, params=params)
     timeouts = requests.choose_stream_timeouts(context.settings)
     return requests.stream(url, context=context, timeouts=timeouts, options=listing.AT_ONCE)
@@ -366,8 +413,14 @@ async def _take_initial(position: _Position, lines: AsyncGenerator[bytes]) -> As
         elif signal.event['type'] != 'ADDED':
             changes = [signal]
         else:
-            changes = list(signals.compare_listing(state.known, [signal.event['object']], resource=resource,
-                                                   is_initial=not state.is_listed))
+            changes = list(
+                signals.compare_listing(
+                    state.known,
+                    [signal.event['object']],
+                    resource=resource,
+                    is_initial=not state.is_listed,
+                )
+            )
         for change in changes:
             yield change.event
             state.remember(change)
@@ -386,7 +439,9 @@ async def _take_changes(position: _Position, lines: AsyncGenerator[bytes]) -> As
             position.version = signal.version
 
 
-async def _read_signal(position: _Position, line: bytes) -> signals.Change | signals.Misfit | signals.Bookmark | None:
+async def _read_signal(
+    position: _Position, line: bytes
+) -> signals.Change | signals.Misfit | signals.Bookmark | None:
     """Read a line; raise the errors, complain of the unknown."""
     echo = position.state.own.recognise(line)
     if echo is not None:
@@ -397,8 +452,9 @@ async def _read_signal(position: _Position, line: bytes) -> signals.Change | sig
         raise signal
     position.feed()
     if isinstance(signal, signals.Oddity):
-        position.context.logger.warning("An event of the unknown type %r is skipped in the stream of %s.",
-                                        signal.type, position)
+        position.context.logger.warning(
+            'An event of the unknown type %r is skipped in the stream of %s.', signal.type, position
+        )
         return None
     return signal
 
@@ -407,17 +463,27 @@ def _leave_alone(position: _Position, misfit: signals.Misfit) -> None:
     """Report an object that is not fit for handling, once for each version of it."""
     if position.state.unfit.add(misfit):
         finalizer = position.context.settings.persistence.finalizer
-        position.context.logger.error("%s", misfits.describe(misfit, position.resource, finalizer))
+        position.context.logger.error('%s', misfits.describe(misfit, position.resource, finalizer))
         position.flow.misfits += 1
 
 
-def build_watch_params(watching: connecting.WatchingSettings, resource: references.Resource, version: str | None, *,
-                       is_streaming: bool, chance: float) -> dict[str, str]:
+def build_watch_params(
+    watching: connecting.WatchingSettings,
+    resource: references.Resource,
+    version: str | None,
+    *,
+    is_streaming: bool,
+    chance: float,
+) -> dict[str, str]:
     """Build the query of a watch; ``chance`` is a random number from 0 to 1."""
     timeout = watching.server_timeout
     if timeout is None:
         timeout = SHORTEST_TIMEOUT + (LONGEST_TIMEOUT - SHORTEST_TIMEOUT) * chance
-    initial = {'sendInitialEvents': 'true', 'resourceVersionMatch': 'NotOlderThan'} if is_streaming else {}
+    initial = (
+        {'sendInitialEvents': 'true', 'resourceVersionMatch': 'NotOlderThan'}
+        if is_streaming
+        else {}
+    )
     return {
         'watch': 'true',
         'allowWatchBookmarks': 'true',
@@ -434,13 +500,16 @@ def _conclude(position: _Position, failure: Exception | None) -> float:
     lifetime = 0.0 if position.opened is None else now - position.opened
     if position.is_streaming and _is_streaming_impossible(position, failure):
         position.is_streaming_refused = True
-        logger.warning("The server does not stream the existing objects of %s; they will be listed instead.", position)
+        logger.warning(
+            'The server does not stream the existing objects of %s; they will be listed instead.',
+            position,
+        )
     if failure is None and not position.is_fruitful and lifetime < SUSPICIOUS_PERIOD:
-        failure = EmptyStreamError("The stream has ended at once, with nothing in it.")
+        failure = EmptyStreamError('The stream has ended at once, with nothing in it.')
     if failure is None or lifetime >= HEALTHY_PERIOD:
         state.failures = 0
     if failure is None:
-        logger.debug("The stream of %s has ended, and will be continued.", position)
+        logger.debug('The stream of %s has ended, and will be continued.', position)
         position.version = position.version or None
         position.enter(Phase.PAUSING)
         return position.context.settings.watching.reconnect_backoff
@@ -461,10 +530,17 @@ def _prepare_retry(position: _Position, failure: Exception) -> float:
     delay = max(asked or 0.0, signals.choose_backoff(state.failures, context.chance()))
     if is_expired and state.failures == 1:
         delay = max(asked or 0.0, context.settings.watching.reconnect_backoff)
-        context.logger.info("The stream of %s cannot be continued, and begins anew: %s", position, failure)
+        context.logger.info(
+            'The stream of %s cannot be continued, and begins anew: %s', position, failure
+        )
     else:
-        context.logger.warning("The stream of %s has failed (%d in a row), and will be continued in %.1f s: %s",
-                               position, state.failures, delay, failure)
+        context.logger.warning(
+            'The stream of %s has failed (%d in a row), and will be continued in %.1f s: %s',
+            position,
+            state.failures,
+            delay,
+            failure,
+        )
     return delay
 
 

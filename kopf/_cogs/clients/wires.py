@@ -3,6 +3,7 @@ HTTP/1.1 as bytes: how requests are written, and how answers are read, however t
 
 Only bytes in, bytes out: where they come from and go to is up to the connections.
 """
+
 import re
 import zlib
 from collections.abc import Mapping
@@ -48,21 +49,40 @@ class Reader:
 
     Raises `WireError` or `CutError`; then it is not to be used any more.
     """
-    __slots__ = ('_expects_break', '_head', '_inflate', '_is_chunked', '_is_in_trailers', '_left', '_pieces', '_rest',
-                 'code', 'has_head', 'is_begun', 'is_complete', 'is_reusable', 'size')
+
+    __slots__ = (
+        '_expects_break',
+        '_head',
+        '_inflate',
+        '_is_chunked',
+        '_is_in_trailers',
+        '_left',
+        '_pieces',
+        '_rest',
+        'code',
+        'has_head',
+        'is_begun',
+        'is_complete',
+        'is_reusable',
+        'size',
+    )
 
     def __init__(self) -> None:
         self.code = 0
         self.is_begun = False  # has anything come?
         self.has_head = False
         self.is_complete = False
-        self.is_reusable = False  # can the connection be used for the next request? only for complete answers
+        self.is_reusable = (
+            False  # can the connection be used for the next request? only for complete answers
+        )
         self.size = 0  # how much is to be taken
         self._head = ''
         self._pieces: list[bytes] = []
         self._rest = b''  # what cannot be read before there is more of it
         self._is_chunked = self._is_in_trailers = self._expects_break = False
-        self._left: int | None = 0  # until the end of the body, or of the chunk; None if it ends with the connection
+        self._left: int | None = (
+            0  # until the end of the body, or of the chunk; None if it ends with the connection
+        )
         self._inflate: zlib._Decompress | None = None
 
     @property
@@ -93,8 +113,11 @@ class Reader:
             self._complete()
             self.is_reusable = False
         if not self.is_complete:
-            raise CutError("the connection was closed in the middle of the answer" if self.is_begun else
-                           "the connection was closed without an answer")
+            raise CutError(
+                'the connection was closed in the middle of the answer'
+                if self.is_begun
+                else 'the connection was closed without an answer'
+            )
 
     def take(self) -> bytes:
         """Take what has come of the body since the last time."""
@@ -104,7 +127,7 @@ class Reader:
     def _read_head(self, data: bytes) -> int:
         """Read the head if it is there as a whole; tell where the body begins."""
         if not data.startswith(_VERSION) and not _VERSION.startswith(data):
-            raise WireError("it is not HTTP")
+            raise WireError('it is not HTTP')
         position = 0
         while (end := data.find(b'\r\n\r\n', position)) >= 0:
             self._head = data[position:end].decode('latin-1')
@@ -116,7 +139,7 @@ class Reader:
                 return position
         self._rest = data[position:]
         if len(self._rest) > HEAD_LIMIT:
-            raise WireError("the headers are too long")
+            raise WireError('the headers are too long')
         return position
 
     def _prepare(self) -> None:
@@ -130,11 +153,11 @@ class Reader:
             self.is_complete = True
         elif encoding is not None:
             if encoding != 'chunked':
-                raise WireError(f"the transfer encoding is not known: {encoding!r}")
+                raise WireError(f'the transfer encoding is not known: {encoding!r}')
             self._is_chunked = True
         elif length is not None:
             if not _LENGTH.fullmatch(length) or head.count('\r\ncontent-length:') > 1:
-                raise WireError(f"the length is not a number, or not the only one: {length[:20]!r}")
+                raise WireError(f'the length is not a number, or not the only one: {length[:20]!r}')
             self._left = int(length)
             self.is_complete = not self._left
         else:
@@ -143,7 +166,7 @@ class Reader:
     def _read_plainly(self, data: bytes) -> None:
         if self._left is not None:
             if len(data) > self._left:
-                data, self.is_reusable = data[:self._left], False
+                data, self.is_reusable = data[: self._left], False
             self._left -= len(data)
         self._add(data)
         if self._left == 0:
@@ -153,7 +176,7 @@ class Reader:
         position, total = 0, len(data)
         while position < total and not self.is_complete:
             if self._left:
-                piece = data[position:position + self._left]
+                piece = data[position : position + self._left]
                 self._add(piece)
                 position += len(piece)
                 self._left -= len(piece)
@@ -169,7 +192,7 @@ class Reader:
         elif position < total:
             self._rest = data[position:]
             if len(self._rest) > HEAD_LIMIT:
-                raise WireError("a line of the chunked body is too long")
+                raise WireError('a line of the chunked body is too long')
 
     def _read_line(self, line: bytes) -> None:
         """Read a line between the chunks, or after the last of them."""
@@ -178,12 +201,14 @@ class Reader:
                 self._complete()
         elif self._expects_break:
             if line:
-                raise WireError("a chunk is longer than it says")
+                raise WireError('a chunk is longer than it says')
             self._expects_break = False
         else:
             size = _SIZE.match(line)
             if size is None:
-                raise WireError(f"the size of a chunk is not a number: {line[:20].decode('latin-1')!r}")
+                raise WireError(
+                    f'the size of a chunk is not a number: {line[:20].decode("latin-1")!r}'
+                )
             self._left = int(size[1], 16)
             self._is_in_trailers = not self._left
 
@@ -192,7 +217,7 @@ class Reader:
             try:
                 piece = self._decompress(piece)
             except zlib.error as error:
-                raise WireError(f"the body cannot be decompressed: {error}") from error
+                raise WireError(f'the body cannot be decompressed: {error}') from error
         if piece:
             self._pieces.append(piece)
             self.size += len(piece)
@@ -209,7 +234,7 @@ class Reader:
 
     def _complete(self) -> None:
         if self._inflate is not None and not self._inflate.eof:
-            raise WireError("the compressed body is cut")
+            raise WireError('the compressed body is cut')
         self.is_complete = True
 
 
@@ -224,7 +249,7 @@ def _parse_status(head: str) -> int:
     code = rest[:3]
     is_code = len(code) == 3 and code.isdecimal() and rest[3:4] in ('', ' ')
     if len(version) != 8 or not version.startswith('HTTP/1.') or not is_code:
-        raise WireError(f"the status line is wrong: {status[:50]!r}")
+        raise WireError(f'the status line is wrong: {status[:50]!r}')
     return int(code)
 
 
@@ -234,7 +259,7 @@ def _find(head: str, name: str) -> str | None:
     if start < 0:
         return None
     end = head.find('\r\n', start + 2)
-    return head[start + len(name) + 3:len(head) if end < 0 else end].strip()
+    return head[start + len(name) + 3 : len(head) if end < 0 else end].strip()
 
 
 def _parse_headers(head: str) -> Mapping[str, str]:

@@ -3,6 +3,7 @@ Checks: whether all settings have values that the framework can work with.
 
 All wrong fields are reported together, so that they can be corrected together. Nothing is changed or converted.
 """
+
 import concurrent.futures
 import dataclasses
 import math
@@ -16,6 +17,7 @@ from kopf._cogs.structs import backoffs
 @dataclasses.dataclass(frozen=True)
 class Rule:
     """What is accepted for a field, in code and in words."""
+
     accepts: Callable[[Any], bool]
     words: str
 
@@ -46,67 +48,120 @@ LIMIT = Rule(lambda value: _is_integer(value) and value >= 1, 'an integer, 1 or 
 RATE = Rule(lambda value: _is_number(value) and value > 0, 'a number above 0')
 SECONDS = Rule(lambda value: _is_number(value) and value >= 0, 'a number of seconds, 0 or more')
 TIMEOUT = Rule(lambda value: _is_number(value) and value > 0, 'a number of seconds above 0')
-BACKOFF = Rule(lambda value: isinstance(value, backoffs.Backoff) or SECONDS.accepts(value),
-               'a number of seconds, 0 or more, or a kopf.Backoff')
+BACKOFF = Rule(
+    lambda value: isinstance(value, backoffs.Backoff) or SECONDS.accepts(value),
+    'a number of seconds, 0 or more, or a kopf.Backoff',
+)
 BACKOFFS = Rule(_is_backoffs, 'a number of seconds, or a re-iterable of them, each 0 or more')
 FLAG = Rule(lambda value: isinstance(value, bool), 'True or False')
 STRING = Rule(lambda value: isinstance(value, str), 'a string')
 TEXT = Rule(lambda value: isinstance(value, str) and bool(value), 'a non-empty string')
 SECRETS = Rule(lambda value: value in ('values', 'digests'), "'values' or 'digests'")
-SELECTIONS = Rule(lambda value: isinstance(value, selections.Selections) and all(map(STRING.accepts, value.values())),
-                  'the mapping that was there, with strings as its values')
-SERVER = Rule(callable, 'a webhook server: a function that takes a function and yields configurations')
-EXECUTOR = Rule(lambda value: isinstance(value, concurrent.futures.Executor), 'a concurrent.futures.Executor')
-PROGRESS_STORAGE = Rule(lambda value: isinstance(value, progress.ProgressStorage), 'a kopf.ProgressStorage')
-DIFFBASE_STORAGE = Rule(lambda value: isinstance(value, diffbase.DiffBaseStorage), 'a kopf.DiffBaseStorage')
+SELECTIONS = Rule(
+    lambda value: (
+        isinstance(value, selections.Selections) and all(map(STRING.accepts, value.values()))
+    ),
+    'the mapping that was there, with strings as its values',
+)
+SERVER = Rule(
+    callable, 'a webhook server: a function that takes a function and yields configurations'
+)
+EXECUTOR = Rule(
+    lambda value: isinstance(value, concurrent.futures.Executor), 'a concurrent.futures.Executor'
+)
+PROGRESS_STORAGE = Rule(
+    lambda value: isinstance(value, progress.ProgressStorage), 'a kopf.ProgressStorage'
+)
+DIFFBASE_STORAGE = Rule(
+    lambda value: isinstance(value, diffbase.DiffBaseStorage), 'a kopf.DiffBaseStorage'
+)
 
 RULES: dict[str, dict[str, Rule]] = {
     'breaker': {
-        'limit': LIMIT.or_none(), 'window': TIMEOUT, 'delay': TIMEOUT, 'max_delay': TIMEOUT,
+        'limit': LIMIT.or_none(),
+        'window': TIMEOUT,
+        'delay': TIMEOUT,
+        'max_delay': TIMEOUT,
     },
     'process': {
         'ultimate_exiting_timeout': SECONDS.or_none(),
     },
     'posting': {
-        'enabled': FLAG, 'loggers': FLAG, 'level': ANY_INTEGER, 'default_backoffs': BACKOFFS,
-        'logging_backoffs': BACKOFFS, 'worker_limit': LIMIT.or_none(), 'idle_timeout': SECONDS,
-        'reporting_component': STRING, 'reporting_instance': STRING, 'event_name_prefix': TEXT,
-        'burst_limit': LIMIT.or_none(), 'burst_interval': TIMEOUT, 'queue_limit': LIMIT, 'exit_timeout': SECONDS,
+        'enabled': FLAG,
+        'loggers': FLAG,
+        'level': ANY_INTEGER,
+        'default_backoffs': BACKOFFS,
+        'logging_backoffs': BACKOFFS,
+        'worker_limit': LIMIT.or_none(),
+        'idle_timeout': SECONDS,
+        'reporting_component': STRING,
+        'reporting_instance': STRING,
+        'event_name_prefix': TEXT,
+        'burst_limit': LIMIT.or_none(),
+        'burst_interval': TIMEOUT,
+        'queue_limit': LIMIT,
+        'exit_timeout': SECONDS,
     },
     'peering': {
-        'name': TEXT, 'stealth': FLAG, 'priority': ANY_INTEGER, 'lifetime': LIMIT, 'mandatory': FLAG,
-        'standalone': FLAG, 'clusterwide': FLAG,
+        'name': TEXT,
+        'stealth': FLAG,
+        'priority': ANY_INTEGER,
+        'lifetime': LIMIT,
+        'mandatory': FLAG,
+        'standalone': FLAG,
+        'clusterwide': FLAG,
     },
     'watching': {
-        'server_timeout': TIMEOUT.or_none(), 'client_timeout': TIMEOUT.or_none(), 'connect_timeout': TIMEOUT.or_none(),
-        'reconnect_backoff': SECONDS, 'inactivity_timeout': TIMEOUT, 'chunk_size': COUNT.or_none(),
-        'initial_streaming': FLAG, 'label_selectors': SELECTIONS, 'field_selectors': SELECTIONS,
+        'server_timeout': TIMEOUT.or_none(),
+        'client_timeout': TIMEOUT.or_none(),
+        'connect_timeout': TIMEOUT.or_none(),
+        'reconnect_backoff': SECONDS,
+        'inactivity_timeout': TIMEOUT,
+        'chunk_size': COUNT.or_none(),
+        'initial_streaming': FLAG,
+        'label_selectors': SELECTIONS,
+        'field_selectors': SELECTIONS,
         'shard_selectors': SELECTIONS,
     },
     'queueing': {
-        'worker_limit': LIMIT.or_none(), 'idle_timeout': SECONDS, 'exit_timeout': SECONDS, 'error_delays': BACKOFFS,
+        'worker_limit': LIMIT.or_none(),
+        'idle_timeout': SECONDS,
+        'exit_timeout': SECONDS,
+        'error_delays': BACKOFFS,
     },
     'scanning': {
         'disabled': FLAG,
     },
     'admission': {
-        'server': SERVER.or_none(), 'managed': TEXT.or_none(),
+        'server': SERVER.or_none(),
+        'managed': TEXT.or_none(),
     },
     'execution': {
-        'default_backoff': BACKOFF, 'blocking_limit': TIMEOUT.or_none(), 'executor': EXECUTOR,
+        'default_backoff': BACKOFF,
+        'blocking_limit': TIMEOUT.or_none(),
+        'executor': EXECUTOR,
     },
     'background': {
-        'cancellation_polling': TIMEOUT, 'instant_exit_timeout': SECONDS.or_none(),
+        'cancellation_polling': TIMEOUT,
+        'instant_exit_timeout': SECONDS.or_none(),
         'instant_exit_zero_time_cycles': COUNT.or_none(),
     },
     'networking': {
-        'request_timeout': TIMEOUT.or_none(), 'connect_timeout': TIMEOUT.or_none(), 'error_backoffs': BACKOFFS,
-        'enforce_retry_after': FLAG, 'trust_env': FLAG, 'inflight_limit': LIMIT.or_none(),
-        'rate_limit': RATE.or_none(), 'rate_burst': LIMIT,
+        'request_timeout': TIMEOUT.or_none(),
+        'connect_timeout': TIMEOUT.or_none(),
+        'error_backoffs': BACKOFFS,
+        'enforce_retry_after': FLAG,
+        'trust_env': FLAG,
+        'inflight_limit': LIMIT.or_none(),
+        'rate_limit': RATE.or_none(),
+        'rate_burst': LIMIT,
     },
     'persistence': {
-        'finalizer': TEXT, 'progress_storage': PROGRESS_STORAGE, 'diffbase_storage': DIFFBASE_STORAGE,
-        'consistency_timeout': SECONDS, 'secrets': SECRETS,
+        'finalizer': TEXT,
+        'progress_storage': PROGRESS_STORAGE,
+        'diffbase_storage': DIFFBASE_STORAGE,
+        'consistency_timeout': SECONDS,
+        'secrets': SECRETS,
     },
 }
 
@@ -114,7 +169,7 @@ RULES: dict[str, dict[str, Rule]] = {
 def check_settings(checked: settings.OperatorSettings) -> list[str]:
     """Tell of every wrong field: its name, what is there, what is accepted. An empty list means that all is fine."""
     return [
-        f"settings.{section}.{field} is {_describe(value)}; accepted is {rule.words}."
+        f'settings.{section}.{field} is {_describe(value)}; accepted is {rule.words}.'
         for section, rules in RULES.items()
         for field, rule in rules.items()
         for value in [getattr(getattr(checked, section), field)]

@@ -1,6 +1,7 @@
 """
 Connecting: the settings of requests to the API, of watch-streams, and of the scanning of the cluster.
 """
+
 import dataclasses
 from collections.abc import Iterable
 
@@ -112,19 +113,25 @@ class WatchingSettings:
     but needs Kubernetes 1.34 or newer.
     """
 
-    label_selectors: selections.Selections = dataclasses.field(default_factory=selections.Selections)
+    label_selectors: selections.Selections = dataclasses.field(
+        default_factory=selections.Selections
+    )
     """
     Labels of the objects to be listed and watched, by resources: ``label_selectors['pods'] = 'app=web,tier!=test'``.
     Other objects are never seen. If several keys match a resource, all of their conditions are demanded.
     """
 
-    field_selectors: selections.Selections = dataclasses.field(default_factory=selections.Selections)
+    field_selectors: selections.Selections = dataclasses.field(
+        default_factory=selections.Selections
+    )
     """
     Fields of the objects to be listed and watched, by resources: ``field_selectors['pods'] = 'spec.nodeName=node1'``.
     Other objects are never seen. If several keys match a resource, all of their conditions are demanded.
     """
 
-    shard_selectors: selections.Selections = dataclasses.field(default_factory=selections.Selections)
+    shard_selectors: selections.Selections = dataclasses.field(
+        default_factory=selections.Selections
+    )
     """
     Shares of the objects to be listed and watched, by resources; needs Kubernetes 1.36 with ``ShardedListAndWatch``.
     If several keys match a resource, the first defined one is used. With any of them, operators of the same priority

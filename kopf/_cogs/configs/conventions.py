@@ -5,6 +5,7 @@ The names of annotations are a contract with other versions of the framework and
 Essences share their nested values with the bodies that they are made of, and are only for reading, except for those
 that are given to users' own storages: these have copies, free to be changed.
 """
+
 import base64
 import functools
 import re
@@ -67,10 +68,14 @@ class KeyForming:
     def __init__(self, *, prefix: str, v1: bool = True) -> None:
         super().__init__()
         if not prefix:
-            raise ValueError("The prefix of annotations cannot be empty.")
+            raise ValueError('The prefix of annotations cannot be empty.')
         if len(prefix) > _LONGEST_PREFIX:
-            warnings.warn(f"The prefix of annotations is too long for long names: {len(prefix)} characters, "
-                          f"while only {_LONGEST_PREFIX} are safe.", UserWarning, stacklevel=3)
+            warnings.warn(
+                f'The prefix of annotations is too long for long names: {len(prefix)} characters, '
+                f'while only {_LONGEST_PREFIX} are safe.',
+                UserWarning,
+                stacklevel=3,
+            )
         self.prefix = prefix
         self.v1 = v1
         self._keys: dict[str, tuple[str, ...]] = {}
@@ -100,7 +105,7 @@ class KeyForming:
         if len(name) <= max_length:
             return name
         suffix = self.make_suffix(origin)
-        return name[:max(1, max_length - len(suffix))] + suffix
+        return name[: max(1, max_length - len(suffix))] + suffix
 
     def make_suffix(self, key: str) -> str:
         """Make a digest of the key, with a dash."""
@@ -115,7 +120,9 @@ class KeyForming:
         """Distinguish ReplicaSets from their Deployments, from which Kubernetes copies the annotations to them."""
         if body.get('kind') == 'ReplicaSet':
             owners = dicts.resolve(body, ('metadata', 'ownerReferences'), ())
-            if any(isinstance(owner, Mapping) and owner.get('kind') == 'Deployment' for owner in owners):
+            if any(
+                isinstance(owner, Mapping) and owner.get('kind') == 'Deployment' for owner in owners
+            ):
                 return f'{key}-ofDRS'
         return key
 
@@ -133,8 +140,14 @@ class AnnotationStoring(KeyForming, StanzaCleaning):
                     return value
         return None
 
-    def _store_value(self, body: Mapping[str, Any], patch: dict[str, Any], key: str, value: str,
-                     meaning: Mapping[str, Any] | None = None) -> None:
+    def _store_value(
+        self,
+        body: Mapping[str, Any],
+        patch: dict[str, Any],
+        key: str,
+        value: str,
+        meaning: Mapping[str, Any] | None = None,
+    ) -> None:
         """Put the value under all names of the key, unless it is there already, or something of the same meaning."""
         for name in self.make_keys(key, body=body):
             path = (*ANNOTATIONS, name)
@@ -147,7 +160,9 @@ class AnnotationStoring(KeyForming, StanzaCleaning):
         planned = dicts.resolve_mapping(patch, ANNOTATIONS) if len(patch) else _NOTHING
         if not present and not planned:
             return
-        names = [name for name in self.make_keys(key, body=body) if name in present or name in planned]
+        names = [
+            name for name in self.make_keys(key, body=body) if name in present or name in planned
+        ]
         for name in names:
             put(body, patch, (*ANNOTATIONS, name), None)
         if names:
@@ -158,7 +173,11 @@ class AnnotationStoring(KeyForming, StanzaCleaning):
         if self.prefix.startswith('kopf.'):
             return
         marker = f'{self.prefix}/{MARKER}'
-        stored = {name for name, value in dicts.resolve_mapping(patch, ANNOTATIONS).items() if value is not None}
+        stored = {
+            name
+            for name, value in dicts.resolve_mapping(patch, ANNOTATIONS).items()
+            if value is not None
+        }
         if any(name.startswith(f'{self.prefix}/') for name in stored - {marker}):
             put(body, patch, (*ANNOTATIONS, marker), 'yes')
         else:
@@ -169,7 +188,9 @@ class AnnotationStoring(KeyForming, StanzaCleaning):
         annotations = dicts.resolve_mapping(essence, ANNOTATIONS)
         if annotations:
             prefix = f'{self.prefix}/'
-            self.remove_annotations(essence, {name for name in annotations if name.startswith(prefix)})
+            self.remove_annotations(
+                essence, {name for name in annotations if name.startswith(prefix)}
+            )
 
 
 def put(body: Mapping[str, Any], patch: dict[str, Any], path: dicts.FieldPath, value: Any) -> None:
@@ -202,14 +223,16 @@ def is_equivalent(present: Any, value: str, meaning: Mapping[str, Any] | None) -
     if present is None or present == value or meaning is None:
         return bool(present == value)
     decoded = decode(present)
-    return decoded == meaning and dicts.is_same(decoded, meaning)  # the former is much faster, but true is 1 for it
+    return decoded == meaning and dicts.is_same(
+        decoded, meaning
+    )  # the former is much faster, but true is 1 for it
 
 
 def parse_location(field: dicts.FieldSpec, *, name: str) -> dicts.FieldPath:
     """Get the path of a storage in the body, with the name of the storage put where it belongs."""
     path = tuple(key.replace('{name}', name) for key in dicts.parse_field(field))
     if not path:
-        raise ValueError("The field of a storage cannot be empty.")
+        raise ValueError('The field of a storage cannot be empty.')
     return path
 
 
@@ -243,7 +266,11 @@ def copy_essence(essence: Mapping[str, Any], *, fully: bool) -> bodies.BodyEssen
 
 
 def _is_managed(prefix: str, name: str) -> bool:
-    if prefix == _KNOWN_DOMAIN or prefix.endswith(f'.{_KNOWN_DOMAIN}') or (prefix and name == MARKER):
+    if (
+        prefix == _KNOWN_DOMAIN
+        or prefix.endswith(f'.{_KNOWN_DOMAIN}')
+        or (prefix and name == MARKER)
+    ):
         return True
     # Such prefixes are never marked, but their operators are seen by what all of them store in the end.
     return prefix.startswith('kopf.') and name == LAST_HANDLED
@@ -265,5 +292,6 @@ def _make_name(key: str) -> str:
 
 def _make_suffix(key: str) -> str:
     import hashlib  # it loads the TLS library, and long ids are rare
+
     digest = hashlib.blake2b(key.encode('utf-8', errors='surrogatepass'), digest_size=4).digest()
     return '-' + base64.b64encode(digest, altchars=b'-.').decode('ascii').rstrip('=-.')

@@ -4,6 +4,7 @@ Diff-bases: where the storages keep the last handled state of an object, to know
 The state is an essence: the part of the object whose changes matter. The storages only read from the body
 and write to the patch, and only what differs. What cannot be read is as if the object was never handled.
 """
+
 import abc
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
@@ -22,14 +23,16 @@ class DiffBaseStorage(conventions.StanzaCleaning, abc.ABC):
     def __init__(self, ignored_fields: Iterable[dicts.FieldSpec] | None = None) -> None:
         super().__init__()
         if isinstance(ignored_fields, str):
-            raise TypeError(f"The ignored fields are a list of fields, not one field: {ignored_fields!r}.")
+            raise TypeError(
+                f'The ignored fields are a list of fields, not one field: {ignored_fields!r}.'
+            )
         self.ignored_fields: list[dicts.FieldSpec] = list(ignored_fields or ())
 
     def build(
-            self,
-            *,
-            body: objects.Body,
-            extra_fields: Iterable[dicts.FieldSpec] | None = None,
+        self,
+        *,
+        body: objects.Body,
+        extra_fields: Iterable[dicts.FieldSpec] | None = None,
     ) -> bodies.BodyEssence:
         """
         Take the essence of the body, with some extra fields even if they are not essential.
@@ -38,11 +41,17 @@ class DiffBaseStorage(conventions.StanzaCleaning, abc.ABC):
         """
         paths = sorted(map(dicts.parse_field, extra_fields or ()), key=len)
         essence = _take_essence(body, paths)
-        self.remove_annotations(cast(bodies.BodyEssence, essence), _choose_annotations(essence, paths))
-        ignored_fields = getattr(self, 'ignored_fields', ())  # absent if users' classes do not call the constructor
+        self.remove_annotations(
+            cast(bodies.BodyEssence, essence), _choose_annotations(essence, paths)
+        )
+        ignored_fields = getattr(
+            self, 'ignored_fields', ()
+        )  # absent if users' classes do not call the constructor
         for path in map(dicts.parse_field, ignored_fields):
             essence = dict(dicts.cut(essence, path))
-        cleaned = cast(bodies.BodyEssence, dicts.plain(essence) if conventions.is_custom(self) else essence)
+        cleaned = cast(
+            bodies.BodyEssence, dicts.plain(essence) if conventions.is_custom(self) else essence
+        )
         self.remove_empty_stanzas(cleaned)
         return cleaned
 
@@ -51,7 +60,9 @@ class DiffBaseStorage(conventions.StanzaCleaning, abc.ABC):
         """Get the last handled state, if there is one."""
 
     @abc.abstractmethod
-    def store(self, *, body: objects.Body, patch: patches.Patch, essence: bodies.BodyEssence) -> None:
+    def store(
+        self, *, body: objects.Body, patch: patches.Patch, essence: bodies.BodyEssence
+    ) -> None:
         """Keep the state as the last handled one."""
 
     def _is_stored(self, *, body: objects.Body, text: str) -> bool:
@@ -62,8 +73,9 @@ class DiffBaseStorage(conventions.StanzaCleaning, abc.ABC):
         """
         return False
 
-
-    def _store_text(self, *, body: objects.Body, patch: patches.Patch, essence: bodies.BodyEssence, text: str) -> None:
+    def _store_text(
+        self, *, body: objects.Body, patch: patches.Patch, essence: bodies.BodyEssence, text: str
+    ) -> None:
         """Keep the state as the last handled one, with its JSON being known; only our own storages are asked."""
         self.store(body=body, patch=patch, essence=essence)
 
@@ -72,22 +84,22 @@ class AnnotationsDiffBaseStorage(conventions.AnnotationStoring, DiffBaseStorage)
     """The last handled state as JSON in an annotation."""
 
     def __init__(
-            self,
-            *,
-            prefix: str = 'kopf.zalando.org',
-            key: str = conventions.LAST_HANDLED,
-            ignored_fields: Iterable[dicts.FieldSpec] | None = None,
-            v1: bool = True,
+        self,
+        *,
+        prefix: str = 'kopf.zalando.org',
+        key: str = conventions.LAST_HANDLED,
+        ignored_fields: Iterable[dicts.FieldSpec] | None = None,
+        v1: bool = True,
     ) -> None:
         super().__init__(prefix=prefix, v1=v1)
         DiffBaseStorage.__init__(self, ignored_fields)
         self.key = key
 
     def build(
-            self,
-            *,
-            body: objects.Body,
-            extra_fields: Iterable[dicts.FieldSpec] | None = None,
+        self,
+        *,
+        body: objects.Body,
+        extra_fields: Iterable[dicts.FieldSpec] | None = None,
     ) -> bodies.BodyEssence:
         essence = super().build(body=body, extra_fields=extra_fields)
         self._remove_own_annotations(essence)
@@ -98,26 +110,32 @@ class AnnotationsDiffBaseStorage(conventions.AnnotationStoring, DiffBaseStorage)
         value = self._fetch_value(body, self.key)
         return None if value is None else _modernise(value)
 
-    def store(self, *, body: objects.Body, patch: patches.Patch, essence: bodies.BodyEssence) -> None:
+    def store(
+        self, *, body: objects.Body, patch: patches.Patch, essence: bodies.BodyEssence
+    ) -> None:
         self._store_text(body=body, patch=patch, essence=essence, text=_encode(essence))
 
-    def _store_text(self, *, body: objects.Body, patch: patches.Patch, essence: bodies.BodyEssence, text: str) -> None:
+    def _store_text(
+        self, *, body: objects.Body, patch: patches.Patch, essence: bodies.BodyEssence, text: str
+    ) -> None:
         self._store_value(body, patch, self.key, f'{text}\n', essence)
 
     def _is_stored(self, *, body: objects.Body, text: str) -> bool:
         annotations = dicts.resolve_mapping(body, conventions.ANNOTATIONS)
-        return all(annotations.get(name) == f'{text}\n' for name in self.make_keys(self.key, body=body))
+        return all(
+            annotations.get(name) == f'{text}\n' for name in self.make_keys(self.key, body=body)
+        )
 
 
 class StatusDiffBaseStorage(DiffBaseStorage):
     """The last handled state as JSON in a field of the status."""
 
     def __init__(
-            self,
-            *,
-            name: str = 'kopf',
-            field: dicts.FieldSpec = 'status.{name}.last-handled-configuration',
-            ignored_fields: Iterable[dicts.FieldSpec] | None = None,
+        self,
+        *,
+        name: str = 'kopf',
+        field: dicts.FieldSpec = 'status.{name}.last-handled-configuration',
+        ignored_fields: Iterable[dicts.FieldSpec] | None = None,
     ) -> None:
         super().__init__(ignored_fields)
         self.name = name
@@ -133,10 +151,10 @@ class StatusDiffBaseStorage(DiffBaseStorage):
         self._field = conventions.parse_location(value, name=self.name)
 
     def build(
-            self,
-            *,
-            body: objects.Body,
-            extra_fields: Iterable[dicts.FieldSpec] | None = None,
+        self,
+        *,
+        body: objects.Body,
+        extra_fields: Iterable[dicts.FieldSpec] | None = None,
     ) -> bodies.BodyEssence:
         essence = super().build(body=body, extra_fields=extra_fields)
         return cast(bodies.BodyEssence, dicts.cut(cast(Mapping[str, Any], essence), self.field))
@@ -145,10 +163,14 @@ class StatusDiffBaseStorage(DiffBaseStorage):
         decoded = conventions.decode(dicts.resolve(body, self.field))
         return None if decoded is None else _modernise(decoded)
 
-    def store(self, *, body: objects.Body, patch: patches.Patch, essence: bodies.BodyEssence) -> None:
+    def store(
+        self, *, body: objects.Body, patch: patches.Patch, essence: bodies.BodyEssence
+    ) -> None:
         self._store_text(body=body, patch=patch, essence=essence, text=_encode(essence))
 
-    def _store_text(self, *, body: objects.Body, patch: patches.Patch, essence: bodies.BodyEssence, text: str) -> None:
+    def _store_text(
+        self, *, body: objects.Body, patch: patches.Patch, essence: bodies.BodyEssence, text: str
+    ) -> None:
         conventions.put(body, patch, self.field, text)
 
     def _is_stored(self, *, body: objects.Body, text: str) -> bool:
@@ -163,34 +185,43 @@ class MultiDiffBaseStorage(DiffBaseStorage):
         self.storages = list(storages)
 
     def build(
-            self,
-            *,
-            body: objects.Body,
-            extra_fields: Iterable[dicts.FieldSpec] | None = None,
+        self,
+        *,
+        body: objects.Body,
+        extra_fields: Iterable[dicts.FieldSpec] | None = None,
     ) -> bodies.BodyEssence:
         """Take the essence so that none of the storages is seen in it: by taking the essence of the essence."""
         paths = list(extra_fields or ())
         essence = super().build(body=body, extra_fields=paths)
         for storage in self.storages:
             essence = storage.build(body=_build_body(essence, body), extra_fields=paths)
-        return conventions.copy_essence(essence, fully=True) if conventions.is_custom(self) else essence
+        return (
+            conventions.copy_essence(essence, fully=True)
+            if conventions.is_custom(self)
+            else essence
+        )
 
     def fetch(self, *, body: objects.Body) -> bodies.BodyEssence | None:
         fetched = (storage.fetch(body=body) for storage in self.storages)
         return next((essence for essence in fetched if essence is not None), None)
 
-    def store(self, *, body: objects.Body, patch: patches.Patch, essence: bodies.BodyEssence) -> None:
+    def store(
+        self, *, body: objects.Body, patch: patches.Patch, essence: bodies.BodyEssence
+    ) -> None:
         for storage in self.storages:
             storage.store(body=body, patch=patch, essence=essence)
 
-    def _store_text(self, *, body: objects.Body, patch: patches.Patch, essence: bodies.BodyEssence, text: str) -> None:
+    def _store_text(
+        self, *, body: objects.Body, patch: patches.Patch, essence: bodies.BodyEssence, text: str
+    ) -> None:
         for storage in self.storages:
             storage._store_text(body=body, patch=patch, essence=essence, text=text)
 
     def _is_stored(self, *, body: objects.Body, text: str) -> bool:
         return bool(self.storages) and all(
             not conventions.is_custom(storage) and storage._is_stored(body=body, text=text)
-            for storage in self.storages)
+            for storage in self.storages
+        )
 
 
 def _build_body(essence: bodies.BodyEssence, origin: Mapping[str, Any]) -> objects.Body:
@@ -198,15 +229,21 @@ def _build_body(essence: bodies.BodyEssence, origin: Mapping[str, Any]) -> objec
     kind = {key: origin[key] for key in ('apiVersion', 'kind') if key in origin}
     metadata = dicts.resolve_mapping(origin, ('metadata',))
     identity = {key: metadata[key] for key in ('name', 'namespace', 'uid') if key in metadata}
-    return objects.Body({**kind, **essence, 'metadata': {**identity, **essence.get('metadata', {})}})
+    return objects.Body(
+        {**kind, **essence, 'metadata': {**identity, **essence.get('metadata', {})}}
+    )
 
 
-def _take_essence(body: Mapping[str, Any], extra_paths: Iterable[dicts.FieldPath]) -> dict[str, Any]:
+def _take_essence(
+    body: Mapping[str, Any], extra_paths: Iterable[dicts.FieldPath]
+) -> dict[str, Any]:
     """Take what is essential by its place; shorter paths come first, so that only new dicts are written to."""
     body = bodies.unwrap(body)
     metadata = dicts.resolve_mapping(body, ('metadata',))
     essence = {key: value for key, value in body.items() if key not in _SYSTEM}
-    essence['metadata'] = {key: dict(dicts.resolve_mapping(metadata, (key,))) for key in ('labels', 'annotations')}
+    essence['metadata'] = {
+        key: dict(dicts.resolve_mapping(metadata, (key,))) for key in ('labels', 'annotations')
+    }
     for path in extra_paths:
         if path == ('metadata',):
             others = {key: value for key, value in metadata.items() if key not in _VOLATILE}
@@ -216,10 +253,16 @@ def _take_essence(body: Mapping[str, Any], extra_paths: Iterable[dicts.FieldPath
     return essence
 
 
-def _choose_annotations(essence: Mapping[str, Any], extra_paths: Iterable[dicts.FieldPath]) -> set[str]:
+def _choose_annotations(
+    essence: Mapping[str, Any], extra_paths: Iterable[dicts.FieldPath]
+) -> set[str]:
     """Choose what to remove: all garbage, except for what is named as an extra field, if it is not of operators."""
     garbage = conventions.select_garbage(essence['metadata']['annotations'])
-    named = {path[2] for path in extra_paths if len(path) == 3 and path[:2] == ('metadata', 'annotations')}
+    named = {
+        path[2]
+        for path in extra_paths
+        if len(path) == 3 and path[:2] == ('metadata', 'annotations')
+    }
     return garbage - (named & conventions.GARBAGE)
 
 

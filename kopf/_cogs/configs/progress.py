@@ -4,6 +4,7 @@ Progress: where the storages keep what is known of unfinished handlers, so that 
 Each handler has a record of its own. The storages only read from the body and write to the patch, and only
 what differs. What cannot be read is as if it is not there.
 """
+
 import abc
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypedDict, cast
@@ -15,6 +16,7 @@ from kopf._cogs.structs import bodies, dicts, ids, objects, patches
 
 class ProgressRecord(TypedDict, total=False):
     """What is kept of one handler; the moments are in ISO 8601."""
+
     started: str | None
     stopped: str | None
     delayed: str | None
@@ -28,8 +30,16 @@ class ProgressRecord(TypedDict, total=False):
 
 
 _TYPES: Mapping[str, type] = {
-    'started': str, 'stopped': str, 'delayed': str, 'purpose': str, 'retries': int, 'success': bool, 'failure': bool,
-    'message': str, 'subrefs': list, 'essence': str,
+    'started': str,
+    'stopped': str,
+    'delayed': str,
+    'purpose': str,
+    'retries': int,
+    'success': bool,
+    'failure': bool,
+    'message': str,
+    'subrefs': list,
+    'essence': str,
 }
 
 
@@ -45,7 +55,14 @@ class ProgressStorage(conventions.StanzaCleaning, abc.ABC):
         """Get the record of the handler, if there is one."""
 
     @abc.abstractmethod
-    def store(self, *, key: ids.HandlerId, record: ProgressRecord, body: objects.Body, patch: patches.Patch) -> None:
+    def store(
+        self,
+        *,
+        key: ids.HandlerId,
+        record: ProgressRecord,
+        body: objects.Body,
+        patch: patches.Patch,
+    ) -> None:
         """Keep the record of the handler instead of the previous one."""
 
     @abc.abstractmethod
@@ -59,7 +76,9 @@ class ProgressStorage(conventions.StanzaCleaning, abc.ABC):
     @abc.abstractmethod
     def clear(self, *, essence: bodies.BodyEssence) -> bodies.BodyEssence:
         """Get a copy of the essence with nothing of this storage in it; if not overridden, a copy of everything."""
-        return conventions.copy_essence(cast(Mapping[str, Any], essence), fully=conventions.is_custom(self))
+        return conventions.copy_essence(
+            cast(Mapping[str, Any], essence), fully=conventions.is_custom(self)
+        )
 
     def _is_blank(self, body: Mapping[str, Any]) -> bool:
         """Return whether surely nothing is kept in the object; only the framework's own storages are asked."""
@@ -74,12 +93,12 @@ class AnnotationsProgressStorage(conventions.AnnotationStoring, ProgressStorage)
     """Records as JSON in the annotations, one for each handler; with empty fields too if it is verbose."""
 
     def __init__(
-            self,
-            *,
-            prefix: str = 'kopf.zalando.org',
-            verbose: bool = False,
-            touch_key: str = 'touch-dummy',
-            v1: bool = True,
+        self,
+        *,
+        prefix: str = 'kopf.zalando.org',
+        verbose: bool = False,
+        touch_key: str = 'touch-dummy',
+        v1: bool = True,
     ) -> None:
         super().__init__(prefix=prefix, v1=v1)
         self.verbose = verbose
@@ -89,7 +108,14 @@ class AnnotationsProgressStorage(conventions.AnnotationStoring, ProgressStorage)
         raw = self._fetch_value(body, key)
         return None if raw is None else _parse_record(raw)
 
-    def store(self, *, key: ids.HandlerId, record: ProgressRecord, body: objects.Body, patch: patches.Patch) -> None:
+    def store(
+        self,
+        *,
+        key: ids.HandlerId,
+        record: ProgressRecord,
+        body: objects.Body,
+        patch: patches.Patch,
+    ) -> None:
         kept = _build_record(record, verbose=self.verbose)
         self._store_value(body, patch, key, jsons.dumps(kept).decode(), kept)
 
@@ -120,11 +146,11 @@ class StatusProgressStorage(ProgressStorage):
     """Records as they are in a field of the status, by the ids of handlers."""
 
     def __init__(
-            self,
-            *,
-            name: str = 'kopf',
-            field: dicts.FieldSpec = 'status.{name}.progress',
-            touch_field: dicts.FieldSpec = 'status.{name}.dummy',
+        self,
+        *,
+        name: str = 'kopf',
+        field: dicts.FieldSpec = 'status.{name}.progress',
+        touch_field: dicts.FieldSpec = 'status.{name}.dummy',
     ) -> None:
         super().__init__()
         self.name = name
@@ -153,7 +179,14 @@ class StatusProgressStorage(ProgressStorage):
         record = dicts.resolve(body, (*self.field, key))
         return _parse_record(record) if isinstance(record, Mapping) else None
 
-    def store(self, *, key: ids.HandlerId, record: ProgressRecord, body: objects.Body, patch: patches.Patch) -> None:
+    def store(
+        self,
+        *,
+        key: ids.HandlerId,
+        record: ProgressRecord,
+        body: objects.Body,
+        patch: patches.Patch,
+    ) -> None:
         path = (*self.field, key)
         kept = _build_record(record, verbose=False)
         present = dicts.resolve_mapping(body, path)
@@ -193,7 +226,14 @@ class MultiProgressStorage(ProgressStorage):
                 return record
         return None
 
-    def store(self, *, key: ids.HandlerId, record: ProgressRecord, body: objects.Body, patch: patches.Patch) -> None:
+    def store(
+        self,
+        *,
+        key: ids.HandlerId,
+        record: ProgressRecord,
+        body: objects.Body,
+        patch: patches.Patch,
+    ) -> None:
         for storage in self.storages:
             storage.store(key=key, record=record, body=body, patch=patch)
 
@@ -212,11 +252,19 @@ class MultiProgressStorage(ProgressStorage):
                 cleared = conventions.copy_essence(cast(Mapping[str, Any], cleared), fully=True)
             cleared = storage.clear(essence=cleared)
         is_copied = bool(self.storages) and not conventions.is_custom(self)
-        return cleared if is_copied else conventions.copy_essence(
-            cast(Mapping[str, Any], cleared), fully=conventions.is_custom(self))
+        return (
+            cleared
+            if is_copied
+            else conventions.copy_essence(
+                cast(Mapping[str, Any], cleared), fully=conventions.is_custom(self)
+            )
+        )
 
     def _is_blank(self, body: Mapping[str, Any]) -> bool:
-        return all(not conventions.is_custom(storage) and storage._is_blank(body) for storage in self.storages)
+        return all(
+            not conventions.is_custom(storage) and storage._is_blank(body)
+            for storage in self.storages
+        )
 
     def flush(self) -> None:
         for storage in self.storages:
@@ -227,26 +275,37 @@ class SmartProgressStorage(MultiProgressStorage):
     """Records in the annotations; those that older versions have left in the status are continued and cleaned."""
 
     def __init__(
-            self,
-            *,
-            name: str = 'kopf',
-            field: dicts.FieldSpec = 'status.{name}.progress',
-            touch_key: str = 'touch-dummy',
-            touch_field: dicts.FieldSpec = 'status.{name}.dummy',
-            prefix: str = 'kopf.zalando.org',
-            v1: bool = True,
-            verbose: bool = False,
+        self,
+        *,
+        name: str = 'kopf',
+        field: dicts.FieldSpec = 'status.{name}.progress',
+        touch_key: str = 'touch-dummy',
+        touch_field: dicts.FieldSpec = 'status.{name}.dummy',
+        prefix: str = 'kopf.zalando.org',
+        v1: bool = True,
+        verbose: bool = False,
     ) -> None:
-        super().__init__([
-            AnnotationsProgressStorage(prefix=prefix, verbose=verbose, touch_key=touch_key, v1=v1),
-            _LeftoverProgressStorage(name=name, field=field, touch_field=touch_field),
-        ])
+        super().__init__(
+            [
+                AnnotationsProgressStorage(
+                    prefix=prefix, verbose=verbose, touch_key=touch_key, v1=v1
+                ),
+                _LeftoverProgressStorage(name=name, field=field, touch_field=touch_field),
+            ]
+        )
 
 
 class _LeftoverProgressStorage(StatusProgressStorage):
     """Reads and cleans, and never writes."""
 
-    def store(self, *, key: ids.HandlerId, record: ProgressRecord, body: objects.Body, patch: patches.Patch) -> None:
+    def store(
+        self,
+        *,
+        key: ids.HandlerId,
+        record: ProgressRecord,
+        body: objects.Body,
+        patch: patches.Patch,
+    ) -> None:
         return
 
     def touch(self, *, body: objects.Body, patch: patches.Patch, value: str | None) -> None:
@@ -264,7 +323,9 @@ def _build_record(record: ProgressRecord, *, verbose: bool) -> dict[str, Any]:
 
 def _parse_record(raw: Mapping[str, Any]) -> ProgressRecord:
     """Take what can be used. There can be fields that we do not know, but those that we know are of their types."""
-    return cast(ProgressRecord, {name: value for name, value in raw.items() if _is_usable(name, value)})
+    return cast(
+        ProgressRecord, {name: value for name, value in raw.items() if _is_usable(name, value)}
+    )
 
 
 def _is_usable(name: str, value: Any) -> bool:

@@ -3,6 +3,7 @@ Selections: texts for some of the resources, in the settings.
 
 The keys are selectors of resources in any of their notations, and are kept parsed: what means the same is the same key.
 """
+
 from collections.abc import Iterator, Mapping, MutableMapping
 
 from kopf._cogs.structs import references, selectors

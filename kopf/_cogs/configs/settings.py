@@ -4,6 +4,7 @@ Settings: all that can be tuned in an operator, by sections. The defaults are fi
 Every operator has its own settings, and looks into them whenever it needs a value: what startup handlers change
 is in force from then on.
 """
+
 import concurrent.futures
 import dataclasses
 import logging
@@ -170,12 +171,12 @@ class QueueingSettings:
     @property
     def batch_window(self) -> float:
         """Deprecated: has no effect, as there is no batching by time any more."""
-        _deprecate("settings.queueing.batch_window is deprecated: it has no effect.")
+        _deprecate('settings.queueing.batch_window is deprecated: it has no effect.')
         return self._batch_window
 
     @batch_window.setter
     def batch_window(self, value: float) -> None:
-        _deprecate("settings.queueing.batch_window is deprecated: it has no effect.")
+        _deprecate('settings.queueing.batch_window is deprecated: it has no effect.')
         self._batch_window = value
 
 
@@ -216,7 +217,9 @@ class ExecutionSettings:
     The default one ends with the operator, and is replaced by a new one; yours is left to you.
     """
 
-    _max_workers: int | None = dataclasses.field(default=None, init=False, repr=False, compare=False)
+    _max_workers: int | None = dataclasses.field(
+        default=None, init=False, repr=False, compare=False
+    )
 
     @property
     def max_workers(self) -> int | None:
@@ -231,10 +234,14 @@ class ExecutionSettings:
     @max_workers.setter
     def max_workers(self, value: int | None) -> None:
         if value is not None and value < 1:
-            raise ValueError(f"settings.execution.max_workers must be 1 or more, not {value!r}.")
-        if not hasattr(self.executor, '_max_workers'):  # the pools of the standard library consult it for every task
-            raise TypeError(f"settings.execution.max_workers needs an executor with such a limit; "
-                            f"{type(self.executor).__name__} has none.")
+            raise ValueError(f'settings.execution.max_workers must be 1 or more, not {value!r}.')
+        if not hasattr(
+            self.executor, '_max_workers'
+        ):  # the pools of the standard library consult it for every task
+            raise TypeError(
+                f'settings.execution.max_workers needs an executor with such a limit; '
+                f'{type(self.executor).__name__} has none.'
+            )
         default = concurrent.futures.ThreadPoolExecutor()
         self.executor._max_workers = vars(default)['_max_workers'] if value is None else value
         self._max_workers = value
@@ -282,13 +289,17 @@ class PersistenceSettings:
     finalizer: str = 'kopf.zalando.org/KopfFinalizerMarker'
     """The finalizer that keeps the objects from deletion until they are handled; unique for each operator."""
 
-    progress_storage: progress.ProgressStorage = dataclasses.field(default_factory=progress.SmartProgressStorage)
+    progress_storage: progress.ProgressStorage = dataclasses.field(
+        default_factory=progress.SmartProgressStorage
+    )
     """
     Where the progress of unfinished handlers is kept. Operators that handle the same objects need different places,
     e.g. ``kopf.AnnotationsProgressStorage(prefix='my-op.example.com')``.
     """
 
-    diffbase_storage: diffbase.DiffBaseStorage = dataclasses.field(default_factory=diffbase.AnnotationsDiffBaseStorage)
+    diffbase_storage: diffbase.DiffBaseStorage = dataclasses.field(
+        default_factory=diffbase.AnnotationsDiffBaseStorage
+    )
     """
     Where the last handled state of objects is kept. Operators that handle the same objects need different places.
     If it is replaced with no transition by ``kopf.MultiDiffBaseStorage``, all objects are as never handled before.
@@ -331,23 +342,30 @@ class BreakerSettings:
 @dataclasses.dataclass
 class OperatorSettings:
     """All settings of one operator, by sections."""
+
     process: ProcessSettings = dataclasses.field(default_factory=ProcessSettings)
     posting: PostingSettings = dataclasses.field(default_factory=PostingSettings)
     peering: PeeringSettings = dataclasses.field(default_factory=PeeringSettings)
-    watching: connecting.WatchingSettings = dataclasses.field(default_factory=connecting.WatchingSettings)
+    watching: connecting.WatchingSettings = dataclasses.field(
+        default_factory=connecting.WatchingSettings
+    )
     queueing: QueueingSettings = dataclasses.field(default_factory=QueueingSettings)
-    scanning: connecting.ScanningSettings = dataclasses.field(default_factory=connecting.ScanningSettings)
+    scanning: connecting.ScanningSettings = dataclasses.field(
+        default_factory=connecting.ScanningSettings
+    )
     admission: AdmissionSettings = dataclasses.field(default_factory=AdmissionSettings)
     execution: ExecutionSettings = dataclasses.field(default_factory=ExecutionSettings)
     background: BackgroundSettings = dataclasses.field(default_factory=BackgroundSettings)
-    networking: connecting.NetworkingSettings = dataclasses.field(default_factory=connecting.NetworkingSettings)
+    networking: connecting.NetworkingSettings = dataclasses.field(
+        default_factory=connecting.NetworkingSettings
+    )
     persistence: PersistenceSettings = dataclasses.field(default_factory=PersistenceSettings)
     breaker: BreakerSettings = dataclasses.field(default_factory=BreakerSettings)
 
     @property
     def batching(self) -> QueueingSettings:
         """Deprecated: the former name of ``queueing``."""
-        _deprecate("settings.batching is deprecated: use settings.queueing.")
+        _deprecate('settings.batching is deprecated: use settings.queueing.')
         return self.queueing
 
 

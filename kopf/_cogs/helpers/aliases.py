@@ -4,6 +4,7 @@ Aliases: hidden names of other implementations, for those operators that import 
 They are no promise, and can be gone with any release: every one has a public name, and the warning tells it.
 Nothing of the framework uses them.
 """
+
 import importlib
 import warnings
 from collections.abc import Callable
@@ -25,10 +26,13 @@ def build_getattr(module: str) -> Callable[[str], Any]:
     def __getattr__(name: str) -> Any:
         public = PUBLIC_NAMES.get(f'{module}.{name}')
         if public is None:
-            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+            raise AttributeError(f'module {module!r} has no attribute {name!r}')
         if name not in resolved:
-            warnings.warn(f"{module}.{name} is hidden, and can be gone any time. Use kopf.{public}.",
-                          FutureWarning, stacklevel=2)
+            warnings.warn(
+                f'{module}.{name} is hidden, and can be gone any time. Use kopf.{public}.',
+                FutureWarning,
+                stacklevel=2,
+            )
             resolved[name] = getattr(importlib.import_module('kopf'), public)
         return resolved[name]
 

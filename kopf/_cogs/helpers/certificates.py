@@ -4,6 +4,7 @@ Certificates: how all of ours are made, for verifiers as strict as those of Go, 
 The library that makes them is optional, and is loaded when it is needed: `ImportError` is raised if there is none.
 Keys stay in memory, except for the instant when OpenSSL reads them: it does that only from files.
 """
+
 import dataclasses
 import datetime
 import enum
@@ -28,6 +29,7 @@ LIFETIME = datetime.timedelta(days=365)
 
 class Purpose(enum.Enum):
     """Who shows the certificate."""
+
     SERVER = 'SERVER_AUTH'
     CLIENT = 'CLIENT_AUTH'
 
@@ -35,6 +37,7 @@ class Purpose(enum.Enum):
 @dataclasses.dataclass(frozen=True)
 class Profile:
     """What a certificate should tell about its holder."""
+
     name: str
     organizations: Sequence[str] = ()
     hosts: Sequence[str] = ()  # names and addresses
@@ -45,6 +48,7 @@ class Profile:
 @dataclasses.dataclass(frozen=True)
 class Pair:
     """A certificate and its private key, both in PEM."""
+
     certificate: bytes
     key: bytes = dataclasses.field(repr=False)
 
@@ -52,6 +56,7 @@ class Pair:
 @dataclasses.dataclass(frozen=True)
 class Issued:
     """A certificate with its key, to sign other certificates or to be used itself."""
+
     pem: bytes
     certificate: 'x509.Certificate' = dataclasses.field(repr=False)
     key: 'ec.EllipticCurvePrivateKey' = dataclasses.field(repr=False)
@@ -66,20 +71,36 @@ def issue(profile: Profile, now: datetime.datetime, issuer: Issued | None = None
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
+
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _build_name(profile)
     own_id = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
-    issuer_id = own_id if issuer is None else (
-        issuer.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value)
+    issuer_id = (
+        own_id
+        if issuer is None
+        else (
+            issuer.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+        )
+    )
     builder = (
         x509.CertificateBuilder(
-            subject_name=subject, issuer_name=subject if issuer is None else issuer.certificate.subject,
-            public_key=key.public_key(), serial_number=x509.random_serial_number(),
-            not_valid_before=now - CLOCK_SKEW, not_valid_after=now + LIFETIME)
-        .add_extension(x509.BasicConstraints(ca=profile.is_authority, path_length=None), critical=True)
+            subject_name=subject,
+            issuer_name=subject if issuer is None else issuer.certificate.subject,
+            public_key=key.public_key(),
+            serial_number=x509.random_serial_number(),
+            not_valid_before=now - CLOCK_SKEW,
+            not_valid_after=now + LIFETIME,
+        )
+        .add_extension(
+            x509.BasicConstraints(ca=profile.is_authority, path_length=None), critical=True
+        )
         .add_extension(_build_usage(signs_certificates=profile.is_authority), critical=True)
         .add_extension(own_id, critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(issuer_id), critical=False))
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(issuer_id),
+            critical=False,
+        )
+    )
     for extension in _build_extensions(profile):
         builder = builder.add_extension(extension, critical=False)
     certificate = builder.sign(key if issuer is None else issuer.key, hashes.SHA256())
@@ -89,11 +110,20 @@ def issue(profile: Profile, now: datetime.datetime, issuer: Issued | None = None
 def export_key(key: 'ec.EllipticCurvePrivateKey', password: str | None = None) -> bytes:
     """Write a private key as PEM, encrypted if there is a password."""
     from cryptography.hazmat.primitives import serialization
-    encryption = serialization.BestAvailableEncryption(password.encode()) if password else serialization.NoEncryption()
-    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
+
+    encryption = (
+        serialization.BestAvailableEncryption(password.encode())
+        if password
+        else serialization.NoEncryption()
+    )
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption
+    )
 
 
-def load_pair(context: 'ssl.SSLContext', pair: Pair, password: str | Callable[[], str] | None = None) -> None:
+def load_pair(
+    context: 'ssl.SSLContext', pair: Pair, password: str | Callable[[], str] | None = None
+) -> None:
     """Load a certificate and its key, which OpenSSL takes only from a file: private, and gone at once."""
     descriptor, path = tempfile.mkstemp(prefix='kopf-', suffix='.pem')
     try:
@@ -107,23 +137,32 @@ def load_pair(context: 'ssl.SSLContext', pair: Pair, password: str | Callable[[]
 def _build_extensions(profile: Profile) -> 'list[x509.ExtensionType]':
     from cryptography import x509
     from cryptography.x509 import oid
+
     extensions: list[x509.ExtensionType] = []
     if profile.purpose is not None:
-        extensions.append(x509.ExtendedKeyUsage([getattr(oid.ExtendedKeyUsageOID, profile.purpose.value)]))
+        extensions.append(
+            x509.ExtendedKeyUsage([getattr(oid.ExtendedKeyUsageOID, profile.purpose.value)])
+        )
     if profile.hosts:
-        extensions.append(x509.SubjectAlternativeName([_build_host(host) for host in profile.hosts]))
+        extensions.append(
+            x509.SubjectAlternativeName([_build_host(host) for host in profile.hosts])
+        )
     return extensions
 
 
 def _build_name(profile: Profile) -> 'x509.Name':
     from cryptography import x509
     from cryptography.x509 import oid
-    listed = [x509.NameAttribute(oid.NameOID.ORGANIZATION_NAME, name) for name in profile.organizations]
+
+    listed = [
+        x509.NameAttribute(oid.NameOID.ORGANIZATION_NAME, name) for name in profile.organizations
+    ]
     return x509.Name([*listed, x509.NameAttribute(oid.NameOID.COMMON_NAME, profile.name)])
 
 
 def _build_host(host: str) -> 'x509.GeneralName':
     from cryptography import x509
+
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
@@ -132,7 +171,15 @@ def _build_host(host: str) -> 'x509.GeneralName':
 
 def _build_usage(*, signs_certificates: bool) -> 'x509.KeyUsage':
     from cryptography import x509
+
     return x509.KeyUsage(
-        digital_signature=True, key_cert_sign=signs_certificates, crl_sign=signs_certificates,
-        content_commitment=False, key_encipherment=False, data_encipherment=False, key_agreement=False,
-        encipher_only=False, decipher_only=False)
+        digital_signature=True,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )

@@ -10,6 +10,7 @@ Large lists are read by parts too: each of their objects is a call of its own. I
 between these calls, but never in the middle of them: the readers of JSON do not let other threads run. Single objects
 are not as large: the API server limits them.
 """
+
 import json
 import re
 from typing import Any, NamedTuple
@@ -34,8 +35,8 @@ GUESSES = 3
 MISSES = 10
 """For how many elements of an array the guesses can be wrong; then they are given up: each can look through it all."""
 
-TOO_DEEP = "it is nested too deeply"
-OUT_OF_RANGE = "there is a number out of range in it"
+TOO_DEEP = 'it is nested too deeply'
+OUT_OF_RANGE = 'there is a number out of range in it'
 
 _ITEMS = b'"items":['
 _DECODER = json.JSONDecoder(**jsons.NUMBERS)
@@ -58,6 +59,7 @@ class LaboriousError(Exception):
 
 class _Part(NamedTuple):
     """A value in a text."""
+
     value: Any
     end: int
     flaw: str = ''  # of anything inside of the value
@@ -93,7 +95,7 @@ def read_shallow(raw: bytes | str) -> Any:
     """Read one document as a whole; raise `JSONDecodeError` also if it is too deep for recursive functions."""
     value = jsons.loads(raw)
     if _is_suspicious(raw) and is_too_deep(value):
-        raise jsons.JSONDecodeError("Nested too deeply", doc='', pos=0)
+        raise jsons.JSONDecodeError('Nested too deeply', doc='', pos=0)
     return value
 
 
@@ -110,13 +112,13 @@ def _read_by_parts(raw: bytes) -> Any:
     try:
         text = raw.decode('utf-8')
     except UnicodeDecodeError as error:
-        raise jsons.JSONDecodeError(f"Invalid UTF-8: {error.reason}", doc='', pos=0) from error
+        raise jsons.JSONDecodeError(f'Invalid UTF-8: {error.reason}', doc='', pos=0) from error
     start = _skip_spaces(text, 0)
     if not text.startswith('{', start):
         return jsons.loads(text)
     part = _read_object(text, start, LEVELS)
     if _skip_spaces(text, part.end) != len(text):
-        raise jsons.JSONDecodeError("Extra data", doc='', pos=part.end)
+        raise jsons.JSONDecodeError('Extra data', doc='', pos=part.end)
     return part.value
 
 
@@ -140,7 +142,9 @@ def _read_object(text: str, pos: int, levels: int) -> _Part:
     while not text.startswith('}', pos):
         key, pos = _read_key(text, pos)
         is_array = levels == LEVELS and text.startswith('[', pos)
-        part = _read_array(text, pos, levels - 1) if is_array else _read_value(text, pos, levels - 1)
+        part = (
+            _read_array(text, pos, levels - 1) if is_array else _read_value(text, pos, levels - 1)
+        )
         found[key] = part.value
         flaw = flaw or part.flaw
         pos = _skip_separator(text, part.end, '}')
@@ -171,14 +175,14 @@ def _guess_element(text: str, pos: int) -> _Part | None:
     """
     if not jsons.IS_FAST or not text.startswith('{"', pos):
         return None
-    separator = '},' + text[pos:text.find(':', text.find(':', pos) + 1) + 1]
+    separator = '},' + text[pos : text.find(':', text.find(':', pos) + 1) + 1]
     end = pos
     for _ in range(GUESSES):
         end = text.find(separator, end + 1)
         if end < 0:
             return None
         try:
-            return _check(text, pos, jsons.loads_fast(text[pos:end + 1]), end + 1)
+            return _check(text, pos, jsons.loads_fast(text[pos : end + 1]), end + 1)
         except ValueError:
             continue
     return None
@@ -194,12 +198,18 @@ def _check(text: str, pos: int, value: Any, end: int) -> _Part:
 
 def is_too_deep(value: Any, limit: int = DEEPEST) -> bool:
     """Return whether a value, as it comes from JSON, has more levels of nesting than this, or than is usually good."""
-    if jsons.is_fast_writable(value):  # it has nearly the same limit, and is an order of magnitude quicker
+    if jsons.is_fast_writable(
+        value
+    ):  # it has nearly the same limit, and is an order of magnitude quicker
         return False
     level = [value]
     for _ in range(limit + 1):
-        level = [inner for outer in level for inner in (outer.values() if type(outer) is dict else outer)
-                 if type(inner) is dict or type(inner) is list]
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if type(outer) is dict else outer)
+            if type(inner) is dict or type(inner) is list
+        ]
         if not level:
             return False
     return True
@@ -207,11 +217,11 @@ def is_too_deep(value: Any, limit: int = DEEPEST) -> bool:
 
 def _read_key(text: str, pos: int) -> tuple[str, int]:
     if not text.startswith('"', pos):
-        raise jsons.JSONDecodeError("Expecting a name in quotes", doc='', pos=pos)
+        raise jsons.JSONDecodeError('Expecting a name in quotes', doc='', pos=pos)
     key, pos = _DECODER.raw_decode(text, pos)
     pos = _skip_spaces(text, pos)
     if not text.startswith(':', pos):
-        raise jsons.JSONDecodeError("Expecting a colon", doc='', pos=pos)
+        raise jsons.JSONDecodeError('Expecting a colon', doc='', pos=pos)
     return key, _skip_spaces(text, pos + 1)
 
 
@@ -222,7 +232,7 @@ def _skip_separator(text: str, pos: int, closing: str) -> int:
         return pos
     following = _skip_spaces(text, pos + 1)
     if not text.startswith(',', pos) or text.startswith(closing, following):
-        raise jsons.JSONDecodeError("Expecting a comma and a value", doc='', pos=pos)
+        raise jsons.JSONDecodeError('Expecting a comma and a value', doc='', pos=pos)
     return following
 
 
@@ -240,7 +250,7 @@ def _skip_value(text: str, pos: int) -> int:
             depth -= 1
         if not depth:
             return found.end()
-    raise jsons.JSONDecodeError("Unclosed brackets", doc='', pos=pos)
+    raise jsons.JSONDecodeError('Unclosed brackets', doc='', pos=pos)
 
 
 def _skip_spaces(text: str, pos: int) -> int:

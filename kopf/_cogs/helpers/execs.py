@@ -5,6 +5,7 @@ Running one blocks the thread: for seconds normally, up to the timeout at most. 
 The errors tell which program has failed, and how to get it; they never quote what it has printed: there are programs
 that print their credentials with their complaints. The complaints are logged for debugging only.
 """
+
 import dataclasses
 import datetime
 import logging
@@ -46,6 +47,7 @@ class PluginError(Exception):
 @dataclasses.dataclass(frozen=True)
 class Plugin:
     """How to run the program: the ``exec`` section of a kubeconfig, with the path resolved."""
+
     api_version: str
     command: str
     args: tuple[str, ...] = dataclasses.field(default=(), repr=False)
@@ -58,6 +60,7 @@ class Plugin:
 @dataclasses.dataclass(frozen=True)
 class Issued:
     """What the program has issued: a token, or a certificate with its key, or both."""
+
     token: str = dataclasses.field(default='', repr=False)
     certificate: str = dataclasses.field(default='', repr=False)
     private_key: str = dataclasses.field(default='', repr=False)
@@ -67,17 +70,27 @@ class Issued:
 def check_plugin(plugin: Plugin) -> None:
     """Raise `PluginError` if such a plugin cannot be run by anyone."""
     if not plugin.command:
-        raise PluginError("The exec plugin has no command.")
+        raise PluginError('The exec plugin has no command.')
     if plugin.api_version not in VERSIONS:
-        raise PluginError(f"The exec plugin {plugin.command!r} has the apiVersion {plugin.api_version!r}; "
-                          f"supported are {' and '.join(VERSIONS)}.")
+        raise PluginError(
+            f'The exec plugin {plugin.command!r} has the apiVersion {plugin.api_version!r}; '
+            f'supported are {" and ".join(VERSIONS)}.'
+        )
     if plugin.interactive_mode not in MODES:
-        raise PluginError(f"The exec plugin {plugin.command!r} has the interactiveMode {plugin.interactive_mode!r}; "
-                          f"supported are {', '.join(MODES)}.")
+        raise PluginError(
+            f'The exec plugin {plugin.command!r} has the interactiveMode {plugin.interactive_mode!r}; '
+            f'supported are {", ".join(MODES)}.'
+        )
 
 
-def run_plugin(plugin: Plugin, cluster: Mapping[str, Any], *, environ: Mapping[str, str],
-               terminal: bool | None = None, timeout: float | None = None) -> Issued:
+def run_plugin(
+    plugin: Plugin,
+    cluster: Mapping[str, Any],
+    *,
+    environ: Mapping[str, str],
+    terminal: bool | None = None,
+    timeout: float | None = None,
+) -> Issued:
     """
     Run the program and take what it issues.
 
@@ -87,8 +100,10 @@ def run_plugin(plugin: Plugin, cluster: Mapping[str, Any], *, environ: Mapping[s
     check_plugin(plugin)
     has_terminal = _has_terminal() if terminal is None else terminal
     if plugin.interactive_mode == 'Always' and not has_terminal:
-        raise PluginError(f"The exec plugin {plugin.command!r} needs a terminal, and there is none: "
-                          f"run it beforehand, or use other credentials.")
+        raise PluginError(
+            f'The exec plugin {plugin.command!r} needs a terminal, and there is none: '
+            f'run it beforehand, or use other credentials.'
+        )
     is_interactive = has_terminal and plugin.interactive_mode != 'Never'
     request = build_request(plugin, cluster, is_interactive=is_interactive)
     variables = {**environ, **plugin.env, 'KUBERNETES_EXEC_INFO': jsons.dumps(request).decode()}
@@ -97,7 +112,9 @@ def run_plugin(plugin: Plugin, cluster: Mapping[str, Any], *, environ: Mapping[s
     return parse_response(plugin, _run(plugin, command, variables, is_interactive, limit))
 
 
-def build_request(plugin: Plugin, cluster: Mapping[str, Any], *, is_interactive: bool) -> dict[str, Any]:
+def build_request(
+    plugin: Plugin, cluster: Mapping[str, Any], *, is_interactive: bool
+) -> dict[str, Any]:
     """Build what the program is told in its environment."""
     spec: dict[str, Any] = {'interactive': is_interactive}
     if plugin.provide_cluster_info:
@@ -110,23 +127,28 @@ def parse_response(plugin: Plugin, raw: bytes) -> Issued:
     try:
         response = jsons.loads(raw)
     except jsons.JSONDecodeError:
-        raise _refuse(plugin, "which is not JSON") from None
+        raise _refuse(plugin, 'which is not JSON') from None
     if not isinstance(response, dict) or response.get('kind') != 'ExecCredential':
-        raise _refuse(plugin, "which is not an ExecCredential")
+        raise _refuse(plugin, 'which is not an ExecCredential')
     if response.get('apiVersion') != plugin.api_version:
-        raise _refuse(plugin, f"of another apiVersion than the asked {plugin.api_version}")
+        raise _refuse(plugin, f'of another apiVersion than the asked {plugin.api_version}')
     status = response.get('status')
     if not isinstance(status, dict):
-        raise _refuse(plugin, "with no status")
+        raise _refuse(plugin, 'with no status')
     names = ('token', 'clientCertificateData', 'clientKeyData')
     token, certificate, private_key = (status.get(name) or '' for name in names)
     if not all(isinstance(value, str) for value in (token, certificate, private_key)):
-        raise _refuse(plugin, f"with something else than strings in {', '.join(names)}")
+        raise _refuse(plugin, f'with something else than strings in {", ".join(names)}')
     if bool(certificate) != bool(private_key):
-        raise _refuse(plugin, "with only one of clientCertificateData and clientKeyData")
+        raise _refuse(plugin, 'with only one of clientCertificateData and clientKeyData')
     if not token and not certificate:
-        raise _refuse(plugin, "with neither token nor clientCertificateData")
-    return Issued(token, certificate, private_key, _parse_expiration(plugin, status.get('expirationTimestamp')))
+        raise _refuse(plugin, 'with neither token nor clientCertificateData')
+    return Issued(
+        token,
+        certificate,
+        private_key,
+        _parse_expiration(plugin, status.get('expirationTimestamp')),
+    )
 
 
 def _parse_expiration(plugin: Plugin, text: Any) -> datetime.datetime | None:
@@ -134,13 +156,15 @@ def _parse_expiration(plugin: Plugin, text: Any) -> datetime.datetime | None:
         return None
     expiration = times.parse_moment(text)
     if expiration is None:
-        raise _refuse(plugin, "with expirationTimestamp not as in RFC 3339")
+        raise _refuse(plugin, 'with expirationTimestamp not as in RFC 3339')
     return expiration
 
 
 def _refuse(plugin: Plugin, reason: str) -> PluginError:
-    return PluginError(f"The exec plugin {plugin.command!r} has printed a response {reason}. "
-                       f"Run it by hand to see, and check its version and its arguments.")
+    return PluginError(
+        f'The exec plugin {plugin.command!r} has printed a response {reason}. '
+        f'Run it by hand to see, and check its version and its arguments.'
+    )
 
 
 def _has_terminal() -> bool:
@@ -152,25 +176,37 @@ def _has_terminal() -> bool:
 
 def _find_program(plugin: Plugin, environ: Mapping[str, str]) -> str:
     import shutil  # with all kinds of archives
+
     found = shutil.which(plugin.command, path=environ.get('PATH', os.defpath))
     if found is None:
         where = 'exists and is executable' if os.path.dirname(plugin.command) else 'is in the PATH'
-        hint = f"\n{plugin.install_hint.strip()}" if plugin.install_hint.strip() else ''
-        raise PluginError(f"The exec plugin {plugin.command!r} is not found: check that it {where}.{hint}")
+        hint = f'\n{plugin.install_hint.strip()}' if plugin.install_hint.strip() else ''
+        raise PluginError(
+            f'The exec plugin {plugin.command!r} is not found: check that it {where}.{hint}'
+        )
     return found
 
 
-def _run(plugin: Plugin, command: Sequence[str], variables: Mapping[str, str], is_interactive: bool,
-         timeout: float) -> bytes:
+def _run(
+    plugin: Plugin,
+    command: Sequence[str],
+    variables: Mapping[str, str],
+    is_interactive: bool,
+    timeout: float,
+) -> bytes:
     try:
         # An interactive program talks to the user by the terminal; others are silenced, and are killed with children.
         process = subprocess.Popen(
-            command, env=dict(variables), stdout=subprocess.PIPE,
+            command,
+            env=dict(variables),
+            stdout=subprocess.PIPE,
             stdin=None if is_interactive else subprocess.DEVNULL,
             stderr=None if is_interactive else subprocess.PIPE,
-            start_new_session=not is_interactive)
+            start_new_session=not is_interactive,
+        )
     except (OSError, ValueError) as error:
-        raise PluginError(f"The exec plugin {plugin.command!r} does not start: {error}.") from None
+        raise PluginError(f'The exec plugin {plugin.command!r} does not start: {error}.') from None
+
     def kill() -> None:
         _kill(process, with_children=not is_interactive)
 
@@ -183,15 +219,27 @@ def _run(plugin: Plugin, command: Sequence[str], variables: Mapping[str, str], i
             output.thread.join(KILLING_TIMEOUT)
     stdout, stderr = outputs
     if stdout.is_excessive:
-        raise PluginError(f"The exec plugin {plugin.command!r} has printed more than {OUTPUT_LIMIT} bytes, and is "
-                          f"stopped. Run it by hand to see, and check its version and its arguments.")
+        raise PluginError(
+            f'The exec plugin {plugin.command!r} has printed more than {OUTPUT_LIMIT} bytes, and is '
+            f'stopped. Run it by hand to see, and check its version and its arguments.'
+        )
     if stderr.content:
-        logger.debug("The exec plugin %r has complained: %s", plugin.command, _quote_tail(stderr.content))
+        logger.debug(
+            'The exec plugin %r has complained: %s', plugin.command, _quote_tail(stderr.content)
+        )
     if not is_ended:
-        raise PluginError(f"The exec plugin {plugin.command!r} has not finished in {timeout:g} seconds.")
+        raise PluginError(
+            f'The exec plugin {plugin.command!r} has not finished in {timeout:g} seconds.'
+        )
     if process.returncode != 0:
-        hint = " It has complained: run it by hand, or see the log at the debug level." if stderr.content else ''
-        raise PluginError(f"The exec plugin {plugin.command!r} has failed with the code {process.returncode}.{hint}")
+        hint = (
+            ' It has complained: run it by hand, or see the log at the debug level.'
+            if stderr.content
+            else ''
+        )
+        raise PluginError(
+            f'The exec plugin {plugin.command!r} has failed with the code {process.returncode}.{hint}'
+        )
     return stdout.content
 
 

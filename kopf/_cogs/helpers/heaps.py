@@ -3,6 +3,7 @@ Heaps: the memory that is free but is not returned to the system, as the allocat
 
 After something large, it can be tens of megabytes, for good: a few small allocations in between are enough for that.
 """
+
 import ctypes
 import functools
 from collections.abc import Callable
@@ -16,7 +17,9 @@ def trim() -> None:
 @functools.cache
 def _find_trimmer() -> Callable[[int], object]:
     try:
-        trimmer: Callable[[int], object] = ctypes.CDLL(None).malloc_trim  # of glibc; it lets other threads go on
+        trimmer: Callable[[int], object] = ctypes.CDLL(
+            None
+        ).malloc_trim  # of glibc; it lets other threads go on
     except (AttributeError, OSError, TypeError):
         return lambda _: None
     return trimmer

@@ -8,6 +8,7 @@ The values and the errors are the same either way; only the notation of some flo
 As in Kubernetes, an integer beyond 64 bits is read as a float. NaN and infinities, which JSON does not have,
 are written as nulls and never read.
 """
+
 import functools
 import json
 import math
@@ -28,9 +29,11 @@ class NumberError(JSONDecodeError):
 IS_FAST = orjson is not None
 """Whether writing and reading a value is quicker than copying it."""
 
-_PLAIN_ONLY = 0 if orjson is None else orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS
+_PLAIN_ONLY = (
+    0 if orjson is None else orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS
+)
 _PLAIN_SORTED = 0 if orjson is None else _PLAIN_ONLY | orjson.OPT_SORT_KEYS
-_INTEGERS = range(-2**63, 2**64)
+_INTEGERS = range(-(2**63), 2**64)
 
 
 def dumps(value: Any, *, sort_keys: bool = False) -> bytes:
@@ -72,21 +75,24 @@ def is_fast_writable(value: Any) -> bool:
 def loads_fast(raw: bytes | str) -> Any:
     """Read what ``orjson`` can read; raise `JSONDecodeError` for all else, though it can be JSON."""
     if orjson is None:
-        raise JSONDecodeError("There is no fast reader", doc='', pos=0)
+        raise JSONDecodeError('There is no fast reader', doc='', pos=0)
     return orjson.loads(raw)
 
 
 def _dumps_portably(value: Any, *, sort_keys: bool) -> bytes:
     dump = functools.partial(
-        json.dumps, ensure_ascii=False, separators=(',', ':'), allow_nan=False, sort_keys=sort_keys)
+        json.dumps, ensure_ascii=False, separators=(',', ':'), allow_nan=False, sort_keys=sort_keys
+    )
     try:
         try:
             text = dump(value)
         except ValueError:
             text = dump(_without_nans(value))
     except RecursionError as e:
-        raise ValueError("The value is circular or nested too deeply for JSON.") from e
-    return text.encode('utf-8', errors='backslashreplace')  # "\udXXX" is both Python's and JSON's escape
+        raise ValueError('The value is circular or nested too deeply for JSON.') from e
+    return text.encode(
+        'utf-8', errors='backslashreplace'
+    )  # "\udXXX" is both Python's and JSON's escape
 
 
 def _without_nans(value: Any) -> Any:
@@ -102,9 +108,9 @@ def _loads_portably(raw: bytes | str) -> Any:
         text = raw if isinstance(raw, str) else raw.decode('utf-8')
         return json.loads(text, **NUMBERS)
     except UnicodeDecodeError as e:
-        raise JSONDecodeError(f"Invalid UTF-8: {e.reason}", doc=repr(raw), pos=e.start) from e
+        raise JSONDecodeError(f'Invalid UTF-8: {e.reason}', doc=repr(raw), pos=e.start) from e
     except RecursionError as e:
-        raise JSONDecodeError("Nested too deeply", doc=text, pos=0) from e
+        raise JSONDecodeError('Nested too deeply', doc=text, pos=0) from e
 
 
 def _parse_int(text: str) -> int | float:
@@ -120,8 +126,12 @@ def _parse_float(text: str) -> float:
 
 
 def _refuse(text: str) -> NoReturn:
-    raise NumberError("Number out of range", doc=text, pos=0)
+    raise NumberError('Number out of range', doc=text, pos=0)
 
 
-NUMBERS: dict[str, Any] = {'parse_int': _parse_int, 'parse_float': _parse_float, 'parse_constant': _refuse}
+NUMBERS: dict[str, Any] = {
+    'parse_int': _parse_int,
+    'parse_float': _parse_float,
+    'parse_constant': _refuse,
+}
 """How the standard library is told to read numbers."""

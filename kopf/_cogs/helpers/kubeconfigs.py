@@ -5,6 +5,7 @@ The files are merged so that the first one to define a name, or the current cont
 to the files where they are written. Nothing is run and nobody is called here: exec plugins are only described.
 The errors tell the file and the entry, and never quote the values.
 """
+
 import base64
 import dataclasses
 import os
@@ -28,6 +29,7 @@ class KubeconfigError(Exception):
 @dataclasses.dataclass(frozen=True)
 class Section:
     """One named entry: a cluster, a user, or a context, with the file that defines it."""
+
     kind: str
     name: str
     path: pathlib.Path
@@ -42,13 +44,15 @@ class Section:
         if value is None:
             return ''
         if not isinstance(value, str):
-            raise KubeconfigError(f"The field {key!r} in the {self} must be a string: put it in quotes.")
+            raise KubeconfigError(
+                f'The field {key!r} in the {self} must be a string: put it in quotes.'
+            )
         return value.strip()
 
     def get_flag(self, key: str) -> bool:
         value = self.values.get(key)
         if value is not None and not isinstance(value, bool):
-            raise KubeconfigError(f"The field {key!r} in the {self} must be true or false.")
+            raise KubeconfigError(f'The field {key!r} in the {self} must be true or false.')
         return bool(value)
 
     def get_path(self, key: str) -> str:
@@ -59,19 +63,20 @@ class Section:
     def get_mapping(self, key: str) -> Mapping[str, Any]:
         value = self.values.get(key)
         if value is not None and not isinstance(value, dict):
-            raise KubeconfigError(f"The field {key!r} in the {self} must be a mapping.")
+            raise KubeconfigError(f'The field {key!r} in the {self} must be a mapping.')
         return value or {}
 
     def get_items(self, key: str) -> list[Any]:
         value = self.values.get(key)
         if value is not None and not isinstance(value, list):
-            raise KubeconfigError(f"The field {key!r} in the {self} must be a list.")
+            raise KubeconfigError(f'The field {key!r} in the {self} must be a list.')
         return value or []
 
 
 @dataclasses.dataclass(frozen=True)
 class Kubeconfig:
     """All files together. The entries are by kinds (``cluster``, ``user``, ``context``) and names."""
+
     sections: Mapping[tuple[str, str], Section]
     current_context: str
     paths: tuple[pathlib.Path, ...]
@@ -80,6 +85,7 @@ class Kubeconfig:
 @dataclasses.dataclass(frozen=True)
 class Access:
     """The cluster and the user of one context; with no user, it goes anonymously."""
+
     context: Section
     cluster: Section
     user: Section
@@ -90,7 +96,9 @@ class Access:
 def list_paths(environ: Mapping[str, str]) -> list[pathlib.Path]:
     """Tell which files to read, whether they exist or not: those of ``$KUBECONFIG``, or the one at home."""
     listed = [path for path in environ.get('KUBECONFIG', '').split(os.pathsep) if path]
-    return [pathlib.Path(os.path.expanduser(path)) for path in dict.fromkeys(listed or [DEFAULT_PATH])]
+    return [
+        pathlib.Path(os.path.expanduser(path)) for path in dict.fromkeys(listed or [DEFAULT_PATH])
+    ]
 
 
 def read_kubeconfig(paths: Iterable[pathlib.Path]) -> Kubeconfig | None:
@@ -108,7 +116,9 @@ def merge_contents(contents: Mapping[pathlib.Path, Mapping[str, Any]]) -> Kubeco
         for plural, kind in _SECTIONS.items():
             for section in _list_sections(path, content, plural, kind):
                 if (kind, section.name) in own:
-                    raise KubeconfigError(f"The kubeconfig {path} has several {plural} named {section.name!r}.")
+                    raise KubeconfigError(
+                        f'The kubeconfig {path} has several {plural} named {section.name!r}.'
+                    )
                 own[kind, section.name] = section
         sections = {**own, **sections}
         root = Section('current-context', '', path, content)
@@ -119,17 +129,26 @@ def merge_contents(contents: Mapping[pathlib.Path, Mapping[str, Any]]) -> Kubeco
 def select_access(kubeconfig: Kubeconfig) -> Access:
     """Take the entries of the current context. Raises `KubeconfigError` if some are absent or make no sense."""
     if not kubeconfig.current_context:
-        raise KubeconfigError(f"There is no current-context in the kubeconfig {_join(kubeconfig.paths)}: "
-                              f"choose one with `kubectl config use-context NAME`.")
-    context = _find_section(kubeconfig, 'context', kubeconfig.current_context, 'the current-context')
+        raise KubeconfigError(
+            f'There is no current-context in the kubeconfig {_join(kubeconfig.paths)}: '
+            f'choose one with `kubectl config use-context NAME`.'
+        )
+    context = _find_section(
+        kubeconfig, 'context', kubeconfig.current_context, 'the current-context'
+    )
     cluster = _find_section(kubeconfig, 'cluster', context.get_text('cluster'), f'the {context}')
     username = context.get_text('user')
-    user = (_find_section(kubeconfig, 'user', username, f'the {context}') if username
-            else Section('user', '', context.path, {}))
+    user = (
+        _find_section(kubeconfig, 'user', username, f'the {context}')
+        if username
+        else Section('user', '', context.path, {})
+    )
     for key in _IMPERSONATION:
         if user.values.get(key):
-            raise KubeconfigError(f"The {user} is to be impersonated (the field {key!r}), which is not supported: "
-                                  f"use a context without impersonation.")
+            raise KubeconfigError(
+                f'The {user} is to be impersonated (the field {key!r}), which is not supported: '
+                f'use a context without impersonation.'
+            )
     return Access(context, cluster, user, _build_server(cluster, user), _build_plugin(user))
 
 
@@ -139,8 +158,9 @@ def read_bytes(section: Section, key: str) -> bytes:
     try:
         return pathlib.Path(path).read_bytes()
     except OSError as error:
-        raise KubeconfigError(f"Cannot read {path} for the field {key!r} in the {section}: "
-                              f"{error.strerror or error}.") from None
+        raise KubeconfigError(
+            f'Cannot read {path} for the field {key!r} in the {section}: {error.strerror or error}.'
+        ) from None
 
 
 def build_cluster_info(cluster: Section, server: str) -> dict[str, Any]:
@@ -163,52 +183,72 @@ def build_cluster_info(cluster: Section, server: str) -> dict[str, Any]:
 
 def _read_file(path: pathlib.Path) -> Mapping[str, Any] | None:
     import yaml
+
     try:
         content = yaml.safe_load(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise KubeconfigError(f"Cannot read the kubeconfig {path}: {error.strerror or error}.") from None
-    except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise KubeconfigError(
+            f'Cannot read the kubeconfig {path}: {error.strerror or error}.'
+        ) from None
+    except (
+        yaml.YAMLError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         # Any of them is raised for values of wrong types; their texts quote the lines around, with secrets.
         mark = getattr(error, 'problem_mark', None)
         where = f' at the line {mark.line + 1}' if mark is not None else ''
-        raise KubeconfigError(f"The kubeconfig {path} is not valid YAML{where}.") from None
+        raise KubeconfigError(f'The kubeconfig {path} is not valid YAML{where}.') from None
     if content is not None and not isinstance(content, dict):
-        raise KubeconfigError(f"The kubeconfig {path} must be a mapping, but it is not.")
+        raise KubeconfigError(f'The kubeconfig {path} must be a mapping, but it is not.')
     return content or {}
 
 
-def _list_sections(path: pathlib.Path, content: Mapping[str, Any], plural: str, kind: str) -> Iterable[Section]:
+def _list_sections(
+    path: pathlib.Path, content: Mapping[str, Any], plural: str, kind: str
+) -> Iterable[Section]:
     items = content.get(plural) or []
     if not isinstance(items, list):
-        raise KubeconfigError(f"The field {plural!r} in the kubeconfig {path} must be a list.")
+        raise KubeconfigError(f'The field {plural!r} in the kubeconfig {path} must be a list.')
     for index, item in enumerate(items):
         name = item.get('name') if isinstance(item, dict) else None
         values = item.get(kind) if isinstance(item, dict) else None
         if not isinstance(name, str) or not isinstance(values, dict | None):
-            raise KubeconfigError(f"The item {index} of {plural!r} in the kubeconfig {path} must have a string 'name' "
-                                  f"and a mapping {kind!r}.")
+            raise KubeconfigError(
+                f"The item {index} of {plural!r} in the kubeconfig {path} must have a string 'name' "
+                f'and a mapping {kind!r}.'
+            )
         yield Section(kind, name, path, values or {})
 
 
 def _find_section(kubeconfig: Kubeconfig, kind: str, name: str, referrer: str) -> Section:
     if not name:
-        raise KubeconfigError(f"There is no {kind} in {referrer}.")
+        raise KubeconfigError(f'There is no {kind} in {referrer}.')
     try:
         return kubeconfig.sections[kind, name]
     except KeyError:
         known = sorted(other for other_kind, other in kubeconfig.sections if other_kind == kind)
-        raise KubeconfigError(f"There is no {kind} {name!r}, which {referrer} names, in the kubeconfig "
-                              f"{_join(kubeconfig.paths)}. There are: {', '.join(known) or 'none'}.") from None
+        raise KubeconfigError(
+            f'There is no {kind} {name!r}, which {referrer} names, in the kubeconfig '
+            f'{_join(kubeconfig.paths)}. There are: {", ".join(known) or "none"}.'
+        ) from None
 
 
 def _build_server(cluster: Section, user: Section) -> str:
     server = cluster.get_text('server')
     if not server:
-        raise KubeconfigError(f"There is no server in the {cluster}.")
+        raise KubeconfigError(f'There is no server in the {cluster}.')
     if '://' not in server:
-        authority = ('certificate-authority', 'certificate-authority-data', 'insecure-skip-tls-verify')
+        authority = (
+            'certificate-authority',
+            'certificate-authority-data',
+            'insecure-skip-tls-verify',
+        )
         identity = ('client-certificate', 'client-certificate-data')
         is_secure = any(map(cluster.values.get, authority)) or any(map(user.values.get, identity))
         server = f'{"https" if is_secure else "http"}://{server}'
@@ -223,10 +263,16 @@ def _build_plugin(user: Section) -> execs.Plugin | None:
     args = section.get_items('args')
     env = section.get_items('env')
     if not all(isinstance(arg, str) for arg in args):
-        raise KubeconfigError(f"The args of the {section} must be strings: put them in quotes.")
-    if not all(isinstance(item, dict) and isinstance(item.get('name'), str) and isinstance(item.get('value'), str)
-               for item in env):
-        raise KubeconfigError(f"The env of the {section} must be a list of names and values, which are strings.")
+        raise KubeconfigError(f'The args of the {section} must be strings: put them in quotes.')
+    if not all(
+        isinstance(item, dict)
+        and isinstance(item.get('name'), str)
+        and isinstance(item.get('value'), str)
+        for item in env
+    ):
+        raise KubeconfigError(
+            f'The env of the {section} must be a list of names and values, which are strings.'
+        )
     plugin = execs.Plugin(
         api_version=section.get_text('apiVersion'),
         command=section.get_path('command') if os.path.dirname(command) else command,
@@ -234,7 +280,8 @@ def _build_plugin(user: Section) -> execs.Plugin | None:
         env={item['name']: item['value'] for item in env},
         install_hint=section.get_text('installHint'),
         provide_cluster_info=section.get_flag('provideClusterInfo'),
-        interactive_mode=section.get_text('interactiveMode') or 'IfAvailable')
+        interactive_mode=section.get_text('interactiveMode') or 'IfAvailable',
+    )
     return plugin
 
 

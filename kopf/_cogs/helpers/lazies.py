@@ -1,6 +1,7 @@
 """
 Lazies: properties that are computed when they are needed for the first time.
 """
+
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar, overload
 

@@ -4,6 +4,7 @@ Loaders: import the code of users, by paths of files and by names of modules, fo
 If there is nothing to load, it is a `LoadingError`; what is wrong in the code is raised as it is.
 Nothing is imported but what is given, and what that imports.
 """
+
 import errno
 import importlib
 import importlib.machinery
@@ -33,12 +34,14 @@ class StandardLibraryFinder:
     def __init__(self) -> None:
         self.directories: set[str] = set()
 
-    def find_spec(self, name: str, path: Sequence[str] | None = None,
-                  target: types.ModuleType | None = None) -> importlib.machinery.ModuleSpec | None:
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: types.ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
         if path is not None or name not in sys.stdlib_module_names:
             return None
         return importlib.machinery.PathFinder.find_spec(
-            name, [entry for entry in sys.path if entry not in self.directories], target)
+            name, [entry for entry in sys.path if entry not in self.directories], target
+        )
 
 
 _finder = StandardLibraryFinder()
@@ -62,18 +65,22 @@ def load_file(path: str | os.PathLike[str]) -> types.ModuleType:
     full_path = os.path.abspath(path)
     if not os.path.exists(path):
         absence = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), full_path)
-        raise LoadingError(f"There is no file {os.fspath(path)!r}.") from absence
+        raise LoadingError(f'There is no file {os.fspath(path)!r}.') from absence
     if os.path.isdir(full_path):
-        mistake = f"{os.fspath(path)!r} is a directory, not a file. Packages are loaded by names: -m package."
+        mistake = f'{os.fspath(path)!r} is a directory, not a file. Packages are loaded by names: -m package.'
         raise LoadingError(mistake) from ImportError(mistake, path=full_path)
-    stem = re.sub(r'\W', '_', os.path.splitext(os.path.basename(full_path))[0])  # with no dots: there are no parents
+    stem = re.sub(
+        r'\W', '_', os.path.splitext(os.path.basename(full_path))[0]
+    )  # with no dots: there are no parents
     spec = importlib.util.spec_from_file_location(f'{_PREFIX}{next(_numbers)}_{stem}__', full_path)
     if spec is None or spec.loader is None:
-        mistake = f"{os.fspath(path)!r} is not a Python file: its name must end with .py."
+        mistake = f'{os.fspath(path)!r} is not a Python file: its name must end with .py.'
         raise LoadingError(mistake) from ImportError(mistake, path=full_path)
     if not os.access(full_path, os.R_OK):
         denial = PermissionError(errno.EACCES, os.strerror(errno.EACCES), full_path)
-        raise LoadingError(f"The file {os.fspath(path)!r} cannot be read: permission denied.") from denial
+        raise LoadingError(
+            f'The file {os.fspath(path)!r} cannot be read: permission denied.'
+        ) from denial
     _put_first(os.path.dirname(full_path))
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # for whatever looks up the modules of classes, e.g. pickling
@@ -93,7 +100,7 @@ def is_script(name: str) -> bool:
 def load_module(name: str) -> types.ModuleType:
     """Import a module by its full name. Raises `LoadingError` if there is none, or if it cannot be a name."""
     if not all(part.isidentifier() for part in name.split('.')):
-        mistake = f"{name!r} is not a name of a module."
+        mistake = f'{name!r} is not a name of a module.'
         raise LoadingError(mistake) from ModuleNotFoundError(mistake, name=name)
     if not sys.flags.safe_path:
         _put_first(os.getcwd())
@@ -102,8 +109,8 @@ def load_module(name: str) -> types.ModuleType:
     except ModuleNotFoundError as e:
         if e.name is None or not f'{name}.'.startswith(f'{e.name}.'):
             raise  # not this module, but what it needs
-        hint = " Files are given without -m." if name.endswith('.py') else ""
-        raise LoadingError(f"There is no module {name!r}.{hint}") from e
+        hint = ' Files are given without -m.' if name.endswith('.py') else ''
+        raise LoadingError(f'There is no module {name!r}.{hint}') from e
 
 
 def skip_own_frames(traceback: types.TracebackType | None) -> types.TracebackType | None:
@@ -114,7 +121,10 @@ def skip_own_frames(traceback: types.TracebackType | None) -> types.TracebackTyp
         traceback = traceback.tb_next
     is_loading = [frame.tb_frame.f_code.co_filename == __file__ for frame in frames]
     since = len(frames) - is_loading[::-1].index(True) if any(is_loading) else 0
-    return next((frame for frame in frames[since:] if not _is_importing(frame.tb_frame.f_code.co_filename)), None)
+    return next(
+        (frame for frame in frames[since:] if not _is_importing(frame.tb_frame.f_code.co_filename)),
+        None,
+    )
 
 
 def _is_importing(filename: str) -> bool:

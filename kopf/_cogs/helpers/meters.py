@@ -6,6 +6,7 @@ to one operator and to its event loop. What can be counted by looking at it (e.g
 
 Nothing is counted by objects: there can be any number of them.
 """
+
 import bisect
 import collections
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ DURATIONS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0
 
 class Histogram:
     """How many values were up to each of the bounds, and how many were beyond them all."""
+
     __slots__ = ('bounds', 'counts', 'total')
 
     def __init__(self, bounds: Sequence[float] = DURATIONS) -> None:
@@ -50,33 +52,56 @@ class Backlog(Protocol):
 
 class Flow:
     """All that has happened to the objects of one resource."""
+
     __slots__ = (
-        'backlogs', 'cycles', 'durations', 'events', 'failures', 'loops', 'misfits', 'reconnects', 'relists', 'waits')
+        'backlogs',
+        'cycles',
+        'durations',
+        'events',
+        'failures',
+        'loops',
+        'misfits',
+        'reconnects',
+        'relists',
+        'waits',
+    )
 
     def __init__(self) -> None:
-        self.events: collections.Counter[str | None] = collections.Counter()  # by types, as they come from streams
+        self.events: collections.Counter[str | None] = (
+            collections.Counter()
+        )  # by types, as they come from streams
         self.cycles: collections.Counter[str] = collections.Counter()  # by how they have ended
         self.durations = Histogram()  # of the cycles, in seconds
-        self.waits = Histogram()  # seconds from the first event, or from the planned time, to the cycle
+        self.waits = (
+            Histogram()
+        )  # seconds from the first event, or from the planned time, to the cycle
         self.failures = self.reconnects = self.relists = 0  # of the streams
         self.misfits = 0  # how many times objects came that are not fit for handling
-        self.loops = 0  # how many times objects were slowed down, as they were handled again and again
+        self.loops = (
+            0  # how many times objects were slowed down, as they were handled again and again
+        )
         self.backlogs: list[Backlog] = []  # those that exist now
 
 
 class Calls:
     """All requests to the API of one kind."""
+
     __slots__ = ('answers', 'durations', 'throttled', 'waits')
 
     def __init__(self) -> None:
-        self.answers: collections.Counter[int | str] = collections.Counter()  # by codes, or by kinds of errors
-        self.durations = Histogram()  # seconds from the request to the whole answer; for streams, to its beginning
+        self.answers: collections.Counter[int | str] = (
+            collections.Counter()
+        )  # by codes, or by kinds of errors
+        self.durations = (
+            Histogram()
+        )  # seconds from the request to the whole answer; for streams, to its beginning
         self.throttled = 0  # those that had to wait for their turn
         self.waits = 0.0  # seconds of waiting, in total
 
 
 class Attempts:
     """All attempts of one handler."""
+
     __slots__ = ('durations', 'outcomes')
 
     def __init__(self) -> None:
@@ -86,13 +111,20 @@ class Attempts:
 
 class Meter:
     """All that has happened in one operator."""
+
     __slots__ = ('attempts', 'calls', 'flows', 'pauses')
 
     def __init__(self) -> None:
-        self.flows: collections.defaultdict[str, Flow] = collections.defaultdict(Flow)  # by resources
+        self.flows: collections.defaultdict[str, Flow] = collections.defaultdict(
+            Flow
+        )  # by resources
         self.calls: collections.defaultdict[str, Calls] = collections.defaultdict(Calls)  # by verbs
-        self.attempts: collections.defaultdict[str, Attempts] = collections.defaultdict(Attempts)  # by handlers
-        self.pauses: collections.Counter[tuple[str, str]] = collections.Counter()  # by scopes and reasons
+        self.attempts: collections.defaultdict[str, Attempts] = collections.defaultdict(
+            Attempts
+        )  # by handlers
+        self.pauses: collections.Counter[tuple[str, str]] = (
+            collections.Counter()
+        )  # by scopes and reasons
 
     def count_call(self, verb: str, answer: int | str, seconds: float) -> None:
         calls = self.calls[verb]

@@ -5,6 +5,7 @@ The libraries that read JSON hold the interpreter for the whole document, also i
 a few megabytes. Here, the document is cut after its items, wherever they are; the containers that are open at the cut
 are closed in the piece, and are continued by the next one. Every byte is read by the library once.
 """
+
 import dataclasses
 import re
 from collections.abc import Iterator
@@ -30,7 +31,9 @@ _ESCAPES = 50_000
 """How many escaped characters are looked at in a row; there can be millions of them in one string."""
 
 _LEAF = rb'[\[{](?:[^\[\]{}"]++|"[^"\\]*+"){0,64}+([\]}])'  # a small container with no others in it
-_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+){0,%d}+(")?+' % _ESCAPES  # or only the beginning of it: then with no groups
+_STRING = (
+    rb'"[^"\\]*+(?:\\.[^"\\]*+){0,%d}+(")?+' % _ESCAPES
+)  # or only the beginning of it: then with no groups
 _TOKENS = re.compile(_LEAF + b'|' + _STRING + rb'|([\[\]{}])', re.DOTALL)
 _REST = re.compile(_STRING[1:], re.DOTALL)  # of a string
 _OPENINGS, _CLOSINGS = b'[{', b']}'
@@ -40,6 +43,7 @@ _PAIRS = dict(zip(_CLOSINGS, _OPENINGS, strict=True))
 @dataclasses.dataclass(slots=True)
 class _Container:
     """A container that is open at the current position."""
+
     opening: int  # its first byte
     key: tuple[int, int] | None  # where its key is, if it is in an object
     value: Any = None  # what is read of it; nothing if it is in the current piece as a whole
@@ -85,19 +89,19 @@ class _Reader:
                     return root.value
             until = end
         if self._stack:
-            _refuse("Unterminated document", len(self._buffer))
+            _refuse('Unterminated document', len(self._buffer))
         return jsons.loads(self._buffer[:])  # a scalar, or one small container
 
     def _open(self, first: int, span: tuple[int, int]) -> None:
         is_valued = bool(self._stack) and self._stack[-1].opening == ord('{')
         self._stack.append(_Container(first, span if is_valued else None))
         if len(self._stack) > DEPTH_LIMIT:
-            _refuse("Nested too deeply", 0)
+            _refuse('Nested too deeply', 0)
 
     def _close(self, first: int, start: int, end: int) -> _Container | None:
         """Close the last container; return it if it is the whole document."""
         if not self._stack or self._stack[-1].opening != _PAIRS[first]:
-            _refuse("Unexpected end of a list or an object", start)
+            _refuse('Unexpected end of a list or an object', start)
         if self._known == len(self._stack):
             self._take(start)
             self._since = end
@@ -106,7 +110,7 @@ class _Reader:
         if self._stack:
             return None
         if self._buffer[end:].strip(b' \t\r\n'):
-            _refuse("Extra data", end)
+            _refuse('Extra data', end)
         if closed.value is None:
             closed.value = jsons.loads(self._buffer[:end])
         return closed
@@ -120,26 +124,30 @@ class _Reader:
             if position < 0:
                 self._uncut += 1
                 if self._uncut > _UNCUT:
-                    _refuse("Expected a comma", until)
+                    _refuse('Expected a comma', until)
                 return
             self._uncut = 0
             self._take(position)
             if not self._stack[-1].value:
-                _refuse("Expected an item", position)
+                _refuse('Expected an item', position)
             self._since = position
 
     def _take(self, until: int) -> None:
         """Read the piece before this position, and let the containers that are open there have values."""
         if not self._stack:
-            _refuse("Extra data", until)
-        text = self._buffer[self._since:until]
+            _refuse('Extra data', until)
+        text = self._buffer[self._since : until]
         base = self._stack[max(0, self._known - 1)]
         if self._known:
             self._extend(base.value, base, text)
         else:
             base.value = jsons.loads(text + self._build_closings(0))
-        for outer, inner in zip(self._stack[max(0, self._known - 1):], self._stack[max(1, self._known):], strict=False):
-            inner.value = outer.value[-1 if inner.key is None else jsons.loads(self._buffer[slice(*inner.key)])]
+        for outer, inner in zip(
+            self._stack[max(0, self._known - 1) :], self._stack[max(1, self._known) :], strict=False
+        ):
+            inner.value = outer.value[
+                -1 if inner.key is None else jsons.loads(self._buffer[slice(*inner.key)])
+            ]
         self._known = len(self._stack)
 
     def _extend(self, value: Any, base: _Container, text: bytes) -> None:
@@ -148,7 +156,7 @@ class _Reader:
             return
         items = text[1:]
         if text[:1] != b',' or not items.strip(b' \t\r\n'):
-            _refuse("Expected an item", self._since)
+            _refuse('Expected an item', self._since)
         read = jsons.loads(bytes([base.opening]) + items + self._build_closings(self._known - 1))
         if isinstance(value, list):
             value.extend(read)
@@ -179,7 +187,7 @@ def _find_end(buffer: Buffer, position: int) -> int:
     while True:
         rest = _REST.match(buffer, position)
         if rest is None or rest.end() == position:
-            _refuse("Unterminated string", position)
+            _refuse('Unterminated string', position)
         if rest.lastindex is not None:
             return rest.end()
         position = rest.end()

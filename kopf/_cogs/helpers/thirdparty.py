@@ -4,6 +4,7 @@ Third-party: objects of client libraries, read and written by the names that fie
 Objects are mappings, resources of pykube, or models of the official clients, synchronous and not; they can be mixed
 inside of each other, as the libraries allow that. No library is imported here: those who have its objects have it.
 """
+
 import sys
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from typing import Any
@@ -21,16 +22,22 @@ def iter_objects(objs: Any) -> Iterator[Any]:
     obj = unwrap(objs)
     if isinstance(obj, MutableMapping) or _is_model(obj):
         if not _has_metadata(obj):
-            raise TypeError(f"{type(obj).__name__} has no metadata of objects: it is a part of something else.")
+            raise TypeError(
+                f'{type(obj).__name__} has no metadata of objects: it is a part of something else.'
+            )
         yield obj
     elif isinstance(obj, Mapping):
-        raise TypeError(f"{type(objs).__name__} is read-only. To change it, make a copy: copy.deepcopy(obj).")
+        raise TypeError(
+            f'{type(objs).__name__} is read-only. To change it, make a copy: copy.deepcopy(obj).'
+        )
     elif isinstance(obj, Iterable) and not isinstance(obj, str | bytes):
         for item in obj:
             yield from iter_objects(item)
     else:
-        raise TypeError(f"Objects are dicts, or objects of pykube or kubernetes, or lists of them; "
-                        f"{type(obj).__name__} is none of these.")
+        raise TypeError(
+            f'Objects are dicts, or objects of pykube or kubernetes, or lists of them; '
+            f'{type(obj).__name__} is none of these.'
+        )
 
 
 def unwrap(obj: Any) -> Any:
@@ -91,7 +98,13 @@ def make_owner_reference(metadata: Any, reference: Mapping[str, Any]) -> Any:
     if not _is_model(metadata):
         return dict(reference)
     cls = _get_class(metadata, 'V1OwnerReference')
-    return cls(**{attribute: reference[key] for attribute, key in cls.attribute_map.items() if key in reference})
+    return cls(
+        **{
+            attribute: reference[key]
+            for attribute, key in cls.attribute_map.items()
+            if key in reference
+        }
+    )
 
 
 def _is_model(obj: Any) -> bool:
@@ -110,5 +123,10 @@ def _get_attribute(model: Any, key: str) -> str:
 
 def _get_class(model: Any, name: str) -> Any:
     """Get a class of the same library; the package is surely loaded if there are its models."""
-    package = next(prefix for cls in type(model).__mro__ for prefix in MODELS if cls.__module__.startswith(prefix))
+    package = next(
+        prefix
+        for cls in type(model).__mro__
+        for prefix in MODELS
+        if cls.__module__.startswith(prefix)
+    )
     return getattr(sys.modules[package], name)

@@ -3,6 +3,7 @@ Moments as they are written on objects, by us, by other operators, or by people.
 
 What we write ourselves is understood at once; all other forms of ISO 8601 are left to the library, which is slower.
 """
+
 import datetime
 from typing import Any
 
@@ -27,6 +28,7 @@ def parse_moment(value: Any) -> datetime.datetime | None:
 
 def _parse_unusual(text: str) -> datetime.datetime | None:
     import iso8601  # with its regular expressions, which are seldom needed
+
     try:
         return iso8601.parse_date(text)
     except (iso8601.ParseError, OverflowError):

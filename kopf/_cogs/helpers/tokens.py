@@ -3,6 +3,7 @@ Tokens in files: when to read them again.
 
 Those who keep the files replace the tokens well before these expire. Nothing is verified here: it is up to the server.
 """
+
 import base64
 import binascii
 import datetime

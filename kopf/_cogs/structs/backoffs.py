@@ -3,6 +3,7 @@ Backoffs: how long to wait before the next attempt after a failure.
 
 Pure arithmetic: the callers bring the number of the attempt and the chance, and do the waiting.
 """
+
 import dataclasses
 import math
 
@@ -30,16 +31,24 @@ class Backoff:
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-                raise TypeError(f"kopf.Backoff: {field.name} must be a finite number, not {value!r}.")
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, int | float)
+                or not math.isfinite(value)
+            ):
+                raise TypeError(
+                    f'kopf.Backoff: {field.name} must be a finite number, not {value!r}.'
+                )
         if self.first <= 0:
-            raise ValueError(f"kopf.Backoff: first must be above 0 seconds, not {self.first!r}.")
+            raise ValueError(f'kopf.Backoff: first must be above 0 seconds, not {self.first!r}.')
         if self.factor < 1:
-            raise ValueError(f"kopf.Backoff: factor must be 1 or more, not {self.factor!r}.")
+            raise ValueError(f'kopf.Backoff: factor must be 1 or more, not {self.factor!r}.')
         if self.cap < self.first:
-            raise ValueError(f"kopf.Backoff: cap must not be less than first ({self.first!r}), as it is {self.cap!r}.")
+            raise ValueError(
+                f'kopf.Backoff: cap must not be less than first ({self.first!r}), as it is {self.cap!r}.'
+            )
         if self.jitter < 0:
-            raise ValueError(f"kopf.Backoff: jitter must be 0 or more, not {self.jitter!r}.")
+            raise ValueError(f'kopf.Backoff: jitter must be 0 or more, not {self.jitter!r}.')
 
     def choose_delay(self, attempts: int, chance: float) -> float:
         """Choose the seconds to wait after so many attempts, the last one included; ``chance`` is from 0 to 1."""
@@ -47,7 +56,7 @@ class Backoff:
 
     def _grow(self, times: int) -> float:
         try:
-            return min(self.cap, self.first * self.factor ** times)
+            return min(self.cap, self.first * self.factor**times)
         except OverflowError:
             return self.cap
 

@@ -1,6 +1,7 @@
 """
 Bodies: objects as they are in the API.
 """
+
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
@@ -19,6 +20,7 @@ RawEventType = Literal[None, 'ADDED', 'MODIFIED', 'DELETED', 'BOOKMARK']
 
 class RawMeta(TypedDict, total=False):
     """The metadata of an object, as far as it is used here."""
+
     uid: str
     name: str
     namespace: str
@@ -33,6 +35,7 @@ class RawMeta(TypedDict, total=False):
 
 class RawBody(TypedDict, total=False):
     """An object as a plain dict."""
+
     apiVersion: str
     kind: str
     metadata: RawMeta
@@ -42,18 +45,21 @@ class RawBody(TypedDict, total=False):
 
 class RawEvent(TypedDict):
     """One change of an object, or its existence."""
+
     type: RawEventType
     object: RawBody
 
 
 class MetaEssence(TypedDict, total=False):
     """The metadata whose changes matter."""
+
     labels: dict[str, str]
     annotations: dict[str, str]
 
 
 class BodyEssence(TypedDict, total=False):
     """The part of an object whose changes matter; there can be other stanzas than these."""
+
     metadata: MetaEssence
     spec: dict[str, Any]
     status: dict[str, Any]
@@ -61,6 +67,7 @@ class BodyEssence(TypedDict, total=False):
 
 class ObjectReference(TypedDict, total=False):
     """How k8s-events and logs refer to an object."""
+
     apiVersion: str
     kind: str
     name: str
@@ -70,6 +77,7 @@ class ObjectReference(TypedDict, total=False):
 
 class OwnerReference(TypedDict, total=False):
     """How objects refer to their owners."""
+
     controller: bool
     blockOwnerDeletion: bool
     apiVersion: str
@@ -88,30 +96,44 @@ def get_version(body: RawBody | Mapping[str, Any]) -> str | None:
 def build_object_reference(body: Mapping[str, Any]) -> ObjectReference:
     """Refer to an object, e.g. in k8s-events. What is absent in the body is absent in the reference."""
     metadata = dicts.resolve_mapping(body, ('metadata',))
-    return cast(ObjectReference, dict(_iter_present({
-        'apiVersion': body.get('apiVersion'),
-        'kind': body.get('kind'),
-        'name': metadata.get('name'),
-        'uid': metadata.get('uid'),
-        'namespace': metadata.get('namespace'),
-    })))
+    return cast(
+        ObjectReference,
+        dict(
+            _iter_present(
+                {
+                    'apiVersion': body.get('apiVersion'),
+                    'kind': body.get('kind'),
+                    'name': metadata.get('name'),
+                    'uid': metadata.get('uid'),
+                    'namespace': metadata.get('namespace'),
+                }
+            )
+        ),
+    )
 
 
 def build_owner_reference(
-        body: Mapping[str, Any],
-        *,
-        controller: bool | None = True,
-        block_owner_deletion: bool | None = True,
+    body: Mapping[str, Any],
+    *,
+    controller: bool | None = True,
+    block_owner_deletion: bool | None = True,
 ) -> OwnerReference:
     """Refer to an object as to an owner of others. What is absent in the body is absent in the reference."""
-    return cast(OwnerReference, dict(_iter_present({
-        'controller': controller,
-        'blockOwnerDeletion': block_owner_deletion,
-        'apiVersion': body.get('apiVersion'),
-        'kind': body.get('kind'),
-        'name': dicts.resolve(body, ('metadata', 'name')),
-        'uid': dicts.resolve(body, ('metadata', 'uid')),
-    })))
+    return cast(
+        OwnerReference,
+        dict(
+            _iter_present(
+                {
+                    'controller': controller,
+                    'blockOwnerDeletion': block_owner_deletion,
+                    'apiVersion': body.get('apiVersion'),
+                    'kind': body.get('kind'),
+                    'name': dicts.resolve(body, ('metadata', 'name')),
+                    'uid': dicts.resolve(body, ('metadata', 'uid')),
+                }
+            )
+        ),
+    )
 
 
 def unwrap(src: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -6,6 +6,7 @@ The last handled states of Secrets can be kept with digests of the values: it is
 else. The digests are keyed by the uid of the object, so equal values of different objects have different digests.
 Still, short or guessable values can be found by trying.
 """
+
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -34,6 +35,7 @@ class ConcealedValues(dict[str, Any]):
 
 class ConcealedItem(diffs.DiffItem):
     """A changed field that is shown with no values."""
+
     __slots__ = ()
 
     def __repr__(self) -> str:
@@ -64,6 +66,7 @@ def conceal_event(event: bodies.RawEvent) -> bodies.RawEvent:
 def _register_in_yaml() -> None:
     """Let it be written as the dicts that it is: unlike all others, this library refuses what it does not know."""
     import yaml
+
     for name in ('SafeDumper', 'Dumper', 'CSafeDumper', 'CDumper'):
         dumper = getattr(yaml, name, None)  # there can be only those in Python
         for cls in (ConcealedObject, ConcealedValues):
@@ -73,11 +76,14 @@ def _register_in_yaml() -> None:
 
 def digest(essence: Mapping[str, Any], uid: str) -> dict[str, Any]:
     """Replace the values with their digests, except for those that are digests already."""
-    return _replace(essence, lambda path, value: value if is_digest(value) else make_digest(value, uid))
+    return _replace(
+        essence, lambda path, value: value if is_digest(value) else make_digest(value, uid)
+    )
 
 
 def restore(essence: Mapping[str, Any], origin: Mapping[str, Any], uid: str) -> dict[str, Any]:
     """Replace the digests with the values of another state, where these are the same values; others become masks."""
+
     def replace(path: dicts.FieldPath, value: Any) -> Any:
         if not is_digest(value):
             return value
@@ -90,6 +96,7 @@ def restore(essence: Mapping[str, Any], origin: Mapping[str, Any], uid: str) -> 
 def make_digest(value: Any, uid: str) -> str:
     """Make a digest of a value, different for each object."""
     import hashlib  # it loads the TLS library, and most operators do not handle Secrets
+
     raw = str(value).encode('utf-8', errors='surrogatepass')
     return PREFIX + hashlib.blake2b(raw, key=uid.encode()[:64], digest_size=16).hexdigest()
 
@@ -98,9 +105,13 @@ def is_digest(value: Any) -> bool:
     return isinstance(value, str) and value.startswith(PREFIX)
 
 
-def _replace(essence: Mapping[str, Any], replace: Callable[[dicts.FieldPath, Any], Any]) -> dict[str, Any]:
+def _replace(
+    essence: Mapping[str, Any], replace: Callable[[dicts.FieldPath, Any], Any]
+) -> dict[str, Any]:
     replaced = dict(essence)
     for stanza in _STANZAS:
         if dicts.is_mapping(essence.get(stanza)):
-            replaced[stanza] = {key: replace((stanza, key), value) for key, value in essence[stanza].items()}
+            replaced[stanza] = {
+                key: replace((stanza, key), value) for key, value in essence[stanza].items()
+            }
     return replaced

@@ -5,6 +5,7 @@ Values only: where they come from is up to the login handlers, and who keeps the
 Secrets are shown nowhere: neither in the representations of the values, nor in the errors.
 Importing it is cheap: TLS is loaded when its context is built.
 """
+
 import base64
 import binascii
 import contextlib
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 FilePath: TypeAlias = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
 _USERINFO = re.compile(  # greedy: passwords can have any of :/?#@; only from the beginnings of words, to be linear
-    r'(?<![^\s\'"<>(])([A-Za-z][A-Za-z0-9+.-]*://)?[^\s\'"<>(]*@')
+    r'(?<![^\s\'"<>(])([A-Za-z][A-Za-z0-9+.-]*://)?[^\s\'"<>(]*@'
+)
 _PEM_MARK = b'-----BEGIN '
 _SECRETS = frozenset({'username', 'password', 'scheme', 'token', 'private_key_data'})
 _BULKY = frozenset({'ca_data', 'certificate_data'})
@@ -45,6 +47,7 @@ class ConnectionInfo:
     Of the CA, of the certificate and of the private key, either the path or the data can be given: PEM or base64 of it.
     An expiration with no timezone is in UTC. Of several valid credentials, those of the highest priority are used.
     """
+
     server: str
     priority: int = 0
     default_namespace: str | None = None
@@ -62,13 +65,19 @@ class ConnectionInfo:
     private_key_data: str | bytes | None = None
     proxy_url: str | None = None
     trust_env: bool = False
-    tls_server_name: str | None = None  # the name to expect in the server's certificate, if not the one in the URL
-    context: str | None = dataclasses.field(default=None, compare=False)  # its name in the kubeconfig, to be logged
+    tls_server_name: str | None = (
+        None  # the name to expect in the server's certificate, if not the one in the URL
+    )
+    context: str | None = dataclasses.field(
+        default=None, compare=False
+    )  # its name in the kubeconfig, to be logged
 
     def __post_init__(self) -> None:
         for name in ('ca', 'certificate', 'private_key'):
             if getattr(self, f'{name}_path') and getattr(self, f'{name}_data'):
-                raise ValueError(f"Both {name}_path and {name}_data are given: leave only one of them.")
+                raise ValueError(
+                    f'Both {name}_path and {name}_data are given: leave only one of them.'
+                )
 
     def __repr__(self) -> str:
         return _represent(self)
@@ -76,7 +85,9 @@ class ConnectionInfo:
     def as_http_headers(self) -> dict[str, str]:
         """Build the headers that authenticate each request; none if it is done by certificates, or not at all."""
         if self.username is not None and self.password is not None:
-            pair = f'{self.username}:{self.password}'.encode(errors='surrogatepass')  # the server is to refuse it
+            pair = f'{self.username}:{self.password}'.encode(
+                errors='surrogatepass'
+            )  # the server is to refuse it
             return {'Authorization': f'Basic {base64.b64encode(pair).decode()}'}
         if self.token:
             return {'Authorization': f'{self.scheme or "Bearer"} {self.token}'}
@@ -90,6 +101,7 @@ class ConnectionInfo:
         Raises `LoginError` if some of the certificates or keys cannot be used.
         """
         import ssl
+
         with _explained(_name_source('certificate authority', self.ca_path)):
             authority = _read_pem(self.ca_path, self.ca_data)
             context = ssl.create_default_context(cadata=authority)
@@ -106,21 +118,29 @@ class ConnectionInfo:
 
     def as_aiohttp_basic_auth(self) -> None:
         """Return nothing: the header is made by `as_http_headers`. Deprecated."""
-        warnings.warn("as_aiohttp_basic_auth() is deprecated; use as_http_headers().", DeprecationWarning, stacklevel=2)
+        warnings.warn(
+            'as_aiohttp_basic_auth() is deprecated; use as_http_headers().',
+            DeprecationWarning,
+            stacklevel=2,
+        )
 
     def _load_identity(self, context: 'ssl.SSLContext') -> None:
         has_certificate = bool(self.certificate_path or self.certificate_data)
         has_private_key = bool(self.private_key_path or self.private_key_data)
         if has_private_key and not has_certificate:
-            raise LoginError("Cannot use the private key: it is given without its client certificate.")
+            raise LoginError(
+                'Cannot use the private key: it is given without its client certificate.'
+            )
         if not has_certificate:
             return
         source = _name_source('client certificate', self.certificate_path)
         if has_private_key:
             source = f'{source} with {_name_source("private key", self.private_key_path)}'
-        with (_explained(source),
-              _materialized(self.certificate_path, self.certificate_data) as certificate,
-              _materialized(self.private_key_path, self.private_key_data) as private_key):
+        with (
+            _explained(source),
+            _materialized(self.certificate_path, self.certificate_data) as certificate,
+            _materialized(self.private_key_path, self.private_key_data) as private_key,
+        ):
             context.load_cert_chain(certificate, private_key or None, password=_refuse_password)
 
 
@@ -131,6 +151,7 @@ class AiohttpSession:
 
     The framework owns the session from now on, and closes it when the credentials are not needed any more.
     """
+
     server: str
     priority: int = 0
     default_namespace: str | None = None
@@ -179,7 +200,9 @@ def is_expired(credentials: Credentials, now: datetime.datetime) -> bool:
 def describe(credentials: Credentials) -> str:
     """Describe where the credentials lead to, with no secrets."""
     context = getattr(credentials, 'context', None)
-    return hide_userinfo(credentials.server) + ('' if context is None else f' (the context {context!r})')
+    return hide_userinfo(credentials.server) + (
+        '' if context is None else f' (the context {context!r})'
+    )
 
 
 def hide_userinfo(text: str) -> str:
@@ -198,19 +221,28 @@ def is_exposed(credentials: Credentials) -> bool:
     Proxies on other machines get it all, also if it is for a loopback address.
     """
     import urllib.parse
+
     parts = urllib.parse.urlsplit(credentials.server)
     proxy = None if isinstance(credentials, AiohttpSession) else credentials.proxy_url
     try:
-        gate = urllib.parse.urlsplit(f'//{proxy.rpartition("://")[2]}').hostname if proxy else 'localhost'
+        gate = (
+            urllib.parse.urlsplit(f'//{proxy.rpartition("://")[2]}').hostname
+            if proxy
+            else 'localhost'
+        )
     except ValueError:  # it will be refused anyway
         gate = None
-    return parts.scheme == 'http' and not all(_is_loopback(host or '') for host in (parts.hostname, gate))
+    return parts.scheme == 'http' and not all(
+        _is_loopback(host or '') for host in (parts.hostname, gate)
+    )
 
 
 def disarm(info: ConnectionInfo) -> ConnectionInfo:
     """Take away all that proves who we are in each request; certificates prove it only by TLS."""
     server = re.sub(r'(?<=//)[^/?#]*@', '', info.server)
-    return dataclasses.replace(info, server=server, username=None, password=None, scheme=None, token=None)
+    return dataclasses.replace(
+        info, server=server, username=None, password=None, scheme=None, token=None
+    )
 
 
 def has_secrets(info: ConnectionInfo) -> bool:
@@ -220,6 +252,7 @@ def has_secrets(info: ConnectionInfo) -> bool:
 
 def _is_loopback(host: str) -> bool:
     import ipaddress
+
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -260,15 +293,16 @@ def _read_footprint(path: FilePath) -> tuple[int, int, int] | None:
 def _explained(source: str) -> Iterator[None]:
     """Turn the errors of files and of OpenSSL, which name neither the file nor the purpose, into those that do."""
     import ssl
+
     try:
         yield
     except ssl.SSLError as error:
         reason = error.reason.replace('_', ' ').lower() if error.reason else 'malformed PEM'
-        raise LoginError(f"Cannot load {source}: {reason}.") from error
+        raise LoginError(f'Cannot load {source}: {reason}.') from error
     except OSError as error:
-        raise LoginError(f"Cannot load {source}: {error.strerror or error}.") from error
+        raise LoginError(f'Cannot load {source}: {error.strerror or error}.') from error
     except ValueError as error:
-        raise LoginError(f"Cannot load {source}: {error}.") from None
+        raise LoginError(f'Cannot load {source}: {error}.') from None
 
 
 @functools.cache
@@ -277,9 +311,14 @@ def _get_context_class() -> 'type[ssl.SSLContext]':
     import ssl
 
     class Context(ssl.SSLContext):
-        def wrap_bio(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, server_side: bool = False,
-                     server_hostname: str | bytes | None = None,
-                     session: ssl.SSLSession | None = None) -> ssl.SSLObject:
+        def wrap_bio(
+            self,
+            incoming: ssl.MemoryBIO,
+            outgoing: ssl.MemoryBIO,
+            server_side: bool = False,
+            server_hostname: str | bytes | None = None,
+            session: ssl.SSLSession | None = None,
+        ) -> ssl.SSLObject:
             if isinstance(server_hostname, str) and server_hostname.isascii():
                 server_hostname = server_hostname.encode()
             return super().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
@@ -292,7 +331,7 @@ def _read_pem(path: FilePath | None, raw: str | bytes | None) -> str | None:
         return None
     content = pathlib.Path(_expand(path)).read_bytes() if path else _decode(raw or b'')
     if _PEM_MARK not in content:
-        raise ValueError("it is not PEM")
+        raise ValueError('it is not PEM')
     return content.decode('ascii', 'replace').replace('\ufffd', '?')  # comments are in any encoding
 
 
@@ -305,7 +344,7 @@ def _decode(raw: str | bytes) -> bytes:
     except binascii.Error:
         decoded = b''
     if _PEM_MARK not in decoded:
-        raise ValueError("it is neither PEM nor base64 of PEM")
+        raise ValueError('it is neither PEM nor base64 of PEM')
     return decoded
 
 
@@ -320,6 +359,7 @@ def _materialized(path: FilePath | None, raw: str | bytes | None) -> Iterator[st
         yield _expand(path) if path else ''
         return
     import tempfile  # with all kinds of archives, which are not needed for the usual credentials of pods
+
     content = _decode(raw)
     descriptor, temporary = tempfile.mkstemp(prefix='kopf-', suffix='.pem')  # with mode 0600
     try:
@@ -332,4 +372,4 @@ def _materialized(path: FilePath | None, raw: str | bytes | None) -> Iterator[st
 
 def _refuse_password() -> NoReturn:
     # Otherwise, OpenSSL would ask for it in the terminal, and wait.
-    raise ValueError("the private key is encrypted, which is not supported")
+    raise ValueError('the private key is encrypted, which is not supported')

@@ -4,6 +4,7 @@ Dicts: nested mappings, as in JSON, addressed by the paths of their keys.
 Wherever a path leads through something that is not a mapping, there is nothing at its end. ``None`` is the same
 as absence, as it is in Kubernetes. Lists are values: there are no paths into them.
 """
+
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
@@ -29,7 +30,7 @@ def parse_field(spec: FieldSpec) -> FieldPath:
             return tuple(spec.split('.'))
         case list() | tuple() if all(isinstance(key, str) for key in spec):
             return tuple(spec)
-    raise ValueError(f"A field is a dotted string, or a tuple or a list of strings, not {spec!r}.")
+    raise ValueError(f'A field is a dotted string, or a tuple or a list of strings, not {spec!r}.')
 
 
 def is_mapping(value: object) -> TypeGuard[Mapping[str, Any]]:
@@ -43,7 +44,11 @@ def resolve(d: object, path: FieldPath, default: Any = None) -> Any:
     for key in path:
         if type(d) is not dict:  # the exact type is checked much faster, and most are of it
             if isinstance(d, LiveView):
-                d = d._content if d._path or type(d._holder.content) is not dict else d._holder.content
+                d = (
+                    d._content
+                    if d._path or type(d._holder.content) is not dict
+                    else d._holder.content
+                )
             elif type(d) in _PLAIN or not isinstance(d, Mapping):
                 return default
         d = d.get(key)
@@ -153,6 +158,7 @@ def is_same(a: Any, b: Any) -> bool:
 
 class Holder:
     """A place for a mapping, so that it can be replaced for all its views at once."""
+
     __slots__ = ('content',)
 
     def __init__(self, content: Mapping[str, Any]) -> None:
@@ -165,6 +171,7 @@ class LiveView:
 
     It is apart from the mapping that it is, as instances of abstract classes are recognised much slower.
     """
+
     __slots__ = ('_holder', '_path')
 
     def __init__(self, src: Mapping[str, Any], path: FieldPath = (), /) -> None:
@@ -193,6 +200,7 @@ class MappingView(LiveView, Mapping[str, V]):
     Nothing is copied: nested values are given as they are. Copies of views, shallow and deep, are plain dicts, free
     to be changed.
     """
+
     __slots__ = ()
 
     def __getitem__(self, key: str) -> V:
@@ -200,6 +208,7 @@ class MappingView(LiveView, Mapping[str, V]):
         return value
 
     if not TYPE_CHECKING:  # they are typed already
+
         def get(self, key, default=None):
             return self._content.get(key, default)
 

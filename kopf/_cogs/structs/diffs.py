@@ -4,6 +4,7 @@ Diffs: what has changed between two states of an object, or of a field of it.
 Mappings are compared by their keys, everything else as a whole, lists included. ``None`` is the same as absence.
 In each mapping, additions go first, then removals, then what has changed inside; each of them are ordered by the keys.
 """
+
 import enum
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ from kopf._cogs.structs import dicts
 
 class DiffOperation(enum.StrEnum):
     """What happened to a field."""
+
     ADD = 'add'
     CHANGE = 'change'
     REMOVE = 'remove'
@@ -24,6 +26,7 @@ class DiffOperation(enum.StrEnum):
 
 class DiffItem(NamedTuple):
     """One changed field; with the field ``()``, it is the whole that has changed."""
+
     operation: DiffOperation
     field: dicts.FieldPath
     old: Any
@@ -50,12 +53,18 @@ class DiffItem(NamedTuple):
 
 class Diff(Sequence[DiffItem]):
     """An immutable sequence of changes; equal to any other sequence of the same changes, plain tuples included."""
+
     __slots__ = ('_items',)
 
-    def __init__(self, items: Iterable[tuple[DiffOperation | str, dicts.FieldPath, Any, Any]] = (), /) -> None:
+    def __init__(
+        self, items: Iterable[tuple[DiffOperation | str, dicts.FieldPath, Any, Any]] = (), /
+    ) -> None:
         self._items = tuple(
-            item if isinstance(item, DiffItem) else DiffItem(DiffOperation(item[0]), tuple(item[1]), *item[2:])
-            for item in items)
+            item
+            if isinstance(item, DiffItem)
+            else DiffItem(DiffOperation(item[0]), tuple(item[1]), *item[2:])
+            for item in items
+        )
 
     @overload
     def __getitem__(self, i: int, /) -> DiffItem: ...
@@ -120,8 +129,8 @@ def reduce(diff: Diff, path: dicts.FieldPath) -> Diff:
 
 def _reduce_item(item: DiffItem, path: dicts.FieldPath) -> list[DiffItem]:
     depth = len(item.field)
-    if item.field[:len(path)] == path:
-        return [item._replace(field=item.field[len(path):])]
+    if item.field[: len(path)] == path:
+        return [item._replace(field=item.field[len(path) :])]
     if item.field == path[:depth]:
         inner = path[depth:]
         return _compare(dicts.resolve(item.old, inner), dicts.resolve(item.new, inner), ())
@@ -140,7 +149,9 @@ def _compare(a: Any, b: Any, path: dicts.FieldPath) -> list[DiffItem]:
     return [] if _is_equal(a, b) else [DiffItem(DiffOperation.CHANGE, path, a, b)]
 
 
-def _compare_mappings(a: Mapping[str, Any], b: Mapping[str, Any], path: dicts.FieldPath) -> list[DiffItem]:
+def _compare_mappings(
+    a: Mapping[str, Any], b: Mapping[str, Any], path: dicts.FieldPath
+) -> list[DiffItem]:
     """Find the keys that differ, then sort them: unchanged mappings, which most are, must be quick."""
     found: dict[tuple[int, str], list[DiffItem]] = {}
     for key, old in a.items():
@@ -161,6 +172,9 @@ def _is_equal(a: Any, b: Any) -> bool:
     if type(a) is list and a == b and dicts.is_surely_same(a, b):  # so it is usually
         return True
     if isinstance(a, list | tuple):
-        return isinstance(b, list | tuple) and len(a) == len(b) and not any(
-            map(_compare, a, b, itertools.repeat(())))
+        return (
+            isinstance(b, list | tuple)
+            and len(a) == len(b)
+            and not any(map(_compare, a, b, itertools.repeat(())))
+        )
     return bool(a == b) and isinstance(a, bool) is isinstance(b, bool)

@@ -1,6 +1,7 @@
 """
 Ephemera: only aliases, for operators that import them; everything of that is elsewhere.
 """
+
 from typing import TYPE_CHECKING
 
 from kopf._cogs.helpers import aliases

@@ -3,6 +3,7 @@ Finalizers: the marks that keep objects from deletion until all who put them hav
 
 Only our own finalizer is ever added or removed; those of others keep their presence, count and order.
 """
+
 from collections.abc import Mapping
 from typing import Any
 

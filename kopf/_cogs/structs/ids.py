@@ -1,6 +1,7 @@
 """
 Ids: what handlers are known by, in the code and on the objects.
 """
+
 from typing import NewType
 
 HandlerId = NewType('HandlerId', str)

@@ -1,6 +1,7 @@
 """
 Memos: what users remember about their objects and operators while the process lives.
 """
+
 from typing import Any
 
 AnyMemo = Any
@@ -18,7 +19,9 @@ class Memo(dict[Any, Any]):
         try:
             return self[name]
         except KeyError:
-            raise AttributeError(f"{type(self).__name__} has no {name!r}.", name=name, obj=self) from None
+            raise AttributeError(
+                f'{type(self).__name__} has no {name!r}.', name=name, obj=self
+            ) from None
 
     def __setattr__(self, name: str, value: Any) -> None:
         self[name] = value
@@ -27,4 +30,6 @@ class Memo(dict[Any, Any]):
         try:
             del self[name]
         except KeyError:
-            raise AttributeError(f"{type(self).__name__} has no {name!r}.", name=name, obj=self) from None
+            raise AttributeError(
+                f'{type(self).__name__} has no {name!r}.', name=name, obj=self
+            ) from None

@@ -4,6 +4,7 @@ Objects: bodies wrapped for reading, with their parts.
 The wrappers are read-only at their top level and never copy: what is nested in them are the original dicts and lists.
 These belong to the framework, and are shared with its other parts; to change them, make a copy.
 """
+
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,14 +13,18 @@ from kopf._cogs.structs import bodies, dicts
 
 class _Part(dicts.MappingView[Any]):
     """A body or a part of it: shown as it is, except for the content of Secrets. Users can attach attributes to it."""
+
     __slots__ = ('__dict__', '__weakref__')
 
     def __repr__(self) -> str:
-        return repr(dict(dicts.resolve_mapping(bodies.conceal_secret(self._holder.content), self._path)))
+        return repr(
+            dict(dicts.resolve_mapping(bodies.conceal_secret(self._holder.content), self._path))
+        )
 
 
 class Meta(_Part):
     """The metadata of a body."""
+
     __slots__ = ('_annotations', '_labels')
 
     def __init__(self, body: 'Body') -> None:
@@ -69,6 +74,7 @@ class Meta(_Part):
 
 class Spec(_Part):
     """The spec of a body."""
+
     __slots__ = ()
 
     def __init__(self, body: 'Body') -> None:
@@ -77,6 +83,7 @@ class Spec(_Part):
 
 class Status(_Part):
     """The status of a body."""
+
     __slots__ = ()
 
     def __init__(self, body: 'Body') -> None:
@@ -89,6 +96,7 @@ class Body(_Part):
 
     A body made of another body has the content that the other one has now, and does not follow it.
     """
+
     __slots__ = ('_meta', '_spec', '_status')
 
     def __init__(self, src: Mapping[str, Any], /) -> None:

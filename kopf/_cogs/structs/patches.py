@@ -4,6 +4,7 @@ Patches: what is to be changed in an object.
 A patch is collected in two parts: a mapping, which is merged into the object whatever its state is, and functions,
 which change a copy of the object depending on its state. What they make of an object can be put as a JSON patch.
 """
+
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, Literal, TypedDict, TypeVar, cast
@@ -16,6 +17,7 @@ PatchFn = Callable[[bodies.RawBody], None]
 
 class JSONPatchItem(TypedDict, total=False):
     """One operation of a JSON patch; removals have no value."""
+
     op: Literal['add', 'replace', 'remove']
     path: str
     value: Any
@@ -30,6 +32,7 @@ class PatchView(MutableMapping[str, Any]):
 
     The stanza is created when something is put there, and goes when nothing is left in it.
     """
+
     __slots__ = ('__weakref__', '_patch', '_path')
 
     def __init__(self, patch: 'Patch', path: dicts.FieldPath, /) -> None:
@@ -66,6 +69,7 @@ ViewT = TypeVar('ViewT', bound=PatchView)
 
 class MetaPatch(PatchView):
     """The metadata of a patch."""
+
     __slots__ = ()
 
     @property
@@ -88,11 +92,11 @@ class Patch(dict[str, Any]):
     """
 
     def __init__(
-            self,
-            src: Mapping[str, Any] | None = None,
-            /,
-            body: Mapping[str, Any] | None = None,
-            fns: Iterable[PatchFn] = (),
+        self,
+        src: Mapping[str, Any] | None = None,
+        /,
+        body: Mapping[str, Any] | None = None,
+        fns: Iterable[PatchFn] = (),
     ) -> None:
         self._body: Mapping[str, Any] | None = body
         self._fns: list[PatchFn] = list(fns)
@@ -144,7 +148,7 @@ class Patch(dict[str, Any]):
     def __repr__(self) -> str:
         content = [super().__repr__()] if len(self) > 0 else []
         fns = [f'fns={self._fns!r}'] if self._fns else []
-        return f"{type(self).__name__}({', '.join([*content, *fns])})"
+        return f'{type(self).__name__}({", ".join([*content, *fns])})'
 
     def __bool__(self) -> bool:
         return len(self) > 0 or len(self._fns) > 0
@@ -159,7 +163,9 @@ class Patch(dict[str, Any]):
             return []
         before = body if body is not None else self._body
         if before is None:
-            raise ValueError("A JSON patch is relative to a body: give it to the patch or to this call.")
+            raise ValueError(
+                'A JSON patch is relative to a body: give it to the patch or to this call.'
+            )
         after = merge(before, self)
         return build_json_patch(before, apply_fns(self._fns, after) if self._fns else after)
 
@@ -197,7 +203,9 @@ def build_json_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> JSO
     return list(_compare(before, after, ''))
 
 
-def _compare(before: Mapping[str, Any], after: Mapping[str, Any], path: str) -> Iterator[JSONPatchItem]:
+def _compare(
+    before: Mapping[str, Any], after: Mapping[str, Any], path: str
+) -> Iterator[JSONPatchItem]:
     for key, old in before.items():
         new = after.get(key)
         if new is old and new is not None:  # most of it is not even copied
@@ -220,4 +228,7 @@ def _escape(key: str) -> str:
 
 def _copy_mappings(src: Mapping[str, Any]) -> dict[str, Any]:
     """Copy the mappings, as they will be changed in place by the views; lists and other values are shared."""
-    return {key: _copy_mappings(value) if dicts.is_mapping(value) else value for key, value in src.items()}
+    return {
+        key: _copy_mappings(value) if dicts.is_mapping(value) else value
+        for key, value in src.items()
+    }

@@ -4,6 +4,7 @@ References: resources as the cluster serves them, and namespaces as people name 
 A resource is a kind of objects, never one object. It is known by its group, version and plural name; all the rest is
 what the discovery tells about it.
 """
+
 import dataclasses
 import enum
 import functools
@@ -28,6 +29,7 @@ _SPECIALS = frozenset(',*?!')
 
 class Marker(enum.Enum):
     """Stands in place of a resource's name where no name would do."""
+
     EVERYTHING = enum.auto()
 
     def __repr__(self) -> str:
@@ -46,6 +48,7 @@ class Resource:
     Equal resources have the same group, version and plural name, whatever else is known of them. These three are
     also what the iteration gives.
     """
+
     group: str
     version: str
     plural: str
@@ -59,7 +62,9 @@ class Resource:
     verbs: frozenset[str] = frozenset()
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (self._key == other._key if isinstance(other, Resource) else NotImplemented)
+        return self is other or (
+            self._key == other._key if isinstance(other, Resource) else NotImplemented
+        )
 
     def __hash__(self) -> int:
         return self._hash
@@ -89,13 +94,13 @@ class Resource:
         return f'{self.group}/{self.version}' if self.group else self.version
 
     def get_url(
-            self,
-            *,
-            server: str | None = None,
-            namespace: str | None = None,
-            name: str | None = None,
-            subresource: str | None = None,
-            params: Mapping[str, str] | None = None,
+        self,
+        *,
+        server: str | None = None,
+        namespace: str | None = None,
+        name: str | None = None,
+        subresource: str | None = None,
+        params: Mapping[str, str] | None = None,
     ) -> str:
         """
         Build the URL of all objects, of those of a namespace, of one object, or of its subresource.
@@ -112,13 +117,21 @@ class Resource:
         query = f'?{urllib.parse.urlencode(params)}' if params else ''
         return f'{(server or "").rstrip("/")}{path}{query}'
 
-    def _refuse_unservable(self, namespace: str | None, name: str | None, subresource: str | None) -> None:
+    def _refuse_unservable(
+        self, namespace: str | None, name: str | None, subresource: str | None
+    ) -> None:
         if subresource is not None and name is None:
-            raise ValueError(f"Subresources need the name of an object: {subresource!r} of {self!r}.")
+            raise ValueError(
+                f'Subresources need the name of an object: {subresource!r} of {self!r}.'
+            )
         if namespace is not None and self.namespaced is False:
-            raise ValueError(f"Cluster-scoped resources have no namespaces: {namespace!r} for {self!r}.")
+            raise ValueError(
+                f'Cluster-scoped resources have no namespaces: {namespace!r} for {self!r}.'
+            )
         if namespace is None and name is not None and self.namespaced:
-            raise ValueError(f"Objects of namespaced resources need the namespace: {name!r} of {self!r}.")
+            raise ValueError(
+                f'Objects of namespaced resources need the namespace: {name!r} of {self!r}.'
+            )
 
 
 def match_namespace(name: str, pattern: NamespacePattern) -> bool:
@@ -136,8 +149,11 @@ def match_namespace(name: str, pattern: NamespacePattern) -> bool:
         globs = ['*', *globs]
     if not globs or not _match_glob(name, globs[0]):
         return False
-    return next(not glob.startswith('!') for glob in reversed(globs)
-                if _match_glob(name, glob.removeprefix('!').strip()))
+    return next(
+        not glob.startswith('!')
+        for glob in reversed(globs)
+        if _match_glob(name, glob.removeprefix('!').strip())
+    )
 
 
 def is_exact(pattern: NamespacePattern) -> bool:
@@ -147,7 +163,9 @@ def is_exact(pattern: NamespacePattern) -> bool:
 
 def select_exact(patterns: Iterable[NamespacePattern]) -> frozenset[NamespaceName]:
     """Select the namespaces that are named exactly."""
-    return frozenset(NamespaceName(str(pattern).strip()) for pattern in patterns if is_exact(pattern))
+    return frozenset(
+        NamespaceName(str(pattern).strip()) for pattern in patterns if is_exact(pattern)
+    )
 
 
 def _match_glob(name: str, glob: str) -> bool:

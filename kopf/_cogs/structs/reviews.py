@@ -3,6 +3,7 @@ What the API server and a webhook server say to each other: admission reviews an
 
 Reviews come from outside and are not trusted: what is typed here is what is expected, not what was checked.
 """
+
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping

@@ -5,6 +5,7 @@ The notations are those of the decorators' positional arguments; each is read th
 The decorators also have keywords, for when the kind of the name matters. Reading all these needs no cluster;
 matching needs only a resource.
 """
+
 import dataclasses
 import re
 from collections.abc import Callable
@@ -15,8 +16,13 @@ from kopf._cogs.structs import references
 ResourceCheck = Callable[[references.Resource], Any]
 """Tells by its truthy result that a resource is meant."""
 
-Notation = (str | references.Marker | tuple[str, str | references.Marker] | tuple[str, str, str | references.Marker]
-            | ResourceCheck)
+Notation = (
+    str
+    | references.Marker
+    | tuple[str, str | references.Marker]
+    | tuple[str, str, str | references.Marker]
+    | ResourceCheck
+)
 """All that can stand for a selector: ``'pods'``, ``('apps', 'v1', 'deployments')``, ``kopf.EVERYTHING``, a function."""
 
 KEYWORDS = ('kind', 'plural', 'singular', 'shortcut', 'category')
@@ -32,9 +38,12 @@ class Selector:
 
     Besides the group and the version, exactly one part is set: either ``name`` or one of the keywords after it.
     """
+
     group: str | None = None
     version: str | None = None
-    name: str | references.Marker | ResourceCheck | None = None  # any of its names, or all resources, or those accepted
+    name: str | references.Marker | ResourceCheck | None = (
+        None  # any of its names, or all resources, or those accepted
+    )
     kind: str | None = None
     plural: str | None = None
     singular: str | None = None
@@ -42,8 +51,14 @@ class Selector:
     category: str | None = None
 
     def __repr__(self) -> str:
-        keywords = [f'{keyword}={value}' for keyword, value in self._keywords.items() if value is not None]
-        name = [] if self.name is None else [self.name if isinstance(self.name, str) else repr(self.name)]
+        keywords = [
+            f'{keyword}={value}' for keyword, value in self._keywords.items() if value is not None
+        ]
+        name = (
+            []
+            if self.name is None
+            else [self.name if isinstance(self.name, str) else repr(self.name)]
+        )
         return '.'.join([*name, *keywords, *(part for part in (self.version, self.group) if part)])
 
     @property
@@ -73,12 +88,14 @@ class Selector:
         return self._names(resource)
 
     def _names(self, resource: references.Resource) -> bool:
-        return (self.name in (None, *_list_names(resource)) and
-                self.kind in (None, resource.kind) and
-                self.plural in (None, resource.plural) and
-                self.singular in (None, resource.singular) and
-                self.shortcut in (None, *resource.shortcuts) and
-                self.category in (None, *resource.categories))
+        return (
+            self.name in (None, *_list_names(resource))
+            and self.kind in (None, resource.kind)
+            and self.plural in (None, resource.plural)
+            and self.singular in (None, resource.singular)
+            and self.shortcut in (None, *resource.shortcuts)
+            and self.category in (None, *resource.categories)
+        )
 
 
 def parse_selector(notation: Notation | Selector) -> Selector:
@@ -89,12 +106,16 @@ def parse_selector(notation: Notation | Selector) -> Selector:
     """
     selector = _parse(notation)
     if selector is None or '' in (selector.name, selector.version):
-        raise TypeError(f"Resources are selected by names, kopf.EVERYTHING, tuples of 2 or 3 strings with either "
-                        f"at the end, or functions of kopf.Resource; got {notation!r}.")
+        raise TypeError(
+            f'Resources are selected by names, kopf.EVERYTHING, tuples of 2 or 3 strings with either '
+            f'at the end, or functions of kopf.Resource; got {notation!r}.'
+        )
     return selector
 
 
-def build_selector(*args: object, group: str | None = None, version: str | None = None, **keywords: Any) -> Selector:
+def build_selector(
+    *args: object, group: str | None = None, version: str | None = None, **keywords: Any
+) -> Selector:
     """
     Read what a decorator was given: up to 3 positional arguments, of which the last ones can be ``None``, and keywords.
 
@@ -108,7 +129,8 @@ def build_selector(*args: object, group: str | None = None, version: str | None 
         base,
         group=_unite('group', base.group, group),
         version=_unite('version', base.version, version),
-        **given)
+        **given,
+    )
 
 
 def _drop_absent(args: tuple[object, ...]) -> tuple[object, ...]:
@@ -121,16 +143,22 @@ def _refuse_keywords(notations: tuple[object, ...], **given: object) -> None:
     """Refuse the keywords that are not texts, contradict each other, or leave the resource unnamed."""
     for keyword, value in given.items():
         if not (value is None or isinstance(value, str)) or (value == '' and keyword != 'group'):
-            raise TypeError(f"{keyword}= of a resource is a non-empty string; got {value!r}.")
+            raise TypeError(f'{keyword}= of a resource is a non-empty string; got {value!r}.')
     names = [f'{keyword}=' for keyword in KEYWORDS if given.get(keyword) is not None]
     if notations and names:
-        raise TypeError(f"A resource is named once: either by the positional arguments or by {names[0]}; "
-                        f"got {', '.join(map(repr, notations))} and {', '.join(names)}.")
+        raise TypeError(
+            f'A resource is named once: either by the positional arguments or by {names[0]}; '
+            f'got {", ".join(map(repr, notations))} and {", ".join(names)}.'
+        )
     if len(names) > 1:
-        raise TypeError(f"A resource is named by one of its names; got {' and '.join(names)} at once. "
-                        f"Keep one of them; use several decorators to serve several resources.")
+        raise TypeError(
+            f'A resource is named by one of its names; got {" and ".join(names)} at once. '
+            f'Keep one of them; use several decorators to serve several resources.'
+        )
     if not notations and not names:
-        raise TypeError("No resource is specified. Name it, e.g. 'pods' or kind='Pod', or use kopf.EVERYTHING.")
+        raise TypeError(
+            "No resource is specified. Name it, e.g. 'pods' or kind='Pod', or use kopf.EVERYTHING."
+        )
 
 
 def _parse_arguments(notations: tuple[object, ...]) -> Selector:
@@ -142,13 +170,17 @@ def _parse_arguments(notations: tuple[object, ...]) -> Selector:
         case (notation,) if callable(notation):
             return Selector(name=notation)
         case (notation, _, *_) if callable(notation):
-            raise TypeError(f"A function that selects resources is the only positional argument; got {notations!r}.")
+            raise TypeError(
+                f'A function that selects resources is the only positional argument; got {notations!r}.'
+            )
     return parse_selector(notations)  # type: ignore[arg-type]  # it refuses the wrong ones
 
 
 def _unite(part: str, parsed: str | None, given: str | None) -> str | None:
     if parsed is not None and given not in (None, parsed):
-        raise TypeError(f"Two different values of the resource's {part}: {parsed!r} and {given!r}. Keep one of them.")
+        raise TypeError(
+            f"Two different values of the resource's {part}: {parsed!r} and {given!r}. Keep one of them."
+        )
     return parsed if given is None else given
 
 

@@ -9,6 +9,7 @@ Objects made of credentials, such as HTTP sessions, can be kept here too: one pe
 
 A vault belongs to one event loop, since its first use. Between awaits, its state is always consistent.
 """
+
 import asyncio
 import collections
 import contextlib
@@ -52,22 +53,28 @@ Factory: TypeAlias = Callable[[credentials.Credentials], Awaitable[ClosableT]]
 @dataclasses.dataclass(frozen=True)
 class Lease(Generic[ClosableT]):
     """The credentials and the object made of them, for the time of one request or of one stream."""
+
     key: Key
     info: credentials.Credentials
     item: ClosableT
-    entry: '_Entry | None' = dataclasses.field(default=None, compare=False, repr=False)  # of the vault
+    entry: '_Entry | None' = dataclasses.field(
+        default=None, compare=False, repr=False
+    )  # of the vault
 
 
 class _Phase(enum.Enum):
-    VALID = enum.auto()     # can be selected
-    EXPIRED = enum.auto()   # not selected, but the next login may prolong it, with all that was made of it
-    RETIRED = enum.auto()   # not selected, closed when the last of its leases ends
+    VALID = enum.auto()  # can be selected
+    EXPIRED = (
+        enum.auto()
+    )  # not selected, but the next login may prolong it, with all that was made of it
+    RETIRED = enum.auto()  # not selected, closed when the last of its leases ends
     REJECTED = enum.auto()  # not selected, closed at once
 
 
 @dataclasses.dataclass(eq=False)
 class _Entry:
     """One set of credentials with everything made of it. Mutated by its vault only."""
+
     key: Key
     info: credentials.Credentials
     footprints: credentials.Footprints = ()  # of the files at the time of the login
@@ -86,7 +93,9 @@ class _Entry:
 
     def is_same(self, info: credentials.Credentials) -> bool:
         """Tell if these are the same credentials, of the same files."""
-        return credentials.are_same(self.info, info) and self.footprints == credentials.read_footprints(info)
+        return credentials.are_same(
+            self.info, info
+        ) and self.footprints == credentials.read_footprints(info)
 
 
 class Vault:
@@ -97,9 +106,13 @@ class Vault:
     ``choose`` takes one of several equally good credentials.
     """
 
-    def __init__(self, source: Mapping[Key, credentials.Credentials] | None = None, *,
-                 now: Callable[[], datetime.datetime] | None = None,
-                 choose: Callable[[Sequence[Any]], Any] = random.choice) -> None:
+    def __init__(
+        self,
+        source: Mapping[Key, credentials.Credentials] | None = None,
+        *,
+        now: Callable[[], datetime.datetime] | None = None,
+        choose: Callable[[Sequence[Any]], Any] = random.choice,
+    ) -> None:
         self._now = now if now is not None else _read_clock
         self._choose = choose
         self._entries: dict[Key, _Entry] = {}  # valid, or expired and waiting for the next login
@@ -173,16 +186,23 @@ class Vault:
         if self._discarded:
             await self._dispose()
 
-    async def invalidate(self, key: Key, info: credentials.Credentials, *, exc: Exception | None = None) -> None:
+    async def invalidate(
+        self, key: Key, info: credentials.Credentials, *, exc: Exception | None = None
+    ) -> None:
         """
         Exclude the credentials that the API does not accept, and close what was made of them.
 
         Exactly these are excluded: newer ones under the same key stay valid, and any number of tasks may report
         the same ones. ``exc`` tells why. If cancelled, they stay excluded; what is not closed yet will be closed later.
         """
-        entries = [entry for entry in [*self._entries.values(), *self._discarded]
-                   if entry.key == key and credentials.are_same(entry.info, info)]
-        exact = [entry for entry in entries if entry.info is info]  # the others can be of newer files
+        entries = [
+            entry
+            for entry in [*self._entries.values(), *self._discarded]
+            if entry.key == key and credentials.are_same(entry.info, info)
+        ]
+        exact = [
+            entry for entry in entries if entry.info is info
+        ]  # the others can be of newer files
         for entry in exact or entries:
             self._reject(entry, exc)
         await self._dispose()
@@ -197,8 +217,10 @@ class Vault:
         """
         for key, info in infos.items():
             if info is not None and not isinstance(info, credentials.Credentials):
-                raise ValueError(f"The login handler {key!r} must return kopf.ConnectionInfo, kopf.AiohttpSession "
-                                 f"or None, not {type(info).__name__}.")
+                raise ValueError(
+                    f'The login handler {key!r} must return kopf.ConnectionInfo, kopf.AiohttpSession '
+                    f'or None, not {type(info).__name__}.'
+                )
         self._check_open()
         self._expire()
         ignored = self._accept_all(infos)
@@ -257,7 +279,10 @@ class Vault:
             valid = self._list_valid()
             if valid:
                 highest = max(entry.info.priority for entry in valid)
-                return cast(_Entry, self._choose([entry for entry in valid if entry.info.priority == highest]))
+                return cast(
+                    _Entry,
+                    self._choose([entry for entry in valid if entry.info.priority == highest]),
+                )
             if self._failure is not None:
                 raise credentials.LoginError(*self._failure.args) from self._failure
             await self._wait_for_supply()
@@ -275,7 +300,11 @@ class Vault:
         if self._is_closed or self._discarded or len(self._entries) != 1:
             return None
         entry = next(iter(self._entries.values()))
-        if entry.phase is not _Phase.VALID or entry.info.expiration is not None or factory not in entry.items:
+        if (
+            entry.phase is not _Phase.VALID
+            or entry.info.expiration is not None
+            or factory not in entry.items
+        ):
             return None
         entry.leases += 1
         return entry
@@ -289,7 +318,7 @@ class Vault:
             try:
                 is_ready = await self._obtain(entry, factory)
             except credentials.LoginError as error:
-                logger.warning("Credentials of %r cannot be used: %s", entry.key, error)
+                logger.warning('Credentials of %r cannot be used: %s', entry.key, error)
                 self._reject(entry, error)
             finally:
                 entry.leases -= 0 if is_ready else 1
@@ -302,30 +331,40 @@ class Vault:
             if factory not in entry.items and not entry.is_rejected:
                 entry.items[factory] = await factory(entry.info)
                 if entry.is_rejected:
-                    self._discard(entry, _Phase.REJECTED)  # again: what was made too late is to be closed too
+                    self._discard(
+                        entry, _Phase.REJECTED
+                    )  # again: what was made too late is to be closed too
             return not entry.is_rejected
 
     @property
     def _is_login_needed(self) -> bool:
-        return bool(self._demand) and self._failure is None and self.is_empty and not self._is_closed
+        return (
+            bool(self._demand) and self._failure is None and self.is_empty and not self._is_closed
+        )
 
     def _get_delay(self) -> float:
         if self._fruitless > len(DELAYS):
             error = credentials.LoginError(
-                f"Cannot log in: all new credentials were rejected {self._fruitless} times in a row"
-                f"{_describe_rejection(self._last_rejection)}. Check that the credentials are of this cluster.")
+                f'Cannot log in: all new credentials were rejected {self._fruitless} times in a row'
+                f'{_describe_rejection(self._last_rejection)}. Check that the credentials are of this cluster.'
+            )
             self.fail(error)
             raise error
         return DELAYS[self._fruitless - 1] if self._fruitless else 0.0
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise credentials.LoginError("The vault of credentials is closed: the operator is exiting.")
+            raise credentials.LoginError(
+                'The vault of credentials is closed: the operator is exiting.'
+            )
 
     def _list_valid(self) -> list[_Entry]:
         now = self._now()
-        return [entry for entry in self._entries.values()
-                if entry.phase is _Phase.VALID and not credentials.is_expired(entry.info, now)]
+        return [
+            entry
+            for entry in self._entries.values()
+            if entry.phase is _Phase.VALID and not credentials.is_expired(entry.info, now)
+        ]
 
     def _expire(self) -> None:
         """Mark the expired credentials; when others are left, there will be no login to prolong them."""
@@ -369,7 +408,9 @@ class Vault:
     def _reject(self, entry: _Entry, exc: Exception | None) -> None:
         if entry.is_rejected:
             return
-        if None not in entry.footprints:  # files that are absent for a moment are not the reason to give up
+        if (
+            None not in entry.footprints
+        ):  # files that are absent for a moment are not the reason to give up
             self._rejected.setdefault(entry.key, collections.deque(maxlen=MEMORY)).append(entry)
         self._last_rejection = exc
         self._discard(entry, _Phase.REJECTED)
@@ -402,20 +443,30 @@ async def _close(item: Closable) -> None:
         async with asyncio.timeout(CLOSING_TIMEOUT):
             await item.close()
     except Exception as error:
-        logger.warning("Closing of %s has failed, and is given up: %r", type(item).__name__, error)
+        logger.warning('Closing of %s has failed, and is given up: %r', type(item).__name__, error)
 
 
-def _build_failure(ignored: Mapping[Key, str], rejection: Exception | None) -> credentials.LoginError:
+def _build_failure(
+    ignored: Mapping[Key, str], rejection: Exception | None
+) -> credentials.LoginError:
     if not ignored:
-        return credentials.LoginError("Cannot log in: no credentials are brought by the login handlers. "
-                                      "Check what they return, and the logs for their errors.")
-    listed = ', '.join(f"those of {key!r} {reason}" for key, reason in ignored.items())
-    return credentials.LoginError(f"Cannot log in: no new credentials are brought by the login handlers; {listed}"
-                                  f"{_describe_rejection(rejection)}.")
+        return credentials.LoginError(
+            'Cannot log in: no credentials are brought by the login handlers. '
+            'Check what they return, and the logs for their errors.'
+        )
+    listed = ', '.join(f'those of {key!r} {reason}' for key, reason in ignored.items())
+    return credentials.LoginError(
+        f'Cannot log in: no new credentials are brought by the login handlers; {listed}'
+        f'{_describe_rejection(rejection)}.'
+    )
 
 
 def _describe_rejection(rejection: Exception | None) -> str:
-    return f" ({credentials.hide_userinfo(str(rejection)).rstrip('.')})" if rejection is not None else ''
+    return (
+        f' ({credentials.hide_userinfo(str(rejection)).rstrip(".")})'
+        if rejection is not None
+        else ''
+    )
 
 
 def _read_clock() -> datetime.datetime:

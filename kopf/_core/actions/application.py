@@ -6,6 +6,7 @@ together; in several requests, ours goes last: then it is done. If the cluster r
 go without it: what is done is done, and must not be repeated for ever because of what cannot be stored. What differs
 in nothing from the object is not sent at all.
 """
+
 import asyncio
 import dataclasses
 import enum
@@ -42,6 +43,7 @@ INAPPLICABLE = ('the server rejected our request due to an error in our request'
 
 class Holding(enum.Enum):
     """What is to be done to our finalizer."""
+
     KEEP = enum.auto()  # let it be as it is
     BLOCK = enum.auto()  # put it on the object
     ALLOW = enum.auto()  # take it off
@@ -49,9 +51,11 @@ class Holding(enum.Enum):
 
 class Drift(NamedTuple):
     """Two states of an object in a row between which others may have changed it."""
+
     before: Mapping[str, Any]
     after: Mapping[str, Any]
     is_foreign: bool = False  # whether only others have
+
 
 Revise = Callable[[Mapping[str, Any], Sequence[Drift]], Mapping[str, Any]]
 """Makes our part of the changes, by the state of the object after the users' part, with all drifts till then."""
@@ -60,13 +64,18 @@ Revise = Callable[[Mapping[str, Any], Sequence[Drift]], Mapping[str, Any]]
 @dataclasses.dataclass(frozen=True)
 class Changes:
     """All that is to be changed in an object at once."""
+
     patch: patches.Patch  # of the users
     own: patches.Patch  # of ours, with no functions
     holding: Holding = Holding.KEEP
     is_spared: bool = True  # whether the users' values that are there already may be left out
     is_guarded: bool = False  # whether the users' values are merged only into the known version
-    is_persistent: bool = False  # whether the functions are applied to newer versions at once if there are any
-    revise: Revise | None = None  # makes our part again when that of the users is accepted, if it goes separately
+    is_persistent: bool = (
+        False  # whether the functions are applied to newer versions at once if there are any
+    )
+    revise: Revise | None = (
+        None  # makes our part again when that of the users is accepted, if it goes separately
+    )
 
 
 NO_CHANGES = Changes(patches.Patch(), patches.Patch())
@@ -75,19 +84,40 @@ NO_CHANGES = Changes(patches.Patch(), patches.Patch())
 @dataclasses.dataclass(frozen=True)
 class Applied:
     """What has become of the changes."""
-    version: str | None = None  # of the object after the last accepted request; None if there was none
-    fns: tuple[patches.PatchFn, ...] = ()  # of the users, not accepted for the version of the object
+
+    version: str | None = (
+        None  # of the object after the last accepted request; None if there was none
+    )
+    fns: tuple[
+        patches.PatchFn, ...
+    ] = ()  # of the users, not accepted for the version of the object
     is_gone: bool = False  # there is no such object any more
-    is_held: bool = False  # our finalizer could not be changed now: the object is newer than we know
-    is_refused: bool = False  # the functions or our own part are wrong for any version, as far as it is known
-    unsent: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of the users, to go with the functions
-    own: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of ours, to go with the functions
-    body: Mapping[str, Any] | None = dataclasses.field(default=None, compare=False, repr=False)  # of that version
+    is_held: bool = (
+        False  # our finalizer could not be changed now: the object is newer than we know
+    )
+    is_refused: bool = (
+        False  # the functions or our own part are wrong for any version, as far as it is known
+    )
+    unsent: Mapping[str, Any] = dataclasses.field(
+        default_factory=dict
+    )  # of the users, to go with the functions
+    own: Mapping[str, Any] = dataclasses.field(
+        default_factory=dict
+    )  # of ours, to go with the functions
+    body: Mapping[str, Any] | None = dataclasses.field(
+        default=None, compare=False, repr=False
+    )  # of that version
     drifts: tuple[Drift, ...] = dataclasses.field(default=(), compare=False, repr=False)
 
 
-async def apply_changes(target: patching.Target, changes: Changes, body: Mapping[str, Any], *,
-                        context: requests.Context, logger: Logger) -> Applied:
+async def apply_changes(
+    target: patching.Target,
+    changes: Changes,
+    body: Mapping[str, Any],
+    *,
+    context: requests.Context,
+    logger: Logger,
+) -> Applied:
     """
     Send the changes of an object known to be as given; tell which version of it includes them.
 
@@ -102,24 +132,46 @@ async def apply_changes(target: patching.Target, changes: Changes, body: Mapping
         changes = sender.left
         fns, is_amended = tuple(changes.patch.fns), refusal.step in sequences.AMENDMENTS.values()
         if is_amended and is_outdated(refusal.error):
-            return Applied(sender.version, kept or fns, is_held=changes.holding is not Holding.KEEP,
-                           is_refused=is_refused, unsent=dict(changes.patch), own=dict(changes.own),
-                           body=sender.patched, drifts=tuple(sender.drifts))
+            return Applied(
+                sender.version,
+                kept or fns,
+                is_held=changes.holding is not Holding.KEEP,
+                is_refused=is_refused,
+                unsent=dict(changes.patch),
+                own=dict(changes.own),
+                body=sender.patched,
+                drifts=tuple(sender.drifts),
+            )
         if is_conflicting(refusal.error, changes) and conflicts < CONFLICTS and not sender.is_stuck:
             await asyncio.sleep(math.ldexp(CONFLICT_DELAY, conflicts) * (1 + context.chance() / 2))
             conflicts += 1
             continue
-        lesser = None if is_conflicting(refusal.error, changes) else lessen(
-            changes, is_amended=is_amended, is_status=refusal.step is patching.Step.MERGE_STATUS)
+        lesser = (
+            None
+            if is_conflicting(refusal.error, changes)
+            else lessen(
+                changes, is_amended=is_amended, is_status=refusal.step is patching.Step.MERGE_STATUS
+            )
+        )
         if lesser is None:
             raise refusal.error
-        logger.error("Patching failed: the cluster refuses %s: %s", _describe_loss(changes, lesser), refusal.error)
+        logger.error(
+            'Patching failed: the cluster refuses %s: %s',
+            _describe_loss(changes, lesser),
+            refusal.error,
+        )
         if is_amended and not finalizers.is_deletion_ongoing(sender.body):
             kept, is_refused = fns, True
         is_refused = is_refused or (not is_amended and lesser.own != changes.own)
         changes = lesser
-    return Applied(sender.version, kept, is_gone=sender.is_gone,
-                   is_refused=is_refused and not sender.is_gone, body=sender.patched, drifts=tuple(sender.drifts))
+    return Applied(
+        sender.version,
+        kept,
+        is_gone=sender.is_gone,
+        is_refused=is_refused and not sender.is_gone,
+        body=sender.patched,
+        drifts=tuple(sender.drifts),
+    )
 
 
 def lessen(changes: Changes, *, is_amended: bool, is_status: bool = False) -> Changes | None:
@@ -133,7 +185,11 @@ def lessen(changes: Changes, *, is_amended: bool, is_status: bool = False) -> Ch
     if is_status and 'status' in changes.own:
         return dataclasses.replace(changes, own=_without_status(changes.own))
     if is_amended:
-        return dataclasses.replace(changes, patch=patches.Patch(dict(changes.patch))) if changes.patch.fns else None
+        return (
+            dataclasses.replace(changes, patch=patches.Patch(dict(changes.patch)))
+            if changes.patch.fns
+            else None
+        )
     if len(changes.patch):
         return dataclasses.replace(changes, patch=patches.Patch(fns=changes.patch.fns))
     if changes.own:
@@ -142,12 +198,16 @@ def lessen(changes: Changes, *, is_amended: bool, is_status: bool = False) -> Ch
 
 
 def _without_status(patch: patches.Patch) -> patches.Patch:
-    return patches.Patch({key: value for key, value in patch.items() if key != 'status'}, fns=patch.fns)
+    return patches.Patch(
+        {key: value for key, value in patch.items() if key != 'status'}, fns=patch.fns
+    )
 
 
 def is_refusal(error: errors.RequestError) -> bool:
     """Tell if the cluster has said no, and will say so again; otherwise, it is worth to send the same later."""
-    return isinstance(error, errors.APIInvalidError) or (isinstance(error, errors.APIError) and error.code in REFUSALS)
+    return isinstance(error, errors.APIInvalidError) or (
+        isinstance(error, errors.APIError) and error.code in REFUSALS
+    )
 
 
 def is_outdated(refusal: errors.APIError) -> bool:
@@ -155,7 +215,11 @@ def is_outdated(refusal: errors.APIError) -> bool:
     if isinstance(refusal, errors.APIConflictError):
         return True
     is_explained = bool(dicts.resolve(refusal.details, ('causes',)))
-    return refusal.code == 422 and not is_explained and any(text in refusal.message for text in INAPPLICABLE)
+    return (
+        refusal.code == 422
+        and not is_explained
+        and any(text in refusal.message for text in INAPPLICABLE)
+    )
 
 
 def is_namesake(refusal: errors.APIError | None) -> bool:
@@ -176,33 +240,44 @@ def is_conflicting(refusal: errors.APIError, changes: Changes) -> bool:
 @dataclasses.dataclass(frozen=True)
 class _Refusal:
     """What the cluster does not accept."""
+
     error: errors.APIError
     step: patching.Step
 
 
 def _describe_loss(changes: Changes, lesser: Changes) -> str:
     if len(changes.patch.fns) > len(lesser.patch.fns):
-        return "what the patch functions have made"
+        return 'what the patch functions have made'
     if len(lesser.patch):
-        return "the changes of the status, and they are dropped"
-    return "the changes, and they are dropped" if len(changes.patch) else "our own records"
+        return 'the changes of the status, and they are dropped'
+    return 'the changes, and they are dropped' if len(changes.patch) else 'our own records'
 
 
 class _Sender:
     """Sends the changes of one object, and remembers its newest state. Used by one task."""
 
-    def __init__(self, target: patching.Target, body: Mapping[str, Any], context: requests.Context,
-                 logger: Logger) -> None:
+    def __init__(
+        self,
+        target: patching.Target,
+        body: Mapping[str, Any],
+        context: requests.Context,
+        logger: Logger,
+    ) -> None:
         self.target, self.body, self.context, self.logger = target, body, context, logger
         self._changes = NO_CHANGES
-        self._users, self._own = NO_CHANGES.patch, NO_CHANGES.own  # not accepted yet; the functions always are
+        self._users, self._own = (
+            NO_CHANGES.patch,
+            NO_CHANGES.own,
+        )  # not accepted yet; the functions always are
         self._revise: Revise | None = None
         self.version: str | None = None
         self.is_gone = False
         self.drifts: list[Drift] = []
         self.is_stuck = False  # whether there are conflicts, though nobody changes the object
         self._refreshes = 0
-        self._is_hot = False  # whether others change the object too often to wait for a quiet moment
+        self._is_hot = (
+            False  # whether others change the object too often to wait for a quiet moment
+        )
         self._failed: list[patches.PatchFn] = []  # also those that make no sense: it is said once
 
     @property
@@ -213,7 +288,9 @@ class _Sender:
     @property
     def left(self) -> Changes:
         """What is not accepted yet."""
-        return dataclasses.replace(self._changes, patch=self._users, own=self._own, revise=self._revise)
+        return dataclasses.replace(
+            self._changes, patch=self._users, own=self._own, revise=self._revise
+        )
 
     async def send(self, changes: Changes) -> _Refusal | None:
         """Send what differs from the object; return what is refused, if anything. All before it is accepted then."""
@@ -244,7 +321,9 @@ class _Sender:
             users = prune(users, self.body) if changes.is_spared else dicts.plain(users)
             jsons.dumps(users)
         except (TypeError, ValueError, RecursionError) as error:
-            self.logger.error("Patching failed: the changes cannot be put as JSON, and are dropped: %s", error)
+            self.logger.error(
+                'Patching failed: the changes cannot be put as JSON, and are dropped: %s', error
+            )
             return changes.own, {}
         return patches.Patch(own), users
 
@@ -266,7 +345,12 @@ class _Sender:
             return None
         touched = self._find_touched() - set(amended) if users.fns else set[sequences.Place]()
         requests = sequences.plan(users, own, touched, has_status=self.target.has_status)
-        if not requests and not users.fns and self._changes.holding is not Holding.KEEP and not amended:
+        if (
+            not requests
+            and not users.fns
+            and self._changes.holding is not Holding.KEEP
+            and not amended
+        ):
             return sequences.Request(sequences.Place.BODY, is_amending=True)
         return requests[0] if requests else None
 
@@ -284,7 +368,11 @@ class _Sender:
             before = self.body
             is_guarded = self._is_guarded(request)
             refusal = await self._patch(request.step, self._identify(merge, is_guarded=is_guarded))
-            if not is_guarded or refusal is None or not isinstance(refusal.error, errors.APIConflictError):
+            if (
+                not is_guarded
+                or refusal is None
+                or not isinstance(refusal.error, errors.APIConflictError)
+            ):
                 break
             if not await self._refresh():
                 return None if self.is_gone else refusal
@@ -301,7 +389,10 @@ class _Sender:
 
         The identity of the object is not checked by the servers when the status is merged, so its version is.
         """
-        if dicts.has(request.users, ('metadata', 'resourceVersion')) or bodies.get_version(self.body) is None:
+        if (
+            dicts.has(request.users, ('metadata', 'resourceVersion'))
+            or bodies.get_version(self.body) is None
+        ):
             return False
         if request.place is sequences.Place.STATUS and self.target.uid is not None:
             return True
@@ -343,7 +434,8 @@ class _Sender:
         """Send what the functions make of the object, if anything; be it not merged yet, they see it as if it was."""
         wanted = patches.merge(self._transform(patches.merge(self.body, self._users)), request.own)
         operations = patching.split_operations(
-            patches.build_json_patch(self.body, wanted), has_status=self.target.has_status).get(request.step)
+            patches.build_json_patch(self.body, wanted), has_status=self.target.has_status
+        ).get(request.step)
         if not operations:
             return None
         self._log(request.step, operations, [operation['path'] for operation in operations])
@@ -368,7 +460,7 @@ class _Sender:
         return None if patched.refusal is None else _Refusal(patched.refusal, step)
 
     def _note_gone(self) -> None:
-        self.logger.debug("The object is gone: there is nothing to patch.")
+        self.logger.debug('The object is gone: there is nothing to patch.')
         self.is_gone = True
 
     def _transform(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -378,14 +470,20 @@ class _Sender:
             try:
                 made = patches.apply_fns([fn], made)
             except Exception as error:
-                self._complain(fn, "Patching failed: a patch function has failed, and is skipped: %r", error)
+                self._complain(
+                    fn, 'Patching failed: a patch function has failed, and is skipped: %r', error
+                )
         holding, finalizer = self._changes.holding, self.context.settings.persistence.finalizer
         try:
             if made is not body:
                 jsons.dumps(patches.build_json_patch(body, made))
         except (TypeError, ValueError) as error:
-            self._complain(self._users.fns[0], "Patching failed: what the patch functions have made cannot be put "
-                                               "as JSON, and is dropped: %s", error)
+            self._complain(
+                self._users.fns[0],
+                'Patching failed: what the patch functions have made cannot be put '
+                'as JSON, and is dropped: %s',
+                error,
+            )
             made = body
         return _hold(made, holding, finalizer)
 
@@ -397,15 +495,23 @@ class _Sender:
     def _verify(self, merge: Mapping[str, Any], body: Mapping[str, Any]) -> None:
         mismatches = find_mismatches(merge, body)
         if mismatches:
-            self.logger.warning("Patching was accepted, but not done as asked, in: %s. Does the schema of the "
-                                "resource have these fields, or does anything else change them?",
-                                ', '.join(mismatches))
+            self.logger.warning(
+                'Patching was accepted, but not done as asked, in: %s. Does the schema of the '
+                'resource have these fields, or does anything else change them?',
+                ', '.join(mismatches),
+            )
 
     def _log(self, step: patching.Step, content: object, outline: list[str]) -> None:
         """Tell what is sent; of secrets, only the outline."""
         way = 'JSON' if step in sequences.AMENDMENTS.values() else 'Merge'
-        place = 'status' if step in (patching.Step.MERGE_STATUS, patching.Step.AMEND_STATUS) else 'resource'
-        self.logger.debug("%s-patching the %s with: %r", way, place, outline if self._is_secret else content)
+        place = (
+            'status'
+            if step in (patching.Step.MERGE_STATUS, patching.Step.AMEND_STATUS)
+            else 'resource'
+        )
+        self.logger.debug(
+            '%s-patching the %s with: %r', way, place, outline if self._is_secret else content
+        )
 
     @property
     def _is_secret(self) -> bool:
@@ -437,8 +543,12 @@ def find_mismatches(merge: Mapping[str, Any], body: Mapping[str, Any], path: str
         field = f'{path}.{key}' if path else key
         present = body.get(key)
         if dicts.is_mapping(value):
-            found.extend(find_mismatches(value, present if dicts.is_mapping(present) else {}, field))
-        elif not dicts.is_same(value, present) and not (field in EMPTIED and not value and not present):
+            found.extend(
+                find_mismatches(value, present if dicts.is_mapping(present) else {}, field)
+            )
+        elif not dicts.is_same(value, present) and not (
+            field in EMPTIED and not value and not present
+        ):
             found.append(field)
     return found
 
@@ -469,4 +579,6 @@ def _subtract(patch: patches.Patch, sent: Mapping[str, Any]) -> patches.Patch:
     """Leave what is not sent yet: it is sent by whole sections."""
     if not sent:
         return patch
-    return patches.Patch({key: value for key, value in patch.items() if key not in sent}, fns=patch.fns)
+    return patches.Patch(
+        {key: value for key, value in patch.items() if key not in sent}, fns=patch.fns
+    )

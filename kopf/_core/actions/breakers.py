@@ -4,6 +4,7 @@ Breakers: how to slow down an object that is handled again and again for no chan
 Handlers that react to their own changes, or to what the cluster makes of these, could go on for ever, as fast as
 the cluster answers. Pure arithmetic: callers count the cycles, measure the time and do the waiting.
 """
+
 import dataclasses
 import math
 
@@ -16,6 +17,7 @@ TICK = 0.001
 @dataclasses.dataclass(frozen=True, slots=True)
 class Breaker:
     """The cycles of one object since the last change by others."""
+
     moments: tuple[float, ...] = ()  # loop times of the latest ones
     pauses: int = 0  # how many times in a row the object was slowed down
     until: float | None = None  # loop time of the end of the last pause
@@ -40,7 +42,7 @@ def count_cycle(breaker: Breaker, limits: settings.BreakerSettings, now: float) 
     if limits.limit is None:
         return CLOSED
     recent = tuple(moment for moment in breaker.moments if now - moment < limits.window)
-    moments = (*recent, now)[-limits.limit - 1:]
+    moments = (*recent, now)[-limits.limit - 1 :]
     if not breaker.pauses and len(moments) <= limits.limit:
         return Breaker(moments)
 

@@ -4,6 +4,7 @@ Diagnostics: how failed attempts of handlers are logged.
 The message itself tells what has happened, what happens next, and when: it is often all that people see. Tracebacks are
 for unexpected errors only, and begin where the users' code does.
 """
+
 import logging
 import os
 import types
@@ -18,8 +19,10 @@ POSTED_AS_ERROR = {'k8s_level': logging.ERROR}
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.normpath(__file__))))
 _LIBRARY = os.path.dirname(os.path.normpath(os.__file__))
-_PLUMBING = tuple(os.path.join(path, '') for path in [
-    _PACKAGE, os.path.join(_LIBRARY, 'asyncio'), os.path.join(_LIBRARY, 'concurrent')])
+_PLUMBING = tuple(
+    os.path.join(path, '')
+    for path in [_PACKAGE, os.path.join(_LIBRARY, 'asyncio'), os.path.join(_LIBRARY, 'concurrent')]
+)
 _INVOCATION = os.path.join(_PACKAGE, '_core', 'actions', 'invocation.py')
 
 
@@ -45,24 +48,39 @@ class Attempt(Protocol):
     def number(self) -> int: ...
 
 
-def log_failure(error: Exception, outcome: outcomes.Outcome, attempt: Attempt, logger: Logger) -> None:
+def log_failure(
+    error: Exception, outcome: outcomes.Outcome, attempt: Attempt, logger: Logger
+) -> None:
     """Log the errors that are meant to tell what to do as one line, and all others with their origin."""
     handler = attempt.handler
     text = failures.describe(outcome.exception if outcome.exception is not None else error)
     if isinstance(error, failures.HandlerChildrenRetry) and not outcome.final:
-        logger.debug("%s waits for its sub-handlers.", handler)
-    elif isinstance(error, failures.TemporaryError) and not outcome.final and not handler.is_retried:
-        logger.error("%s failed temporarily and will not try again: %s", handler, text)
+        logger.debug('%s waits for its sub-handlers.', handler)
+    elif (
+        isinstance(error, failures.TemporaryError) and not outcome.final and not handler.is_retried
+    ):
+        logger.error('%s failed temporarily and will not try again: %s', handler, text)
     elif isinstance(error, failures.TemporaryError) and not outcome.final:
-        logger.warning("%s failed temporarily: %s (attempt %s; will try again %s)", handler, text,
-                       count_attempts(attempt), describe_delay(outcome.delay), extra=POSTED_AS_ERROR)
+        logger.warning(
+            '%s failed temporarily: %s (attempt %s; will try again %s)',
+            handler,
+            text,
+            count_attempts(attempt),
+            describe_delay(outcome.delay),
+            extra=POSTED_AS_ERROR,
+        )
     elif handler.is_denial(error):
-        logger.info("%s failed permanently: %s", handler, text, extra=POSTED_AS_ERROR)
+        logger.info('%s failed permanently: %s', handler, text, extra=POSTED_AS_ERROR)
     elif isinstance(error, failures.PermanentError | failures.TemporaryError):
-        logger.error("%s failed permanently: %s", handler, text)
+        logger.error('%s failed permanently: %s', handler, text)
     else:
-        logger.error("%s failed with an exception and %s: %s", handler, describe_future(outcome, handler), text,
-                     exc_info=(type(error), error, skip_own_frames(error.__traceback__)))
+        logger.error(
+            '%s failed with an exception and %s: %s',
+            handler,
+            describe_future(outcome, handler),
+            text,
+            exc_info=(type(error), error, skip_own_frames(error.__traceback__)),
+        )
 
 
 def count_attempts(attempt: Attempt) -> str:
@@ -74,7 +92,11 @@ def count_attempts(attempt: Attempt) -> str:
 def describe_future(outcome: outcomes.Outcome, handler: Handler) -> str:
     """Describe what the handler will do after an unexpected error."""
     if not outcome.final:
-        return f'will try again {describe_delay(outcome.delay)}' if handler.is_retried else 'will not try again'
+        return (
+            f'will try again {describe_delay(outcome.delay)}'
+            if handler.is_retried
+            else 'will not try again'
+        )
     return 'will ignore it' if outcome.exception is None else 'will stop now'
 
 
@@ -82,7 +104,7 @@ def describe_delay(delay: float | None) -> str:
     """Describe when something delayed is done."""
     if not delay or delay < 0:
         return 'now'
-    return f"in {delay:g} second{'' if delay == 1 else 's'}"
+    return f'in {delay:g} second{"" if delay == 1 else "s"}'
 
 
 def skip_own_frames(traceback: types.TracebackType | None) -> types.TracebackType | None:

@@ -5,6 +5,7 @@ An attempt has a beginning (are there any time and attempts left?), the call of 
 is the handler finished, and if not, when to try again. Nothing is stored here: the progress comes from the caller,
 and the outcomes go back to the caller. Declaring handlers needs this module too, so asyncio is not loaded by it.
 """
+
 import concurrent.futures
 import contextlib
 import contextvars
@@ -26,8 +27,11 @@ Logger: TypeAlias = 'logging.Logger | logging.LoggerAdapter[Any]'
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Handler:
     """A declared function with its id and options, of whatever kind."""
+
     NOUN: ClassVar[str] = 'Handler'  # what it is called in log lines
-    IS_ROUTINE: ClassVar[bool] = False  # whether its successes are so usual that they are only worth a debug line
+    IS_ROUTINE: ClassVar[bool] = (
+        False  # whether its successes are so usual that they are only worth a debug line
+    )
 
     id: ids.HandlerId
     fn: Callable[..., Any]
@@ -38,12 +42,13 @@ class Handler:
     backoff: float | backoffs.Backoff | None = None
 
     def __str__(self) -> str:
-        return f"{self.NOUN} {self.id!r}"
+        return f'{self.NOUN} {self.id!r}'
 
     @lazies.lazy
     def is_async(self) -> bool:
         """Whether the function is a coroutine function."""
         from kopf._core.actions import invocation  # loads asyncio
+
         return invocation.is_async(self.fn)
 
     @property
@@ -53,7 +58,7 @@ class Handler:
 
     def choose_report(self, result: Any) -> str:
         """Choose how a success is logged."""
-        return "%s succeeded."
+        return '%s succeeded.'
 
     def is_denial(self, error: Exception) -> bool:
         """Return whether the error is a decision of the handler, as is usual for those that review requests."""
@@ -102,15 +107,24 @@ class Companion(Protocol):
 @dataclasses.dataclass(frozen=True)
 class Environment:
     """What is the same for all handlers that are executed together."""
+
     settings: settings.OperatorSettings
     now: Callable[[], datetime.datetime]  # in UTC, by the clock of the event loop
     lifecycle: lifecycles.LifecycleFn = lifecycles.all_at_once
-    extras: Callable[[Any, Any], Mapping[str, Any]] | None = None  # arguments adjusted to the handler & the cause
+    extras: Callable[[Any, Any], Mapping[str, Any]] | None = (
+        None  # arguments adjusted to the handler & the cause
+    )
     companion: Companion | None = None
-    executor: concurrent.futures.Executor | None = None  # for functions in threads, if not that of the settings
-    is_quiet: bool = False  # whether the successes are only worth a debug line, whatever the handlers are
+    executor: concurrent.futures.Executor | None = (
+        None  # for functions in threads, if not that of the settings
+    )
+    is_quiet: bool = (
+        False  # whether the successes are only worth a debug line, whatever the handlers are
+    )
     meter: meters.Meter | None = None  # where the attempts are counted
-    family: str | None = None  # under which name, if not by the ids: those of sub-handlers can be of any number
+    family: str | None = (
+        None  # under which name, if not by the ids: those of sub-handlers can be of any number
+    )
 
     def accompanied_by(self, companion: Companion) -> 'Environment':
         """Have the same with a companion: as `dataclasses.replace` does, but several times sooner."""
@@ -122,6 +136,7 @@ class Environment:
 @dataclasses.dataclass(frozen=True)
 class Attempt:
     """One attempt of a handler: when the first one began, when this one did, and how many were before it."""
+
     handler: Handler
     started: datetime.datetime
     began: datetime.datetime
@@ -135,7 +150,11 @@ class Attempt:
     @property
     def remaining(self) -> float | None:
         """How many seconds were left to the handler when this attempt began; `None` means any number."""
-        return None if self.handler.timeout is None else self.handler.timeout - self.runtime.total_seconds()
+        return (
+            None
+            if self.handler.timeout is None
+            else self.handler.timeout - self.runtime.total_seconds()
+        )
 
     @property
     def number(self) -> int:
@@ -145,6 +164,7 @@ class Attempt:
 
 class _Binding:
     """A value of a context variable while a block runs. Generators do the same, but take three times as long."""
+
     __slots__ = ('_previous', '_value', '_variable')
 
     def __init__(self, variable: contextvars.ContextVar[Any], value: Any) -> None:
@@ -156,10 +176,14 @@ class _Binding:
         self._variable.set(self._value)
 
     def __exit__(self, *_: object) -> None:
-        self._variable.set(self._previous)  # not by a token: abandoned coroutines are closed in other contexts
+        self._variable.set(
+            self._previous
+        )  # not by a token: abandoned coroutines are closed in other contexts
 
 
-_handled: contextvars.ContextVar[Mapping[str, Any] | None] = contextvars.ContextVar('kopf-handled', default=None)
+_handled: contextvars.ContextVar[Mapping[str, Any] | None] = contextvars.ContextVar(
+    'kopf-handled', default=None
+)
 """The object of the current handler: in it, and in all threads and tasks that it starts."""
 
 
@@ -173,7 +197,9 @@ def handling(body: Mapping[str, Any] | None) -> contextlib.AbstractContextManage
     return _Binding(_handled, body)
 
 
-_attempted: contextvars.ContextVar[Attempt | None] = contextvars.ContextVar('kopf-attempted', default=None)
+_attempted: contextvars.ContextVar[Attempt | None] = contextvars.ContextVar(
+    'kopf-attempted', default=None
+)
 """The current attempt: in it, and in all threads and tasks that it starts."""
 
 
@@ -188,12 +214,12 @@ def attempting(attempt: Attempt) -> contextlib.AbstractContextManager[None]:
 
 
 async def run_handlers(
-        handlers: Sequence[Handler],
-        cause: Cause,
-        state: progression.State,
-        env: Environment,
-        *,
-        default_errors: failures.ErrorsMode = failures.ErrorsMode.TEMPORARY,
+    handlers: Sequence[Handler],
+    cause: Cause,
+    state: progression.State,
+    env: Environment,
+    *,
+    default_errors: failures.ErrorsMode = failures.ErrorsMode.TEMPORARY,
 ) -> Mapping[ids.HandlerId, outcomes.Outcome]:
     """
     Execute those of the handlers that are due now and that the lifecycle takes now, one after another.
@@ -207,16 +233,20 @@ async def run_handlers(
     taken = _choose(due, cause, state, env.lifecycle)
     results: dict[ids.HandlerId, outcomes.Outcome] = {}
     known = {handler.id: handler for handler in due}
-    for id in dict.fromkeys(handler.id for handler in taken if handler.id in known):  # lifecycles can repeat them
-        results[id] = await run_attempt(known[id], cause, state.get(id), env, default_errors=default_errors)
+    for id in dict.fromkeys(
+        handler.id for handler in taken if handler.id in known
+    ):  # lifecycles can repeat them
+        results[id] = await run_attempt(
+            known[id], cause, state.get(id), env, default_errors=default_errors
+        )
     return results
 
 
 def _choose(
-        due: Sequence[Handler],
-        cause: Cause,
-        state: progression.State,
-        lifecycle: lifecycles.LifecycleFn,
+    due: Sequence[Handler],
+    cause: Cause,
+    state: progression.State,
+    lifecycle: lifecycles.LifecycleFn,
 ) -> Sequence[Handler]:
     """Choose those to be executed now; there is nothing to ask if it is clear anyway."""
     if not due or (len(due) == 1 and lifecycle in lifecycles.OWN):
@@ -226,12 +256,12 @@ def _choose(
 
 
 async def run_attempt(
-        handler: Handler,
-        cause: Cause,
-        state: progression.HandlerState | None,
-        env: Environment,
-        *,
-        default_errors: failures.ErrorsMode = failures.ErrorsMode.TEMPORARY,
+    handler: Handler,
+    cause: Cause,
+    state: progression.HandlerState | None,
+    env: Environment,
+    *,
+    default_errors: failures.ErrorsMode = failures.ErrorsMode.TEMPORARY,
 ) -> outcomes.Outcome:
     """
     Execute the handler once, unless its time or attempts are over, and tell what has come out of it.
@@ -248,24 +278,33 @@ async def run_attempt(
             result = await (_call_in_time if is_limited else _call)(attempt, cause, env)
         except Exception as error:
             from kopf._core.actions import invocation  # loads asyncio
+
             if invocation.is_cancellation(error):
                 raise
             outcome = conclude(error, attempt, env, default_errors)
             kind = classify_failure(error, outcome)
             diagnostics.log_failure(error, outcome, attempt, cause.logger)
         else:
-            outcome = outcomes.Outcome(final=True, result=result, began=attempt.began, ended=env.now())
+            outcome = outcomes.Outcome(
+                final=True, result=result, began=attempt.began, ended=env.now()
+            )
             kind = 'succeeded'
             is_quiet = env.is_quiet or handler.IS_ROUTINE
-            cause.logger.log(logging.DEBUG if is_quiet else logging.INFO, handler.choose_report(result), handler)
+            cause.logger.log(
+                logging.DEBUG if is_quiet else logging.INFO, handler.choose_report(result), handler
+            )
     if outcome.ended is None:
         outcome = dataclasses.replace(outcome, began=attempt.began, ended=env.now())
     if env.meter is not None and outcome.ended is not None:
-        env.meter.count_attempt(env.family or handler.id, kind, (outcome.ended - attempt.began).total_seconds())
+        env.meter.count_attempt(
+            env.family or handler.id, kind, (outcome.ended - attempt.began).total_seconds()
+        )
     return env.companion.complete(handler, outcome) if env.companion is not None else outcome
 
 
-def begin(handler: Handler, state: progression.HandlerState | None, now: datetime.datetime) -> Attempt:
+def begin(
+    handler: Handler, state: progression.HandlerState | None, now: datetime.datetime
+) -> Attempt:
     """Continue after the attempts made before, or begin with the first one."""
     if state is None or not state.retries:
         return Attempt(handler, started=now, began=now, retry=0)
@@ -276,13 +315,14 @@ def check_limits(attempt: Attempt) -> None:
     """Raise an error if the handler has no time or no attempts left, e.g. because the operator was down for long."""
     handler = attempt.handler
     if attempt.remaining is not None and attempt.remaining <= 0:
-        raise failures.HandlerTimeoutError(f"{handler} has timed out after {attempt.runtime}.")
+        raise failures.HandlerTimeoutError(f'{handler} has timed out after {attempt.runtime}.')
     if handler.retries is not None and attempt.retry >= handler.retries:
-        raise failures.HandlerRetriesError(f"{handler} has exceeded {attempt.retry} retries.")
+        raise failures.HandlerRetriesError(f'{handler} has exceeded {attempt.retry} retries.')
 
 
-def conclude(error: Exception, attempt: Attempt, env: Environment,
-             default_errors: failures.ErrorsMode) -> outcomes.Outcome:
+def conclude(
+    error: Exception, attempt: Attempt, env: Environment, default_errors: failures.ErrorsMode
+) -> outcomes.Outcome:
     """Decide what an error of the attempt means for the handler; the attempt ends now."""
     handler = attempt.handler
     mode = handler.errors if handler.errors is not None else default_errors
@@ -294,7 +334,9 @@ def conclude(error: Exception, attempt: Attempt, env: Environment,
         return outcomes.Outcome(final=True)
     if mode is failures.ErrorsMode.PERMANENT:
         return outcomes.Outcome(final=True, exception=error)
-    backoff = handler.backoff if handler.backoff is not None else env.settings.execution.default_backoff
+    backoff = (
+        handler.backoff if handler.backoff is not None else env.settings.execution.default_backoff
+    )
     delay = backoffs.choose_delay(backoff, attempt.number, random.random())
     return _postpone(error, delay, attempt, env.now())
 
@@ -306,16 +348,22 @@ def classify_failure(error: Exception, outcome: outcomes.Outcome) -> str:
     return 'waiting' if isinstance(error, failures.HandlerChildrenRetry) else 'retried'
 
 
-def _postpone(error: Exception, delay: float | None, attempt: Attempt, now: datetime.datetime) -> outcomes.Outcome:
+def _postpone(
+    error: Exception, delay: float | None, attempt: Attempt, now: datetime.datetime
+) -> outcomes.Outcome:
     """Let the handler be retried, unless it is clear already that the next attempt would not take place."""
     handler = attempt.handler
     limit: failures.PermanentError | None = None
     text = failures.describe(error)
     runtime = (now - attempt.started).total_seconds() + (delay or 0)
     if handler.retries is not None and attempt.retry + 1 >= handler.retries:
-        limit = failures.HandlerRetriesError(f"{handler} has exceeded {attempt.retry + 1} retries: {text}")
+        limit = failures.HandlerRetriesError(
+            f'{handler} has exceeded {attempt.retry + 1} retries: {text}'
+        )
     elif handler.timeout is not None and runtime >= handler.timeout:
-        limit = failures.HandlerTimeoutError(f"{handler} has timed out after {now - attempt.started}: {text}")
+        limit = failures.HandlerTimeoutError(
+            f'{handler} has timed out after {now - attempt.started}: {text}'
+        )
     if limit is not None:
         limit.__cause__ = error
         return outcomes.Outcome(final=True, exception=limit)
@@ -330,11 +378,12 @@ async def _call(attempt: Attempt, cause: Cause, env: Environment) -> Any:
     kwargs = build_kwargs(attempt, cause, env)
     executor = env.executor if env.executor is not None else env.settings.execution.executor
     scope = env.companion.open(handler, cause) if env.companion is not None else None
-    cause.logger.debug("%s is invoked.", handler)
+    cause.logger.debug('%s is invoked.', handler)
     try:
         with handling(getattr(cause, 'body', None)):
             result = await invocation.invoke(
-                handler.fn, executor=executor, kwargs=kwargs, is_coroutine=handler.is_async)
+                handler.fn, executor=executor, kwargs=kwargs, is_coroutine=handler.is_async
+            )
         if scope is not None:
             await scope.finish()
     finally:
@@ -353,7 +402,8 @@ async def _call_in_time(attempt: Attempt, cause: Cause, env: Environment) -> Any
     except invocation.LimitError as error:
         duration = env.now() - attempt.started
         raise failures.HandlerTimeoutError(
-            f"{attempt.handler} has timed out after {duration}.") from error
+            f'{attempt.handler} has timed out after {duration}.'
+        ) from error
 
 
 def build_kwargs(attempt: Attempt, cause: Cause, env: Environment) -> dict[str, Any]:

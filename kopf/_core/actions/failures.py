@@ -13,12 +13,14 @@ Failures: the errors by which handlers tell what is to be done next, and by whic
 
 Any other error is arbitrary: what happens next is up to the mode in which the handler was declared.
 """
+
 import enum
 
 
 class ErrorsMode(enum.Enum):
     """What an arbitrary error of a handler means; temporary and permanent errors keep their meaning in all modes."""
-    IGNORED = 1    # it is logged, and the handler is done
+
+    IGNORED = 1  # it is logged, and the handler is done
     TEMPORARY = 2  # the handler is retried
     PERMANENT = 3  # the handler has failed, and is not retried
 
@@ -28,7 +30,9 @@ class TemporaryError(Exception):
 
     def __init__(self, msg: str | None = None, delay: float | None = 60) -> None:
         if delay is not None and not isinstance(delay, int | float):
-            raise TypeError(f"The delay of a temporary error is in seconds, or None; got {delay!r}.")
+            raise TypeError(
+                f'The delay of a temporary error is in seconds, or None; got {delay!r}.'
+            )
         super().__init__(*([msg] if msg is not None else []))
         self.delay = delay
 
@@ -61,7 +65,7 @@ class HandlerChildrenRetry(TemporaryError):
     """
 
     def __init__(self, delay: float | None = None) -> None:
-        super().__init__("Waiting for the sub-handlers.", delay=delay)
+        super().__init__('Waiting for the sub-handlers.', delay=delay)
 
 
 def describe(error: BaseException) -> str:

@@ -1,6 +1,7 @@
 """
 Invocation: calling users' functions, be they coroutines or not, and limiting their time.
 """
+
 import asyncio
 import concurrent.futures
 import contextvars
@@ -44,11 +45,11 @@ def is_async(fn: Callable[..., Any]) -> bool:
 
 
 async def invoke(
-        fn: Callable[..., Any],
-        *args: Any,
-        executor: concurrent.futures.Executor | None = None,
-        kwargs: Mapping[str, Any] | None = None,
-        is_coroutine: bool | None = None,
+    fn: Callable[..., Any],
+    *args: Any,
+    executor: concurrent.futures.Executor | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+    is_coroutine: bool | None = None,
 ) -> Any:
     """
     Call the function, and return what it returns: coroutines right here, others in a thread of the executor.
@@ -71,7 +72,7 @@ async def invoke(
     except asyncio.CancelledError as error:
         if is_ending() or isinstance(error, Interruption):
             raise
-        raise InnerCancellationError("Something that it has awaited was cancelled.") from error
+        raise InnerCancellationError('Something that it has awaited was cancelled.') from error
 
 
 async def limit(coro: Coroutine[Any, Any, ResultT], seconds: float) -> ResultT:
@@ -89,7 +90,7 @@ async def limit(coro: Coroutine[Any, Any, ResultT], seconds: float) -> ResultT:
     except TimeoutError as error:
         if not timeout.expired():
             raise
-        raise LimitError(f"It has taken more than {seconds:g} seconds.") from error
+        raise LimitError(f'It has taken more than {seconds:g} seconds.') from error
 
 
 def is_cancellation(error: BaseException) -> bool:
@@ -107,11 +108,13 @@ def _call_in_thread(call: Callable[[], Any]) -> Any:
     try:
         return call()
     except StopIteration as error:  # futures refuse to carry it
-        raise RuntimeError("The function raised StopIteration.") from error
+        raise RuntimeError('The function raised StopIteration.') from error
 
 
 @types.coroutine
-def _interrupt(coro: Coroutine[Any, Any, ResultT], timeout: asyncio.Timeout) -> Generator[Any, Any, ResultT]:
+def _interrupt(
+    coro: Coroutine[Any, Any, ResultT], timeout: asyncio.Timeout
+) -> Generator[Any, Any, ResultT]:
     """Run the coroutine as ``await`` does, but replace the cancellation that comes from the timeout."""
     task = asyncio.current_task()
     assert task is not None
@@ -128,6 +131,6 @@ def _interrupt(coro: Coroutine[Any, Any, ResultT], timeout: asyncio.Timeout) -> 
             yield waited
         except asyncio.CancelledError as cancellation:
             is_ours = timeout.expired() and task.cancelling() == expected
-            error = Interruption("The time of the handler is over.") if is_ours else cancellation
+            error = Interruption('The time of the handler is over.') if is_ours else cancellation
         except BaseException as unexpected:
             error = unexpected

@@ -3,6 +3,7 @@ JSON logs: one line per message, for machines to read.
 
 Loaded only if such logs are asked for.
 """
+
 import datetime
 import logging
 from collections.abc import Callable
@@ -13,7 +14,12 @@ import pythonjsonlogger.json
 
 from kopf._core.actions import execution
 
-SEVERITIES = ((logging.DEBUG, 'debug'), (logging.INFO, 'info'), (logging.WARNING, 'warn'), (logging.ERROR, 'error'))
+SEVERITIES = (
+    (logging.DEBUG, 'debug'),
+    (logging.INFO, 'info'),
+    (logging.WARNING, 'warn'),
+    (logging.ERROR, 'error'),
+)
 """The severities by the highest levels of each; all that is above is fatal."""
 
 OWN_ATTRIBUTES = ('k8s_level', 'k8s_ref', 'k8s_skip', 'settings')
@@ -29,14 +35,18 @@ class JsonFormatter(pythonjsonlogger.json.JsonFormatter):
     """
 
     def __init__(self, *, refkey: str, prefix: Callable[[logging.LogRecord], str] | None) -> None:
-        super().__init__('%(message)s', reserved_attrs=[*pythonjsonlogger.core.RESERVED_ATTRS, *OWN_ATTRIBUTES])
+        super().__init__(
+            '%(message)s', reserved_attrs=[*pythonjsonlogger.core.RESERVED_ATTRS, *OWN_ATTRIBUTES]
+        )
         self._refkey = refkey
         self._prefix = prefix
 
-    def add_fields(self, log_data: dict[str, Any], record: logging.LogRecord, message_dict: dict[str, Any]) -> None:
+    def add_fields(
+        self, log_data: dict[str, Any], record: logging.LogRecord, message_dict: dict[str, Any]
+    ) -> None:
         super().add_fields(log_data, record, message_dict)
         if self._prefix is not None:
-            log_data['message'] = f"{self._prefix(record)}{log_data['message']}"
+            log_data['message'] = f'{self._prefix(record)}{log_data["message"]}'
         if ref := getattr(record, 'k8s_ref', None):
             log_data[self._refkey] = ref
         log_data.setdefault('logger', record.name)

@@ -4,6 +4,7 @@ Lifecycles: which of the handlers that are due now are to be executed now, and i
 A lifecycle is a function of the handlers in the order of their declaration. It returns some of them;
 those left out are asked about again in the next cycle, after the progress of the taken ones is stored.
 """
+
 import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -54,9 +55,13 @@ def shuffled(handlers: Sequence[HandlerT], **_: Any) -> Sequence[HandlerT]:
     return random.sample(handlers, k=len(handlers))
 
 
-def asap(handlers: Sequence[HandlerT], *, state: Mapping[ids.HandlerId, Counted], **_: Any) -> Sequence[HandlerT]:
+def asap(
+    handlers: Sequence[HandlerT], *, state: Mapping[ids.HandlerId, Counted], **_: Any
+) -> Sequence[HandlerT]:
     """Execute the handlers one per cycle, those with fewer attempts first: the failing ones do not hold the others."""
-    counts = {handler.id: state[handler.id].retries if handler.id in state else 0 for handler in handlers}
+    counts = {
+        handler.id: state[handler.id].retries if handler.id in state else 0 for handler in handlers
+    }
     return sorted(handlers, key=lambda handler: counts[handler.id])[:1]
 
 

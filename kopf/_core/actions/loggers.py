@@ -5,6 +5,7 @@ All messages about objects go through the logger ``kopf.objects``. Their records
 the object), ``k8s_skip`` (whether they are kept out of k8s-events) and ``settings`` (of the operator), for formatters
 and filters. Importing this configures nothing; `configure` touches nothing but the root logger.
 """
+
 import enum
 import functools
 import logging
@@ -30,15 +31,28 @@ LIBRARY = logging.Logger.info.__code__.co_filename
 NAME_WIDTH = 20
 """The characters for the names of loggers in the full format."""
 
-LOW_LEVEL = ('asyncio.', 'aiohttp.', 'kubernetes.', 'kubernetes_asyncio.', 'urllib3.', 'kopf.sandbox.')
+LOW_LEVEL = (
+    'asyncio.',
+    'aiohttp.',
+    'kubernetes.',
+    'kubernetes_asyncio.',
+    'urllib3.',
+    'kopf.sandbox.',
+)
 """Loggers whose debug messages are shown only on demand: there are many, some with whole objects, also secret ones."""
 
-COLOURS = ((logging.ERROR, '31'), (logging.WARNING, '33'), (logging.INFO, ''), (logging.NOTSET, '2'))
+COLOURS = (
+    (logging.ERROR, '31'),
+    (logging.WARNING, '33'),
+    (logging.INFO, ''),
+    (logging.NOTSET, '2'),
+)
 """The codes of terminals by the lowest levels of each: red, yellow, none, faint."""
 
 
 class LogFormat(enum.Enum):
     """How log messages look."""
+
     PLAIN = '%(message)s'
     FULL = '[%(asctime)s] %(name)-20.20s [%(levelname)-8.8s] %(message)s'
     JSON = '-json-'
@@ -51,6 +65,7 @@ class ObjectLogger(logging.LoggerAdapter[logging.Logger]):
     It is made for every event of every object, so it takes only the identifiers, as they are now,
     and does the rest when there is something to log.
     """
+
     _is_local = False
 
     def __init__(self, *, body: Mapping[str, Any], settings: 'settings_.OperatorSettings') -> None:
@@ -58,9 +73,14 @@ class ObjectLogger(logging.LoggerAdapter[logging.Logger]):
         metadata = body.get('metadata') or {}
         self._settings = settings
         self._identifiers: dict[str, Any] = {
-            'apiVersion': body.get('apiVersion'), 'kind': body.get('kind'),
-            'metadata': {'name': metadata.get('name'), 'uid': metadata.get('uid'),
-                         'namespace': metadata.get('namespace')}}
+            'apiVersion': body.get('apiVersion'),
+            'kind': body.get('kind'),
+            'metadata': {
+                'name': metadata.get('name'),
+                'uid': metadata.get('uid'),
+                'namespace': metadata.get('namespace'),
+            },
+        }
 
     @lazies.lazy
     def extra(self) -> dict[str, Any]:
@@ -73,22 +93,37 @@ class ObjectLogger(logging.LoggerAdapter[logging.Logger]):
         if not self.logger.isEnabledFor(level):
             return
         if kwargs:
-            super().log(level, msg, *args, **{**kwargs, 'stacklevel': kwargs.get('stacklevel', 1) + 1})
+            super().log(
+                level, msg, *args, **{**kwargs, 'stacklevel': kwargs.get('stacklevel', 1) + 1}
+            )
             return
         frame = sys._getframe(1)
         while frame.f_code.co_filename == LIBRARY and frame.f_back is not None:
             frame = frame.f_back
         text, options = self.process(msg, {})
-        self.logger.handle(self.logger.makeRecord(
-            self.logger.name, level, frame.f_code.co_filename, frame.f_lineno, text, args, None,
-            frame.f_code.co_name, options['extra']))
+        self.logger.handle(
+            self.logger.makeRecord(
+                self.logger.name,
+                level,
+                frame.f_code.co_filename,
+                frame.f_lineno,
+                text,
+                args,
+                None,
+                frame.f_code.co_name,
+                options['extra'],
+            )
+        )
 
-    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+    def process(
+        self, msg: Any, kwargs: MutableMapping[str, Any]
+    ) -> tuple[Any, MutableMapping[str, Any]]:
         return msg, {**kwargs, 'extra': {**self.extra, **(kwargs.get('extra') or {})}}
 
 
 class LocalObjectLogger(ObjectLogger):
     """The same, but its messages are never posted as k8s-events."""
+
     _is_local = True
 
 
@@ -100,7 +135,9 @@ class TextFormatter(logging.Formatter):
     those last parts of the loggers' names are shown that fit there: ``kopf._core.reactor.operating`` is too much.
     """
 
-    def __init__(self, pattern: str, *, is_prefixed: bool = False, name_width: int | None = None) -> None:
+    def __init__(
+        self, pattern: str, *, is_prefixed: bool = False, name_width: int | None = None
+    ) -> None:
         super().__init__(pattern)
         self._is_prefixed = is_prefixed
         self._name_width = name_width
@@ -118,11 +155,15 @@ class TextFormatter(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         if self._is_prefixed:
-            record.message = build_prefix(record) + record.message  # every formatter sets it again before using it
+            record.message = (
+                build_prefix(record) + record.message
+            )  # every formatter sets it again before using it
         if self._name_width is None:
             return super().formatMessage(record)
         name = record.name
-        record.name = shorten_name(name, self._name_width)  # not in a copy: making one takes as long as the rest
+        record.name = shorten_name(
+            name, self._name_width
+        )  # not in a copy: making one takes as long as the rest
         try:
             return super().formatMessage(record)
         finally:
@@ -157,12 +198,12 @@ class ConsoleHandler(logging.Handler):
 
 
 def configure(
-        debug: bool | None = None,
-        verbose: bool | None = None,
-        quiet: bool | None = None,
-        log_format: LogFormat | str = LogFormat.FULL,
-        log_prefix: bool | None = False,
-        log_refkey: str | None = None,
+    debug: bool | None = None,
+    verbose: bool | None = None,
+    quiet: bool | None = None,
+    log_format: LogFormat | str = LogFormat.FULL,
+    log_prefix: bool | None = False,
+    log_refkey: str | None = None,
 ) -> None:
     """
     Show the log messages on the standard error stream; again, if called again.
@@ -173,7 +214,9 @@ def configure(
     the key ``log_refkey``. On a terminal, texts are coloured by their levels, unless the environment has ``NO_COLOR``,
     or the terminal knows no colours.
     """
-    handler = ConsoleHandler(is_colourful=log_format is not LogFormat.JSON and is_colour_welcome(os.environ))
+    handler = ConsoleHandler(
+        is_colourful=log_format is not LogFormat.JSON and is_colour_welcome(os.environ)
+    )
     handler.setFormatter(make_formatter(log_format, log_prefix=log_prefix, log_refkey=log_refkey))
     if not debug:
         handler.addFilter(is_informative)
@@ -185,17 +228,26 @@ def configure(
 
 
 def make_formatter(
-        log_format: LogFormat | str, *, log_prefix: bool | None, log_refkey: str | None) -> logging.Formatter:
+    log_format: LogFormat | str, *, log_prefix: bool | None, log_refkey: str | None
+) -> logging.Formatter:
     """Make a formatter that suits; the library for JSON is loaded only if needed."""
     is_json = log_format is LogFormat.JSON
     is_prefixed = not is_json if log_prefix is None else log_prefix
     if is_json:
         from kopf._core.actions import jsonlogs
-        return jsonlogs.JsonFormatter(refkey=log_refkey or DEFAULT_REFKEY, prefix=build_prefix if is_prefixed else None)
+
+        return jsonlogs.JsonFormatter(
+            refkey=log_refkey or DEFAULT_REFKEY, prefix=build_prefix if is_prefixed else None
+        )
     if log_format is LogFormat.FULL:
-        pattern = log_format.value.replace(f'.{NAME_WIDTH}s', 's')  # a single part is not cut even if it does not fit
+        pattern = log_format.value.replace(
+            f'.{NAME_WIDTH}s', 's'
+        )  # a single part is not cut even if it does not fit
         return TextFormatter(pattern, is_prefixed=is_prefixed, name_width=NAME_WIDTH)
-    return TextFormatter(log_format.value if isinstance(log_format, LogFormat) else log_format, is_prefixed=is_prefixed)
+    return TextFormatter(
+        log_format.value if isinstance(log_format, LogFormat) else log_format,
+        is_prefixed=is_prefixed,
+    )
 
 
 def build_prefix(record: logging.LogRecord) -> str:

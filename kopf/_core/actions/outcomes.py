@@ -1,6 +1,7 @@
 """
 Outcomes: what has come out of one attempt to execute a handler.
 """
+
 import dataclasses
 import datetime
 from typing import Any
@@ -15,11 +16,14 @@ class Outcome:
 
     Ignored errors are successes with no result. ``delay`` is counted from the end of the attempt.
     """
+
     final: bool
     delay: float | None = None
     result: Any = None
     exception: Exception | None = None
-    subrefs: frozenset[ids.HandlerId] = frozenset()  # the sub-handlers that are needed for the handler to be finished
+    subrefs: frozenset[ids.HandlerId] = (
+        frozenset()
+    )  # the sub-handlers that are needed for the handler to be finished
     began: datetime.datetime | None = None
     ended: datetime.datetime | None = None
 

@@ -4,6 +4,7 @@ Progression: how far the handlers of an object have gone, from one attempt to an
 Values only: the states are read from the bodies, and are put into the patches; it is up to others to send them.
 What was left there by other versions, or is damaged, never fails: what cannot be understood is as if absent.
 """
+
 import dataclasses
 import datetime
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -31,6 +32,7 @@ class HandlerState:
     ``started`` is when the first attempt began; ``stopped``, when the last one ended; ``delayed``, when the next one
     is due, if not at once. ``essence`` is a digest of what the handler has finished with, if known.
     """
+
     started: datetime.datetime | None = None
     stopped: datetime.datetime | None = None
     delayed: datetime.datetime | None = None
@@ -88,8 +90,14 @@ class HandlerState:
         """Tell if the next attempt is to be made now."""
         return not self.finished and not self.sleeping(now)
 
-    def with_outcome(self, outcome: outcomes.Outcome, *, now: datetime.datetime,
-                     essence: str | None = None, purpose: str | None = None) -> 'HandlerState':
+    def with_outcome(
+        self,
+        outcome: outcomes.Outcome,
+        *,
+        now: datetime.datetime,
+        essence: str | None = None,
+        purpose: str | None = None,
+    ) -> 'HandlerState':
         """Add one more attempt. What it does not tell of the time has happened right now."""
         ended = outcome.ended or now
         is_first = not self.retries or self.started is None
@@ -97,7 +105,9 @@ class HandlerState:
             purpose=purpose or self.purpose,
             started=(outcome.began or now) if is_first else self.started,
             stopped=ended if outcome.final else None,
-            delayed=_postpone(ended, outcome.delay) if outcome.delay and not outcome.final else None,
+            delayed=_postpone(ended, outcome.delay)
+            if outcome.delay and not outcome.final
+            else None,
             retries=self.retries + 1,
             success=outcome.is_success,
             failure=outcome.is_failure,
@@ -126,13 +136,20 @@ class State(Mapping[ids.HandlerId, HandlerState]):
         self._foreign: frozenset[ids.HandlerId] = frozenset()
 
     @classmethod
-    def read(cls, storage: 'progress.ProgressStorage', body: 'objects.Body', ids: Iterable[ids.HandlerId], *,
-             purpose: str | None) -> 'State':
+    def read(
+        cls,
+        storage: 'progress.ProgressStorage',
+        body: 'objects.Body',
+        ids: Iterable[ids.HandlerId],
+        *,
+        purpose: str | None,
+    ) -> 'State':
         """
         Read the records of these handlers, and of their sub-handlers.
 
         With a purpose, records of other purposes are left out, as if there were none: see `foreign`.
         """
+
         def fetch(id: Any) -> 'progress.ProgressRecord | None':
             return storage.fetch(key=id, body=body)
 
@@ -148,6 +165,7 @@ class State(Mapping[ids.HandlerId, HandlerState]):
         return len(self._known)
 
     if not TYPE_CHECKING:  # they are typed already; those of mappings in general are slow
+
         def get(self, id, default=None):
             return self._known.get(id, default)
 
@@ -172,7 +190,9 @@ class State(Mapping[ids.HandlerId, HandlerState]):
     @property
     def is_begun(self) -> bool:
         """Is there any progress of the past, of this purpose or of another one?"""
-        return bool(self._foreign) or any(state is not BLANK and state != BLANK for state in self._known.values())
+        return bool(self._foreign) or any(
+            state is not BLANK and state != BLANK for state in self._known.values()
+        )
 
     def including(self, ids: Iterable[ids.HandlerId]) -> 'State':
         """Look up the handlers that are not known yet, with their sub-handlers: they are blank if never tried."""
@@ -190,7 +210,11 @@ class State(Mapping[ids.HandlerId, HandlerState]):
                 foreign.add(id)
             known[id] = BLANK if id in foreign else state
             if state.subrefs:
-                queue.extend(subref for subref in sorted(state.subrefs) if subref not in known and subref not in queue)
+                queue.extend(
+                    subref
+                    for subref in sorted(state.subrefs)
+                    if subref not in known and subref not in queue
+                )
         return self._replace(known, stored, frozenset(foreign))
 
     def referring(self, id: ids.HandlerId, subref: ids.HandlerId) -> 'State':
@@ -222,8 +246,13 @@ class State(Mapping[ids.HandlerId, HandlerState]):
                 known[id] = dataclasses.replace(state, essence=after)
         return extended._replace(known, extended._stored, extended._foreign)
 
-    def with_outcomes(self, outcomes: Mapping[ids.HandlerId, outcomes.Outcome], *, now: datetime.datetime,
-                      essence: str | None = None) -> 'State':
+    def with_outcomes(
+        self,
+        outcomes: Mapping[ids.HandlerId, outcomes.Outcome],
+        *,
+        now: datetime.datetime,
+        essence: str | None = None,
+    ) -> 'State':
         """
         Add the outcomes of one cycle. With them, finished handlers remember the digest of the essence.
 
@@ -232,11 +261,17 @@ class State(Mapping[ids.HandlerId, HandlerState]):
         subrefs = [subref for outcome in outcomes.values() for subref in sorted(outcome.subrefs)]
         extended = self.including([*outcomes, *subrefs])
         updated = {
-            id: extended[id].with_outcome(extended._with_past_subrefs(id, outcome), now=now, essence=essence,
-                                          purpose=self._purpose)
+            id: extended[id].with_outcome(
+                extended._with_past_subrefs(id, outcome),
+                now=now,
+                essence=essence,
+                purpose=self._purpose,
+            )
             for id, outcome in outcomes.items()
         }
-        return extended._replace({**extended._known, **updated}, extended._stored, extended._foreign)
+        return extended._replace(
+            {**extended._known, **updated}, extended._stored, extended._foreign
+        )
 
     def is_due(self, id: ids.HandlerId, now: datetime.datetime) -> bool:
         """Tell if the handler is to be tried now; unknown ones are."""
@@ -264,13 +299,19 @@ class State(Mapping[ids.HandlerId, HandlerState]):
             found |= subrefs
         return frozenset(found)
 
-    def store(self, storage: 'progress.ProgressStorage', body: 'objects.Body', patch: 'patches.Patch') -> None:
+    def store(
+        self, storage: 'progress.ProgressStorage', body: 'objects.Body', patch: 'patches.Patch'
+    ) -> None:
         """Put into the patch the records that differ from those in the body."""
         for id in self._list_changed():
             storage.store(key=id, record=self._known[id].as_record(), body=body, patch=patch)
 
-    def _replace(self, known: Mapping[ids.HandlerId, HandlerState], stored: Mapping[ids.HandlerId, HandlerState],
-                 foreign: frozenset[ids.HandlerId]) -> 'State':
+    def _replace(
+        self,
+        known: Mapping[ids.HandlerId, HandlerState],
+        stored: Mapping[ids.HandlerId, HandlerState],
+        foreign: frozenset[ids.HandlerId],
+    ) -> 'State':
         state = State(self._source, purpose=self._purpose)
         state._known, state._stored, state._foreign = known, stored, foreign
         return state
@@ -280,10 +321,16 @@ class State(Mapping[ids.HandlerId, HandlerState]):
         return dataclasses.replace(outcome, subrefs=outcome.subrefs | past) if past else outcome
 
     def _is_foreign(self, state: HandlerState) -> bool:
-        return self._purpose is not None and state.purpose is not None and state.purpose != self._purpose
+        return (
+            self._purpose is not None
+            and state.purpose is not None
+            and state.purpose != self._purpose
+        )
 
     def _list_changed(self) -> list[ids.HandlerId]:
-        return [id for id, state in self._known.items() if state not in (self._get_stored(id), BLANK)]
+        return [
+            id for id, state in self._known.items() if state not in (self._get_stored(id), BLANK)
+        ]
 
     def _get(self, id: ids.HandlerId) -> HandlerState:
         return self._known.get(id, BLANK)
@@ -307,11 +354,15 @@ def _describe(error: Exception | None) -> str | None:
     if error is None:
         return None
     text = str(error) or type(error).__name__
-    return text if len(text) <= MESSAGE_LIMIT else f'{text[:MESSAGE_LIMIT - 1]}…'
+    return text if len(text) <= MESSAGE_LIMIT else f'{text[: MESSAGE_LIMIT - 1]}…'
 
 
 def _format_time(moment: datetime.datetime | None) -> str | None:
-    return None if moment is None else moment.astimezone(datetime.UTC).isoformat(timespec='microseconds')
+    return (
+        None
+        if moment is None
+        else moment.astimezone(datetime.UTC).isoformat(timespec='microseconds')
+    )
 
 
 def _parse_text(value: Any) -> str | None:

@@ -5,6 +5,7 @@ What we keep there tells that the work is done, so it goes last, together with t
 the users: an operator that is killed in between finds no such record, and repeats the work.
 Pure decisions, made again after every request.
 """
+
 import dataclasses
 import enum
 from collections.abc import Collection, Mapping
@@ -18,6 +19,7 @@ _NOTHING: Mapping[str, Any] = {}
 
 class Place(enum.Enum):
     """Which part of an object a request is for; if the status is not a subresource, all of it is the body."""
+
     BODY = enum.auto()
     STATUS = enum.auto()
 
@@ -29,6 +31,7 @@ AMENDMENTS = {Place.BODY: patching.Step.AMEND_BODY, Place.STATUS: patching.Step.
 @dataclasses.dataclass(frozen=True)
 class Request:
     """One request, either to merge something, or to amend the object with what the functions make of it."""
+
     place: Place
     users: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     own: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -97,7 +100,9 @@ def _join_own(
     """Add our part: records to the last request or after it, mere removals to any."""
     joined = list(requests)
     last = requests[-1].place if requests else None
-    places = sorted(order, key=lambda place: place is not last)  # a stable sort: in the order if there are no requests
+    places = sorted(
+        order, key=lambda place: place is not last
+    )  # a stable sort: in the order if there are no requests
     for place in places:
         if not ours[place]:
             continue
@@ -121,10 +126,15 @@ def split(merge: Mapping[str, Any], *, has_status: bool) -> dict[Place, Mapping[
 
 def has_records(own: Mapping[str, Any]) -> bool:
     """Tell if there is anything but removals."""
-    return any(has_records(value) if dicts.is_mapping(value) else value is not None for value in own.values())
+    return any(
+        has_records(value) if dicts.is_mapping(value) else value is not None
+        for value in own.values()
+    )
 
 
-def join(own: Mapping[str, Any], users: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
+def join(
+    own: Mapping[str, Any], users: Mapping[str, Any], body: Mapping[str, Any]
+) -> dict[str, Any]:
     """
     Make one merge-patch of two; where they contradict, that of the users wins.
 
@@ -142,8 +152,9 @@ def join(own: Mapping[str, Any], users: Mapping[str, Any], body: Mapping[str, An
     return joined
 
 
-def separate(own: Mapping[str, Any], users: Mapping[str, Any],
-             body: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def separate(
+    own: Mapping[str, Any], users: Mapping[str, Any], body: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Make the two merge-patches independent, ours and theirs: together they are what `join` makes of them."""
     ours, theirs = {key: value for key, value in own.items() if key not in users}, dict(users)
     for key in own.keys() & users.keys():

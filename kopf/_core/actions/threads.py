@@ -1,6 +1,7 @@
 """
 Threads: for functions that must not wait until others leave a thread to them, nor keep the others waiting.
 """
+
 import concurrent.futures
 import threading
 from collections.abc import Callable
@@ -13,7 +14,9 @@ class OwnThreads(concurrent.futures.Executor):
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> 'concurrent.futures.Future[Any]':
+    def submit(
+        self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> 'concurrent.futures.Future[Any]':
         future: concurrent.futures.Future[Any] = concurrent.futures.Future()
 
         def run() -> None:

@@ -3,6 +3,7 @@ Throttlers: for how long to leave something alone after errors that are nobody's
 
 Pure arithmetic: callers measure the time and do the sleeping.
 """
+
 from collections.abc import Iterator
 
 from kopf._cogs.configs import connecting

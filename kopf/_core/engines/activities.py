@@ -4,6 +4,7 @@ Activities: the handlers of the operator itself, apart from any objects.
 Their progress is kept nowhere: when the operator is restarted, so are they. Those that are not coroutines have threads
 of their own: neither logins nor cleanups wait for the handlers of objects, which can block all threads of theirs.
 """
+
 import asyncio
 import datetime
 import logging
@@ -22,23 +23,27 @@ logger = logging.getLogger(__name__)
 class ActivityError(Exception):
     """Some handlers of an activity have failed, and will not be retried."""
 
-    def __init__(self, activity: causes.Activity, outcomes: Mapping[ids.HandlerId, outcomes.Outcome]) -> None:
+    def __init__(
+        self, activity: causes.Activity, outcomes: Mapping[ids.HandlerId, outcomes.Outcome]
+    ) -> None:
         self.activity = activity
         self.outcomes = outcomes
         errors = {id: outcome.exception for id, outcome in outcomes.items() if outcome.is_failure}
-        listed = '; '.join(f"{id!r}: {str(error) or type(error).__name__}" for id, error in errors.items())
-        super().__init__(f"The {activity} of the operator has failed in its handlers: {listed}")
+        listed = '; '.join(
+            f'{id!r}: {str(error) or type(error).__name__}' for id, error in errors.items()
+        )
+        super().__init__(f'The {activity} of the operator has failed in its handlers: {listed}')
 
 
 async def run_activity(
-        *,
-        activity: causes.Activity,
-        registry: registries.OperatorRegistry,
-        settings: settings_.OperatorSettings,
-        memo: Any,
-        indices: Mapping[str, Any],
-        now: Callable[[], datetime.datetime],
-        meter: meters.Meter | None = None,
+    *,
+    activity: causes.Activity,
+    registry: registries.OperatorRegistry,
+    settings: settings_.OperatorSettings,
+    memo: Any,
+    indices: Mapping[str, Any],
+    now: Callable[[], datetime.datetime],
+    meter: meters.Meter | None = None,
 ) -> Mapping[ids.HandlerId, Any]:
     """
     Execute all handlers of the activity until they are finished, and return their results by their ids.
@@ -47,35 +52,52 @@ async def run_activity(
     raises `ActivityError` after that. If cancelled, the current handler is cancelled too, and no others are executed.
     """
     cause = build_cause(activity, settings=settings, memo=memo, indices=indices)
-    latest = await run_activity_handlers(registry._activities.select(activity), cause, now=now, meter=meter)
+    latest = await run_activity_handlers(
+        registry._activities.select(activity), cause, now=now, meter=meter
+    )
     if any(outcome.is_failure for outcome in latest.values()):
         raise ActivityError(activity, latest)
     return {id: outcome.result for id, outcome in latest.items()}
 
 
-def build_cause(activity: causes.Activity, *, settings: settings_.OperatorSettings, memo: Any,
-                indices: Mapping[str, Any]) -> causes.ActivityCause:
+def build_cause(
+    activity: causes.Activity,
+    *,
+    settings: settings_.OperatorSettings,
+    memo: Any,
+    indices: Mapping[str, Any],
+) -> causes.ActivityCause:
     """Build what the handlers of the activity are told; each activity has its own logger."""
     return causes.ActivityCause(
         logger=logging.getLogger(f'kopf.activities.{activity}'),
-        activity=activity, settings=settings, memo=memo, indices=indices)
+        activity=activity,
+        settings=settings,
+        memo=memo,
+        indices=indices,
+    )
 
 
 async def run_activity_handlers(
-        handlers: Sequence[handlers.ActivityHandler],
-        cause: causes.ActivityCause,
-        *,
-        now: Callable[[], datetime.datetime],
-        meter: meters.Meter | None = None,
-        is_quiet: bool = False,
+    handlers: Sequence[handlers.ActivityHandler],
+    cause: causes.ActivityCause,
+    *,
+    now: Callable[[], datetime.datetime],
+    meter: meters.Meter | None = None,
+    is_quiet: bool = False,
 ) -> Mapping[ids.HandlerId, outcomes.Outcome]:
     """
     Execute these handlers until they are finished, and return their final outcomes, be they successes or failures.
 
     In other regards, it is the same as `run_activity`.
     """
-    env = execution.Environment(settings=cause.settings, now=now, lifecycle=lifecycles.all_at_once, meter=meter,
-                                is_quiet=is_quiet, executor=threads.OwnThreads(f'kopf {cause.activity}'))
+    env = execution.Environment(
+        settings=cause.settings,
+        now=now,
+        lifecycle=lifecycles.all_at_once,
+        meter=meter,
+        is_quiet=is_quiet,
+        executor=threads.OwnThreads(f'kopf {cause.activity}'),
+    )
     state = progression.State()
     latest: dict[ids.HandlerId, outcomes.Outcome] = {}
     names = [handler.id for handler in handlers]
@@ -84,5 +106,5 @@ async def run_activity_handlers(
         current = await execution.run_handlers(handlers, cause, state, env)
         state = state.with_outcomes(current, now=now())
         latest.update(current)
-    logger.debug("The %s of the operator is over.", cause.activity)
+    logger.debug('The %s of the operator is over.', cause.activity)
     return latest

@@ -4,6 +4,7 @@ Admission: a webhook server that lives beside the operator, and the webhooks in 
 It begins before anything is handled, and ends when nothing is: the operator's own changes are reviewed too, also the
 last ones. In the end, first the cluster is told not to ask any more, and only then nobody answers.
 """
+
 import asyncio
 import contextlib
 import logging
@@ -29,9 +30,20 @@ class Admission:
     It is started once, when the settings are final, and stopped once, while there are still credentials.
     """
 
-    def __init__(self, reviewer: reviewers.Reviewer, *, context: requests.Context, scope: hookkeeping.Scope,
-                 on_ready: Callable[[], None] = lambda: None) -> None:
-        self._reviewer, self._context, self._scope, self._on_ready = reviewer, context, scope, on_ready
+    def __init__(
+        self,
+        reviewer: reviewers.Reviewer,
+        *,
+        context: requests.Context,
+        scope: hookkeeping.Scope,
+        on_ready: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._reviewer, self._context, self._scope, self._on_ready = (
+            reviewer,
+            context,
+            scope,
+            on_ready,
+        )
         self._keeper: hookkeeping.Keeper | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -58,8 +70,12 @@ class Admission:
             return []
         managed = self._context.settings.admission.managed
         if managed is not None:
-            self._keeper = hookkeeping.Keeper(managed, context=self._context, scope=self._scope,
-                                              get_webhooks=lambda: self._reviewer.webhooks)
+            self._keeper = hookkeeping.Keeper(
+                managed,
+                context=self._context,
+                scope=self._scope,
+                get_webhooks=lambda: self._reviewer.webhooks,
+            )
             self._keeping = asyncio.create_task(self._keeper.run(), name='keeper of webhooks')
         self._serving = asyncio.create_task(self._serve(), name='webhook server')
         return [task for task in (self._serving, self._keeping) if task is not None]
@@ -96,22 +112,26 @@ class Admission:
             _check_server(server)
             configs = server(self._reviewer.review)
             if not isinstance(configs, AsyncIterable):
-                raise reviews.ServerError(f"The webhook server must be an async generator function, or alike; "
-                                          f"it returns {type(configs).__name__}.")
+                raise reviews.ServerError(
+                    f'The webhook server must be an async generator function, or alike; '
+                    f'it returns {type(configs).__name__}.'
+                )
             if hasattr(configs, 'aclose'):
                 stack.push_async_callback(configs.aclose)
             async for config in configs:
                 self._take(config)
-        raise reviews.ServerError("The webhook server has ended, although nobody has stopped it.")
+        raise reviews.ServerError('The webhook server has ended, although nobody has stopped it.')
 
     def _take(self, config: reviews.WebhookClientConfig) -> None:
         if not isinstance(config, Mapping):
-            raise reviews.ServerError(f"The webhook server must yield client configs as dicts; "
-                                      f"it yields {type(config).__name__}.")
+            raise reviews.ServerError(
+                f'The webhook server must yield client configs as dicts; '
+                f'it yields {type(config).__name__}.'
+            )
         place = config.get('url') or config.get('service')
         if place != self._place:  # and not, for example, only the certificate
             self._place = place
-            logger.info("The webhooks are served at %s.", place)
+            logger.info('The webhooks are served at %s.', place)
         if self._keeper is not None:
             self._keeper.reconfigure(config)
         if not self._is_reachable:
@@ -123,8 +143,10 @@ def _check_server(server: object) -> None:
     """Explain the usual mistake: any class can be called, but seldom with a function."""
     if isinstance(server, type) and not issubclass(server, AsyncIterable):
         name = server.__name__
-        raise reviews.ServerError(f"The webhook server must be not the class {name} but an instance of it; "
-                                  f"add the parentheses: {name}().")
+        raise reviews.ServerError(
+            f'The webhook server must be not the class {name} but an instance of it; '
+            f'add the parentheses: {name}().'
+        )
 
 
 async def _stop(task: asyncio.Task[None]) -> None:
@@ -132,6 +154,10 @@ async def _stop(task: asyncio.Task[None]) -> None:
     task.cancel()
     done, _ = await asyncio.wait([task], timeout=STOPPING_TIMEOUT)
     if not done:
-        logger.warning("The %s has not stopped in %s s, and is left as it is.", task.get_name(), STOPPING_TIMEOUT)
+        logger.warning(
+            'The %s has not stopped in %s s, and is left as it is.',
+            task.get_name(),
+            STOPPING_TIMEOUT,
+        )
     elif not task.cancelled():
         task.exception()

@@ -5,6 +5,7 @@ The credentials come from the login handlers, or, if none are declared, from the
 from the libraries that are installed, and if they all fail, from the usual places.
 All their log lines go via two loggers: the one of the authentication handlers, and the one of the activities' engine.
 """
+
 import dataclasses
 import datetime
 import functools
@@ -21,14 +22,14 @@ from kopf._core.intents import causes, handlers, naming, piggybacking, registrie
 
 
 async def run_authentication(
-        *,
-        registry: registries.OperatorRegistry,
-        settings: settings_.OperatorSettings,
-        vault: vaults.Vault,
-        memo: Any,
-        indices: Mapping[str, Any],
-        now: Callable[[], datetime.datetime],
-        meter: meters.Meter | None = None,
+    *,
+    registry: registries.OperatorRegistry,
+    settings: settings_.OperatorSettings,
+    vault: vaults.Vault,
+    memo: Any,
+    indices: Mapping[str, Any],
+    now: Callable[[], datetime.datetime],
+    meter: meters.Meter | None = None,
 ) -> None:
     """
     Log in every time when the vault is in need of credentials, until cancelled, or until the vault is closed.
@@ -37,7 +38,9 @@ async def run_authentication(
     handlers are retried. Raises `LoginError` when they bring nothing usable, and `ValueError` when they bring
     something else than credentials: the waiting requests fail too, and there is no sense to go on.
     """
-    cause = activities.build_cause(causes.Activity.AUTHENTICATION, settings=settings, memo=memo, indices=indices)
+    cause = activities.build_cause(
+        causes.Activity.AUTHENTICATION, settings=settings, memo=memo, indices=indices
+    )
     while not vault.is_closed:
         try:
             await vault.wait_until_needed()
@@ -50,12 +53,12 @@ async def run_authentication(
 
 
 async def authenticate(
-        stages: Sequence[Sequence[handlers.ActivityHandler]],
-        cause: causes.ActivityCause,
-        *,
-        vault: vaults.Vault,
-        now: Callable[[], datetime.datetime],
-        meter: meters.Meter | None = None,
+    stages: Sequence[Sequence[handlers.ActivityHandler]],
+    cause: causes.ActivityCause,
+    *,
+    vault: vaults.Vault,
+    now: Callable[[], datetime.datetime],
+    meter: meters.Meter | None = None,
 ) -> None:
     """
     Log in once: execute the login handlers until they are finished, and give what they have brought to the vault.
@@ -66,7 +69,7 @@ async def authenticate(
     """
     is_usual = vault.has_expired
     level = logging.DEBUG if is_usual else logging.INFO
-    activities.logger.log(level, "The operator has no valid credentials, and logs in.")
+    activities.logger.log(level, 'The operator has no valid credentials, and logs in.')
 
     latest: dict[ids.HandlerId, outcomes.Outcome] = {}
     for stage in stages:
@@ -74,13 +77,16 @@ async def authenticate(
         if stage is not stages[-1]:
             staged = _soften(cause, logging.DEBUG if is_usual else logging.WARNING)
         latest |= await activities.run_activity_handlers(
-            stage, staged, now=now, meter=meter, is_quiet=is_usual)
+            stage, staged, now=now, meter=meter, is_quiet=is_usual
+        )
         if any(outcome.result is not None for outcome in latest.values()):
             break
 
     await _populate(vault, latest)
     if (info := vault.preferred) is not None:
-        activities.logger.log(level, "The operator has logged in to %s.", credentials.describe(info))
+        activities.logger.log(
+            level, 'The operator has logged in to %s.', credentials.describe(info)
+        )
 
 
 async def _populate(vault: vaults.Vault, latest: Mapping[ids.HandlerId, outcomes.Outcome]) -> None:
@@ -88,15 +94,21 @@ async def _populate(vault: vaults.Vault, latest: Mapping[ids.HandlerId, outcomes
     infos: dict[str, Any] = {id: outcome.result for id, outcome in latest.items()}
     try:
         if all(info is None for info in infos.values()):
-            raise piggybacking.build_login_error({id: outcome.exception for id, outcome in latest.items()})
+            raise piggybacking.build_login_error(
+                {id: outcome.exception for id, outcome in latest.items()}
+            )
         await vault.populate(infos)
     except (credentials.LoginError, ValueError) as error:
-        vault.fail(error if isinstance(error, credentials.LoginError) else credentials.LoginError(str(error)))
+        vault.fail(
+            error
+            if isinstance(error, credentials.LoginError)
+            else credentials.LoginError(str(error))
+        )
         raise
 
 
 def select_stages(
-        registry: registries.OperatorRegistry,
+    registry: registries.OperatorRegistry,
 ) -> Sequence[Sequence[handlers.ActivityHandler]]:
     """Select the login handlers, and if none are declared, also what to fall back to, in turn."""
     logins = select_logins(registry)
@@ -114,8 +126,11 @@ def select_logins(registry: registries.OperatorRegistry) -> Sequence[handlers.Ac
 def _build_handlers(logins: Sequence[piggybacking.LoginFn]) -> Sequence[handlers.ActivityHandler]:
     return [
         handlers.ActivityHandler(
-            id=naming.build_id(fn), fn=functools.partial(_log_in_once, fn),
-            activity=causes.Activity.AUTHENTICATION, errors=failures.ErrorsMode.PERMANENT)
+            id=naming.build_id(fn),
+            fn=functools.partial(_log_in_once, fn),
+            activity=causes.Activity.AUTHENTICATION,
+            errors=failures.ErrorsMode.PERMANENT,
+        )
         for fn in logins
     ]
 

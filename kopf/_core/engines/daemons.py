@@ -3,6 +3,7 @@ Daemons: which daemons and timers live beside which objects, and how their funct
 
 They are started and stopped as the events of the objects come, and stopped when the operator pauses or exits.
 """
+
 import asyncio
 import logging
 from collections.abc import Hashable, Iterable, Iterator, Mapping
@@ -30,12 +31,20 @@ class Spawner(lives.Crew):
     All daemons and timers of the objects of one operator. Belongs to its event loop.
     """
 
-    def __init__(self, context: requests.Context, *, now: clocks.Now, indices: Mapping[str, Any],
-                 pauses: pauses.Pauses) -> None:
+    def __init__(
+        self,
+        context: requests.Context,
+        *,
+        now: clocks.Now,
+        indices: Mapping[str, Any],
+        pauses: pauses.Pauses,
+    ) -> None:
         self.settings: settings_.OperatorSettings = context.settings
         self._context, self._now, self._indices, self._pauses = context, now, indices, pauses
         self._all: set[lives.Life[Any]] = set()
-        self._orphans: dict[Hashable, lives.Lives] = {}  # of forgotten objects, while anything still runs
+        self._orphans: dict[
+            Hashable, lives.Lives
+        ] = {}  # of forgotten objects, while anything still runs
         self._bell = bells.Bell()
         self._is_exiting = False
 
@@ -51,8 +60,14 @@ class Spawner(lives.Crew):
         """Is nothing to be started any more?"""
         return self._is_exiting
 
-    def adjust(self, living: lives.Lives, matching: Iterable[handlers.SpawningHandler], *,
-               reason: stoppers.DaemonStoppingReason, may_start: bool) -> None:
+    def adjust(
+        self,
+        living: lives.Lives,
+        matching: Iterable[handlers.SpawningHandler],
+        *,
+        reason: stoppers.DaemonStoppingReason,
+        may_start: bool,
+    ) -> None:
         """
         Stop those who should not live any more, for this reason, and start the missing ones, if allowed now.
 
@@ -111,13 +126,21 @@ class Spawner(lives.Crew):
         timeout = max((life.grace for life in self._all), default=0) + EXTRA_TIMEOUT
         try:
             if self._all:
-                logger.info("Waiting for %d daemons and timers to exit, for %s s at most: %s.",
-                            len(self._all), timeout, self._list_names())
+                logger.info(
+                    'Waiting for %d daemons and timers to exit, for %s s at most: %s.',
+                    len(self._all),
+                    timeout,
+                    self._list_names(),
+                )
             async with asyncio.timeout(timeout):
                 await self._wait_until_empty()
         except TimeoutError:
-            logger.warning("%d daemons and timers have not exited in %s s, and are cancelled: %s.",
-                           len(self._all), timeout, self._list_names())
+            logger.warning(
+                '%d daemons and timers have not exited in %s s, and are cancelled: %s.',
+                len(self._all),
+                timeout,
+                self._list_names(),
+            )
         finally:
             await self._cancel_all()
 
@@ -129,8 +152,11 @@ class Spawner(lives.Crew):
             async with asyncio.timeout(REFUSAL_TIMEOUT):
                 await self._wait_until_empty()
         except TimeoutError:
-            logger.warning("%d daemons and timers refuse to end, and are left as they are: %s.",
-                           len(self._all), self._list_names())
+            logger.warning(
+                '%d daemons and timers refuse to end, and are left as they are: %s.',
+                len(self._all),
+                self._list_names(),
+            )
         except asyncio.CancelledError:
             await self._cancel_all()
             raise
@@ -152,7 +178,7 @@ class Spawner(lives.Crew):
         elif isinstance(handler, handlers.TimerHandler):
             life = lives.TimerLife(handler, living, self)
         else:
-            raise TypeError(f"It is neither a daemon nor a timer: {handler!r}.")
+            raise TypeError(f'It is neither a daemon nor a timer: {handler!r}.')
         living.running[life.key] = life
         self._all.add(life)
         life.start()
@@ -160,12 +186,16 @@ class Spawner(lives.Crew):
     def bury(self, life: lives.Life[Any]) -> None:
         self._all.discard(life)
         if life.is_pausing and not self._is_paused(life.lives):
-            life.lives.is_due = True  # the events that came after the pause have found it still stopping
+            life.lives.is_due = (
+                True  # the events that came after the pause have found it still stopping
+            )
         if life.lives.is_forgotten and not life.lives.running:
             self._orphans.pop(life.lives.key, None)
         self._bell.ring()
 
-    async def call(self, life: lives.Life[Any], state: progression.HandlerState) -> outcomes.Outcome:
+    async def call(
+        self, life: lives.Life[Any], state: progression.HandlerState
+    ) -> outcomes.Outcome:
         life.patch = patches.Patch() if life.patch is None else life.patch
         env, cause = self._build_environment(life), self._build_cause(life, life.patch)
         with turns.Turn() as turn:
@@ -184,7 +214,9 @@ class Spawner(lives.Crew):
             await self._apply(life, patch, is_last=outcome.final)
         life.patch = patch if patch else None
 
-    def advance(self, state: progression.HandlerState, outcome: outcomes.Outcome) -> progression.HandlerState:
+    def advance(
+        self, state: progression.HandlerState, outcome: outcomes.Outcome
+    ) -> progression.HandlerState:
         return state.with_outcome(outcome, now=self._now())
 
     def get_initial_delay(self, life: lives.Life[Any]) -> float | None:
@@ -194,11 +226,15 @@ class Spawner(lives.Crew):
         life.patch = patches.Patch() if life.patch is None else life.patch
         env, cause = self._build_environment(life), self._build_cause(life, life.patch)
         try:
-            kwargs = execution.build_kwargs(execution.begin(life.handler, None, self._now()), cause, env)
+            kwargs = execution.build_kwargs(
+                execution.begin(life.handler, None, self._now()), cause, env
+            )
             seconds = delay(**kwargs)
             return None if seconds is None else float(seconds)
         except Exception:
-            cause.logger.exception("The initial delay of %s has failed; there is no delay then.", life.handler)
+            cause.logger.exception(
+                'The initial delay of %s has failed; there is no delay then.', life.handler
+            )
             return None
 
     def get_logger(self, life: lives.Life[Any]) -> lives.Logger:
@@ -209,24 +245,38 @@ class Spawner(lives.Crew):
         if isinstance(life.handler, handlers.DaemonHandler) and not life.is_async:
             executor = threads.OwnThreads(f'{life.handler.id} of {life.lives.body.metadata.name}')
         return execution.Environment(
-            settings=self.settings, now=self._now, executor=executor, meter=self._context.meter)
+            settings=self.settings, now=self._now, executor=executor, meter=self._context.meter
+        )
 
     def _build_cause(self, life: lives.Life[Any], patch: patches.Patch) -> causes.SpawningCause:
         place = life.lives.place
         return causes.SpawningCause(
-            logger=self.get_logger(life), memo=life.lives.memo, indices=self._indices, resource=place.resource,
-            selectors=place.selectors, body=life.lives.body, patch=patch, stopped=life.stopped)
+            logger=self.get_logger(life),
+            memo=life.lives.memo,
+            indices=self._indices,
+            resource=place.resource,
+            selectors=place.selectors,
+            body=life.lives.body,
+            patch=patch,
+            stopped=life.stopped,
+        )
 
     async def _apply(self, life: lives.Life[Any], patch: patches.Patch, *, is_last: bool) -> None:
         body, place, log = life.lives.body, life.lives.place, self.get_logger(life)
         changes = application.Changes(
-            patches.Patch(patch), patches.Patch(), is_spared=life.is_fresh, is_persistent=is_last)
+            patches.Patch(patch), patches.Patch(), is_spared=life.is_fresh, is_persistent=is_last
+        )
         target = patching.identify(place.resource, body)
         try:
-            applied = await application.apply_changes(target, changes, body, context=self._context, logger=log)
+            applied = await application.apply_changes(
+                target, changes, body, context=self._context, logger=log
+            )
         except (errors.RequestError, credentials.LoginError) as error:
-            log.error("The changes made by %s could not be applied, and will be with the next ones: %s",
-                      life.handler, error)
+            log.error(
+                'The changes made by %s could not be applied, and will be with the next ones: %s',
+                life.handler,
+                error,
+            )
             return
         patch.clear()
         patch.update(applied.unsent)

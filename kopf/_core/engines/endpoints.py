@@ -1,6 +1,7 @@
 """
 Endpoints: where the probes and the metrics are served, as people write it: ``http://0.0.0.0:8080/healthz``.
 """
+
 import dataclasses
 import urllib.parse
 
@@ -14,6 +15,7 @@ class EndpointError(Exception):
 @dataclasses.dataclass(frozen=True)
 class Endpoint:
     """A place to listen at, and the path of the liveness probe there."""
+
     host: str = DEFAULT_HOST
     port: int = DEFAULT_PORT
     path: str = '/'  # decoded
@@ -33,14 +35,20 @@ def parse_endpoint(url: str) -> Endpoint:
         parts = urllib.parse.urlsplit(url)
         port = parts.port
     except (AttributeError, TypeError, ValueError) as error:
-        raise EndpointError(f"The liveness endpoint is not a URL with a port of 1 to 65535: {error}") from error
+        raise EndpointError(
+            f'The liveness endpoint is not a URL with a port of 1 to 65535: {error}'
+        ) from error
     if parts.scheme != 'http':
-        raise EndpointError(f"The liveness endpoint can only be served by HTTP, as http://host:port/path, "
-                            f"not by {repr(parts.scheme) if parts.scheme else 'an unknown protocol'}.")
+        raise EndpointError(
+            f'The liveness endpoint can only be served by HTTP, as http://host:port/path, '
+            f'not by {repr(parts.scheme) if parts.scheme else "an unknown protocol"}.'
+        )
     if port == 0:
-        raise EndpointError("The liveness endpoint needs a port of 1 to 65535, not 0.")
+        raise EndpointError('The liveness endpoint needs a port of 1 to 65535, not 0.')
     if '@' in parts.netloc or parts.query or parts.fragment:
-        raise EndpointError("The liveness endpoint has only a host, a port, and a path, as http://host:port/path: "
-                            "no users, queries, or fragments.")
+        raise EndpointError(
+            'The liveness endpoint has only a host, a port, and a path, as http://host:port/path: '
+            'no users, queries, or fragments.'
+        )
     path = urllib.parse.unquote(parts.path)
     return Endpoint(parts.hostname or DEFAULT_HOST, port or DEFAULT_PORT, path or '/')

@@ -5,6 +5,7 @@ The same report about the same object is one k8s-event with a count, however man
 reported about too often are limited. Decisions and their memory only: callers know the time, and do the posting.
 All of it belongs to one event loop, and is limited in size.
 """
+
 import collections
 import dataclasses
 import datetime
@@ -30,6 +31,7 @@ def identify(ref: Mapping[str, Any]) -> Key:
 @dataclasses.dataclass(frozen=True, slots=True)
 class Report:
     """What somebody wants to be known of an object."""
+
     ref: Mapping[str, Any]
     type: str
     reason: str
@@ -45,6 +47,7 @@ class Report:
 @dataclasses.dataclass(slots=True)
 class Pending:
     """A report that waits for its turn, with all those that are the same."""
+
     report: Report
     last: datetime.datetime
     count: int = 1
@@ -103,6 +106,7 @@ class Backlog:
 @dataclasses.dataclass(frozen=True, slots=True)
 class Allowance:
     """How many more k8s-events of an object can be posted: as they come at first, then one in each interval."""
+
     remaining: float
     since: float  # when it was so many
     denied: int = 0  # how many were not permitted since the last time when nothing was limited
@@ -122,6 +126,7 @@ def draw(allowance: Allowance | None, *, now: float, burst: int, interval: float
 @dataclasses.dataclass(slots=True, eq=False)
 class Series:
     """One k8s-event with all its repetitions. Mutated by the worker of its object only."""
+
     since: datetime.datetime  # of the first one that is not told of yet
     last: datetime.datetime
     fresh: int = 0  # how many of them are not told of yet
@@ -135,7 +140,15 @@ class Series:
 
     def build_new(self, report: Report) -> events.Event:
         """Build a k8s-event of those that are not told of yet."""
-        return events.Event(report.ref, report.type, report.reason, report.message, self.since, self.last, self.fresh)
+        return events.Event(
+            report.ref,
+            report.type,
+            report.reason,
+            report.message,
+            self.since,
+            self.last,
+            self.fresh,
+        )
 
     def build_repeated(self, report: Report) -> events.Event:
         """Build a k8s-event of all that have happened."""

@@ -1,6 +1,7 @@
 """
 Hookconfigs: the configurations of webhooks as the cluster must have them. Nothing is requested here.
 """
+
 import urllib.parse
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -17,9 +18,19 @@ OPERATIONS: Sequence[reviews.Operation] = ('CREATE', 'UPDATE', 'DELETE', 'CONNEC
 
 RESOURCES: Mapping[causes.WebhookType, references.Resource] = {
     causes.WebhookType.VALIDATING: references.Resource(
-        GROUP, VERSION, 'validatingwebhookconfigurations', kind='ValidatingWebhookConfiguration', namespaced=False),
+        GROUP,
+        VERSION,
+        'validatingwebhookconfigurations',
+        kind='ValidatingWebhookConfiguration',
+        namespaced=False,
+    ),
     causes.WebhookType.MUTATING: references.Resource(
-        GROUP, VERSION, 'mutatingwebhookconfigurations', kind='MutatingWebhookConfiguration', namespaced=False),
+        GROUP,
+        VERSION,
+        'mutatingwebhookconfigurations',
+        kind='MutatingWebhookConfiguration',
+        namespaced=False,
+    ),
 }
 
 Reviewed = Mapping[selectors.Selector, Collection[references.Resource]]
@@ -31,19 +42,34 @@ Record = Mapping[str, Any]
 Records = Mapping[causes.WebhookType, Sequence[Record]]
 
 
-def build_records(webhooks: Sequence[webhooks_.Webhook], reviewed: Reviewed,
-                  client: reviews.WebhookClientConfig, name: str) -> Records:
+def build_records(
+    webhooks: Sequence[webhooks_.Webhook],
+    reviewed: Reviewed,
+    client: reviews.WebhookClientConfig,
+    name: str,
+) -> Records:
     """Build all records of both configurations; webhooks whose resources do not exist have none."""
-    return {type: [build_record(webhook, rules, client, name) for webhook in webhooks
-                   if webhook.traits.type is type and (rules := build_rules(webhook, reviewed))]
-            for type in causes.WebhookType}
+    return {
+        type: [
+            build_record(webhook, rules, client, name)
+            for webhook in webhooks
+            if webhook.traits.type is type and (rules := build_rules(webhook, reviewed))
+        ]
+        for type in causes.WebhookType
+    }
 
 
-def build_configuration(type: causes.WebhookType, name: str, records: Sequence[Record]) -> Mapping[str, Any]:
+def build_configuration(
+    type: causes.WebhookType, name: str, records: Sequence[Record]
+) -> Mapping[str, Any]:
     """Build a whole configuration, for when it is absent."""
     resource = RESOURCES[type]
-    return {'apiVersion': resource.api_version, 'kind': resource.kind, 'metadata': {'name': name},
-            'webhooks': records}
+    return {
+        'apiVersion': resource.api_version,
+        'kind': resource.kind,
+        'metadata': {'name': name},
+        'webhooks': records,
+    }
 
 
 def get_records(configuration: Mapping[str, Any]) -> Sequence[Record]:
@@ -59,30 +85,44 @@ def list_differences(stored: Sequence[Record], found: Sequence[Record] | None) -
     operator has none in its client config, are left to those who put them there.
     """
     if found is None:
-        return ["it is deleted"]
-    before, after = ({record.get('name', ''): record for record in records} for records in (stored, found))
-    differences = [*(f"{name!r} is absent" for name in before if name not in after),
-                   *(f"{name!r} is added" for name in after if name not in before)]
+        return ['it is deleted']
+    before, after = (
+        {record.get('name', ''): record for record in records} for records in (stored, found)
+    )
+    differences = [
+        *(f'{name!r} is absent' for name in before if name not in after),
+        *(f'{name!r} is added' for name in after if name not in before),
+    ]
     for name in (name for name in before if name in after):
         fields = _list_fields(before[name], after[name])
         if fields:
-            differences.append(f"{name!r} differs in {', '.join(fields)}")
+            differences.append(f'{name!r} differs in {", ".join(fields)}')
     if not differences and [*before] != [*after]:
-        differences.append("the order is different")
+        differences.append('the order is different')
     return differences
 
 
 def _list_fields(before: Record, after: Record) -> list[str]:
     """List the fields that differ, those of the client config one by one."""
     ours, theirs = before.get('clientConfig') or {}, after.get('clientConfig') or {}
-    fields = [field for field in sorted(before.keys() | after.keys())
-              if field != 'clientConfig' and before.get(field) != after.get(field)]
-    return fields + [f'clientConfig.{field}' for field in sorted(ours.keys() | theirs.keys())
-                     if ours.get(field) != theirs.get(field) and (field != 'caBundle' or ours.get(field))]
+    fields = [
+        field
+        for field in sorted(before.keys() | after.keys())
+        if field != 'clientConfig' and before.get(field) != after.get(field)
+    ]
+    return fields + [
+        f'clientConfig.{field}'
+        for field in sorted(ours.keys() | theirs.keys())
+        if ours.get(field) != theirs.get(field) and (field != 'caBundle' or ours.get(field))
+    ]
 
 
-def build_record(webhook: webhooks_.Webhook, rules: Sequence[Mapping[str, Any]],
-                 client: reviews.WebhookClientConfig, name: str) -> Record:
+def build_record(
+    webhook: webhooks_.Webhook,
+    rules: Sequence[Mapping[str, Any]],
+    client: reviews.WebhookClientConfig,
+    name: str,
+) -> Record:
     traits = webhook.traits
     return {
         'name': f'{webhook.slug}.{name}',
@@ -98,23 +138,31 @@ def build_record(webhook: webhooks_.Webhook, rules: Sequence[Mapping[str, Any]],
     }
 
 
-def build_client_config(webhook: webhooks_.Webhook, client: reviews.WebhookClientConfig) -> Mapping[str, Any]:
+def build_client_config(
+    webhook: webhooks_.Webhook, client: reviews.WebhookClientConfig
+) -> Mapping[str, Any]:
     """Tell how to reach this webhook: as any of the operator, but with a path of its own."""
     config: dict[str, Any] = {key: value for key, value in client.items() if value is not None}
     if 'url' in config:
-        config['url'] = f"{config['url'].rstrip('/')}/{urllib.parse.quote(webhook.id)}"
+        config['url'] = f'{config["url"].rstrip("/")}/{urllib.parse.quote(webhook.id)}'
     if 'service' in config:
         service = {key: value for key, value in config['service'].items() if value is not None}
         path = service.get('path', '').rstrip('/')
         is_acceptable = all(webhooks_.build_slug(part) == part for part in webhook.id.split('/'))
-        config['service'] = {**service, 'path': f'{path}/{webhook.id if is_acceptable else webhook.slug}'}
+        config['service'] = {
+            **service,
+            'path': f'{path}/{webhook.id if is_acceptable else webhook.slug}',
+        }
     return config
 
 
 def build_object_selector(requirements: Sequence[webhooks_.Requirement]) -> Mapping[str, Any]:
-    return {'matchExpressions': [
-        {'key': key, 'operator': operator, **({'values': list(values)} if values else {})}
-        for key, operator, values in requirements]}
+    return {
+        'matchExpressions': [
+            {'key': key, 'operator': operator, **({'values': list(values)} if values else {})}
+            for key, operator, values in requirements
+        ]
+    }
 
 
 def build_rules(webhook: webhooks_.Webhook, reviewed: Reviewed) -> list[Mapping[str, Any]]:
@@ -129,12 +177,20 @@ def build_rules(webhook: webhooks_.Webhook, reviewed: Reviewed) -> list[Mapping[
     return rules
 
 
-def _build_rule(handler: handlers.WebhookHandler, resource: references.Resource) -> Mapping[str, Any]:
-    operations = [operation for operation in OPERATIONS if filters.match_operation(handler, operation)]
+def _build_rule(
+    handler: handlers.WebhookHandler, resource: references.Resource
+) -> Mapping[str, Any]:
+    operations = [
+        operation for operation in OPERATIONS if filters.match_operation(handler, operation)
+    ]
     return {
         'apiGroups': [resource.group],
         'apiVersions': [resource.version],
-        'resources': [resource.plural if handler.subresource is None else f'{resource.plural}/{handler.subresource}'],
+        'resources': [
+            resource.plural
+            if handler.subresource is None
+            else f'{resource.plural}/{handler.subresource}'
+        ],
         'operations': ['*'] if len(operations) == len(OPERATIONS) else operations,
         'scope': '*',
     }

@@ -5,6 +5,7 @@ Nothing is written while nothing changes. The answers to what was written last a
 once a minute; if others have changed it, it is put right. If the configurations cannot be written, the operator goes
 on, and tries again.
 """
+
 import asyncio
 import contextlib
 import logging
@@ -39,8 +40,8 @@ FAILURES = errors.RequestError, TimeoutError, OSError
 _OPTIONS = requests.Options(answers=(403, 404, 409, 422), backoffs=())
 
 _HINTS = {
-    403: "Grant the operator the verbs create and patch on it.",
-    422: "See if settings.admission.managed is a domain name, and if the server is reachable by https.",
+    403: 'Grant the operator the verbs create and patch on it.',
+    422: 'See if settings.admission.managed is a domain name, and if the server is reachable by https.',
 }
 
 
@@ -66,13 +67,30 @@ class Keeper:
     What is to be written is not known until there are resources and a client config.
     """
 
-    def __init__(self, name: str, *, context: requests.Context, scope: Scope,
-                 get_webhooks: Callable[[], Sequence[webhooks.Webhook]]) -> None:
-        self._name, self._context, self._scope, self._get_webhooks = name, context, scope, get_webhooks
+    def __init__(
+        self,
+        name: str,
+        *,
+        context: requests.Context,
+        scope: Scope,
+        get_webhooks: Callable[[], Sequence[webhooks.Webhook]],
+    ) -> None:
+        self._name, self._context, self._scope, self._get_webhooks = (
+            name,
+            context,
+            scope,
+            get_webhooks,
+        )
         self._client: reviews.WebhookClientConfig | None = None
-        self._written: dict[causes.WebhookType, Sequence[hookconfigs.Record] | None] = {}  # None if nobody knows
-        self._stored: dict[causes.WebhookType, Sequence[hookconfigs.Record]] = {}  # the same as the API has answered
-        self._unseen: set[causes.WebhookType] = set()  # those that could not be read when looked at last
+        self._written: dict[
+            causes.WebhookType, Sequence[hookconfigs.Record] | None
+        ] = {}  # None if nobody knows
+        self._stored: dict[
+            causes.WebhookType, Sequence[hookconfigs.Record]
+        ] = {}  # the same as the API has answered
+        self._unseen: set[causes.WebhookType] = (
+            set()
+        )  # those that could not be read when looked at last
         self._bell = bells.Bell()
 
     def reconfigure(self, client: reviews.WebhookClientConfig) -> None:
@@ -96,15 +114,21 @@ class Keeper:
 
         If it is not possible, it is logged. If cancelled, some of them can be left.
         """
-        wanted = self._build([webhook for webhook in self._get_webhooks() if webhook.traits.is_persistent])
+        wanted = self._build(
+            [webhook for webhook in self._get_webhooks() if webhook.traits.is_persistent]
+        )
         outdated = [type for type in self._written if self._written[type] != wanted[type]]
         try:
             async with asyncio.timeout(WITHDRAWAL_TIMEOUT):
                 for type in outdated:
                     await self._insist(type, wanted[type])
         except (*FAILURES, credentials.LoginError) as error:
-            logger.warning("The webhooks are left in the configurations %r, and can block the requests to the cluster "
-                           "while the operator is down: %s", self._name, str(error) or 'there is no answer.')
+            logger.warning(
+                'The webhooks are left in the configurations %r, and can block the requests to the cluster '
+                'while the operator is down: %s',
+                self._name,
+                str(error) or 'there is no answer.',
+            )
         return bool(outdated)
 
     async def _follow(self) -> None:
@@ -128,7 +152,9 @@ class Keeper:
     async def _inspect(self) -> None:
         """Look from time to time if the configurations are still as they were written, and have them written if not."""
         while True:
-            await asyncio.sleep(INSPECTION_PERIOD * (1 - INSPECTION_JITTER * self._context.chance()))
+            await asyncio.sleep(
+                INSPECTION_PERIOD * (1 - INSPECTION_JITTER * self._context.chance())
+            )
             for type in [type for type, records in self._written.items() if records]:
                 await self._compare(type)
 
@@ -140,15 +166,21 @@ class Keeper:
             self._report_unseen(type, error)
             return
         self._unseen.discard(type)
-        is_written_meanwhile = self._written.get(type) is None or self._stored.get(type) is not stored
+        is_written_meanwhile = (
+            self._written.get(type) is None or self._stored.get(type) is not stored
+        )
         if is_written_meanwhile or stored is None:
             return
         differences = hookconfigs.list_differences(stored, found)
         if differences:
             logger.warning(
-                "The %s %r was changed by others, and is put right: %s. It is checked every %d seconds. If other "
-                "operators use the same name, give them different ones in settings.admission.managed.",
-                hookconfigs.RESOURCES[type].kind, self._name, '; '.join(differences), INSPECTION_PERIOD)
+                'The %s %r was changed by others, and is put right: %s. It is checked every %d seconds. If other '
+                'operators use the same name, give them different ones in settings.admission.managed.',
+                hookconfigs.RESOURCES[type].kind,
+                self._name,
+                '; '.join(differences),
+                INSPECTION_PERIOD,
+            )
             self._written[type] = None
             self._bell.ring()
 
@@ -156,9 +188,19 @@ class Keeper:
         """Warn that changes by others are not noticed, once until they are."""
         level = logging.DEBUG if type in self._unseen else logging.WARNING
         self._unseen.add(type)
-        hint = " Grant the operator the verb get on it." if isinstance(error, errors.APIForbiddenError) else ''
-        logger.log(level, "The %s %r cannot be read, so its changes by others are not noticed: %s.%s",
-                   hookconfigs.RESOURCES[type].kind, self._name, _describe(error), hint)
+        hint = (
+            ' Grant the operator the verb get on it.'
+            if isinstance(error, errors.APIForbiddenError)
+            else ''
+        )
+        logger.log(
+            level,
+            'The %s %r cannot be read, so its changes by others are not noticed: %s.%s',
+            hookconfigs.RESOURCES[type].kind,
+            self._name,
+            _describe(error),
+            hint,
+        )
 
     async def _wait(self, delay: float) -> None:
         """Wait before the next attempt, but not if something changes."""
@@ -178,12 +220,19 @@ class Keeper:
             await self._write(type, records)
         except FAILURES as error:
             hint = _HINTS.get(error.code) if isinstance(error, errors.APIError) else None
-            logger.warning("The %s %r is not written, and will be tried again: %s.%s", hookconfigs.RESOURCES[type].kind,
-                           self._name, _describe(error), f' {hint}' if hint else '')
+            logger.warning(
+                'The %s %r is not written, and will be tried again: %s.%s',
+                hookconfigs.RESOURCES[type].kind,
+                self._name,
+                _describe(error),
+                f' {hint}' if hint else '',
+            )
             return False
         return True
 
-    async def _insist(self, type: causes.WebhookType, records: Sequence[hookconfigs.Record]) -> None:
+    async def _insist(
+        self, type: causes.WebhookType, records: Sequence[hookconfigs.Record]
+    ) -> None:
         """Write a configuration, at last, unless it is refused."""
         while True:
             try:
@@ -191,7 +240,7 @@ class Keeper:
             except errors.APIClientError:
                 raise
             except FAILURES as error:
-                logger.debug("The webhooks are not removed from %r yet: %s", self._name, error)
+                logger.debug('The webhooks are not removed from %r yet: %s', self._name, error)
             await asyncio.sleep(WITHDRAWAL_BACKOFF)
 
     async def _write(self, type: causes.WebhookType, records: Sequence[hookconfigs.Record]) -> None:
@@ -200,18 +249,30 @@ class Keeper:
         self._written[type] = None
         try:
             async with asyncio.timeout(WRITING_TIMEOUT):
-                stored = await self._replace(type, records, is_dispensable=not records and not known.get(type))
+                stored = await self._replace(
+                    type, records, is_dispensable=not records and not known.get(type)
+                )
         except errors.APIClientError:
             del self._written[type]
             self._written.update(known)
             raise
         self._written[type], self._stored[type] = records, stored
         level = logging.INFO if records or known.get(type) else logging.DEBUG
-        logger.log(level, "The %s %r has %d webhooks of this operator now.",
-                   hookconfigs.RESOURCES[type].kind, self._name, len(records))
+        logger.log(
+            level,
+            'The %s %r has %d webhooks of this operator now.',
+            hookconfigs.RESOURCES[type].kind,
+            self._name,
+            len(records),
+        )
 
-    async def _replace(self, type: causes.WebhookType, records: Sequence[hookconfigs.Record], *,
-                       is_dispensable: bool) -> Sequence[hookconfigs.Record]:
+    async def _replace(
+        self,
+        type: causes.WebhookType,
+        records: Sequence[hookconfigs.Record],
+        *,
+        is_dispensable: bool,
+    ) -> Sequence[hookconfigs.Record]:
         """
         Write, be the configuration there or not, and return what is stored.
 
@@ -226,20 +287,25 @@ class Keeper:
                 raise
             return []
 
-    async def _create(self, type: causes.WebhookType,
-                      records: Sequence[hookconfigs.Record]) -> Sequence[hookconfigs.Record]:
+    async def _create(
+        self, type: causes.WebhookType, records: Sequence[hookconfigs.Record]
+    ) -> Sequence[hookconfigs.Record]:
         body = hookconfigs.build_configuration(type, self._name, records)
         try:
             created = await creating.create_object(
-                hookconfigs.RESOURCES[type], body, context=self._context, options=_OPTIONS)
+                hookconfigs.RESOURCES[type], body, context=self._context, options=_OPTIONS
+            )
         except errors.APIConflictError:  # somebody else has just created it
             return await self._patch(type, records)
         return hookconfigs.get_records(created)
 
-    async def _patch(self, type: causes.WebhookType,
-                     records: Sequence[hookconfigs.Record]) -> Sequence[hookconfigs.Record]:
+    async def _patch(
+        self, type: causes.WebhookType, records: Sequence[hookconfigs.Record]
+    ) -> Sequence[hookconfigs.Record]:
         url = hookconfigs.RESOURCES[type].get_url(name=self._name)
-        patched = await requests.patch(url, context=self._context, payload={'webhooks': records}, options=_OPTIONS)
+        patched = await requests.patch(
+            url, context=self._context, payload={'webhooks': records}, options=_OPTIONS
+        )
         return hookconfigs.get_records(patched)
 
     async def _read(self, type: causes.WebhookType) -> Sequence[hookconfigs.Record] | None:
@@ -247,7 +313,9 @@ class Keeper:
         url = hookconfigs.RESOURCES[type].get_url(name=self._name)
         try:
             async with asyncio.timeout(WRITING_TIMEOUT):
-                return hookconfigs.get_records(await requests.get(url, context=self._context, options=_OPTIONS))
+                return hookconfigs.get_records(
+                    await requests.get(url, context=self._context, options=_OPTIONS)
+                )
         except errors.APINotFoundError:
             return None
 

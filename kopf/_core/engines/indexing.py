@@ -4,6 +4,7 @@ Indexing: the functions that tell what is to be known of objects, called on the 
 Their errors delay nothing: an object that cannot be indexed is left out of that index, for some time or for ever,
 and is handled as usual otherwise. Nothing of this is kept on the objects.
 """
+
 import dataclasses
 import datetime
 from collections.abc import Callable, Collection, Hashable, Mapping
@@ -29,6 +30,7 @@ which can come and go, an object is in the index with each of them: ``(resource,
 @dataclasses.dataclass(frozen=True)
 class Sighting:
     """An object as it has come from the stream."""
+
     key: Key
     resource: references.Resource
     selectors: Collection[selectors.Selector] | None
@@ -43,8 +45,14 @@ class Indexers:
     Belongs to the event loop of the operator. Each object is indexed by one task at a time.
     """
 
-    def __init__(self, registry: registries.OperatorRegistry, settings: settings_.OperatorSettings,
-                 now: Callable[[], datetime.datetime], *, meter: meters.Meter | None = None) -> None:
+    def __init__(
+        self,
+        registry: registries.OperatorRegistry,
+        settings: settings_.OperatorSettings,
+        now: Callable[[], datetime.datetime],
+        *,
+        meter: meters.Meter | None = None,
+    ) -> None:
         self._registry = registry._indexing
         self._settings = settings
         self._env = execution.Environment(settings=settings, now=now, meter=meter)
@@ -67,8 +75,9 @@ class Indexers:
         for handler in self._registry:
             self._live.setdefault(handler.id, indices.LiveIndex())
 
-    def is_indexed(self, resource: references.Resource,
-                   resolved: Collection[selectors.Selector] | None = None) -> bool:
+    def is_indexed(
+        self, resource: references.Resource, resolved: Collection[selectors.Selector] | None = None
+    ) -> bool:
         """Tell if the objects of the resource are indexed."""
         return self._registry.has_handlers(resource, resolved)
 
@@ -87,14 +96,22 @@ class Indexers:
         cause = self._build_cause(sighting)
         verdicts = [(handler, _match(handler, cause)) for handler in declared]
         matching = naming.deduplicate(handler for handler, is_matching in verdicts if is_matching)
-        kept = {id(handler) for handler in [*matching, *(handler for handler, verdict in verdicts if verdict is None)]}
+        kept = {
+            id(handler)
+            for handler in [
+                *matching,
+                *(handler for handler, verdict in verdicts if verdict is None),
+            ]
+        }
         for handler in declared:
             if id(handler) not in kept:
                 self._live[handler.id].discard((sighting.resource, sighting.key, id(handler)))
         for handler in matching:
             await self._index(handler, cause, sighting.key)
         if cause.patch:
-            cause.logger.warning("Patches of indexing functions are not applied. Use handlers of events for that.")
+            cause.logger.warning(
+                'Patches of indexing functions are not applied. Use handlers of events for that.'
+            )
 
     def forget(self, resource: references.Resource, key: Key) -> None:
         """Remove all that is known of the object of this resource, which has gone, or is not served any more."""
@@ -103,13 +120,16 @@ class Indexers:
             self._live[handler.id].discard(source)
             self._troubles.pop(source, None)
 
-    async def _index(self, handler: handlers.IndexingHandler, cause: causes.IndexingCause, key: Key) -> None:
+    async def _index(
+        self, handler: handlers.IndexingHandler, cause: causes.IndexingCause, key: Key
+    ) -> None:
         source = cause.resource, key, id(handler)
         state = self._troubles.get(source, _BLANK)
         if not state.due(self._env.now()):
             return
         outcome = await execution.run_attempt(
-            handler, cause, state, self._env, default_errors=failures.ErrorsMode.IGNORED)
+            handler, cause, state, self._env, default_errors=failures.ErrorsMode.IGNORED
+        )
         if outcome.is_success:
             self._troubles.pop(source, None)
             if outcome.result is not None:
@@ -119,11 +139,18 @@ class Indexers:
             self._troubles[source] = state.with_outcome(outcome, now=self._env.now())
 
     def _build_cause(self, sighting: Sighting) -> causes.IndexingCause:
-        body = objects.Body(dicts.copy_json(sighting.event['object']))  # functions may change it in place
+        body = objects.Body(
+            dicts.copy_json(sighting.event['object'])
+        )  # functions may change it in place
         return causes.IndexingCause(
-            logger=loggers.LocalObjectLogger(body=body, settings=self._settings), memo=sighting.memo,
-            indices=self._live, resource=sighting.resource, selectors=sighting.selectors, body=body,
-            patch=patches.Patch(body=sighting.event['object']))
+            logger=loggers.LocalObjectLogger(body=body, settings=self._settings),
+            memo=sighting.memo,
+            indices=self._live,
+            resource=sighting.resource,
+            selectors=sighting.selectors,
+            body=body,
+            patch=patches.Patch(body=sighting.event['object']),
+        )
 
 
 def spread(result: Any) -> Mapping[Any, Any]:
@@ -136,8 +163,10 @@ def _match(handler: handlers.IndexingHandler, cause: causes.IndexingCause) -> bo
     try:
         return filters.match(handler, cause)
     except Exception:
-        cause.logger.exception("The filters of the index %r have failed; the object stays there as it was, or is not.",
-                               str(handler.id))
+        cause.logger.exception(
+            'The filters of the index %r have failed; the object stays there as it was, or is not.',
+            str(handler.id),
+        )
         return None
 
 

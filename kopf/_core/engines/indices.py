@@ -4,6 +4,7 @@ Indices: what is known of objects by keys of the users' choice, in memory only.
 Users see them as read-only mappings of keys to stores, live: as the objects change, so do they. They can be read from
 any thread at any time, also while they are being updated. All updates are made in the event loop of the operator.
 """
+
 import abc
 from collections.abc import Collection, Hashable, ItemsView, Iterator, Mapping, ValuesView
 from typing import Any, Generic, TypeVar

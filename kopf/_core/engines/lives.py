@@ -4,6 +4,7 @@ Lives: the daemons and timers of one object, from their start to their end.
 Between the calls, a timer is one entry in the schedule of the event loop, not a task. The stopping of a daemon is a
 sequence of such entries: it is asked, then cancelled, then abandoned, each after its own time; its exit ends them all.
 """
+
 import abc
 import asyncio
 import logging
@@ -51,16 +52,34 @@ class Lives:
 
     The body is live: it is replaced as the object changes, for all who hold it.
     """
-    __slots__ = ('body', 'changed', 'delayed', 'finished', 'is_due', 'is_forgotten', 'key', 'matching', 'memo',
-                 'place', 'running')
 
-    def __init__(self, key: Hashable, body: Mapping[str, Any], *, memo: Any, place: Place, now: float) -> None:
+    __slots__ = (
+        'body',
+        'changed',
+        'delayed',
+        'finished',
+        'is_due',
+        'is_forgotten',
+        'key',
+        'matching',
+        'memo',
+        'place',
+        'running',
+    )
+
+    def __init__(
+        self, key: Hashable, body: Mapping[str, Any], *, memo: Any, place: Place, now: float
+    ) -> None:
         self.key, self.body = key, objects.Body(body)
         self.memo, self.place = memo, place
         self.running: dict[Key, Life[Any]] = {}  # also those that are stopping or abandoned
         self.finished: tuple[Key, ...] = ()  # not to be started again while the object exists
-        self.delayed: tuple[Key, ...] = ()  # those whose initial delay is over; sets would take 4 times as much
-        self.matching: tuple[handlers.SpawningHandler, ...] | None = None  # None if it is to be decided
+        self.delayed: tuple[
+            Key, ...
+        ] = ()  # those whose initial delay is over; sets would take 4 times as much
+        self.matching: tuple[handlers.SpawningHandler, ...] | None = (
+            None  # None if it is to be decided
+        )
         self.changed = now  # when the object has changed for the last time
         self.is_due = True  # are those that match to be started?
         self.is_forgotten = False  # is the object gone, or not served any more?
@@ -97,6 +116,7 @@ class Lives:
 
 class Crew(abc.ABC):
     """What lives need from the outside."""
+
     settings: settings_.OperatorSettings
 
     @abc.abstractmethod
@@ -114,7 +134,9 @@ class Crew(abc.ABC):
     def get_logger(self, life: 'Life[Any]') -> Logger: ...
 
     @abc.abstractmethod
-    def advance(self, state: progression.HandlerState, outcome: outcomes.Outcome) -> progression.HandlerState: ...
+    def advance(
+        self, state: progression.HandlerState, outcome: outcomes.Outcome
+    ) -> progression.HandlerState: ...
 
     @abc.abstractmethod
     def bury(self, life: 'Life[Any]') -> None:
@@ -123,18 +145,33 @@ class Crew(abc.ABC):
 
 class Life(abc.ABC, Generic[HandlerT]):
     """One daemon or timer of one object."""
-    __slots__ = ('_stopper', 'crew', 'handler', 'is_abandoned', 'is_buried', 'is_fresh', 'lives', 'patch', 'task',
-                 'timer')
+
+    __slots__ = (
+        '_stopper',
+        'crew',
+        'handler',
+        'is_abandoned',
+        'is_buried',
+        'is_fresh',
+        'lives',
+        'patch',
+        'task',
+        'timer',
+    )
 
     def __init__(self, handler: HandlerT, lives: Lives, crew: Crew) -> None:
         self.handler, self.lives, self.crew = handler, lives, crew
-        self._stopper: stoppers.DaemonStopper | None = None  # there are many timers, and few of them run
+        self._stopper: stoppers.DaemonStopper | None = (
+            None  # there are many timers, and few of them run
+        )
         self.patch: patches.Patch | None = None  # what is left to be applied by the next call
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.Handle | None = None
         self.is_abandoned = False  # it still runs, but is not waited for
         self.is_buried = False
-        self.is_fresh = False  # whether nothing could happen to the object since the last call has begun
+        self.is_fresh = (
+            False  # whether nothing could happen to the object since the last call has begun
+        )
 
     @property
     def key(self) -> Key:
@@ -154,7 +191,9 @@ class Life(abc.ABC, Generic[HandlerT]):
     def is_interrupted(self) -> bool:
         """Was it ended, or left, against its will?"""
         reason, kinds = self.stopper.reason, stoppers.DaemonStoppingReason
-        return reason is not None and bool(reason & (kinds.DAEMON_CANCELLED | kinds.DAEMON_ABANDONED))
+        return reason is not None and bool(
+            reason & (kinds.DAEMON_CANCELLED | kinds.DAEMON_ABANDONED)
+        )
 
     @property
     def is_pausing(self) -> bool:
@@ -165,7 +204,9 @@ class Life(abc.ABC, Generic[HandlerT]):
     @property
     def stopped(self) -> stoppers.DaemonStopped:
         """The stop-flag, such as fits the function."""
-        return (stoppers.AsyncDaemonStopped if self.is_async else stoppers.SyncDaemonStopped)(self.stopper)
+        return (stoppers.AsyncDaemonStopped if self.is_async else stoppers.SyncDaemonStopped)(
+            self.stopper
+        )
 
     @property
     def grace(self) -> float:
@@ -198,8 +239,12 @@ class Life(abc.ABC, Generic[HandlerT]):
             self.timer.cancel()
             self.timer = None
 
-    def _spawn(self, coro: Coroutine[Any, Any, None], end: Callable[[asyncio.Task[None]], None]) -> None:
-        self.task = asyncio.create_task(coro, name=f'{self.handler.id} of {self.lives.body.metadata.name}')
+    def _spawn(
+        self, coro: Coroutine[Any, Any, None], end: Callable[[asyncio.Task[None]], None]
+    ) -> None:
+        self.task = asyncio.create_task(
+            coro, name=f'{self.handler.id} of {self.lives.body.metadata.name}'
+        )
         self.task.add_done_callback(end)
 
     def _bury(self) -> None:
@@ -212,13 +257,18 @@ class Life(abc.ABC, Generic[HandlerT]):
     def _report(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            self.crew.get_logger(self).error("%s has ended unexpectedly.", self.handler, exc_info=error)
+            self.crew.get_logger(self).error(
+                '%s has ended unexpectedly.', self.handler, exc_info=error
+            )
         elif task.cancelled() and not self.is_interrupted:
-            self.crew.get_logger(self).error("%s was cancelled by someone else, and has ended.", self.handler)
+            self.crew.get_logger(self).error(
+                '%s was cancelled by someone else, and has ended.', self.handler
+            )
 
 
 class DaemonLife(Life[handlers.DaemonHandler]):
     """A daemon: a task from the start to the end, with its retries and the delays between them."""
+
     __slots__ = ('is_saving',)
 
     def __init__(self, handler: handlers.DaemonHandler, lives: Lives, crew: Crew) -> None:
@@ -227,7 +277,9 @@ class DaemonLife(Life[handlers.DaemonHandler]):
 
     @property
     def grace(self) -> float:
-        seconds = (self.handler.cancellation_backoff or 0) + (self.handler.cancellation_timeout or 0)
+        seconds = (self.handler.cancellation_backoff or 0) + (
+            self.handler.cancellation_timeout or 0
+        )
         return 0.0 if self.is_abandoned else seconds
 
     def start(self) -> None:
@@ -293,20 +345,30 @@ class DaemonLife(Life[handlers.DaemonHandler]):
 
     def _remind(self) -> None:
         self.crew.get_logger(self).warning(
-            "%s is still running, though it was asked to stop, and has no cancellation_timeout=.", self.handler)
+            '%s is still running, though it was asked to stop, and has no cancellation_timeout=.',
+            self.handler,
+        )
         self._set_timer(self._get_polling(), self._remind)
 
     def _get_polling(self) -> float:
         polling = self.handler.cancellation_polling
-        return polling if polling is not None else self.crew.settings.background.cancellation_polling
+        return (
+            polling if polling is not None else self.crew.settings.background.cancellation_polling
+        )
 
     def _abandon(self) -> None:
         self.timer = None
         self.is_abandoned = True
         self.stopper.set(stoppers.DaemonStoppingReason.DAEMON_ABANDONED)
-        self.crew.get_logger(self).warning("%s did not exit in time, and is left alone.", self.handler)
+        self.crew.get_logger(self).warning(
+            '%s did not exit in time, and is left alone.', self.handler
+        )
         self.lives.wake()
-        warnings.warn(f"{self.handler} did not exit in time, and is left alone.", ResourceWarning, stacklevel=2)
+        warnings.warn(
+            f'{self.handler} did not exit in time, and is left alone.',
+            ResourceWarning,
+            stacklevel=2,
+        )
 
     def _end(self, task: asyncio.Task[None]) -> None:
         self._report(task)
@@ -317,6 +379,7 @@ class DaemonLife(Life[handlers.DaemonHandler]):
 
 class TimerLife(Life[handlers.TimerHandler]):
     """A timer: a task only while its function is called; an entry in the schedule, or nothing, between the calls."""
+
     __slots__ = ('is_changed', 'is_waiting', 'state')
 
     def __init__(self, handler: handlers.TimerHandler, lives: Lives, crew: Crew) -> None:
@@ -341,7 +404,9 @@ class TimerLife(Life[handlers.TimerHandler]):
         self.is_changed = True
         if self.is_waiting:
             self.is_waiting = False
-            self._set_timer(schedules.postpone(self.handler, self.lives.changed) - _read_clock(), self._fire)
+            self._set_timer(
+                schedules.postpone(self.handler, self.lives.changed) - _read_clock(), self._fire
+            )
 
     def _fire(self) -> None:
         """Call the function, unless the object has changed meanwhile: then, when it is idle."""
@@ -363,8 +428,17 @@ class TimerLife(Life[handlers.TimerHandler]):
         if self.stopper.is_set():
             return
         if outcome.is_success:
-            self._plan(schedules.choose_next(self.handler, schedules.Call(
-                began=began, ended=ended, changed=self.lives.changed, is_changed=self.is_changed)))
+            self._plan(
+                schedules.choose_next(
+                    self.handler,
+                    schedules.Call(
+                        began=began,
+                        ended=ended,
+                        changed=self.lives.changed,
+                        is_changed=self.is_changed,
+                    ),
+                )
+            )
         elif not outcome.is_failure:
             self._plan(ended + (outcome.delay or 0))
         else:

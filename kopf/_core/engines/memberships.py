@@ -4,6 +4,7 @@ Memberships: the presence of this operator in one peering object, from its joini
 Others are seen by watching the object. Our own record is written there, and renewed while the operator lives; the
 object itself is never created. Whatever happens to the object or to the API, the operator goes on as decided before.
 """
+
 import asyncio
 import contextlib
 import dataclasses
@@ -46,6 +47,7 @@ FAILURES = errors.RequestError, credentials.LoginError, TimeoutError, OSError
 @dataclasses.dataclass(frozen=True)
 class Membership:
     """Who is a member, and of what. The peering settings are looked into when they are needed."""
+
     identity: peers.Identity
     target: patching.Target
     context: requests.Context  # made by `isolate`
@@ -62,11 +64,16 @@ class Membership:
     def build_record(self) -> peers.Record:
         """Tell of this operator, as it is now."""
         settings = self.settings
-        return peers.Record(peers.limit_priority(settings.priority), peers.limit_lifetime(settings.lifetime),
-                            self.context.now())
+        return peers.Record(
+            peers.limit_priority(settings.priority),
+            peers.limit_lifetime(settings.lifetime),
+            self.context.now(),
+        )
 
     def __str__(self) -> str:
-        where = '' if self.target.namespace is None else f' in the namespace {self.target.namespace!r}'
+        where = (
+            '' if self.target.namespace is None else f' in the namespace {self.target.namespace!r}'
+        )
         return f'the peering {self.target.name!r}{where}'
 
 
@@ -74,11 +81,15 @@ def isolate(context: requests.Context, name: str) -> requests.Context:
     """Make a context for requests to the peering objects of this name, with no regard to the objects to be handled."""
     settings = context.settings
     watched = dataclasses.replace(
-        settings.watching, label_selectors=selections.Selections(), shard_selectors=selections.Selections(),
-        field_selectors=selections.Selections({references.EVERYTHING: f'metadata.name={name}'}))
+        settings.watching,
+        label_selectors=selections.Selections(),
+        shard_selectors=selections.Selections(),
+        field_selectors=selections.Selections({references.EVERYTHING: f'metadata.name={name}'}),
+    )
     networking = dataclasses.replace(settings.networking, error_backoffs=())
     return dataclasses.replace(
-        context, settings=dataclasses.replace(settings, watching=watched, networking=networking))
+        context, settings=dataclasses.replace(settings, watching=watched, networking=networking)
+    )
 
 
 class Member:
@@ -88,8 +99,14 @@ class Member:
     Every decision is told to ``on_decided``: is its part of the operator to pause?
     """
 
-    def __init__(self, membership: Membership, *, on_decided: Callable[['Member', bool], None], is_sharded: bool,
-                 on_absent: Callable[['Member'], None] = lambda member: None) -> None:
+    def __init__(
+        self,
+        membership: Membership,
+        *,
+        on_decided: Callable[['Member', bool], None],
+        is_sharded: bool,
+        on_absent: Callable[['Member'], None] = lambda member: None,
+    ) -> None:
         self.membership = membership
         self.stream = watching.StreamState()
         self.is_decided = False
@@ -101,7 +118,9 @@ class Member:
         self._reported: Any = None
         self._decision = peers.Decision()
         self._is_pausing = False
-        self._written = self._earliest = self._renewal = -math.inf  # moments: the last one, and limits of the next one
+        self._written = self._earliest = (
+            self._renewal
+        ) = -math.inf  # moments: the last one, and limits of the next one
         self._failures = 0
         self._is_leaving_needed = False
 
@@ -113,7 +132,11 @@ class Member:
     def describe_pause(self) -> str:
         """Tell who causes the pause, and until when; nothing if there is no one to pause for."""
         others = [*self._decision.superiors, *self._decision.equals]
-        return f'paused by {peers.join_names(others)} until {self._date(self._decision.end)}' if others else ''
+        return (
+            f'paused by {peers.join_names(others)} until {self._date(self._decision.end)}'
+            if others
+            else ''
+        )
 
     async def run(self) -> None:
         """
@@ -135,14 +158,21 @@ class Member:
         target, context = self.membership.target, self.membership.context
         while True:
             stream = watching.stream_events(
-                target.resource, target.namespace, context=context, state=self.stream, refusals=(403, 404))
+                target.resource,
+                target.namespace,
+                context=context,
+                state=self.stream,
+                refusals=(403, 404),
+            )
             try:
                 async with contextlib.aclosing(stream):
                     async for item in stream:
                         await self._take(item)
             except (errors.APIForbiddenError, errors.APINotFoundError) as error:
                 if not self._is_known:
-                    logger.warning("It is not possible to watch over %s: %s", self.membership, error)
+                    logger.warning(
+                        'It is not possible to watch over %s: %s', self.membership, error
+                    )
                 self._learn(None)
             await asyncio.sleep(REFUSAL_PERIOD * (1 + signals.JITTER * context.chance()))
 
@@ -161,8 +191,11 @@ class Member:
         if namespace is None or not self.membership.settings.mandatory:
             return False
         try:
-            body = await requests.get(f'/api/v1/namespaces/{namespace}', context=context,
-                                      options=requests.Options(answers=(403, 404)))
+            body = await requests.get(
+                f'/api/v1/namespaces/{namespace}',
+                context=context,
+                options=requests.Options(answers=(403, 404)),
+            )
         except errors.APINotFoundError:
             return True
         except (errors.RequestError, OSError):
@@ -173,7 +206,8 @@ class Member:
         self._is_known, self._is_present = True, body is not None
         self._records = peers.parse_records(body)
         self._peers = peers.update_peers(
-            self._peers, self._records, now=_read_clock(), today=self.membership.context.now())
+            self._peers, self._records, now=_read_clock(), today=self.membership.context.now()
+        )
         self._bell.ring()
 
     async def _keep(self) -> None:
@@ -203,9 +237,13 @@ class Member:
         """Tell when to write next time: in time, or as soon as possible if what is there is wrong."""
         if not self._is_present:
             return math.inf
-        is_fine = peers.is_recorded(self._records, self.membership.identity, self.membership.build_record())
+        is_fine = peers.is_recorded(
+            self._records, self.membership.identity, self.membership.build_record()
+        )
         is_fine = is_fine and not decision.dead and self._written > -math.inf
-        return max(self._earliest, self._renewal if is_fine else self._written + peers.SHORTEST_INTERVAL)
+        return max(
+            self._earliest, self._renewal if is_fine else self._written + peers.SHORTEST_INTERVAL
+        )
 
     async def _write(self, dead: Collection[peers.Peer]) -> None:
         """Write our record, remove those of the dead, and see what is there. If cancelled, nobody knows if it is."""
@@ -214,51 +252,72 @@ class Member:
         patch = peers.build_patch(membership.identity, membership.build_record(), dead)
         try:
             async with asyncio.timeout(WRITING_TIMEOUT):
-                patched = await patching.patch_object(membership.target, merge=patch, context=membership.context)
+                patched = await patching.patch_object(
+                    membership.target, merge=patch, context=membership.context
+                )
             if patched is not None and patched.refusal is not None:
                 raise patched.refusal
         except (errors.RequestError, TimeoutError, OSError) as error:
             self._failures += 1
-            delay = min(LONGEST_BACKOFF, signals.choose_backoff(self._failures, membership.context.chance()))
+            delay = min(
+                LONGEST_BACKOFF, signals.choose_backoff(self._failures, membership.context.chance())
+            )
             self._earliest = _read_clock() + delay
-            logger.warning("The keep-alive of %s is not sent, and will be in %.1f s: %s", membership, delay,
-                           str(error) or 'there is no answer.')
+            logger.warning(
+                'The keep-alive of %s is not sent, and will be in %.1f s: %s',
+                membership,
+                delay,
+                str(error) or 'there is no answer.',
+            )
             return
         lifetime = peers.limit_lifetime(membership.settings.lifetime)
         interval = peers.choose_interval(lifetime, membership.context.chance())
         self._failures, self._renewal = 0, self._written + interval
         if patched is not None and not membership.settings.stealth:
-            logger.info("The keep-alive of %s is sent.", membership)
+            logger.info('The keep-alive of %s is sent.', membership)
         self._learn(None if patched is None else patched.body)
 
     def _conclude(self, decision: peers.Decision) -> None:
         """Tell what is decided, and also why if it is not the same as before."""
         is_awaited = self.is_awaited
-        reasons = (is_awaited, *({peer.identity for peer in group} for group in (decision.superiors, decision.equals)))
+        reasons = (
+            is_awaited,
+            *({peer.identity for peer in group} for group in (decision.superiors, decision.equals)),
+        )
         if reasons != self._reported:
             self._report(decision, is_awaited=is_awaited)
         self._reported, self.is_decided, self._decision = reasons, True, decision
         is_pausing = is_awaited or decision.is_pausing
         if is_pausing and not self._is_pausing:
-            self.membership.context.meter.pauses[self.membership.scope, _choose_reason(decision)] += 1
+            self.membership.context.meter.pauses[
+                self.membership.scope, _choose_reason(decision)
+            ] += 1
         self._is_pausing = is_pausing
         self._on_decided(self, is_pausing)
 
     def _report(self, decision: peers.Decision, *, is_awaited: bool) -> None:
         if decision.equals:
-            logger.warning("The operator pauses: there are others with the same priority in %s: %s. None of them is "
-                           "active until %s, or longer. Give them different priorities.", self.membership,
-                           peers.join_names(decision.equals), self._date(decision.end))
+            logger.warning(
+                'The operator pauses: there are others with the same priority in %s: %s. None of them is '
+                'active until %s, or longer. Give them different priorities.',
+                self.membership,
+                peers.join_names(decision.equals),
+                self._date(decision.end),
+            )
         elif decision.superiors:
-            logger.warning("The operator pauses: there are others with higher priorities in %s: %s. They are believed "
-                           "to be active until %s, and longer if they renew their records.", self.membership,
-                           peers.join_names(decision.superiors), self._date(decision.end))
+            logger.warning(
+                'The operator pauses: there are others with higher priorities in %s: %s. They are believed '
+                'to be active until %s, and longer if they renew their records.',
+                self.membership,
+                peers.join_names(decision.superiors),
+                self._date(decision.end),
+            )
         elif is_awaited:
-            logger.warning("The operator pauses until %s is created.", self.membership)
+            logger.warning('The operator pauses until %s is created.', self.membership)
         elif not self._is_present:
             self._on_absent(self)
         elif self._reported is not None:
-            logger.info("There is nobody to pause for in %s any more.", self.membership)
+            logger.info('There is nobody to pause for in %s any more.', self.membership)
 
     def _date(self, moment: float) -> str:
         """Convert a moment of the loop's clock to the time of day, in UTC."""
@@ -274,8 +333,12 @@ class Member:
             async with asyncio.timeout(LEAVING_TIMEOUT):
                 await self._remove(patch)
         except FAILURES as error:
-            logger.warning("The record of this operator is left in %s; it will count as dead in %s s: %s",
-                           membership, membership.settings.lifetime, str(error) or 'there is no answer.')
+            logger.warning(
+                'The record of this operator is left in %s; it will count as dead in %s s: %s',
+                membership,
+                membership.settings.lifetime,
+                str(error) or 'there is no answer.',
+            )
 
     async def _remove(self, patch: Mapping[str, Any]) -> None:
         """Remove the record, at last; the object can be gone already."""
@@ -283,10 +346,12 @@ class Member:
         while True:
             try:
                 async with asyncio.timeout(WRITING_TIMEOUT):
-                    await patching.patch_object(membership.target, merge=patch, context=membership.context)
+                    await patching.patch_object(
+                        membership.target, merge=patch, context=membership.context
+                    )
                 return
             except errors.RequestError as error:
-                logger.debug("The record is not removed from %s yet: %s", membership, error)
+                logger.debug('The record is not removed from %s yet: %s', membership, error)
             await asyncio.sleep(peers.SHORTEST_INTERVAL)
 
 

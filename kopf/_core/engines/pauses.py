@@ -3,6 +3,7 @@ Pauses: which parts of an operator handle nothing at the moment, and why.
 
 A part is one namespace; the whole operator is the part ``None``. Namespaces do not affect each other.
 """
+
 import weakref
 from collections.abc import Callable, Hashable, Iterator
 
@@ -19,12 +20,22 @@ class Pauses:
     def __init__(self, on_change: OnChange = lambda namespace, is_on: None) -> None:
         self.whole = toggles.Toggles()
         self._on_change = on_change
-        self._reasons: dict[references.Namespace, set[Hashable]] = {}  # only of those parts that have any
-        self._parts: weakref.WeakValueDictionary[references.Namespace, toggles.Toggles] = weakref.WeakValueDictionary()
+        self._reasons: dict[
+            references.Namespace, set[Hashable]
+        ] = {}  # only of those parts that have any
+        self._parts: weakref.WeakValueDictionary[references.Namespace, toggles.Toggles] = (
+            weakref.WeakValueDictionary()
+        )
 
     def __iter__(self) -> Iterator[tuple[references.Namespace, Hashable]]:
         """All parts with their reasons."""
-        return iter([(namespace, reason) for namespace, reasons in self._reasons.items() for reason in reasons])
+        return iter(
+            [
+                (namespace, reason)
+                for namespace, reasons in self._reasons.items()
+                for reason in reasons
+            ]
+        )
 
     @property
     def is_any(self) -> bool:

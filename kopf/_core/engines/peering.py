@@ -5,6 +5,7 @@ The operator is a member of one peering object of the cluster, or of one in each
 such objects. If it must give way to others in one of the namespaces, it pauses in that namespace only: those who may
 write there have no say in the others. What is in no namespace is paused when all namespaces are.
 """
+
 import asyncio
 import dataclasses
 import logging
@@ -46,6 +47,7 @@ class Scope(Protocol):
 @dataclasses.dataclass(eq=False)
 class _Seat:
     """A membership, and the task that runs it."""
+
     member: memberships.Member
     task: asyncio.Task[None]
     is_leaving: bool = False
@@ -65,12 +67,20 @@ class Peering:
     credentials. Meanwhile, it turns the pauses on and off; it never turns off what others have turned on.
     """
 
-    def __init__(self, *, context: requests.Context, identity: peers.Identity, scope: Scope,
-                 pauses: pauses.Pauses) -> None:
+    def __init__(
+        self,
+        *,
+        context: requests.Context,
+        identity: peers.Identity,
+        scope: Scope,
+        pauses: pauses.Pauses,
+    ) -> None:
         self._context, self._identity, self._scope, self._pauses = context, identity, scope, pauses
         self._seats: dict[references.Namespace, _Seat] = {}
         self._is_noticed = False  # is it said that the operator is alone?
-        self._is_adjusted = False  # were the peerings joined already, those of the beginning at least?
+        self._is_adjusted = (
+            False  # were the peerings joined already, those of the beginning at least?
+        )
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -116,9 +126,14 @@ class Peering:
             attempts += 1
             delay = signals.choose_backoff(attempts, self._context.chance())
             try:
-                resource = await find_resource(self._context, clusterwide=self._settings.clusterwide)
+                resource = await find_resource(
+                    self._context, clusterwide=self._settings.clusterwide
+                )
             except (errors.RequestError, OSError) as error:
-                logger.warning("It is not known if there is any peering, and will be asked for again: %s", error)
+                logger.warning(
+                    'It is not known if there is any peering, and will be asked for again: %s',
+                    error,
+                )
             else:
                 if resource is not None:
                     return resource
@@ -131,16 +146,20 @@ class Peering:
         if not self._settings.mandatory:
             self._pauses.turn(UNDECIDED, False)
         if not self._is_noticed and self._settings.mandatory:
-            logger.warning("The operator pauses until the resource of peerings is there: the cluster does not serve "
-                           "it. Apply the peering.yaml of the framework.")
+            logger.warning(
+                'The operator pauses until the resource of peerings is there: the cluster does not serve '
+                'it. Apply the peering.yaml of the framework.'
+            )
         elif not self._is_noticed:
-            logger.info("The operator is on its own: the cluster has no peerings.")
+            logger.info('The operator is on its own: the cluster has no peerings.')
         self._is_noticed = True
 
     def _adjust(self, resource: references.Resource) -> None:
         """Join the peerings of the namespaces that have come, leave those of the namespaces that have gone."""
         namespaces = self._list_namespaces()
-        was_alone = not self._is_adjusted and not self._pauses.has_reasons(None)  # it works, and is not to be stopped
+        was_alone = not self._is_adjusted and not self._pauses.has_reasons(
+            None
+        )  # it works, and is not to be stopped
         for namespace, seat in self._seats.items():
             if namespace not in namespaces:
                 seat.leave()
@@ -159,10 +178,16 @@ class Peering:
     def _join(self, resource: references.Resource, namespace: references.Namespace) -> _Seat:
         name = self._settings.name
         membership = memberships.Membership(
-            self._identity, patching.Target(resource, namespace, name), memberships.isolate(self._context, name))
+            self._identity,
+            patching.Target(resource, namespace, name),
+            memberships.isolate(self._context, name),
+        )
         member = memberships.Member(
-            membership, on_decided=self._take_decision, on_absent=self._take_absence,
-            is_sharded=bool(self._context.settings.watching.shard_selectors))
+            membership,
+            on_decided=self._take_decision,
+            on_absent=self._take_absence,
+            is_sharded=bool(self._context.settings.watching.shard_selectors),
+        )
         return _Seat(member, asyncio.create_task(member.run(), name=f'member of {membership}'))
 
     def _take_decision(self, member: memberships.Member, is_paused: bool) -> None:
@@ -173,7 +198,9 @@ class Peering:
 
     def _take_absence(self, member: memberships.Member) -> None:
         level = logging.DEBUG if self._is_noticed else logging.INFO
-        logger.log(level, "The operator is on its own: there is no such object as %s.", member.membership)
+        logger.log(
+            level, 'The operator is on its own: there is no such object as %s.', member.membership
+        )
         self._is_noticed = True
 
     def _check_whole(self) -> None:
@@ -188,17 +215,23 @@ class Peering:
 
     async def _wait_for_changes(self, revision: int) -> None:
         """Wait until other namespaces are served, or any membership ends. Cancellation affects no membership."""
-        waiter = asyncio.create_task(self._scope.wait_until_changed(revision), name='scope of peering')
+        waiter = asyncio.create_task(
+            self._scope.wait_until_changed(revision), name='scope of peering'
+        )
         try:
-            await asyncio.wait({waiter, *(seat.task for seat in self._seats.values())},
-                               return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                {waiter, *(seat.task for seat in self._seats.values())},
+                return_when=asyncio.FIRST_COMPLETED,
+            )
         finally:
             waiter.cancel()
             await asyncio.wait({waiter})
 
     def _collect(self) -> None:
         """Forget those that have left; raise the errors of those that have failed."""
-        for namespace, seat in [(namespace, seat) for namespace, seat in self._seats.items() if seat.task.done()]:
+        for namespace, seat in [
+            (namespace, seat) for namespace, seat in self._seats.items() if seat.task.done()
+        ]:
             del self._seats[namespace]
             self._pauses.turn(seat.member, False, namespace)
             self._pauses.turn(UNDECIDED, False, namespace)
@@ -216,13 +249,17 @@ class Peering:
                 task.exception()  # either it is raised already, or it is too late
 
 
-async def find_resource(context: requests.Context, *, clusterwide: bool) -> references.Resource | None:
+async def find_resource(
+    context: requests.Context, *, clusterwide: bool
+) -> references.Resource | None:
     """Ask the cluster for the resource of peering objects: only in the groups where it can be."""
     found: list[references.Resource] = []
     for group in peers.GROUPS:
         version = discovery.GroupVersion(group, peers.VERSION)
         try:
-            answer = await requests.get(version.url, context=context, options=requests.Options(answers=(403, 404)))
+            answer = await requests.get(
+                version.url, context=context, options=requests.Options(answers=(403, 404))
+            )
         except (errors.APIForbiddenError, errors.APINotFoundError):
             continue
         if isinstance(answer, Mapping):

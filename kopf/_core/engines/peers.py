@@ -5,6 +5,7 @@ Decisions only: nothing is requested here. The records of operators come from th
 Deadlines are by the clock of the event loop: clocks of different machines differ, so the time of day is believed only
 when a record is seen for the first time; afterwards, it is alive for as long as it is being renewed.
 """
+
 import dataclasses
 import datetime
 import getpass
@@ -27,7 +28,7 @@ DEFAULT_LIFETIME = 60
 LONGEST_LIFETIME = 600
 """Seconds for which an operator is believed to be alive at most, whatever its record says: it can be renewed sooner."""
 
-HIGHEST_PRIORITY = 2 ** 53
+HIGHEST_PRIORITY = 2**53
 """The number up to which JSON is exact; priorities beyond it, or below its negative, count as it."""
 
 SHOWN_PEERS, SHOWN_TEXT = 5, 100
@@ -63,6 +64,7 @@ def detect_user() -> Identity:
 @dataclasses.dataclass(frozen=True)
 class Record:
     """What an operator tells of itself."""
+
     priority: int = 0
     lifetime: int = DEFAULT_LIFETIME  # seconds
     lastseen: datetime.datetime | None = None  # by its own clock; None if it does not tell
@@ -79,7 +81,11 @@ def parse_records(body: Mapping[str, Any] | None) -> dict[Identity, Record]:
     """Find the records in a peering object; skip what cannot be one."""
     status = (body or {}).get('status')
     raws = status if isinstance(status, Mapping) else {}
-    return {Identity(identity): parse_record(raw) for identity, raw in raws.items() if isinstance(raw, Mapping)}
+    return {
+        Identity(identity): parse_record(raw)
+        for identity, raw in raws.items()
+        if isinstance(raw, Mapping)
+    }
 
 
 def parse_record(raw: Mapping[str, Any]) -> Record:
@@ -106,6 +112,7 @@ def limit_lifetime(lifetime: int) -> int:
 @dataclasses.dataclass(frozen=True)
 class Peer:
     """Another operator, as it is known by now."""
+
     identity: Identity
     record: Record
     deadline: float  # after which it is dead if nothing comes from it
@@ -120,17 +127,25 @@ class Peer:
 Peers = Mapping[Identity, Peer]
 
 
-def update_peers(peers: Peers, records: Mapping[Identity, Record], *, now: float, today: datetime.datetime) -> Peers:
+def update_peers(
+    peers: Peers, records: Mapping[Identity, Record], *, now: float, today: datetime.datetime
+) -> Peers:
     """Take notice of the records as they are now; ``now`` and ``today`` are the same moment by two clocks."""
-    updated = {identity: update_peer(peers.get(identity), identity, record, now=now, today=today)
-               for identity, record in records.items()}
-    vanished = {identity: dataclasses.replace(peer, is_present=False) for identity, peer in peers.items()
-                if identity not in records and peer.deadline + REMEMBERING > now}
+    updated = {
+        identity: update_peer(peers.get(identity), identity, record, now=now, today=today)
+        for identity, record in records.items()
+    }
+    vanished = {
+        identity: dataclasses.replace(peer, is_present=False)
+        for identity, peer in peers.items()
+        if identity not in records and peer.deadline + REMEMBERING > now
+    }
     return vanished | updated
 
 
-def update_peer(before: Peer | None, identity: Identity, record: Record, *, now: float,
-                today: datetime.datetime) -> Peer:
+def update_peer(
+    before: Peer | None, identity: Identity, record: Record, *, now: float, today: datetime.datetime
+) -> Peer:
     """Take notice of one record: of the first one of the operator, or of its renewal, or of no change at all."""
     if before is not None and before.record.lastseen == record.lastseen:
         deadline = before.deadline - before.record.lifetime + record.lifetime
@@ -145,6 +160,7 @@ def update_peer(before: Peer | None, identity: Identity, record: Record, *, now:
 @dataclasses.dataclass(frozen=True)
 class Rank:
     """What matters of this operator for the decision."""
+
     identity: Identity
     priority: int
     is_sharded: bool = False  # are there others that serve other objects with the same priority?
@@ -153,6 +169,7 @@ class Rank:
 @dataclasses.dataclass(frozen=True)
 class Decision:
     """What follows from the presence of others."""
+
     superiors: Collection[Peer] = ()
     equals: Collection[Peer] = ()  # only those that are in the way
     dead: Collection[Peer] = ()
@@ -174,7 +191,9 @@ def decide(peers: Peers, rank: Rank, *, now: float) -> Decision:
     alive = [peer for peer in others if peer.deadline > now]
     return Decision(
         superiors=[peer for peer in alive if peer.record.priority > rank.priority],
-        equals=[peer for peer in alive if peer.record.priority == rank.priority and not rank.is_sharded],
+        equals=[
+            peer for peer in alive if peer.record.priority == rank.priority and not rank.is_sharded
+        ],
         dead=[peer for peer in others if peer.deadline <= now],
         deadline=min((peer.deadline for peer in alive), default=math.inf),
     )
@@ -198,11 +217,16 @@ def build_patch(own: Identity, record: Record | None, dead: Iterable[Peer] = ())
     return {'status': {**removed, own: None if record is None else record.as_raw()}}
 
 
-def select_resource(resources: Iterable[references.Resource], *, clusterwide: bool) -> references.Resource | None:
+def select_resource(
+    resources: Iterable[references.Resource], *, clusterwide: bool
+) -> references.Resource | None:
     """Choose the resource of peering objects of this scope among those served, if there is any."""
     plural = CLUSTER_PLURAL if clusterwide else NAMESPACED_PLURAL
-    candidates = {resource.group: resource for resource in resources
-                  if resource.plural == plural and resource.namespaced != clusterwide}
+    candidates = {
+        resource.group: resource
+        for resource in resources
+        if resource.plural == plural and resource.namespaced != clusterwide
+    }
     return next((candidates[group] for group in GROUPS if group in candidates), None)
 
 

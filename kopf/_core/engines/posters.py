@@ -5,6 +5,7 @@ Reports come from any thread, and wait for nothing. Those of one object are post
 come; objects do not wait for each other, unless the number of workers is limited. Nothing of it is worth failing for:
 what cannot be posted is dropped, and is told of in the logs.
 """
+
 import asyncio
 import collections
 import contextvars
@@ -28,8 +29,11 @@ FORBIDDEN_PERIOD = 600.0
 @dataclasses.dataclass(slots=True, eq=False)
 class _Worker:
     """The task that posts what there is about one object."""
+
     key: foldings.Key
-    bell: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)  # there is more, or it is time to leave
+    bell: asyncio.Event = dataclasses.field(
+        default_factory=asyncio.Event
+    )  # there is more, or it is time to leave
     pending: foldings.Pending | None = None  # what is being posted
     task: asyncio.Task[None] | None = None
 
@@ -46,7 +50,9 @@ class Poster:
         self.settings: settings_.OperatorSettings = context.settings
         self._context = context
         self._loop = asyncio.get_running_loop()
-        self._vars = contextvars.copy_context()  # so that the workers do not keep those of the callers
+        self._vars = (
+            contextvars.copy_context()
+        )  # so that the workers do not keep those of the callers
         self._inbox: collections.deque[foldings.Report] = collections.deque()
         self._backlog, self._history = foldings.Backlog(), foldings.History()
         self._waiting: dict[foldings.Key, None] = {}  # for a worker
@@ -57,8 +63,15 @@ class Poster:
         self._is_overflown = False
         self._is_woken = self._is_started = self._is_closed = False
 
-    def put(self, ref: Mapping[str, Any], *, type: str, reason: str, message: str,
-            backoffs: connecting.Backoffs) -> None:
+    def put(
+        self,
+        ref: Mapping[str, Any],
+        *,
+        type: str,
+        reason: str,
+        message: str,
+        backoffs: connecting.Backoffs,
+    ) -> None:
         """
         Have a k8s-event posted, sooner or later. It never waits, and never fails, in any thread.
 
@@ -68,13 +81,26 @@ class Poster:
         if events.is_about_event(ref):
             return
         if self._is_closed:
-            logger.warning("A k8s-event is not posted, as the operator is stopped: %s (%s: %s)",
-                           ref.get('name'), type, reason)
+            logger.warning(
+                'A k8s-event is not posted, as the operator is stopped: %s (%s: %s)',
+                ref.get('name'),
+                type,
+                reason,
+            )
             return
-        self._inbox.append(foldings.Report(
-            ref=ref, type=type, reason=events.cut(reason or type, events.REASON_LIMIT),
-            message=events.cut(message, events.MESSAGE_LIMIT), time=self._context.now(), backoffs=backoffs))
-        while len(self._inbox) > self.settings.posting.queue_limit:  # only if the event loop is blocked
+        self._inbox.append(
+            foldings.Report(
+                ref=ref,
+                type=type,
+                reason=events.cut(reason or type, events.REASON_LIMIT),
+                message=events.cut(message, events.MESSAGE_LIMIT),
+                time=self._context.now(),
+                backoffs=backoffs,
+            )
+        )
+        while (
+            len(self._inbox) > self.settings.posting.queue_limit
+        ):  # only if the event loop is blocked
             self._inbox.popleft()
             self._dropped += 1  # threads can miscount it a bit: it is only for the logs
         if not self._is_woken:
@@ -94,7 +120,9 @@ class Poster:
         self._wake()
         try:
             async with asyncio.timeout(self.settings.posting.exit_timeout):
-                while self._backlog or any(worker.pending is not None for worker in self._workers.values()):
+                while self._backlog or any(
+                    worker.pending is not None for worker in self._workers.values()
+                ):
                     await self._progress.wait()
         except TimeoutError:
             pass
@@ -111,10 +139,14 @@ class Poster:
         finally:
             self._is_closed = True
             self._wake()
-            unfinished = [worker.pending.count for worker in self._workers.values() if worker.pending is not None]
+            unfinished = [
+                worker.pending.count
+                for worker in self._workers.values()
+                if worker.pending is not None
+            ]
             left, self._dropped = sum(unfinished) + self._backlog.clear() + self._dropped, 0
             if left:
-                logger.warning("%d k8s-events are not posted, as the operator is stopped.", left)
+                logger.warning('%d k8s-events are not posted, as the operator is stopped.', left)
             await self._cancel_workers()
 
     async def _cancel_workers(self) -> None:
@@ -138,7 +170,9 @@ class Poster:
             self._dropped += self._backlog.drop()
         if self._dropped and not self._is_overflown:
             self._is_overflown = True
-            logger.warning("K8s-events come faster than they are posted: the oldest ones are dropped.")
+            logger.warning(
+                'K8s-events come faster than they are posted: the oldest ones are dropped.'
+            )
         self._serve()
 
     def _serve(self) -> None:
@@ -160,7 +194,7 @@ class Poster:
 
     def _begin(self, key: foldings.Key) -> None:
         worker = self._workers[key] = _Worker(key)
-        worker.task = self._loop.create_task(self._work(worker), name=f"poster of {'/'.join(key)}")
+        worker.task = self._loop.create_task(self._work(worker), name=f'poster of {"/".join(key)}')
         worker.task.add_done_callback(lambda _: self._end(worker))
 
     def _end(self, worker: _Worker) -> None:
@@ -189,7 +223,9 @@ class Poster:
     def _note_progress(self) -> None:
         self._progress.ring()
         if self._is_overflown and not self._backlog:
-            logger.warning("K8s-events are posted in time again; %d of them were dropped.", self._dropped)
+            logger.warning(
+                'K8s-events are posted in time again; %d of them were dropped.', self._dropped
+            )
             self._dropped, self._is_overflown = 0, False
 
     async def _post(self, pending: foldings.Pending) -> None:
@@ -197,30 +233,45 @@ class Poster:
         report, posting = pending.report, self.settings.posting
         series = self._history.add(pending)
         if posting.burst_limit is not None:
-            allowance = self._history.draw(foldings.identify(report.ref), now=self._loop.time(),
-                                           burst=posting.burst_limit, interval=posting.burst_interval)
+            allowance = self._history.draw(
+                foldings.identify(report.ref),
+                now=self._loop.time(),
+                burst=posting.burst_limit,
+                interval=posting.burst_interval,
+            )
             if allowance.denied == 1 and not allowance.is_granted:
-                logger.warning("There are too many k8s-events about %s: from now on, one in %s s is posted.",
-                               series.build_new(report), posting.burst_interval)
+                logger.warning(
+                    'There are too many k8s-events about %s: from now on, one in %s s is posted.',
+                    series.build_new(report),
+                    posting.burst_interval,
+                )
             if not allowance.is_granted:
                 return
         try:
             await self._send(series, report)
         except Exception:  # whatever users have given, the others are not to suffer
-            logger.exception("Failed to post a k8s-event about %s.", series.build_new(report))
+            logger.exception('Failed to post a k8s-event about %s.', series.build_new(report))
 
     async def _send(self, series: foldings.Series, report: foldings.Report) -> None:
         """Count the posted k8s-event once more if possible, or post a new one."""
         if series.posted is not None and self._loop.time() >= self._forbidden_until:
             repetition = await events.repeat_event(
-                series.posted, series.build_repeated(report), context=self._context, backoffs=report.backoffs)
+                series.posted,
+                series.build_repeated(report),
+                context=self._context,
+                backoffs=report.backoffs,
+            )
             if repetition is events.Repetition.DONE:
                 series.extend()
             if repetition is events.Repetition.FORBIDDEN:
-                logger.info("It is not permitted to patch k8s-events, so the repeated ones are posted anew.")
+                logger.info(
+                    'It is not permitted to patch k8s-events, so the repeated ones are posted anew.'
+                )
                 self._forbidden_until = self._loop.time() + FORBIDDEN_PERIOD
             if repetition in (events.Repetition.DONE, events.Repetition.FAILED):
                 return
-        posted = await events.post_event(series.build_new(report), context=self._context, backoffs=report.backoffs)
+        posted = await events.post_event(
+            series.build_new(report), context=self._context, backoffs=report.backoffs
+        )
         if posted is not None:
             series.renew(posted)

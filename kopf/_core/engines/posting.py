@@ -4,6 +4,7 @@ Posting: what operators tell of their objects in ``kubectl describe``.
 The functions of users, and the log messages about objects if the settings say so, are turned into reports for
 the poster of the current operator. Nothing is posted here, so nothing waits here, in threads or in coroutines.
 """
+
 import contextlib
 import contextvars
 import logging
@@ -22,8 +23,12 @@ Objs: TypeAlias = Any
 LOGGING_REASON = 'Logging'
 
 _LEVELS = {
-    'Debug': logging.DEBUG, 'Normal': logging.INFO, 'Warning': logging.WARNING, 'Error': logging.ERROR,
-    'Fatal': logging.CRITICAL}
+    'Debug': logging.DEBUG,
+    'Normal': logging.INFO,
+    'Warning': logging.WARNING,
+    'Error': logging.ERROR,
+    'Fatal': logging.CRITICAL,
+}
 
 
 class Poster(Protocol):
@@ -32,17 +37,32 @@ class Poster(Protocol):
     @property
     def settings(self) -> settings_.OperatorSettings: ...
 
-    def put(self, ref: Mapping[str, Any], *, type: str, reason: str, message: str,
-            backoffs: connecting.Backoffs) -> None:
+    def put(
+        self,
+        ref: Mapping[str, Any],
+        *,
+        type: str,
+        reason: str,
+        message: str,
+        backoffs: connecting.Backoffs,
+    ) -> None:
         """Have a k8s-event posted; never waits, never fails; can be called from any thread."""
 
 
-_current: contextvars.ContextVar[Poster | None] = contextvars.ContextVar('kopf-poster', default=None)
+_current: contextvars.ContextVar[Poster | None] = contextvars.ContextVar(
+    'kopf-poster', default=None
+)
 _running: list[Poster] = []
 
 
-def event(objs: Objs, *, type: str, reason: str, message: str = '',
-          backoffs: connecting.Backoffs | None = None) -> None:
+def event(
+    objs: Objs,
+    *,
+    type: str,
+    reason: str,
+    message: str = '',
+    backoffs: connecting.Backoffs | None = None,
+) -> None:
     """
     Post a k8s-event about an object, or about each of several objects, with any type and reason.
 
@@ -56,21 +76,33 @@ def event(objs: Objs, *, type: str, reason: str, message: str = '',
     if is_wanted(type, poster.settings.posting):
         chosen = poster.settings.posting.default_backoffs if backoffs is None else backoffs
         for ref in build_references(objs):
-            poster.put(ref, type=str(type), reason=str(reason), message=str(message), backoffs=chosen)
+            poster.put(
+                ref, type=str(type), reason=str(reason), message=str(message), backoffs=chosen
+            )
 
 
-def info(objs: Objs, *, reason: str, message: str = '', backoffs: connecting.Backoffs | None = None) -> None:
+def info(
+    objs: Objs, *, reason: str, message: str = '', backoffs: connecting.Backoffs | None = None
+) -> None:
     """Post a k8s-event of the type ``Normal``; see `event`."""
     event(objs, type='Normal', reason=reason, message=message, backoffs=backoffs)
 
 
-def warn(objs: Objs, *, reason: str, message: str = '', backoffs: connecting.Backoffs | None = None) -> None:
+def warn(
+    objs: Objs, *, reason: str, message: str = '', backoffs: connecting.Backoffs | None = None
+) -> None:
     """Post a k8s-event of the type ``Warning``; see `event`."""
     event(objs, type='Warning', reason=reason, message=message, backoffs=backoffs)
 
 
-def exception(objs: Objs, *, reason: str = '', message: str = '', exc: BaseException | None = None,
-              backoffs: connecting.Backoffs | None = None) -> None:
+def exception(
+    objs: Objs,
+    *,
+    reason: str = '',
+    message: str = '',
+    exc: BaseException | None = None,
+    backoffs: connecting.Backoffs | None = None,
+) -> None:
     """
     Post a k8s-event of the type ``Error`` with the text of the exception: given, or being handled now; see `event`.
 
@@ -128,8 +160,12 @@ class PostingHandler(logging.Handler):
         try:
             if self._is_wanted(record):
                 self._poster.put(
-                    vars(record)['k8s_ref'], type=choose_type(get_level(record)), reason=LOGGING_REASON,
-                    message=build_message(record), backoffs=self._poster.settings.posting.logging_backoffs)
+                    vars(record)['k8s_ref'],
+                    type=choose_type(get_level(record)),
+                    reason=LOGGING_REASON,
+                    message=build_message(record),
+                    backoffs=self._poster.settings.posting.logging_backoffs,
+                )
         except RecursionError:
             raise
         except Exception:
@@ -137,9 +173,20 @@ class PostingHandler(logging.Handler):
 
     def _is_wanted(self, record: logging.LogRecord) -> bool:
         posting, current = self._poster.settings.posting, _current.get()
-        is_ours = getattr(record, 'settings', None) is self._poster.settings and current in (None, self._poster)
-        is_public = bool(getattr(record, 'k8s_ref', None)) and not getattr(record, 'k8s_skip', False)
-        return is_ours and is_public and posting.enabled and posting.loggers and get_level(record) >= posting.level
+        is_ours = getattr(record, 'settings', None) is self._poster.settings and current in (
+            None,
+            self._poster,
+        )
+        is_public = bool(getattr(record, 'k8s_ref', None)) and not getattr(
+            record, 'k8s_skip', False
+        )
+        return (
+            is_ours
+            and is_public
+            and posting.enabled
+            and posting.loggers
+            and get_level(record) >= posting.level
+        )
 
 
 def is_wanted(type: str, posting: settings_.PostingSettings) -> bool:
@@ -149,7 +196,9 @@ def is_wanted(type: str, posting: settings_.PostingSettings) -> bool:
 
 def choose_type(level: int) -> str:
     """Choose the type of a k8s-event for a log message."""
-    return max((known, type) for type, known in _LEVELS.items() if known <= max(level, logging.DEBUG))[1]
+    return max(
+        (known, type) for type, known in _LEVELS.items() if known <= max(level, logging.DEBUG)
+    )[1]
 
 
 def get_level(record: logging.LogRecord) -> int:
@@ -178,7 +227,9 @@ def build_references(objs: Objs) -> list[bodies.ObjectReference]:
         return [_build_reference(body)]
     if isinstance(objs, Iterable) and not isinstance(objs, str | bytes):
         return [ref for obj in objs for ref in build_references(obj)]
-    raise TypeError(f"K8s-events are posted about objects as dicts, or lists of them, not about {type(objs).__name__}.")
+    raise TypeError(
+        f'K8s-events are posted about objects as dicts, or lists of them, not about {type(objs).__name__}.'
+    )
 
 
 def _get_body(obj: Any) -> Mapping[str, Any] | None:
@@ -187,7 +238,9 @@ def _get_body(obj: Any) -> Mapping[str, Any] | None:
         return obj
     if isinstance(inner := getattr(obj, 'obj', None), Mapping):  # as in pykube
         return inner
-    if callable(convert := getattr(obj, 'to_dict', None)) and isinstance(made := convert(), Mapping):
+    if callable(convert := getattr(obj, 'to_dict', None)) and isinstance(
+        made := convert(), Mapping
+    ):
         return made
     return None
 
@@ -195,9 +248,13 @@ def _get_body(obj: Any) -> Mapping[str, Any] | None:
 def _build_reference(body: Mapping[str, Any]) -> bodies.ObjectReference:
     """Refer to an object with the keys either of the API or of the official client, or by another reference."""
     metadata = body.get('metadata') if 'metadata' in body else body
-    return bodies.build_object_reference({
-        'apiVersion': body.get('apiVersion') or body.get('api_version'), 'kind': body.get('kind'),
-        'metadata': metadata if isinstance(metadata, Mapping) else {}})
+    return bodies.build_object_reference(
+        {
+            'apiVersion': body.get('apiVersion') or body.get('api_version'),
+            'kind': body.get('kind'),
+            'metadata': metadata if isinstance(metadata, Mapping) else {},
+        }
+    )
 
 
 def _get_poster() -> Poster:
@@ -207,10 +264,12 @@ def _get_poster() -> Poster:
     running = list(_running)
     if len(running) == 1:  # in threads made with no regard to the context
         return running[0]
-    raise LookupError("K8s-events can be posted only for a running operator, and "
-                      + ("there is none." if not running else "it is not clear for which one of several."))
+    raise LookupError(
+        'K8s-events can be posted only for a running operator, and '
+        + ('there is none.' if not running else 'it is not clear for which one of several.')
+    )
 
 
 def _check_backoffs(backoffs: connecting.Backoffs | None) -> None:
     if isinstance(backoffs, str | bytes) or not isinstance(backoffs, int | float | Iterable | None):
-        raise TypeError(f"backoffs= is a number of seconds or several of them, not {backoffs!r}.")
+        raise TypeError(f'backoffs= is a number of seconds or several of them, not {backoffs!r}.')

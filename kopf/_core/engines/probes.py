@@ -3,6 +3,7 @@ Probes: the handlers that tell how an operator does, called on request.
 
 The answer comes soon in any case: those who fail are not retried, and those who are slow are not waited for.
 """
+
 import asyncio
 import logging
 from collections.abc import Mapping
@@ -26,8 +27,12 @@ class Prober:
     Collects the results of the probe handlers. Belongs to the event loop of the operator; close it in the end.
     """
 
-    def __init__(self, probes: list[handlers.ActivityHandler], cause: causes.ActivityCause,
-                 env: execution.Environment) -> None:
+    def __init__(
+        self,
+        probes: list[handlers.ActivityHandler],
+        cause: causes.ActivityCause,
+        env: execution.Environment,
+    ) -> None:
         self._probes, self._cause, self._env = probes, cause, env
         self._collection: asyncio.Task[Mapping[ids.HandlerId, Any]] | None = None
         self._collected = 0.0
@@ -58,7 +63,9 @@ class Prober:
         """Call all handlers at once, except for those that have not finished since the last time."""
         for position, handler in enumerate(self._probes):
             if position not in self._running:
-                self._running[position] = asyncio.create_task(self._call(handler), name=f'probe {handler.id}')
+                self._running[position] = asyncio.create_task(
+                    self._call(handler), name=f'probe {handler.id}'
+                )
         if self._running:
             await asyncio.wait(self._running.values(), timeout=PATIENCE)
         results: dict[ids.HandlerId, Any] = {}
@@ -66,7 +73,9 @@ class Prober:
             task = self._running[position]
             results[handler.id] = self._running.pop(position).result() if task.done() else None
             if not task.done():
-                logger.warning("%s has not finished in %s s, and is not waited for.", handler, PATIENCE)
+                logger.warning(
+                    '%s has not finished in %s s, and is not waited for.', handler, PATIENCE
+                )
         self._collected = asyncio.get_running_loop().time()
         return results
 
@@ -76,6 +85,6 @@ class Prober:
         except asyncio.CancelledError:
             if invocation.is_ending():
                 raise
-            logger.exception("%s was cancelled from the inside.", handler)
+            logger.exception('%s was cancelled from the inside.', handler)
             return None
         return outcome.result

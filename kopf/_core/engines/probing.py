@@ -4,6 +4,7 @@ Probing: a tiny HTTP server that tells how the operator does.
 Only the operator's own well-being is told, to whoever asks; nothing can be changed from there. It does not trust
 its clients: their connections are limited in number and in time, one request for each.
 """
+
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -19,7 +20,12 @@ logger = logging.getLogger(__name__)
 READINESS_PATH, METRICS_PATH = '/readyz', '/metrics'
 
 LIMITS = listeners.Limits(
-    connections=200, headers_timeout=5.0, idle_timeout=5.0, lingering_timeout=1.0, closing_timeout=1.0)
+    connections=200,
+    headers_timeout=5.0,
+    idle_timeout=5.0,
+    lingering_timeout=1.0,
+    closing_timeout=1.0,
+)
 """
 What the clients are given. When there are too many of them, the oldest one without a complete request makes room.
 """
@@ -39,11 +45,13 @@ class Server:
         try:
             bound = await sockets.bind(self._endpoint.host, self._endpoint.port)
         except OSError as error:
-            raise endpoints.EndpointError(f"The liveness endpoint {self._endpoint} cannot be served: "
-                                          f"{error.strerror or error}") from error
+            raise endpoints.EndpointError(
+                f'The liveness endpoint {self._endpoint} cannot be served: '
+                f'{error.strerror or error}'
+            ) from error
         self._listener = listeners.Listener(bound, self._answer, LIMITS, logger)
         self._listener.start()
-        logger.info("The probes and the metrics are served at %s.", self._endpoint)
+        logger.info('The probes and the metrics are served at %s.', self._endpoint)
 
     async def close(self) -> None:
         """Stop serving, if it was ever started."""
@@ -54,8 +62,10 @@ class Server:
         try:
             response = await self._respond(request)
         except Exception:  # of the pages: whatever they raise, the server goes on
-            logger.exception("The page %s of probes and metrics has failed.", request.path)
-            response = web.Response(status=500, text="The page has failed. See the logs of the operator.\n")
+            logger.exception('The page %s of probes and metrics has failed.', request.path)
+            response = web.Response(
+                status=500, text='The page has failed. See the logs of the operator.\n'
+            )
         response.headers['Cache-Control'] = 'no-store'
         response.force_close()
         return response
@@ -63,9 +73,11 @@ class Server:
     async def _respond(self, request: web.BaseRequest) -> web.Response:
         page = self._pages.get(request.path)
         if page is None:
-            return web.Response(status=404, text=f"There is only this: {', '.join(self._pages)}\n")
+            return web.Response(status=404, text=f'There is only this: {", ".join(self._pages)}\n')
         if request.method not in ('GET', 'HEAD'):
-            return web.Response(status=405, headers={'Allow': 'GET, HEAD'}, text="It can only be read.\n")
+            return web.Response(
+                status=405, headers={'Allow': 'GET, HEAD'}, text='It can only be read.\n'
+            )
         return await page(request)
 
 
@@ -75,14 +87,19 @@ def build_liveness_page(prober: probes.Prober, examine: Callable[[], healths.Vit
 
     In the latter case, it is wrapped: what is expected only on successes is not confused with that.
     """
+
     async def page(request: web.BaseRequest) -> web.Response:
         deaths = healths.find_deaths(examine())  # before the handlers take any time
         results = {str(id): make_plain(result) for id, result in (await prober.collect()).items()}
         if not deaths:
             return web.Response(body=jsons.dumps(results), content_type='application/json')
-        logger.warning("The operator is reported as dead: %s.", '; '.join(deaths))
-        return web.Response(status=503, body=jsons.dumps({'problems': deaths, 'probes': results}),
-                            content_type='application/json')
+        logger.warning('The operator is reported as dead: %s.', '; '.join(deaths))
+        return web.Response(
+            status=503,
+            body=jsons.dumps({'problems': deaths, 'probes': results}),
+            content_type='application/json',
+        )
+
     return page
 
 
@@ -90,22 +107,35 @@ def build_readiness_page(examine: Callable[[], healths.Vitals]) -> Page:
     """
     Tell if the operator is ready, and what of it is not, or is paused for others; by ``?verbose``, also what is fine.
     """
+
     async def page(request: web.BaseRequest) -> web.Response:
         findings = healths.report_readiness(examine())
         is_ready = all(finding.is_fine for finding in findings)
         is_verbose = 'verbose' in request.query
-        shown = [finding for finding in findings if is_verbose or finding.is_notable or not finding.is_fine]
-        lines = [f"[{'+' if finding.is_fine else '-'}] {finding.name}: {finding.text}" for finding in shown]
-        return web.Response(status=200 if is_ready else 503,
-                            text='\n'.join([*lines, 'ready' if is_ready else 'not ready', '']))
+        shown = [
+            finding
+            for finding in findings
+            if is_verbose or finding.is_notable or not finding.is_fine
+        ]
+        lines = [
+            f'[{"+" if finding.is_fine else "-"}] {finding.name}: {finding.text}'
+            for finding in shown
+        ]
+        return web.Response(
+            status=200 if is_ready else 503,
+            text='\n'.join([*lines, 'ready' if is_ready else 'not ready', '']),
+        )
+
     return page
 
 
 def build_metrics_page(expose: Callable[[str], tuple[bytes, str]]) -> Page:
     """Tell the metrics in the format that the client accepts; the function gives the contents and their type."""
+
     async def page(request: web.BaseRequest) -> web.Response:
         body, content_type = expose(request.headers.get('Accept', ''))
         return web.Response(body=body, headers={'Content-Type': content_type})
+
     return page
 
 

@@ -1,6 +1,7 @@
 """
 Reviewers: the handlers of admission, called for the reviews that come to a webhook server.
 """
+
 import asyncio
 import dataclasses
 import logging
@@ -56,6 +57,7 @@ class Memos(Protocol):
 @dataclasses.dataclass(eq=False)
 class _Call:
     """One handler called for one review, with a cause of its own: handlers do not see what the others do."""
+
     handler: handlers.WebhookHandler
     cause: causes.WebhookCause
     error: Exception | None = None
@@ -71,11 +73,18 @@ class _Call:
         try:
             async with asyncio.timeout_at(deadline):
                 outcome = await execution.run_attempt(
-                    self.handler, self.cause, None, env, default_errors=failures.ErrorsMode.PERMANENT)
+                    self.handler,
+                    self.cause,
+                    None,
+                    env,
+                    default_errors=failures.ErrorsMode.PERMANENT,
+                )
                 self.error = outcome.exception
         except TimeoutError:  # only of the deadline: those of the handler are in the outcome
-            self.error = failures.HandlerTimeoutError(f"{self.handler} has not decided in {TIMEOUT:g} seconds.")
-            self.cause.logger.error("%s", self.error)
+            self.error = failures.HandlerTimeoutError(
+                f'{self.handler} has not decided in {TIMEOUT:g} seconds.'
+            )
+            self.cause.logger.error('%s', self.error)
             if env.meter is not None:
                 env.meter.count_attempt(self.handler.id, 'failed', TIMEOUT)
 
@@ -94,8 +103,11 @@ class _Call:
     @property
     def warnings(self) -> list[Any]:
         """What the handler warns of; also of its own failure if nobody else would tell of it."""
-        failure = (f"{self.handler} failed, and is ignored: {reviewing.describe_error(self.error)}"
-                   if self.error is not None and self.denial is None else None)
+        failure = (
+            f'{self.handler} failed, and is ignored: {reviewing.describe_error(self.error)}'
+            if self.error is not None and self.denial is None
+            else None
+        )
         return [*self.cause.warnings, *([] if failure is None else [failure])]
 
 
@@ -106,9 +118,16 @@ class Reviewer:
     Nothing of the reviews is kept when they are answered.
     """
 
-    def __init__(self, registry: registries.OperatorRegistry, *, scope: Scope, memos: Memos,
-                 indices: Mapping[str, Any], env: execution.Environment,
-                 is_ready: Callable[[], bool] = lambda: True) -> None:
+    def __init__(
+        self,
+        registry: registries.OperatorRegistry,
+        *,
+        scope: Scope,
+        memos: Memos,
+        indices: Mapping[str, Any],
+        env: execution.Environment,
+        is_ready: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._registry, self._scope, self._memos, self._indices = registry, scope, memos, indices
         self._env = dataclasses.replace(env, is_quiet=True)
         self._is_ready = is_ready
@@ -123,9 +142,14 @@ class Reviewer:
             self._known, self._webhooks = declared, webhooks.build_webhooks(declared)
         return self._webhooks
 
-    async def review(self, request: Mapping[str, Any], *, webhook: str | None = None,
-                     headers: Mapping[str, str] | None = None,
-                     sslpeer: Mapping[str, Any] | None = None) -> reviews.Response:
+    async def review(
+        self,
+        request: Mapping[str, Any],
+        *,
+        webhook: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        sslpeer: Mapping[str, Any] | None = None,
+    ) -> reviews.Response:
         """
         Call the handlers of the webhook, or all handlers, for what the review asks about, and return the response.
 
@@ -137,19 +161,29 @@ class Reviewer:
         try:
             return await self._review(request, (webhook or '').strip('/'), peer)
         except RecursionError:
-            raise reviews.ReviewRefused("The review is nested too deeply.", code=reviewing.MALFORMED) from None
+            raise reviews.ReviewRefused(
+                'The review is nested too deeply.', code=reviewing.MALFORMED
+            ) from None
 
-    async def _review(self, request: Mapping[str, Any], path: str, peer: '_Peer') -> reviews.Response:
+    async def _review(
+        self, request: Mapping[str, Any], path: str, peer: '_Peer'
+    ) -> reviews.Response:
         deadline = asyncio.get_running_loop().time() + TIMEOUT
         question = reviewing.parse_review(request)
-        candidates = webhooks.find_handlers(self.webhooks, path) if path else [*self._registry._webhooks]
+        candidates = (
+            webhooks.find_handlers(self.webhooks, path) if path else [*self._registry._webhooks]
+        )
         if path and not candidates:
             return reviewing.build_response(question, _admit_unknown(path))
         await self._wait_until_ready()
         run = offloads.run_aside if isinstance(request, reviews.LargeReview) else offloads.run_here
         diff = await run(diffs.diff, question.old, question.new)
         calls = select_calls(candidates, self._build_cause(question, diff, peer))
-        received = await run(dicts.plain, question.new) if any(call.is_mutating for call in calls) else None
+        received = (
+            await run(dicts.plain, question.new)
+            if any(call.is_mutating for call in calls)
+            else None
+        )
         await _run_calls(calls, self._env, deadline)
         verdict = await run(conclude, calls, received)
         del received  # by itself, apart from the review: it takes its time to free what is large
@@ -160,48 +194,68 @@ class Reviewer:
             if self._is_ready():
                 return
             await asyncio.sleep(READINESS_PERIOD)
-        raise reviews.ReviewRefused("The operator is not ready yet.", code=UNREADY)
+        raise reviews.ReviewRefused('The operator is not ready yet.', code=UNREADY)
 
-    def _build_cause(self, question: reviewing.Question, diff: diffs.Diff, peer: '_Peer') -> causes.WebhookCause:
+    def _build_cause(
+        self, question: reviewing.Question, diff: diffs.Diff, peer: '_Peer'
+    ) -> causes.WebhookCause:
         resource, chosen = self._find_resource(question.resource)
         body, old = objects.Body(question.body), question.old
         is_posted = question.is_about_existing and not question.is_dryrun
         make_logger = loggers.ObjectLogger if is_posted else loggers.LocalObjectLogger
         return causes.WebhookCause(
-            logger=make_logger(body=body, settings=self._env.settings), indices=self._indices,
+            logger=make_logger(body=body, settings=self._env.settings),
+            indices=self._indices,
             memo=self._memos.get_memo(question.body, is_existing=question.is_about_existing),
-            resource=resource, selectors=chosen, body=body, patch=patches.Patch(body=body),
-            old=None if old is None else objects.Body(old), new=None if question.new is None else body,
-            diff=diff, dryrun=question.is_dryrun, operation=question.operation,
-            subresource=question.subresource, userinfo=cast(reviews.UserInfo, dict(question.userinfo)),
-            headers=peer.headers, sslpeer=peer.certificate)
+            resource=resource,
+            selectors=chosen,
+            body=body,
+            patch=patches.Patch(body=body),
+            old=None if old is None else objects.Body(old),
+            new=None if question.new is None else body,
+            diff=diff,
+            dryrun=question.is_dryrun,
+            operation=question.operation,
+            subresource=question.subresource,
+            userinfo=cast(reviews.UserInfo, dict(question.userinfo)),
+            headers=peer.headers,
+            sslpeer=peer.certificate,
+        )
 
     def _find_resource(
-            self, asked: references.Resource,
+        self,
+        asked: references.Resource,
     ) -> tuple[references.Resource, Collection[selectors.Selector]]:
         """Find the resource as it is discovered, and those who mean it by their selectors."""
-        found = {selector: resource for selector, resources in self._scope.reviewed.items()
-                 for resource in resources if resource == asked}
+        found = {
+            selector: resource
+            for selector, resources in self._scope.reviewed.items()
+            for resource in resources
+            if resource == asked
+        }
         if not found:
-            raise reviews.ReviewRefused("The resource is not served by the operator.", code=UNKNOWN)
+            raise reviews.ReviewRefused('The resource is not served by the operator.', code=UNKNOWN)
         return next(iter(found.values())), frozenset(found)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Peer:
     """Who has sent the review."""
+
     headers: reviews.Headers = dataclasses.field(repr=False)  # can have credentials
     certificate: reviews.SSLPeer
 
 
 def _admit_unknown(path: str) -> reviewing.Verdict:
     """Admit what no handler here is for: nobody objects. The path comes from the network, and can be of any length."""
-    text = f"There is no admission handler {path[:PATH_LIMIT]!r} in the operator, so the request is admitted."
-    logger.warning("%s Check the URLs in the webhook configurations.", text)
+    text = f'There is no admission handler {path[:PATH_LIMIT]!r} in the operator, so the request is admitted.'
+    logger.warning('%s Check the URLs in the webhook configurations.', text)
     return reviewing.Verdict(warnings=[text])
 
 
-def select_calls(candidates: Sequence[handlers.WebhookHandler], cause: causes.WebhookCause) -> list[_Call]:
+def select_calls(
+    candidates: Sequence[handlers.WebhookHandler], cause: causes.WebhookCause
+) -> list[_Call]:
     """Select those to be called, each function once per id. Those whose filters fail have failed themselves."""
     calls: dict[int, _Call] = {}
     for handler in candidates:
@@ -210,7 +264,7 @@ def select_calls(candidates: Sequence[handlers.WebhookHandler], cause: causes.We
             if handler.selector in (cause.selectors or ()) and filters.match(handler, own):
                 calls[id(handler)] = _Call(handler, own)
         except Exception as error:
-            cause.logger.error("%s failed in its filters.", handler, exc_info=error)
+            cause.logger.error('%s failed in its filters.', handler, exc_info=error)
             calls[id(handler)] = _Call(handler, own, error)
     unique = naming.deduplicate(call.handler for call in calls.values())
     return [calls[id(handler)] for handler in unique]
@@ -252,13 +306,17 @@ def _collect_patch(calls: Sequence[_Call], received: reviewing.RawBody | None) -
         if not call.cause.patch or call.error is not None:
             continue
         if not call.is_mutating or current is None or received is None:
-            reason = "the object is being deleted" if call.is_mutating else "it only validates; use @kopf.on.mutate"
-            call.cause.logger.warning("%s has a patch, which is ignored: %s.", call.handler, reason)
+            reason = (
+                'the object is being deleted'
+                if call.is_mutating
+                else 'it only validates; use @kopf.on.mutate'
+            )
+            call.cause.logger.warning('%s has a patch, which is ignored: %s.', call.handler, reason)
             continue
         try:
             following = reviewing.apply_patch(call.cause.patch, current)
             patch, current = reviewing.encode_patch(received, following), following
         except Exception as error:
-            call.cause.logger.error("%s failed in its patch.", call.handler, exc_info=error)
+            call.cause.logger.error('%s failed in its patch.', call.handler, exc_info=error)
             call.error = error
     return patch

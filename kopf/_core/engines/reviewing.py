@@ -4,6 +4,7 @@ Reviewing: what an admission review asks about, and how it is answered.
 Reviews come from the network, and can be anything at all. What is wrong with them is told by the names of the fields,
 never by their values, as these can be secret. Nothing is executed or remembered here.
 """
+
 import base64
 import dataclasses
 import re
@@ -25,8 +26,12 @@ _OBJECT = (dict, Mapping)  # almost always, it is a dict, which is quicker to ch
 _TYPES: Mapping[Any, str] = {_OBJECT: 'an object', str: 'a string', bool: 'true or false'}
 _PRIORITIES = (failures.AdmissionError, failures.PermanentError, failures.TemporaryError, Exception)
 
-_CONTROLS = re.compile(r'[\x00-\x1f\x7f-\x9f]+')  # the API drops the warnings that have any of these
-_CODES = range(1, 1000)  # the API cannot read or pass on any others, which would be a failure instead of a denial
+_CONTROLS = re.compile(
+    r'[\x00-\x1f\x7f-\x9f]+'
+)  # the API drops the warnings that have any of these
+_CODES = range(
+    1, 1000
+)  # the API cannot read or pass on any others, which would be a failure instead of a denial
 
 RawBody = Mapping[str, Any]
 
@@ -34,6 +39,7 @@ RawBody = Mapping[str, Any]
 @dataclasses.dataclass(frozen=True)
 class Question:
     """A request to the API, of which it is asked if it is acceptable; all its fields are of these types for sure."""
+
     api_version: str
     uid: str
     resource: references.Resource  # only its three names are known here
@@ -58,6 +64,7 @@ class Question:
 @dataclasses.dataclass(frozen=True)
 class Verdict:
     """What is decided on a question: if there is an error, the request is denied because of it."""
+
     error: Exception | None = None
     warnings: Sequence[Any] = ()
     patch: bytes | None = None  # of JSON
@@ -66,7 +73,7 @@ class Verdict:
 def parse_review(review: Any) -> Question:
     """Read a review; raise `ReviewRefused` if it is not one. Fields that are not used here are not looked at."""
     if not isinstance(review, Mapping):
-        raise reviews.ReviewRefused("The review is not an object.", code=MALFORMED)
+        raise reviews.ReviewRefused('The review is not an object.', code=MALFORMED)
     _choose(review, 'kind', '', [KIND])
     request = _get(review, 'request', '', _OBJECT, is_needed=True)
     resource = _get(request, 'resource', 'request.', _OBJECT, is_needed=True)
@@ -76,22 +83,28 @@ def parse_review(review: Any) -> Question:
         resource=references.Resource(
             _get(resource, 'group', 'request.resource.', str) or '',
             _get(resource, 'version', 'request.resource.', str, is_needed=True),
-            _get(resource, 'resource', 'request.resource.', str, is_needed=True)),
+            _get(resource, 'resource', 'request.resource.', str, is_needed=True),
+        ),
         subresource=_get(request, 'subResource', 'request.', str) or None,
         operation=_choose(request, 'operation', 'request.', typing.get_args(reviews.Operation)),
         is_dryrun=_get(request, 'dryRun', 'request.', bool) or False,
         userinfo=_get(request, 'userInfo', 'request.', _OBJECT) or {},
         old=_get_body(request, 'oldObject'),
-        new=_get_body(request, 'object'))
+        new=_get_body(request, 'object'),
+    )
 
 
-def _get(source: Mapping[str, Any], field: str, prefix: str, kind: Any, *, is_needed: bool = False) -> Any:
+def _get(
+    source: Mapping[str, Any], field: str, prefix: str, kind: Any, *, is_needed: bool = False
+) -> Any:
     """Take a field of this type; nulls are the same as absence."""
     value = source.get(field)
     if value is not None and not isinstance(value, kind):
-        raise reviews.ReviewRefused(f"{prefix}{field} of the review is not {_TYPES[kind]}.", code=MALFORMED)
+        raise reviews.ReviewRefused(
+            f'{prefix}{field} of the review is not {_TYPES[kind]}.', code=MALFORMED
+        )
     if is_needed and not value:
-        raise reviews.ReviewRefused(f"There is no {prefix}{field} in the review.", code=MALFORMED)
+        raise reviews.ReviewRefused(f'There is no {prefix}{field} in the review.', code=MALFORMED)
     return value
 
 
@@ -99,7 +112,9 @@ def _choose(source: Mapping[str, Any], field: str, prefix: str, known: Sequence[
     """Take a field with one of these values, or nothing if there is no such field."""
     value = _get(source, field, prefix, str)
     if value is not None and value not in known:
-        raise reviews.ReviewRefused(f"{prefix}{field} of the review is not {' or '.join(known)}.", code=MALFORMED)
+        raise reviews.ReviewRefused(
+            f'{prefix}{field} of the review is not {" or ".join(known)}.', code=MALFORMED
+        )
     return value
 
 
@@ -154,7 +169,11 @@ def find_decision(error: BaseException) -> failures.AdmissionError | None:
 
 def choose_error(errors: Iterable[Exception]) -> Exception | None:
     """Choose the one to be reported: those made for that go first; of the same kind, the first one."""
-    return min(errors, default=None, key=lambda error: [isinstance(error, kind) for kind in _PRIORITIES].index(True))
+    return min(
+        errors,
+        default=None,
+        key=lambda error: [isinstance(error, kind) for kind in _PRIORITIES].index(True),
+    )
 
 
 def apply_patch(patch: patches.Patch, body: RawBody) -> RawBody:

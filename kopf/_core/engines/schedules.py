@@ -1,6 +1,7 @@
 """
 Schedules: when timers are to be called. Pure arithmetic: all moments are by the clock of the event loop, in seconds.
 """
+
 import dataclasses
 import math
 
@@ -13,13 +14,16 @@ PRECISION = 1e-6
 @dataclasses.dataclass(frozen=True, slots=True)
 class Call:
     """One successful call of a timer, as it is seen when it is over."""
+
     began: float
     ended: float
     changed: float  # when the object has changed for the last time
     is_changed: bool  # was it since this call began?
 
 
-def choose_first(handler: handlers.TimerHandler, *, now: float, delay: float | None, changed: float) -> float:
+def choose_first(
+    handler: handlers.TimerHandler, *, now: float, delay: float | None, changed: float
+) -> float:
     """Tell when to call a timer for the first time: after its delay, and when the object is idle for long enough."""
     return max(now + max(0.0, delay or 0.0), postpone(handler, changed))
 
@@ -27,7 +31,11 @@ def choose_first(handler: handlers.TimerHandler, *, now: float, delay: float | N
 def choose_next(handler: handlers.TimerHandler, call: Call) -> float | None:
     """Tell when to call a timer after a success; ``None`` if it is never, or not until the object changes."""
     if handler.interval is None:
-        return postpone(handler, call.changed) if handler.idle is not None and call.is_changed else None
+        return (
+            postpone(handler, call.changed)
+            if handler.idle is not None and call.is_changed
+            else None
+        )
     following = _align(call, handler.interval) if handler.sharp else call.ended + handler.interval
     return max(following, postpone(handler, call.changed))
 

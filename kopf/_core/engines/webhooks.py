@@ -5,6 +5,7 @@ Usually, a handler is a webhook, and the id of the handler is the path of the we
 one function with several decorators, are one webhook if all they differ in can be told in the rules of the webhook;
 otherwise, they are several webhooks, with numbers in their paths.
 """
+
 import collections
 import dataclasses
 import re
@@ -21,6 +22,7 @@ _UNACCEPTABLE = re.compile(r'[^a-z0-9.-]')
 
 class Requirement(NamedTuple):
     """What is required of a label, in terms of the API."""
+
     key: str
     operator: str
     values: tuple[str, ...] = ()
@@ -28,6 +30,7 @@ class Requirement(NamedTuple):
 
 class Traits(NamedTuple):
     """What is told of a webhook once, for all of its rules."""
+
     type: causes.WebhookType
     labels: tuple[Requirement, ...]
     is_persistent: bool
@@ -38,6 +41,7 @@ class Traits(NamedTuple):
 @dataclasses.dataclass(frozen=True)
 class Webhook:
     """One webhook, as API servers see it, and the handlers behind it."""
+
     id: str  # unique; the path in the URLs
     slug: str  # unique too; the name, also in the paths where only names are accepted
     traits: Traits
@@ -51,27 +55,40 @@ def build_webhooks(declared: Iterable[handlers.WebhookHandler]) -> list[Webhook]
         groups.setdefault((handler.id, build_traits(handler)), []).append(handler)
     ids = make_unique([id for id, _ in groups])
     slugs = make_unique([build_slug(id) for id in ids])
-    return [Webhook(id, slug, traits, tuple(group))
-            for id, slug, ((_, traits), group) in zip(ids, slugs, groups.items(), strict=True)]
+    return [
+        Webhook(id, slug, traits, tuple(group))
+        for id, slug, ((_, traits), group) in zip(ids, slugs, groups.items(), strict=True)
+    ]
 
 
 def find_handlers(webhooks: Sequence[Webhook], path: str) -> list[handlers.WebhookHandler]:
     """Find whom the webhook of this path is for; nobody if it is unknown. Several ones can be named by their own id."""
-    found = ([webhook for webhook in webhooks if webhook.id == path] or
-             [webhook for webhook in webhooks if webhook.slug == path])
+    found = [webhook for webhook in webhooks if webhook.id == path] or [
+        webhook for webhook in webhooks if webhook.slug == path
+    ]
     chosen = [handler for webhook in found for handler in webhook.handlers]
-    return chosen or [handler for webhook in webhooks for handler in webhook.handlers if handler.id == path]
+    return chosen or [
+        handler for webhook in webhooks for handler in webhook.handlers if handler.id == path
+    ]
 
 
 def build_traits(handler: handlers.WebhookHandler) -> Traits:
-    return Traits(handler.type, tuple(build_requirements(handler.labels)), bool(handler.persistent),
-                  bool(handler.side_effects), bool(handler.ignore_failures))
+    return Traits(
+        handler.type,
+        tuple(build_requirements(handler.labels)),
+        bool(handler.persistent),
+        bool(handler.side_effects),
+        bool(handler.ignore_failures),
+    )
 
 
 def build_requirements(labels: callbacks.MetaFilter | None) -> list[Requirement]:
     """Put the labels in terms of the API, as far as it can check them; it cannot call functions."""
-    return [requirement for key, criterion in (labels or {}).items()
-            if (requirement := _build_requirement(key, criterion)) is not None]
+    return [
+        requirement
+        for key, criterion in (labels or {}).items()
+        if (requirement := _build_requirement(key, criterion)) is not None
+    ]
 
 
 def _build_requirement(key: str, criterion: object) -> Requirement | None:

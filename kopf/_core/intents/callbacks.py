@@ -5,6 +5,7 @@ The functions are always synchronous. Those of ``when=`` get only keywords: the 
 (of labels, annotations, fields) also get the value as the only positional argument, ``None`` if it is absent.
 In both cases, only the truthiness of the result matters.
 """
+
 import enum
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias
@@ -12,6 +13,7 @@ from typing import Any, Final, TypeAlias
 
 class MetaFilterToken(enum.Enum):
     """Criteria that no value can express."""
+
     PRESENT = enum.auto()
     ABSENT = enum.auto()
 

@@ -4,6 +4,7 @@ Causes: why handlers are due now, and all that they are told about it.
 A cause is deduced once, and does not change. Its ``kwargs`` are what handlers and filters get; what is added to them
 for a specific handler or for a specific attempt is not here. Indices come last, so they win over other names.
 """
+
 import dataclasses
 import enum
 import logging
@@ -11,7 +12,17 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kopf._cogs.helpers import aliases, lazies
-from kopf._cogs.structs import bodies, concealments, dicts, diffs, objects, patches, references, reviews, selectors
+from kopf._cogs.structs import (
+    bodies,
+    concealments,
+    dicts,
+    diffs,
+    objects,
+    patches,
+    references,
+    reviews,
+    selectors,
+)
 from kopf._core.intents import reasons, stoppers
 
 if TYPE_CHECKING:
@@ -25,6 +36,7 @@ Selectors: TypeAlias = Collection[selectors.Selector]
 
 class Activity(enum.StrEnum):
     """What an operator does apart from objects."""
+
     STARTUP = 'startup'
     CLEANUP = 'cleanup'
     AUTHENTICATION = 'authentication'
@@ -33,6 +45,7 @@ class Activity(enum.StrEnum):
 
 class WebhookType(enum.StrEnum):
     """What an admission handler may do with the object."""
+
     VALIDATING = 'validating'
     MUTATING = 'mutating'
 
@@ -40,6 +53,7 @@ class WebhookType(enum.StrEnum):
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Cause:
     """A reason to call handlers of any kind."""
+
     logger: Logger
     memo: Any
     indices: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -56,6 +70,7 @@ class Cause:
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class ActivityCause(Cause):
     """The operator begins, ends, or is asked about something."""
+
     activity: Activity
     settings: 'settings_.OperatorSettings'
 
@@ -71,6 +86,7 @@ class ResourceCause(Cause):
     With ``selectors``, only their handlers are for this resource; it is so when other resources have the same names.
     Without them, each selector decides for itself.
     """
+
     resource: references.Resource
     body: objects.Body
     patch: patches.Patch
@@ -97,6 +113,7 @@ class ResourceCause(Cause):
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class WatchingCause(ResourceCause):
     """An event has come from the stream, whatever it means."""
+
     event: bodies.RawEvent
 
     def _own_kwargs(self) -> dict[str, Any]:
@@ -117,8 +134,10 @@ class SpawningCause(ResourceCause):
 
     The stop-flag is that of the daemon; when it is not running yet, it is a flag that no one sets.
     """
+
     stopped: stoppers.DaemonStopped = dataclasses.field(
-        default_factory=lambda: stoppers.SyncDaemonStopped(stoppers.DaemonStopper()))
+        default_factory=lambda: stoppers.SyncDaemonStopped(stoppers.DaemonStopper())
+    )
 
     def _own_kwargs(self) -> dict[str, Any]:
         return {**super()._own_kwargs(), 'stopped': self.stopped}
@@ -127,6 +146,7 @@ class SpawningCause(ResourceCause):
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class ComparingCause(ResourceCause):
     """An object has two states: one of the past, and one of the present. Either can be absent."""
+
     old: Any = None
     new: Any = None
     diff: diffs.Diff = diffs.EMPTY
@@ -145,13 +165,17 @@ class ChangingCause(ComparingCause):
 
     The states are the essences: the last handled one, if any, and the current one.
     """
+
     reason: reasons.Reason
     initial: bool = False
 
     @property
     def is_deletion(self) -> bool:
         """Is the object on its way out?"""
-        return self.reason is reasons.Reason.DELETE or self.body.metadata.deletion_timestamp is not None
+        return (
+            self.reason is reasons.Reason.DELETE
+            or self.body.metadata.deletion_timestamp is not None
+        )
 
     def _own_kwargs(self) -> dict[str, Any]:
         return {**super()._own_kwargs(), 'reason': self.reason}
@@ -160,12 +184,15 @@ class ChangingCause(ComparingCause):
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class WebhookCause(ComparingCause):
     """A request to the API is under review. The states are the bodies before and after the request."""
+
     dryrun: bool
     operation: reviews.Operation | None = None
     subresource: str | None = None
     warnings: list[str] = dataclasses.field(default_factory=list)
     userinfo: reviews.UserInfo
-    headers: reviews.Headers = dataclasses.field(default_factory=dict, repr=False)  # can have credentials
+    headers: reviews.Headers = dataclasses.field(
+        default_factory=dict, repr=False
+    )  # can have credentials
     sslpeer: reviews.SSLPeer = dataclasses.field(default_factory=dict)
 
     def _own_kwargs(self) -> dict[str, Any]:
@@ -194,7 +221,11 @@ def conceal_states(
 
 def as_deletion(cause: ChangingCause) -> ChangingCause:
     """Imagine that the object is deleted as it is now."""
-    return cause if cause.reason is reasons.Reason.DELETE else dataclasses.replace(cause, reason=reasons.Reason.DELETE)
+    return (
+        cause
+        if cause.reason is reasons.Reason.DELETE
+        else dataclasses.replace(cause, reason=reasons.Reason.DELETE)
+    )
 
 
 if not TYPE_CHECKING:  # otherwise, any misspelt name would pass the type checks

@@ -6,6 +6,7 @@ the fields of an object can change, and its changes must be known by then. "Is t
 
 ``None`` is the same as absence in all values. Fields are absent if there is a non-mapping on their path.
 """
+
 import dataclasses
 import functools
 import inspect
@@ -15,7 +16,9 @@ from typing import Any
 from kopf._cogs.structs import dicts, objects, reviews
 from kopf._core.intents import callbacks, causes, handlers, reasons
 
-_HANDLED = frozenset({reasons.Reason.CREATE, reasons.Reason.UPDATE, reasons.Reason.DELETE, reasons.Reason.RESUME})
+_HANDLED = frozenset(
+    {reasons.Reason.CREATE, reasons.Reason.UPDATE, reasons.Reason.DELETE, reasons.Reason.RESUME}
+)
 _CHANGING = frozenset({reasons.Reason.CREATE, reasons.Reason.UPDATE})
 
 
@@ -27,7 +30,7 @@ def prematch(handler: handlers.ResourceHandler, cause: causes.ResourceCause) -> 
     try:
         return check.match_metadata() and check.match_when()
     except Exception as error:
-        error.add_note(f"It is a filter of {handler}.")
+        error.add_note(f'It is a filter of {handler}.')
         raise
 
 
@@ -41,13 +44,17 @@ def match(handler: handlers.ResourceHandler, cause: causes.ResourceCause) -> boo
     try:
         return check.match_metadata() and check.match_field() and check.match_when()
     except Exception as error:
-        error.add_note(f"It is a filter of {handler}.")
+        error.add_note(f'It is a filter of {handler}.')
         raise
 
 
 def is_selective(handler: handlers.ResourceHandler) -> bool:
     """Tell if anything of the object matters for the handler, other than what has happened to it."""
-    return bool(handler.labels or handler.annotations) or handler.field is not None or handler.when is not None
+    return (
+        bool(handler.labels or handler.annotations)
+        or handler.field is not None
+        or handler.when is not None
+    )
 
 
 def has_callbacks(handler: handlers.ResourceHandler) -> bool:
@@ -85,12 +92,19 @@ def _match_reason(handler: handlers.ChangingHandler, cause: causes.ChangingCause
     if handler.reason is not None:
         return handler.reason == cause.reason
     if handler.initial:
-        return cause.reason in _HANDLED and cause.initial and (handler.deleted or not cause.is_deletion)
+        return (
+            cause.reason in _HANDLED
+            and cause.initial
+            and (handler.deleted or not cause.is_deletion)
+        )
     return cause.reason in (_CHANGING if handler.field_needs_change else _HANDLED)
 
 
 def _match_request(handler: handlers.WebhookHandler, cause: causes.WebhookCause) -> bool:
-    return match_operation(handler, cause.operation) and handler.subresource in ('*', cause.subresource)
+    return match_operation(handler, cause.operation) and handler.subresource in (
+        '*',
+        cause.subresource,
+    )
 
 
 def match_operation(handler: handlers.WebhookHandler, operation: reviews.Operation | None) -> bool:
@@ -103,6 +117,7 @@ def match_operation(handler: handlers.WebhookHandler, operation: reviews.Operati
 @dataclasses.dataclass(frozen=True)
 class _Check:
     """The criteria of one handler against one cause."""
+
     handler: handlers.ResourceHandler
     cause: causes.ResourceCause
 
@@ -119,11 +134,14 @@ class _Check:
         return old is not None and self._match_metadata_of(old)
 
     def _match_metadata_of(self, body: objects.Body) -> bool:
-        return (self._match_keys(self.handler.labels, body.metadata.labels) and
-                self._match_keys(self.handler.annotations, body.metadata.annotations))
+        return self._match_keys(self.handler.labels, body.metadata.labels) and self._match_keys(
+            self.handler.annotations, body.metadata.annotations
+        )
 
     def _match_keys(self, criteria: callbacks.MetaFilter | None, values: Mapping[str, str]) -> bool:
-        return all(self._accept(criterion, values.get(key)) for key, criterion in (criteria or {}).items())
+        return all(
+            self._accept(criterion, values.get(key)) for key, criterion in (criteria or {}).items()
+        )
 
     def match_when(self) -> bool:
         return self.handler.when is None or bool(self.handler.when(**self.kwargs))
@@ -135,7 +153,9 @@ class _Check:
         if isinstance(handler, handlers.ChangingHandler) and handler.field_needs_change:
             return self._match_change(handler)
         criterion = _get_criterion(handler)
-        return self._accept(criterion, self._find_value(handler.field, is_exposed=callable(criterion)))
+        return self._accept(
+            criterion, self._find_value(handler.field, is_exposed=callable(criterion))
+        )
 
     def _find_value(self, field: dicts.FieldPath, *, is_exposed: bool) -> Any:
         """Find the value of the field: changes are those of what is remembered of the object. Functions get copies."""
@@ -150,8 +170,9 @@ class _Check:
         if not change['diff']:
             return False
         if handler.old is not None or handler.new is not None:
-            return ((handler.old is None or self._accept(handler.old, old)) and
-                    (handler.new is None or self._accept(handler.new, new)))
+            return (handler.old is None or self._accept(handler.old, old)) and (
+                handler.new is None or self._accept(handler.new, new)
+            )
         criterion = _get_criterion(handler)
         return self._accept(criterion, old) or self._accept(criterion, new)
 
@@ -170,12 +191,12 @@ def _get_criterion(handler: handlers.ResourceHandler) -> callbacks.ValueFilter:
 
 
 def check_filters(
-        *,
-        labels: callbacks.MetaFilter | None = None,
-        annotations: callbacks.MetaFilter | None = None,
-        when: callbacks.FilterFn | None = None,
-        field: dicts.FieldPath | None = None,
-        **values: callbacks.ValueFilter,
+    *,
+    labels: callbacks.MetaFilter | None = None,
+    annotations: callbacks.MetaFilter | None = None,
+    when: callbacks.FilterFn | None = None,
+    field: dicts.FieldPath | None = None,
+    **values: callbacks.ValueFilter,
 ) -> None:
     """
     Check the filters of a declaration: those by metadata, and those by the values of a field.
@@ -185,31 +206,39 @@ def check_filters(
     _check_metadata('labels', labels)
     _check_metadata('annotations', annotations)
     if when is not None and not callable(when):
-        raise TypeError(f"when= is a function that decides by its keyword arguments; got {when!r}.")
+        raise TypeError(f'when= is a function that decides by its keyword arguments; got {when!r}.')
     _check_callback('when=', when)
     given = [name for name, criterion in values.items() if criterion is not None]
     for name in given:
         _check_callback(f'{name}=', values[name])
     if given and not field:
-        raise TypeError(f"{given[0]}= is about a field, but there is none. Add field=, e.g. field='spec.size'.")
+        raise TypeError(
+            f"{given[0]}= is about a field, but there is none. Add field=, e.g. field='spec.size'."
+        )
     if 'value' in given and len(given) > 1:
-        raise TypeError(f"value= is for either the old or the new value, so it cannot be used with {given[-1]}=. "
-                        f"Keep either value= or old= and new=.")
+        raise TypeError(
+            f'value= is for either the old or the new value, so it cannot be used with {given[-1]}=. '
+            f'Keep either value= or old= and new=.'
+        )
 
 
 def _check_metadata(option: str, criteria: callbacks.MetaFilter | None) -> None:
     if criteria is None:
         return
     if not isinstance(criteria, Mapping):
-        raise TypeError(f"{option}= is a mapping of names to criteria; got {criteria!r}.")
+        raise TypeError(f'{option}= is a mapping of names to criteria; got {criteria!r}.')
     for name, criterion in criteria.items():
         if criterion is None:
-            raise ValueError(f"None is not a criterion for {name!r} in {option}=. Use kopf.ABSENT if there must be "
-                             f"no such name, kopf.PRESENT if its value does not matter.")
+            raise ValueError(
+                f'None is not a criterion for {name!r} in {option}=. Use kopf.ABSENT if there must be '
+                f'no such name, kopf.PRESENT if its value does not matter.'
+            )
         _check_callback(f'{name!r} in {option}=', criterion)
 
 
 def _check_callback(place: str, criterion: Any) -> None:
     if inspect.iscoroutinefunction(criterion):
-        raise TypeError(f"Filters are not awaited, so a coroutine function cannot be one: {place} is {criterion!r}. "
-                        f"Use a regular function.")
+        raise TypeError(
+            f'Filters are not awaited, so a coroutine function cannot be one: {place} is {criterion!r}. '
+            f'Use a regular function.'
+        )

@@ -4,6 +4,7 @@ Handlers: functions with all that was declared about them.
 They are built by the decorators, and never change after that. They are data: what they match is decided by the filters,
 and how they are executed is decided by the engines.
 """
+
 import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeAlias
@@ -19,6 +20,7 @@ InitialDelay: TypeAlias = float | Callable[..., float]
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ActivityHandler(execution.Handler):
     """A handler of the operator itself."""
+
     NOUN: ClassVar[str] = 'Activity'
 
     activity: causes.Activity
@@ -29,13 +31,14 @@ class ActivityHandler(execution.Handler):
 
     def choose_report(self, result: Any) -> str:
         if self.activity is causes.Activity.AUTHENTICATION and result is None:
-            return "%s found no credentials."
+            return '%s found no credentials.'
         return super().choose_report(result)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ResourceHandler(execution.Handler):
     """A handler of objects; sub-handlers have no selectors: they are for the object of their parent."""
+
     selector: selectors.Selector | None = None
     labels: callbacks.MetaFilter | None = None
     annotations: callbacks.MetaFilter | None = None
@@ -74,6 +77,7 @@ class WatchingHandler(ResourceHandler):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class IndexingHandler(ResourceHandler):
     """A handler that gives values to an index; its id is the name of the index."""
+
     NOUN: ClassVar[str] = 'Indexer'
     IS_ROUTINE: ClassVar[bool] = True
 
@@ -86,11 +90,16 @@ class ChangingHandler(ResourceHandler):
     Without a reason, it is for any change of its field (with ``field_needs_change``), for the resuming of objects
     (with ``initial``), or, in sub-handlers, for whatever their parents are called.
     """
+
     reason: reasons.Reason | None = None
-    initial: bool = False  # called once after the operator's start for the objects that existed before
+    initial: bool = (
+        False  # called once after the operator's start for the objects that existed before
+    )
     deleted: bool = False  # called for that also if the objects are being deleted
     requires_finalizer: bool = False  # matching objects cannot vanish before the handler is called
-    field_needs_change: bool = False  # the field is compared with its past; otherwise, only the present matters
+    field_needs_change: bool = (
+        False  # the field is compared with its past; otherwise, only the present matters
+    )
     old: callbacks.ValueFilter | None = None
     new: callbacks.ValueFilter | None = None
 
@@ -98,6 +107,7 @@ class ChangingHandler(ResourceHandler):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SpawningHandler(ResourceHandler):
     """A handler that lives beside an object as long as the object exists and matches."""
+
     requires_finalizer: bool = True
     initial_delay: InitialDelay | None = None
 
@@ -105,6 +115,7 @@ class SpawningHandler(ResourceHandler):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DaemonHandler(SpawningHandler):
     """A handler that is called once and goes on."""
+
     NOUN: ClassVar[str] = 'Daemon'
 
     cancellation_backoff: float | None = None
@@ -115,6 +126,7 @@ class DaemonHandler(SpawningHandler):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TimerHandler(SpawningHandler):
     """A handler that is called again and again."""
+
     NOUN: ClassVar[str] = 'Timer'
     IS_ROUTINE: ClassVar[bool] = True
 
@@ -126,8 +138,11 @@ class TimerHandler(SpawningHandler):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WebhookHandler(ResourceHandler):
     """A handler of admission reviews."""
+
     type: causes.WebhookType
-    operations: frozenset[reviews.Operation] | None = None  # None is for all, but no deletions if mutating
+    operations: frozenset[reviews.Operation] | None = (
+        None  # None is for all, but no deletions if mutating
+    )
     subresource: str | None = None  # None is for the main body only, '*' is for all
     persistent: bool | None = None
     side_effects: bool | None = None

@@ -4,6 +4,7 @@ Naming: the ids of handlers, made of the names of their functions.
 The same declarations give the same ids after every restart: the progress and the results are stored under them.
 Functions of one id that can be called together get numbers, by the order of declaration: ``fn``, ``fn-2``, ``fn-3``.
 """
+
 import dataclasses
 import functools
 import inspect
@@ -20,6 +21,7 @@ Occasions = Collection[str]
 @dataclasses.dataclass
 class _Slot:
     """The functions that share one id, as they are never called for the same occasion."""
+
     occasions: set[str]
     handlers: list[Any]
 
@@ -29,17 +31,19 @@ RESERVED = frozenset({'kopf-managed', 'kopf.cycle', 'last-handled-configuration'
 
 
 def build_id(
-        fn: Callable[..., Any],
-        id: str | None = None,
-        *,
-        field: dicts.FieldPath | None = None,
-        prefix: ids.HandlerId | None = None,
+    fn: Callable[..., Any],
+    id: str | None = None,
+    *,
+    field: dicts.FieldPath | None = None,
+    prefix: ids.HandlerId | None = None,
 ) -> ids.HandlerId:
     """Build the id of a handler: that of the parent, if there is one; the name; the field, if there is one."""
     parts = [prefix, build_name(fn) if id is None else id, '.'.join(field) if field else None]
     built = ids.HandlerId('/'.join(part for part in parts if part is not None))
     if built in RESERVED:
-        raise ValueError(f"The id {built!r} is taken by the framework's own records on objects. Choose another id=.")
+        raise ValueError(
+            f"The id {built!r} is taken by the framework's own records on objects. Choose another id=."
+        )
     return built
 
 
@@ -63,8 +67,10 @@ def check_function(fn: object) -> None:
     """Raise `ValueError` unless it is a function or a method written in Python, or anything that wraps one."""
     origin = unwrap(fn) if callable(fn) else None
     if not inspect.isroutine(origin) or not hasattr(origin, '__code__'):
-        raise ValueError(f"Only functions can be handlers, and {fn!r} is not one. Methods can be registered "
-                         f"for specific objects: kopf.on.create(...)(instance.method).")
+        raise ValueError(
+            f'Only functions can be handlers, and {fn!r} is not one. Methods can be registered '
+            f'for specific objects: kopf.on.create(...)(instance.method).'
+        )
 
 
 def describe_place(fn: Callable[..., Any]) -> str:
@@ -91,8 +97,8 @@ def deduplicate(items: Iterable[HandlerT]) -> list[HandlerT]:
 
 
 def number_namesakes(
-        declared: Sequence[HandlerT],
-        list_occasions: Callable[[HandlerT], Occasions],
+    declared: Sequence[HandlerT],
+    list_occasions: Callable[[HandlerT], Occasions],
 ) -> list[HandlerT]:
     """
     Give numbers to the functions of one id that can be called for the same occasions, except for the first one.
@@ -105,19 +111,29 @@ def number_namesakes(
         for slot in _separate(group, list_occasions)[1:]:
             new = _choose_free(name, {*groups, *numbered.values()})
             numbered |= {id(handler): new for handler in slot.handlers}
-    return [dataclasses.replace(handler, id=numbered[id(handler)]) if id(handler) in numbered else handler
-            for handler in declared] if numbered else list(declared)
+    return (
+        [
+            dataclasses.replace(handler, id=numbered[id(handler)])
+            if id(handler) in numbered
+            else handler
+            for handler in declared
+        ]
+        if numbered
+        else list(declared)
+    )
 
 
 def find_shared_ids(handlers: Sequence[HandlerT]) -> frozenset[ids.HandlerId]:
     """Find the ids of several functions, which are called for different causes."""
     groups = _group_by_ids(handlers)
-    return frozenset(id for id, group in groups.items() if len(group) > 1 and len(_group_by_functions(group)) > 1)
+    return frozenset(
+        id for id, group in groups.items() if len(group) > 1 and len(_group_by_functions(group)) > 1
+    )
 
 
 def find_namesakes(
-        declared: Sequence[HandlerT],
-        numbered: Sequence[HandlerT],
+    declared: Sequence[HandlerT],
+    numbered: Sequence[HandlerT],
 ) -> Mapping[ids.HandlerId, Mapping[ids.HandlerId, str]]:
     """Find the ids that were taken by several functions, and the places of these functions by their numbered ids."""
     places: dict[ids.HandlerId, dict[ids.HandlerId, str]] = {}
@@ -126,7 +142,9 @@ def find_namesakes(
     return {id: functions for id, functions in places.items() if len(functions) > 1}
 
 
-def _separate(group: Sequence[HandlerT], list_occasions: Callable[[HandlerT], Occasions]) -> list[_Slot]:
+def _separate(
+    group: Sequence[HandlerT], list_occasions: Callable[[HandlerT], Occasions]
+) -> list[_Slot]:
     slots: list[_Slot] = []
     if len(group) < 2:
         return slots

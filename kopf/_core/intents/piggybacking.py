@@ -8,6 +8,7 @@ whatever the library itself raises on its import or later.
 
 The texts of foreign errors are shown only in part: they may quote whole entries of kubeconfigs, with the secrets.
 """
+
 import contextlib
 import contextvars
 import dataclasses
@@ -37,7 +38,10 @@ PRIORITY_OF_SERVICE_ACCOUNT = 20
 
 _DEFAULT_SERVER = 'https://kubernetes.default.svc'
 _QUOTED = 200
-_TALKATIVE = ('kubernetes', 'kubernetes_asyncio')  # the libraries that log it, some of them in the root logger
+_TALKATIVE = (
+    'kubernetes',
+    'kubernetes_asyncio',
+)  # the libraries that log it, some of them in the root logger
 _is_muted = contextvars.ContextVar('is_muted', default=False)
 
 LoginFn: TypeAlias = Callable[..., Any]
@@ -90,16 +94,28 @@ def list_fallback_logins() -> tuple[tuple[LoginFn, ...], ...]:
 def build_login_error(attempts: Mapping[str, BaseException | None]) -> credentials.LoginError:
     """Explain that all the attempts, by the ids of handlers, have either failed or returned nothing (`None`)."""
     current = os.environ.get('KUBECONFIG')
-    lines = [f"  {name}: {'not applicable here' if error is None else str(error) or type(error).__name__}"
-             for name, error in attempts.items()]
-    return credentials.LoginError('\n'.join([
-        "Cannot log in to the cluster. Tried:" if lines else "Cannot log in to the cluster: nothing to try.", *lines,
-        f"Set KUBECONFIG {f'(now: {current}) ' if current else ''}to a kubeconfig, or put it to ~/.kube/config, "
-        "or run in a pod with a service account, "
-        "or declare a handler with @kopf.on.login(). To try it with no cluster: kopf run --sandbox."]))
+    lines = [
+        f'  {name}: {"not applicable here" if error is None else str(error) or type(error).__name__}'
+        for name, error in attempts.items()
+    ]
+    return credentials.LoginError(
+        '\n'.join(
+            [
+                'Cannot log in to the cluster. Tried:'
+                if lines
+                else 'Cannot log in to the cluster: nothing to try.',
+                *lines,
+                f'Set KUBECONFIG {f"(now: {current}) " if current else ""}to a kubeconfig, '
+                'or put it to ~/.kube/config, or run in a pod with a service account, '
+                'or declare a handler with @kopf.on.login(). To try it with no cluster: kopf run --sandbox.',
+            ]
+        )
+    )
 
 
-def login_with_service_account(*, settings: Settings | None = None, **_: Any) -> credentials.ConnectionInfo | None:
+def login_with_service_account(
+    *, settings: Settings | None = None, **_: Any
+) -> credentials.ConnectionInfo | None:
     """
     Log in as the service account of the pod; outside of pods, return nothing.
 
@@ -110,7 +126,9 @@ def login_with_service_account(*, settings: Settings | None = None, **_: Any) ->
     if token is None:
         return None
     if not token:
-        raise credentials.LoginError(f"The token of the service account is empty: see {directory / 'token'}.")
+        raise credentials.LoginError(
+            f'The token of the service account is empty: see {directory / "token"}.'
+        )
     authority = directory / 'ca.crt'
     return credentials.ConnectionInfo(
         server=_build_server(os.environ),
@@ -119,10 +137,13 @@ def login_with_service_account(*, settings: Settings | None = None, **_: Any) ->
         default_namespace=_read_text(directory / 'namespace') or None,
         priority=PRIORITY_OF_SERVICE_ACCOUNT,
         expiration=tokens.choose_rereading(token, _read_clock()),
-        trust_env=_get_trust_env(settings))
+        trust_env=_get_trust_env(settings),
+    )
 
 
-def login_with_kubeconfig(*, settings: Settings | None = None, **_: Any) -> credentials.ConnectionInfo | None:
+def login_with_kubeconfig(
+    *, settings: Settings | None = None, **_: Any
+) -> credentials.ConnectionInfo | None:
     """
     Log in by the current context of the kubeconfig: of ``$KUBECONFIG``, or of ``~/.kube/config``.
 
@@ -132,13 +153,16 @@ def login_with_kubeconfig(*, settings: Settings | None = None, **_: Any) -> cred
         kubeconfig = kubeconfigs.read_kubeconfig(kubeconfigs.list_paths(os.environ))
         if kubeconfig is None:
             return None
-        return _build_info(kubeconfigs.select_access(kubeconfig), trust_env=_get_trust_env(settings))
+        return _build_info(
+            kubeconfigs.select_access(kubeconfig), trust_env=_get_trust_env(settings)
+        )
     except (kubeconfigs.KubeconfigError, execs.PluginError, ValueError) as error:
         raise credentials.LoginError(str(error)) from None
 
 
-def login_via_client(*, logger: Logger, settings: Settings | None = None,
-                     **_: Any) -> credentials.ConnectionInfo | None:
+def login_via_client(
+    *, logger: Logger, settings: Settings | None = None, **_: Any
+) -> credentials.ConnectionInfo | None:
     """
     Log in as the official client ``kubernetes`` does, and leave it configured, so that it can be used in handlers.
 
@@ -158,16 +182,24 @@ def login_via_client(*, logger: Logger, settings: Settings | None = None,
             is_inside = False
         except Exception as outer:
             raise _build_library_error('kubernetes', inner, outer) from None
-    logger.debug("The client library is configured %s.", 'in the cluster' if is_inside else 'by the kubeconfig')
+    logger.debug(
+        'The client library is configured %s.',
+        'in the cluster' if is_inside else 'by the kubeconfig',
+    )
     try:
-        return _extract(client.Configuration.get_default_copy(), PRIORITY_OF_CLIENT, _get_trust_env(settings),
-                        place=_find_place(config, is_inside))
+        return _extract(
+            client.Configuration.get_default_copy(),
+            PRIORITY_OF_CLIENT,
+            _get_trust_env(settings),
+            place=_find_place(config, is_inside),
+        )
     except Exception as error:
         raise _build_failure('kubernetes', error) from None
 
 
-async def login_via_async_client(*, logger: Logger, settings: Settings | None = None,
-                                 **_: Any) -> credentials.ConnectionInfo | None:
+async def login_via_async_client(
+    *, logger: Logger, settings: Settings | None = None, **_: Any
+) -> credentials.ConnectionInfo | None:
     """Log in as ``kubernetes_asyncio`` does, and leave it configured, so that it can be used in handlers."""
     config = _import('kubernetes_asyncio', 'kubernetes_asyncio.config')
     client = _import('kubernetes_asyncio', 'kubernetes_asyncio.client')
@@ -183,17 +215,25 @@ async def login_via_async_client(*, logger: Logger, settings: Settings | None = 
             is_inside = False
         except Exception as outer:
             raise _build_library_error('kubernetes_asyncio', inner, outer) from None
-    logger.debug("The async client is configured %s.", 'in the cluster' if is_inside else 'by the kubeconfig')
+    logger.debug(
+        'The async client is configured %s.', 'in the cluster' if is_inside else 'by the kubeconfig'
+    )
     try:
         loaded = client.Configuration.get_default_copy()
-        return _extract(loaded, PRIORITY_OF_ASYNC_CLIENT, _get_trust_env(settings), proxy_url=loaded.proxy,
-                        place=_find_place(config, is_inside))
+        return _extract(
+            loaded,
+            PRIORITY_OF_ASYNC_CLIENT,
+            _get_trust_env(settings),
+            proxy_url=loaded.proxy,
+            place=_find_place(config, is_inside),
+        )
     except Exception as error:
         raise _build_failure('kubernetes_asyncio', error) from None
 
 
-def login_via_pykube(*, logger: Logger, settings: Settings | None = None,
-                     **_: Any) -> credentials.ConnectionInfo | None:
+def login_via_pykube(
+    *, logger: Logger, settings: Settings | None = None, **_: Any
+) -> credentials.ConnectionInfo | None:
     """Log in as ``pykube-ng`` does, with its authentication providers and plugins."""
     pykube = _import('pykube', 'pykube')
     http = _import('pykube', 'pykube.http')
@@ -202,12 +242,12 @@ def login_via_pykube(*, logger: Logger, settings: Settings | None = None,
     try:
         config = pykube.KubeConfig.from_service_account()
         is_inside = True
-        logger.debug("Pykube is configured in the cluster.")
+        logger.debug('Pykube is configured in the cluster.')
     except Exception as inner:
         try:
             config = pykube.KubeConfig.from_file()
             is_inside = False
-            logger.debug("Pykube is configured by the kubeconfig.")
+            logger.debug('Pykube is configured by the kubeconfig.')
         except Exception as outer:
             raise _build_library_error('pykube', inner, outer) from None
     try:
@@ -244,7 +284,8 @@ def _build_info(access: kubeconfigs.Access, *, trust_env: bool) -> credentials.C
         tls_server_name=cluster.get_text('tls-server-name') or None,
         priority=PRIORITY_OF_KUBECONFIG,
         expiration=issued.expiration or expiration,
-        trust_env=trust_env)
+        trust_env=trust_env,
+    )
 
 
 def _read_token(user: kubeconfigs.Section) -> tuple[str, datetime.datetime | None]:
@@ -267,19 +308,23 @@ def _read_provided_token(user: kubeconfigs.Section) -> str:
     if not user.get_mapping('auth-provider'):
         return ''
     config = user.get_mapping('auth-provider').get('config')
-    token = (config.get('id-token') or config.get('access-token')) if isinstance(config, dict) else None
+    token = (
+        (config.get('id-token') or config.get('access-token')) if isinstance(config, dict) else None
+    )
     if not isinstance(token, str):
         raise kubeconfigs.KubeconfigError(
-            f"The auth-provider in the {user} has no token yet, and cannot be asked for it: "
-            f"replace it by an exec plugin, or install pykube-ng or kubernetes.")
+            f'The auth-provider in the {user} has no token yet, and cannot be asked for it: '
+            f'replace it by an exec plugin, or install pykube-ng or kubernetes.'
+        )
     return token
 
 
-def _extract(config: Any, priority: int, trust_env: bool, *, place: '_Place',
-             proxy_url: str | None = None) -> credentials.ConnectionInfo:
+def _extract(
+    config: Any, priority: int, trust_env: bool, *, place: '_Place', proxy_url: str | None = None
+) -> credentials.ConnectionInfo:
     """Take what is needed for API calls from the configuration of one of the official clients."""
     key = 'BearerToken' if config.api_key.get('BearerToken') else 'authorization'
-    header = f"{config.api_key_prefix.get(key) or ''} {config.api_key.get(key) or ''}"
+    header = f'{config.api_key_prefix.get(key) or ""} {config.api_key.get(key) or ""}'
     scheme, token = _split_header(header)
     return credentials.ConnectionInfo(
         server=config.host,
@@ -296,18 +341,26 @@ def _extract(config: Any, priority: int, trust_env: bool, *, place: '_Place',
         proxy_url=proxy_url,
         tls_server_name=getattr(config, 'tls_server_name', None) or None,
         priority=priority,
-        expiration=tokens.choose_rereading(token, _read_clock()) if token and place.has_token_file else None,
-        trust_env=trust_env)
+        expiration=tokens.choose_rereading(token, _read_clock())
+        if token and place.has_token_file
+        else None,
+        trust_env=trust_env,
+    )
 
 
-def _extract_pykube(http: Any, config: Any, trust_env: bool, *, is_inside: bool) -> credentials.ConnectionInfo:
+def _extract_pykube(
+    http: Any, config: Any, trust_env: bool, *, is_inside: bool
+) -> credentials.ConnectionInfo:
     """Let the library authenticate a request that is never sent, and take what it has put there."""
     server = config.cluster['server']
     request = http.requests.Request('GET', server).prepare()
     adapter = http.KubernetesHTTPAdapter(config)
     adapter._setup_request_auth(config, request, {})
     scheme, token = _split_header(request.headers.get('Authorization') or '')
-    issued = [pathlib.Path(file.name).read_bytes() if file else None for file in (adapter.cert, adapter.key)]
+    issued = [
+        pathlib.Path(file.name).read_bytes() if file else None
+        for file in (adapter.cert, adapter.key)
+    ]
     own = [_get_bytes(config.user, 'client-certificate'), _get_bytes(config.user, 'client-key')]
     certificate, private_key = issued if issued[0] and not own[0] else own
     ca_path = os.environ.get('PYKUBE_SSL_CERTIFICATE_AUTHORITY')
@@ -327,7 +380,8 @@ def _extract_pykube(http: Any, config: Any, trust_env: bool, *, is_inside: bool)
         tls_server_name=config.cluster.get('tls-server-name') or None,
         priority=PRIORITY_OF_PYKUBE,
         expiration=tokens.choose_rereading(token, _read_clock()) if token and is_inside else None,
-        trust_env=trust_env)
+        trust_env=trust_env,
+    )
 
 
 def _get_bytes(values: Mapping[str, Any], key: str) -> bytes | None:
@@ -347,6 +401,7 @@ def _split_header(header: str) -> tuple[str | None, str | None]:
 @dataclasses.dataclass(frozen=True)
 class _Place:
     """Where the libraries are configured for."""
+
     namespace: str | None
     context: str | None = None
     has_token_file: bool = False  # is the token from a file that can be replaced at any time?
@@ -354,7 +409,9 @@ class _Place:
 
 def _find_place(config: Any, is_inside: bool) -> _Place:
     if is_inside:
-        return _Place(_read_text(pathlib.Path(SERVICE_ACCOUNT, 'namespace')) or None, has_token_file=True)
+        return _Place(
+            _read_text(pathlib.Path(SERVICE_ACCOUNT, 'namespace')) or None, has_token_file=True
+        )
     _, active = config.list_kube_config_contexts(config_file=_get_kubeconfig())
     return _Place(active['context'].get('namespace') or None, active.get('name'), _has_token_file())
 
@@ -363,7 +420,9 @@ def _has_token_file() -> bool:
     """Return whether the user of the kubeconfig has the token in a file."""
     try:
         kubeconfig = kubeconfigs.read_kubeconfig(kubeconfigs.list_paths(os.environ))
-        return kubeconfig is not None and bool(kubeconfigs.select_access(kubeconfig).user.get_text('tokenFile'))
+        return kubeconfig is not None and bool(
+            kubeconfigs.select_access(kubeconfig).user.get_text('tokenFile')
+        )
     except kubeconfigs.KubeconfigError:  # the libraries understand it in their own way
         return False
 
@@ -375,12 +434,14 @@ def _muted() -> Iterator[None]:
 
     All others, who log in the same way at the same time, are not affected, whatever thread they are in.
     """
-    libraries = [name for name in logging.root.manager.loggerDict if name.partition('.')[0] in _TALKATIVE]
+    libraries = [
+        name for name in logging.root.manager.loggerDict if name.partition('.')[0] in _TALKATIVE
+    ]
     muted = [logging.root, *map(logging.getLogger, libraries)]
 
     def soften(record: logging.LogRecord) -> bool:
         if _is_muted.get() and record.levelno > logging.DEBUG:
-            logging.getLogger(__name__).debug("%s", record.getMessage())
+            logging.getLogger(__name__).debug('%s', record.getMessage())
             return False
         return True
 
@@ -413,7 +474,9 @@ def _read_text(path: pathlib.Path) -> str | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, UnicodeDecodeError) as error:
-        raise credentials.LoginError(f"Cannot read {path} of the service account: {error}.") from None
+        raise credentials.LoginError(
+            f'Cannot read {path} of the service account: {error}.'
+        ) from None
 
 
 def _get_trust_env(settings: Settings | None) -> bool:
@@ -447,18 +510,22 @@ def _import(library: str, module: str) -> Any:
         if not _is_installed(library):
             return None
         raise credentials.LoginError(
-            f"The library {library!r} is installed, but cannot be imported: {_quote(error)}. "
-            f"Repair or uninstall it.") from None
+            f'The library {library!r} is installed, but cannot be imported: {_quote(error)}. '
+            f'Repair or uninstall it.'
+        ) from None
 
 
-def _build_library_error(library: str, inside: Exception, outside: Exception) -> credentials.LoginError:
+def _build_library_error(
+    library: str, inside: Exception, outside: Exception
+) -> credentials.LoginError:
     return credentials.LoginError(
-        f"The library {library!r} finds neither a service account ({_quote(inside)}) "
-        f"nor a kubeconfig in {_get_kubeconfig()} ({_quote(outside)}).")
+        f'The library {library!r} finds neither a service account ({_quote(inside)}) '
+        f'nor a kubeconfig in {_get_kubeconfig()} ({_quote(outside)}).'
+    )
 
 
 def _build_failure(library: str, error: Exception) -> credentials.LoginError:
-    return credentials.LoginError(f"The library {library!r} has failed to log in: {_quote(error)}")
+    return credentials.LoginError(f'The library {library!r} has failed to log in: {_quote(error)}')
 
 
 def _quote(error: Exception) -> str:
@@ -467,7 +534,11 @@ def _quote(error: Exception) -> str:
     text = complaint[0] if complaint else text
     for bracket in '{[\n':
         text = text.partition(bracket)[0]
-    return f'{type(error).__name__}: {text[:_QUOTED].strip()}' if text.strip() else type(error).__name__
+    return (
+        f'{type(error).__name__}: {text[:_QUOTED].strip()}'
+        if text.strip()
+        else type(error).__name__
+    )
 
 
 def _read_clock() -> datetime.datetime:

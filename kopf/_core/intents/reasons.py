@@ -1,11 +1,13 @@
 """
 Reasons: what has happened to objects.
 """
+
 import enum
 
 
 class Reason(enum.StrEnum):
     """What has happened to an object."""
+
     CREATE = 'create'
     UPDATE = 'update'
     DELETE = 'delete'

@@ -4,6 +4,7 @@ Registries: all handlers that were declared, and which of them are for what.
 Handlers are added by decorators, at any time and from any module, and stay in the order of their declaration.
 One registry can be used by several operators at once.
 """
+
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
@@ -36,7 +37,9 @@ class ActivityRegistry:
 
     def select(self, activity: causes.Activity) -> list[handlers.ActivityHandler]:
         """Select the handlers of one activity: each function once per id, and all of them with ids of their own."""
-        declared = naming.deduplicate(handler for handler in self._handlers if handler.activity == activity)
+        declared = naming.deduplicate(
+            handler for handler in self._handlers if handler.activity == activity
+        )
         return naming.number_namesakes(declared, lambda handler: {handler.activity})
 
 
@@ -45,7 +48,9 @@ class ResourceRegistry(Generic[ResourceHandlerT, CauseT]):
 
     def __init__(self) -> None:
         self._handlers: list[ResourceHandlerT] = []
-        self._selected: dict[tuple[references.Resource, frozenset[selectors.Selector]], list[ResourceHandlerT]] = {}
+        self._selected: dict[
+            tuple[references.Resource, frozenset[selectors.Selector]], list[ResourceHandlerT]
+        ] = {}
 
     def append(self, handler: ResourceHandlerT) -> None:
         self._handlers.append(handler)
@@ -68,7 +73,9 @@ class ResourceRegistry(Generic[ResourceHandlerT, CauseT]):
         """List the resources that are of interest here."""
         return {handler.selector for handler in self if handler.selector is not None}
 
-    def select(self, resource: references.Resource, resolved: Selectors | None = None) -> Sequence[ResourceHandlerT]:
+    def select(
+        self, resource: references.Resource, resolved: Selectors | None = None
+    ) -> Sequence[ResourceHandlerT]:
         """
         Select the handlers of the resource: those of the selectors that were resolved into this resource.
 
@@ -84,30 +91,38 @@ class ResourceRegistry(Generic[ResourceHandlerT, CauseT]):
         return selected
 
     def find_namesakes(
-            self,
-            resource: references.Resource,
-            resolved: Selectors | None = None,
+        self,
+        resource: references.Resource,
+        resolved: Selectors | None = None,
     ) -> Mapping[ids.HandlerId, Mapping[ids.HandlerId, str]]:
         """Find the ids with several functions for the resource, and the places of these by the ids that they got."""
         declared = self._select_declared(resource, resolved)
         return naming.find_namesakes(declared, self._distinguish(declared))
 
-    def _select_declared(self, resource: references.Resource, resolved: Selectors | None) -> list[ResourceHandlerT]:
+    def _select_declared(
+        self, resource: references.Resource, resolved: Selectors | None
+    ) -> list[ResourceHandlerT]:
         return [handler for handler in self if _is_for(handler.selector, resource, resolved)]
 
     def _distinguish(self, declared: list[ResourceHandlerT]) -> list[ResourceHandlerT]:
         """Give different ids to different functions, if anything is kept under these ids."""
         return declared
 
-    def has_handlers(self, resource: references.Resource, resolved: Selectors | None = None) -> bool:
+    def has_handlers(
+        self, resource: references.Resource, resolved: Selectors | None = None
+    ) -> bool:
         """Tell if there are any handlers for the resource."""
         return bool(self._handlers) and bool(self.select(resource, resolved))
 
-    def iter_handlers(self, cause: CauseT, *,
-                      skip: Callable[[ResourceHandlerT], bool] | None = None) -> list[ResourceHandlerT]:
+    def iter_handlers(
+        self, cause: CauseT, *, skip: Callable[[ResourceHandlerT], bool] | None = None
+    ) -> list[ResourceHandlerT]:
         """Select the handlers to be called now, each function once per id, in the order of declaration."""
-        return naming.deduplicate(handler for handler in self._select_for(cause)
-                                  if (skip is None or not skip(handler)) and filters.match(handler, cause))
+        return naming.deduplicate(
+            handler
+            for handler in self._select_for(cause)
+            if (skip is None or not skip(handler)) and filters.match(handler, cause)
+        )
 
     def is_in_scope(self, cause: CauseT) -> bool:
         """Tell if the object is of interest: not necessarily now, but maybe later, when its fields change."""
@@ -136,7 +151,9 @@ class SpawningRegistry(ResourceRegistry[handlers.SpawningHandler, causes.Spawnin
         """Tell if the object must not vanish before its daemons and timers are stopped."""
         return any(handler.requires_finalizer for handler in self.iter_handlers(cause))
 
-    def _distinguish(self, declared: list[handlers.SpawningHandler]) -> list[handlers.SpawningHandler]:
+    def _distinguish(
+        self, declared: list[handlers.SpawningHandler]
+    ) -> list[handlers.SpawningHandler]:
         return naming.number_namesakes(declared, lambda handler: {'spawning'})
 
 
@@ -165,18 +182,25 @@ class ChangingRegistry(ResourceRegistry[handlers.ChangingHandler, causes.Changin
             roster = self._rosters[resource] = Roster.build(selected)
         return roster
 
-    def _distinguish(self, declared: list[handlers.ChangingHandler]) -> list[handlers.ChangingHandler]:
+    def _distinguish(
+        self, declared: list[handlers.ChangingHandler]
+    ) -> list[handlers.ChangingHandler]:
         return naming.number_namesakes(declared, filters.list_reasons)
 
 
 @dataclasses.dataclass(frozen=True)
 class Roster:
     """The handlers of changes of one resource, and what is known of all its objects because of these."""
+
     members: Sequence[handlers.ChangingHandler]
     known_ids: Collection[ids.HandlerId]
-    extra_fields: Collection[dicts.FieldPath]  # whose changes must be noticed, even where they are not noticed usually
+    extra_fields: Collection[
+        dicts.FieldPath
+    ]  # whose changes must be noticed, even where they are not noticed usually
     has_callbacks: bool  # whether any filters are functions of the users
-    may_hold: bool  # whether the objects can have our finalizer at all; if not, it is of someone else
+    may_hold: (
+        bool  # whether the objects can have our finalizer at all; if not, it is of someone else
+    )
     must_hold: bool  # whether all objects must not vanish unseen, whatever they are
     shared_ids: Collection[ids.HandlerId]  # those of different functions for different causes
 
@@ -186,7 +210,9 @@ class Roster:
         return cls(
             members=selected,
             known_ids=tuple(dict.fromkeys(handler.id for handler in selected)),
-            extra_fields=frozenset(handler.field for handler in selected if handler.field is not None),
+            extra_fields=frozenset(
+                handler.field for handler in selected if handler.field is not None
+            ),
             has_callbacks=any(map(filters.has_callbacks, selected)),
             may_hold=bool(mandatory),
             must_hold=any(map(_is_for_any_deletion, mandatory)),
@@ -228,7 +254,7 @@ class OperatorRegistry:
             case handlers.WebhookHandler():
                 self._webhooks.append(handler)
             case _:
-                raise TypeError(f"It is not a handler of an operator: {handler!r}.")
+                raise TypeError(f'It is not a handler of an operator: {handler!r}.')
 
     def _discard(self, unwanted: Iterable[execution.Handler]) -> None:
         """Forget the handlers, as if they were never declared."""
@@ -243,7 +269,14 @@ class OperatorRegistry:
 
     @property
     def _registries(self) -> 'tuple[ActivityRegistry | ResourceRegistry[Any, Any], ...]':
-        return (self._changing, self._watching, self._spawning, self._indexing, self._webhooks, self._activities)
+        return (
+            self._changing,
+            self._watching,
+            self._spawning,
+            self._indexing,
+            self._webhooks,
+            self._activities,
+        )
 
     def watched_selectors(self) -> set[selectors.Selector]:
         """List the resources that are to be watched; reviews of requests need no watching."""
@@ -262,19 +295,21 @@ def _is_for_any_deletion(handler: handlers.ChangingHandler) -> bool:
     return handler.reason is reasons.Reason.DELETE and not filters.is_selective(handler)
 
 
-def _is_for(selector: selectors.Selector | None, resource: references.Resource, resolved: Selectors | None) -> bool:
+def _is_for(
+    selector: selectors.Selector | None, resource: references.Resource, resolved: Selectors | None
+) -> bool:
     if selector is None:
         return True
     return selector.matches(resource) if resolved is None else selector in resolved
 
 
 def build_subhandler(
-        parent: handlers.ChangingHandler,
-        fn: Callable[..., Any],
-        *,
-        id: str | None = None,
-        field: dicts.FieldSpec = None,
-        **options: Any,
+    parent: handlers.ChangingHandler,
+    fn: Callable[..., Any],
+    *,
+    id: str | None = None,
+    field: dicts.FieldSpec = None,
+    **options: Any,
 ) -> handlers.ChangingHandler:
     """
     Build a handler that is a part of another handler; it is for whatever the other one is called.
@@ -284,17 +319,24 @@ def build_subhandler(
     """
     naming.check_function(fn)
     path = dicts.parse_field(field) or None
-    criteria = {name: options.get(name) for name in ('labels', 'annotations', 'when', 'value', 'old', 'new')}
+    criteria = {
+        name: options.get(name) for name in ('labels', 'annotations', 'when', 'value', 'old', 'new')
+    }
     filters.check_filters(field=path, **criteria)
-    if (options.get('old') is not None or options.get('new') is not None) and not parent.field_needs_change:
-        raise TypeError(f"old= and new= are only for sub-handlers of update and field handlers, and {parent.id!r} is "
-                        f"neither. Use value=, which is about the current value.")
+    if (
+        options.get('old') is not None or options.get('new') is not None
+    ) and not parent.field_needs_change:
+        raise TypeError(
+            f'old= and new= are only for sub-handlers of update and field handlers, and {parent.id!r} is '
+            f'neither. Use value=, which is about the current value.'
+        )
     return handlers.ChangingHandler(
         fn=fn,
         id=naming.build_id(fn, id, field=path, prefix=parent.id),
         field=path,
         field_needs_change=parent.field_needs_change,
-        **options)
+        **options,
+    )
 
 
 _default_registry: OperatorRegistry | None = None

@@ -4,6 +4,7 @@ Stoppers: how daemons and timers are told to stop, and why.
 The framework holds a `DaemonStopper`, which can only be set, never cleared. Handlers get a `DaemonStopped` of it,
 which can only be read and waited for, in the way that fits the handler: blocking in threads, awaiting in coroutines.
 """
+
 import abc
 import enum
 import threading
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
 class DaemonStoppingReason(enum.Flag):
     """Why a daemon is to stop; there can be several reasons at once."""
-    DONE = enum.auto()              # it has ended on its own
+
+    DONE = enum.auto()  # it has ended on its own
     FILTERS_MISMATCH = enum.auto()  # its object does not match the filters any more
     RESOURCE_DELETED = enum.auto()  # its object is deleted or is being deleted
     OPERATOR_PAUSING = enum.auto()  # another operator handles the objects for now
@@ -55,6 +57,7 @@ class DaemonStopper:
         Any number of tasks of the operator's event loop may wait at once; cancelling one does not affect the others.
         """
         import asyncio
+
         if self._tasks is None:
             self._tasks = asyncio.Event()
             if self.is_set():

@@ -1,11 +1,21 @@
 """
 Accompanying: daemons and timers are started and stopped as their objects come, change and go.
 """
+
 import asyncio
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, cast
 
-from kopf._cogs.structs import bodies, dicts, diffs, finalizers, objects, patches, references, selectors
+from kopf._cogs.structs import (
+    bodies,
+    dicts,
+    diffs,
+    finalizers,
+    objects,
+    patches,
+    references,
+    selectors,
+)
 from kopf._core.actions import loggers
 from kopf._core.engines import lives
 from kopf._core.intents import causes, handlers, stoppers
@@ -15,7 +25,9 @@ Nudge = Callable[[bodies.RawBody], None]
 """Has an object handled once more."""
 
 
-def accompany(served: sites.Served, batch: queueing.Batch, memory: inventory.Memory, *, nudge: Nudge) -> bool:
+def accompany(
+    served: sites.Served, batch: queueing.Batch, memory: inventory.Memory, *, nudge: Nudge
+) -> bool:
     """
     Start and stop the daemons and timers as the object is now; tell if any should live, or still live.
 
@@ -34,14 +46,22 @@ def accompany(served: sites.Served, batch: queueing.Batch, memory: inventory.Mem
             living.note_change(_read_clock())
     is_deleted = finalizers.is_deletion_ongoing(living.body)
     if living.matching is None:
-        living.matching = () if is_deleted else tuple(registry.iter_handlers(_build_cause(served, living)))
+        living.matching = (
+            () if is_deleted else tuple(registry.iter_handlers(_build_cause(served, living)))
+        )
     reasons = stoppers.DaemonStoppingReason
     finalizer = served.site.settings.persistence.finalizer
     may_start = living.is_due and finalizers.is_blocked(living.body, finalizer)
     living.is_due = living.is_due and not may_start
-    served.site.spawner.adjust(living, living.matching, may_start=may_start,
-                               reason=reasons.RESOURCE_DELETED if is_deleted else reasons.FILTERS_MISMATCH)
-    return living.is_alive or any(lives.identify(handler) not in living.finished for handler in living.matching)
+    served.site.spawner.adjust(
+        living,
+        living.matching,
+        may_start=may_start,
+        reason=reasons.RESOURCE_DELETED if is_deleted else reasons.FILTERS_MISMATCH,
+    )
+    return living.is_alive or any(
+        lives.identify(handler) not in living.finished for handler in living.matching
+    )
 
 
 def forget(site: sites.Site, memory: inventory.Memory) -> None:
@@ -56,7 +76,9 @@ def _begin(place: '_Place', batch: queueing.Batch) -> lives.Lives:
     key, memo = (place.resource, inventory.identify(batch.body)), place.memory.memo
     living = place.served.site.spawner.recall(key)
     if living is None:
-        return lives.Lives(key, dicts.copy_json(batch.body), memo=memo, place=place, now=_read_clock())
+        return lives.Lives(
+            key, dicts.copy_json(batch.body), memo=memo, place=place, now=_read_clock()
+        )
     living.memo, living.place, living.is_forgotten = memo, place, False
     return living
 
@@ -64,23 +86,34 @@ def _begin(place: '_Place', batch: queueing.Batch) -> lives.Lives:
 def _build_cause(served: sites.Served, living: lives.Lives) -> causes.SpawningCause:
     site = served.site
     return causes.SpawningCause(
-        logger=loggers.ObjectLogger(body=living.body, settings=site.settings), memo=living.memo,
-        indices=site.indices, resource=served.resource, selectors=served.selectors, body=living.body,
-        patch=patches.Patch())
+        logger=loggers.ObjectLogger(body=living.body, settings=site.settings),
+        memo=living.memo,
+        indices=site.indices,
+        resource=served.resource,
+        selectors=served.selectors,
+        body=living.body,
+        patch=patches.Patch(),
+    )
 
 
 def _is_changed(served: sites.Served, living: lives.Lives, memory: inventory.Memory) -> bool:
     """Tell if the object is not idle: it differs from its last handled state, or has no such state at all."""
-    idle = [handler for handler in served.site.registry._spawning.select(served.resource, served.selectors)
-            if isinstance(handler, handlers.TimerHandler) and handler.idle is not None]
+    idle = [
+        handler
+        for handler in served.site.registry._spawning.select(served.resource, served.selectors)
+        if isinstance(handler, handlers.TimerHandler) and handler.idle is not None
+    ]
     if not idle:
         return False
-    view = views.View(served, cast(bodies.RawBody, dict(living.body)), inventory.Memory(memory.memo))
+    view = views.View(
+        served, cast(bodies.RawBody, dict(living.body)), inventory.Memory(memory.memo)
+    )
     return view.old is None or bool(diffs.diff(view.old, view.new))
 
 
 class _Place:
     """The place of one object among those that are served."""
+
     __slots__ = ('_nudge', 'memory', 'served')
 
     def __init__(self, served: sites.Served, memory: inventory.Memory, nudge: Nudge) -> None:

@@ -1,6 +1,7 @@
 """
 Calling: the handlers that are chosen for an object, and what has come out of them.
 """
+
 import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
@@ -40,15 +41,20 @@ class Caller:
             meter=self.site.context.meter,
         )
 
-    async def run(self, view: views.View, plan: decisions.Run, memory: inventory.Memory) -> sending.Step:
+    async def run(
+        self, view: views.View, plan: decisions.Run, memory: inventory.Memory
+    ) -> sending.Step:
         """Call the handlers, and send their changes; if interrupted, save what they have done, for a limited time."""
         run = subhandling.Run(plan.state, self._env)
-        is_mixed = sending.is_essential(view)  # there are changes of others already, e.g. of event handlers
+        is_mixed = sending.is_essential(
+            view
+        )  # there are changes of others already, e.g. of event handlers
         state = plan.state
         is_due = state.delay(plan.ids, self.site.now()) == 0
         if is_due:
             reporting.log_beginning(
-                view.logger, plan.cause.reason, view.raw, plan.cause.diff, is_secret=view.is_secret)
+                view.logger, plan.cause.reason, view.raw, plan.cause.diff, is_secret=view.is_secret
+            )
         try:
             while True:
                 results = await execution.run_handlers(plan.selected, plan.cause, state, run.env)
@@ -66,7 +72,9 @@ class Caller:
             circles.report(view, sorted(map(repr, ran.results)), _list_fields(plan.cause))
         _report(view, plan, ran, records)
         makers = inventory.NOBODY if is_mixed else _find_makers(view, ran)
-        return await self._sender.send(view, records, memory, makers=makers, is_spared=not ran.results)
+        return await self._sender.send(
+            view, records, memory, makers=makers, is_spared=not ran.results
+        )
 
     def _is_repeated(self, plan: decisions.Run, state: progression.State) -> bool:
         """Return whether the next resuming handlers are called at once, with nothing worth saving so far."""
@@ -104,7 +112,8 @@ class Caller:
                 own = recording.compose(view.pending, records.own)
                 sent = decisions.Sent(own, _find_makers(view, ran), bool(view.patch))
                 memory.outbox = decisions.build_outbox(
-                    view, sent, view.patch, tuple(view.patch.fns), own)
+                    view, sent, view.patch, tuple(view.patch.fns), own
+                )
             elif records.own:
                 async with asyncio.timeout(CHECKPOINT_TIMEOUT):
                     await self._sender.send(view, records, memory)
@@ -126,16 +135,20 @@ def _report(
         is_over = ran.state.delay(plan.ids, view.site.now()) is None
     if is_over and ran.results:
         succeeded, failed = reporting.count_outcomes(ran.state, plan.ids)
-        reporting.log_summary(plan.cause.logger, plan.cause.reason, succeeded=succeeded, failed=failed)
+        reporting.log_summary(
+            plan.cause.logger, plan.cause.reason, succeeded=succeeded, failed=failed
+        )
     elif records.delay:
         reporting.log_sleep(view.logger, records.delay)
 
 
-def _put_result(patch: patches.Patch, id: ids.HandlerId, result: Any, logger: causes.Logger) -> None:
+def _put_result(
+    patch: patches.Patch, id: ids.HandlerId, result: Any, logger: causes.Logger
+) -> None:
     try:
         jsons.dumps(result)
     except (TypeError, ValueError, RecursionError) as error:
-        logger.error("The result of the handler %r is not JSON, and is dropped: %s", id, error)
+        logger.error('The result of the handler %r is not JSON, and is dropped: %s', id, error)
     else:
         patch.status[id] = result
 
@@ -143,13 +156,17 @@ def _put_result(patch: patches.Patch, id: ids.HandlerId, result: Any, logger: ca
 def _drop_failing_fns(view: views.View, logger: causes.Logger) -> None:
     """Drop the functions of the patch that fail for the object as it is known."""
     for fn in list(view.patch.fns):
-        earlier = view.patch.fns[:view.patch.fns.index(fn) + 1]
+        earlier = view.patch.fns[: view.patch.fns.index(fn) + 1]
         try:
             patches.apply_fns(earlier, patches.merge(view.raw, view.patch))
         except Exception as error:
             name = getattr(fn, '__qualname__', None) or repr(fn)
             logger.error(
-                "A function of the patch has failed, and is dropped: %s: %r", name, error, exc_info=True)
+                'A function of the patch has failed, and is dropped: %s: %r',
+                name,
+                error,
+                exc_info=True,
+            )
             view.patch.fns.remove(fn)
 
 

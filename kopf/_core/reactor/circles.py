@@ -1,6 +1,7 @@
 """
 Circles: objects that are handled again and again, though only this operator changes them.
 """
+
 import asyncio
 from collections.abc import Iterable, Sequence
 
@@ -28,15 +29,17 @@ def count_cycle(view: views.View, memory: inventory.Memory) -> bool:
 def report(view: views.View, names: Iterable[str], fields: Iterable[str]) -> None:
     """Report an object that is slowed down, with the handlers that were called and the fields they were called for."""
     text = (
-        f"The object is handled again and again, though only this operator changes it: "
-        f"by {', '.join(names)}, for {', '.join(fields) or 'no fields'}. It is slowed down "
-        f"until others change it. Do the handlers change the fields that they react to?"
+        f'The object is handled again and again, though only this operator changes it: '
+        f'by {", ".join(names)}, for {", ".join(fields) or "no fields"}. It is slowed down '
+        f'until others change it. Do the handlers change the fields that they react to?'
     )
-    view.logger.error("%s", text)
+    view.logger.error('%s', text)
     posting.event(view.raw, type='Error', reason='HandledInCircles', message=text)
 
 
-def note_drifts(view: views.View, drifts: Sequence[application.Drift], memory: inventory.Memory) -> None:
+def note_drifts(
+    view: views.View, drifts: Sequence[application.Drift], memory: inventory.Memory
+) -> None:
     """Do not slow down the object any more if others have changed it while it was handled."""
     if memory.breaker is None or not memory.breaker.pauses:
         return

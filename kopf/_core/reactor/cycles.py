@@ -6,6 +6,7 @@ handlers due to that are finished. The essence can move on in between. Then some
 essence than others. The cycle ends as if it were about that older essence, and the rest of the change makes the next
 cycle: nothing is lost, and the handlers that know the newest essence are not called again.
 """
+
 import dataclasses
 import hashlib
 import json
@@ -30,6 +31,7 @@ anew: for those who have finished it too.
 @dataclasses.dataclass(frozen=True)
 class Essence:
     """The part of an object whose changes matter, as it was at a moment; it does not change with the object."""
+
     text: str
     digest: str
 
@@ -51,7 +53,9 @@ NEVER_HANDLED = Essence('null', '')
 def seal(essence: Mapping[str, Any]) -> Essence:
     """Take a snapshot of an essence; equal ones are equal, whatever the order of their keys."""
     raw = jsons.dumps(essence, sort_keys=True)
-    if not raw.isascii():  # as it is put into a text of limited size; it takes longer, so it is not for all
+    if (
+        not raw.isascii()
+    ):  # as it is put into a text of limited size; it takes longer, so it is not for all
         raw = json.dumps(essence, sort_keys=True, separators=(',', ':')).encode('ascii')
     return Essence(raw.decode('ascii'), hashlib.blake2b(raw, digest_size=6).hexdigest())
 
@@ -68,8 +72,11 @@ def unseal(text: object) -> Essence | None:
 _UNTOLD = ('managedFields', 'resourceVersion')
 
 
-def is_only_annotated(before: Mapping[str, Any], after: Mapping[str, Any], names: Collection[str]) -> bool:
+def is_only_annotated(
+    before: Mapping[str, Any], after: Mapping[str, Any], names: Collection[str]
+) -> bool:
     """Return whether two versions of an object surely differ in nothing but these annotations."""
+
     def strip(body: Mapping[str, Any]) -> bytes:
         rest = dict(body)
         metadata = dict(rest.pop('metadata'))
@@ -83,11 +90,14 @@ def is_only_annotated(before: Mapping[str, Any], after: Mapping[str, Any], names
     return strip(before) == strip(after)
 
 
-def detect_reason(body: Mapping[str, Any], *, finalizer: str, is_new: bool, is_changed: bool,
-                  is_initial: bool) -> reasons.Reason:
+def detect_reason(
+    body: Mapping[str, Any], *, finalizer: str, is_new: bool, is_changed: bool, is_initial: bool
+) -> reasons.Reason:
     """Tell why an existing object is to be handled, if at all."""
     if finalizers.is_deletion_ongoing(body):
-        return reasons.Reason.DELETE if finalizers.is_blocked(body, finalizer) else reasons.Reason.FREE
+        return (
+            reasons.Reason.DELETE if finalizers.is_blocked(body, finalizer) else reasons.Reason.FREE
+        )
     if is_new:
         return reasons.Reason.CREATE
     if is_changed:
@@ -98,9 +108,16 @@ def detect_reason(body: Mapping[str, Any], *, finalizer: str, is_new: bool, is_c
 @dataclasses.dataclass(frozen=True)
 class Conclusion:
     """How far a cycle has come."""
-    handled: Essence | None = None  # to be stored as the last handled one; None if the cycle goes on
-    base: Essence | None = None  # what the finished or kept ones know; to be stored until the end of their cycle
-    kept: frozenset[ids.HandlerId] = frozenset()  # handlers that need no call in the next cycle: they know it all
+
+    handled: Essence | None = (
+        None  # to be stored as the last handled one; None if the cycle goes on
+    )
+    base: Essence | None = (
+        None  # what the finished or kept ones know; to be stored until the end of their cycle
+    )
+    kept: frozenset[ids.HandlerId] = (
+        frozenset()
+    )  # handlers that need no call in the next cycle: they know it all
 
 
 def is_taken_back(reason: reasons.Reason, seen: Essence, base: Essence | None) -> bool:
@@ -109,7 +126,9 @@ def is_taken_back(reason: reasons.Reason, seen: Essence, base: Essence | None) -
 
     These handlers must know: the change is recorded as handled, and to have it back is the next change.
     """
-    return reason in (reasons.Reason.NOOP, reasons.Reason.RESUME) and base is not None and base != seen
+    return (
+        reason in (reasons.Reason.NOOP, reasons.Reason.RESUME) and base is not None and base != seen
+    )
 
 
 def conclude(
@@ -129,7 +148,9 @@ def conclude(
     outdated = find_outdated(states, seen)
     if not finished.issuperset(selected):
         # An update that is not handled by anybody yet can be taken back, if somebody has tried.
-        is_tried = reason is reasons.Reason.UPDATE and any(state.retries for state in states.values())
+        is_tried = reason is reasons.Reason.UPDATE and any(
+            state.retries for state in states.values()
+        )
         if outdated:
             return Conclusion(base=base or seen)
         return Conclusion(base=seen if finished or is_tried else None)
@@ -139,15 +160,23 @@ def conclude(
     return Conclusion(handled=base, base=seen if kept else None, kept=kept)
 
 
-def find_outdated(states: Mapping[ids.HandlerId, progression.HandlerState], seen: Essence) -> set[ids.HandlerId]:
+def find_outdated(
+    states: Mapping[ids.HandlerId, progression.HandlerState], seen: Essence
+) -> set[ids.HandlerId]:
     """
     Find the handlers that have finished with another essence, or whose sub-handlers have.
 
     Where it is not known which essence it was, it is believed to be the newest one.
     """
-    outdated = {id for id, state in states.items() if state.finished and state.essence not in (None, seen.digest)}
+    outdated = {
+        id
+        for id, state in states.items()
+        if state.finished and state.essence not in (None, seen.digest)
+    }
     while outdated:
-        parents = {id for id, state in states.items() if state.finished and state.subrefs & outdated} - outdated
+        parents = {
+            id for id, state in states.items() if state.finished and state.subrefs & outdated
+        } - outdated
         if not parents:
             return outdated
         outdated |= parents

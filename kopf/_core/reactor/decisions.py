@@ -4,6 +4,7 @@ Decisions: what is to be done for an object as it is, and what follows from what
 Pure: nothing is called, sent or awaited here, except for the filters and the storages of the users. It is the only
 place that knows if there is anything to do. What the server has made of our changes is taken from its answers.
 """
+
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -20,25 +21,31 @@ Reason = reasons.Reason
 @dataclasses.dataclass(frozen=True)
 class Dismiss:
     """There is nothing to do until the object changes."""
-    is_resumed: bool = False  # whether it was looked at for the first time since the start, and is done with
+
+    is_resumed: bool = (
+        False  # whether it was looked at for the first time since the start, and is done with
+    )
     is_in_scope: bool = True  # whether it is of any interest at all
 
 
 @dataclasses.dataclass(frozen=True)
 class Wait:
     """The handlers that are left are for later."""
+
     delay: float  # seconds
 
 
 @dataclasses.dataclass(frozen=True)
 class Send:
     """There is nobody to call, but there is something to send, at least the finalizer."""
+
     holding: application.Holding = application.Holding.KEEP
 
 
 @dataclasses.dataclass(frozen=True)
 class Record:
     """There is nobody to call, but a change that some have seen and that is gone is recorded as handled."""
+
     state: progression.State
     handled: cycles.Essence
     holding: application.Holding = application.Holding.KEEP
@@ -47,12 +54,15 @@ class Record:
 @dataclasses.dataclass(frozen=True)
 class Run:
     """These handlers are called for this cause, if they are due."""
+
     cause: causes.ChangingCause
     selected: Sequence[handlers.ChangingHandler]
     state: progression.State
     base: cycles.Essence | None = None
     holding: application.Holding = application.Holding.KEEP
-    resuming: frozenset[ids.HandlerId] = inventory.NOBODY  # those that do not hold the end of the cycle
+    resuming: frozenset[ids.HandlerId] = (
+        inventory.NOBODY
+    )  # those that do not hold the end of the cycle
 
     def list_mandatory(self, state: progression.State) -> list[ids.HandlerId]:
         """List the handlers without which the cycle is not over: all but the resuming ones that are retried."""
@@ -129,7 +139,12 @@ def _decide_change(view: views.View, holding: application.Holding) -> Plan:
 
     selected = _select(view)
     resuming = _find_resuming(view, selected)
-    if cause.reason is Reason.RESUME and not selected and not is_begun and not _has_to_send(view, holding):
+    if (
+        cause.reason is Reason.RESUME
+        and not selected
+        and not is_begun
+        and not _has_to_send(view, holding)
+    ):
         return RESUMED
     return _wait_if_early(view, Run(view.isolate(), selected, state, view.base, holding, resuming))
 
@@ -138,7 +153,12 @@ def _wait_if_early(view: views.View, run: Run) -> Plan:
     """Wait if all that is left to do is for later, and nothing is to be recorded till then."""
     now = view.site.now()
     delay = run.state.delay(run.ids, now)
-    if not delay or run.state.foreign or view.cycle.own is not None or _has_to_send(view, run.holding):
+    if (
+        not delay
+        or run.state.foreign
+        or view.cycle.own is not None
+        or _has_to_send(view, run.holding)
+    ):
         return run
     mandatory = run.list_mandatory(run.state)
     is_unfinished = run.state.delay(mandatory or run.ids, now) is not None
@@ -148,7 +168,8 @@ def _wait_if_early(view: views.View, run: Run) -> Plan:
 def _select(view: views.View) -> list[handlers.ChangingHandler]:
     resumed = view.cycle.resumed
     return view.registry.iter_handlers(
-        view.cause, skip=lambda handler: handler.initial and handler.id in resumed)
+        view.cause, skip=lambda handler: handler.initial and handler.id in resumed
+    )
 
 
 def _find_resuming(
@@ -176,9 +197,11 @@ def _send_if_any(
 
 # What follows.
 
+
 @dataclasses.dataclass(frozen=True)
 class Ran:
     """What has come out of a run: the progress with the outcomes in it."""
+
     state: progression.State
     results: Mapping[ids.HandlerId, outcomes.Outcome]
     is_idle: bool = False  # whether the lifecycle has taken nobody, though some were due
@@ -229,8 +252,11 @@ def is_rested(view: views.View, own: Mapping[str, Any], answer: Mapping[str, Any
 @dataclasses.dataclass(frozen=True)
 class Sent:
     """What was sent for a view, and whose changes these are."""
+
     own: Mapping[str, Any]  # our records
-    makers: frozenset[ids.HandlerId] = inventory.NOBODY  # the handlers that have finished with what they saw
+    makers: frozenset[ids.HandlerId] = (
+        inventory.NOBODY
+    )  # the handlers that have finished with what they saw
     has_users: bool = False  # whether there were any changes of the users
     is_last: bool = False  # whether these are only the records of a cycle with nothing left to do
 
@@ -240,7 +266,9 @@ def conclude(
 ) -> tuple[inventory.CycleMemory, inventory.Outbox | None]:
     """Decide what is remembered of the object, and what is left to be sent, after the answers of the server."""
     own = find_own(view, sent.makers, applied) if sent.has_users else None
-    is_settled = sent.is_last and applied.body is not None and is_rested(view, sent.own, applied.body)
+    is_settled = (
+        sent.is_last and applied.body is not None and is_rested(view, sent.own, applied.body)
+    )
     concluded = cycle.at(applied.version or view.version, own, is_settled=is_settled)
     return concluded, _decide_outbox(view, sent, applied, concluded.version)
 

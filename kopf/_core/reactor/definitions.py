@@ -4,6 +4,7 @@ Definitions: what custom resource definitions (CRDs) promise of the resources, a
 Decisions only. A cluster serves what its CRDs define, but not at once: the definitions are the first to change, and
 the discovery follows them a moment later. The difference between the two tells when it makes sense to look again.
 """
+
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -20,6 +21,7 @@ Found = Mapping[Names, Collection[references.Resource]]
 @dataclasses.dataclass(frozen=True)
 class Definition:
     """What a CRD promises, as far as it can be seen in the discovery."""
+
     group: str
     plural: str
     kind: str = ''
@@ -27,7 +29,9 @@ class Definition:
     shortcuts: frozenset[str] = frozenset()
     categories: frozenset[str] = frozenset()
     namespaced: bool = True
-    versions: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=dict)  # served; with their subresources
+    versions: Mapping[str, frozenset[str]] = dataclasses.field(
+        default_factory=dict
+    )  # served; with their subresources
     is_established: bool = False  # is it served by now, or will be in a moment?
     is_terminating: bool = False  # is it being deleted, together with all its objects?
 
@@ -49,11 +53,14 @@ def parse_definition(body: Mapping[str, Any]) -> Definition:
         shortcuts=frozenset(names.get('shortNames') or ()),
         categories=frozenset(names.get('categories') or ()),
         namespaced=spec.get('scope') == 'Namespaced',
-        versions={str(version.get('name')): frozenset(_get_mapping(version, 'subresources'))
-                  for version in spec.get('versions') or () if version.get('served')},
+        versions={
+            str(version.get('name')): frozenset(_get_mapping(version, 'subresources'))
+            for version in spec.get('versions') or ()
+            if version.get('served')
+        },
         is_established=_has_condition(status, 'Established'),
-        is_terminating=_has_condition(status, 'Terminating') or
-        bool(_get_mapping(body, 'metadata').get('deletionTimestamp')),
+        is_terminating=_has_condition(status, 'Terminating')
+        or bool(_get_mapping(body, 'metadata').get('deletionTimestamp')),
     )
 
 
@@ -67,12 +74,13 @@ def is_reflected(definition: Definition, found: Found) -> bool:
         return True
     resources = found.get(definition.names, ())
     return {resource.version for resource in resources} == set(definition.versions) and all(
-        _is_same(resource, definition) for resource in resources)
+        _is_same(resource, definition) for resource in resources
+    )
 
 
 def keep_patchable(
-        resources: Iterable[references.Resource],
-        definitions: Iterable[Definition],
+    resources: Iterable[references.Resource],
+    definitions: Iterable[Definition],
 ) -> list[references.Resource]:
     """
     Restore the ability of being patched for the resources whose CRDs are being deleted.
@@ -81,8 +89,12 @@ def keep_patchable(
     finalizers, and the CRD would never be gone.
     """
     terminating = {definition.names for definition in definitions if definition.is_terminating}
-    return [dataclasses.replace(resource, verbs=resource.verbs | {'patch'})
-            if (resource.group, resource.plural) in terminating else resource for resource in resources]
+    return [
+        dataclasses.replace(resource, verbs=resource.verbs | {'patch'})
+        if (resource.group, resource.plural) in terminating
+        else resource
+        for resource in resources
+    ]
 
 
 def group_resources(resources: Iterable[references.Resource]) -> Found:
@@ -99,17 +111,21 @@ def is_relevant(definition: Definition, groups: Collection[str] | None) -> bool:
 
 
 def _is_same(resource: references.Resource, definition: Definition) -> bool:
-    return (resource.kind == definition.kind
-            and definition.singular in ('', resource.singular)
-            and resource.shortcuts == definition.shortcuts
-            and resource.categories == definition.categories
-            and resource.namespaced == definition.namespaced
-            and resource.subresources == definition.versions[resource.version])
+    return (
+        resource.kind == definition.kind
+        and definition.singular in ('', resource.singular)
+        and resource.shortcuts == definition.shortcuts
+        and resource.categories == definition.categories
+        and resource.namespaced == definition.namespaced
+        and resource.subresources == definition.versions[resource.version]
+    )
 
 
 def _has_condition(status: Mapping[str, Any], type_: str) -> bool:
-    return any(condition.get('type') == type_ and condition.get('status') == 'True'
-               for condition in status.get('conditions') or ())
+    return any(
+        condition.get('type') == type_ and condition.get('status') == 'True'
+        for condition in status.get('conditions') or ()
+    )
 
 
 def _get_mapping(body: Mapping[str, Any], field: str) -> Mapping[str, Any]:

@@ -1,6 +1,7 @@
 """
 Events: the handlers that want every event of an object, whatever has happened to it.
 """
+
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,7 +21,11 @@ async def call_handlers(
     Returns whether nothing could happen to the object meanwhile. Raises what the filters raise.
     """
     registry = served.site.registry._watching
-    if not events or registry.is_empty or not registry.has_handlers(served.resource, served.selectors):
+    if (
+        not events
+        or registry.is_empty
+        or not registry.has_handlers(served.resource, served.selectors)
+    ):
         return True
     with turns.Turn() as turn:
         await _call_for_all(served, events, memo, patch)
@@ -74,4 +79,5 @@ async def _call(
     )
     for handler in selected:
         await execution.run_attempt(
-            handler, cause, None, env, default_errors=failures.ErrorsMode.IGNORED)
+            handler, cause, None, env, default_errors=failures.ErrorsMode.IGNORED
+        )

@@ -4,6 +4,7 @@ Inventory: what is remembered of each object while it exists, and nothing of the
 A memory is all that an object costs between its cycles. It is lost with the process: what must survive, is on
 the object.
 """
+
 import asyncio
 import collections
 import copy
@@ -35,15 +36,19 @@ NOBODY: frozenset[ids.HandlerId] = frozenset()
 @dataclasses.dataclass(frozen=True, slots=True)
 class Awaited:
     """A change of ours that has not come back from the cluster yet."""
+
     version: str
     deadline: float  # loop time, after which it is not waited for
-    body: bodies.RawBody | None = None  # of that version; None if it is not known to be the newest one
+    body: bodies.RawBody | None = (
+        None  # of that version; None if it is not known to be the newest one
+    )
     is_doubted: bool = False  # whether anything older has come, though it is too late for that
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Own:
     """What the server has made of the handlers' own changes: the handlers know it without being called."""
+
     ids: frozenset[ids.HandlerId]
     before: cycles.Essence  # what these handlers were called with
     after: cycles.Essence  # what was there after their changes were accepted
@@ -52,32 +57,53 @@ class Own:
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outbox:
     """What is left to be sent: the last attempt has failed, or is known to be refused for the known version."""
+
     patch: Mapping[str, Any]  # of the users
     fns: tuple[patches.PatchFn, ...]  # of the users, for a newer version of the object
     own: Mapping[str, Any]  # our records; until they are accepted, they are believed to be there
     recorded: str | None  # a digest of the last handled state under these records
     makers: frozenset[ids.HandlerId] = NOBODY  # the finished handlers whose changes these are
     seen: cycles.Essence | None = None  # what they were called with
-    refused: str | None = None  # the version for which the functions are refused whenever they are sent
+    refused: str | None = (
+        None  # the version for which the functions are refused whenever they are sent
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CycleMemory:
     """What is known of the cycles of an object, besides what is recorded on the object."""
+
     is_initial: bool = False  # existed before the operator, and is not resumed yet
-    resumed: frozenset[ids.HandlerId] = NOBODY  # the resuming handlers done so far, while it is not resumed
-    is_released: bool = False  # all deletion handlers are finished, though our finalizer can be still there
+    resumed: frozenset[ids.HandlerId] = (
+        NOBODY  # the resuming handlers done so far, while it is not resumed
+    )
+    is_released: bool = (
+        False  # all deletion handlers are finished, though our finalizer can be still there
+    )
     version: str | None = None  # the last one that was made by this operator's cycles
     is_settled: bool = False  # whether there is nothing to do for that version
     own: Own | None = None  # the handlers' own changes, until they are recorded as handled
-    base: cycles.Essence | None = None  # what the first handlers have seen, if it is too big to be recorded
-    handled: cycles.Essence | None = None  # under this version, if the resource has several; else it is on the object
+    base: cycles.Essence | None = (
+        None  # what the first handlers have seen, if it is too big to be recorded
+    )
+    handled: cycles.Essence | None = (
+        None  # under this version, if the resource has several; else it is on the object
+    )
 
-    def at(self, version: str | None, own: Own | None = None, *, is_settled: bool = False) -> 'CycleMemory':
+    def at(
+        self, version: str | None, own: Own | None = None, *, is_settled: bool = False
+    ) -> 'CycleMemory':
         """Remember that the object was left in this version."""
         return CycleMemory(
-            self.is_initial, self.resumed, self.is_released, version, is_settled, own or self.own, self.base,
-            self.handled)
+            self.is_initial,
+            self.resumed,
+            self.is_released,
+            version,
+            is_settled,
+            own or self.own,
+            self.base,
+            self.handled,
+        )
 
     def is_foreign(self, version: str | None) -> bool:
         """Return whether others have made this version, or any since this operator has handled the object."""
@@ -87,8 +113,11 @@ class CycleMemory:
 @dataclasses.dataclass(frozen=True, slots=True)
 class Throttle:
     """For how long an object is left alone, and why; it is for errors beyond handlers and for refusals."""
+
     delays: throttlers.Throttler
-    until: float | None = None  # loop time; None if it only counts, and the object is not left alone
+    until: float | None = (
+        None  # loop time; None if it only counts, and the object is not left alone
+    )
 
 
 NEW, INITIAL = CycleMemory(), CycleMemory(is_initial=True)
@@ -98,12 +127,15 @@ NEW, INITIAL = CycleMemory(), CycleMemory(is_initial=True)
 @dataclasses.dataclass(slots=True)
 class Memory:
     """What is remembered of one object. Replaced by parts, only by its worker, or by its daemons if it is said so."""
+
     memo: Any
     cycle: CycleMemory = NEW
     awaited: Awaited | None = None
     outbox: Outbox | None = None
     throttle: Throttle | None = None
-    breaker: breakers.Breaker | None = None  # if it was handled several times with no change by others
+    breaker: breakers.Breaker | None = (
+        None  # if it was handled several times with no change by others
+    )
     refusals: int = 0  # how many times in a row the known version was outdated for our changes
     lives: lives_.Lives | None = None  # the daemons and timers, if there can be any
 
@@ -130,7 +162,9 @@ class Memory:
         self.awaited = awaited
         return body if awaited.body is None else awaited.body
 
-    def measure_mistrust(self, body: bodies.RawBody, known: bodies.RawBody, *, now: float) -> float | None:
+    def measure_mistrust(
+        self, body: bodies.RawBody, known: bodies.RawBody, *, now: float
+    ) -> float | None:
         """Tell for how many seconds the object, as it came, will not be believed though our change is not coming."""
         if self.awaited is None or known is body or now <= self.awaited.deadline:
             return None
@@ -146,7 +180,9 @@ class Memories:
 
     def __init__(self) -> None:
         self._parts: dict[references.Resource | None, dict[Key, Memory]] = {}
-        self.alone: set[int] = set()  # those handled right now with no regard to other versions of the resource
+        self.alone: set[int] = (
+            set()
+        )  # those handled right now with no regard to other versions of the resource
         self._served: set[references.Resource] = set()
         self._versioned: frozenset[references.Resource] = frozenset()
         self._locks: weakref.WeakValueDictionary[Key, asyncio.Lock] = weakref.WeakValueDictionary()
@@ -210,11 +246,14 @@ class Memories:
         self._served.add(resource)
         versions = collections.Counter((served.group, served.plural) for served in self._served)
         self._versioned = frozenset(
-            served for served in self._served if versions[served.group, served.plural] > 1)
+            served for served in self._served if versions[served.group, served.plural] > 1
+        )
 
     def has_versions(self, resource: references.Resource) -> bool:
         """Return whether the objects come also under other versions of this resource."""
-        return bool(self._versioned) and resource in self._versioned  # usually there are none, and hashes take time
+        return (
+            bool(self._versioned) and resource in self._versioned
+        )  # usually there are none, and hashes take time
 
     def lock(self, key: Key) -> asyncio.Lock:
         """Get the lock of an object that is handled under several versions: only by one at a time."""
@@ -234,7 +273,9 @@ class Memories:
                 memory = part[key]
                 memory.cycle = memory.cycle.at(version)
 
-    def iter_twins(self, key: Key, resource: references.Resource) -> Iterator[tuple[references.Resource, Memory]]:
+    def iter_twins(
+        self, key: Key, resource: references.Resource
+    ) -> Iterator[tuple[references.Resource, Memory]]:
         """Iterate over the memories of the same object under the other versions of its resource."""
         for other, part in self._parts.items():
             if other is not None and other != resource and key in part:
@@ -251,5 +292,10 @@ def identify(body: bodies.RawBody | Mapping[str, Any]) -> Key:
     uid = metadata.get('uid')
     if uid:
         return Key(str(uid))
-    names = (body.get('apiVersion'), body.get('kind'), metadata.get('namespace'), metadata.get('name'))
+    names = (
+        body.get('apiVersion'),
+        body.get('kind'),
+        metadata.get('namespace'),
+        metadata.get('name'),
+    )
     return Key('/'.join(str(name or '') for name in names))

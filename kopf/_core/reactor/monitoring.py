@@ -3,6 +3,7 @@ Monitoring: how an operator does, for probes and metrics.
 
 Everything is looked at when it is asked for: as long as nobody asks, nothing is done.
 """
+
 import asyncio
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -24,8 +25,16 @@ Streams = Mapping[orchestration.Key, watching.StreamState]
 class Monitor:
     """The observer of one operator. Belongs to its event loop."""
 
-    def __init__(self, site: sites.Site, *, insights: observation.Insights, streams: Streams, pauses: pauses.Pauses,
-                 pulse: pulses.Pulse, admission: admission_.Admission) -> None:
+    def __init__(
+        self,
+        site: sites.Site,
+        *,
+        insights: observation.Insights,
+        streams: Streams,
+        pauses: pauses.Pauses,
+        pulse: pulses.Pulse,
+        admission: admission_.Admission,
+    ) -> None:
         self._site, self._insights, self._streams = site, insights, streams
         self._pauses, self._pulse, self._admission = pauses, pulse, admission
         self._prober: probes.Prober | None = None
@@ -35,16 +44,31 @@ class Monitor:
         """Let it be asked about, if it is wanted at all. Raises `EndpointError` if it is not possible there."""
         if endpoint is None:
             return
-        from kopf._core.engines import metrics, probing  # these load the libraries that nobody else needs
+        from kopf._core.engines import (
+            metrics,
+            probing,
+        )  # these load the libraries that nobody else needs
+
         self._prober = self._make_prober()
-        exposition = metrics.Exposition(metrics.Sources(
-            meter=self._site.context.meter, pulse=self._pulse, indices=self._site.indexers.indices,
-            get_streams=self._iter_streams, get_lives=lambda: self._site.spawner,
-            get_pauses=self._iter_scopes_of_pauses, clock=_read_clock))
-        self._server = probing.Server(endpoint, {
-            probing.READINESS_PATH: probing.build_readiness_page(self.examine),
-            probing.METRICS_PATH: probing.build_metrics_page(exposition.expose),
-            endpoint.path: probing.build_liveness_page(self._prober, self.examine)})
+        exposition = metrics.Exposition(
+            metrics.Sources(
+                meter=self._site.context.meter,
+                pulse=self._pulse,
+                indices=self._site.indexers.indices,
+                get_streams=self._iter_streams,
+                get_lives=lambda: self._site.spawner,
+                get_pauses=self._iter_scopes_of_pauses,
+                clock=_read_clock,
+            )
+        )
+        self._server = probing.Server(
+            endpoint,
+            {
+                probing.READINESS_PATH: probing.build_readiness_page(self.examine),
+                probing.METRICS_PATH: probing.build_metrics_page(exposition.expose),
+                endpoint.path: probing.build_liveness_page(self._prober, self.examine),
+            },
+        )
         await self._server.start()
 
     async def close(self) -> None:
@@ -58,7 +82,9 @@ class Monitor:
         """Look at the operator as it is now."""
         insights = self._insights
         wanted = orchestration.select_keys(insights.resources, insights.namespaces)
-        paused = {key for key in self._streams if self._pauses.is_paused(key.namespace)}  # ended, with nothing wrong
+        paused = {
+            key for key in self._streams if self._pauses.is_paused(key.namespace)
+        }  # ended, with nothing wrong
         return healths.Vitals(
             now=_read_clock(),
             limits=healths.choose_limits(self._site.settings),
@@ -68,7 +94,8 @@ class Monitor:
             obstacles=dict(self._iter_obstacles()),
             pauses=dict(self._iter_pauses_for_others()),
             notes={str(key): 'paused' for key in paused},
-            lag=self._pulse.lag)
+            lag=self._pulse.lag,
+        )
 
     def _iter_obstacles(self) -> Iterator[tuple[str, str]]:
         """Tell what prevents the operator from its work. Others that do it instead are not an obstacle."""
@@ -80,10 +107,15 @@ class Monitor:
             yield 'admission', 'the webhook server is not reachable yet'
         for namespace, reason in self._pauses:
             if reason == peering.UNDECIDED:
-                where = 'peering' if namespace is None else f'peering in the namespace {namespace!r}'
+                where = (
+                    'peering' if namespace is None else f'peering in the namespace {namespace!r}'
+                )
                 yield where, 'paused, as it is not known yet if there are other operators'
             elif isinstance(reason, memberships.Member) and reason.is_awaited:
-                yield str(reason.membership), 'paused, as it does not exist, or is not permitted to be watched'
+                yield (
+                    str(reason.membership),
+                    'paused, as it does not exist, or is not permitted to be watched',
+                )
 
     def _iter_pauses_for_others(self) -> Iterator[tuple[str, str]]:
         for member in self._iter_pauses():
@@ -99,9 +131,13 @@ class Monitor:
         return (reason for _, reason in self._pauses if isinstance(reason, memberships.Member))
 
     def _iter_observers(self) -> Iterator[tuple[object, watching.StreamState]]:
-        pairs = [(observation.CRDS, self._insights.resources_stream),
-                 (observation.NAMESPACES, self._insights.namespaces_stream)]
-        return ((resource, state) for resource, state in pairs if state.phase is not watching.Phase.IDLE)
+        pairs = [
+            (observation.CRDS, self._insights.resources_stream),
+            (observation.NAMESPACES, self._insights.namespaces_stream),
+        ]
+        return (
+            (resource, state) for resource, state in pairs if state.phase is not watching.Phase.IDLE
+        )
 
     def _iter_streams(self) -> Iterator[tuple[str, watching.StreamState]]:
         yield from ((repr(key.resource), state) for key, state in self._streams.items())
@@ -110,9 +146,15 @@ class Monitor:
     def _make_prober(self) -> probes.Prober:
         site = self._site
         cause = activities.build_cause(
-            causes.Activity.PROBE, settings=site.settings, memo=site.memo, indices=site.indices)
-        env = execution.Environment(settings=site.settings, now=site.now, is_quiet=True, meter=site.context.meter,
-                                    executor=threads.OwnThreads(f'kopf {cause.activity}'))
+            causes.Activity.PROBE, settings=site.settings, memo=site.memo, indices=site.indices
+        )
+        env = execution.Environment(
+            settings=site.settings,
+            now=site.now,
+            is_quiet=True,
+            meter=site.context.meter,
+            executor=threads.OwnThreads(f'kopf {cause.activity}'),
+        )
         return probes.Prober(site.registry._activities.select(causes.Activity.PROBE), cause, env)
 
 

@@ -4,6 +4,7 @@ Observation: which resources and namespaces are there to be served, at any momen
 Both are observed live, each by one task. Nothing is asked periodically while nothing changes. If the cluster does not
 permit to look after the changes, the operator does with what it was told and with what it has found at the start.
 """
+
 import asyncio
 import contextlib
 import dataclasses
@@ -18,12 +19,25 @@ from kopf._cogs.structs import references, selectors
 from kopf._core.reactor import definitions, resolution
 
 NAMESPACES = references.Resource(
-    '', 'v1', 'namespaces', kind='Namespace', singular='namespace', shortcuts=frozenset({'ns'}), namespaced=False)
+    '',
+    'v1',
+    'namespaces',
+    kind='Namespace',
+    singular='namespace',
+    shortcuts=frozenset({'ns'}),
+    namespaced=False,
+)
 
 CRDS = references.Resource(
-    'apiextensions.k8s.io', 'v1', 'customresourcedefinitions', kind='CustomResourceDefinition',
-    singular='customresourcedefinition', shortcuts=frozenset({'crd', 'crds'}),
-    categories=frozenset({'api-extensions'}), namespaced=False)
+    'apiextensions.k8s.io',
+    'v1',
+    'customresourcedefinitions',
+    kind='CustomResourceDefinition',
+    singular='customresourcedefinition',
+    shortcuts=frozenset({'crd', 'crds'}),
+    categories=frozenset({'api-extensions'}),
+    namespaced=False,
+)
 
 PATIENCE = 1.0
 """Seconds in which the CRDs are usually listed. The resources are not looked for sooner, not to do it twice."""
@@ -48,14 +62,21 @@ class Insights:
 
     Changed only by the observers: each changes its own half. Read by anyone in the same event loop.
     """
+
     resolved: resolution.Resolution = dataclasses.field(default_factory=resolution.Resolution)
-    namespaces: frozenset[references.Namespace] = frozenset()  # only ``None`` if the whole cluster is served
+    namespaces: frozenset[references.Namespace] = (
+        frozenset()
+    )  # only ``None`` if the whole cluster is served
     is_resources_known: bool = False  # at least once
     is_namespaces_known: bool = False
     revision: int = 0  # grows with every change
-    ready: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)  # set by the orchestrator
+    ready: asyncio.Event = dataclasses.field(
+        default_factory=asyncio.Event
+    )  # set by the orchestrator
     resources_stream: watching.StreamState = dataclasses.field(default_factory=watching.StreamState)
-    namespaces_stream: watching.StreamState = dataclasses.field(default_factory=watching.StreamState)
+    namespaces_stream: watching.StreamState = dataclasses.field(
+        default_factory=watching.StreamState
+    )
     _bell: bells.Bell = dataclasses.field(default_factory=bells.Bell)
 
     @property
@@ -94,11 +115,19 @@ class Insights:
 
 class _Marker(enum.Enum):
     """Stands among the events."""
-    REFUSED = enum.auto()  # it is forbidden to see the objects, and there will be a long pause before the next attempt
+
+    REFUSED = (
+        enum.auto()
+    )  # it is forbidden to see the objects, and there will be a long pause before the next attempt
 
 
-async def run_namespace_observer(*, context: requests.Context, patterns: Collection[references.NamespacePattern],
-                                 clusterwide: bool, insights: Insights) -> None:
+async def run_namespace_observer(
+    *,
+    context: requests.Context,
+    patterns: Collection[references.NamespacePattern],
+    clusterwide: bool,
+    insights: Insights,
+) -> None:
     """
     Keep the served namespaces in line with those in the cluster that match any of the patterns.
 
@@ -110,8 +139,12 @@ async def run_namespace_observer(*, context: requests.Context, patterns: Collect
         insights.learn_namespaces({None} if clusterwide else exact)
         await asyncio.Event().wait()
     seen: set[references.NamespaceName] = set()
-    items = _observe(NAMESPACES, context=context, state=insights.namespaces_stream,
-                     consequence="Only the namespaces named exactly are served, whether they exist or not")
+    items = _observe(
+        NAMESPACES,
+        context=context,
+        state=insights.namespaces_stream,
+        consequence='Only the namespaces named exactly are served, whether they exist or not',
+    )
     async with contextlib.aclosing(items):
         async for item in items:
             if isinstance(item, _Marker):
@@ -134,8 +167,11 @@ def is_namespace_served(body: Mapping[str, Any]) -> bool:
     return not body['metadata'].get('deletionTimestamp') or not conditions or is_populated
 
 
-def _update_namespaces(seen: set[references.NamespaceName], event: signals.RawEvent,
-                       patterns: Collection[references.NamespacePattern]) -> None:
+def _update_namespaces(
+    seen: set[references.NamespaceName],
+    event: signals.RawEvent,
+    patterns: Collection[references.NamespacePattern],
+) -> None:
     name = references.NamespaceName(event['object']['metadata']['name'])
     is_matching = any(references.match_namespace(name, pattern) for pattern in patterns)
     if is_matching and event['type'] != 'DELETED' and is_namespace_served(event['object']):
@@ -144,7 +180,9 @@ def _update_namespaces(seen: set[references.NamespaceName], event: signals.RawEv
         seen.discard(name)
 
 
-async def run_resource_observer(*, context: requests.Context, demand: resolution.Demand, insights: Insights) -> None:
+async def run_resource_observer(
+    *, context: requests.Context, demand: resolution.Demand, insights: Insights
+) -> None:
     """
     Keep the served resources in line with what the cluster serves and what is demanded of it.
 
@@ -153,11 +191,16 @@ async def run_resource_observer(*, context: requests.Context, demand: resolution
     Ends only by cancellation, or by `LoginError`.
     """
     sight = _Sight(context, demand, insights, groups=resolution.select_groups(demand.selectors))
-    is_live = not context.settings.scanning.disabled and sight.groups not in (frozenset(), frozenset({''}))
+    is_live = not context.settings.scanning.disabled and sight.groups not in (
+        frozenset(),
+        frozenset({''}),
+    )
     try:
         async with asyncio.TaskGroup() as group:
             if is_live:
-                group.create_task(_watch_definitions(sight), name='observer of resource definitions')
+                group.create_task(
+                    _watch_definitions(sight), name='observer of resource definitions'
+                )
             else:
                 sight.concluded.set()
             group.create_task(_scan_when_needed(sight), name='observer of resources')
@@ -172,15 +215,22 @@ class _Sight:
 
     Changed by its two tasks. The one that watches the definitions has no awaits between an event and its effect.
     """
+
     context: requests.Context
     demand: resolution.Demand
     insights: Insights
     groups: frozenset[str] | None  # of the resources in question; ``None`` for all
     found: definitions.Found = dataclasses.field(default_factory=dict)
-    defined: dict[definitions.Names, definitions.Definition] = dataclasses.field(default_factory=dict)  # by CRDs
-    deleted: set[definitions.Names] = dataclasses.field(default_factory=set)  # CRDs whose resources can be still there
+    defined: dict[definitions.Names, definitions.Definition] = dataclasses.field(
+        default_factory=dict
+    )  # by CRDs
+    deleted: set[definitions.Names] = dataclasses.field(
+        default_factory=set
+    )  # CRDs whose resources can be still there
     complaints: frozenset[resolution.Complaint] = frozenset()
-    concluded: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)  # is the listing of CRDs over, if any?
+    concluded: asyncio.Event = dataclasses.field(
+        default_factory=asyncio.Event
+    )  # is the listing of CRDs over, if any?
     is_listed: bool = False  # has it succeeded?
     is_certain: bool = False  # has the last scan told of everything?
     attempts: int = 0  # the scans in a row after which something is unclear
@@ -191,12 +241,21 @@ class _Sight:
     @property
     def is_settled(self) -> bool:
         """Is everything certain, and found as it is defined?"""
-        return (self.is_certain and self.deleted.isdisjoint(self.found) and
-                all(definitions.is_reflected(definition, self.found) for definition in self.defined.values()))
+        return (
+            self.is_certain
+            and self.deleted.isdisjoint(self.found)
+            and all(
+                definitions.is_reflected(definition, self.found)
+                for definition in self.defined.values()
+            )
+        )
 
     def hasten(self) -> None:
         """Plan the next scan soon."""
-        self.attempts, self.due = 0, min(self.due, max(_read_clock() + DEBOUNCING, self.scanned + SPACING))
+        self.attempts, self.due = (
+            0,
+            min(self.due, max(_read_clock() + DEBOUNCING, self.scanned + SPACING)),
+        )
         self.bell.ring()
 
 
@@ -212,7 +271,9 @@ async def _scan_when_needed(sight: _Sight) -> None:
             sight.attempts, sight.due = 0, math.inf
         else:
             sight.attempts += 1
-            sight.due = _read_clock() + choose_backoff(sight.attempts, longest, sight.context.chance())
+            sight.due = _read_clock() + choose_backoff(
+                sight.attempts, longest, sight.context.chance()
+            )
         await _wait_until_due(sight)
 
 
@@ -234,13 +295,21 @@ async def _scan(sight: _Sight) -> float:
     was_listed = sight.is_listed
     try:
         catalog = await discovery.read_catalog(context=sight.context, groups=sight.groups)
-    except (errors.RequestError, OSError) as error:  # the files of certificates can be absent for a moment
+    except (
+        errors.RequestError,
+        OSError,
+    ) as error:  # the files of certificates can be absent for a moment
         sight.is_certain = False
-        sight.context.logger.warning("The resources of the cluster are not known, and will be asked for again: %s",
-                                     error)
+        sight.context.logger.warning(
+            'The resources of the cluster are not known, and will be asked for again: %s', error
+        )
         return signals.LONGEST_BACKOFF
-    known = [resource for names, resources in sight.found.items() if names not in sight.deleted
-             for resource in resources]
+    known = [
+        resource
+        for names, resources in sight.found.items()
+        if names not in sight.deleted
+        for resource in resources
+    ]
     sight.found = definitions.group_resources(resolution.update_resources(known, catalog))
     sight.deleted &= set(sight.found)
     # What was found before the definitions were listed, could be gone before that: nobody would ever tell.
@@ -252,22 +321,28 @@ async def _scan(sight: _Sight) -> float:
 def _announce(sight: _Sight) -> None:
     logger, insights = sight.context.logger, sight.insights
     found = [resource for resources in sight.found.values() for resource in resources]
-    resolved = resolution.resolve(sight.demand, definitions.keep_patchable(found, sight.defined.values()))
+    resolved = resolution.resolve(
+        sight.demand, definitions.keep_patchable(found, sight.defined.values())
+    )
     for complaint in sorted(resolved.complaints - sight.complaints, key=repr):
         logger.warning(complaint.text, *complaint.values)
     if insights.is_resources_known:
         before, after = insights.resolved.all_resources, resolved.all_resources
         for resource in sorted(after - before, key=repr):
-            logger.info("The resource %r has come, and is served from now on.", resource)
+            logger.info('The resource %r has come, and is served from now on.', resource)
         for resource in sorted(before - after, key=repr):
-            logger.info("The resource %r has gone, and is not served any more.", resource)
+            logger.info('The resource %r has gone, and is not served any more.', resource)
     sight.complaints = resolved.complaints
     insights.learn_resources(resolved)
 
 
 async def _watch_definitions(sight: _Sight) -> None:
-    items = _observe(CRDS, context=sight.context, state=sight.insights.resources_stream,
-                     consequence="Only the resources that are there now are served, but not those to come")
+    items = _observe(
+        CRDS,
+        context=sight.context,
+        state=sight.insights.resources_stream,
+        consequence='Only the resources that are there now are served, but not those to come',
+    )
     async with contextlib.aclosing(items):
         async for item in items:
             if not isinstance(item, _Marker | watching.Marker):
@@ -296,8 +371,13 @@ def _update_definitions(sight: _Sight, event: signals.RawEvent) -> None:
         sight.hasten()
 
 
-async def _observe(resource: references.Resource, *, context: requests.Context, state: watching.StreamState,
-                   consequence: str) -> AsyncGenerator[watching.Item | _Marker]:
+async def _observe(
+    resource: references.Resource,
+    *,
+    context: requests.Context,
+    state: watching.StreamState,
+    consequence: str,
+) -> AsyncGenerator[watching.Item | _Marker]:
     """
     Stream the events for ever if it is permitted, and look from time to time if it is, otherwise.
 
@@ -305,14 +385,18 @@ async def _observe(resource: references.Resource, *, context: requests.Context, 
     """
     is_refused = False
     while True:
-        stream = watching.stream_events(resource, None, context=context, state=state, refusals=(403,))
+        stream = watching.stream_events(
+            resource, None, context=context, state=state, refusals=(403,)
+        )
         try:
             async with contextlib.aclosing(stream):
                 async for item in stream:
                     yield item
         except errors.APIForbiddenError as error:
             if not is_refused:
-                context.logger.warning("%s, as it is not permitted to watch over %r: %s", consequence, resource, error)
+                context.logger.warning(
+                    '%s, as it is not permitted to watch over %r: %s', consequence, resource, error
+                )
             is_refused = True
         yield _Marker.REFUSED
         await asyncio.sleep(PERMISSION_PERIOD * (1 + signals.JITTER * context.chance()))

@@ -4,6 +4,7 @@ Operating: the life of one operator, from its startup handlers to its cleanup ha
 The end is the reverse of the beginning: no more changes are taken in, the running handlers finish or are interrupted,
 the cleanup handlers are called while the API is still usable, the connections are closed.
 """
+
 import asyncio
 import contextlib
 import dataclasses
@@ -66,6 +67,7 @@ class SettingsError(Exception):
 @dataclasses.dataclass(frozen=True, eq=False)
 class Plan:
     """What operator is to be run, and how."""
+
     registry: registries.OperatorRegistry
     settings: settings_.OperatorSettings
     lifecycle: lifecycles.LifecycleFn
@@ -88,21 +90,48 @@ class Operator:
         self.plan = plan
         self.now = clocks.Clock()
         self.context = requests.Context(
-            vault=plan.vault, settings=plan.settings, logger=logger, gates=limits.get_common_gates(), now=self.now)
-        indexers = indexing.Indexers(plan.registry, plan.settings, self.now, meter=self.context.meter)
+            vault=plan.vault,
+            settings=plan.settings,
+            logger=logger,
+            gates=limits.get_common_gates(),
+            now=self.now,
+        )
+        indexers = indexing.Indexers(
+            plan.registry, plan.settings, self.now, meter=self.context.meter
+        )
         self.pauses = pauses.Pauses(self._pause_or_resume)  # of what is not to be handled now
-        self.spawner = daemons.Spawner(self.context, now=self.now, indices=indexers.indices, pauses=self.pauses)
+        self.spawner = daemons.Spawner(
+            self.context, now=self.now, indices=indexers.indices, pauses=self.pauses
+        )
         self.site = sites.Site(
-            registry=plan.registry, settings=plan.settings, context=self.context, memories=plan.memories,
-            memo=plan.memo, now=self.now, lifecycle=plan.lifecycle, indexers=indexers, spawner=self.spawner)
-        self.slots = queueing.Slots(lambda: plan.settings.queueing.worker_limit, is_crowded=self._is_crowded)
+            registry=plan.registry,
+            settings=plan.settings,
+            context=self.context,
+            memories=plan.memories,
+            memo=plan.memo,
+            now=self.now,
+            lifecycle=plan.lifecycle,
+            indexers=indexers,
+            spawner=self.spawner,
+        )
+        self.slots = queueing.Slots(
+            lambda: plan.settings.queueing.worker_limit, is_crowded=self._is_crowded
+        )
         self.listed = bells.Bell()  # rings when anything is listed, or is not to be listed any more
         self.poster = posters.Poster(self.context)
         self.streams: dict[orchestration.Key, watching.StreamState] = {}
-        self.watchers: dict[orchestration.Key, streams.Watcher] = {}  # also those that have ended, but are not retired
+        self.watchers: dict[
+            orchestration.Key, streams.Watcher
+        ] = {}  # also those that have ended, but are not retired
         self.peering = peering.Peering(
-            context=self.context, scope=plan.insights, pauses=self.pauses, identity=self._detect_identity())
-        self.reviewing_threads = pools.OwnPool(reviewers.THREADS_LIMIT)  # reviews cannot wait for other handlers
+            context=self.context,
+            scope=plan.insights,
+            pauses=self.pauses,
+            identity=self._detect_identity(),
+        )
+        self.reviewing_threads = pools.OwnPool(
+            reviewers.THREADS_LIMIT
+        )  # reviews cannot wait for other handlers
         self.admission = self._make_admission()
         self.is_started = False  # have the startup handlers succeeded?
         self.is_indexed = False  # at least once, or is there nothing to be indexed?
@@ -120,12 +149,16 @@ class Operator:
             stack.callback(self._release_objects)
             stack.push_async_callback(self.plan.vault.close)
             stack.enter_context(posting.attached(self.poster))
-            stack.push_async_callback(self.poster.close)  # if there is no startup; otherwise, it is closed below
+            stack.push_async_callback(
+                self.poster.close
+            )  # if there is no startup; otherwise, it is closed below
             if not await _run_until_stopped(stopper, {'startup': self._start_up()}):
                 return
             self.is_started = True
             self._report_start()
-            monitor = self._make_monitor(stack.enter_context(pulses.feeling_pulse(self._get_blocking_limit)))
+            monitor = self._make_monitor(
+                stack.enter_context(pulses.feeling_pulse(self._get_blocking_limit))
+            )
             stack.push_async_callback(monitor.close)
             if self.admission.is_ready:
                 self._report_ready()
@@ -141,38 +174,67 @@ class Operator:
             self.poster.start()
             await monitor.serve(self.plan.endpoint)
             besides = [authenticator, self.peering.start(), *self.admission.start()]
-            await _run_until_stopped(stopper, {
-                'observer of resources': self._observe_resources(),
-                'observer of namespaces': self._observe_namespaces(),
-                'orchestrator': self._orchestrate(),
-                'gatekeeper': self._open_when_indexed()}, besides=besides, ending=self.spawner.begin_exit)
+            await _run_until_stopped(
+                stopper,
+                {
+                    'observer of resources': self._observe_resources(),
+                    'observer of namespaces': self._observe_namespaces(),
+                    'orchestrator': self._orchestrate(),
+                    'gatekeeper': self._open_when_indexed(),
+                },
+                besides=besides,
+                ending=self.spawner.begin_exit,
+            )
 
     def _make_monitor(self, pulse: pulses.Pulse) -> monitoring.Monitor:
         return monitoring.Monitor(
-            self.site, insights=self.plan.insights, streams=self.streams, pauses=self.pauses, pulse=pulse,
-            admission=self.admission)
+            self.site,
+            insights=self.plan.insights,
+            streams=self.streams,
+            pauses=self.pauses,
+            pulse=pulse,
+            admission=self.admission,
+        )
 
     def _make_admission(self) -> admission.Admission:
         env = execution.Environment(
-            settings=self.plan.settings, now=self.now, meter=self.context.meter, executor=self.reviewing_threads)
+            settings=self.plan.settings,
+            now=self.now,
+            meter=self.context.meter,
+            executor=self.reviewing_threads,
+        )
         reviewer = reviewers.Reviewer(
-            self.plan.registry, scope=self.plan.insights, memos=self.site, indices=self.site.indices, env=env,
-            is_ready=self._is_reviewable)
+            self.plan.registry,
+            scope=self.plan.insights,
+            memos=self.site,
+            indices=self.site.indices,
+            env=env,
+            is_ready=self._is_reviewable,
+        )
         return admission.Admission(
-            reviewer, context=self.context, scope=self.plan.insights, on_ready=self._report_ready)
+            reviewer, context=self.context, scope=self.plan.insights, on_ready=self._report_ready
+        )
 
     def _report_start(self) -> None:
         plan, info = self.plan, self.plan.vault.preferred
-        logger.info("The operator is started: kopf %s, for %s.", versions.version,
-                    summaries.describe_scope(plan.patterns, clusterwide=plan.clusterwide))
-        logger.info("Handlers: %s.", summaries.describe_handlers(plan.registry._iter_handlers()))
+        logger.info(
+            'The operator is started: kopf %s, for %s.',
+            versions.version,
+            summaries.describe_scope(plan.patterns, clusterwide=plan.clusterwide),
+        )
+        logger.info('Handlers: %s.', summaries.describe_handlers(plan.registry._iter_handlers()))
         if info is not None:
-            logger.info("The operator has credentials for %s, and does not log in.", credentials.describe(info))
+            logger.info(
+                'The operator has credentials for %s, and does not log in.',
+                credentials.describe(info),
+            )
 
     def _report_end(self) -> None:
         if self.is_started:
             runs, failed = summaries.count_runs(self.context.meter)
-            logger.info("The operator is stopped: handlers ran %d times, %d of them failed.", runs, failed)
+            logger.info(
+                'The operator is stopped: handlers ran %d times, %d of them failed.', runs, failed
+            )
 
     def _report_ready(self) -> None:
         flags.raise_flag(self.plan.ready_flag)
@@ -189,16 +251,24 @@ class Operator:
         executor = self.plan.settings.execution.executor
         flying, waiting = self.context.gates.count_requests()
         threads = executor.waiting if isinstance(executor, pools.OwnPool) else 0
-        return max(waiting, threads) >= CROWD or (limit is not None and flying + waiting >= limit * FLIGHT_SHARE)
+        return max(waiting, threads) >= CROWD or (
+            limit is not None and flying + waiting >= limit * FLIGHT_SHARE
+        )
 
     def _get_blocking_limit(self) -> float | None:
         return self.plan.settings.execution.blocking_limit
 
     def _release_threads(self) -> None:
-        busy = settings_.release_threads(self.plan.settings.execution) + self.reviewing_threads.release()
+        busy = (
+            settings_.release_threads(self.plan.settings.execution)
+            + self.reviewing_threads.release()
+        )
         if busy:
-            logger.warning("%d synchronous handlers still run: they cannot be interrupted, and are left as they are. "
-                           "The process waits for them in its very end.", busy)
+            logger.warning(
+                '%d synchronous handlers still run: they cannot be interrupted, and are left as they are. '
+                'The process waits for them in its very end.',
+                busy,
+            )
 
     def _release_objects(self) -> None:
         """
@@ -213,48 +283,78 @@ class Operator:
         await self._run_activity(causes.Activity.STARTUP)
         complaints = checks.check_settings(self.plan.settings)
         if complaints:
-            raise SettingsError(f"Some settings are wrong: {'; '.join(complaints)}")
+            raise SettingsError(f'Some settings are wrong: {"; ".join(complaints)}')
         if self.admission.is_needed and self.plan.settings.admission.server is None:
-            raise SettingsError("There are handlers of admission, but no server that would call them. In a startup "
-                                "handler, set settings.admission.server, e.g. to kopf.WebhookServer().")
+            raise SettingsError(
+                'There are handlers of admission, but no server that would call them. In a startup '
+                'handler, set settings.admission.server, e.g. to kopf.WebhookServer().'
+            )
 
-    async def _clean_up(self, exc_type: type[BaseException] | None, exc: BaseException | None,
-                        traceback: TracebackType | None) -> None:
+    async def _clean_up(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         """Call the cleanup handlers. What has ended the operator is more important than what they raise."""
         try:
             await self._run_activity(causes.Activity.CLEANUP)
         except activities.ActivityError as error:
             if exc is None:
                 raise
-            logger.error("%s", error)
+            logger.error('%s', error)
 
     async def _run_activity(self, activity: causes.Activity) -> None:
         plan = self.plan
-        await activities.run_activity(activity=activity, registry=plan.registry, settings=plan.settings,
-                                      memo=plan.memo, indices=self.site.indices, now=self.now,
-                                      meter=self.context.meter)
+        await activities.run_activity(
+            activity=activity,
+            registry=plan.registry,
+            settings=plan.settings,
+            memo=plan.memo,
+            indices=self.site.indices,
+            now=self.now,
+            meter=self.context.meter,
+        )
 
     async def _authenticate(self) -> None:
         plan = self.plan
-        await authentication.run_authentication(registry=plan.registry, settings=plan.settings, vault=plan.vault,
-                                                memo=plan.memo, indices=self.site.indices, now=self.now,
-                                                meter=self.context.meter)
+        await authentication.run_authentication(
+            registry=plan.registry,
+            settings=plan.settings,
+            vault=plan.vault,
+            memo=plan.memo,
+            indices=self.site.indices,
+            now=self.now,
+            meter=self.context.meter,
+        )
 
     async def _observe_resources(self) -> None:
         registry = self.plan.registry
         demand = resolution.Demand(
-            registry.watched_selectors(), registry.patched_selectors(), registry.reviewed_selectors())
-        await observation.run_resource_observer(context=self.context, demand=demand, insights=self.plan.insights)
+            registry.watched_selectors(),
+            registry.patched_selectors(),
+            registry.reviewed_selectors(),
+        )
+        await observation.run_resource_observer(
+            context=self.context, demand=demand, insights=self.plan.insights
+        )
 
     async def _observe_namespaces(self) -> None:
         await observation.run_namespace_observer(
-            context=self.context, patterns=self.plan.patterns, clusterwide=self.plan.clusterwide,
-            insights=self.plan.insights)
+            context=self.context,
+            patterns=self.plan.patterns,
+            clusterwide=self.plan.clusterwide,
+            insights=self.plan.insights,
+        )
 
     async def _orchestrate(self) -> None:
         timeout = self.plan.settings.queueing.exit_timeout + orchestration.STOPPING_TIMEOUT
         await orchestration.run_orchestrator(
-            insights=self.plan.insights, spawn=self._watch, retire=self._retire, stopping_timeout=timeout)
+            insights=self.plan.insights,
+            spawn=self._watch,
+            retire=self._retire,
+            stopping_timeout=timeout,
+        )
 
     async def _watch(self, resource: references.Resource, namespace: references.Namespace) -> None:
         key, state = orchestration.Key(resource, namespace), watching.StreamState()
@@ -262,9 +362,17 @@ class Operator:
         try:
             self._warn_of_namesakes(resource)
             served = sites.Served(self.site, resource, self._get_selectors)
-            before = self.watchers.pop(key, None)  # if the resource was redefined, and is watched in another way now
-            watcher = streams.Watcher(served, namespace, slots=self.slots, state=state, on_listed=self.listed.ring,
-                                      remains=None if before is None else before.release())
+            before = self.watchers.pop(
+                key, None
+            )  # if the resource was redefined, and is watched in another way now
+            watcher = streams.Watcher(
+                served,
+                namespace,
+                slots=self.slots,
+                state=state,
+                on_listed=self.listed.ring,
+                remains=None if before is None else before.release(),
+            )
             self.watchers[key] = watcher
             await watcher.run(self.pauses.follow(namespace))
         finally:
@@ -276,12 +384,14 @@ class Operator:
         registry, resolved = self.plan.registry, self._get_selectors(resource)
         for handlers in (registry._changing, registry._spawning):
             for id, places in handlers.find_namesakes(resource, resolved).items():
-                listed = ', '.join(f"{number!r} at {place}" for number, place in places.items())
-                warning = f"Several functions have the id {id!r} for the same resource: {listed}."
+                listed = ', '.join(f'{number!r} at {place}' for number, place in places.items())
+                warning = f'Several functions have the id {id!r} for the same resource: {listed}.'
                 if warning not in self.warned:
                     self.warned.add(warning)
-                    logger.warning("%s All of them are called. Rename them, or give them different ids with id=.",
-                                   warning)
+                    logger.warning(
+                        '%s All of them are called. Rename them, or give them different ids with id=.',
+                        warning,
+                    )
 
     def _retire(self, key: orchestration.Key) -> None:
         watcher = self.watchers.pop(key, None)
@@ -313,7 +423,11 @@ class Operator:
     def _is_indexed(self) -> bool:
         insights, indexers = self.plan.insights, self.site.indexers
         keys = orchestration.select_keys(insights.resources, insights.namespaces)
-        indexed = [key for key in keys if indexers.is_indexed(key.resource, self._get_selectors(key.resource))]
+        indexed = [
+            key
+            for key in keys
+            if indexers.is_indexed(key.resource, self._get_selectors(key.resource))
+        ]
         awaited = [key for key in indexed if not self.pauses.is_paused(key.namespace)]
         return all(key in self.streams and self.streams[key].is_listed for key in awaited)
 
@@ -325,16 +439,22 @@ class Operator:
 
     def _detect_identity(self) -> peers.Identity:
         tail = ''.join(random.choices(string.ascii_lowercase + string.digits, k=3))
-        return peers.Identity(self.plan.identity or peers.detect_identity(
-            environ=os.environ, now=self.now(), tail=tail))
+        return peers.Identity(
+            self.plan.identity
+            or peers.detect_identity(environ=os.environ, now=self.now(), tail=tail)
+        )
 
     def _get_selectors(self, resource: references.Resource) -> Collection[selectors.Selector]:
         return self.plan.insights.resolved.select_selectors(resource)
 
 
-async def _run_until_stopped(stopper: stopping.Stopper, coros: Mapping[str, Coroutine[Any, Any, None]], *,
-                             besides: Collection[asyncio.Task[None]] = (),
-                             ending: Callable[[], None] = lambda: None) -> bool:
+async def _run_until_stopped(
+    stopper: stopping.Stopper,
+    coros: Mapping[str, Coroutine[Any, Any, None]],
+    *,
+    besides: Collection[asyncio.Task[None]] = (),
+    ending: Callable[[], None] = lambda: None,
+) -> bool:
     """
     Run until all of them end, or it is time to stop, or any of them fails, or any besides them ends or fails.
 
@@ -347,7 +467,11 @@ async def _run_until_stopped(stopper: stopping.Stopper, coros: Mapping[str, Coro
     pending = set(tasks)
     ended: set[asyncio.Task[None]] = set()  # on their own
     try:
-        while pending and not any(map(_is_failed, ended)) and not any(guard.done() for guard in guards):
+        while (
+            pending
+            and not any(map(_is_failed, ended))
+            and not any(guard.done() for guard in guards)
+        ):
             done, _ = await asyncio.wait({*pending, *guards}, return_when=asyncio.FIRST_COMPLETED)
             pending -= done
             ended |= done
@@ -360,7 +484,9 @@ async def _run_until_stopped(stopper: stopping.Stopper, coros: Mapping[str, Coro
         await asyncio.wait([stop, *tasks])
     for task in [*tasks, *guards]:
         if task in ended and task.cancelled():
-            raise RuntimeError(f"The {task.get_name()} of the operator was cancelled from the inside.")
+            raise RuntimeError(
+                f'The {task.get_name()} of the operator was cancelled from the inside.'
+            )
         if task.done() and not task.cancelled() and (error := task.exception()) is not None:
             raise error
     return ended.issuperset(tasks)

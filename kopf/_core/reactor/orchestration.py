@@ -3,6 +3,7 @@ Orchestration: one watcher for each resource in each namespace to be served, and
 
 The watchers come and go with what is known of the cluster. They are not expected to end on their own.
 """
+
 import asyncio
 import dataclasses
 import logging
@@ -20,11 +21,16 @@ STOPPING_TIMEOUT = 30.0
 
 class Key(NamedTuple):
     """What one watcher is for. Where there are no namespaces, there is none here: for the whole cluster."""
+
     resource: references.Resource
     namespace: references.Namespace
 
     def __str__(self) -> str:
-        return repr(self.resource) if self.namespace is None else f'{self.resource!r} in {self.namespace!r}'
+        return (
+            repr(self.resource)
+            if self.namespace is None
+            else f'{self.resource!r} in {self.namespace!r}'
+        )
 
 
 Spawn = Callable[[references.Resource, references.Namespace], Coroutine[Any, Any, None]]
@@ -45,6 +51,7 @@ class UnexpectedEndError(Exception):
 @dataclasses.dataclass(eq=False)
 class Watcher:
     """A running watcher. Changed only by the orchestrator."""
+
     resource: references.Resource  # as it was when the watcher was started
     task: asyncio.Task[None]
     is_stopping: bool = False
@@ -64,8 +71,13 @@ class Watcher:
 Watchers = dict[Key, Watcher]
 
 
-async def run_orchestrator(*, insights: observation.Insights, spawn: Spawn, retire: Retire = _retire_silently,
-                           stopping_timeout: float = STOPPING_TIMEOUT) -> None:
+async def run_orchestrator(
+    *,
+    insights: observation.Insights,
+    spawn: Spawn,
+    retire: Retire = _retire_silently,
+    stopping_timeout: float = STOPPING_TIMEOUT,
+) -> None:
     """
     Start and stop the watchers as the insights change.
 
@@ -95,43 +107,58 @@ async def run_orchestrator(*, insights: observation.Insights, spawn: Spawn, reti
         await _stop_all(watchers, stopping_timeout)
 
 
-def select_keys(resources: Iterable[references.Resource], namespaces: Collection[references.Namespace]) -> set[Key]:
+def select_keys(
+    resources: Iterable[references.Resource], namespaces: Collection[references.Namespace]
+) -> set[Key]:
     """Tell what is to be watched. Those resources that are not in namespaces do not depend on which are served."""
-    return {Key(resource, namespace)
-            for resource in resources
-            for namespace in (namespaces if resource.namespaced else [None])}
+    return {
+        Key(resource, namespace)
+        for resource in resources
+        for namespace in (namespaces if resource.namespaced else [None])
+    }
 
 
 def is_outdated(before: references.Resource, after: references.Resource) -> bool:
     """Tell if the resource has changed so much that it is to be watched and patched in another way."""
-    return any(getattr(before, field) != getattr(after, field) for field in ('namespaced', 'subresources', 'kind'))
+    return any(
+        getattr(before, field) != getattr(after, field)
+        for field in ('namespaced', 'subresources', 'kind')
+    )
 
 
 def _adjust(watchers: Watchers, keys: Collection[Key], spawn: Spawn, timeout: float) -> None:
     """Start the missing watchers, stop the unneeded and the outdated ones. What is being stopped, is left to end."""
     needed = {key: key.resource for key in keys}
     for key, watcher in watchers.items():
-        if not watcher.is_stopping and (key not in needed or is_outdated(watcher.resource, needed[key])):
-            logger.debug("Watching over %s is being stopped.", key)
+        if not watcher.is_stopping and (
+            key not in needed or is_outdated(watcher.resource, needed[key])
+        ):
+            logger.debug('Watching over %s is being stopped.', key)
             watcher.stop()
             watcher.alarm = watcher.task.get_loop().call_later(timeout, _complain, key, timeout)
     for key in needed:
         if key not in watchers:
-            logger.debug("Watching over %s is being started.", key)
+            logger.debug('Watching over %s is being started.', key)
             task = asyncio.create_task(spawn(*key), name=f'watcher of {key}')
             watchers[key] = Watcher(key.resource, task)
 
 
 def _complain(key: Key, timeout: float) -> None:
-    logger.warning("Watching over %s has not stopped in %s s; it cannot be started again until it ends.", key, timeout)
+    logger.warning(
+        'Watching over %s has not stopped in %s s; it cannot be started again until it ends.',
+        key,
+        timeout,
+    )
 
 
 async def _wait_until_any(change: Coroutine[Any, Any, None], watchers: Watchers) -> None:
     """Wait for the change or for the end of any watcher. Cancellation affects none of the watchers."""
     waiter = asyncio.create_task(change, name='orchestrator')
     try:
-        await asyncio.wait({waiter, *(watcher.task for watcher in watchers.values())},
-                           return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(
+            {waiter, *(watcher.task for watcher in watchers.values())},
+            return_when=asyncio.FIRST_COMPLETED,
+        )
     finally:
         waiter.cancel()
         await asyncio.wait({waiter})
@@ -152,12 +179,16 @@ def _collect(watchers: Watchers) -> set[Key]:
 def _take_failures(watchers: Watchers) -> dict[Key, BaseException]:
     """Forget all watchers that have ended, and tell which of them have failed."""
     failures: dict[Key, BaseException] = {}
-    for key, watcher in [(key, watcher) for key, watcher in watchers.items() if watcher.task.done()]:
+    for key, watcher in [
+        (key, watcher) for key, watcher in watchers.items() if watcher.task.done()
+    ]:
         del watchers[key]
         watcher.silence()
         error = None if watcher.task.cancelled() else watcher.task.exception()
         if error is None and not watcher.is_stopping:
-            error = UnexpectedEndError(f"Watching over {key} has ended, although nobody has stopped it.")
+            error = UnexpectedEndError(
+                f'Watching over {key} has ended, although nobody has stopped it.'
+            )
         if error is not None:
             failures[key] = error
     return failures
@@ -169,7 +200,7 @@ def _report(failures: Mapping[Key, BaseException]) -> None:
     for key, error in failures.items():
         texts.setdefault(repr(error), []).append(str(key))
     for text, names in texts.items():
-        logger.error("Watching over %s has failed too: %s", ', '.join(names), text)
+        logger.error('Watching over %s has failed too: %s', ', '.join(names), text)
 
 
 async def _stop_all(watchers: Watchers, timeout: float) -> None:
@@ -181,5 +212,8 @@ async def _stop_all(watchers: Watchers, timeout: float) -> None:
         await asyncio.wait({watcher.task for watcher in watchers.values()}, timeout=timeout)
     _report(_take_failures(watchers))
     if watchers:
-        logger.warning("Watching has not stopped in %s s, and is left as it is: %s.",
-                       timeout, ', '.join(map(str, watchers)))
+        logger.warning(
+            'Watching has not stopped in %s s, and is left as it is: %s.',
+            timeout,
+            ', '.join(map(str, watchers)),
+        )

@@ -5,6 +5,7 @@ A thin shell: it takes a view of the object, asks for the decision, does what wa
 from the answer of the server. Event handlers get every event. Handlers of changes get the freshest state, and only
 if it includes our own changes made before. All changes are sent at the end, at once.
 """
+
 import asyncio
 import contextlib
 import dataclasses
@@ -74,7 +75,9 @@ class Processor:
         """
         began = _read_clock()
         try:
-            is_dismissed = bool(batch.events) and self.served.is_calm() and self._dismiss(batch, now=began)
+            is_dismissed = (
+                bool(batch.events) and self.served.is_calm() and self._dismiss(batch, now=began)
+            )
         except Exception:  # of filters and storages: the worker will meet them too, and report them
             return False
         if is_dismissed:
@@ -157,7 +160,9 @@ class Processor:
             reporting.log_deletion(logger)
         self.site.memories.forget(batch.body, self.served.resource)
 
-    async def _handle(self, batch: queueing.Batch, memory: inventory.Memory, *, is_gone: bool) -> queueing.Verdict:
+    async def _handle(
+        self, batch: queueing.Batch, memory: inventory.Memory, *, is_gone: bool
+    ) -> queueing.Verdict:
         self._note_handled(batch, memory)
         now = _read_clock()
         known = memory.choose_newest(batch.body, now=now, is_new=bool(batch.events))
@@ -175,7 +180,8 @@ class Processor:
             return queueing.Verdict()
 
         view = views.View(
-            self.served, known, memory, patch, is_accompanied=is_accompanied, is_fresh=is_fresh)
+            self.served, known, memory, patch, is_accompanied=is_accompanied, is_fresh=is_fresh
+        )
         waiting = self._measure_inconsistency(memory)
         if waiting is not None and view.is_concerned:
             return await self._send_meanwhile(view, memory, waiting)
@@ -183,8 +189,9 @@ class Processor:
             memory.breaker = None
         return await self._proceed(view, memory, mistrust=mistrust)
 
-    async def _proceed(self, view: views.View, memory: inventory.Memory, *,
-                       mistrust: float | None) -> queueing.Verdict:
+    async def _proceed(
+        self, view: views.View, memory: inventory.Memory, *, mistrust: float | None
+    ) -> queueing.Verdict:
         """Do what is decided for the object, then for what our changes have made of it, until there is nothing."""
         for _ in range(STEPS):
             plan = self._decide(view)
@@ -201,7 +208,11 @@ class Processor:
                     step = await self._caller.run(view, plan, memory)
                 case _:
                     step = await self._sender.send(view, _record(view, plan), memory)
-            if step.body is None or not self.served.is_calm() or circles.measure_pause(memory) is not None:
+            if (
+                step.body is None
+                or not self.served.is_calm()
+                or circles.measure_pause(memory) is not None
+            ):
                 break
             view = views.View(self.served, step.body, memory, patches.Patch(body=step.body))
         is_left = step.body is not None and self.served.is_calm()
@@ -212,14 +223,18 @@ class Processor:
         pause = circles.measure_pause(memory)
         if pause is None and delay is None:
             return queueing.Verdict()
-        return queueing.Verdict(max(delay or 0, pause or 0, self._measure_inconsistency(memory) or 0))
+        return queueing.Verdict(
+            max(delay or 0, pause or 0, self._measure_inconsistency(memory) or 0)
+        )
 
     def _decide(self, view: views.View) -> decisions.Plan:
         if view.is_concerned:
             return decisions.decide(view)
         return decisions.Send() if view.has_changes else decisions.IGNORE
 
-    async def _send_meanwhile(self, view: views.View, memory: inventory.Memory, waiting: float) -> queueing.Verdict:
+    async def _send_meanwhile(
+        self, view: views.View, memory: inventory.Memory, waiting: float
+    ) -> queueing.Verdict:
         """Send what event handlers have asked for while our own changes are not seen; the rest would be refused."""
         if len(view.patch) and (not view.is_fresh or application.prune(view.patch, view.raw)):
             await self._sender.send(view, recording.Records(view.cycle), memory)
@@ -230,14 +245,17 @@ class Processor:
     def _settle(self, view: views.View, memory: inventory.Memory, plan: decisions.Dismiss) -> None:
         """Remember that there is nothing to do for this version, if it is our own: it will come back soon."""
         if plan.is_resumed:
-            memory.cycle = dataclasses.replace(memory.cycle, is_initial=False, resumed=inventory.NOBODY)
+            memory.cycle = dataclasses.replace(
+                memory.cycle, is_initial=False, resumed=inventory.NOBODY
+            )
         if view.version == memory.cycle.version and self.served.is_calm():
             memory.cycle = dataclasses.replace(memory.cycle, is_settled=True)
 
     def _recall(self, batch: queueing.Batch) -> inventory.Memory:
         is_initial = bool(batch.events) and batch.events[0]['type'] is None
         return self.site.memories.recall(
-            batch.body, self.served.resource, memo=self.site.memo, is_initial=is_initial)
+            batch.body, self.served.resource, memo=self.site.memo, is_initial=is_initial
+        )
 
     def _note_handled(self, batch: queueing.Batch, memory: inventory.Memory) -> None:
         """
@@ -249,7 +267,9 @@ class Processor:
             return
         is_met_again = bool(batch.events) and batch.events[0]['type'] is None
         if memory.cycle.handled is None:
-            memory.cycle = dataclasses.replace(memory.cycle, handled=self._read_handled(batch, memory))
+            memory.cycle = dataclasses.replace(
+                memory.cycle, handled=self._read_handled(batch, memory)
+            )
         elif is_met_again and memory.outbox is None:
             self._take_over(batch, memory)
 
@@ -272,7 +292,11 @@ class Processor:
         """Return for how many seconds the object is left alone: after errors, or if it is handled too often."""
         now = _read_clock()
         throttle = memory.throttle
-        if throttle is not None and throttle.until is not None and throttle.until > now + breakers.TICK:
+        if (
+            throttle is not None
+            and throttle.until is not None
+            and throttle.until > now + breakers.TICK
+        ):
             return throttle.until - now
         if memory.breaker is None or memory.cycle.is_foreign(bodies.get_version(batch.body)):
             return None
@@ -283,7 +307,9 @@ class Processor:
         remaining = 0.0 if memory.awaited is None else memory.awaited.deadline - _read_clock()
         return remaining if remaining > 0 else None
 
-    def _throttle(self, error: Exception, batch: queueing.Batch, memory: inventory.Memory) -> queueing.Verdict:
+    def _throttle(
+        self, error: Exception, batch: queueing.Batch, memory: inventory.Memory
+    ) -> queueing.Verdict:
         """Leave the object alone for a while; then continue with its latest state."""
         delays = throttlers.Throttler() if memory.throttle is None else memory.throttle.delays
         now = _read_clock()
@@ -291,17 +317,23 @@ class Processor:
         memory.throttle = inventory.Throttle(delays, until)
         delay = (until - now) or UNTHROTTLED_DELAY
         loggers.LocalObjectLogger(body=batch.body, settings=self.site.settings).error(
-            "The handling of the object has failed, and will be continued in %s s: %s",
-            round(delay, 3), ' '.join([str(error) or repr(error), *getattr(error, '__notes__', ())]),
-            exc_info=not isinstance(error, sending.RefusedPatchError))
+            'The handling of the object has failed, and will be continued in %s s: %s',
+            round(delay, 3),
+            ' '.join([str(error) or repr(error), *getattr(error, '__notes__', ())]),
+            exc_info=not isinstance(error, sending.RefusedPatchError),
+        )
         return queueing.Verdict(delay)
 
 
-def _record(view: views.View, plan: decisions.Send | decisions.Record | decisions.Release) -> recording.Records:
+def _record(
+    view: views.View, plan: decisions.Send | decisions.Record | decisions.Release
+) -> recording.Records:
     """Choose the records for the plans that call nobody."""
     match plan:
         case decisions.Record(state, handled, holding):
-            return recording.finish(view, state, cycles.Conclusion(handled=handled), holding=holding)
+            return recording.finish(
+                view, state, cycles.Conclusion(handled=handled), holding=holding
+            )
         case decisions.Release():
             return recording.release(view, view.state)
         case decisions.Send(holding):
@@ -311,7 +343,11 @@ def _record(view: views.View, plan: decisions.Send | decisions.Record | decision
 def _restore_patch(outbox: inventory.Outbox | None, body: bodies.RawBody) -> patches.Patch:
     if outbox is None:
         return patches.Patch(body=body)
-    fns = () if outbox.refused is not None and outbox.refused == bodies.get_version(body) else outbox.fns
+    fns = (
+        ()
+        if outbox.refused is not None and outbox.refused == bodies.get_version(body)
+        else outbox.fns
+    )
     return patches.Patch(outbox.patch, body=body, fns=fns)
 
 

@@ -11,6 +11,7 @@ unless there are handlers that want every event.
 Those that were there before can be many, and are in no hurry. They let all others go first, and hold back while
 there is a crowd already, e.g. of requests: the changes that are made right now would have to wait behind it.
 """
+
 import asyncio
 import collections
 import dataclasses
@@ -29,13 +30,17 @@ logger = logging.getLogger(__name__)
 @dataclasses.dataclass(frozen=True, slots=True)
 class Batch:
     """What has come for an object since it was handled last time: all of it, or what is left of it by `fold`."""
-    events: Sequence[bodies.RawEvent]  # in the order of arrival; none if it is just the time to go on
+
+    events: Sequence[
+        bodies.RawEvent
+    ]  # in the order of arrival; none if it is just the time to go on
     body: bodies.RawBody  # the latest one
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Verdict:
     """When to come back to an object if nothing happens till then; ``None`` if there is no need to."""
+
     delay: float | None = None  # seconds
     is_postponed: bool = False  # the events are not taken, and are to be given again then
 
@@ -84,7 +89,9 @@ class Slots:
     but those in no hurry are served after the others, and rarely while there is a crowd.
     """
 
-    def __init__(self, get_limit: Callable[[], int | None], *, is_crowded: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self, get_limit: Callable[[], int | None], *, is_crowded: Callable[[], bool] = lambda: False
+    ) -> None:
         self._get_limit, self._is_crowded = get_limit, is_crowded
         self._taken = 0
         self._waiting: collections.deque[Begin] = collections.deque()
@@ -201,6 +208,7 @@ def fold(backlog: Sequence[bodies.RawEvent], event: bodies.RawEvent) -> list[bod
 @dataclasses.dataclass(slots=True, eq=False)
 class _Lane:
     """An object that is handled, or is to be handled, now or later."""
+
     key: inventory.Key
     body: bodies.RawBody
     events: list[bodies.RawEvent] = dataclasses.field(default_factory=list)
@@ -209,7 +217,9 @@ class _Lane:
     is_nudged: bool = False  # is it to be handled once more, even with no events?
     is_waiting: bool = False  # for a slot
     is_yielding: bool = False  # is it in no hurry?
-    arrivals: int = 0  # how many events have come since it was handled, also those that are not kept
+    arrivals: int = (
+        0  # how many events have come since it was handled, also those that are not kept
+    )
 
 
 class Queue:
@@ -220,9 +230,16 @@ class Queue:
     dismissed need none.
     """
 
-    def __init__(self, handle: Handle, slots: Slots, *, name: str = 'objects',
-                 dismiss: Dismiss = lambda batch: False, flow: meters.Flow | None = None,
-                 is_every_event_wanted: IsEveryEventWanted = lambda: True) -> None:
+    def __init__(
+        self,
+        handle: Handle,
+        slots: Slots,
+        *,
+        name: str = 'objects',
+        dismiss: Dismiss = lambda batch: False,
+        flow: meters.Flow | None = None,
+        is_every_event_wanted: IsEveryEventWanted = lambda: True,
+    ) -> None:
         self._handle, self._dismiss, self._slots, self._name = handle, dismiss, slots, name
         self._is_every_event_wanted = is_every_event_wanted
         self._waits = (flow or meters.Flow()).waits
@@ -247,7 +264,9 @@ class Queue:
     @property
     def waiting(self) -> int:
         """How many objects wait for their workers."""
-        return max(0, len(self._lanes) - self.working - self.pending)  # those that have just ended are both
+        return max(
+            0, len(self._lanes) - self.working - self.pending
+        )  # those that have just ended are both
 
     def put(self, event: bodies.RawEvent) -> None:
         """Add an event to the backlog of its object, and have it handled as soon as possible."""
@@ -297,8 +316,12 @@ class Queue:
                 lane.timer.cancel()
         try:
             if self._workers:
-                logger.info("Waiting for %d handlings of %s to finish, for %s s at most.",
-                            len(self._workers), self._name, timeout)
+                logger.info(
+                    'Waiting for %d handlings of %s to finish, for %s s at most.',
+                    len(self._workers),
+                    self._name,
+                    timeout,
+                )
                 await asyncio.wait(self._workers, timeout=timeout)
         finally:
             await self._cancel_workers()
@@ -311,8 +334,12 @@ class Queue:
         for worker in workers:
             worker.cancel()
         if workers:
-            logger.warning("%d handlings of %s are not finished in time, and are interrupted. They will be "
-                           "repeated by the next start.", len(workers), self._name)
+            logger.warning(
+                '%d handlings of %s are not finished in time, and are interrupted. They will be '
+                'repeated by the next start.',
+                len(workers),
+                self._name,
+            )
             await asyncio.wait(workers)
 
     def _add(self, lane: _Lane, events: Sequence[bodies.RawEvent]) -> None:
@@ -398,8 +425,13 @@ class Queue:
         self._slots.free()
         error = None if worker.cancelled() else worker.exception()
         if error is not None or (worker.cancelled() and not self._is_closed):
-            logger.error("The handling of %s %s has failed, and will be tried again %s.", self._name, lane.key,
-                         'by the next start' if self._is_closed else f'in {FAILURE_DELAY} s', exc_info=error)
+            logger.error(
+                'The handling of %s %s has failed, and will be tried again %s.',
+                self._name,
+                lane.key,
+                'by the next start' if self._is_closed else f'in {FAILURE_DELAY} s',
+                exc_info=error,
+            )
             self._schedule(lane, FAILURE_DELAY)
 
 

@@ -3,6 +3,7 @@ Recording: what is put on an object after its handlers were called, and what is 
 
 Pure: the records are merge-patches, made by the storages for the body as it is known. Nothing is sent from here.
 """
+
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -22,6 +23,7 @@ TWINS_PERIOD = 60.0
 @dataclasses.dataclass(frozen=True)
 class Records:
     """What is to be recorded on the object, and what is to be remembered."""
+
     cycle: inventory.CycleMemory
     own: patches.Patch = dataclasses.field(default_factory=patches.Patch)
     holding: application.Holding = application.Holding.KEEP
@@ -45,7 +47,9 @@ def record(view: views.View, run: decisions.Run, ran: decisions.Ran) -> Records:
         )
     if conclusion.kept and run.cause.reason is not Reason.UPDATE and view.roster.shared_ids:
         kept = frozenset(id for id in conclusion.kept if not view.roster.is_shared(id))
-        conclusion = dataclasses.replace(conclusion, kept=kept, base=conclusion.base if kept else None)
+        conclusion = dataclasses.replace(
+            conclusion, kept=kept, base=conclusion.base if kept else None
+        )
     if conclusion.handled is None or ran.is_interrupted:
         return _record_progress(view, run, ran, conclusion.base)
 
@@ -54,15 +58,20 @@ def record(view: views.View, run: decisions.Run, ran: decisions.Ran) -> Records:
     if waiting:
         handled = _choose_handled(view, conclusion)
         cycle = dataclasses.replace(
-            view.cycle, own=None, base=base, resumed=_list_resumed(view, ran), handled=handled)
-        return Records(cycle, own, run.holding, ran.state.delay(waiting, view.site.now()), is_over=True)
+            view.cycle, own=None, base=base, resumed=_list_resumed(view, ran), handled=handled
+        )
+        return Records(
+            cycle, own, run.holding, ran.state.delay(waiting, view.site.now()), is_over=True
+        )
     cycle = inventory.CycleMemory(
         version=view.cycle.version,
         is_released=view.cycle.is_released,
         base=base,
         handled=_choose_handled(view, conclusion),
     )
-    is_rested = run.holding is application.Holding.KEEP and conclusion == cycles.Conclusion(view.seen)
+    is_rested = run.holding is application.Holding.KEEP and conclusion == cycles.Conclusion(
+        view.seen
+    )
     return Records(cycle, own, run.holding, is_over=True, is_rested=is_rested)
 
 
@@ -75,7 +84,9 @@ def finish(
 ) -> Records:
     """Record the last handled state for which nobody was called."""
     own, base = _record_end(view, state, conclusion, ())
-    cycle = dataclasses.replace(view.cycle, own=None, base=base, handled=_choose_handled(view, conclusion))
+    cycle = dataclasses.replace(
+        view.cycle, own=None, base=base, handled=_choose_handled(view, conclusion)
+    )
     return Records(cycle, own, holding, is_over=True)
 
 
@@ -122,7 +133,8 @@ def _record_progress(
     state.store(view.persistence.progress_storage, view.stored, own)
     resumed = _list_resumed(view, ran) if view.cycle.is_initial else inventory.NOBODY
     cycle = dataclasses.replace(
-        view.cycle, resumed=resumed, own=None, base=None if is_fit else base)
+        view.cycle, resumed=resumed, own=None, base=None if is_fit else base
+    )
     return Records(cycle, own, run.holding, _measure_delay(view, run, ran))
 
 
@@ -161,14 +173,18 @@ def purge(
     storage, body = view.persistence.progress_storage, view.stored
     if not view.is_blank:
         kept = {*left, cycles.BASE_ID} if has_base else left.keys()
-        _remove(view, [id for id in (*state, *state.foreign, cycles.BASE_ID) if id not in kept], own)
+        _remove(
+            view, [id for id in (*state, *state.foreign, cycles.BASE_ID) if id not in kept], own
+        )
     for id in sorted(left):
         storage.store(key=id, record=left[id].as_record(), body=body, patch=own)
 
 
 def _remove(view: views.View, stale: Iterable[ids.HandlerId], own: patches.Patch) -> None:
     storage, body = view.persistence.progress_storage, view.stored
-    is_careful = conventions.is_custom(storage)  # ours also remove what cannot be read; users' ones may fail
+    is_careful = conventions.is_custom(
+        storage
+    )  # ours also remove what cannot be read; users' ones may fail
     for id in dict.fromkeys(stale):
         if not is_careful or storage.fetch(key=id, body=body) is not None:
             storage.purge(key=id, body=body, patch=own)
@@ -211,7 +227,9 @@ def _build_remains(
     return remains
 
 
-def _with_subrefs(state: progression.State, handlers: Iterable[ids.HandlerId]) -> set[ids.HandlerId]:
+def _with_subrefs(
+    state: progression.State, handlers: Iterable[ids.HandlerId]
+) -> set[ids.HandlerId]:
     found = set(handlers)
     for id in tuple(found):
         found |= state.subrefs_of(id)
@@ -230,7 +248,8 @@ def _record_base(
     """Record the base as if it was a part of a handler: an operator that ends the cycle removes it with that."""
     part = progression.HandlerState(purpose=purpose.value, success=True, message=base.text)
     view.persistence.progress_storage.store(
-        key=cycles.BASE_ID, record=part.as_record(), body=view.stored, patch=own)
+        key=cycles.BASE_ID, record=part.as_record(), body=view.stored, patch=own
+    )
     tried = [
         id
         for id, state_ in state.items()

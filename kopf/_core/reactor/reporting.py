@@ -5,6 +5,7 @@ People alert on these lines, and their tests wait for them: the texts are an int
 cost nothing if that is off. The summary is at INFO: with the object's own logger, it is posted as a k8s-event too,
 if the settings say so. The values of Secrets are in none of them.
 """
+
 import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -34,16 +35,24 @@ def log_beginning(
     noun = NOUNS.get(reason)
     if noun is None or not logger.isEnabledFor(logging.DEBUG):
         return
-    logger.debug("%s is in progress: %r", noun, concealments.ConcealedObject(body) if is_secret else objects.Body(body))
+    logger.debug(
+        '%s is in progress: %r',
+        noun,
+        concealments.ConcealedObject(body) if is_secret else objects.Body(body),
+    )
     if reason is reasons.Reason.UPDATE and diff:
-        logger.debug("%s has the diff: %r", noun, concealments.conceal_diff(diff) if is_secret else diff)
+        logger.debug(
+            '%s has the diff: %r', noun, concealments.conceal_diff(diff) if is_secret else diff
+        )
 
 
-def log_summary(logger: causes.Logger, reason: reasons.Reason, *, succeeded: int, failed: int) -> None:
+def log_summary(
+    logger: causes.Logger, reason: reasons.Reason, *, succeeded: int, failed: int
+) -> None:
     """Log that all handlers of a cycle are finished; to be called once per cycle, with the logger of the object."""
     noun = NOUNS.get(reason)
     if noun is not None:
-        logger.info("%s is processed: %d succeeded; %d failed.", noun, succeeded, failed)
+        logger.info('%s is processed: %d succeeded; %d failed.', noun, succeeded, failed)
 
 
 def count_outcomes(state: progression.State, handlers: Iterable[ids.HandlerId]) -> tuple[int, int]:
@@ -56,22 +65,29 @@ def log_holding(logger: causes.Logger, holding: application.Holding) -> None:
     """Log that the finalizer is going to be added or removed, if it is."""
     match holding:
         case application.Holding.BLOCK:
-            logger.debug("Adding the finalizer: the object stays until its handlers have finished with its deletion.")
+            logger.debug(
+                'Adding the finalizer: the object stays until its handlers have finished with its deletion.'
+            )
         case application.Holding.ALLOW:
-            logger.debug("Removing the finalizer: the object is not needed by its handlers any more.")
+            logger.debug(
+                'Removing the finalizer: the object is not needed by its handlers any more.'
+            )
 
 
 def log_sleep(logger: causes.Logger, delay: float) -> None:
     """Log that the object is left alone until the next attempts of its handlers."""
     if logger.isEnabledFor(logging.DEBUG):
-        logger.debug("Sleeping for the delayed handlers: they are due %s.", diagnostics.describe_delay(round(delay, 3)))
+        logger.debug(
+            'Sleeping for the delayed handlers: they are due %s.',
+            diagnostics.describe_delay(round(delay, 3)),
+        )
 
 
 def log_dismissal(logger: causes.Logger) -> None:
     """Log that there is nothing to do for the object as it is now."""
-    logger.debug("Nothing of interest: no handlers are to be called for the object as it is now.")
+    logger.debug('Nothing of interest: no handlers are to be called for the object as it is now.')
 
 
 def log_deletion(logger: causes.Logger) -> None:
     """Log that the object does not exist any more."""
-    logger.debug("Deleted: the object does not exist any more.")
+    logger.debug('Deleted: the object does not exist any more.')

@@ -4,6 +4,7 @@ Resolution: which of the cluster's resources are meant by the selectors of the h
 Decisions only: nothing is requested, remembered or logged here. Each selector is resolved by itself, whatever the other
 ones say. The results are remade from scratch every time, as the resources come and go.
 """
+
 import dataclasses
 import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -21,9 +22,16 @@ WATCHING = frozenset({'list', 'watch'})
 @dataclasses.dataclass(frozen=True)
 class Demand:
     """What is asked of the cluster by all handlers together."""
-    asked: Collection[selectors.Selector] = ()  # by all handlers that need the objects to be watched
-    patching: Collection[selectors.Selector] = ()  # those of them whose handlers need the objects to be changed
-    reviewing: Collection[selectors.Selector] = ()  # by the handlers of requests, which need nothing of the resources
+
+    asked: Collection[
+        selectors.Selector
+    ] = ()  # by all handlers that need the objects to be watched
+    patching: Collection[
+        selectors.Selector
+    ] = ()  # those of them whose handlers need the objects to be changed
+    reviewing: Collection[
+        selectors.Selector
+    ] = ()  # by the handlers of requests, which need nothing of the resources
 
     @property
     def selectors(self) -> frozenset[selectors.Selector]:
@@ -33,6 +41,7 @@ class Demand:
 
 class Complaint(NamedTuple):
     """A line for the log about what is not served, and why. The equal ones are about the same."""
+
     text: str
     values: tuple[Any, ...]
 
@@ -40,12 +49,15 @@ class Complaint(NamedTuple):
 @dataclasses.dataclass(frozen=True)
 class Resolution:
     """What is served for each selector, and what is not."""
+
     served: Mapping[selectors.Selector, Resources] = dataclasses.field(default_factory=dict)
     reviewed: Mapping[selectors.Selector, Resources] = dataclasses.field(default_factory=dict)
     ambiguous: Mapping[selectors.Selector, Resources] = dataclasses.field(default_factory=dict)
     unwatchable: Mapping[selectors.Selector, Resources] = dataclasses.field(default_factory=dict)
     unpatchable: Mapping[selectors.Selector, Resources] = dataclasses.field(default_factory=dict)
-    broken: Mapping[selectors.Selector, str] = dataclasses.field(default_factory=dict)  # functions, and their errors
+    broken: Mapping[selectors.Selector, str] = dataclasses.field(
+        default_factory=dict
+    )  # functions, and their errors
     unresolved: frozenset[selectors.Selector] = frozenset()
 
     @property
@@ -69,8 +81,12 @@ class Resolution:
     @functools.cached_property
     def _meanings(self) -> Mapping[references.Resource, frozenset[selectors.Selector]]:
         """The other way around, as it is asked for with every event."""
-        return {resource: frozenset(selector for selector, resources in self.served.items() if resource in resources)
-                for resource in self.resources}
+        return {
+            resource: frozenset(
+                selector for selector, resources in self.served.items() if resource in resources
+            )
+            for resource in self.resources
+        }
 
     @property
     def complaints(self) -> frozenset[Complaint]:
@@ -83,15 +99,23 @@ def resolve(demand: Demand, resources: Iterable[references.Resource]) -> Resolut
     candidates = list(resources)
     matched, broken = _match_all(demand.selectors, candidates)
     chosen = {selector: _prefer_core(selector, found) for selector, found in matched.items()}
-    ambiguous = {selector: found for selector, found in chosen.items() if _is_ambiguous(selector, found)}
-    certain = {selector: found for selector, found in chosen.items() if found and selector not in ambiguous}
+    ambiguous = {
+        selector: found for selector, found in chosen.items() if _is_ambiguous(selector, found)
+    }
+    certain = {
+        selector: found for selector, found in chosen.items() if found and selector not in ambiguous
+    }
     watched = {selector: found for selector, found in certain.items() if selector in demand.asked}
     patched = {resource for selector in demand.patching for resource in certain.get(selector, ())}
     watchable = {resource for resource in candidates if resource.verbs >= WATCHING}
     unpatchable = {resource for resource in patched & watchable if 'patch' not in resource.verbs}
     return Resolution(
-        served=_restrict(watched, lambda resource: resource in watchable and resource not in unpatchable),
-        reviewed={selector: found for selector, found in certain.items() if selector in demand.reviewing},
+        served=_restrict(
+            watched, lambda resource: resource in watchable and resource not in unpatchable
+        ),
+        reviewed={
+            selector: found for selector, found in certain.items() if selector in demand.reviewing
+        },
         unwatchable=_restrict(watched, lambda resource: resource not in watchable),
         unpatchable=_restrict(watched, lambda resource: resource in unpatchable),
         ambiguous=ambiguous,
@@ -106,7 +130,9 @@ def select_groups(asked: Iterable[selectors.Selector]) -> frozenset[str] | None:
     return None if None in groups else frozenset(group for group in groups if group is not None)
 
 
-def update_resources(known: Iterable[references.Resource], catalog: discovery.Catalog) -> list[references.Resource]:
+def update_resources(
+    known: Iterable[references.Resource], catalog: discovery.Catalog
+) -> list[references.Resource]:
     """
     Tell what the cluster serves now, by its latest answers and by what was known before.
 
@@ -115,20 +141,28 @@ def update_resources(known: Iterable[references.Resource], catalog: discovery.Ca
     """
     certain = {tuple(resource) for resource in catalog.resources}
     doubtful = {(version.group, version.version) for version in catalog.doubtful}
-    kept = [resource for resource in known if tuple(resource) not in certain and
-            ((resource.group, resource.version) in doubtful or _find_root(resource) in catalog.absent)]
+    kept = [
+        resource
+        for resource in known
+        if tuple(resource) not in certain
+        and (
+            (resource.group, resource.version) in doubtful or _find_root(resource) in catalog.absent
+        )
+    ]
     return [*catalog.resources, *kept]
 
 
 def _match_all(
-        asked: Iterable[selectors.Selector],
-        resources: Collection[references.Resource],
+    asked: Iterable[selectors.Selector],
+    resources: Collection[references.Resource],
 ) -> tuple[dict[selectors.Selector, Resources], dict[selectors.Selector, str]]:
     """Match the resources one by one; the selectors with functions that fail are as if absent."""
     matched, broken = {}, {}
     for selector in asked:
         try:
-            matched[selector] = frozenset(resource for resource in resources if selector.matches(resource))
+            matched[selector] = frozenset(
+                resource for resource in resources if selector.matches(resource)
+            )
         except Exception as error:
             broken[selector] = repr(error)
     return matched, broken
@@ -143,9 +177,12 @@ def _is_ambiguous(selector: selectors.Selector, found: Resources) -> bool:
     return not selector.is_multiple and len({resource.group for resource in found}) > 1
 
 
-def _restrict(found: Mapping[selectors.Selector, Resources],
-              check: Callable[[references.Resource], bool]) -> dict[selectors.Selector, Resources]:
-    restricted = {selector: frozenset(filter(check, resources)) for selector, resources in found.items()}
+def _restrict(
+    found: Mapping[selectors.Selector, Resources], check: Callable[[references.Resource], bool]
+) -> dict[selectors.Selector, Resources]:
+    restricted = {
+        selector: frozenset(filter(check, resources)) for selector, resources in found.items()
+    }
     return {selector: resources for selector, resources in restricted.items() if resources}
 
 
@@ -155,17 +192,26 @@ def _find_root(resource: references.Resource) -> str:
 
 def _iterate_complaints(resolution: Resolution) -> Iterator[Complaint]:
     for selector in resolution.unresolved:
-        yield Complaint("Nothing is served for %r: there are no such resources in the cluster.", (selector,))
+        yield Complaint(
+            'Nothing is served for %r: there are no such resources in the cluster.', (selector,)
+        )
     for selector, error in resolution.broken.items():
-        yield Complaint("Nothing is served for %r: the function has failed: %s", (selector, error))
+        yield Complaint('Nothing is served for %r: the function has failed: %s', (selector, error))
     for selector, resources in resolution.ambiguous.items():
-        yield Complaint("Nothing is served for %r: it is ambiguous, as there are %s. Add the group to the name.",
-                        (selector, _join(resources)))
+        yield Complaint(
+            'Nothing is served for %r: it is ambiguous, as there are %s. Add the group to the name.',
+            (selector, _join(resources)),
+        )
     for selector, resources in resolution.unwatchable.items():
-        yield Complaint("Not served for %r, as they cannot be listed and watched: %s.", (selector, _join(resources)))
+        yield Complaint(
+            'Not served for %r, as they cannot be listed and watched: %s.',
+            (selector, _join(resources)),
+        )
     for selector, resources in resolution.unpatchable.items():
-        yield Complaint("Not served for %r, as they cannot be patched, but there are handlers that need it: %s.",
-                        (selector, _join(resources)))
+        yield Complaint(
+            'Not served for %r, as they cannot be patched, but there are handlers that need it: %s.',
+            (selector, _join(resources)),
+        )
 
 
 def _join(resources: Resources) -> str:

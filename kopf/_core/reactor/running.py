@@ -3,6 +3,7 @@ Running: operators as functions to call, as coroutines to await, or as tasks to 
 
 Several operators can run in one process, in one event loop or in several, and do not know of each other.
 """
+
 import asyncio
 import contextvars
 import gc
@@ -32,6 +33,7 @@ REFUSAL_TIMEOUT = 5.0
 
 class Options(TypedDict, total=False):
     """How an operator is to be run; the same for all ways of running."""
+
     lifecycle: lifecycles.LifecycleFn | None
     indexers: Any
     registry: registries.OperatorRegistry | None
@@ -60,9 +62,17 @@ _DEFAULTS = {'clusterwide': False, 'namespaces': ()}
 
 def _signed(fn: FnT) -> FnT:
     """Show all options in the signature of the function, with their defaults."""
-    before = [parameter for parameter in inspect.signature(fn).parameters.values() if parameter.name != 'options']
-    options = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_DEFAULTS.get(name), annotation=kind)
-               for name, kind in Options.__annotations__.items()]
+    before = [
+        parameter
+        for parameter in inspect.signature(fn).parameters.values()
+        if parameter.name != 'options'
+    ]
+    options = [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=_DEFAULTS.get(name), annotation=kind
+        )
+        for name, kind in Options.__annotations__.items()
+    ]
     fn.__signature__ = inspect.Signature([*before, *options], return_annotation=None)  # type: ignore[attr-defined]
     return fn
 
@@ -128,9 +138,9 @@ async def spawn_tasks(**options: Unpack[Options]) -> Collection[asyncio.Task[Non
 
 
 async def run_tasks(
-        root_tasks: Collection[asyncio.Task[None]],
-        *,
-        ignored: Collection[asyncio.Task[Any]] = frozenset(),
+    root_tasks: Collection[asyncio.Task[None]],
+    *,
+    ignored: Collection[asyncio.Task[Any]] = frozenset(),
 ) -> None:
     """
     Wait for the tasks of an operator; once any of them ends, stop the others, and then all that is left of it.
@@ -159,7 +169,9 @@ def _choose(option: OptionT | None, make: Callable[[], OptionT]) -> OptionT:
     return option if option is not None else make()
 
 
-_current: contextvars.ContextVar[operating.Plan | None] = contextvars.ContextVar('kopf-operator', default=None)
+_current: contextvars.ContextVar[operating.Plan | None] = contextvars.ContextVar(
+    'kopf-operator', default=None
+)
 """The operator that has started the current task, directly or through other tasks."""
 
 
@@ -203,13 +215,15 @@ async def _stop_leftovers(tasks: set[asyncio.Task[Any]]) -> None:
     _, pending = await asyncio.wait(tasks, timeout=LEFTOVERS_TIMEOUT)
     if pending:
         names = ', '.join(sorted(task.get_name() for task in pending))
-        logger.warning("%d tasks are left after the operator, and are cancelled: %s", len(pending), names)
+        logger.warning(
+            '%d tasks are left after the operator, and are cancelled: %s', len(pending), names
+        )
         for task in pending:
             task.cancel()
         _, pending = await asyncio.wait(pending, timeout=REFUSAL_TIMEOUT)
     if pending:
         names = ', '.join(sorted(task.get_name() for task in pending))
-        logger.warning("%d tasks refuse to end, and are left as they are: %s", len(pending), names)
+        logger.warning('%d tasks refuse to end, and are left as they are: %s', len(pending), names)
 
 
 def _adjust_settings(options: Options) -> settings_.OperatorSettings:
@@ -217,8 +231,11 @@ def _adjust_settings(options: Options) -> settings_.OperatorSettings:
     settings = _choose(options.get('settings'), settings_.OperatorSettings)
     peering = settings.peering
     peering.clusterwide = _is_clusterwide(options)
-    for name, value in [('standalone', options.get('standalone')), ('priority', options.get('priority')),
-                        ('name', options.get('peering_name'))]:
+    for name, value in [
+        ('standalone', options.get('standalone')),
+        ('priority', options.get('priority')),
+        ('name', options.get('peering_name')),
+    ]:
         if value is not None:
             setattr(peering, name, value)
     peering.mandatory = peering.mandatory or options.get('peering_name') is not None
@@ -228,12 +245,16 @@ def _adjust_settings(options: Options) -> settings_.OperatorSettings:
 def _list_patterns(options: Options) -> Collection[references.NamespacePattern]:
     namespaces, namespace = options.get('namespaces') or (), options.get('namespace')
     if isinstance(namespaces, str):
-        raise TypeError(f"namespaces= is a collection of names or patterns; got {namespaces!r}. Put it in a list.")
+        raise TypeError(
+            f'namespaces= is a collection of names or patterns; got {namespaces!r}. Put it in a list.'
+        )
     if namespaces and namespace is not None:
-        raise TypeError("Either namespaces= or namespace= can be given, not both; the latter is deprecated.")
+        raise TypeError(
+            'Either namespaces= or namespace= can be given, not both; the latter is deprecated.'
+        )
     patterns = tuple(namespaces) if namespace is None else (namespace,)
     if patterns and options.get('clusterwide'):
-        raise TypeError("Either clusterwide=True or namespaces= can be given, not both.")
+        raise TypeError('Either clusterwide=True or namespaces= can be given, not both.')
     return patterns
 
 
@@ -245,14 +266,20 @@ def _check_options(options: Options) -> None:
     """Refuse what cannot be understood; warn about what is deprecated or unclear."""
     unknown = options.keys() - Options.__annotations__.keys()
     if unknown:
-        raise TypeError(f"Operators have no such options: {', '.join(sorted(unknown))}.")
+        raise TypeError(f'Operators have no such options: {", ".join(sorted(unknown))}.')
     flags.check_flag(options.get('stop_flag'))
     flags.check_flag(options.get('ready_flag'))
     if options.get('namespace') is not None:
-        warnings.warn("namespace= is deprecated: use namespaces=[...].", DeprecationWarning, stacklevel=3)
+        warnings.warn(
+            'namespace= is deprecated: use namespaces=[...].', DeprecationWarning, stacklevel=3
+        )
     if not options.get('clusterwide') and not _list_patterns(options):
-        warnings.warn("Neither clusterwide=True nor namespaces= is given: the whole cluster is served. "
-                      "It can become an error in the future.", FutureWarning, stacklevel=3)
+        warnings.warn(
+            'Neither clusterwide=True nor namespaces= is given: the whole cluster is served. '
+            'It can become an error in the future.',
+            FutureWarning,
+            stacklevel=3,
+        )
 
 
 def _get_thread_loop() -> asyncio.AbstractEventLoop | None:

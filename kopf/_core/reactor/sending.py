@@ -1,6 +1,7 @@
 """
 Sending: all changes of an object at once, and what is remembered of the answers.
 """
+
 import asyncio
 import dataclasses
 import math
@@ -35,8 +36,11 @@ class RefusedPatchError(Exception):
 @dataclasses.dataclass(frozen=True)
 class Step:
     """How one plan has ended."""
+
     delay: float | None = None  # seconds until there is something to do; None if there is nothing
-    body: bodies.RawBody | None = None  # as our changes have left it, if that is worth a look right now
+    body: bodies.RawBody | None = (
+        None  # as our changes have left it, if that is worth a look right now
+    )
 
 
 REST = Step()
@@ -84,11 +88,12 @@ class Sender:
             memory.outbox = _keep_unsent(view, revision.sent, error)
             raise
         memory.cycle, memory.outbox = decisions.conclude(
-            view, revision.records.cycle, revision.sent, applied)
+            view, revision.records.cycle, revision.sent, applied
+        )
         circles.note_drifts(view, applied.drifts, memory)
         self._expect_echo(view, applied, memory)
         if applied.is_refused and not applied.fns:
-            raise RefusedPatchError("The cluster refuses our own records.")
+            raise RefusedPatchError('The cluster refuses our own records.')
         memory.throttle = None
         return self._make_step(view, records, applied, memory)
 
@@ -111,7 +116,9 @@ class Sender:
         has_users = bool(view.patch)
         if (own or has_users) and not view.is_blank:
             view.persistence.progress_storage.touch(body=view.stored, patch=own, value=None)
-        is_last = records.is_rested and not has_users and view.outbox is None and self.served.is_calm()
+        is_last = (
+            records.is_rested and not has_users and view.outbox is None and self.served.is_calm()
+        )
         return decisions.Sent(own, makers or _find_makers(view), has_users, is_last)
 
     def _expect_echo(
@@ -138,7 +145,9 @@ class Sender:
             return REST
         if _is_silent(view, records, applied, memory):
             return Step(0.0, view.raw)
-        is_vain = _is_held(records) and applied.version is not None and applied.version == view.version
+        is_vain = (
+            _is_held(records) and applied.version is not None and applied.version == view.version
+        )
         pause = self._measure_refusal(applied, memory, is_vain=is_vain)
         if pause:
             return Step(max(pause, records.delay or 0))
@@ -181,14 +190,20 @@ class _Revision:
             revise=self.make if sent.has_users and sent.makers and self.records.is_over else None,
         )
 
-    def make(self, body: Mapping[str, Any], drifts: Sequence[application.Drift]) -> Mapping[str, Any]:
+    def make(
+        self, body: Mapping[str, Any], drifts: Sequence[application.Drift]
+    ) -> Mapping[str, Any]:
         """Record the object as it is now, if no other handlers are to be called for the difference."""
         try:
             return self._make(body, drifts)
-        except Exception:  # of filters and storages: the next cycle will meet them too, and report them
+        except (
+            Exception
+        ):  # of filters and storages: the next cycle will meet them too, and report them
             return self.sent.own
 
-    def _make(self, body: Mapping[str, Any], drifts: Sequence[application.Drift]) -> Mapping[str, Any]:
+    def _make(
+        self, body: Mapping[str, Any], drifts: Sequence[application.Drift]
+    ) -> Mapping[str, Any]:
         applied = application.Applied(body=body, drifts=tuple(drifts))
         own = decisions.find_own(self.view, self.sent.makers, applied)
         if own is None:
@@ -200,7 +215,8 @@ class _Revision:
         )
         is_accompanied = self.view.is_accompanied
         view = views.View(
-            self.view.served, cast(bodies.RawBody, body), memory, is_accompanied=is_accompanied)
+            self.view.served, cast(bodies.RawBody, body), memory, is_accompanied=is_accompanied
+        )
         plan = decisions.decide(view)
         if isinstance(plan, decisions.Run) and plan.state.delay(plan.ids, view.site.now()) is None:
             self.records = recording.record(view, plan, decisions.Ran(plan.state, {}))

@@ -1,6 +1,7 @@
 """
 Sites: where objects are handled, and which of them. What is the same for all objects of an operator, or of a resource.
 """
+
 import copy
 import dataclasses
 from collections.abc import Callable, Collection, Mapping
@@ -20,6 +21,7 @@ from kopf._core.reactor import inventory
 @dataclasses.dataclass(frozen=True)
 class Site:
     """All that the handling needs, of one operator."""
+
     registry: registries.OperatorRegistry
     settings: settings_.OperatorSettings
     context: requests.Context
@@ -48,6 +50,7 @@ class Site:
 @dataclasses.dataclass(frozen=True)
 class Served:
     """The objects of one resource, and whose handlers are for them, as it is known at the moment."""
+
     site: Site
     resource: references.Resource
     get_selectors: Callable[[references.Resource], Collection[selectors.Selector] | None]
@@ -65,7 +68,9 @@ class Served:
     def is_calm(self) -> bool:
         """Return whether no handler wants every event, and no daemons follow the objects."""
         registry = self.site.registry
-        if not registry._watching._handlers and not registry._spawning._handlers:  # asked for many times per event
+        if (
+            not registry._watching._handlers and not registry._spawning._handlers
+        ):  # asked for many times per event
             return True
         chosen = self.selectors
         is_watched = registry._watching.has_handlers(self.resource, chosen)

@@ -1,6 +1,7 @@
 """
 Stopping: what makes an operator stop, and what happens if it does not.
 """
+
 import asyncio
 import contextlib
 import logging
@@ -32,7 +33,9 @@ class Stopper:
     thread, and are for all operators there; what was there before is restored.
     """
 
-    def __init__(self, settings: settings_.OperatorSettings, flag: flags.Flag | None = None) -> None:
+    def __init__(
+        self, settings: settings_.OperatorSettings, flag: flags.Flag | None = None
+    ) -> None:
         self._settings, self._flag = settings, flag
         self._loop = asyncio.get_running_loop()
         self._signalled = asyncio.Event()
@@ -45,8 +48,12 @@ class Stopper:
             _switchboard.connect(self)
         return self
 
-    async def __aexit__(self, exc_type: type[BaseException] | None, exc: BaseException | None,
-                        traceback: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         if _switchboard.is_final:
             self.is_signalled = True
             self.limit_exit()
@@ -57,7 +64,9 @@ class Stopper:
 
     async def wait(self) -> None:
         """Wait until it is time to stop. It can be cancelled and repeated. Raises the errors of a wrong stop-flag."""
-        waiters: list[asyncio.Task[bool]] = [asyncio.create_task(self._wait_for_signal(), name='signals')]
+        waiters: list[asyncio.Task[bool]] = [
+            asyncio.create_task(self._wait_for_signal(), name='signals')
+        ]
         if self._flag is not None:
             waiters.append(asyncio.create_task(self._wait_for_flag(self._flag), name='stop-flag'))
         try:
@@ -84,8 +93,10 @@ class Stopper:
             self._loop.call_soon_threadsafe(self._stop, number)
 
     def _stop(self, number: signal.Signals) -> None:
-        logger.info("Signal %s is received. The operator is stopping; the next signal will end it at once.",
-                    number.name)
+        logger.info(
+            'Signal %s is received. The operator is stopping; the next signal will end it at once.',
+            number.name,
+        )
         self._signalled.set()
         self.limit_exit()
 
@@ -94,7 +105,7 @@ class Stopper:
 
     async def _wait_for_flag(self, flag: flags.Flag) -> bool:
         await flags.wait_until_raised(flag)
-        logger.info("The stop-flag is raised. The operator is stopping.")
+        logger.info('The stop-flag is raised. The operator is stopping.')
         self._is_flagged = True
         return True
 
@@ -123,14 +134,18 @@ class _Switchboard:
         self._stoppers.remove(stopper)
         if not self._stoppers:
             for number, previous in self._previous.items():
-                if signal.getsignal(number) == self._take:  # otherwise, somebody else has replaced it meanwhile
+                if (
+                    signal.getsignal(number) == self._take
+                ):  # otherwise, somebody else has replaced it meanwhile
                     signal.signal(number, previous if previous is not None else signal.SIG_DFL)
 
     def _take(self, number: int, frame: FrameType | None) -> None:
         is_same = time.monotonic() - self._taken <= SAME_SIGNAL
         if any(stopper.is_signalled for stopper in self._stoppers) and not is_same:
             # Not here: this thread can be in the middle of logging, or of anything else that has locks.
-            threading.Thread(target=_exit_by_signal, args=(signal.Signals(number),), name='exit', daemon=True).start()
+            threading.Thread(
+                target=_exit_by_signal, args=(signal.Signals(number),), name='exit', daemon=True
+            ).start()
         for stopper in self._stoppers:
             if not stopper.is_signalled:
                 self._taken = time.monotonic()
@@ -162,13 +177,13 @@ def exit_at_once(code: int) -> None:
 
 
 def _exit_by_signal(number: signal.Signals) -> None:
-    logger.warning("Signal %s came again. Exiting at once.", number.name)
+    logger.warning('Signal %s came again. Exiting at once.', number.name)
     exit_at_once(128 + number)
 
 
 def _kill(timeout: float) -> None:
     try:
-        logger.error("The operator has not exited in %s s, and is killed.", timeout)
+        logger.error('The operator has not exited in %s s, and is killed.', timeout)
         logging.shutdown()
     finally:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -7,6 +7,7 @@ After the pause, all of them are listed again, as those that exist; and those th
 Objects leave the indices only when they have gone, one by one or with their namespace or resource. The end of a stream
 tells nothing of that: the indices stay as they are during a pause and while the operator exits.
 """
+
 import asyncio
 import contextlib
 import dataclasses
@@ -27,8 +28,11 @@ BREATH = 100
 @dataclasses.dataclass(frozen=True)
 class Remains:
     """What one watcher leaves to the next one of the same objects."""
+
     known: dict[signals.Key, signals.Seen] = dataclasses.field(default_factory=dict)
-    deleted: dict[inventory.Key, bodies.RawBody] = dataclasses.field(default_factory=dict)  # but not handled so
+    deleted: dict[inventory.Key, bodies.RawBody] = dataclasses.field(
+        default_factory=dict
+    )  # but not handled so
     parts: dict[inventory.Key, bytes] = dataclasses.field(default_factory=dict)  # see `tombstones`
 
 
@@ -40,13 +44,26 @@ class Watcher:
     still remembered and indexed, until they are forgotten or released.
     """
 
-    def __init__(self, served: sites.Served, namespace: references.Namespace, *, slots: queueing.Slots,
-                 state: watching.StreamState, on_listed: Callable[[], None] = lambda: None,
-                 remains: Remains | None = None) -> None:
-        self._served, self._namespace, self._slots, self._on_listed = served, namespace, slots, on_listed
+    def __init__(
+        self,
+        served: sites.Served,
+        namespace: references.Namespace,
+        *,
+        slots: queueing.Slots,
+        state: watching.StreamState,
+        on_listed: Callable[[], None] = lambda: None,
+        remains: Remains | None = None,
+    ) -> None:
+        self._served, self._namespace, self._slots, self._on_listed = (
+            served,
+            namespace,
+            slots,
+            on_listed,
+        )
         self._state, self._flow = state, served.flow
         self._processor = processing.Processor(
-            served, nudge=self._nudge, expect=state.expect, is_left_alone=state.unfit.has_object)
+            served, nudge=self._nudge, expect=state.expect, is_left_alone=state.unfit.has_object
+        )
         self._queue = self._make_queue()
         remains = remains or Remains()
         self._earlier = remains.known  # before the pause, and not seen since then
@@ -77,8 +94,13 @@ class Watcher:
         They are served no more by this watcher, which must have ended, but still exist, as far as it is known.
         """
         site = self._served.site
-        remains = Remains({**self._earlier, **self._state.known}, self._deleted, self._tombstones.parts)
-        for key in {*(inventory.Key(seen.uid) for seen in remains.known.values()), *remains.deleted}:
+        remains = Remains(
+            {**self._earlier, **self._state.known}, self._deleted, self._tombstones.parts
+        )
+        for key in {
+            *(inventory.Key(seen.uid) for seen in remains.known.values()),
+            *remains.deleted,
+        }:
             memory = site.memories.forget_key(key, self._served.resource)
             if memory is not None:
                 accompanying.forget(site, memory)
@@ -106,8 +128,12 @@ class Watcher:
             self._queue.put({'type': 'DELETED', 'object': body})
         self._deleted.clear()
         stream = watching.stream_events(
-            self._served.resource, self._namespace, context=self._served.site.context, state=self._state,
-            pace=self._slots.wait_until_calm)
+            self._served.resource,
+            self._namespace,
+            context=self._served.site.context,
+            state=self._state,
+            pace=self._slots.wait_until_calm,
+        )
         async with contextlib.aclosing(stream) as items:
             turns = itertools.cycle(range(BREATH))
             async for item in items:
@@ -115,8 +141,13 @@ class Watcher:
                     await asyncio.sleep(0)
                 # No await from the taking to the next item: what is taken, must be known to be handed over.
                 if isinstance(item, watching.Marker):
-                    await self._take_vanished([
-                        key for key, seen in self._earlier.items() if not self._state.unfit.has(key, seen.uid)])
+                    await self._take_vanished(
+                        [
+                            key
+                            for key, seen in self._earlier.items()
+                            if not self._state.unfit.has(key, seen.uid)
+                        ]
+                    )
                     self._on_listed()
                 else:
                     self._flow.events[item['type']] += 1
@@ -130,7 +161,9 @@ class Watcher:
         key, seen = signals.identify(event['object'])
         if key in self._earlier and self._earlier[key].uid != seen.uid:
             await self._take_vanished([key])
-        self._earlier[key] = seen  # if the indexing is interrupted, the object can be in some indices
+        self._earlier[key] = (
+            seen  # if the indexing is interrupted, the object can be in some indices
+        )
         await self._take(event)
         del self._earlier[key]
 
@@ -147,11 +180,21 @@ class Watcher:
         if self._tombstones.parts or not site.registry._watching.is_empty:
             event = self._tombstones.update(event)
         body = event['object']
-        if not site.indexers.is_empty and site.indexers.is_indexed(self._served.resource, self._served.selectors):
+        if not site.indexers.is_empty and site.indexers.is_indexed(
+            self._served.resource, self._served.selectors
+        ):
             memory = site.memories.recall(
-                body, self._served.resource, memo=site.memo, is_initial=event['type'] is None)
-            await site.indexers.index(indexing.Sighting(
-                inventory.identify(body), self._served.resource, self._served.selectors, event, memory.memo))
+                body, self._served.resource, memo=site.memo, is_initial=event['type'] is None
+            )
+            await site.indexers.index(
+                indexing.Sighting(
+                    inventory.identify(body),
+                    self._served.resource,
+                    self._served.selectors,
+                    event,
+                    memory.memo,
+                )
+            )
         self._queue.put(event)
 
     def _begin_anew(self, dropped: queueing.Dropped) -> None:
@@ -163,15 +206,24 @@ class Watcher:
 
     def _make_queue(self) -> queueing.Queue:
         return queueing.Queue(
-            self._processor.handle, self._slots, name=self._served.resource.plural, dismiss=self._processor.dismiss,
-            flow=self._flow, is_every_event_wanted=self._has_event_handlers)
+            self._processor.handle,
+            self._slots,
+            name=self._served.resource.plural,
+            dismiss=self._processor.dismiss,
+            flow=self._flow,
+            is_every_event_wanted=self._has_event_handlers,
+        )
 
     def _has_event_handlers(self) -> bool:
         return bool(self._get_event_handlers())
 
     def _get_event_handlers(self) -> Sequence[handlers.WatchingHandler]:
         registry = self._served.site.registry._watching
-        return () if registry.is_empty else registry.select(self._served.resource, self._served.selectors)
+        return (
+            ()
+            if registry.is_empty
+            else registry.select(self._served.resource, self._served.selectors)
+        )
 
     def _nudge(self, body: bodies.RawBody) -> None:
         self._queue.nudge(body)

@@ -7,6 +7,7 @@ them anew, but only those of them are called that are not finished yet.
 
 The current handler is known from the context, so it is the same in coroutines and in threads.
 """
+
 import contextvars
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,12 +26,12 @@ _current: contextvars.ContextVar['_Scope'] = contextvars.ContextVar('kopf-subhan
 
 
 async def execute(
-        *,
-        fns: Fns | None = None,
-        handlers: Iterable[handlers.ChangingHandler] | None = None,
-        registry: Registry | None = None,
-        lifecycle: lifecycles.LifecycleFn | None = None,
-        cause: causes.ChangingCause | None = None,
+    *,
+    fns: Fns | None = None,
+    handlers: Iterable[handlers.ChangingHandler] | None = None,
+    registry: Registry | None = None,
+    lifecycle: lifecycles.LifecycleFn | None = None,
+    cause: causes.ChangingCause | None = None,
 ) -> None:
     """
     Execute the sub-handlers of the current handler right here: those given, or else those registered so far.
@@ -39,7 +40,7 @@ async def execute(
     Raises `LookupError` outside of handlers of changes, and `TypeError` if sub-handlers are given in several ways.
     """
     if sum(source is not None for source in (fns, handlers, registry)) > 1:
-        raise TypeError("Only one of fns=, handlers=, registry= can be given to kopf.execute().")
+        raise TypeError('Only one of fns=, handlers=, registry= can be given to kopf.execute().')
     scope = _get_scope()
     cause = cause if cause is not None else scope.cause
     if fns is not None:
@@ -47,7 +48,9 @@ async def execute(
     elif handlers is not None:
         given = _build_registry(handlers)
     elif registry is not None:
-        given = registry._changing if isinstance(registry, registries.OperatorRegistry) else registry
+        given = (
+            registry._changing if isinstance(registry, registries.OperatorRegistry) else registry
+        )
     else:
         given = scope.registry
     await scope.execute(given.iter_handlers(cause), cause, lifecycle)
@@ -65,12 +68,12 @@ def get_parent() -> handlers.ChangingHandler:
 
 
 async def run_handlers(
-        handlers: Sequence[handlers.ChangingHandler],
-        cause: causes.ChangingCause,
-        state: progression.State,
-        env: execution.Environment,
-        *,
-        results: Outcomes | None = None,
+    handlers: Sequence[handlers.ChangingHandler],
+    cause: causes.ChangingCause,
+    state: progression.State,
+    env: execution.Environment,
+    *,
+    results: Outcomes | None = None,
 ) -> Mapping[ids.HandlerId, outcomes.Outcome]:
     """
     Execute those of the handlers that are due now and that the lifecycle takes now, with their sub-handlers.
@@ -97,7 +100,9 @@ class Run:
         self.env = env.accompanied_by(self)
         self.results: Outcomes = {} if results is None else results
         self._subrefs: dict[ids.HandlerId, frozenset[ids.HandlerId]] = {}
-        self.families: dict[ids.HandlerId, ids.HandlerId] = {}  # the topmost parents of sub-handlers
+        self.families: dict[
+            ids.HandlerId, ids.HandlerId
+        ] = {}  # the topmost parents of sub-handlers
 
     def open(self, handler: handlers.ChangingHandler, cause: causes.ChangingCause) -> '_Scope':
         """Begin an attempt of a handler; if it is for a field, its sub-handlers are told only of that field."""
@@ -108,7 +113,9 @@ class Run:
     def note_subrefs(self, parent: handlers.ChangingHandler, subrefs: set[ids.HandlerId]) -> None:
         self._subrefs[parent.id] = frozenset(subrefs)
 
-    def complete(self, handler: handlers.ChangingHandler, outcome: outcomes.Outcome) -> outcomes.Outcome:
+    def complete(
+        self, handler: handlers.ChangingHandler, outcome: outcomes.Outcome
+    ) -> outcomes.Outcome:
         subrefs = self._subrefs.pop(handler.id, None)
         outcome = dataclasses.replace(outcome, subrefs=subrefs) if subrefs else outcome
         self.results[handler.id] = outcome
@@ -118,12 +125,16 @@ class Run:
 class _Scope:
     """One attempt of a handler that can have sub-handlers."""
 
-    def __init__(self, run: Run, parent: handlers.ChangingHandler, cause: causes.ChangingCause) -> None:
+    def __init__(
+        self, run: Run, parent: handlers.ChangingHandler, cause: causes.ChangingCause
+    ) -> None:
         self.run = run
         self.parent = parent
         self.cause = cause
         self.registry = registries.ChangingRegistry()
-        self.subrefs: set[ids.HandlerId] = set()  # those executed in this attempt, or finished before
+        self.subrefs: set[ids.HandlerId] = (
+            set()
+        )  # those executed in this attempt, or finished before
         self.is_open = True
         self.is_idle = False  # has the lifecycle taken none of those that are due?
         self._unnamed: list[handlers.ChangingHandler] = []  # given with no ids in this attempt
@@ -152,8 +163,12 @@ class _Scope:
         self.is_open = False
         self.run.note_subrefs(self.parent, self.subrefs)
 
-    async def execute(self, subhandlers: Sequence[handlers.ChangingHandler], cause: causes.ChangingCause,
-                      lifecycle: lifecycles.LifecycleFn | None = None) -> None:
+    async def execute(
+        self,
+        subhandlers: Sequence[handlers.ChangingHandler],
+        cause: causes.ChangingCause,
+        lifecycle: lifecycles.LifecycleFn | None = None,
+    ) -> None:
         """Execute those of the sub-handlers that are not finished and are due; the order is up to the lifecycle."""
         if not subhandlers:
             return
@@ -172,14 +187,18 @@ class _Scope:
         """Raise an error if there are unfinished sub-handlers."""
         delay = self.run.state.delay(self.subrefs, self.run.env.now())
         if delay is not None:
-            raise failures.HandlerChildrenRetry(delay=lifecycles.IDLE_DELAY if not delay and self.is_idle else delay)
+            raise failures.HandlerChildrenRetry(
+                delay=lifecycles.IDLE_DELAY if not delay and self.is_idle else delay
+            )
 
 
 def _get_scope() -> _Scope:
     scope = _current.get(None)
     if scope is None or not scope.is_open:
-        raise LookupError("Sub-handlers can be registered and executed only inside of running handlers "
-                          "of creation, update, deletion, resuming, or of changes of fields.")
+        raise LookupError(
+            'Sub-handlers can be registered and executed only inside of running handlers '
+            'of creation, update, deletion, resuming, or of changes of fields.'
+        )
     return scope
 
 

@@ -3,6 +3,7 @@ Summaries: what an operator tells of itself when it starts and when it ends.
 
 Texts only: they are logged by the operator itself. There is nothing secret in them.
 """
+
 import collections
 from collections.abc import Collection, Iterable
 
@@ -17,7 +18,7 @@ FAILURES = ('failed', 'ignored', 'retried')
 
 def describe_scope(patterns: Collection[references.NamespacePattern], *, clusterwide: bool) -> str:
     """Describe where the objects are served."""
-    return 'the whole cluster' if clusterwide else f"the namespaces {', '.join(map(str, patterns))}"
+    return 'the whole cluster' if clusterwide else f'the namespaces {", ".join(map(str, patterns))}'
 
 
 def describe_handlers(declared: Iterable[execution.Handler]) -> str:

@@ -13,6 +13,7 @@ can be slow or can fail: if the decision is up to them, the whole object is kept
 
 The parts are kept as JSON: it takes a fraction of the memory, and is not changed when functions change their arguments.
 """
+
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
@@ -29,6 +30,7 @@ GetHandlers = Callable[[], Sequence[handlers.WatchingHandler]]
 
 class Part(enum.IntEnum):
     """How much of an object is kept, besides the names and the uid, which are always known."""
+
     NAMES = 0
     METADATA = 1
     WHOLE = 2
@@ -86,7 +88,9 @@ def decide(handler: handlers.WatchingHandler, body: bodies.RawBody) -> bool | No
     return None if None in verdicts else True
 
 
-def _iter_verdicts(handler: handlers.WatchingHandler, body: bodies.RawBody) -> Iterator[bool | None]:
+def _iter_verdicts(
+    handler: handlers.WatchingHandler, body: bodies.RawBody
+) -> Iterator[bool | None]:
     for name, criterion in (handler.labels or {}).items():
         yield _accept(criterion, dicts.resolve(body, ('metadata', 'labels', name)))
     for name, criterion in (handler.annotations or {}).items():
@@ -112,7 +116,9 @@ def extract(body: bodies.RawBody, part: Part) -> bodies.RawBody:
         return body
     metadata: Mapping[str, Any] = body.get('metadata') or {}
     if part is Part.NAMES:
-        metadata = {name: metadata[name] for name in ('namespace', 'name', 'uid') if name in metadata}
+        metadata = {
+            name: metadata[name] for name in ('namespace', 'name', 'uid') if name in metadata
+        }
     kinds = {name: value for name, value in body.items() if name in ('apiVersion', 'kind')}
     return cast(bodies.RawBody, {**kinds, 'metadata': metadata})
 
@@ -129,4 +135,6 @@ def _write(body: bodies.RawBody, part: Part) -> bytes:
         text = jsons.dumps(extract(body, part))
     except ValueError:  # too deep: the metadata of objects are flat
         text = jsons.dumps(extract(body, Part.METADATA))
-    return memoryview(text).tobytes()  # orjson holds a buffer of 4 kB at least for each of its results
+    return memoryview(
+        text
+    ).tobytes()  # orjson holds a buffer of 4 kB at least for each of its results

@@ -4,13 +4,23 @@ Views: one object as it is known at one moment, with all that decisions about it
 A view never changes. Its parts are computed when they are needed for the first time, and are taken from what the
 server has told. The users' functions get copies: what they change in place is seen neither here nor by each other.
 """
+
 from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn, cast
 
 from kopf._cogs.configs import conventions
 from kopf._cogs.configs import settings as settings_
 from kopf._cogs.helpers import lazies
-from kopf._cogs.structs import bodies, concealments, dicts, diffs, finalizers, objects, patches, references
+from kopf._cogs.structs import (
+    bodies,
+    concealments,
+    dicts,
+    diffs,
+    finalizers,
+    objects,
+    patches,
+    references,
+)
 from kopf._core.actions import loggers, progression
 from kopf._core.intents import causes, registries
 from kopf._core.reactor import cycles, inventory, sites
@@ -18,6 +28,7 @@ from kopf._core.reactor import cycles, inventory, sites
 
 class View:
     """One object at one moment."""
+
     served: sites.Served
     raw: bodies.RawBody  # the newest known state
     memo: Any
@@ -26,7 +37,9 @@ class View:
     patch: patches.Patch  # of the users
     is_accompanied: bool  # whether daemons or timers should run beside the object, or still do
     is_alive: bool  # whether any of them does, and is waited for
-    is_fresh: bool  # whether nothing could happen since the event handlers were called with this state
+    is_fresh: (
+        bool  # whether nothing could happen since the event handlers were called with this state
+    )
 
     site: sites.Site
     persistence: settings_.PersistenceSettings
@@ -65,7 +78,7 @@ class View:
         )
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"Views do not change, {name} too: take another view.")
+        raise AttributeError(f'Views do not change, {name} too: take another view.')
 
     @lazies.lazy
     def version(self) -> str | None:
@@ -94,12 +107,16 @@ class View:
     @property
     def _has_handlers(self) -> bool:
         return bool(self.roster.members) or self.site.registry._spawning.has_handlers(
-            self.served.resource, self.selectors)
+            self.served.resource, self.selectors
+        )
 
     @property
     def is_ours(self) -> bool:
         """Whether our finalizer may be removed: the object is handled by this operator, or was once."""
-        return self._has_handlers or self.persistence.diffbase_storage.fetch(body=self.stored) is not None
+        return (
+            self._has_handlers
+            or self.persistence.diffbase_storage.fetch(body=self.stored) is not None
+        )
 
     @property
     def is_concerned(self) -> bool:
@@ -117,7 +134,11 @@ class View:
     @property
     def is_refused(self) -> bool:
         """Whether the functions that wait to be sent are known to be refused for this version."""
-        return self.outbox is not None and bool(self.outbox.fns) and self.outbox.refused == self.version
+        return (
+            self.outbox is not None
+            and bool(self.outbox.fns)
+            and self.outbox.refused == self.version
+        )
 
     @lazies.lazy
     def pending(self) -> Mapping[str, Any]:
@@ -146,8 +167,10 @@ class View:
     def is_held_by_twins(self) -> bool:
         """Whether the object on its way out has to be handled under other versions of its resource."""
         return self.has_versions and any(
-            not twin.cycle.is_released and self.registry.survey(other, self.served.get_selectors(other)).may_hold
-            for other, twin in self._iter_twins())
+            not twin.cycle.is_released
+            and self.registry.survey(other, self.served.get_selectors(other)).may_hold
+            for other, twin in self._iter_twins()
+        )
 
     def _iter_twins(self) -> Iterator[tuple[references.Resource, inventory.Memory]]:
         return self.site.memories.iter_twins(inventory.identify(self.raw), self.served.resource)
@@ -228,7 +251,9 @@ class View:
         if self.is_blank:
             state = progression.State(purpose=purpose).including(self.roster.known_ids)
         else:
-            state = progression.State.read(storage, self.stored, self.roster.known_ids, purpose=purpose)
+            state = progression.State.read(
+                storage, self.stored, self.roster.known_ids, purpose=purpose
+            )
         own = self.cycle.own
         if own is None or finalizers.is_deletion_ongoing(self.raw):
             return state
@@ -245,8 +270,12 @@ class View:
         if own is None or base not in (None, own.before):
             return base
         finished = [state for state in self.state.values() if state.finished]
-        is_behind = base is not None and any(state.essence == own.before.digest for state in finished)
-        return base if is_behind else own.after  # some have seen it before the others have changed it
+        is_behind = base is not None and any(
+            state.essence == own.before.digest for state in finished
+        )
+        return (
+            base if is_behind else own.after
+        )  # some have seen it before the others have changed it
 
     def take_essence(self, body: Mapping[str, Any]) -> cycles.Essence:
         """Take the essence of another state of the same object."""
@@ -273,7 +302,9 @@ class View:
             return old, new
         if old is self.new:
             return new, new
-        restored = concealments.restore(cast(Mapping[str, Any], old), cast(Mapping[str, Any], new), self._salt)
+        restored = concealments.restore(
+            cast(Mapping[str, Any], old), cast(Mapping[str, Any], new), self._salt
+        )
         return cast(bodies.BodyEssence, restored), new
 
     def _adopt_digests(self, old: bodies.BodyEssence) -> bodies.BodyEssence:
@@ -281,17 +312,23 @@ class View:
         kept = cast(Mapping[str, Any], old)
         if self._is_digested:
             return cast(bodies.BodyEssence, concealments.digest(kept, self._salt))
-        return cast(bodies.BodyEssence, concealments.restore(kept, cast(Mapping[str, Any], self.new), self._salt))
+        return cast(
+            bodies.BodyEssence,
+            concealments.restore(kept, cast(Mapping[str, Any], self.new), self._salt),
+        )
 
     def _build_essence(self, body: objects.Body) -> bodies.BodyEssence:
         essence = self._extract_essence(body)
         if not self._is_digested:
             return essence
-        return cast(bodies.BodyEssence, concealments.digest(cast(Mapping[str, Any], essence), self._salt))
+        return cast(
+            bodies.BodyEssence, concealments.digest(cast(Mapping[str, Any], essence), self._salt)
+        )
 
     def _extract_essence(self, body: objects.Body) -> bodies.BodyEssence:
         built = self.persistence.diffbase_storage.build(
-            body=body, extra_fields=self.roster.extra_fields)
+            body=body, extra_fields=self.roster.extra_fields
+        )
         return self._clear(built)
 
     def _clear(self, essence: bodies.BodyEssence) -> bodies.BodyEssence:

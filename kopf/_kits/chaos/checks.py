@@ -1,6 +1,7 @@
 """
 Checks: does an operator come to the same end, whatever happens to it and to its cluster?
 """
+
 import contextlib
 import dataclasses
 import os
@@ -27,14 +28,19 @@ class ConvergenceError(AssertionError):
 
 class Options(TypedDict, total=False):
     """How the runs are made."""
+
     apply: Sequence[options_.Source]  # manifests to begin with, as for `Sandbox`
     observe: Callable[[Any], object]  # gets the sandbox in the end; what it returns is compared
     ignore: Collection[str]  # fields not to compare: status.since, Pod.spec.nodeName
     calm: float  # seconds with no changes after which it is the end
     patience: float  # seconds for which the end is waited for at most
     operator: dict[str, Any]  # options of the operator: settings, namespaces, …
-    server: Sequence[servers.Behaviour]  # functions of bodies: what the server can do to whatever is written
-    always: Callable[[dict[str, Any]], object]  # gets every stored state of every object; raises if it is wrong
+    server: Sequence[
+        servers.Behaviour
+    ]  # functions of bodies: what the server can do to whatever is written
+    always: Callable[
+        [dict[str, Any]], object
+    ]  # gets every stored state of every object; raises if it is wrong
     rest: float  # seconds in the end in which nothing has to be written, and no handlers have to be called
     calls: int  # of one handler for one object, for each change of it by others and each start of the operator
 
@@ -42,6 +48,7 @@ class Options(TypedDict, total=False):
 @dataclasses.dataclass(frozen=True)
 class Outcome:
     """How one run has ended, and what has happened in it."""
+
     plan: plans.Plan
     state: states.State
     observed: object
@@ -56,6 +63,7 @@ class Outcome:
 @dataclasses.dataclass(frozen=True)
 class Divergence:
     """A run that has ended otherwise than when nothing goes wrong."""
+
     perturbation: plans.Perturbation
     outcome: Outcome
     differences: list[str]
@@ -65,17 +73,21 @@ class Divergence:
         return self.outcome.plan.seed
 
     def __str__(self) -> str:
-        return '\n'.join([
-            f"The end is different with the seed {self.seed} of {self.perturbation.value!r}: {self.outcome.plan}.",
-            *(f'  {line}' for line in self.differences),
-            "What happened, by the virtual seconds since the beginning:",
-            *(f'  {line}' for line in self.outcome.timeline.format()),
-            f"To repeat: perturbation={self.perturbation.value!r}, seeds=[{self.seed}]"])
+        return '\n'.join(
+            [
+                f'The end is different with the seed {self.seed} of {self.perturbation.value!r}: {self.outcome.plan}.',
+                *(f'  {line}' for line in self.differences),
+                'What happened, by the virtual seconds since the beginning:',
+                *(f'  {line}' for line in self.outcome.timeline.format()),
+                f'To repeat: perturbation={self.perturbation.value!r}, seeds=[{self.seed}]',
+            ]
+        )
 
 
 @dataclasses.dataclass(frozen=True)
 class Report:
     """What has become of all tried seeds."""
+
     perturbation: plans.Perturbation
     peace: Outcome  # with nothing wrong
     seeds: list[int] = dataclasses.field(default_factory=list)
@@ -89,12 +101,12 @@ class Report:
 
 
 def check_convergence(
-        handlers: worlds.Handlers,
-        scenario: Callable[[Any], Any],
-        *,
-        seeds: Iterable[int] | None = None,
-        perturbation: plans.Perturbation | str = plans.Perturbation.ALL,
-        **options: Unpack[Options],
+    handlers: worlds.Handlers,
+    scenario: Callable[[Any], Any],
+    *,
+    seeds: Iterable[int] | None = None,
+    perturbation: plans.Perturbation | str = plans.Perturbation.ALL,
+    **options: Unpack[Options],
 ) -> Report:
     """
     Check that the operator brings the cluster to the same state, whatever happens meanwhile.
@@ -103,20 +115,22 @@ def check_convergence(
     Then all is well again, the operator gets the time to finish, and the objects are compared with the first run.
     Raises `ConvergenceError` for the first seed with another end, with all that happened in that run.
     """
-    report = try_seeds(handlers, scenario, seeds=seeds, perturbation=perturbation, limit=1, **options)
+    report = try_seeds(
+        handlers, scenario, seeds=seeds, perturbation=perturbation, limit=1, **options
+    )
     for divergence in report.divergences:
         raise ConvergenceError(str(divergence))
     return report
 
 
 def try_seeds(
-        handlers: worlds.Handlers,
-        scenario: Callable[[Any], Any],
-        *,
-        seeds: Iterable[int] | None = None,
-        perturbation: plans.Perturbation | str = plans.Perturbation.ALL,
-        limit: int | None = None,
-        **options: Unpack[Options],
+    handlers: worlds.Handlers,
+    scenario: Callable[[Any], Any],
+    *,
+    seeds: Iterable[int] | None = None,
+    perturbation: plans.Perturbation | str = plans.Perturbation.ALL,
+    limit: int | None = None,
+    **options: Unpack[Options],
 ) -> Report:
     """The same as `check_convergence`, but other ends are not raised: they are reported, up to ``limit`` of them."""
     chosen, since = plans.Perturbation(perturbation), time.monotonic()
@@ -146,19 +160,25 @@ def compare_outcomes(expected: Outcome, actual: Outcome) -> list[str]:
     return lines
 
 
-def _choose_seeds(seeds: Iterable[int] | None, perturbation: plans.Perturbation, scale: plans.Scale) -> Iterator[int]:
+def _choose_seeds(
+    seeds: Iterable[int] | None, perturbation: plans.Perturbation, scale: plans.Scale
+) -> Iterator[int]:
     if seeds is not None:
         return iter(seeds)
-    return iter(range(plans.count_crashes(scale) if perturbation is plans.Perturbation.CRASHES else SEEDS))
+    return iter(
+        range(plans.count_crashes(scale) if perturbation is plans.Perturbation.CRASHES else SEEDS)
+    )
 
 
 class Trial:
     """A scenario for some handlers, to be done again and again, each time in a new cluster."""
 
-    def __init__(self, handlers: worlds.Handlers, scenario: Callable[[Any], Any], options: Options) -> None:
+    def __init__(
+        self, handlers: worlds.Handlers, scenario: Callable[[Any], Any], options: Options
+    ) -> None:
         wrong = options.keys() - Options.__annotations__.keys()
         if wrong:
-            raise TypeError(f"There are no such options: {', '.join(sorted(wrong))}.")
+            raise TypeError(f'There are no such options: {", ".join(sorted(wrong))}.')
         self._handlers, self._scenario, self._options = handlers, scenario, options
         self._blindness = states.Blindness(tuple(options.get('ignore', ())))
         self._behaviours = servers.name_behaviours(options.get('server', ()))
@@ -190,21 +210,33 @@ class Trial:
         outcome, repeated = self.run(plans.PEACE), self.run(plans.PEACE)
         for failed in (outcome, repeated):
             if failed.error is not None:
-                failed.error.add_note('\n'.join(["What happened, with nothing wrong:", *failed.timeline.format()]))
+                failed.error.add_note(
+                    '\n'.join(['What happened, with nothing wrong:', *failed.timeline.format()])
+                )
                 raise failed.error
         differences = compare_outcomes(outcome, repeated)
         if differences:
-            raise ConvergenceError('\n'.join([
-                "The end is different even if nothing goes wrong. Use ignore=[...] for what is never the same.",
-                *differences]))
+            raise ConvergenceError(
+                '\n'.join(
+                    [
+                        'The end is different even if nothing goes wrong. Use ignore=[...] for what is never the same.',
+                        *differences,
+                    ]
+                )
+            )
         return outcome
 
     def run(self, plan: plans.Plan) -> Outcome:
         """Run it once in a new cluster."""
         since, scripts = time.monotonic(), set(sys.modules)
         world = worlds.World(
-            plan, self._handlers, self._options.get('operator', {}), server=self._options.get('server', ()),
-            bounds=watchdogs.Bounds(calls=self._options.get('calls')), apply=self._options.get('apply', ()))
+            plan,
+            self._handlers,
+            self._options.get('operator', {}),
+            server=self._options.get('server', ()),
+            bounds=watchdogs.Bounds(calls=self._options.get('calls')),
+            apply=self._options.get('apply', ()),
+        )
         with timelines.recorded(world.timeline), _restored(), world:
             random.seed(plan.seed)
             os.environ['KUBECONFIG'] = str(world.kubeconfig)
@@ -212,12 +244,21 @@ class Trial:
             state = states.build_state(world.collect(), self._blindness)
             observed, mistake = self._observe(world)
             error = error or mistake
-            world.timeline.note('end', "the run is over")
+            world.timeline.note('end', 'the run is over')
             error = error or _end(world)
         worlds.forget_scripts(scripts)
         meddler = world.meddler
-        return Outcome(plan, state, observed, error, world.timeline, meddler.writes, meddler.changes, world.starts,
-                       time.monotonic() - since)
+        return Outcome(
+            plan,
+            state,
+            observed,
+            error,
+            world.timeline,
+            meddler.writes,
+            meddler.changes,
+            world.starts,
+            time.monotonic() - since,
+        )
 
     def _live(self, world: worlds.World, plan: plans.Plan) -> Exception | None:
         """Do all that the scenario does, and wait for the end of what follows from it; return the error, if any."""
@@ -237,7 +278,6 @@ class Trial:
             world.timeline.note('end', f'the run has failed: {error!r}')
             return error
         return None
-
 
     def _observe(self, world: worlds.World) -> tuple[object, Exception | None]:
         """Return what the author wants to be compared, or what is wrong in the end by the author's own checks."""

@@ -3,6 +3,7 @@ Meddlers: they stand between an operator and its sandbox, and let the requests g
 
 What is done to the sandbox by its own methods, i.e. by scenarios, does not pass through them.
 """
+
 import asyncio
 import collections
 import contextlib
@@ -13,7 +14,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from kopf._kits.chaos import plans, timelines, watchdogs
 from kopf._kits.sandbox import answers, errors, faults, kinds, paths, routing, storage, watching
 
-UNCOUNTED = frozenset({'events', 'selfsubjectaccessreviews', 'selfsubjectrulesreviews', 'leases', 'tokenreviews'})
+UNCOUNTED = frozenset(
+    {'events', 'selfsubjectaccessreviews', 'selfsubjectrulesreviews', 'leases', 'tokenreviews'}
+)
 """The resources whose writes change nothing that matters, and so are no points to crash at."""
 
 STABLE = frozenset({'customresourcedefinitions', 'namespaces'})
@@ -21,7 +24,9 @@ STABLE = frozenset({'customresourcedefinitions', 'namespaces'})
 
 OWN_AGENT = 'kopf/'
 
-_is_operator: contextvars.ContextVar[bool] = contextvars.ContextVar('kopf-chaos-is-operator', default=False)
+_is_operator: contextvars.ContextVar[bool] = contextvars.ContextVar(
+    'kopf-chaos-is-operator', default=False
+)
 """Whether the current task serves a request: all of these are made by the operator and by clients in its handlers."""
 
 Proceed = Callable[[routing.Call], Awaitable[answers.Answer]]
@@ -30,6 +35,7 @@ Proceed = Callable[[routing.Call], Awaitable[answers.Answer]]
 @dataclasses.dataclass(frozen=True)
 class Request:
     """What is asked for, and for which time."""
+
     verb: str
     plural: str
     name: str
@@ -54,8 +60,14 @@ class Request:
 class Meddler:
     """Spoils the requests of one run. Used from the event loop of the sandbox only."""
 
-    def __init__(self, plan: plans.Plan, store: storage.Storage, streams: faults.Faults,
-                 timeline: timelines.Timeline, watchdog: watchdogs.Watchdog) -> None:
+    def __init__(
+        self,
+        plan: plans.Plan,
+        store: storage.Storage,
+        streams: faults.Faults,
+        timeline: timelines.Timeline,
+        watchdog: watchdogs.Watchdog,
+    ) -> None:
         self._plan, self._store, self._streams, self._timeline = plan, store, streams, timeline
         self._watchdog = watchdog
         self._crashes = {crash.write: crash for crash in plan.crashes}
@@ -82,10 +94,14 @@ class Meddler:
         crash, self.crash = self.crash, None
         self.crashed.clear()
         if crash is not None and crash.behind and not self._is_lifted:
-            self._view = max(self._store.version - crash.behind, 1 if crash.is_amnesic else self._own)
+            self._view = max(
+                self._store.version - crash.behind, 1 if crash.is_amnesic else self._own
+            )
             self._behind_until = _read_clock() + crash.lag
 
-    async def intercept(self, call: routing.Call, asked: faults.Asked, proceed: Proceed) -> answers.Answer:
+    async def intercept(
+        self, call: routing.Call, asked: faults.Asked, proceed: Proceed
+    ) -> answers.Answer:
         """Answer a request, or not, as planned."""
         _is_operator.set(True)
         request = self._recognise(call, asked)
@@ -111,25 +127,36 @@ class Meddler:
     def _choose_harm(self, request: Request) -> plans.Harm | None:
         if self._is_lifted:
             return None
-        return (plans.choose_harm(self._plan, request.verb, request.what, request.nth)
-                or plans.choose_conflict(self._plan, request.verb, request.what, request.nth))
+        return plans.choose_harm(
+            self._plan, request.verb, request.what, request.nth
+        ) or plans.choose_conflict(self._plan, request.verb, request.what, request.nth)
 
     def _recognise(self, call: routing.Call, asked: faults.Asked) -> Request:
         target = paths.parse_path(call.path)
         verb, plural, name = call.method.lower(), call.path, ''
         if target is not None:
             verb = paths.detect_verb(call.method, target, call.options) or verb
-            plural, name = target.plural, '/'.join(filter(None, [target.namespace, target.name, target.subresource]))
+            plural, name = (
+                target.plural,
+                '/'.join(filter(None, [target.namespace, target.name, target.subresource])),
+            )
         self._asked[verb, f'{plural} {name}'] += 1
-        return Request(verb, plural, name, self._asked[verb, f'{plural} {name}'],
-                       is_own=asked.user_agent.startswith(OWN_AGENT))
+        return Request(
+            verb,
+            plural,
+            name,
+            self._asked[verb, f'{plural} {name}'],
+            is_own=asked.user_agent.startswith(OWN_AGENT),
+        )
 
     def _report(self, request: Request, asked: faults.Asked, answer: answers.Answer) -> None:
         if request.verb in plans.WRITES or request.verb in ('list', 'watch'):
             number = f' (write {self.writes})' if request.is_counted else ''
             self._timeline.note('request', f'{request.verb} {request.what}: {answer.code}{number}')
 
-    async def _execute(self, request: Request, call: routing.Call, proceed: Proceed) -> answers.Answer:
+    async def _execute(
+        self, request: Request, call: routing.Call, proceed: Proceed
+    ) -> answers.Answer:
         """Let it be done; for writes, it can be the last thing that the operator does."""
         if self._is_behind(request, call):
             return await self._look_behind(request, call, proceed)
@@ -149,27 +176,38 @@ class Meddler:
 
     def _kill(self, crash: plans.Crash, request: Request) -> None:
         if self.crash is None:
-            self._timeline.note('crash', f'{request.verb} {request.what}: the operator is killed {crash}')
+            self._timeline.note(
+                'crash', f'{request.verb} {request.what}: the operator is killed {crash}'
+            )
             self.crash = crash
             self.crashed.set()
             self._streams.cut_streams()
         raise faults.Cut
 
     def _is_behind(self, request: Request, call: routing.Call) -> bool:
-        is_plain = request.verb == 'list' and not {'resourceVersion', 'continue'} & call.options.keys()
+        is_plain = (
+            request.verb == 'list' and not {'resourceVersion', 'continue'} & call.options.keys()
+        )
         return is_plain and request.plural not in STABLE and _read_clock() < self._behind_until
 
-    async def _look_behind(self, request: Request, call: routing.Call, proceed: Proceed) -> answers.Answer:
+    async def _look_behind(
+        self, request: Request, call: routing.Call, proceed: Proceed
+    ) -> answers.Answer:
         """Answer with a list of a past version."""
         target = paths.parse_path(call.path)
-        shelf = self._store.shelf(kinds.NOWHERE if target is None else kinds.Home(target.group, target.plural))
+        shelf = self._store.shelf(
+            kinds.NOWHERE if target is None else kinds.Home(target.group, target.plural)
+        )
         version = max(self._view, shelf.compacted)
-        self._timeline.note('fault', f'list {request.what}: as of the version {version}, not {self._store.version}')
+        self._timeline.note(
+            'fault', f'list {request.what}: as of the version {version}, not {self._store.version}'
+        )
         past = {'resourceVersion': str(version), 'resourceVersionMatch': 'Exact'}
         return await proceed(dataclasses.replace(call, options={**call.options, **past}))
 
-    async def _spoil(self, request: Request, harm: plans.Harm,
-                     execute: Callable[[], Awaitable[answers.Answer]]) -> answers.Answer:
+    async def _spoil(
+        self, request: Request, harm: plans.Harm, execute: Callable[[], Awaitable[answers.Answer]]
+    ) -> answers.Answer:
         if request.is_own:  # others are usually in threads, for which the time is real
             await self._sleep(harm.seconds)
         match harm.way:
@@ -187,8 +225,9 @@ class Meddler:
             case _:
                 return await execute()
 
-    async def _stream(self, request: Request, harm: plans.Harm | None,
-                      batches: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    async def _stream(
+        self, request: Request, harm: plans.Harm | None, batches: AsyncGenerator[bytes]
+    ) -> AsyncGenerator[bytes]:
         """Pass the lines of a stream through, with what goes wrong on the way."""
         yield b''
         await self._sleep(0.0 if request.plural in STABLE else self._behind_until - _read_clock())
@@ -207,7 +246,11 @@ class Meddler:
                         raise faults.Cut
 
     async def _pass(self, request: Request, line: bytes, number: int) -> bytes:
-        harm = None if self._is_lifted else plans.choose_line_harm(self._plan, request.what, request.nth, number)
+        harm = (
+            None
+            if self._is_lifted
+            else plans.choose_line_harm(self._plan, request.what, request.nth, number)
+        )
         if harm is None or b'"BOOKMARK"' in line[:20]:
             return line
         self._timeline.note('fault', f'event {number} of {request.what}: {harm}')
@@ -228,7 +271,9 @@ class Meddler:
         if not is_by_operator():
             self._watchdog.note_foreign_change(f'{change.new.namespace}/{change.new.name}')
         name = storage.make_key(change.new.namespace, change.new.name)
-        self._timeline.note('object', f'{change.type} {change.home.plural} {name} (version {change.version})')
+        self._timeline.note(
+            'object', f'{change.type} {change.home.plural} {name} (version {change.version})'
+        )
         gap = None if self._is_lifted else self._gaps.get(self.changes)
         if gap is not None:
             self._begin_gap(gap)
@@ -248,7 +293,7 @@ def is_by_operator() -> bool:
 
 
 async def _tear(body: bytes) -> AsyncGenerator[bytes]:
-    yield body[:len(body) // 2]
+    yield body[: len(body) // 2]
     raise faults.Cut
 
 

@@ -4,6 +4,7 @@ Plans: what goes wrong in one run, and when. All of it follows from the seed, an
 Harms of requests depend on the seed and on what is asked for which time, not on the order of requests to different
 objects: so the same seed does the same even if the requests come in another order.
 """
+
 import dataclasses
 import enum
 import random
@@ -19,31 +20,38 @@ DELAYS = (0.0, 0.013, 0.513, 1.513, 4.013)
 
 class Perturbation(enum.StrEnum):
     """What is done to the operator and to its cluster."""
-    CRASHES = 'crashes'      # it is killed in an intermediate state: at a write
+
+    CRASHES = 'crashes'  # it is killed in an intermediate state: at a write
     STALENESS = 'staleness'  # it is killed, and after the restart it does not see the latest changes for a while
-    TRAVELS = 'travels'      # the same, and it does not see even its own ones: clusters do not do so, so not in all
-    GAPS = 'gaps'            # it misses some states: its streams break, and the history is gone when it is back
-    FAULTS = 'faults'        # its requests and streams fail, hang, repeat, come late or not at all
-    ALL = 'all'              # any of these together
-    MEDDLING = 'meddling'    # the server changes or refuses what is written; not in all: the end differs
+    TRAVELS = 'travels'  # the same, and it does not see even its own ones: clusters do not do so, so not in all
+    GAPS = (
+        'gaps'  # it misses some states: its streams break, and the history is gone when it is back
+    )
+    FAULTS = 'faults'  # its requests and streams fail, hang, repeat, come late or not at all
+    ALL = 'all'  # any of these together
+    MEDDLING = (
+        'meddling'  # the server changes or refuses what is written; not in all: the end differs
+    )
     RECREATIONS = 'recreations'  # objects vanish, and new ones take their names; not in all either
 
 
 class Way(enum.StrEnum):
     """How a request is harmed."""
-    REFUSE = 'refused'      # with a code
-    CUT = 'cut'             # disconnected, not executed
-    LOSE = 'answer lost'    # executed, but disconnected instead of an answer
-    TEAR = 'answer torn'    # executed, but disconnected in the middle of the answer
-    STALL = 'stalled'       # silent for a while, then disconnected, not executed
-    SLOW = 'slow'           # executed and answered after a while
-    EXPIRE = 'expired'      # of streams: ended with the error 410
-    END = 'ended'           # of streams: ended properly, before the time
+
+    REFUSE = 'refused'  # with a code
+    CUT = 'cut'  # disconnected, not executed
+    LOSE = 'answer lost'  # executed, but disconnected instead of an answer
+    TEAR = 'answer torn'  # executed, but disconnected in the middle of the answer
+    STALL = 'stalled'  # silent for a while, then disconnected, not executed
+    SLOW = 'slow'  # executed and answered after a while
+    EXPIRE = 'expired'  # of streams: ended with the error 410
+    END = 'ended'  # of streams: ended properly, before the time
 
 
 @dataclasses.dataclass(frozen=True)
 class Crash:
     """The operator is killed at its write of this number in the run, counted from 1."""
+
     write: int
     is_before: bool  # instead of the write, or else right after it
     downtime: float = 0.0  # seconds until it is started again
@@ -53,12 +61,15 @@ class Crash:
 
     def __str__(self) -> str:
         text = f'{"instead of" if self.is_before else "after"} the write {self.write}, down for {self.downtime:g} s'
-        return f'{text}, then {self.behind} changes behind for {self.lag:g} s' if self.behind else text
+        return (
+            f'{text}, then {self.behind} changes behind for {self.lag:g} s' if self.behind else text
+        )
 
 
 @dataclasses.dataclass(frozen=True)
 class Gap:
     """Nothing can be listed or watched, beginning with the change of the cluster of this number in the run."""
+
     change: int
     duration: float
     is_forgotten: bool  # whether the history is gone in the end
@@ -71,6 +82,7 @@ class Gap:
 @dataclasses.dataclass(frozen=True)
 class Recreation:
     """The object of the change of this number in the run is replaced by a new one of the same name."""
+
     change: int
     delay: float = 0.0  # seconds since the change
 
@@ -82,6 +94,7 @@ class Recreation:
 @dataclasses.dataclass(frozen=True)
 class Plan:
     """All that goes wrong in one run."""
+
     seed: int = 0
     crashes: tuple[Crash, ...] = ()
     gaps: tuple[Gap, ...] = ()
@@ -99,8 +112,14 @@ class Plan:
         faults = [f'faults in {self.intensity:.0%} of requests'] if self.intensity else []
         server = [f'the server does {", ".join(self.server)}'] if self.server else []
         conflicts = [f'conflicts in {self.conflicts:.0%} of patches'] if self.conflicts else []
-        parts = [*(f'killed {crash}' for crash in self.crashes), *map(str, self.gaps), *faults,
-                 *server, *conflicts, *map(str, self.recreations)]
+        parts = [
+            *(f'killed {crash}' for crash in self.crashes),
+            *map(str, self.gaps),
+            *faults,
+            *server,
+            *conflicts,
+            *map(str, self.recreations),
+        ]
         return '; '.join(parts) or 'nothing goes wrong'
 
 
@@ -111,6 +130,7 @@ class Scale:
 
     And what the server can do to whatever is written: the names of that.
     """
+
     writes: int
     changes: int
     server: tuple[str, ...] = ()
@@ -119,14 +139,18 @@ class Scale:
 @dataclasses.dataclass(frozen=True)
 class Harm:
     """What goes wrong with one request; for streams, after so many lines."""
+
     way: Way
     code: int = 0
     seconds: float = 0.0
     lines: int = 0
 
     def __str__(self) -> str:
-        details = [f'with {self.code}' if self.code else '', f'for {self.seconds:g} s' if self.seconds else '',
-                   f'after {self.lines} lines' if self.lines else '']
+        details = [
+            f'with {self.code}' if self.code else '',
+            f'for {self.seconds:g} s' if self.seconds else '',
+            f'after {self.lines} lines' if self.lines else '',
+        ]
         return ' '.join([self.way, *filter(None, details)])
 
 
@@ -147,16 +171,27 @@ def build_plan(seed: int, perturbation: Perturbation, scale: Scale) -> Plan:
             return Plan(seed, crashes=_choose_crashes(seed, scale, chance))
         case Perturbation.STALENESS | Perturbation.TRAVELS:
             crash = _choose_crash(scale, chance, stale=True)
-            return Plan(seed, crashes=(dataclasses.replace(crash, is_amnesic=perturbation == Perturbation.TRAVELS),))
+            return Plan(
+                seed,
+                crashes=(
+                    dataclasses.replace(crash, is_amnesic=perturbation == Perturbation.TRAVELS),
+                ),
+            )
         case Perturbation.GAPS:
             return Plan(seed, gaps=_choose_gaps(scale, chance))
         case Perturbation.FAULTS:
             return Plan(seed, intensity=chance.choice([0.05, 0.15, 0.3, 0.5]))
         case Perturbation.ALL:
-            crashes = tuple(_choose_crash(scale, chance, stale=chance.random() < 0.3)
-                            for _ in range(chance.choice([0, 1, 1, 2, 3])))
-            return Plan(seed, _order(crashes), _choose_gaps(scale, chance) if chance.random() < 0.5 else (),
-                        intensity=chance.choice([0, 0.05, 0.15, 0.3]))
+            crashes = tuple(
+                _choose_crash(scale, chance, stale=chance.random() < 0.3)
+                for _ in range(chance.choice([0, 1, 1, 2, 3]))
+            )
+            return Plan(
+                seed,
+                _order(crashes),
+                _choose_gaps(scale, chance) if chance.random() < 0.5 else (),
+                intensity=chance.choice([0, 0.05, 0.15, 0.3]),
+            )
         case Perturbation.MEDDLING:
             return _build_meddling(seed, scale, chance)
         case Perturbation.RECREATIONS:
@@ -176,14 +211,20 @@ def _choose_crashes(seed: int, scale: Scale, chance: random.Random) -> tuple[Cra
 
 
 def _choose_crash(scale: Scale, chance: random.Random, *, stale: bool = False) -> Crash:
-    crash = Crash(chance.randint(1, max(1, scale.writes)), chance.random() < 0.5, chance.choice(DOWNTIMES))
+    crash = Crash(
+        chance.randint(1, max(1, scale.writes)), chance.random() < 0.5, chance.choice(DOWNTIMES)
+    )
     if not stale:
         return crash
-    return dataclasses.replace(crash, behind=chance.randint(1, max(1, scale.changes)), lag=chance.choice(LAGS))
+    return dataclasses.replace(
+        crash, behind=chance.randint(1, max(1, scale.changes)), lag=chance.choice(LAGS)
+    )
 
 
 def _choose_gaps(scale: Scale, chance: random.Random) -> tuple[Gap, ...]:
-    changes = sorted({chance.randint(1, max(1, scale.changes)) for _ in range(chance.randint(1, 3))})
+    changes = sorted(
+        {chance.randint(1, max(1, scale.changes)) for _ in range(chance.randint(1, 3))}
+    )
     return tuple(Gap(change, chance.choice(GAPS), chance.random() < 0.6) for change in changes)
 
 
@@ -196,17 +237,22 @@ def _build_meddling(seed: int, scale: Scale, chance: random.Random) -> Plan:
         seed,
         crashes=(_choose_crash(scale, chance),) if chance.random() < 0.5 else (),
         server=tuple(name for name in scale.server if name in chosen),
-        conflicts=chance.choice([0.0, 0.0, 0.2, 0.5]))
+        conflicts=chance.choice([0.0, 0.0, 0.2, 0.5]),
+    )
 
 
 def _choose_recreations(scale: Scale, chance: random.Random) -> tuple[Recreation, ...]:
-    changes = sorted({chance.randint(1, max(1, scale.changes)) for _ in range(chance.randint(1, 3))})
+    changes = sorted(
+        {chance.randint(1, max(1, scale.changes)) for _ in range(chance.randint(1, 3))}
+    )
     return tuple(Recreation(change, chance.choice(DELAYS)) for change in changes)
 
 
 def _order(crashes: tuple[Crash, ...]) -> tuple[Crash, ...]:
     """Sort the crashes, one per write at most."""
-    return tuple(sorted({crash.write: crash for crash in crashes}.values(), key=lambda crash: crash.write))
+    return tuple(
+        sorted({crash.write: crash for crash in crashes}.values(), key=lambda crash: crash.write)
+    )
 
 
 REFUSALS = (429, 500, 503, 504)
@@ -224,7 +270,9 @@ def choose_harm(plan: Plan, verb: str, what: str, nth: int) -> Harm | None:
         return Harm(way, code=chance.choice((*REFUSALS, *extra, *extra)))
     if verb == 'watch' and way is not Way.CUT:
         way = chance.choice([Way.CUT, Way.EXPIRE, Way.END, Way.STALL])
-        return Harm(way, seconds=seconds * 5 if way is Way.STALL else 0.0, lines=chance.randint(1, 4))
+        return Harm(
+            way, seconds=seconds * 5 if way is Way.STALL else 0.0, lines=chance.randint(1, 4)
+        )
     return Harm(way, seconds=seconds if way in (Way.STALL, Way.SLOW) else 0.0)
 
 
@@ -238,12 +286,17 @@ def choose_conflict(plan: Plan, verb: str, what: str, nth: int) -> Harm | None:
 @dataclasses.dataclass(frozen=True)
 class LineHarm:
     """What happens to one line of a stream."""
+
     delay: float = 0.0
     is_repeated: bool = False
 
     def __str__(self) -> str:
-        return ' and '.join([*([f'delayed by {self.delay:g} s'] if self.delay else []),
-                             *(['repeated'] if self.is_repeated else [])])
+        return ' and '.join(
+            [
+                *([f'delayed by {self.delay:g} s'] if self.delay else []),
+                *(['repeated'] if self.is_repeated else []),
+            ]
+        )
 
 
 def choose_line_harm(plan: Plan, what: str, nth: int, line: int) -> LineHarm | None:

@@ -5,6 +5,7 @@ It is as if a user has removed the finalizers, deleted the object, and applied t
 all in no time. The new objects have what others than the operator have written to the old ones,
 and nothing of what it has written.
 """
+
 import asyncio
 import copy
 import dataclasses
@@ -15,13 +16,20 @@ from kopf._kits.chaos import meddlers, plans, servers, timelines
 from kopf._kits.sandbox import kinds, preparing, storage
 
 VOLATILE = (
-    'uid', 'resourceVersion', 'creationTimestamp', 'generation', 'managedFields', 'finalizers',
-    'selfLink')
+    'uid',
+    'resourceVersion',
+    'creationTimestamp',
+    'generation',
+    'managedFields',
+    'finalizers',
+    'selfLink',
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class Place:
     """Where an object is stored."""
+
     home: kinds.Home
     namespace: str
     name: str
@@ -30,8 +38,14 @@ class Place:
 class Recreator:
     """Knows the manifests of all objects of one run, and re-creates some of them as planned."""
 
-    def __init__(self, plan: plans.Plan, store: storage.Storage, sources: preparing.Sources,
-                 server: servers.Server, timeline: timelines.Timeline) -> None:
+    def __init__(
+        self,
+        plan: plans.Plan,
+        store: storage.Storage,
+        sources: preparing.Sources,
+        server: servers.Server,
+        timeline: timelines.Timeline,
+    ) -> None:
         self._planned = {recreation.change: recreation for recreation in plan.recreations}
         self._store = store
         self._sources = sources
@@ -87,8 +101,10 @@ class Recreator:
         self._timeline.note('rebirth', f'{what}: replaced by a new object of the same name')
         body = self._server.rewrite(build_newborn(manifest))
         body['metadata'] |= {
-            'uid': self._sources.make_uid(), 'generation': 1,
-            'creationTimestamp': self._sources.format_now()}
+            'uid': self._sources.make_uid(),
+            'generation': 1,
+            'creationTimestamp': self._sources.format_now(),
+        }
         self._store.remove(place.home, stored)
         self._store.put(place.home, body, fields=stored.fields)
 

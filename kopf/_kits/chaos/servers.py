@@ -5,6 +5,7 @@ A behaviour is a function that changes the body of an object in place, or refuse
 `AdmissionError`. It depends on nothing but the body, and changes nothing more when it is applied
 again: so every object comes to a state that the server agrees with, as on real servers.
 """
+
 import base64
 import copy
 import hashlib
@@ -19,8 +20,9 @@ Behaviour = Callable[[dict[str, Any]], object]
 
 NAME = 'chaos.kopf.dev'
 SERVICE = {'namespace': 'default', 'name': 'chaos-of-kopf', 'path': '/'}
-EXEMPT = frozenset({
-    'CustomResourceDefinition', 'Event', 'Eviction', 'Lease', 'Namespace', 'TokenReview'})
+EXEMPT = frozenset(
+    {'CustomResourceDefinition', 'Event', 'Eviction', 'Lease', 'Namespace', 'TokenReview'}
+)
 """The kinds in which nothing is ever changed: the cluster itself depends on most of them."""
 
 REFUSAL = 422
@@ -79,7 +81,8 @@ class Server:
 
         names = ', '.join(self._behaviours)
         raise UnsteadyServerError(
-            f"The server does not agree with itself: {names} always change the object again.")
+            f'The server does not agree with itself: {names} always change the object again.'
+        )
 
     async def review(self, path: str, review: Mapping[str, Any]) -> dict[str, Any]:
         """Answer the review of a write: the webhook itself."""
@@ -114,7 +117,7 @@ def name_behaviours(behaviours: Iterable[Behaviour]) -> dict[str, Behaviour]:
     for behaviour in (*behaviours, *BEHAVIOURS):
         name = getattr(behaviour, '__name__', repr(behaviour))
         if name in named:
-            raise ValueError(f"The server does two different things named {name!r}.")
+            raise ValueError(f'The server does two different things named {name!r}.')
         named[name] = behaviour
     return named
 
@@ -122,13 +125,27 @@ def name_behaviours(behaviours: Iterable[Behaviour]) -> dict[str, Behaviour]:
 def build_configuration() -> dict[str, Any]:
     """Build the configuration of the webhook that sees all writes of all objects."""
     return {
-        'apiVersion': 'admissionregistration.k8s.io/v1', 'kind': 'MutatingWebhookConfiguration',
+        'apiVersion': 'admissionregistration.k8s.io/v1',
+        'kind': 'MutatingWebhookConfiguration',
         'metadata': {'name': NAME},
-        'webhooks': [{
-            'name': NAME, 'clientConfig': {'service': SERVICE}, 'sideEffects': 'None',
-            'admissionReviewVersions': ['v1'], 'reinvocationPolicy': 'IfNeeded',
-            'rules': [{'apiGroups': ['*'], 'apiVersions': ['*'], 'resources': ['*/*'],
-                       'operations': ['CREATE', 'UPDATE']}]}]}
+        'webhooks': [
+            {
+                'name': NAME,
+                'clientConfig': {'service': SERVICE},
+                'sideEffects': 'None',
+                'admissionReviewVersions': ['v1'],
+                'reinvocationPolicy': 'IfNeeded',
+                'rules': [
+                    {
+                        'apiGroups': ['*'],
+                        'apiVersions': ['*'],
+                        'resources': ['*/*'],
+                        'operations': ['CREATE', 'UPDATE'],
+                    }
+                ],
+            }
+        ],
+    }
 
 
 def is_subject(body: Mapping[str, Any] | None) -> bool:
@@ -138,12 +155,15 @@ def is_subject(body: Mapping[str, Any] | None) -> bool:
 
 def build_operations(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Build a JSON patch from one body to another, section by section."""
-    return [*_compare('', old, new, exempt=('metadata',)),
-            *_compare('/metadata', old['metadata'], new['metadata'])]
+    return [
+        *_compare('', old, new, exempt=('metadata',)),
+        *_compare('/metadata', old['metadata'], new['metadata']),
+    ]
 
 
-def _compare(prefix: str, old: Mapping[str, Any], new: Mapping[str, Any], *,
-             exempt: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+def _compare(
+    prefix: str, old: Mapping[str, Any], new: Mapping[str, Any], *, exempt: Sequence[str] = ()
+) -> Iterator[dict[str, Any]]:
     for key in sorted({*old, *new} - {*exempt}):
         if key not in new:
             yield {'op': 'remove', 'path': f'{prefix}/{key}'}

@@ -1,6 +1,7 @@
 """
 States: the objects of a cluster in the end of a run, without what differs from run to run, and how two of them differ.
 """
+
 import dataclasses
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -8,7 +9,14 @@ from typing import Any
 
 from kopf._cogs.structs import dicts, diffs
 
-VOLATILE = ('resourceVersion', 'uid', 'creationTimestamp', 'generation', 'managedFields', 'selfLink')
+VOLATILE = (
+    'resourceVersion',
+    'uid',
+    'creationTimestamp',
+    'generation',
+    'managedFields',
+    'selfLink',
+)
 """What is in the metadata of objects by the will of the API, and is never the same."""
 
 IGNORED = frozenset({'Event', 'Lease', 'CustomResourceDefinition'})
@@ -23,6 +31,7 @@ State = Mapping[str, Sequence[Mapping[str, Any]]]
 @dataclasses.dataclass(frozen=True)
 class Blindness:
     """Which fields are not compared: dotted paths, of all kinds (``status.since``) or of one (``Pod.status``)."""
+
     fields: tuple[str, ...] = ()
 
     def select(self, kind: str) -> Iterable[tuple[str, ...]]:
@@ -49,29 +58,41 @@ def name_object(body: Mapping[str, Any]) -> str:
     """Name an object so that it has the same name in all runs, even if the name is generated."""
     meta = body['metadata']
     name = f'{meta["generateName"]}*' if meta.get('generateName') else meta['name']
-    return f'{body.get("kind")} {meta["namespace"]}/{name}' if meta.get('namespace') else f'{body.get("kind")} {name}'
+    return (
+        f'{body.get("kind")} {meta["namespace"]}/{name}'
+        if meta.get('namespace')
+        else f'{body.get("kind")} {name}'
+    )
 
 
 def compare_states(expected: State, actual: State) -> list[str]:
     """Tell what is different, in lines; there are none if all is the same."""
-    return [line for name in sorted({*expected, *actual})
-            for line in _compare_namesakes(name, expected.get(name, ()), actual.get(name, ()))]
+    return [
+        line
+        for name in sorted({*expected, *actual})
+        for line in _compare_namesakes(name, expected.get(name, ()), actual.get(name, ()))
+    ]
 
 
-def _compare_namesakes(name: str, expected: Sequence[Mapping[str, Any]],
-                       actual: Sequence[Mapping[str, Any]]) -> Iterable[str]:
+def _compare_namesakes(
+    name: str, expected: Sequence[Mapping[str, Any]], actual: Sequence[Mapping[str, Any]]
+) -> Iterable[str]:
     if len(expected) == len(actual) == 1:
         for _, field, old, new in diffs.diff(expected[0], actual[0]):
             yield f'{name}: {".".join(field)} is {_show(new)}, not {_show(old)}'
     elif len(expected) != len(actual):
         texts = {0: 'absent', 1: 'there'}
-        told = [texts.get(len(bodies), f'{len(bodies)} times there') for bodies in (actual, expected)]
+        told = [
+            texts.get(len(bodies), f'{len(bodies)} times there') for bodies in (actual, expected)
+        ]
         yield f'{name}: is {told[0]}, not {told[1]}'
     elif expected != actual:
         yield f'{name}: some of {len(actual)} are different'
 
 
-def _strip(body: Mapping[str, Any], labels: Mapping[str, str], blindness: Blindness) -> Mapping[str, Any]:
+def _strip(
+    body: Mapping[str, Any], labels: Mapping[str, str], blindness: Blindness
+) -> Mapping[str, Any]:
     """Drop the volatile fields, and call other objects by their names, not by their identifiers."""
     kept: dict[str, Any] = _relabel(body, labels)
     metadata = kept['metadata']

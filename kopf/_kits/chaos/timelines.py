@@ -1,6 +1,7 @@
 """
 Timelines: what happened in a run, and when: requests, faults, crashes, changes of objects, calls of handlers.
 """
+
 import contextlib
 import dataclasses
 import logging
@@ -16,6 +17,7 @@ OBJECTS, FRAMEWORK = 'kopf.objects', 'kopf'
 @dataclasses.dataclass(frozen=True)
 class Moment:
     """One thing that happened, at so many virtual seconds since the beginning of the run."""
+
     time: float
     kind: str  # start, ready, crash, end, fault, gap, rebirth, request, object, log
     text: str
@@ -27,7 +29,9 @@ class Moment:
 class Timeline(list[Moment]):
     """What happened in a run, in the order of time."""
 
-    def __init__(self, clock: Callable[[], float], listener: Callable[[Moment], None] | None = None) -> None:
+    def __init__(
+        self, clock: Callable[[], float], listener: Callable[[Moment], None] | None = None
+    ) -> None:
         super().__init__()
         self._clock = clock
         self._listener = listener
@@ -42,7 +46,9 @@ class Timeline(list[Moment]):
         """Write it in lines; if there are too many, those in the middle are left out."""
         lines = list(map(str, self))
         half, left = LONGEST // 2, len(lines) - LONGEST
-        return lines if left <= 0 else [*lines[:half], f'{"":9}  ... {left} more ...', *lines[-half:]]
+        return (
+            lines if left <= 0 else [*lines[:half], f'{"":9}  ... {left} more ...', *lines[-half:]]
+        )
 
 
 @contextlib.contextmanager
@@ -74,5 +80,7 @@ class _Recorder(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         ref: dict[str, Any] = getattr(record, 'k8s_ref', None) or {}
         prefix = f'{ref.get("namespace", "")}/{ref.get("name", "")}: ' if ref else ''
-        error = f' {record.exc_info[1]!r}' if record.exc_info and record.exc_info[1] is not None else ''
+        error = (
+            f' {record.exc_info[1]!r}' if record.exc_info and record.exc_info[1] is not None else ''
+        )
         self._timeline.note('log', f'{prefix}{record.getMessage()}{error}'[:300])

@@ -4,6 +4,7 @@ Watchdogs: notice operators that run in circles, and do not let them run for eve
 All is counted per object, since its last change by others: users, other controllers, scenarios.
 An operator has to come to rest after each of these, whatever the server makes of its own writes.
 """
+
 import asyncio
 import collections
 import dataclasses
@@ -12,7 +13,9 @@ from collections.abc import Callable
 
 from kopf._kits.chaos import timelines
 
-INVOCATION = re.compile(r"^(?P<object>\S+): (?:Handler|Daemon|Timer|Indexer) '(?P<id>.*)' is invoked\.$")
+INVOCATION = re.compile(
+    r"^(?P<object>\S+): (?:Handler|Daemon|Timer|Indexer) '(?P<id>.*)' is invoked\.$"
+)
 """The messages from which the calls of handlers are known."""
 
 
@@ -23,6 +26,7 @@ class RestlessOperatorError(AssertionError):
 @dataclasses.dataclass(frozen=True)
 class Bounds:
     """How much may happen to one object with no changes by others."""
+
     rate: int = 100  # writes, or calls of one handler, within a minute
     calls: int | None = None  # calls of one handler at all, for each start of the operator
 
@@ -30,6 +34,7 @@ class Bounds:
 @dataclasses.dataclass(frozen=True)
 class Deed:
     """One thing that an operator does to an object."""
+
     object: str  # with its namespace
     text: str
 
@@ -71,11 +76,11 @@ class Watchdog:
         found = INVOCATION.match(moment.text) if moment.kind == 'log' else None
         if found is None or found['id'] in self._endless:
             return
-        deed = Deed(found['object'], f"the call of {found['id']!r}")
+        deed = Deed(found['object'], f'the call of {found["id"]!r}')
         self._note(deed)
         most = None if self._bounds.calls is None else self._bounds.calls * self._starts
         if most is not None and self._counts[deed] > most:
-            self._trip(f"{deed.text} for {deed.object} is done more than {most} times")
+            self._trip(f'{deed.text} for {deed.object} is done more than {most} times')
 
     def take_stock(self) -> collections.Counter[Deed]:
         """Return how many times everything was done by now, since the beginning of the run."""
@@ -92,24 +97,34 @@ class Watchdog:
         moments = self._moments.setdefault(deed, collections.deque(maxlen=self._bounds.rate))
         is_full = len(moments) == self._bounds.rate
         if is_full and now - moments[0] < MINUTE:
-            self._trip(f"{deed.text} for {deed.object} is done more than {self._bounds.rate} times "
-                       f"within a minute")
+            self._trip(
+                f'{deed.text} for {deed.object} is done more than {self._bounds.rate} times '
+                f'within a minute'
+            )
         moments.append(now)
         self._counts[deed] += 1
         self._total[deed] += 1
 
     def _trip(self, text: str) -> None:
-        self.fail(RestlessOperatorError(
-            f"The operator runs in circles: {text}, with no changes by others."))
+        self.fail(
+            RestlessOperatorError(
+                f'The operator runs in circles: {text}, with no changes by others.'
+            )
+        )
 
 
-def describe_unrest(before: collections.Counter[Deed], after: collections.Counter[Deed],
-                    seconds: float) -> str:
+def describe_unrest(
+    before: collections.Counter[Deed], after: collections.Counter[Deed], seconds: float
+) -> str:
     """Describe what was done in this time; an empty text if nothing was."""
     done = after - before
     if not done:
         return ''
-    parts = [f"{deed.text} for {deed.object} is done {count} times"
-             for deed, count in sorted(done.items(), key=str)]
-    return (f"The operator is not at rest: within {seconds:g} s with no changes by others, "
-            f"{'; '.join(parts)}.")
+    parts = [
+        f'{deed.text} for {deed.object} is done {count} times'
+        for deed, count in sorted(done.items(), key=str)
+    ]
+    return (
+        f'The operator is not at rest: within {seconds:g} s with no changes by others, '
+        f'{"; ".join(parts)}.'
+    )

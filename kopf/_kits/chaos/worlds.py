@@ -4,6 +4,7 @@ Worlds: sandboxes in virtual time with an operator that is killed as planned, an
 A killed operator does not do anything any more as far as it can be: its requests are not answered from that moment on,
 and all its tasks are cancelled, again and again until they end. Only threads, which cannot be ended, go on.
 """
+
 import asyncio
 import contextlib
 import contextvars
@@ -21,8 +22,13 @@ from kopf._kits import simulations
 from kopf._kits.chaos import meddlers, plans, recreations, servers, timelines, watchdogs
 from kopf._kits.sandbox import coroutines, storage
 
-Handlers = (registries.OperatorRegistry | types.ModuleType | str | os.PathLike[str]
-            | Callable[[registries.OperatorRegistry], object])
+Handlers = (
+    registries.OperatorRegistry
+    | types.ModuleType
+    | str
+    | os.PathLike[str]
+    | Callable[[registries.OperatorRegistry], object]
+)
 
 CANCELLATIONS, TURNS = 100, 10
 """How many times the tasks of a killed operator are cancelled, and how many turns of the loop they have each time."""
@@ -37,16 +43,24 @@ MOST_RESTARTS = 50
 READINESS_TIMEOUT = 60.0
 
 _life: 'contextvars.ContextVar[weakref.WeakSet[asyncio.Task[Any]] | None]' = contextvars.ContextVar(
-    'kopf-chaos-life', default=None)
+    'kopf-chaos-life', default=None
+)
 """All tasks of the operator that is started here, however deep."""
 
 
 class World(simulations.Simulation):
     """One run: ``with World(plan, handlers, options, apply=[...]) as world: world.begin(); ...; world.settle()``."""
 
-    def __init__(self, plan: plans.Plan, handlers: Handlers, options: Mapping[str, Any], *,
-                 server: Sequence[servers.Behaviour] = (), bounds: watchdogs.Bounds | None = None,
-                 **sandbox: Any) -> None:
+    def __init__(
+        self,
+        plan: plans.Plan,
+        handlers: Handlers,
+        options: Mapping[str, Any],
+        *,
+        server: Sequence[servers.Behaviour] = (),
+        bounds: watchdogs.Bounds | None = None,
+        **sandbox: Any,
+    ) -> None:
         super().__init__(**sandbox)
         self._plan, self._handlers, self._options_of_operator = plan, handlers, options
         self._server = servers.Server(server, plan.server)
@@ -66,6 +80,7 @@ class World(simulations.Simulation):
 
     def check_always(self, check: Callable[[dict[str, Any]], object]) -> None:
         """Show every new state of every object to the function; what it raises, ends the run."""
+
         def notice(change: storage.Change) -> None:
             try:
                 check(change.new.load())
@@ -95,7 +110,11 @@ class World(simulations.Simulation):
     def collect(self) -> list[dict[str, Any]]:
         """Collect all objects that are there."""
         assert self._host is not None
-        return [stored.load() for _, shelf in self._host.cluster.store for stored in shelf.objects.values()]
+        return [
+            stored.load()
+            for _, shelf in self._host.cluster.store
+            for stored in shelf.objects.values()
+        ]
 
     def run_scenario(self, scenario: Callable[[Any], Any]) -> None:
         """Do what the scenario does: functions get this very sandbox, coroutine functions get the asynchronous one."""
@@ -108,23 +127,33 @@ class World(simulations.Simulation):
         assert self._host is not None
         cluster = self._host.cluster
         await self._set_up_server()
-        self.meddler = meddlers.Meddler(self._plan, cluster.store, cluster.faults, self.timeline, self.watchdog)
-        self.recreator = recreations.Recreator(self._plan, cluster.store, cluster.sources, self._server, self.timeline)
+        self.meddler = meddlers.Meddler(
+            self._plan, cluster.store, cluster.faults, self.timeline, self.watchdog
+        )
+        self.recreator = recreations.Recreator(
+            self._plan, cluster.store, cluster.sources, self._server, self.timeline
+        )
         self._host.server.interceptor = self.meddler
         asyncio.get_running_loop().set_task_factory(_make_task)
-        self._supervisor = asyncio.create_task(self._supervise(self._running), name='supervisor of the operator')
+        self._supervisor = asyncio.create_task(
+            self._supervise(self._running), name='supervisor of the operator'
+        )
         await self._wait_until_ready()
 
     async def _set_up_server(self) -> None:
         if self._plan.server:
             await self._running.add_service(
-                servers.SERVICE['namespace'], servers.SERVICE['name'], self._server.review)
+                servers.SERVICE['namespace'], servers.SERVICE['name'], self._server.review
+            )
             await self._running.create(servers.build_configuration())
 
     async def _wait_until_ready(self) -> None:
         waiting = asyncio.create_task(self._is_ready.wait(), name='readiness')
-        await asyncio.wait({waiting, *filter(None, [self._supervisor])}, timeout=READINESS_TIMEOUT,
-                           return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(
+            {waiting, *filter(None, [self._supervisor])},
+            timeout=READINESS_TIMEOUT,
+            return_when=asyncio.FIRST_COMPLETED,
+        )
         waiting.cancel()
         await asyncio.wait({waiting})
 
@@ -142,18 +171,20 @@ class World(simulations.Simulation):
             await asyncio.sleep(min(calm, deadline - clock()))
 
     async def _rest(self, seconds: float) -> None:
-        self.timeline.note('rest', f"Nothing has to happen for {seconds:g} s.")
+        self.timeline.note('rest', f'Nothing has to happen for {seconds:g} s.')
         before = self.watchdog.take_stock()
         since = self.elapsed
 
         while self.elapsed - since < seconds:
             await asyncio.sleep(min(LOOKING_INTERVAL, seconds))
-            unrest = watchdogs.describe_unrest(before, self.watchdog.take_stock(), self.elapsed - since)
+            unrest = watchdogs.describe_unrest(
+                before, self.watchdog.take_stock(), self.elapsed - since
+            )
             if unrest:
                 raise watchdogs.RestlessOperatorError(unrest)
 
     async def _lift(self) -> None:
-        self.timeline.note('peace', "Everything is well from now on.")
+        self.timeline.note('peace', 'Everything is well from now on.')
         self.meddler.lift()
         self.recreator.lift()
         self._peace.set()
@@ -178,11 +209,15 @@ class World(simulations.Simulation):
             else:
                 await self._wait_for_peace(self.meddler.crash.downtime)
             self.meddler.revive()
-        raise RuntimeError(f"The operator has ended {MOST_RESTARTS} times, and is not started again.")
+        raise RuntimeError(
+            f'The operator has ended {MOST_RESTARTS} times, and is not started again.'
+        )
 
     async def _live(self, sandbox: coroutines.AsyncSandbox) -> None:
         """Run the operator until it is killed or ends; stop it properly if cancelled."""
-        operator = make_operator(sandbox, self._handlers, {**self._options_of_operator, 'ready_flag': self._is_ready})
+        operator = make_operator(
+            sandbox, self._handlers, {**self._options_of_operator, 'ready_flag': self._is_ready}
+        )
         tasks: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
         context = contextvars.copy_context()
         context.run(_life.set, tasks)
@@ -212,18 +247,27 @@ class World(simulations.Simulation):
 class Operator(simulations.Operator):
     """An operator whose handlers are known."""
 
-    def __init__(self, sandbox: coroutines.AsyncSandbox, *paths: str | os.PathLike[str],
-                 registry: registries.OperatorRegistry, **options: Any) -> None:
+    def __init__(
+        self,
+        sandbox: coroutines.AsyncSandbox,
+        *paths: str | os.PathLike[str],
+        registry: registries.OperatorRegistry,
+        **options: Any,
+    ) -> None:
         super().__init__(sandbox, *paths, registry=registry, **options)
         self._handlers = registry
 
     def list_endless(self) -> frozenset[str]:
         """Return the ids of handlers that are called not only for changes: by time, or for each event."""
         declared = self._handlers._iter_handlers()
-        return frozenset(handler.id for handler in declared if not isinstance(handler, handlers_.ChangingHandler))
+        return frozenset(
+            handler.id for handler in declared if not isinstance(handler, handlers_.ChangingHandler)
+        )
 
 
-def make_operator(sandbox: coroutines.AsyncSandbox, handlers: Handlers, options: Mapping[str, Any]) -> Operator:
+def make_operator(
+    sandbox: coroutines.AsyncSandbox, handlers: Handlers, options: Mapping[str, Any]
+) -> Operator:
     """
     Make an operator of what is given as its handlers.
 
@@ -241,13 +285,17 @@ def make_registry(handlers: Any) -> registries.OperatorRegistry:
     registry = registries.OperatorRegistry()
     if isinstance(handlers, types.ModuleType):
         declared = registries.get_default_registry()._iter_handlers()
-        for handler in [handler for handler in declared if handler.fn.__module__ == handlers.__name__]:
+        for handler in [
+            handler for handler in declared if handler.fn.__module__ == handlers.__name__
+        ]:
             registry._append(handler)
     elif callable(handlers):
         handlers(registry)
     else:
-        raise TypeError(f"Handlers are a registry, a module, a path of a file, or a function that declares them "
-                        f"in a registry; got {handlers!r}.")
+        raise TypeError(
+            f'Handlers are a registry, a module, a path of a file, or a function that declares them '
+            f'in a registry; got {handlers!r}.'
+        )
     return registry
 
 

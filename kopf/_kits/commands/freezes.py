@@ -4,6 +4,7 @@ Freezes: ``kopf freeze`` and ``kopf resume``, which pause the operators of a pee
 Each of them writes into the peering objects once, in the name of a person, and ends. What is wrong in the command is
 said in one line, with the exit code 2; what is wrong in the cluster, with the code 1.
 """
+
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -19,32 +20,64 @@ PRIORITY = 100
 
 
 scope_options = options.scope_options(
-    one="In the peering of this namespace", whole="In the peering of the whole cluster; this is the default.")
+    one='In the peering of this namespace',
+    whole='In the peering of the whole cluster; this is the default.',
+)
 
 
 def identity_option(fn: options.Decorated) -> options.Decorated:
     """Let a command be told whose record it is about."""
-    return options.option('-i', '--id', metavar='TEXT', show_default='user@host', help="In whose name.")(fn)
+    return options.option(
+        '-i', '--id', metavar='TEXT', show_default='user@host', help='In whose name.'
+    )(fn)
 
 
 def peering_option(command: str) -> Callable[[options.Decorated], options.Decorated]:
     """Let a command be told which peering it is about."""
-    return options.option('-P', '--peering', 'peering_name', envvar=f'KOPF_{command}_PEERING', required=True,
-                          metavar='NAME', help="The name of the peering.")
+    return options.option(
+        '-P',
+        '--peering',
+        'peering_name',
+        envvar=f'KOPF_{command}_PEERING',
+        required=True,
+        metavar='NAME',
+        help='The name of the peering.',
+    )
 
 
 @click.command
 @scope_options
-@options.priority_options(text="Pause the operators of this priority and of lower ones.", default=PRIORITY)
+@options.priority_options(
+    text='Pause the operators of this priority and of lower ones.', default=PRIORITY
+)
 @identity_option
 @peering_option('FREEZE')
-@options.option('-t', '--lifetime', type=click.IntRange(min=1), required=True, metavar='SECONDS',
-                help="For how long, unless it is ended before that.")
-@options.option('-m', '--message', metavar='TEXT', help="Why: for those who look into the peering or into the logs.")
+@options.option(
+    '-t',
+    '--lifetime',
+    type=click.IntRange(min=1),
+    required=True,
+    metavar='SECONDS',
+    help='For how long, unless it is ended before that.',
+)
+@options.option(
+    '-m',
+    '--message',
+    metavar='TEXT',
+    help='Why: for those who look into the peering or into the logs.',
+)
 @options.logging_options
 @click.make_pass_decorator(options.CLIControls, ensure=True)
-def freeze(controls: options.CLIControls, /, *, priority: int | None, lifetime: int, message: str | None, dev: bool,
-           **chosen: Any) -> None:
+def freeze(
+    controls: options.CLIControls,
+    /,
+    *,
+    priority: int | None,
+    lifetime: int,
+    message: str | None,
+    dev: bool,
+    **chosen: Any,
+) -> None:
     """
     Pause the operators of a peering for some time, or until kopf resume.
 
@@ -55,9 +88,14 @@ def freeze(controls: options.CLIControls, /, *, priority: int | None, lifetime: 
     kopf freeze --all-namespaces --peering=default --lifetime=600 --message="An upgrade."
     """
     from kopf._core.engines import peers
+
     if lifetime > peers.LONGEST_LIFETIME:
-        logger.warning("Operators pause for %d s at most, not for %d s. To pause them for longer, repeat the command "
-                       "before that time is over.", peers.LONGEST_LIFETIME, lifetime)
+        logger.warning(
+            'Operators pause for %d s at most, not for %d s. To pause them for longer, repeat the command '
+            'before that time is over.',
+            peers.LONGEST_LIFETIME,
+            lifetime,
+        )
     chosen_priority = PRIORITY if priority is None else priority
     _order(controls, chosen, peers.Record(chosen_priority, lifetime, message=message or ''))
 
@@ -79,13 +117,25 @@ def resume(controls: options.CLIControls, /, **chosen: Any) -> None:
 
 def _order(controls: options.CLIControls, chosen: dict[str, Any], record: Any) -> None:
     from kopf._kits.commands import freezing
+
     clusterwide, patterns = chosen['clusterwide'], chosen['namespaces']
     if clusterwide and patterns:
-        raise click.UsageError("Either --all-namespaces or --namespace can be used, not both "
-                               "(check also the environment variables).")
+        raise click.UsageError(
+            'Either --all-namespaces or --namespace can be used, not both '
+            '(check also the environment variables).'
+        )
     if not clusterwide and not patterns:
-        logger.warning("The peering of the whole cluster is meant, as it is not said otherwise. "
-                       "Add --all-namespaces to confirm, or --namespace to choose.")
-    freezing.execute(freezing.Order(
-        name=chosen['peering_name'], identity=chosen['id'], clusterwide=clusterwide or not patterns,
-        patterns=patterns, record=record), controls)
+        logger.warning(
+            'The peering of the whole cluster is meant, as it is not said otherwise. '
+            'Add --all-namespaces to confirm, or --namespace to choose.'
+        )
+    freezing.execute(
+        freezing.Order(
+            name=chosen['peering_name'],
+            identity=chosen['id'],
+            clusterwide=clusterwide or not patterns,
+            patterns=patterns,
+            record=record,
+        ),
+        controls,
+    )

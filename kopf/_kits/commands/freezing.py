@@ -1,6 +1,7 @@
 """
 Freezing: records of people in peering objects, with all that is needed to get there.
 """
+
 import asyncio
 import dataclasses
 import logging
@@ -25,12 +26,14 @@ BACKOFFS = (1, 1, 2)
 
 class Failure(click.ClickException):
     """The cluster does not let it be done."""
+
     exit_code = 1
 
 
 @dataclasses.dataclass(frozen=True)
 class Order:
     """What is to be written, and where."""
+
     name: str
     identity: str | None  # if none, it is detected
     clusterwide: bool
@@ -52,9 +55,20 @@ async def _execute(order: Order, controls: options.CLIControls) -> None:
     settings = _make_settings() if controls.settings is None else controls.settings
     registry = registries.OperatorRegistry() if controls.registry is None else controls.registry
     now = clocks.Clock()
-    context = requests.Context(vault=vault, settings=settings, logger=logger, gates=limits.get_common_gates(), now=now)
-    login = asyncio.create_task(authentication.run_authentication(
-        registry=registry, settings=settings, vault=vault, memo=memos.Memo(), indices={}, now=now), name='login')
+    context = requests.Context(
+        vault=vault, settings=settings, logger=logger, gates=limits.get_common_gates(), now=now
+    )
+    login = asyncio.create_task(
+        authentication.run_authentication(
+            registry=registry,
+            settings=settings,
+            vault=vault,
+            memo=memos.Memo(),
+            indices={},
+            now=now,
+        ),
+        name='login',
+    )
     try:
         await _write(order, context)
     except (credentials.LoginError, errors.RequestError, OSError) as e:
@@ -77,7 +91,9 @@ async def _write(order: Order, context: requests.Context) -> None:
     """Write to the objects that exist; complain if any does not: none is created."""
     resource = await peering.find_resource(context, clusterwide=order.clusterwide)
     if resource is None:
-        raise Failure("The cluster has no peerings of this scope. Apply the peering.yaml of the framework first.")
+        raise Failure(
+            'The cluster has no peerings of this scope. Apply the peering.yaml of the framework first.'
+        )
     identity = peers.Identity(order.identity) if order.identity else peers.detect_user()
     record = order.record and dataclasses.replace(order.record, lastseen=context.now())
     patch = peers.build_patch(identity, record)
@@ -85,19 +101,26 @@ async def _write(order: Order, context: requests.Context) -> None:
     for namespace in await _list_namespaces(order, context):
         where = 'the cluster' if namespace is None else f'the namespace {namespace!r}'
         patched = await patching.patch_object(
-            patching.Target(resource, namespace, order.name), merge=patch, context=context)
+            patching.Target(resource, namespace, order.name), merge=patch, context=context
+        )
         if patched is None:
             missing.append(where)
         elif patched.refusal is not None:
             raise patched.refusal
         else:
-            logger.info("The operators in the peering %r of %s are told to %s.",
-                        order.name, where, 'resume' if record is None else 'pause')
+            logger.info(
+                'The operators in the peering %r of %s are told to %s.',
+                order.name,
+                where,
+                'resume' if record is None else 'pause',
+            )
     if missing:
-        raise Failure(f"There is no peering {order.name!r} in {', '.join(missing)}.")
+        raise Failure(f'There is no peering {order.name!r} in {", ".join(missing)}.')
 
 
-async def _list_namespaces(order: Order, context: requests.Context) -> Collection[references.Namespace]:
+async def _list_namespaces(
+    order: Order, context: requests.Context
+) -> Collection[references.Namespace]:
     """List the namespaces that are meant; the cluster is asked only if there are patterns."""
     if order.clusterwide:
         return [None]
@@ -107,8 +130,11 @@ async def _list_namespaces(order: Order, context: requests.Context) -> Collectio
     found = set(exact)
     async for page in listing.list_pages(observation.NAMESPACES, None, context=context):
         names = [references.NamespaceName(item['metadata']['name']) for item in page.items]
-        found.update(name for name in names
-                     if any(references.match_namespace(name, pattern) for pattern in order.patterns))
+        found.update(
+            name
+            for name in names
+            if any(references.match_namespace(name, pattern) for pattern in order.patterns)
+        )
     if not found:
-        raise Failure(f"There are no such namespaces: {', '.join(order.patterns)}.")
+        raise Failure(f'There are no such namespaces: {", ".join(order.patterns)}.')
     return sorted(found)

@@ -3,6 +3,7 @@ Groups: the ``kopf`` command itself, with its subcommands.
 
 Each subcommand is loaded only when it is called, so that ``kopf --help`` and shell completion stay fast.
 """
+
 import dataclasses
 import importlib
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from kopf._cogs.helpers import versions
 @dataclasses.dataclass(frozen=True)
 class Subcommand:
     """Where a subcommand lives, and what the list of subcommands says about it."""
+
     module: str
     attribute: str
     help: str
@@ -23,12 +25,13 @@ class Subcommand:
     def load(self) -> click.Command:
         command = getattr(importlib.import_module(self.module), self.attribute)
         if not isinstance(command, click.Command):
-            raise TypeError(f"{self.module}.{self.attribute} is not a command: {command!r}")
+            raise TypeError(f'{self.module}.{self.attribute} is not a command: {command!r}')
         return command
 
 
 class LazyGroup(click.Group):
     """A group of subcommands that are imported when called, not when listed."""
+
     is_process = False  # does the process end with the command?
 
     def __init__(self, *args: Any, subcommands: Mapping[str, Subcommand], **kwargs: Any) -> None:
@@ -48,20 +51,32 @@ class LazyGroup(click.Group):
         return None if subcommand is None else subcommand.load()
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, self.subcommands[name].help) for name in self.list_commands(ctx)])
+        with formatter.section('Commands'):
+            formatter.write_dl(
+                [(name, self.subcommands[name].help) for name in self.list_commands(ctx)]
+            )
 
 
 SUBCOMMANDS = {
-    'freeze': Subcommand('kopf._kits.commands.freezes', 'freeze', help="Pause the operators of a peering."),
-    'resume': Subcommand('kopf._kits.commands.freezes', 'resume', help="End the pause of operators."),
-    'run': Subcommand('kopf._kits.commands.runs', 'run', help="Run an operator."),
-    'sandbox': Subcommand('kopf._kits.sandbox.commands', 'sandbox', help="Serve a Kubernetes API in memory."),
+    'freeze': Subcommand(
+        'kopf._kits.commands.freezes', 'freeze', help='Pause the operators of a peering.'
+    ),
+    'resume': Subcommand(
+        'kopf._kits.commands.freezes', 'resume', help='End the pause of operators.'
+    ),
+    'run': Subcommand('kopf._kits.commands.runs', 'run', help='Run an operator.'),
+    'sandbox': Subcommand(
+        'kopf._kits.sandbox.commands', 'sandbox', help='Serve a Kubernetes API in memory.'
+    ),
 }
 
 
-@click.group(name='kopf', cls=LazyGroup, subcommands=SUBCOMMANDS,
-             context_settings={'auto_envvar_prefix': 'KOPF', 'max_content_width': 100})
+@click.group(
+    name='kopf',
+    cls=LazyGroup,
+    subcommands=SUBCOMMANDS,
+    context_settings={'auto_envvar_prefix': 'KOPF', 'max_content_width': 100},
+)
 @click.version_option(versions.version, prog_name='kopf')
 def main() -> None:
     """

@@ -3,6 +3,7 @@ Interruptions: SIGTERM while there is no operator yet to be stopped by it, as th
 
 Without that, sandboxes would leave their files; and the first process of a container would not hear the signal at all.
 """
+
 import signal
 import threading
 from types import FrameType, TracebackType
@@ -26,8 +27,12 @@ class Interruption:
             signal.signal(signal.SIGTERM, self._take)
         return self
 
-    def __exit__(self, exc_type: type[BaseException] | None, exc: BaseException | None,
-                 traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         self.check()
 
     def check(self) -> None:

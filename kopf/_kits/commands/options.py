@@ -4,6 +4,7 @@ Options: what the commands have in common, on the command line and besides it.
 The environment variables are named after the parameters of the functions, not after the options: mind them
 when renaming.
 """
+
 import dataclasses
 import functools
 import os
@@ -34,6 +35,7 @@ option = functools.partial(click.option, show_envvar=True)
 @dataclasses.dataclass
 class CLIControls:
     """What cannot be said on the command line: given as ``obj=`` to the commands by those who call them from code."""
+
     ready_flag: 'flags.Flag | None' = None
     stop_flag: 'flags.Flag | None' = None
     vault: 'vaults.Vault | None' = None
@@ -45,16 +47,29 @@ class CLIControls:
 def logging_options(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Let a command be told how to log, and do so before it begins; its function does not get these options."""
 
-    @option('-v', '--verbose', is_flag=True, help="Show what the framework does, in detail.")
-    @option('-d', '--debug', is_flag=True, help="Show everything, also what the libraries do.")
-    @option('-q', '--quiet', is_flag=True, help="Show only warnings and errors.")
-    @option('--log-format', type=click.Choice([item.name.lower() for item in loggers.LogFormat], case_sensitive=False),
-            default='full', show_default=True, callback=_parse_log_format,
-            help="How messages look: only the texts, or also the times, levels and loggers, or JSON for machines.")
-    @option('--log-prefix/--no-log-prefix', default=None, show_default='yes, but not in JSON',
-            help="Begin messages with the names of objects.")
-    @option('--log-refkey', metavar='KEY', show_default=loggers.DEFAULT_REFKEY,
-            help="In JSON, where to put the references of objects.")
+    @option('-v', '--verbose', is_flag=True, help='Show what the framework does, in detail.')
+    @option('-d', '--debug', is_flag=True, help='Show everything, also what the libraries do.')
+    @option('-q', '--quiet', is_flag=True, help='Show only warnings and errors.')
+    @option(
+        '--log-format',
+        type=click.Choice([item.name.lower() for item in loggers.LogFormat], case_sensitive=False),
+        default='full',
+        show_default=True,
+        callback=_parse_log_format,
+        help='How messages look: only the texts, or also the times, levels and loggers, or JSON for machines.',
+    )
+    @option(
+        '--log-prefix/--no-log-prefix',
+        default=None,
+        show_default='yes, but not in JSON',
+        help='Begin messages with the names of objects.',
+    )
+    @option(
+        '--log-refkey',
+        metavar='KEY',
+        show_default=loggers.DEFAULT_REFKEY,
+        help='In JSON, where to put the references of objects.',
+    )
     @functools.wraps(fn)  # the options that are already there are inherited too
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         chosen = {name: kwargs.pop(name) for name in ('debug', 'verbose', 'quiet')}
@@ -67,38 +82,67 @@ def logging_options(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 def scope_options(*, one: str, whole: str) -> Callable[[Decorated], Decorated]:
     """Let a command be told which namespaces it is about; say what it does in one of them, or in the whole cluster."""
+
     def decorate(fn: Decorated) -> Decorated:
         fn = option('-A', '--all-namespaces', 'clusterwide', is_flag=True, help=whole)(fn)
-        return option('-n', '--namespace', 'namespaces', multiple=True, metavar='NAME', callback=_add_namespace,
-                      help=f"{one}, or of those that match a pattern, e.g. 'app-*,!*-test'. Can be repeated.")(fn)
+        return option(
+            '-n',
+            '--namespace',
+            'namespaces',
+            multiple=True,
+            metavar='NAME',
+            callback=_add_namespace,
+            help=f"{one}, or of those that match a pattern, e.g. 'app-*,!*-test'. Can be repeated.",
+        )(fn)
+
     return decorate
 
 
 def priority_options(*, text: str, default: int) -> Callable[[Decorated], Decorated]:
     """Let a command be told its priority among other operators; say what it is for, and what it is otherwise."""
+
     def decorate(fn: Decorated) -> Decorated:
-        fn = option('-p', '--priority', type=int, metavar='NUMBER', show_default=str(default), callback=_prefer_dev,
-                    help=text)(fn)
-        return option('--dev', is_flag=True, is_eager=True,  # known before the priority is
-                      help=f"Have the priority of developers, {DEV_PRIORITY}, whatever else is said.")(fn)
+        fn = option(
+            '-p',
+            '--priority',
+            type=int,
+            metavar='NUMBER',
+            show_default=str(default),
+            callback=_prefer_dev,
+            help=text,
+        )(fn)
+        return option(
+            '--dev',
+            is_flag=True,
+            is_eager=True,  # known before the priority is
+            help=f'Have the priority of developers, {DEV_PRIORITY}, whatever else is said.',
+        )(fn)
+
     return decorate
 
 
-def complete_paths(context: click.Context, parameter: click.Parameter,
-                   incomplete: str) -> list[click.shell_completion.CompletionItem]:
+def complete_paths(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[click.shell_completion.CompletionItem]:
     """Let the shell complete it by files and directories. Unlike with paths of click, variables have spaces between."""
     return [click.shell_completion.CompletionItem(incomplete, type='file')]
 
 
-def _parse_log_format(context: click.Context, parameter: click.Parameter, value: str) -> loggers.LogFormat:
+def _parse_log_format(
+    context: click.Context, parameter: click.Parameter, value: str
+) -> loggers.LogFormat:
     return loggers.LogFormat[value.upper()]
 
 
-def _prefer_dev(context: click.Context, parameter: click.Parameter, value: int | None) -> int | None:
+def _prefer_dev(
+    context: click.Context, parameter: click.Parameter, value: int | None
+) -> int | None:
     return DEV_PRIORITY if context.params.get('dev') else value
 
 
-def _add_namespace(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+def _add_namespace(
+    context: click.Context, parameter: click.Parameter, value: tuple[str, ...]
+) -> tuple[str, ...]:
     """Add the only one that is in a variable of its own."""
     extra = os.environ.get(f'{context.auto_envvar_prefix}_NAMESPACE')
     return tuple(dict.fromkeys([*value, *([extra] if extra else [])]))

@@ -5,6 +5,7 @@ What is wrong in the command is said in one line, with the exit code 2; what is 
 even if it is only not found. The errors in the users' files are shown with their tracebacks, but without the frames
 that led there. The bugs of the framework are shown in full.
 """
+
 import contextlib
 import dataclasses
 import gc
@@ -31,11 +32,13 @@ COLLECTOR_THRESHOLD = 10_000
 
 class Failure(click.ClickException):
     """The operator has failed by a reason that needs no traceback; the error itself is the cause of this one."""
+
     exit_code = 1
 
 
 class BrokenCode(click.ClickException):
     """The users' code has failed while being loaded; the error itself is the cause of this one."""
+
     exit_code = 1
 
     def __init__(self, error: BaseException) -> None:
@@ -47,28 +50,74 @@ class BrokenCode(click.ClickException):
 
 
 @click.command
-@options.scope_options(one="Serve the objects of this namespace", whole="Serve the whole cluster; this is the default.")
+@options.scope_options(
+    one='Serve the objects of this namespace', whole='Serve the whole cluster; this is the default.'
+)
 @options.priority_options(
-    text="Pause the operators of lower priorities; be paused by those of the same and of higher ones.", default=0)
-@options.option('--standalone', is_flag=True, default=None, help="Neither pause other operators nor be paused by them.")
-@options.option('-P', '--peering', 'peering_name', envvar='KOPF_RUN_PEERING', metavar='NAME',
-                show_default="'default', if it exists",
-                help="Where to meet other operators, and to pause for them; it is waited for if it does not exist.")
-@options.option('-L', '--liveness', 'liveness_endpoint', metavar='URL',
-                help="Where to serve the probes and metrics, e.g. http://0.0.0.0:8080/healthz.")
-@options.option('-m', '--module', 'modules', multiple=True, metavar='NAME',
-                help="A module with handlers, by its full name. Can be repeated.")
-@options.option('--sandbox', 'is_sandboxed', envvar='KOPF_RUN_SANDBOX', is_flag=True,
-                help="Run on a cluster in memory, which is gone in the end: nothing else is needed.")
-@options.option('--apply', 'sources', envvar='KOPF_RUN_APPLY', multiple=True, metavar='FILE',
-                shell_complete=options.complete_paths,
-                help="For the sandbox, manifests to begin with: a file, a directory, or - for the standard input. "
-                     "Can be repeated.")
+    text='Pause the operators of lower priorities; be paused by those of the same and of higher ones.',
+    default=0,
+)
+@options.option(
+    '--standalone',
+    is_flag=True,
+    default=None,
+    help='Neither pause other operators nor be paused by them.',
+)
+@options.option(
+    '-P',
+    '--peering',
+    'peering_name',
+    envvar='KOPF_RUN_PEERING',
+    metavar='NAME',
+    show_default="'default', if it exists",
+    help='Where to meet other operators, and to pause for them; it is waited for if it does not exist.',
+)
+@options.option(
+    '-L',
+    '--liveness',
+    'liveness_endpoint',
+    metavar='URL',
+    help='Where to serve the probes and metrics, e.g. http://0.0.0.0:8080/healthz.',
+)
+@options.option(
+    '-m',
+    '--module',
+    'modules',
+    multiple=True,
+    metavar='NAME',
+    help='A module with handlers, by its full name. Can be repeated.',
+)
+@options.option(
+    '--sandbox',
+    'is_sandboxed',
+    envvar='KOPF_RUN_SANDBOX',
+    is_flag=True,
+    help='Run on a cluster in memory, which is gone in the end: nothing else is needed.',
+)
+@options.option(
+    '--apply',
+    'sources',
+    envvar='KOPF_RUN_APPLY',
+    multiple=True,
+    metavar='FILE',
+    shell_complete=options.complete_paths,
+    help='For the sandbox, manifests to begin with: a file, a directory, or - for the standard input. '
+    'Can be repeated.',
+)
 @click.argument('paths', nargs=-1, shell_complete=options.complete_paths)
 @options.logging_options
 @click.make_pass_decorator(options.CLIControls, ensure=True)
-def run(controls: options.CLIControls, /, *, paths: Sequence[str], modules: Sequence[str], is_sandboxed: bool,
-        sources: Sequence[str], dev: bool, **chosen: Any) -> None:
+def run(
+    controls: options.CLIControls,
+    /,
+    *,
+    paths: Sequence[str],
+    modules: Sequence[str],
+    is_sandboxed: bool,
+    sources: Sequence[str],
+    dev: bool,
+    **chosen: Any,
+) -> None:
     """
     Run an operator with the handlers of these files and modules, until Ctrl-C.
 
@@ -86,6 +135,7 @@ def run(controls: options.CLIControls, /, *, paths: Sequence[str], modules: Sequ
         stack.enter_context(_default_registry(controls.registry))
         if is_sandboxed:
             from kopf._kits.commands import sandboxing
+
             is_quiet = click.get_current_context().params['quiet']
             sandbox = stack.enter_context(sandboxing.serve_sandbox(sources, is_quiet=is_quiet))
             controls = dataclasses.replace(controls, vault=sandboxing.make_vault(sandbox))
@@ -104,6 +154,7 @@ def _is_process() -> bool:
 def load(paths: Sequence[str], modules: Sequence[str]) -> None:
     """Load the users' code, or show why it cannot be loaded."""
     from kopf._core.intents import registries
+
     try:
         loaders.preload(paths, modules)
     except loaders.LoadingError as e:
@@ -111,23 +162,28 @@ def load(paths: Sequence[str], modules: Sequence[str]) -> None:
     except Exception as e:
         raise BrokenCode(e) from e
     if not any(registries.get_default_registry()._iter_handlers()):
-        _complain_of_no_handlers("No files and no modules are given, so there are no handlers: try kopf run --help."
-                                 if not paths and not modules else
-                                 "There are no handlers in these files and modules: nothing to do for the operator.")
+        _complain_of_no_handlers(
+            'No files and no modules are given, so there are no handlers: try kopf run --help.'
+            if not paths and not modules
+            else 'There are no handlers in these files and modules: nothing to do for the operator.'
+        )
 
 
 def _complain_of_no_handlers(message: str) -> None:
     """Refuse to run, unless the command is called from code, which can declare handlers later."""
     if _is_process():
         raise click.UsageError(message)
-    logger.warning("%s", message)
+    logger.warning('%s', message)
 
 
-def operate(controls: options.CLIControls, chosen: dict[str, Any], interruption: interruptions.Interruption) -> None:
+def operate(
+    controls: options.CLIControls, chosen: dict[str, Any], interruption: interruptions.Interruption
+) -> None:
     """Run the operator to its end, unless it is interrupted before it starts."""
     from kopf._cogs.structs import credentials, reviews
     from kopf._core.engines import activities, endpoints
     from kopf._core.reactor import operating, running, stopping
+
     if _is_process():
         stopping.end_with_operator()
         _calm_collector()
@@ -136,8 +192,13 @@ def operate(controls: options.CLIControls, chosen: dict[str, Any], interruption:
         interruption.check()
         try:
             running.run(loop=loop, **given, **chosen)
-        except (credentials.LoginError, activities.ActivityError, operating.SettingsError,
-                endpoints.EndpointError, reviews.ServerError) as e:
+        except (
+            credentials.LoginError,
+            activities.ActivityError,
+            operating.SettingsError,
+            endpoints.EndpointError,
+            reviews.ServerError,
+        ) as e:
             raise Failure(str(e)) from e
 
 
@@ -156,19 +217,24 @@ def _calm_collector() -> None:
 
 def _check_usage(chosen: dict[str, Any], *, is_sandboxed: bool, sources: Sequence[str]) -> None:
     if sources and not is_sandboxed:
-        raise click.UsageError("--apply is only for --sandbox: use kubectl for other clusters.")
+        raise click.UsageError('--apply is only for --sandbox: use kubectl for other clusters.')
     if chosen['clusterwide'] and chosen['namespaces']:
-        raise click.UsageError("Either --all-namespaces or --namespace can be used, not both "
-                               "(check also the variables KOPF_RUN_CLUSTERWIDE, _NAMESPACES, _NAMESPACE).")
+        raise click.UsageError(
+            'Either --all-namespaces or --namespace can be used, not both '
+            '(check also the variables KOPF_RUN_CLUSTERWIDE, _NAMESPACES, _NAMESPACE).'
+        )
     if not chosen['clusterwide'] and not chosen['namespaces']:
         chosen['clusterwide'] = True
         if not is_sandboxed:
-            logger.warning("The whole cluster is served, as it is not said what to serve. "
-                           "Add --all-namespaces to confirm, or --namespace to choose.")
+            logger.warning(
+                'The whole cluster is served, as it is not said what to serve. '
+                'Add --all-namespaces to confirm, or --namespace to choose.'
+            )
 
 
 def _check_liveness(url: str | None) -> None:
     from kopf._core.engines import endpoints
+
     try:
         if url:
             endpoints.parse_endpoint(url)
@@ -183,6 +249,7 @@ def _default_registry(registry: 'registries.OperatorRegistry | None') -> Iterato
         yield
         return
     from kopf._core.intents import registries
+
     previous = registries.get_default_registry()
     registries.set_default_registry(registry)
     try:
@@ -197,9 +264,12 @@ def _event_loop(loop: 'asyncio.AbstractEventLoop | None') -> Iterator['asyncio.A
     import asyncio
 
     from kopf._kits.sandbox import threads
+
     if loop is not None:
         yield loop
         return
-    with asyncio.Runner(debug=click.get_current_context().params['debug'] or None,
-                        loop_factory=threads.choose_loop_factory()) as runner:
+    with asyncio.Runner(
+        debug=click.get_current_context().params['debug'] or None,
+        loop_factory=threads.choose_loop_factory(),
+    ) as runner:
         yield runner.get_loop()

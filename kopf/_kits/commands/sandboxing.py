@@ -3,6 +3,7 @@ Sandboxing: run an operator on a cluster of its own, in this process, that is go
 
 While it lives, ``KUBECONFIG`` leads there, so that no client in the handlers can reach other clusters by mistake.
 """
+
 import asyncio
 import contextlib
 import importlib
@@ -35,18 +36,29 @@ def serve_sandbox(sources: Sequence[str], *, is_quiet: bool) -> Iterator[sandbox
         try:
             bodies = [body for source in sources for body in _read(source)]
             sandbox = stack.enter_context(sandboxes.Sandbox(apply=bodies))
-        except (manifests.ManifestError, errors.ApiError, options.MissingLibraryError, OSError) as e:
+        except (
+            manifests.ManifestError,
+            errors.ApiError,
+            options.MissingLibraryError,
+            OSError,
+        ) as e:
             raise commands.Failure(e) from e
         stack.enter_context(_kubeconfig_variable(sandbox.kubeconfig))
         if not is_quiet:
-            click.echo(GREETING.format(url=sandbox.url, kubeconfig=shlex.quote(str(sandbox.kubeconfig))))
+            click.echo(
+                GREETING.format(url=sandbox.url, kubeconfig=shlex.quote(str(sandbox.kubeconfig)))
+            )
         yield sandbox
 
 
 def make_vault(sandbox: sandboxes.Sandbox) -> vaults.Vault:
     """Make credentials for the sandbox; there is no login then."""
     info = credentials.ConnectionInfo(
-        server=sandbox.url, token=sandbox.token, ca_data=sandbox.ca_data, default_namespace='default')
+        server=sandbox.url,
+        token=sandbox.token,
+        ca_data=sandbox.ca_data,
+        default_namespace='default',
+    )
     return vaults.Vault({'sandbox': info})
 
 
@@ -55,7 +67,9 @@ def configure_clients(kubeconfig: pathlib.Path) -> None:
     if 'kubernetes' in sys.modules:
         _load('kubernetes.config').load_kube_config(config_file=str(kubeconfig))
     if 'kubernetes_asyncio' in sys.modules:
-        asyncio.run(_load('kubernetes_asyncio.config').load_kube_config(config_file=str(kubeconfig)))
+        asyncio.run(
+            _load('kubernetes_asyncio.config').load_kube_config(config_file=str(kubeconfig))
+        )
 
 
 def _load(name: str) -> Any:

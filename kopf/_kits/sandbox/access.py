@@ -3,6 +3,7 @@ Access: who asks. Tokens, client certificates and impersonation become a `reques
 
 What the user may do is decided elsewhere. Tokens are kept as digests only, so that they cannot leak from here.
 """
+
 import base64
 import binascii
 import hashlib
@@ -48,7 +49,9 @@ class Authenticator:
         """Let the user in with this token from now on."""
         self._users[_digest(token)] = _mark_authenticated(user)
 
-    def authenticate(self, authorization: str, certificate: Mapping[str, Any] | None, now: float) -> requests.User:
+    def authenticate(
+        self, authorization: str, certificate: Mapping[str, Any] | None, now: float
+    ) -> requests.User:
         """
         Find who asks, by the header ``Authorization`` and by the client's certificate as `ssl` has decoded it.
 
@@ -67,11 +70,17 @@ class Authenticator:
             raise errors.unauthorized()
         return self._nobody
 
-    def authenticate_token(self, token: str, now: float, audiences: Sequence[str] = (),
-                           ) -> tuple[requests.User, tuple[str, ...]]:
+    def authenticate_token(
+        self,
+        token: str,
+        now: float,
+        audiences: Sequence[str] = (),
+    ) -> tuple[requests.User, tuple[str, ...]]:
         """Find whose the token is, and for which of the asked audiences. Raises `tokens.TokenError` if it is wrong."""
         asked = audiences or (tokens.AUDIENCE,)
-        user = self._users.get(_digest(token))  # digests tell nothing of tokens: no need for equal time
+        user = self._users.get(
+            _digest(token)
+        )  # digests tell nothing of tokens: no need for equal time
         if user is not None and tokens.AUDIENCE in asked:
             return user, (tokens.AUDIENCE,)
         claims = self._signer.verify(token)
@@ -95,7 +104,9 @@ class Authenticator:
             raise tokens.TokenError(f'serviceaccounts "{account.name}" not found')
         uid = stored['metadata'].get('uid', '')
         if uid != account.uid:
-            raise tokens.TokenError(f'service account UID ({uid}) does not match claim ({account.uid})')
+            raise tokens.TokenError(
+                f'service account UID ({uid}) does not match claim ({account.uid})'
+            )
 
     def _check_bound(self, account: tokens.Account) -> None:
         if account.bound is None:
@@ -107,11 +118,17 @@ class Authenticator:
             raise tokens.TokenError('service account token has been invalidated')
         uid = stored['metadata'].get('uid', '')
         if uid != account.bound.uid:
-            raise tokens.TokenError(f'{kind} UID ({uid}) does not match service account {kind} ref claim '
-                                    f'({account.bound.uid})')
+            raise tokens.TokenError(
+                f'{kind} UID ({uid}) does not match service account {kind} ref claim '
+                f'({account.bound.uid})'
+            )
 
     def _check_secret(self, account: tokens.Account, token: str) -> None:
-        secret = self._lookup('secrets', account.namespace, account.bound.name) if account.bound else None
+        secret = (
+            self._lookup('secrets', account.namespace, account.bound.name)
+            if account.bound
+            else None
+        )
         if secret is None or 'deletionTimestamp' in secret['metadata']:
             raise tokens.TokenError('Token has been invalidated')
         try:
@@ -161,6 +178,7 @@ def _account_groups(namespace: str) -> tuple[str, ...]:
 
 class Claim(NamedTuple):
     """One thing that a user claims to be; in errors it looks as Go prints a reference to an object."""
+
     kind: str  # User, ServiceAccount, Group, UserExtra, UID
     name: str
     namespace: str = ''
@@ -173,14 +191,28 @@ class Claim(NamedTuple):
     @property
     def attributes(self) -> rbac.Attributes:
         """What the user must be allowed to do in order to claim that."""
-        plurals = {'User': 'users', 'ServiceAccount': 'serviceaccounts', 'Group': 'groups',
-                   'UserExtra': 'userextras', 'UID': 'uids'}
-        return rbac.Attributes('impersonate', group=self.api_version.rpartition('/')[0], resource=plurals[self.kind],
-                               subresource=self.key, name=self.name, namespace=self.namespace)
+        plurals = {
+            'User': 'users',
+            'ServiceAccount': 'serviceaccounts',
+            'Group': 'groups',
+            'UserExtra': 'userextras',
+            'UID': 'uids',
+        }
+        return rbac.Attributes(
+            'impersonate',
+            group=self.api_version.rpartition('/')[0],
+            resource=plurals[self.kind],
+            subresource=self.key,
+            name=self.name,
+            namespace=self.namespace,
+        )
 
 
-def impersonate(user: requests.User, headers: Iterable[tuple[str, str]],
-                authorize: Callable[[requests.User, rbac.Attributes], rbac.Decision]) -> requests.User:
+def impersonate(
+    user: requests.User,
+    headers: Iterable[tuple[str, str]],
+    authorize: Callable[[requests.User, rbac.Attributes], rbac.Decision],
+) -> requests.User:
     """
     Become whom the headers ``Impersonate-*`` name, or stay the same user if there are none.
 

@@ -4,6 +4,7 @@ Admission: foreign webhooks change and refuse what is going to be stored.
 Mutating webhooks are asked one after another, in the order of the names of their configurations; each sees what
 the previous ones have made. Validating webhooks are asked all at once.
 """
+
 import asyncio
 import dataclasses
 import functools
@@ -11,7 +12,16 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from kopf._kits.sandbox import callouts, errors, hooks, kinds, mutations, requests, storage, verdicts
+from kopf._kits.sandbox import (
+    callouts,
+    errors,
+    hooks,
+    kinds,
+    mutations,
+    requests,
+    storage,
+    verdicts,
+)
 
 MUTATING = kinds.Home(hooks.GROUP, 'mutatingwebhookconfigurations')
 VALIDATING = kinds.Home(hooks.GROUP, 'validatingwebhookconfigurations')
@@ -31,7 +41,9 @@ class Gate:
     With no webhooks configured, nothing awaits. The connections are closed in `close`.
     """
 
-    def __init__(self, store: storage.Storage, catalog: kinds.Catalog, new_id: Callable[[], str] = _make_id) -> None:
+    def __init__(
+        self, store: storage.Storage, catalog: kinds.Catalog, new_id: Callable[[], str] = _make_id
+    ) -> None:
         self._store, self._catalog, self._new_id = store, catalog, new_id
         self.services = callouts.Services()
         self._caller = callouts.Caller(self.services)
@@ -41,8 +53,13 @@ class Gate:
         """Close the connections to the webhooks."""
         await self._caller.close()
 
-    async def mutate(self, request: requests.Request, operation: str, new: dict[str, Any],
-                     old: dict[str, Any] | None) -> dict[str, Any]:
+    async def mutate(
+        self,
+        request: requests.Request,
+        operation: str,
+        new: dict[str, Any],
+        old: dict[str, Any] | None,
+    ) -> dict[str, Any]:
         """
         Let the mutating webhooks change an object; return the changed one, or the very same if nothing is changed.
 
@@ -54,8 +71,14 @@ class Gate:
         attempt = hooks.Attempt(request, operation, new, old, build_options(request, operation))
         return await self._mutate(attempt) or new
 
-    async def validate(self, request: requests.Request, operation: str, new: dict[str, Any] | None,
-                       old: dict[str, Any] | None, options: Mapping[str, Any] | None = None) -> None:
+    async def validate(
+        self,
+        request: requests.Request,
+        operation: str,
+        new: dict[str, Any] | None,
+        old: dict[str, Any] | None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
         """
         Let the validating webhooks see what is going to be stored or deleted, all at once.
 
@@ -64,19 +87,29 @@ class Gate:
         """
         if not self._store.shelf(VALIDATING).keys and not self._store.shelf(MUTATING).keys:
             return
-        attempt = hooks.Attempt(request, operation, new, old, build_options(request, operation, options))
+        attempt = hooks.Attempt(
+            request, operation, new, old, build_options(request, operation, options)
+        )
         if new is None:
             await self._mutate(attempt)
-        matched = [(hook, self._match(hook, attempt)) for hook in self._list_hooks(VALIDATING, request)]
+        matched = [
+            (hook, self._match(hook, attempt)) for hook in self._list_hooks(VALIDATING, request)
+        ]
         called = [(hook, resource) for hook, resource in matched if resource is not None]
         if not called:
             return
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._validate_once(hook, resource, attempt), name=f'webhook {hook.name}')
-                     for hook, resource in called]
+            tasks = [
+                group.create_task(
+                    self._validate_once(hook, resource, attempt), name=f'webhook {hook.name}'
+                )
+                for hook, resource in called
+            ]
         outcomes = [task.result() for task in tasks]
         for outcome in outcomes:
-            request.warnings.extend(outcome.warnings if isinstance(outcome, verdicts.Verdict) else ())
+            request.warnings.extend(
+                outcome.warnings if isinstance(outcome, verdicts.Verdict) else ()
+            )
         for (hook, _), outcome in zip(called, outcomes, strict=True):
             if isinstance(outcome, errors.ApiError):
                 raise outcome
@@ -97,8 +130,9 @@ class Gate:
                 recalls.remember(hook)
         return original if attempt.new == original else attempt.new
 
-    async def _mutate_once(self, hook: hooks.Hook, attempt: hooks.Attempt,
-                           recalls: '_Recalls') -> dict[str, Any] | None:
+    async def _mutate_once(
+        self, hook: hooks.Hook, attempt: hooks.Attempt, recalls: '_Recalls'
+    ) -> dict[str, Any] | None:
         resource = self._match(hook, attempt)
         if resource is None:
             return attempt.new
@@ -113,28 +147,47 @@ class Gate:
             return attempt.new
         return self._apply(hook, resource, attempt, verdict)
 
-    def _apply(self, hook: hooks.Hook, resource: kinds.Resource, attempt: hooks.Attempt,
-               verdict: verdicts.Verdict) -> dict[str, Any]:
+    def _apply(
+        self,
+        hook: hooks.Hook,
+        resource: kinds.Resource,
+        attempt: hooks.Attempt,
+        verdict: verdicts.Verdict,
+    ) -> dict[str, Any]:
         source = attempt.request.resource
         seen = verdicts.convert(attempt.new, source, resource)
         if seen is None or attempt.new is None:
-            raise errors.internal(f'admission webhook "{hook.name}" attempted to modify the object, which is not '
-                                  f'supported for this operation')
+            raise errors.internal(
+                f'admission webhook "{hook.name}" attempted to modify the object, which is not '
+                f'supported for this operation'
+            )
         patched = mutations.apply_operations(seen, verdict.operations)
         if not isinstance(patched, dict):
-            raise errors.internal("couldn't get version/kind; json parse error: the patched object is not an object")
+            raise errors.internal(
+                "couldn't get version/kind; json parse error: the patched object is not an object"
+            )
         changed = verdicts.convert(patched, resource, source) or patched
         return attempt.new if changed == attempt.new else changed
 
-    async def _validate_once(self, hook: hooks.Hook, resource: kinds.Resource, attempt: hooks.Attempt,
-                             ) -> verdicts.Verdict | errors.ApiError | None:
+    async def _validate_once(
+        self,
+        hook: hooks.Hook,
+        resource: kinds.Resource,
+        attempt: hooks.Attempt,
+    ) -> verdicts.Verdict | errors.ApiError | None:
         try:
             return await self._consult(hook, resource, attempt, is_mutating=False)
         except errors.ApiError as error:
             return error
 
-    async def _consult(self, hook: hooks.Hook, resource: kinds.Resource, attempt: hooks.Attempt, *,
-                       is_mutating: bool) -> verdicts.Verdict | None:
+    async def _consult(
+        self,
+        hook: hooks.Hook,
+        resource: kinds.Resource,
+        attempt: hooks.Attempt,
+        *,
+        is_mutating: bool,
+    ) -> verdicts.Verdict | None:
         """Ask a webhook; there is no verdict if it has failed but may fail."""
         if attempt.request.dry_run and hook.side_effects not in ('None', 'NoneOnDryRun'):
             raise errors.bad_request(f'admission webhook "{hook.name}" does not support dry run')
@@ -181,12 +234,21 @@ class _Recalls:
         self._reinvocable.clear()
 
 
-def build_options(request: requests.Request, operation: str, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def build_options(
+    request: requests.Request, operation: str, given: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Build the options of the operation: those in the query, or in the body of a deletion."""
     query = request.options
-    options: dict[str, Any] = {'kind': _OPTIONS_KINDS.get(operation, 'CreateOptions'), 'apiVersion': 'meta.k8s.io/v1'}
-    options.update(_select(given or {}, ('gracePeriodSeconds', 'preconditions', 'orphanDependents',
-                                         'propagationPolicy')))
+    options: dict[str, Any] = {
+        'kind': _OPTIONS_KINDS.get(operation, 'CreateOptions'),
+        'apiVersion': 'meta.k8s.io/v1',
+    }
+    options.update(
+        _select(
+            given or {},
+            ('gracePeriodSeconds', 'preconditions', 'orphanDependents', 'propagationPolicy'),
+        )
+    )
     if operation == 'DELETE':
         if query.get('gracePeriodSeconds', '').isdigit():
             options['gracePeriodSeconds'] = int(query['gracePeriodSeconds'])

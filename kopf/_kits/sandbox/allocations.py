@@ -1,6 +1,7 @@
 """
 Allocations: the addresses and ports that the API gives to services.
 """
+
 import ipaddress
 import random
 from typing import Any, Final
@@ -26,9 +27,13 @@ class Allocator:
                 return address
 
     def allocate_port(self) -> int:
-        used = {port.get('nodePort') for spec in self._load_specs() for port in spec.get('ports') or ()}
+        used = {
+            port.get('nodePort') for spec in self._load_specs() for port in spec.get('ports') or ()
+        }
         free = [port for port in PORTS if port not in used]
         return random.choice(free or PORTS)
 
     def _load_specs(self) -> list[dict[str, Any]]:
-        return [stored.load().get('spec') or {} for stored in self._store.shelf(SERVICES).select('')]
+        return [
+            stored.load().get('spec') or {} for stored in self._store.shelf(SERVICES).select('')
+        ]

@@ -4,6 +4,7 @@ Answers: in which form a client wants its objects, and the objects in that form.
 JSON and YAML are written; tables and mere metadata are made where asked for. Protobuf is understood in requests
 to the built-in resources, but never written: clients that prefer it take JSON instead.
 """
+
 import dataclasses
 import datetime
 import json
@@ -38,8 +39,11 @@ Clock = Callable[[], datetime.datetime]
 @dataclasses.dataclass(frozen=True)
 class Form:
     """A form of answers: the media type and, for objects, the shape."""
+
     media_type: str = JSON
-    shape: str = ''  # Table, PartialObjectMetadata, PartialObjectMetadataList, or '' for objects as they are
+    shape: str = (
+        ''  # Table, PartialObjectMetadata, PartialObjectMetadataList, or '' for objects as they are
+    )
     group: str = ''
     version: str = ''
 
@@ -47,6 +51,7 @@ class Form:
 @dataclasses.dataclass(frozen=True)
 class Answer:
     """An answer in full, or a stream of lines of a watch."""
+
     code: int = 200
     body: bytes = b''
     media_type: str = JSON
@@ -65,8 +70,12 @@ def choose_form(accept: str, *, shapes: bool, custom: bool = False, streams: boo
     is_written = False
     for media_type, parameters in parse_accept(accept or '*/*'):
         shape = parameters.get('as', '')
-        known = not shape or (shapes and shape in ('Table', 'PartialObjectMetadata', 'PartialObjectMetadataList')
-                              and parameters.get('g') == 'meta.k8s.io' and parameters.get('v') in ('v1', 'v1beta1'))
+        known = not shape or (
+            shapes
+            and shape in ('Table', 'PartialObjectMetadata', 'PartialObjectMetadataList')
+            and parameters.get('g') == 'meta.k8s.io'
+            and parameters.get('v') in ('v1', 'v1beta1')
+        )
         is_written = is_written or media_type in (*WRITTEN, *wildcards)
         if known and media_type in (JSON, *wildcards):
             return Form(JSON, shape, parameters.get('g', ''), parameters.get('v', ''))
@@ -107,11 +116,15 @@ def decode_body(raw: bytes, content_type: str, kind: str, api_version: str = '')
         _check_envelope(value)
     except ValueError as e:
         why = f"couldn't get version/kind; json parse error: {e}"
-        raise errors.bad_request(why) if kind == 'DeleteOptions' else _unrecognized(kind, why, raw) from e
+        raise (
+            errors.bad_request(why) if kind == 'DeleteOptions' else _unrecognized(kind, why, raw)
+        ) from e
     if api_version:
         return {} if value is None else value
     if isinstance(value, dict | None) and (missing := _find_missing(value or {})):
-        raise _unrecognized(kind, f"Object '{missing}' is missing in '{raw.decode('utf-8', 'replace')}'", raw)
+        raise _unrecognized(
+            kind, f"Object '{missing}' is missing in '{raw.decode('utf-8', 'replace')}'", raw
+        )
     return parsing.normalize_numbers(value, raw)
 
 
@@ -121,7 +134,9 @@ def _check_envelope(value: Any) -> None:
         found = value.get(name) if isinstance(value, dict) else None
         if found is not None and not isinstance(found, str):
             kind = wordings.json_type(found)
-            raise ValueError(f'json: cannot unmarshal {kind} into Go struct field .{name} of type string')
+            raise ValueError(
+                f'json: cannot unmarshal {kind} into Go struct field .{name} of type string'
+            )
 
 
 def _find_missing(value: Mapping[str, Any]) -> str:
@@ -129,8 +144,10 @@ def _find_missing(value: Mapping[str, Any]) -> str:
 
 
 def _unrecognized(kind: str, why: str, raw: bytes) -> errors.ApiError:
-    return errors.bad_request(f'the object provided is unrecognized (must be of type {kind}): {why} '
-                              f'({protobufs.summarize(raw)})')
+    return errors.bad_request(
+        f'the object provided is unrecognized (must be of type {kind}): {why} '
+        f'({protobufs.summarize(raw)})'
+    )
 
 
 def decode_patch(raw: bytes, *, custom: bool = False) -> Any:
@@ -148,7 +165,9 @@ def decode_yaml(raw: bytes) -> Any:
         documents = manifests.parse_yaml(raw, source='the body')
     except manifests.ManifestError as e:
         why = parsing.explain_yaml(e.__cause__)
-        raise errors.bad_request(f'error decoding YAML: error converting YAML to JSON: yaml: {why}') from e
+        raise errors.bad_request(
+            f'error decoding YAML: error converting YAML to JSON: yaml: {why}'
+        ) from e
     try:
         return parsing.normalize_numbers(documents[0], raw) if documents else None
     except OverflowError as e:
@@ -159,7 +178,10 @@ def encode_value(value: Any, form: Form, *, pretty: bool = False) -> bytes:
     """Encode anything that is not an object of a resource: statuses, discovery, …"""
     if form.media_type == YAML:
         import yaml
-        return yaml.safe_dump(jsons.loads(jsons.dumps(value)), allow_unicode=True).encode()  # with no aliases
+
+        return yaml.safe_dump(
+            jsons.loads(jsons.dumps(value)), allow_unicode=True
+        ).encode()  # with no aliases
     if pretty:
         return json.dumps(value, indent=2, ensure_ascii=False).encode() + b'\n'
     return jsons.dumps(value) + b'\n'
@@ -168,12 +190,15 @@ def encode_value(value: Any, form: Form, *, pretty: bool = False) -> bytes:
 @dataclasses.dataclass(frozen=True)
 class Renderer:
     """Writes the objects of one resource for one client."""
+
     resource: kinds.Resource
     form: Form
     clock: Clock
     include: str = 'Metadata'  # what of the object goes with the rows of tables
     pretty: bool = False
-    shown: set[str] = dataclasses.field(default_factory=set)  # which shapes have had their headers in this stream
+    shown: set[str] = dataclasses.field(
+        default_factory=set
+    )  # which shapes have had their headers in this stream
 
     @property
     def is_plain(self) -> bool:
@@ -211,7 +236,11 @@ class Renderer:
         meta: dict[str, Any] = {'resourceVersion': str(version)}
         if annotations:
             meta['annotations'] = dict(annotations)
-        body = {'kind': self.resource.kind, 'apiVersion': self.resource.api_version, 'metadata': meta}
+        body = {
+            'kind': self.resource.kind,
+            'apiVersion': self.resource.api_version,
+            'metadata': meta,
+        }
         if self.form.shape:
             body = self._drop_headers(self._shape(body))
         return watching.encode_line('BOOKMARK', jsons.dumps(body))
@@ -223,14 +252,22 @@ class Renderer:
         prefix = b'{"kind":%b,"apiVersion":%b,' % (kind, api_version)
         raws = [read(self.resource, stored) for stored in items]
         if not custom:
-            raws = [b'{' + raw.removeprefix(prefix) if raw.startswith(prefix) else raw for raw in raws]
+            raws = [
+                b'{' + raw.removeprefix(prefix) if raw.startswith(prefix) else raw for raw in raws
+            ]
         return b'{"kind":%b,"apiVersion":%b,"metadata":%b,"items":[%b]}\n' % (
-            jsons.dumps(self.resource.list_kind), api_version, jsons.dumps(meta), b','.join(raws))
+            jsons.dumps(self.resource.list_kind),
+            api_version,
+            jsons.dumps(meta),
+            b','.join(raws),
+        )
 
     def _shape(self, body: dict[str, Any]) -> dict[str, Any]:
         match self.form.shape:
             case 'Table':
-                return tables.build_table(self.resource, [body], now=self.clock(), include=self.include)
+                return tables.build_table(
+                    self.resource, [body], now=self.clock(), include=self.include
+                )
             case 'PartialObjectMetadata' | 'PartialObjectMetadataList':
                 return tables.build_partial(self.resource, body)
             case _:
@@ -239,21 +276,34 @@ class Renderer:
     def _drop_headers(self, body: dict[str, Any]) -> dict[str, Any]:
         is_repeated = self.form.shape in self.shown
         self.shown.add(self.form.shape)
-        return {**body, 'columnDefinitions': None} if is_repeated and self.form.shape == 'Table' else body
+        return (
+            {**body, 'columnDefinitions': None}
+            if is_repeated and self.form.shape == 'Table'
+            else body
+        )
 
     def _shape_list(self, meta: dict[str, Any], items: Sequence[storage.Stored]) -> dict[str, Any]:
         bodies = [conversions.read(self.resource, stored) for stored in items]
         match self.form.shape:
             case 'Table':
-                return tables.build_table(self.resource, bodies, now=self.clock(), include=self.include,
-                                          list_metadata=meta)
+                return tables.build_table(
+                    self.resource,
+                    bodies,
+                    now=self.clock(),
+                    include=self.include,
+                    list_metadata=meta,
+                )
             case 'PartialObjectMetadata' | 'PartialObjectMetadataList':
                 return tables.build_partial_list(self.resource, bodies, list_metadata=meta)
             case _:
                 for body in bodies if not self.resource.custom else ():
                     del body['kind'], body['apiVersion']
-                return {'kind': self.resource.list_kind, 'apiVersion': self.resource.api_version,
-                        'metadata': meta, 'items': bodies}
+                return {
+                    'kind': self.resource.list_kind,
+                    'apiVersion': self.resource.api_version,
+                    'metadata': meta,
+                    'items': bodies,
+                }
 
     def _encode(self, value: Any) -> bytes:
         return encode_value(value, self.form, pretty=self.pretty)

@@ -4,6 +4,7 @@ Callouts: the requests that the sandbox itself makes, to webhooks, over HTTPS.
 Webhooks are trusted by the certificates in their configurations. Services of the cluster do not exist here:
 those that webhooks refer to are registered with the addresses, or with the functions, that serve them.
 """
+
 import asyncio
 import base64
 import binascii
@@ -24,8 +25,11 @@ if TYPE_CHECKING:
 Handler = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 """Serves a service in this process: gets the path and the review, returns the review with a response."""
 
-_HEADERS = {'Accept': 'application/json, */*', 'Content-Type': 'application/json',
-            'User-Agent': 'kube-apiserver-admission'}
+_HEADERS = {
+    'Accept': 'application/json, */*',
+    'Content-Type': 'application/json',
+    'User-Agent': 'kube-apiserver-admission',
+}
 _CACHED_CONTEXTS = 64
 _UNTRUSTED_CODES = (18, 19, 20, 21)  # of OpenSSL: self-signed, or with the issuer unknown
 _EXPIRED_CODES = (9, 10)
@@ -50,7 +54,9 @@ class Services:
     def __init__(self) -> None:
         self._endpoints: dict[tuple[str, str, int], str | Handler] = {}
 
-    def register(self, namespace: str, name: str, endpoint: str | Handler, *, port: int = 443) -> None:
+    def register(
+        self, namespace: str, name: str, endpoint: str | Handler, *, port: int = 443
+    ) -> None:
         """Let a service be served at this address (``https://127.0.0.1:9443``, or ``http://``), or by this function."""
         self._endpoints[namespace, name, port] = endpoint
 
@@ -97,25 +103,36 @@ class Caller:
             raise _failed(url, f'service {json.dumps(hook.service.name)} not found')
         if isinstance(endpoint, str):
             query = urllib.parse.urlsplit(url).query
-            return await self._post(hook, url, f'{endpoint.rstrip("/")}{hook.service.path}?{query}', review)
+            return await self._post(
+                hook, url, f'{endpoint.rstrip("/")}{hook.service.path}?{query}', review
+            )
         try:
-            shown = jsons.loads(jsons.dumps(review))  # its own to change, as if it came by the network
+            shown = jsons.loads(
+                jsons.dumps(review)
+            )  # its own to change, as if it came by the network
             return jsons.dumps(await endpoint(hook.service.path, shown))
         except Exception as error:  # foreign code: whatever it raises, the webhook has failed
             raise _failed(url, f'{type(error).__name__}: {error}') from error
 
-    async def _post(self, hook: hooks.Hook, url: str, address: str, review: Mapping[str, Any]) -> bytes:
+    async def _post(
+        self, hook: hooks.Hook, url: str, address: str, review: Mapping[str, Any]
+    ) -> bytes:
         import aiohttp
+
         context = self._contexts(hook.ca_bundle) if address.startswith('https:') else True
         host = f'{hook.service.name}.{hook.service.namespace}.svc' if hook.service else None
-        trip = _Trip(address, jsons.dumps(review), context, host if address.startswith('https:') else None)
+        trip = _Trip(
+            address, jsons.dumps(review), context, host if address.startswith('https:') else None
+        )
         try:
             try:
                 return await self._travel(trip)
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
                 if not trip.is_on_old_connection:
                     raise
-                return await self._travel(trip)  # an idle connection was closed just before we took it
+                return await self._travel(
+                    trip
+                )  # an idle connection was closed just before we took it
         except aiohttp.ClientConnectorCertificateError as error:
             wanted = host or urllib.parse.urlsplit(url).hostname or ''
             raise _failed(url, explain_certificate(error.certificate_error, wanted)) from error
@@ -126,8 +143,13 @@ class Caller:
         if self._session is None:
             self._session = _open_session()
         trip.is_on_old_connection = False
-        async with self._session.post(trip.address, data=trip.content, ssl=trip.context,
-                                      server_hostname=trip.host, trace_request_ctx=trip) as response:
+        async with self._session.post(
+            trip.address,
+            data=trip.content,
+            ssl=trip.context,
+            server_hostname=trip.host,
+            trace_request_ctx=trip,
+        ) as response:
             raw = await response.read()
             check_response(response.status, response.headers.get('Content-Type', ''), raw)
             return raw
@@ -136,6 +158,7 @@ class Caller:
 @dataclasses.dataclass
 class _Trip:
     """One request to a webhook. Mutated by the session that makes it."""
+
     address: str
     content: bytes = dataclasses.field(repr=False)  # may have secrets
     context: ssl.SSLContext | bool
@@ -145,9 +168,12 @@ class _Trip:
 
 def _open_session() -> 'aiohttp.ClientSession':
     import aiohttp
+
     tracing = aiohttp.TraceConfig()
     tracing.on_connection_reuseconn.append(_note_old_connection)
-    return aiohttp.ClientSession(headers=_HEADERS, timeout=aiohttp.ClientTimeout(total=None), trace_configs=[tracing])
+    return aiohttp.ClientSession(
+        headers=_HEADERS, timeout=aiohttp.ClientTimeout(total=None), trace_configs=[tracing]
+    )
 
 
 async def _note_old_connection(session: object, context: Any, params: object) -> None:
@@ -157,7 +183,11 @@ async def _note_old_connection(session: object, context: Any, params: object) ->
 def build_url(hook: hooks.Hook) -> str:
     """Build the URL of a webhook as the API tells it, with the timeout as the webhook is told it."""
     service = hook.service
-    base = f'https://{service.name}.{service.namespace}.svc:{service.port}{service.path}' if service else hook.url
+    base = (
+        f'https://{service.name}.{service.namespace}.svc:{service.port}{service.path}'
+        if service
+        else hook.url
+    )
     return f'{base}?timeout={hook.timeout}s'
 
 
@@ -166,8 +196,10 @@ def check_response(status: int, content_type: str, raw: bytes) -> None:
     if not 200 <= status <= 206:
         raise verdicts.CallError(f'failed to call webhook: {_explain_status(status, raw)}')
     if not raw:
-        raise verdicts.CallError(f'failed to call webhook: 0-length response with status code: {status} '
-                                 f'and content type: {content_type}')
+        raise verdicts.CallError(
+            f'failed to call webhook: 0-length response with status code: {status} '
+            f'and content type: {content_type}'
+        )
 
 
 def explain_certificate(error: Exception, host: str) -> str:
@@ -187,13 +219,16 @@ def explain_certificate(error: Exception, host: str) -> str:
 def explain_connection(error: Exception, address: str) -> str:
     """Tell why there is no connection to a server, or no answer from it."""
     import aiohttp
+
     parts = urllib.parse.urlsplit(address)
     host = parts.hostname or ''
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return f'dial tcp: lookup {host}: no such host'
     if isinstance(error, aiohttp.ClientConnectorError):
         target = '127.0.0.1' if host == 'localhost' else f'[{host}]' if ':' in host else host
-        return f'dial tcp {target}:{parts.port or 443}: connect: {_explain_os_error(error.os_error)}'
+        return (
+            f'dial tcp {target}:{parts.port or 443}: connect: {_explain_os_error(error.os_error)}'
+        )
     if isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError):
         return 'EOF'
     return str(error) or type(error).__name__
@@ -229,10 +264,14 @@ def _build_context(ca_bundle: str) -> ssl.SSLContext:
     if not ca_bundle:
         return ssl.create_default_context()
     try:
-        context = ssl.create_default_context(cadata=base64.b64decode(ca_bundle, validate=True).decode('ascii'))
+        context = ssl.create_default_context(
+            cadata=base64.b64decode(ca_bundle, validate=True).decode('ascii')
+        )
     except (ssl.SSLError, binascii.Error, ValueError) as error:
-        raise verdicts.CallError('could not get REST client: unable to load root certificates: '
-                                 'unable to parse bytes as PEM block') from error
+        raise verdicts.CallError(
+            'could not get REST client: unable to load root certificates: '
+            'unable to parse bytes as PEM block'
+        ) from error
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context

@@ -5,6 +5,7 @@ One certificate authority signs the server's certificate and those of the client
 verifiers of Go, OpenSSL and Python demand. Keys stay in memory, except for the instant when OpenSSL reads them,
 and except for the authority that is exported on purpose.
 """
+
 import datetime
 import ssl
 from collections.abc import Iterable, Sequence
@@ -20,8 +21,15 @@ Authority = certificates.Issued
 Pair = certificates.Pair
 load_pair = certificates.load_pair
 
-LOCAL_HOSTS = ('localhost', '127.0.0.1', '::1', 'kubernetes', 'kubernetes.default', 'kubernetes.default.svc',
-               'kubernetes.default.svc.cluster.local')
+LOCAL_HOSTS = (
+    'localhost',
+    '127.0.0.1',
+    '::1',
+    'kubernetes',
+    'kubernetes.default',
+    'kubernetes.default.svc',
+    'kubernetes.default.svc.cluster.local',
+)
 """The names under which the sandbox can be reached: from this machine, and as it is known inside of clusters."""
 
 
@@ -44,7 +52,9 @@ def load_ca(pair: Pair) -> Authority:
         from cryptography import x509
     except ImportError as error:
         raise options.MissingLibraryError('cryptography', 'its certificates') from error
-    return Authority(pair.certificate, x509.load_pem_x509_certificate(pair.certificate), load_key(pair.key))
+    return Authority(
+        pair.certificate, x509.load_pem_x509_certificate(pair.certificate), load_key(pair.key)
+    )
 
 
 def export_key(key: 'ec.EllipticCurvePrivateKey') -> bytes:
@@ -56,6 +66,7 @@ def load_key(pem: bytes) -> 'ec.EllipticCurvePrivateKey':
     """Read a private key from PEM. Raises `ValueError` if it is not one of ours."""
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
+
     key = serialization.load_pem_private_key(pem, password=None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise ValueError('the key is of another type')
@@ -64,7 +75,9 @@ def load_key(pem: bytes) -> 'ec.EllipticCurvePrivateKey':
 
 def issue_server(ca: Authority, hosts: Iterable[str], now: datetime.datetime) -> Pair:
     """Issue a certificate for a server with these host names and addresses."""
-    profile = certificates.Profile('kube-apiserver', hosts=tuple(hosts), purpose=certificates.Purpose.SERVER)
+    profile = certificates.Profile(
+        'kube-apiserver', hosts=tuple(hosts), purpose=certificates.Purpose.SERVER
+    )
     return certificates.issue(profile, now, ca).export()
 
 

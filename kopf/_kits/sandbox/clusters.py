@@ -1,6 +1,7 @@
 """
 Clusters: all parts of one sandbox put together, without the network.
 """
+
 import asyncio
 import datetime
 import secrets
@@ -55,9 +56,13 @@ class Cluster:
     Used only from one event loop. Call `start` once before anything else, and `close` in the end.
     """
 
-    def __init__(self, *, with_rbac: bool = False, now: Callable[[], datetime.datetime] = utc_now) -> None:
+    def __init__(
+        self, *, with_rbac: bool = False, now: Callable[[], datetime.datetime] = utc_now
+    ) -> None:
         self.store = storage.Storage()
-        self.sources = preparing.Sources(now, make_uid, allocations.Allocator(self.store), self._load_priorities)
+        self.sources = preparing.Sources(
+            now, make_uid, allocations.Allocator(self.store), self._load_priorities
+        )
         self.catalog = kinds.Catalog(builtins.load_resources())
         self.faults = faults.Faults()
         self.policies = Policies(self.store)
@@ -67,7 +72,9 @@ class Cluster:
         self.authenticator = access.Authenticator(self.signer, self._look_up, anonymous=with_rbac)
         self.admin_token = secrets.token_urlsafe(24)
         self.authenticator.add_token(self.admin_token, ADMIN)
-        self.reviewer = reviews.Reviewer(self.authorizer, self.authenticator, self.signer, self._look_up, make_uid)
+        self.reviewer = reviews.Reviewer(
+            self.authorizer, self.authenticator, self.signer, self._look_up, make_uid
+        )
         self.gate = admission.Gate(self.store, self.catalog, make_uid)
         self.writer = writing.Writer(self.store, self.gate, self.sources, self._guard)
         self.publisher = openapi.Publisher(self.catalog)
@@ -88,8 +95,14 @@ class Cluster:
         self.store.resume(version)
         for home, body in sorted(objects, key=lambda item: item[0] != controllers.CRDS):
             resource = lookups.find_stored_resource(self.catalog, home)
-            obj = conversions.reread(resource, body) if resource is not None and resource.custom else body
-            self.store.restore(home, obj, preparing.extract_fields(resource, obj) if resource is not None else {})
+            obj = (
+                conversions.reread(resource, body)
+                if resource is not None and resource.custom
+                else body
+            )
+            self.store.restore(
+                home, obj, preparing.extract_fields(resource, obj) if resource is not None else {}
+            )
 
     async def close(self) -> None:
         """End everything that happens by itself."""
@@ -101,7 +114,9 @@ class Cluster:
     def settle(self) -> None:
         """Let the controllers do all that is due."""
         self._settling = None
-        while sum(controller.settle() for controller in self._controllers):  # all of them, in turns, until all are idle
+        while sum(
+            controller.settle() for controller in self._controllers
+        ):  # all of them, in turns, until all are idle
             pass
 
     def find(self, api_version: str, kind: str) -> kinds.Resource | None:
@@ -110,10 +125,14 @@ class Cluster:
 
     def _make_controllers(self) -> Sequence[controllers.Controller]:
         hands = housekeeping.Housekeeper(self.store, self.catalog, self.sources)
-        self.store.observe(establishing.Establisher(self.store, self.catalog, self.sources.format_now).notice)
+        self.store.observe(
+            establishing.Establisher(self.store, self.catalog, self.sources.format_now).notice
+        )
         made: list[controllers.Controller] = [
-            controllers.GarbageCollector(self.store, hands), controllers.NamespaceController(self.store, hands),
-            controllers.DefinitionController(self.store, hands)]
+            controllers.GarbageCollector(self.store, hands),
+            controllers.NamespaceController(self.store, hands),
+            controllers.DefinitionController(self.store, hands),
+        ]
         for controller in made:
             self.store.observe(controller.notice)
         self.store.observe(self._schedule)
@@ -129,15 +148,18 @@ class Cluster:
         assert resource is not None, f'{body["kind"]} is not served'
         namespace, name = body['metadata'].get('namespace', ''), body['metadata']['name']
         if self.store.get(resource.home, namespace, name) is None:
-            request = requests.Request('create', resource, SYSTEM, namespace=namespace, field_manager='kube-apiserver')
+            request = requests.Request(
+                'create', resource, SYSTEM, namespace=namespace, field_manager='kube-apiserver'
+            )
             await self.writer.create(request, body)
 
     def _look_up(self, plural: str, namespace: str, name: str) -> Mapping[str, Any] | None:
         stored = self.store.get(kinds.Home('', plural), namespace, name)
         return None if stored is None else stored.load()
 
-
-    def _guard(self, request: requests.Request, new: Mapping[str, Any], old: Mapping[str, Any] | None) -> None:
+    def _guard(
+        self, request: requests.Request, new: Mapping[str, Any], old: Mapping[str, Any] | None
+    ) -> None:
         if self.roles is not None:
             escalations.check_escalation(request, new, old, self.roles)
 

@@ -4,6 +4,7 @@ Columns: which columns a resource is shown with.
 The built-in kinds have printers of their own; the custom ones are shown as their CRDs say;
 all the others are shown with their names and the moments of creation.
 """
+
 import datetime
 import decimal
 import functools
@@ -14,11 +15,23 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kopf._kits.sandbox import jsonpaths, kinds
-from kopf._kits.sandbox.printers import cells, clusters, networks, pods, policies, volumes, workloads
+from kopf._kits.sandbox.printers import (
+    cells,
+    clusters,
+    networks,
+    pods,
+    policies,
+    volumes,
+    workloads,
+)
 
 _BUILTIN: Mapping[tuple[str, str], cells.Printer] = {
-    **pods.PRINTERS, **workloads.PRINTERS, **networks.PRINTERS,
-    **volumes.PRINTERS, **clusters.PRINTERS, **policies.PRINTERS,
+    **pods.PRINTERS,
+    **workloads.PRINTERS,
+    **networks.PRINTERS,
+    **volumes.PRINTERS,
+    **clusters.PRINTERS,
+    **policies.PRINTERS,
 }
 _ZERO_TIME = '0001-01-01T00:00:00Z'
 _AGE = kinds.Column('Age', 'date', '.metadata.creationTimestamp', description=cells.AGE.description)
@@ -37,10 +50,14 @@ def _print_default(obj: cells.Object, now: datetime.datetime) -> Sequence[Any]:
     return [cells.name(obj), cells.text(obj, 'metadata', 'creationTimestamp', default=_ZERO_TIME)]
 
 
-_DEFAULT = cells.Printer([
-    cells.NAME,
-    cells.column('Created At', 'The moment when the object was created.', 'date'),
-], _print_default, null_if_empty=True)
+_DEFAULT = cells.Printer(
+    [
+        cells.NAME,
+        cells.column('Created At', 'The moment when the object was created.', 'date'),
+    ],
+    _print_default,
+    null_if_empty=True,
+)
 
 
 @functools.lru_cache(maxsize=256)
@@ -52,7 +69,10 @@ def _define_custom(columns: tuple[kinds.Column, ...]) -> cells.Printer:
 
     def print_custom(obj: cells.Object, now: datetime.datetime) -> Sequence[Any]:
         found = [path.find(obj) for path in paths]
-        shown = [render(values[0], now) if values else None for values, render in zip(found, renders, strict=True)]
+        shown = [
+            render(values[0], now) if values else None
+            for values, render in zip(found, renders, strict=True)
+        ]
         return [cells.name(obj), *shown]
 
     return cells.Printer([cells.NAME, *map(_define_header, known)], print_custom)
@@ -67,7 +87,10 @@ def _is_valid(column: kinds.Column) -> bool:
 
 
 def _define_header(column: kinds.Column) -> cells.Header:
-    description = column.description or f'Custom resource definition column (in JSONPath format): {column.path}'
+    description = (
+        column.description
+        or f'Custom resource definition column (in JSONPath format): {column.path}'
+    )
     return cells.Header(column.name, column.type, description, column.format, column.priority)
 
 

@@ -4,6 +4,7 @@ Commands: ``kopf sandbox``, which serves a Kubernetes API until it is interrupte
 Whatever is wrong is said in one line, with the exit code 2, before anything is done.
 The signals are caught before the rest of the sandbox is loaded, as that takes a while.
 """
+
 import contextlib
 import logging
 import os
@@ -41,12 +42,15 @@ Press Ctrl-C to stop it."""
 
 class Failure(click.ClickException):
     """One clear line for the user."""
+
     exit_code = 2
 
     def __init__(self, error: Exception) -> None:
         text = str(error)
         if isinstance(error, OSError) and error.strerror:
-            text = error.strerror if error.filename is None else f'{error.strerror}: {error.filename}'
+            text = (
+                error.strerror if error.filename is None else f'{error.strerror}: {error.filename}'
+            )
         super().__init__(' '.join(': '.join([*getattr(error, '__notes__', ()), text]).split()))
 
 
@@ -86,37 +90,63 @@ def _interrupt() -> None:
 
 
 def _refuse_empty(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
-    if any(path in ('', pathlib.Path()) for path in (value if isinstance(value, tuple) else [value])):
+    if any(
+        path in ('', pathlib.Path()) for path in (value if isinstance(value, tuple) else [value])
+    ):
         raise Failure(ValueError(f'The path in {parameter.opts[0]} is empty.'))
     return value
 
 
 @click.command
-@options.option('--port', type=click.IntRange(0, 65535), default=0, show_default='any free',
-                help="The port to listen on.")
-@options.option('--host', default='127.0.0.1', show_default=True, help="The address to listen on.")
-@options.option('--kubeconfig', type=click.Path(dir_okay=False, path_type=pathlib.Path), metavar='FILE',
-                show_default='a temporary file', callback=_refuse_empty,
-                help="Where to write the kubeconfig, and to leave it there.")
-@options.option('--apply', 'sources', envvar='KOPF_SANDBOX_APPLY', multiple=True, metavar='FILE',
-                callback=_refuse_empty, shell_complete=options.complete_paths,
-                help="Manifests to begin with: a file, a directory, or - for the standard input. Can be repeated.")
-@options.option('--rbac', is_flag=True, help="Allow only what the roles and their bindings grant.")
-@options.option('--save', type=click.Path(file_okay=False), metavar='DIR', callback=_refuse_empty,
-                help="Keep the objects over restarts.")
-@options.option('--tls/--no-tls', default=True, show_default='HTTPS', help="Serve HTTPS or plain HTTP.")
-@options.option('-v', '--verbose', is_flag=True, help="Show the requests, one per line.")
-@options.option('-q', '--quiet', is_flag=True, help="Show nothing but errors.")
+@options.option(
+    '--port',
+    type=click.IntRange(0, 65535),
+    default=0,
+    show_default='any free',
+    help='The port to listen on.',
+)
+@options.option('--host', default='127.0.0.1', show_default=True, help='The address to listen on.')
+@options.option(
+    '--kubeconfig',
+    type=click.Path(dir_okay=False, path_type=pathlib.Path),
+    metavar='FILE',
+    show_default='a temporary file',
+    callback=_refuse_empty,
+    help='Where to write the kubeconfig, and to leave it there.',
+)
+@options.option(
+    '--apply',
+    'sources',
+    envvar='KOPF_SANDBOX_APPLY',
+    multiple=True,
+    metavar='FILE',
+    callback=_refuse_empty,
+    shell_complete=options.complete_paths,
+    help='Manifests to begin with: a file, a directory, or - for the standard input. Can be repeated.',
+)
+@options.option('--rbac', is_flag=True, help='Allow only what the roles and their bindings grant.')
+@options.option(
+    '--save',
+    type=click.Path(file_okay=False),
+    metavar='DIR',
+    callback=_refuse_empty,
+    help='Keep the objects over restarts.',
+)
+@options.option(
+    '--tls/--no-tls', default=True, show_default='HTTPS', help='Serve HTTPS or plain HTTP.'
+)
+@options.option('-v', '--verbose', is_flag=True, help='Show the requests, one per line.')
+@options.option('-q', '--quiet', is_flag=True, help='Show nothing but errors.')
 def sandbox(verbose: bool, quiet: bool, **chosen: Any) -> None:
     """Serve a Kubernetes API in memory, for development, until Ctrl-C."""
-    closing = "The sandbox is stopped."
+    closing = 'The sandbox is stopped.'
     with _catch_signals() as signals:
         logging.basicConfig(format='%(asctime)s %(message)s', datefmt='%H:%M:%S')
         level = logging.ERROR if quiet else logging.DEBUG if verbose else logging.INFO
         logging.getLogger('kopf.sandbox').setLevel(level)
         with contextlib.suppress(Stopped):
             _run(signals, quiet=quiet, **chosen)
-            closing = f"The sandbox is saved to {chosen['save']}." if chosen['save'] else closing
+            closing = f'The sandbox is saved to {chosen["save"]}.' if chosen['save'] else closing
         if not quiet:
             click.echo(closing)
 
@@ -125,7 +155,14 @@ def _run(signals: Signals, *, sources: Sequence[str], quiet: bool, **chosen: Any
     import asyncio
 
     from kopf._kits.sandbox import errors, hosting, manifests, options, saving, threads
-    failures = manifests.ManifestError, errors.ApiError, saving.SaveError, options.MissingLibraryError, OSError
+
+    failures = (
+        manifests.ManifestError,
+        errors.ApiError,
+        saving.SaveError,
+        options.MissingLibraryError,
+        OSError,
+    )
     try:
         bodies = [body for source in sources for body in _read(source)]
         host = hosting.Host(options.Options(apply=bodies, **chosen))
@@ -138,12 +175,15 @@ def _run(signals: Signals, *, sources: Sequence[str], quiet: bool, **chosen: Any
 async def _serve(host: 'hosting.Host', signals: Signals, *, quiet: bool) -> None:
     """Serve until a signal."""
     import asyncio
+
     loop, stopping = asyncio.get_running_loop(), asyncio.Event()
     signals.stop_by(lambda: loop.call_soon_threadsafe(stopping.set), host.abandon)
     await host.start()
     try:
         if not quiet and not signals.is_caught:
-            click.echo(GREETING.format(url=host.server.url, kubeconfig=shlex.quote(str(host.kubeconfig))))
+            click.echo(
+                GREETING.format(url=host.server.url, kubeconfig=shlex.quote(str(host.kubeconfig)))
+            )
         await stopping.wait()
     finally:
         await host.stop()
@@ -153,8 +193,11 @@ async def _serve(host: 'hosting.Host', signals: Signals, *, quiet: bool) -> None
 def _catch_signals() -> Iterator[Signals]:
     signals = Signals()
     numbers = [getattr(signal, name) for name in STOPPING_SIGNALS if hasattr(signal, name)]
-    caught = [number for number in numbers  # those started by ``nohup`` are to survive the hanging up
-              if number != getattr(signal, 'SIGHUP', None) or signal.getsignal(number) != signal.SIG_IGN]
+    caught = [
+        number
+        for number in numbers  # those started by ``nohup`` are to survive the hanging up
+        if number != getattr(signal, 'SIGHUP', None) or signal.getsignal(number) != signal.SIG_IGN
+    ]
     previous = {number: signal.signal(number, signals.handle) for number in caught}
     try:
         yield signals
@@ -165,6 +208,7 @@ def _catch_signals() -> Iterator[Signals]:
 
 def _read(source: str) -> list[dict[str, Any]]:
     from kopf._kits.sandbox import manifests
+
     if source == '-':
         return list(manifests.load_manifests(sys.stdin.buffer.read(), source='the standard input'))
     return list(manifests.read_manifests([source]))

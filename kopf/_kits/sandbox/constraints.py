@@ -4,6 +4,7 @@ Constraints: what a schema says about one value, regardless of the values inside
 Each constraint can test a value, and can complain about a bad one in the words of the API.
 Numbers follow Go: those beyond 64 bits are floats, and bounds are cut to integers when integers are compared.
 """
+
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +23,7 @@ _SAFE_FLOAT: Final = float((1 << 53) - 1)
 @dataclasses.dataclass(frozen=True, slots=True)
 class Constraint:
     """One requirement to a value of the type that it is for."""
+
     test: Callable[[Any], bool]
     complain: Complain
 
@@ -53,18 +55,28 @@ def is_integral(value: Any) -> bool:
 
 
 def complain_invalid(detail: str, shown: Callable[[Any], Any] = lambda value: value) -> Complain:
-    return lambda value, field, name: errors.invalid_value(field, shown(value), f'{name} in body {detail}')
+    return lambda value, field, name: errors.invalid_value(
+        field, shown(value), f'{name} in body {detail}'
+    )
 
 
 def read_string_constraints(raw: Mapping[str, Any]) -> list[Constraint]:
     """Read the requirements to strings, in the order of checking; only the first broken one is reported."""
     found = []
     if (longest := raw.get('maxLength')) is not None:
-        found.append(Constraint(lambda value: len(value) <= longest,
-                                lambda value, field, name: errors.too_long(field, longest)))
+        found.append(
+            Constraint(
+                lambda value: len(value) <= longest,
+                lambda value, field, name: errors.too_long(field, longest),
+            )
+        )
     if (shortest := raw.get('minLength')) is not None:
-        found.append(Constraint(lambda value: len(value) >= shortest,
-                                complain_invalid(f'should be at least {shortest} chars long')))
+        found.append(
+            Constraint(
+                lambda value: len(value) >= shortest,
+                complain_invalid(f'should be at least {shortest} chars long'),
+            )
+        )
     if pattern := raw.get('pattern'):
         found.append(_read_pattern(pattern))
     return found
@@ -102,25 +114,39 @@ def _fit(bound: float, value: Any) -> float:
 
 
 def _read_minimum(minimum: float, exclusive: bool) -> Constraint:
-    low, text = _cut(minimum), 'should be greater than' if exclusive else 'should be greater than or equal to'
+    low, text = (
+        _cut(minimum),
+        'should be greater than' if exclusive else 'should be greater than or equal to',
+    )
 
     def test(value: Any) -> bool:
         bound = low if type(value) is int else minimum
         return bool(value > bound if exclusive else value >= bound)
 
-    return Constraint(test, lambda value, field, name: errors.invalid_value(
-        field, value, f'{name} in body {text} {errors.render(_fit(minimum, value))}'))
+    return Constraint(
+        test,
+        lambda value, field, name: errors.invalid_value(
+            field, value, f'{name} in body {text} {errors.render(_fit(minimum, value))}'
+        ),
+    )
 
 
 def _read_maximum(maximum: float, exclusive: bool) -> Constraint:
-    high, text = _cut(maximum), 'should be less than' if exclusive else 'should be less than or equal to'
+    high, text = (
+        _cut(maximum),
+        'should be less than' if exclusive else 'should be less than or equal to',
+    )
 
     def test(value: Any) -> bool:
         bound = high if type(value) is int else maximum
         return bool(value < bound if exclusive else value <= bound)
 
-    return Constraint(test, lambda value, field, name: errors.invalid_value(
-        field, value, f'{name} in body {text} {errors.render(_fit(maximum, value))}'))
+    return Constraint(
+        test,
+        lambda value, field, name: errors.invalid_value(
+            field, value, f'{name} in body {text} {errors.render(_fit(maximum, value))}'
+        ),
+    )
 
 
 def _read_factor(factor: float) -> Constraint:
@@ -129,7 +155,9 @@ def _read_factor(factor: float) -> Constraint:
         if fitted <= 0:
             why = f'factor MultipleOf declared for {name} must be positive: {errors.render(fitted)}'
             return errors.invalid_value(field, fitted, why)
-        return errors.invalid_value(field, value, f'{name} in body should be a multiple of {errors.render(fitted)}')
+        return errors.invalid_value(
+            field, value, f'{name} in body should be a multiple of {errors.render(fitted)}'
+        )
 
     return Constraint(lambda value: _is_multiple(value, _fit(factor, value)), complain)
 
@@ -147,14 +175,26 @@ def read_list_constraints(raw: Mapping[str, Any]) -> list[Constraint]:
     """Read the requirements to the lists themselves, in the order of checking."""
     found = []
     if (fewest := raw.get('minItems')) is not None:
-        found.append(Constraint(lambda value: len(value) >= fewest,
-                                complain_invalid(f'should have at least {fewest} items', len)))
+        found.append(
+            Constraint(
+                lambda value: len(value) >= fewest,
+                complain_invalid(f'should have at least {fewest} items', len),
+            )
+        )
     if (most := raw.get('maxItems')) is not None:
-        found.append(Constraint(lambda value: len(value) <= most,
-                                lambda value, field, name: errors.too_many(field, len(value), most)))
+        found.append(
+            Constraint(
+                lambda value: len(value) <= most,
+                lambda value, field, name: errors.too_many(field, len(value), most),
+            )
+        )
     if raw.get('uniqueItems'):
-        found.append(Constraint(lambda value: all(item not in value[:index] for index, item in enumerate(value)),
-                                complain_invalid("shouldn't contain duplicates", lambda value: '')))
+        found.append(
+            Constraint(
+                lambda value: all(item not in value[:index] for index, item in enumerate(value)),
+                complain_invalid("shouldn't contain duplicates", lambda value: ''),
+            )
+        )
     return found
 
 
@@ -162,11 +202,19 @@ def read_object_constraints(raw: Mapping[str, Any]) -> list[Constraint]:
     """Read the requirements to the sizes of objects and maps, in the order of checking."""
     found = []
     if (fewest := raw.get('minProperties')) is not None:
-        found.append(Constraint(lambda value: len(value) >= fewest,
-                                complain_invalid(f'should have at least {fewest} properties', len)))
+        found.append(
+            Constraint(
+                lambda value: len(value) >= fewest,
+                complain_invalid(f'should have at least {fewest} properties', len),
+            )
+        )
     if (most := raw.get('maxProperties')) is not None:
-        found.append(Constraint(lambda value: len(value) <= most,
-                                lambda value, field, name: errors.too_many(field, len(value), most)))
+        found.append(
+            Constraint(
+                lambda value: len(value) <= most,
+                lambda value, field, name: errors.too_many(field, len(value), most),
+            )
+        )
     return found
 
 
@@ -179,7 +227,11 @@ def read_enum(raw: Mapping[str, Any]) -> Constraint | None:
     strings = frozenset(option for option in options if isinstance(option, str))
 
     def test(value: Any) -> bool:
-        return value in strings if isinstance(value, str) else any(_is_option(value, option) for option in options)
+        return (
+            value in strings
+            if isinstance(value, str)
+            else any(_is_option(value, option) for option in options)
+        )
 
     return Constraint(test, lambda value, field, name: errors.not_supported(field, value, shown))
 

@@ -6,6 +6,7 @@ and the definitions' controller removes the objects of a deleted CRD. Each notic
 what is to be looked at, and does its work later in `settle`, outside of the request that has caused it.
 There are no other controllers here: no deployments roll out and no pods run.
 """
+
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -19,12 +20,14 @@ Place = tuple[kinds.Home, str]  # the home and the key of an object
 
 class Hands(Protocol):
     """What the controllers do to objects; provided by the writing side."""
+
     def update(self, home: kinds.Home, stored: storage.Stored, body: dict[str, Any]) -> None: ...
     def delete(self, home: kinds.Home, stored: storage.Stored, propagation: str) -> None: ...
 
 
 class Controller(Protocol):
     """Something that acts on changes by itself, a bit later."""
+
     def notice(self, change: storage.Change) -> None: ...
     def settle(self) -> bool: ...
 
@@ -41,18 +44,27 @@ class GarbageCollector:
 
     def notice(self, change: storage.Change) -> None:
         place = (change.home, change.new.key)
-        owners, before = _get_owner_uids(change.new), self._owners.get((change.home, change.new.key), ())
+        owners, before = (
+            _get_owner_uids(change.new),
+            self._owners.get((change.home, change.new.key), ()),
+        )
         self._reindex(place, () if change.type == 'DELETED' else owners)
         if change.type == 'DELETED':
             self._alive.pop(change.new.uid, None)
             waiting = [self._alive[uid] for uid in owners if uid in self._alive]
-            self._suspects.update(dict.fromkeys([*self._dependents.get(change.new.uid, ()), *waiting]))
+            self._suspects.update(
+                dict.fromkeys([*self._dependents.get(change.new.uid, ()), *waiting])
+            )
         else:
             self._alive[change.new.uid] = place
             if owners or b'"deletionTimestamp"' in change.new.raw:
                 self._suspects[place] = None
-            released = [self._alive[uid] for uid in before if uid in self._alive]  # perhaps, they are not blocked now
-            self._suspects.update(dict.fromkeys(owner for owner in released if self._is_waiting(owner)))
+            released = [
+                self._alive[uid] for uid in before if uid in self._alive
+            ]  # perhaps, they are not blocked now
+            self._suspects.update(
+                dict.fromkeys(owner for owner in released if self._is_waiting(owner))
+            )
 
     def settle(self) -> bool:
         """Look at everything suspicious; tell if there was anything."""
@@ -78,8 +90,12 @@ class GarbageCollector:
 
     def _check_owners(self, home: kinds.Home, stored: storage.Stored, body: dict[str, Any]) -> None:
         references = body['metadata']['ownerReferences']
-        solid = [reference for reference in references if self._is_alive(reference, stored.namespace)]
-        waiting = [reference for reference in solid if self._is_waiting(self._alive[reference['uid']])]
+        solid = [
+            reference for reference in references if self._is_alive(reference, stored.namespace)
+        ]
+        waiting = [
+            reference for reference in solid if self._is_waiting(self._alive[reference['uid']])
+        ]
         if not solid:
             self._hands.delete(home, stored, 'Background')
         elif len(waiting) == len(solid) and self._dependents.get(stored.uid):
@@ -90,12 +106,16 @@ class GarbageCollector:
             body['metadata']['ownerReferences'] = solid
             self._hands.update(home, stored, body)
 
-    def _break_circle(self, home: kinds.Home, stored: storage.Stored, body: dict[str, Any]) -> storage.Stored:
+    def _break_circle(
+        self, home: kinds.Home, stored: storage.Stored, body: dict[str, Any]
+    ) -> storage.Stored:
         """Let the owners go before this object if its own dependents wait too, or all would wait for each other."""
         if not any(self._is_waiting(place) for place in self._dependents[stored.uid]):
             return stored
         for reference in body['metadata']['ownerReferences']:
-            reference.update({'blockOwnerDeletion': False} if reference.get('blockOwnerDeletion') else {})
+            reference.update(
+                {'blockOwnerDeletion': False} if reference.get('blockOwnerDeletion') else {}
+            )
         self._hands.update(home, stored, body)
         return self._store.shelf(home).objects[stored.key]
 
@@ -123,23 +143,35 @@ class GarbageCollector:
             if not body['metadata'].get('deletionTimestamp'):
                 self._check_owners(home, stored, body)
             still = self._store.shelf(home).objects.get(key)
-            references = () if still is None else still.load()['metadata'].get('ownerReferences') or ()
-            blocking = blocking or any(reference.get('uid') == uid and bool(reference.get('blockOwnerDeletion'))
-                                       for reference in references)
+            references = (
+                () if still is None else still.load()['metadata'].get('ownerReferences') or ()
+            )
+            blocking = blocking or any(
+                reference.get('uid') == uid and bool(reference.get('blockOwnerDeletion'))
+                for reference in references
+            )
         return blocking
 
     def _orphan_dependents(self, uid: str) -> None:
         for home, key in sorted(self._dependents.get(uid, ())):
             stored = self._store.shelf(home).objects[key]
             body = stored.load()
-            kept = [reference for reference in body['metadata']['ownerReferences'] if reference.get('uid') != uid]
+            kept = [
+                reference
+                for reference in body['metadata']['ownerReferences']
+                if reference.get('uid') != uid
+            ]
             body['metadata'].update(ownerReferences=kept)
             if not kept:
                 del body['metadata']['ownerReferences']
             self._hands.update(home, stored, body)
 
-    def _drop_finalizer(self, home: kinds.Home, stored: storage.Stored, body: dict[str, Any], finalizer: str) -> None:
-        body['metadata']['finalizers'] = [name for name in body['metadata']['finalizers'] if name != finalizer]
+    def _drop_finalizer(
+        self, home: kinds.Home, stored: storage.Stored, body: dict[str, Any], finalizer: str
+    ) -> None:
+        body['metadata']['finalizers'] = [
+            name for name in body['metadata']['finalizers'] if name != finalizer
+        ]
         if not body['metadata']['finalizers']:
             del body['metadata']['finalizers']
         self._hands.update(home, stored, body)
@@ -191,7 +223,11 @@ class NamespaceController:
         emptied = self._store.get(NAMESPACES, '', namespace)
         if emptied is not None and not left:
             body = emptied.load()
-            finalizers = [name for name in body.get('spec', {}).get('finalizers') or [] if name != 'kubernetes']
+            finalizers = [
+                name
+                for name in body.get('spec', {}).get('finalizers') or []
+                if name != 'kubernetes'
+            ]
             body['spec'] = {'finalizers': finalizers} if finalizers else {}
             self._hands.update(NAMESPACES, emptied, body)
 
@@ -203,7 +239,12 @@ class NamespaceController:
             self._hands.update(NAMESPACES, stored, body)
 
     def _find_content(self, namespace: str) -> list[tuple[kinds.Home, storage.Stored]]:
-        return [(home, stored) for home, shelf in self._store for stored in shelf.select(namespace) if stored.namespace]
+        return [
+            (home, stored)
+            for home, shelf in self._store
+            for stored in shelf.select(namespace)
+            if stored.namespace
+        ]
 
 
 class DefinitionController:
@@ -243,7 +284,9 @@ class DefinitionController:
         body = stored.load()
         if is_empty:
             finalizers = body['metadata'].get('finalizers') or []
-            body['metadata']['finalizers'] = [other for other in finalizers if other != crds.CLEANUP_FINALIZER]
+            body['metadata']['finalizers'] = [
+                other for other in finalizers if other != crds.CLEANUP_FINALIZER
+            ]
         else:
             crds.note_deletion(body, has_begun=True)
         self._hands.update(CRDS, stored, body)

@@ -6,6 +6,7 @@ unknown in that version are not shown. They are stored as the schema of the stor
 with its defaults, so that nothing is left to do for reading them. Of the built-in ones, only the two shapes
 of events differ.
 """
+
 from typing import Any
 
 from kopf._cogs.helpers import jsons

@@ -3,6 +3,7 @@ Coroutines: a sandbox in the current event loop.
 
 Everything lives by the clock of that loop, so virtual time applies to it. The objects are handled without the network.
 """
+
 import contextlib
 import pathlib
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -61,12 +62,20 @@ class AsyncSandbox:
         """
         return await self._operator.apply(manifests.load_sources(sources))
 
-    async def get(self, resource: str, name: str, namespace: str = operating.DEFAULT_NAMESPACE) -> operating.Body:
+    async def get(
+        self, resource: str, name: str, namespace: str = operating.DEFAULT_NAMESPACE
+    ) -> operating.Body:
         """Get an object. The namespace is ignored where there are no namespaces."""
         return self._operator.get(operating.Target(resource, name, namespace))
 
-    async def list(self, resource: str, namespace: str | None = None, *,
-                   labels: operating.Selection = None, fields: operating.Selection = None) -> operating.Bodies:
+    async def list(
+        self,
+        resource: str,
+        namespace: str | None = None,
+        *,
+        labels: operating.Selection = None,
+        fields: operating.Selection = None,
+    ) -> operating.Bodies:
         """List the objects of one namespace or of all, those that fit the selectors (``a=b,c!=d`` or a dict)."""
         return self._operator.list(operating.Query(resource, namespace, labels, fields))
 
@@ -78,19 +87,43 @@ class AsyncSandbox:
         """Replace an object, or only its ``status`` or another subresource."""
         return await self._operator.update(body, subresource)
 
-    async def patch(self, resource: str, name: str, patch: Any, namespace: str = operating.DEFAULT_NAMESPACE, *,
-                    type: operating.PatchType = 'merge', subresource: str = '') -> operating.Body:
+    async def patch(
+        self,
+        resource: str,
+        name: str,
+        patch: Any,
+        namespace: str = operating.DEFAULT_NAMESPACE,
+        *,
+        type: operating.PatchType = 'merge',
+        subresource: str = '',
+    ) -> operating.Body:
         """Patch an object by a merge, ``json``, ``strategic`` patch, or ``apply`` (server-side, with no force)."""
-        return await self._operator.patch(operating.Target(resource, name, namespace, subresource), patch, type)
+        return await self._operator.patch(
+            operating.Target(resource, name, namespace, subresource), patch, type
+        )
 
-    async def delete(self, resource: str, name: str, namespace: str = operating.DEFAULT_NAMESPACE, *,
-                     propagation: str = '', grace_period: int | None = None) -> None:
+    async def delete(
+        self,
+        resource: str,
+        name: str,
+        namespace: str = operating.DEFAULT_NAMESPACE,
+        *,
+        propagation: str = '',
+        grace_period: int | None = None,
+    ) -> None:
         """Delete an object, or mark it as being deleted if it has finalizers or a grace period."""
         target = operating.Target(resource, name, namespace)
         await self._operator.delete(target, propagation=propagation, grace_period=grace_period)
 
-    async def wait(self, resource: str, name: str, condition: Condition,
-                   namespace: str = operating.DEFAULT_NAMESPACE, *, timeout: float = 10.0) -> operating.Body | None:
+    async def wait(
+        self,
+        resource: str,
+        name: str,
+        condition: Condition,
+        namespace: str = operating.DEFAULT_NAMESPACE,
+        *,
+        timeout: float = 10.0,
+    ) -> operating.Body | None:
         """
         Wait until an object is as expected; return it in that state (or ``None`` if it was expected to be absent).
 
@@ -98,7 +131,9 @@ class AsyncSandbox:
         Raises `TimeoutError` after ``timeout`` seconds by the clock of the loop.
         """
         last: operating.Body | None = None
-        async with contextlib.aclosing(self.follow(resource, name, namespace, timeout=timeout)) as states:
+        async with contextlib.aclosing(
+            self.follow(resource, name, namespace, timeout=timeout)
+        ) as states:
             async for last in states:
                 if condition(last):
                     return last
@@ -106,36 +141,59 @@ class AsyncSandbox:
             raise RuntimeError('The sandbox is not running any more.')
         raise TimeoutError(describe_timeout(resource, name, timeout, last))
 
-    def follow(self, resource: str, name: str, namespace: str = operating.DEFAULT_NAMESPACE, *,
-               timeout: float = options.DAY) -> AsyncGenerator[operating.Body | None]:
+    def follow(
+        self,
+        resource: str,
+        name: str,
+        namespace: str = operating.DEFAULT_NAMESPACE,
+        *,
+        timeout: float = options.DAY,
+    ) -> AsyncGenerator[operating.Body | None]:
         """Iterate over the states of one object, from the current one as of the call; ``None`` is for its absence."""
         return self._operator.follow(operating.Target(resource, name, namespace), timeout)
 
-    def watch(self, resource: str, namespace: str | None = None, *, labels: operating.Selection = None,
-              fields: operating.Selection = None, since: str | None = None,
-              timeout: float = options.DAY) -> AsyncGenerator[operating.Body]:
+    def watch(
+        self,
+        resource: str,
+        namespace: str | None = None,
+        *,
+        labels: operating.Selection = None,
+        fields: operating.Selection = None,
+        since: str | None = None,
+        timeout: float = options.DAY,
+    ) -> AsyncGenerator[operating.Body]:
         """
         Iterate over the raw events of a resource (``type``, ``object``): of the changes after a version;
         or of all objects that exist at the time of the call, as of added ones, and of the changes since then.
         """
-        return self._operator.watch(operating.Query(resource, namespace, labels, fields), since=since, timeout=timeout)
+        return self._operator.watch(
+            operating.Query(resource, namespace, labels, fields), since=since, timeout=timeout
+        )
 
     async def compact(self) -> None:
         """Forget the history, so that watches and lists from past versions get 410."""
         self._host.cluster.store.compact()
 
-    async def add_user(self, name: str, groups: Sequence[str] = (), *,
-                       certificate: bool = False) -> hosting.Credentials:
+    async def add_user(
+        self, name: str, groups: Sequence[str] = (), *, certificate: bool = False
+    ) -> hosting.Credentials:
         """Let a user in by a token, or by a client certificate; return the token and the path of a kubeconfig."""
         return self._host.add_user(name, groups, certificate=certificate)
 
-    async def add_service(self, namespace: str, name: str, endpoint: str | callouts.Handler, *,
-                          port: int = 443) -> None:
+    async def add_service(
+        self, namespace: str, name: str, endpoint: str | callouts.Handler, *, port: int = 443
+    ) -> None:
         """Tell where a service is that webhooks refer to: a URL, or a coroutine function of the path and the review."""
         self._host.cluster.gate.services.register(namespace, name, endpoint, port=port)
 
 
 def describe_timeout(resource: str, name: str, timeout: float, last: operating.Body | None) -> str:
     """Say what was waited for in vain."""
-    state = 'it does not exist' if last is None else f'its last version is {last["metadata"]["resourceVersion"]}'
-    return f'The object {name!r} of {resource} is not as expected after {timeout:g} seconds: {state}.'
+    state = (
+        'it does not exist'
+        if last is None
+        else f'its last version is {last["metadata"]["resourceVersion"]}'
+    )
+    return (
+        f'The object {name!r} of {resource} is not as expected after {timeout:g} seconds: {state}.'
+    )

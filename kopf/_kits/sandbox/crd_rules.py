@@ -4,6 +4,7 @@ Rules of CRDs: what is required from the definitions of custom resources, and th
 The API keeps what is the same in all versions (schemas, subresources, columns, selectable fields) once for all,
 and so names it in the messages: ``spec.validation`` instead of ``spec.versions[0].schema``, and so on.
 """
+
 import dataclasses
 import json
 import urllib.parse
@@ -18,10 +19,23 @@ APPROVAL: Final = 'api-approved.kubernetes.io'
 _PROTECTED: Final = ('k8s.io', 'kubernetes.io')
 _ADVICE: Final = 'see https://github.com/kubernetes/enhancements/pull/1111'
 _COLUMN_TYPES: Final = ('boolean', 'date', 'integer', 'number', 'string')
-_COLUMN_FORMATS: Final = ('byte', 'date', 'date-time', 'double', 'float', 'int32', 'int64', 'password')
+_COLUMN_FORMATS: Final = (
+    'byte',
+    'date',
+    'date-time',
+    'double',
+    'float',
+    'int32',
+    'int64',
+    'password',
+)
 _MAX_SELECTABLE: Final = 8
-_SHARED: Final = {'schema': 'validation', 'subresources': 'subresources', 'selectableFields': 'selectableFields',
-                  'additionalPrinterColumns': 'additionalPrinterColumns'}
+_SHARED: Final = {
+    'schema': 'validation',
+    'subresources': 'subresources',
+    'selectableFields': 'selectableFields',
+    'additionalPrinterColumns': 'additionalPrinterColumns',
+}
 _IMMUTABLE: Final = 'field is immutable'
 _MIXED_CASE: Final = 'may have mixed case, but should otherwise match: '
 
@@ -35,7 +49,9 @@ def check_types(spec: Mapping[str, Any]) -> None:
                 jsonschemas.check_types(raw, 'spec.versions.schema.openAPIV3Schema')
         except jsonschemas.UndecodableError as e:
             kind = 'CustomResourceDefinition'
-            raise errors.bad_request(f'{kind} in version "v1" cannot be handled as a {kind}: {e}') from None
+            raise errors.bad_request(
+                f'{kind} in version "v1" cannot be handled as a {kind}: {e}'
+            ) from None
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
@@ -60,7 +76,9 @@ def text(owner: Mapping[str, Any], name: str) -> str:
 def check_name(crd: Mapping[str, Any], spec: Mapping[str, Any]) -> Problems:
     name = mapping(crd.get('metadata')).get('name')
     if name and name != f'{text(mapping(spec.get("names")), "plural")}.{text(spec, "group")}':
-        yield errors.invalid_value('metadata.name', name, 'must be spec.names.plural+"."+spec.group')
+        yield errors.invalid_value(
+            'metadata.name', name, 'must be spec.names.plural+"."+spec.group'
+        )
 
 
 def check_spec(spec: Mapping[str, Any]) -> Problems:
@@ -80,6 +98,7 @@ def check_spec(spec: Mapping[str, Any]) -> Problems:
 @dataclasses.dataclass(frozen=True)
 class _Shared:
     """What is the same in all versions, as a version would have it."""
+
     parts: Mapping[str, Any]
 
     def strip(self, version: Mapping[str, Any]) -> dict[str, Any]:
@@ -119,7 +138,9 @@ def _check_versions(spec: Mapping[str, Any], shared: _Shared) -> Problems:
         if problems := naming.check_old_label(name):
             yield errors.invalid_value(f'{path}.name', name, ','.join(problems))
         for problem in _find_warning_problems(version):
-            yield errors.invalid_value(f'{path}.deprecationWarning', version.get('deprecationWarning'), problem)
+            yield errors.invalid_value(
+                f'{path}.deprecationWarning', version.get('deprecationWarning'), problem
+            )
         yield from _check_parts(shared.strip(version), path, version)
 
 
@@ -146,7 +167,9 @@ def _check_version_set(spec: Mapping[str, Any], shared: _Shared) -> Problems:
     if len(set(names)) < len(names):
         yield _refuse_versions(spec, shared, 'must contain unique version names')
     if sum(bool(version.get('storage')) for version in versions) != 1:
-        yield _refuse_versions(spec, shared, 'must have exactly one version marked as storage version')
+        yield _refuse_versions(
+            spec, shared, 'must have exactly one version marked as storage version'
+        )
     if names and names[0] and (problems := naming.check_old_label(names[0])):
         yield errors.invalid_value('spec.version', names[0], ','.join(problems))
 
@@ -161,8 +184,11 @@ def _refuse_versions(spec: Mapping[str, Any], shared: _Shared, why: str) -> erro
 def _dump_version(version: Mapping[str, Any]) -> dict[str, Any]:
     raw = mapping(version.get('schema')).get('openAPIV3Schema')
     return {
-        'Name': text(version, 'name'), 'Served': bool(version.get('served')), 'Storage': bool(version.get('storage')),
-        'Deprecated': bool(version.get('deprecated')), 'DeprecationWarning': version.get('deprecationWarning'),
+        'Name': text(version, 'name'),
+        'Served': bool(version.get('served')),
+        'Storage': bool(version.get('storage')),
+        'Deprecated': bool(version.get('deprecated')),
+        'DeprecationWarning': version.get('deprecationWarning'),
         'Schema': {'OpenAPIV3Schema': jsonschemas.dump(raw)} if raw is not None else None,
         'Subresources': version.get('subresources'),
         'AdditionalPrinterColumns': version.get('additionalPrinterColumns'),
@@ -181,7 +207,9 @@ def _check_names(names: Mapping[str, Any]) -> Problems:
             yield errors.invalid_value(f'spec.names.{name}', value, prefix + ','.join(problems))
     yield from _check_labels(names, 'shortNames')
     if text(names, 'kind') and names.get('kind') == names.get('listKind'):
-        yield errors.invalid_value('spec.names.listKind', names['listKind'], 'kind and listKind may not be the same')
+        yield errors.invalid_value(
+            'spec.names.listKind', names['listKind'], 'kind and listKind may not be the same'
+        )
     yield from _check_labels(names, 'categories')
 
 
@@ -191,14 +219,17 @@ def _check_labels(names: Mapping[str, Any], name: str) -> Problems:
             yield errors.invalid_value(f'spec.names.{name}[{index}]', value, ','.join(problems))
 
 
-def _check_parts(parts: Mapping[str, Any], path: str, version: Mapping[str, Any], *,
-                 schema_field: str = 'schema') -> Problems:
+def _check_parts(
+    parts: Mapping[str, Any], path: str, version: Mapping[str, Any], *, schema_field: str = 'schema'
+) -> Problems:
     """Check what is told per version, or once for all versions."""
     raw = mapping(parts.get('schema')).get('openAPIV3Schema')
     subresources = mapping(parts.get('subresources'))
     if raw is not None:
         has_status = mapping(version.get('subresources')).get('status') is not None
-        yield from schema_rules.check_schema(raw, f'{path}.{schema_field}.openAPIV3Schema', has_status=has_status)
+        yield from schema_rules.check_schema(
+            raw, f'{path}.{schema_field}.openAPIV3Schema', has_status=has_status
+        )
     if subresources.get('scale') is not None:
         yield from _check_scale(mapping(subresources['scale']), f'{path}.subresources.scale')
     for index, column in enumerate(_list(parts, 'additionalPrinterColumns')):
@@ -209,15 +240,22 @@ def _check_parts(parts: Mapping[str, Any], path: str, version: Mapping[str, Any]
 
 
 def _check_scale(scale: Mapping[str, Any], path: str) -> Problems:
-    for name, roots, must in (('specReplicasPath', ('.spec.',), 'should be a json path under .spec'),
-                              ('statusReplicasPath', ('.status.',), 'should be a json path under .status'),
-                              ('labelSelectorPath', ('.spec.', '.status.'),
-                               'should be a json path under either .spec or .status')):
+    for name, roots, must in (
+        ('specReplicasPath', ('.spec.',), 'should be a json path under .spec'),
+        ('statusReplicasPath', ('.status.',), 'should be a json path under .status'),
+        (
+            'labelSelectorPath',
+            ('.spec.', '.status.'),
+            'should be a json path under either .spec or .status',
+        ),
+    ):
         value = text(scale, name)
         if not value and name != 'labelSelectorPath':
             yield errors.required(f'{path}.{name}')
         elif value and not value.startswith('.'):
-            yield errors.invalid_value(f'{path}.{name}', value, 'must be a simple json path starting with .')
+            yield errors.invalid_value(
+                f'{path}.{name}', value, 'must be a simple json path starting with .'
+            )
         elif value and not value.startswith(roots):
             yield errors.invalid_value(f'{path}.{name}', value, must)
 
@@ -229,13 +267,19 @@ def _check_column(column: Mapping[str, Any], path: str) -> Problems:
     if not kind:
         yield errors.required(f'{path}.type', f'must be one of {",".join(_COLUMN_TYPES)}')
     elif kind not in _COLUMN_TYPES:
-        yield errors.invalid_value(f'{path}.type', kind, f'must be one of {",".join(_COLUMN_TYPES)}')
+        yield errors.invalid_value(
+            f'{path}.type', kind, f'must be one of {",".join(_COLUMN_TYPES)}'
+        )
     if form and form not in _COLUMN_FORMATS:
-        yield errors.invalid_value(f'{path}.format', form, f'must be one of {",".join(_COLUMN_FORMATS)}')
+        yield errors.invalid_value(
+            f'{path}.format', form, f'must be one of {",".join(_COLUMN_FORMATS)}'
+        )
     if not where:
         yield errors.required(f'{path}.JSONPath')
     elif not where.startswith('.'):
-        yield errors.invalid_value(f'{path}.JSONPath', where, 'must be a simple json path starting with .')
+        yield errors.invalid_value(
+            f'{path}.JSONPath', where, 'must be a simple json path starting with .'
+        )
 
 
 def _check_selectable(fields: list[Any], raw: Mapping[str, Any], path: str) -> Problems:
@@ -253,8 +297,12 @@ def _check_selectable(fields: list[Any], raw: Mapping[str, Any], path: str) -> P
         if value.split('.')[1:2] == ['metadata']:
             yield errors.invalid_value(where, value, 'must not point to fields in metadata')
         if kind not in ('string', 'boolean', 'integer'):
-            yield errors.invalid_value(where, value, 'must point to a field of type string, boolean or integer. '
-                                                     'Enum string fields and strings with formats are allowed.')
+            yield errors.invalid_value(
+                where,
+                value,
+                'must point to a field of type string, boolean or integer. '
+                'Enum string fields and strings with formats are allowed.',
+            )
         if value in seen:
             yield errors.duplicate(where, value)
         seen.add(value)
@@ -299,12 +347,16 @@ def check_stored(stored: list[str], versions: list[Mapping[str, Any]]) -> Proble
         return
     for version in versions:
         if version.get('storage') and text(version, 'name') not in stored:
-            yield errors.invalid_value(path, stored, f'must have the storage version {text(version, "name")}')
+            yield errors.invalid_value(
+                path, stored, f'must have the storage version {text(version, "name")}'
+            )
     for index, name in enumerate(stored):
         if name not in names:
-            why = (f'missing from spec.versions; {name} was previously a storage version, and must remain in '
-                   f'spec.versions until a storage migration ensures no data remains persisted in {name} '
-                   f'and removes {name} from status.storedVersions')
+            why = (
+                f'missing from spec.versions; {name} was previously a storage version, and must remain in '
+                f'spec.versions until a storage migration ensures no data remains persisted in {name} '
+                f'and removes {name} from status.storedVersions'
+            )
             yield errors.invalid_value(f'{path}[{index}]', name, why)
 
 
@@ -316,10 +368,14 @@ def check_approval(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> Pro
     if old is not None and _is_approved(_get_approval(old)) == _is_approved(value):
         return
     if not value:
-        yield errors.required(path, f'protected groups must have approval annotation "{APPROVAL}", {_ADVICE}')
+        yield errors.required(
+            path, f'protected groups must have approval annotation "{APPROVAL}", {_ADVICE}'
+        )
     elif not _is_approved(value):
-        why = (f'protected groups must have approval annotation "{APPROVAL}" with either a URL or a reason '
-               f'starting with "unapproved", {_ADVICE}')
+        why = (
+            f'protected groups must have approval annotation "{APPROVAL}" with either a URL or a reason '
+            f'starting with "unapproved", {_ADVICE}'
+        )
         yield errors.invalid_value(path, value, why)
 
 

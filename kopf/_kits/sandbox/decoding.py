@@ -7,6 +7,7 @@ structures (``definitions/gotypes.json``). There, a field has a code of several 
 despite of their zero defaults, the name of the type if it cannot be
 inferred, and ``@`` with the embedded structure that declares the field.
 """
+
 import functools
 import json
 from collections.abc import Mapping
@@ -38,7 +39,9 @@ def decode_object(obj: dict[str, Any], schema: schemas.Schema, *, kind: str, ver
 
 
 def _refuse(kind: str, version: str, error: gotypes.MismatchError) -> errors.ApiError:
-    return errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {error}')
+    return errors.bad_request(
+        f'{kind} in version "{version}" cannot be handled as a {kind}: {error}'
+    )
 
 
 def compile_object(schema: schemas.Schema) -> gotypes.Struct:
@@ -50,7 +53,9 @@ def compile_object(schema: schemas.Schema) -> gotypes.Struct:
 
 @functools.cache
 def _load_codes() -> Mapping[str, Mapping[str, str]]:
-    codes: Mapping[str, Mapping[str, str]] = json.loads((builtins.DEFINITIONS / 'gotypes.json').read_bytes())
+    codes: Mapping[str, Mapping[str, str]] = json.loads(
+        (builtins.DEFINITIONS / 'gotypes.json').read_bytes()
+    )
     return codes
 
 
@@ -72,9 +77,11 @@ class _Compiler:
             struct.add(name, self._compile_field(name, child, raw, codes.get(name, '')))
         return struct
 
-    def _compile_field(self, name: str, schema: schemas.Schema, raw: Mapping[str, Any], code: str) -> gotypes.Field:
+    def _compile_field(
+        self, name: str, schema: schemas.Schema, raw: Mapping[str, Any], code: str
+    ) -> gotypes.Field:
         code, _, embedded = code.partition('@')
-        marks, named = code[:len(code) - len(code.lstrip('*!-'))], code.lstrip('*!-')
+        marks, named = code[: len(code) - len(code.lstrip('*!-'))], code.lstrip('*!-')
         type_ = self._compile_type(schema, raw, named)
         default = None if '-' in marks else raw.get('default')
         is_zero = default is None or default in ({}, '', 0, False)
@@ -82,18 +89,25 @@ class _Compiler:
             type=type_,
             path=f'{embedded}.{name}' if embedded else name,
             is_pointer='*' in marks or (isinstance(type_, gotypes.Struct) and default is None),
-            is_kept=isinstance(type_, gotypes.Struct) or '*' in marks or (default is not None and is_zero),
+            is_kept=isinstance(type_, gotypes.Struct)
+            or '*' in marks
+            or (default is not None and is_zero),
             is_written='!' in marks or default is not None,
-            default=None if is_zero else default)
+            default=None if is_zero else default,
+        )
 
-    def _compile_type(self, schema: schemas.Schema, raw: Mapping[str, Any], named: str = '') -> gotypes.Type:
+    def _compile_type(
+        self, schema: schemas.Schema, raw: Mapping[str, Any], named: str = ''
+    ) -> gotypes.Type:
         full_name = _find_ref(raw)
         if full_name in _SPECIAL:
             return _SPECIAL[full_name]
         if schema.properties:
             return self.compile_struct(schema, full_name or named)
         if schema.type == 'array' and schema.items is not None:
-            item = self._compile_type(schema.items, raw.get('items') or {}, named.removeprefix('[]'))
+            item = self._compile_type(
+                schema.items, raw.get('items') or {}, named.removeprefix('[]')
+            )
             return gotypes.List(named or f'[]{item.name}', item)
         if schema.additional is not None:
             item = self._compile_type(schema.additional, raw.get('additionalProperties') or {})

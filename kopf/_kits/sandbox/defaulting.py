@@ -3,6 +3,7 @@ Defaulting: what the API fills in the built-in objects each time when it reads t
 
 The objects must be decoded before: here the fields are absent if they are not set.
 """
+
 from typing import Any
 
 from kopf._kits.sandbox import rules

@@ -3,6 +3,7 @@ Descriptions: short texts about the built-in kinds and their most used fields.
 
 They are for ``kubectl explain`` on the sandbox. The full reference is in the Kubernetes documentation.
 """
+
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -151,10 +152,13 @@ def describe(name: str, definition: Mapping[str, Any]) -> Mapping[str, Any]:
     short = name.rpartition('.')[-1]
     is_object = 'x-kubernetes-group-version-kind' in definition
     texts = {**(COMMON_FIELDS if is_object else {}), **FIELDS.get(short, {})}
-    own = KINDS.get(short) or (f'A list of objects of the kind {short[:-4]}.' if short.endswith('List') else '')
+    own = KINDS.get(short) or (
+        f'A list of objects of the kind {short[:-4]}.' if short.endswith('List') else ''
+    )
     described = {'description': own, **definition} if is_object and own else dict(definition)
     if texts and 'properties' in definition:
         described['properties'] = {
             field: {'description': texts[field], **schema} if field in texts else schema
-            for field, schema in definition['properties'].items()}
+            for field, schema in definition['properties'].items()
+        }
     return described

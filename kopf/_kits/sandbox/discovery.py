@@ -4,6 +4,7 @@ Discovery: what the API tells of the resources that it serves.
 Pure functions over the catalog, in both ways of discovery: step by step (groups, then the resources of each version)
 and aggregated (everything at once, as the newer clients prefer).
 """
+
 import base64
 import functools
 import hashlib
@@ -14,7 +15,9 @@ from typing import Any, Final, NamedTuple
 
 from kopf._kits.sandbox import kinds
 
-AGGREGATED_MEDIA_TYPE: Final = 'application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList'
+AGGREGATED_MEDIA_TYPE: Final = (
+    'application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList'
+)
 AGGREGATED_KIND: Final = ('apidiscovery.k8s.io', 'v2', 'APIGroupDiscoveryList')
 """How the aggregated discovery is asked for and answered; without it, the discovery is step by step."""
 
@@ -27,6 +30,7 @@ _STABILITIES: Final = {None: 0, 'beta': 1, 'alpha': 2}
 
 class Kind(NamedTuple):
     """Which objects a resource or a subresource deals with; with no version, those of its own group and version."""
+
     kind: str
     group: str = ''
     version: str = ''
@@ -46,8 +50,15 @@ def build_core_versions(server_address: str) -> dict[str, Any]:
 
 def build_groups(catalog: kinds.Catalog) -> dict[str, Any]:
     """Build the answer for ``/apis``."""
-    return {'kind': 'APIGroupList', 'apiVersion': 'v1', 'groups': [
-        _describe_group(group, versions) for group, versions in list_versions(catalog).items() if group]}
+    return {
+        'kind': 'APIGroupList',
+        'apiVersion': 'v1',
+        'groups': [
+            _describe_group(group, versions)
+            for group, versions in list_versions(catalog).items()
+            if group
+        ],
+    }
 
 
 def build_group(catalog: kinds.Catalog, group: str) -> dict[str, Any] | None:
@@ -64,15 +75,27 @@ def build_resources(catalog: kinds.Catalog, group: str, version: str) -> dict[st
     if not resources:
         return None
     items = [item for resource in resources for item in _describe_resource(resource)]
-    head = {'kind': 'APIResourceList'} if not group else {'kind': 'APIResourceList', 'apiVersion': 'v1'}
+    head = (
+        {'kind': 'APIResourceList'}
+        if not group
+        else {'kind': 'APIResourceList', 'apiVersion': 'v1'}
+    )
     return {**head, 'groupVersion': resources[0].api_version, 'resources': items}
 
 
 def build_aggregated(catalog: kinds.Catalog, *, core: bool) -> dict[str, Any]:
     """Build the aggregated answer for ``/api`` (the core group only) or for ``/apis`` (all the others)."""
-    items = [_aggregate_group(catalog, group, versions)
-             for group, versions in list_versions(catalog).items() if core is (group == '')]
-    return {'kind': 'APIGroupDiscoveryList', 'apiVersion': 'apidiscovery.k8s.io/v2', 'metadata': {}, 'items': items}
+    items = [
+        _aggregate_group(catalog, group, versions)
+        for group, versions in list_versions(catalog).items()
+        if core is (group == '')
+    ]
+    return {
+        'kind': 'APIGroupDiscoveryList',
+        'apiVersion': 'apidiscovery.k8s.io/v2',
+        'metadata': {},
+        'items': items,
+    }
 
 
 def build_version() -> dict[str, str]:
@@ -81,12 +104,18 @@ def build_version() -> dict[str, str]:
     machine = platform.machine().lower()
     architecture = {'x86_64': 'amd64', 'aarch64': 'arm64'}.get(machine, machine)
     return {
-        'major': str(major), 'minor': str(minor),
-        'emulationMajor': str(major), 'emulationMinor': str(minor),
-        'minCompatibilityMajor': str(major), 'minCompatibilityMinor': str(minor - 1),
+        'major': str(major),
+        'minor': str(minor),
+        'emulationMajor': str(major),
+        'emulationMinor': str(minor),
+        'minCompatibilityMajor': str(major),
+        'minCompatibilityMinor': str(minor - 1),
         'gitVersion': f'v{major}.{minor}.{patch}+kopf-sandbox',
-        'gitCommit': '', 'gitTreeState': '', 'buildDate': '1970-01-01T00:00:00Z',
-        'goVersion': '', 'compiler': platform.python_implementation().lower(),
+        'gitCommit': '',
+        'gitTreeState': '',
+        'buildDate': '1970-01-01T00:00:00Z',
+        'goVersion': '',
+        'compiler': platform.python_implementation().lower(),
         'platform': f'{platform.system().lower()}/{architecture}',
     }
 
@@ -117,7 +146,9 @@ def rank_version(version: str) -> tuple[int, int, int, int, str]:
 
 
 def select_resources(catalog: kinds.Catalog, group: str, version: str) -> list[kinds.Resource]:
-    return [resource for resource in catalog if resource.group == group and resource.version == version]
+    return [
+        resource for resource in catalog if resource.group == group and resource.version == version
+    ]
 
 
 def list_subresources(resource: kinds.Resource) -> list[Subresource]:
@@ -126,7 +157,11 @@ def list_subresources(resource: kinds.Resource) -> list[Subresource]:
     names = [name for name, served in known if served] + list(resource.subresources)
     ordered = names if resource.custom else sorted(names)
     own = Kind(resource.kind)
-    return [Subresource(name, kind or own, verbs) for name in ordered for kind, verbs in [_SUBRESOURCES[name]]]
+    return [
+        Subresource(name, kind or own, verbs)
+        for name in ordered
+        for kind, verbs in [_SUBRESOURCES[name]]
+    ]
 
 
 _SUBRESOURCES: Final[Mapping[str, tuple[Kind | None, tuple[str, ...]]]] = {
@@ -157,24 +192,40 @@ def _describe_group(group: str, versions: Iterable[str]) -> dict[str, Any]:
 
 def _describe_resource(resource: kinds.Resource) -> Iterator[dict[str, Any]]:
     described: dict[str, Any] = {
-        'name': resource.plural, 'singularName': resource.singular, 'namespaced': resource.namespaced,
-        'kind': resource.kind, 'verbs': list(resource.verbs), **_describe_names(resource)}
+        'name': resource.plural,
+        'singularName': resource.singular,
+        'namespaced': resource.namespaced,
+        'kind': resource.kind,
+        'verbs': list(resource.verbs),
+        **_describe_names(resource),
+    }
     if 'watch' in resource.verbs:
         version = HASHED_VERSIONS.get(resource.home, resource.storage_version)
-        described['storageVersionHash'] = hash_storage_version(resource.home.group, version, resource.kind)
+        described['storageVersionHash'] = hash_storage_version(
+            resource.home.group, version, resource.kind
+        )
     yield described
     for subresource in list_subresources(resource):
         name, (kind, group, version), verbs = subresource
         foreign = {'group': group, 'version': version} if version else {}
-        yield {'name': f'{resource.plural}/{name}', 'singularName': '', 'namespaced': resource.namespaced,
-               **foreign, 'kind': kind, 'verbs': list(verbs)}
+        yield {
+            'name': f'{resource.plural}/{name}',
+            'singularName': '',
+            'namespaced': resource.namespaced,
+            **foreign,
+            'kind': kind,
+            'verbs': list(verbs),
+        }
 
 
 def _aggregate_group(catalog: kinds.Catalog, group: str, versions: Iterable[str]) -> dict[str, Any]:
     aggregated = []
     for version in versions:
         resources = select_resources(catalog, group, version)
-        items = [_aggregate_resource(resource) for resource in sorted(resources, key=lambda item: item.plural)]
+        items = [
+            _aggregate_resource(resource)
+            for resource in sorted(resources, key=lambda item: item.plural)
+        ]
         aggregated.append({'version': version, 'resources': items, 'freshness': 'Current'})
     return {'metadata': {'name': group} if group else {}, 'versions': aggregated}
 
@@ -184,7 +235,8 @@ def _aggregate_resource(resource: kinds.Resource) -> dict[str, Any]:
     own = (resource.group, resource.version) if resource.custom else ('', '')
     subresources = [
         {'subresource': name, 'responseKind': _aggregate_kind(kind, own), 'verbs': list(verbs)}
-        for name, kind, verbs in list_subresources(resource)]
+        for name, kind, verbs in list_subresources(resource)
+    ]
     return {
         'resource': resource.plural,
         'responseKind': _aggregate_kind(Kind(resource.kind), own),

@@ -1,6 +1,7 @@
 """
 Documents: what is served besides resources: discovery, OpenAPI, the version, and the health.
 """
+
 from typing import Any
 
 from kopf._kits.sandbox import answers, clusters, discovery, errors, swaggers
@@ -47,7 +48,10 @@ class Library:
             case ['version' | 'api'] | ['api', _]:
                 return True
             case ['apis', group, _]:
-                return any(resource.group == group and not resource.custom for resource in self._cluster.catalog)
+                return any(
+                    resource.group == group and not resource.custom
+                    for resource in self._cluster.catalog
+                )
             case _:
                 return False
 
@@ -55,7 +59,17 @@ class Library:
         catalog = self._cluster.catalog
         match path.strip('/').split('/'):
             case ['']:
-                return {'paths': ['/api', '/api/v1', '/apis', *HEALTH, '/openapi/v2', '/openapi/v3', '/version']}
+                return {
+                    'paths': [
+                        '/api',
+                        '/api/v1',
+                        '/apis',
+                        *HEALTH,
+                        '/openapi/v2',
+                        '/openapi/v3',
+                        '/version',
+                    ]
+                }
             case ['openapi', 'v3']:
                 return self._cluster.publisher.build_index()
             case ['api']:
@@ -75,7 +89,9 @@ class Library:
         """The API has its own way to say that there are no such versions of its own groups."""
         catalog = self._cluster.catalog
         found = discovery.build_resources(catalog, group, version)
-        if found is None and any(resource.group == group and not resource.custom for resource in catalog):
+        if found is None and any(
+            resource.group == group and not resource.custom for resource in catalog
+        ):
             raise errors.no_such_resource()
         return found
 
@@ -86,14 +102,21 @@ class Library:
             if media_type in (answers.JSON, answers.YAML) and asked == discovery.AGGREGATED_KIND:
                 value = discovery.build_aggregated(self._cluster.catalog, core=path == '/api')
                 body = answers.encode_value(value, answers.Form(media_type))
-                return answers.Answer(200, body, discovery.AGGREGATED_MEDIA_TYPE.replace(answers.JSON, media_type))
+                return answers.Answer(
+                    200, body, discovery.AGGREGATED_MEDIA_TYPE.replace(answers.JSON, media_type)
+                )
         return None
 
     def _find_version(self, accept: str) -> answers.Answer:
         """It is in JSON only, in whichever shape it was asked for."""
-        if not any(media_type in ('', '*/*', answers.JSON) for media_type, _ in answers.parse_accept(accept)):
+        if not any(
+            media_type in ('', '*/*', answers.JSON)
+            for media_type, _ in answers.parse_accept(accept)
+        ):
             raise errors.not_acceptable((answers.JSON,))
-        return answers.Answer(200, answers.encode_value(discovery.build_version(), answers.Form(), pretty=True))
+        return answers.Answer(
+            200, answers.encode_value(discovery.build_version(), answers.Form(), pretty=True)
+        )
 
     def _find_openapi(self, path: str) -> answers.Answer:
         found = self._cluster.publisher.find_document(path)
@@ -104,7 +127,10 @@ class Library:
     def _find_swagger(self, accept: str) -> answers.Answer:
         """The definitions of all resources, in JSON unless protobuf is preferred."""
         known = (*SWAGGER_JSON, *swaggers.MEDIA_TYPES)
-        preferred = next((media_type for media_type, _ in answers.parse_accept(accept) if media_type in known), None)
+        preferred = next(
+            (media_type for media_type, _ in answers.parse_accept(accept) if media_type in known),
+            None,
+        )
         if preferred is None:
             answers.choose_form(accept, shapes=False)
         is_packed = preferred in swaggers.MEDIA_TYPES

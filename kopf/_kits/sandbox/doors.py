@@ -4,6 +4,7 @@ Doors: which calls are let in before anything else is looked at, and the tokens 
 A page in a browser can let any name lead to this machine (DNS rebinding), and ask the sandbox as if it were the page's
 own site; but the browser then tells that name. So, only the names under which the sandbox is served are answered.
 """
+
 import functools
 import ipaddress
 import socket
@@ -38,8 +39,12 @@ def is_host_served(header: str, host: str) -> bool:
 
 
 def refuse_host() -> errors.ApiError:
-    return errors.ApiError(403, 'Forbidden', 'the sandbox is not served under this host: use 127.0.0.1 or localhost, '
-                                             'or start it with the host that you need')
+    return errors.ApiError(
+        403,
+        'Forbidden',
+        'the sandbox is not served under this host: use 127.0.0.1 or localhost, '
+        'or start it with the host that you need',
+    )
 
 
 def add_token(url: str, token: str) -> str:

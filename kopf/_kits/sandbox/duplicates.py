@@ -1,6 +1,7 @@
 """
 Duplicates: the fields that are repeated in JSON, of which decoders keep only the last ones, and the API tells.
 """
+
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -24,7 +25,11 @@ def find_duplicates(raw: bytes) -> list[str]:
 
     try:
         json.loads(raw, object_pairs_hook=look)
-        return list(dict.fromkeys(_walk(json.loads(raw, object_pairs_hook=_Pairs), ''))) if found else []
+        return (
+            list(dict.fromkeys(_walk(json.loads(raw, object_pairs_hook=_Pairs), '')))
+            if found
+            else []
+        )
     except (ValueError, RecursionError):
         return []
 

@@ -4,6 +4,7 @@ Errors: what the API answers when a request cannot be fulfilled.
 Each error carries the ``Status`` object that goes to the client, worded as kube-apiserver words it.
 Field errors (`FieldError`) are collected by validators and become the causes of one 422.
 """
+
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
@@ -13,8 +14,15 @@ from typing import Any
 class ApiError(Exception):
     """A refusal of a request: an HTTP code and the ``Status`` object to answer with."""
 
-    def __init__(self, code: int, reason: str, message: str, *,
-                 details: Mapping[str, Any] | None = None, retry_after: int | None = None) -> None:
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        *,
+        details: Mapping[str, Any] | None = None,
+        retry_after: int | None = None,
+    ) -> None:
         super().__init__(message)
         self.code, self.reason, self.message, self.retry_after = code, reason, message, retry_after
         self.details = None if details is None and retry_after is None else dict(details or {})
@@ -24,20 +32,29 @@ class ApiError(Exception):
     @property
     def status(self) -> dict[str, Any]:
         """The error as the API tells it: an object of the kind ``Status``."""
-        status = {'kind': 'Status', 'apiVersion': 'v1', 'metadata': {}, 'status': 'Failure',
-                  'message': self.message, 'reason': self.reason, 'details': self.details, 'code': self.code}
+        status = {
+            'kind': 'Status',
+            'apiVersion': 'v1',
+            'metadata': {},
+            'status': 'Failure',
+            'message': self.message,
+            'reason': self.reason,
+            'details': self.details,
+            'code': self.code,
+        }
         return {key: value for key, value in status.items() if value not in ('', None)}
 
 
 @dataclasses.dataclass(frozen=True)
 class FieldError:
     """One wrong field of an object; ``body`` is the message without the field's path."""
+
     reason: str  # FieldValueInvalid, FieldValueRequired, …
     field: str  # spec.containers[0].name
     body: str  # Invalid value: "x": must be …
 
     def __str__(self) -> str:
-        return f"{self.field}: {self.body}"
+        return f'{self.field}: {self.body}'
 
     @property
     def cause(self) -> dict[str, str]:
@@ -48,11 +65,15 @@ def render(value: Any) -> str:
     """Show a value as Go's field errors do: strings quoted, the rest as compact JSON with sorted keys."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e21:
         return str(int(value))
-    return json.dumps(value, separators=(',', ':'), ensure_ascii=False, sort_keys=isinstance(value, dict | list))
+    return json.dumps(
+        value, separators=(',', ':'), ensure_ascii=False, sort_keys=isinstance(value, dict | list)
+    )
 
 
 def required(field: str, detail: str = '') -> FieldError:
-    return FieldError('FieldValueRequired', field, 'Required value' + (f': {detail}' if detail else ''))
+    return FieldError(
+        'FieldValueRequired', field, 'Required value' + (f': {detail}' if detail else '')
+    )
 
 
 def invalid_value(field: str, value: Any, detail: str) -> FieldError:
@@ -93,7 +114,9 @@ def too_long(field: str, limit: int) -> FieldError:
 
 def too_many(field: str, count: int, limit: int) -> FieldError:
     items = 'item' if limit == 1 else 'items'
-    return FieldError('FieldValueTooMany', field, f'Too many: {count}: must have at most {limit} {items}')
+    return FieldError(
+        'FieldValueTooMany', field, f'Too many: {count}: must have at most {limit} {items}'
+    )
 
 
 def qualified(group: str, plural: str) -> str:
@@ -102,13 +125,17 @@ def qualified(group: str, plural: str) -> str:
 
 
 def _named(group: str, kind: str, name: str) -> dict[str, Any]:
-    return {key: value for key, value in (('name', name), ('group', group), ('kind', kind)) if value}
+    return {
+        key: value for key, value in (('name', name), ('group', group), ('kind', kind)) if value
+    }
 
 
 def describe_unknown_kind(kind: Any, api_version: Any) -> str:
     """Tell that a kind is not known, as the messages do."""
-    return (f'no kind {render(kind)} is registered for version {render(api_version)} '
-            'in scheme "pkg/runtime/scheme.go:111"')
+    return (
+        f'no kind {render(kind)} is registered for version {render(api_version)} '
+        'in scheme "pkg/runtime/scheme.go:111"'
+    )
 
 
 def bad_request(message: str) -> ApiError:
@@ -121,21 +148,39 @@ def unauthorized() -> ApiError:
 
 def forbidden(group: str, plural: str, name: str, why: str) -> ApiError:
     named = f' "{name}"' if name else ''
-    return ApiError(403, 'Forbidden', f'{qualified(group, plural)}{named} is forbidden: {why}',
-                    details=_named(group, plural, name))
+    return ApiError(
+        403,
+        'Forbidden',
+        f'{qualified(group, plural)}{named} is forbidden: {why}',
+        details=_named(group, plural, name),
+    )
 
 
 def namespace_terminating(group: str, plural: str, name: str, namespace: str) -> ApiError:
-    message = f'unable to create new content in namespace {namespace} because it is being terminated'
+    message = (
+        f'unable to create new content in namespace {namespace} because it is being terminated'
+    )
     error = forbidden(group, plural, name, message)
-    cause = {'reason': 'NamespaceTerminating', 'message': f'namespace {namespace} is being terminated',
-             'field': 'metadata.namespace'}
-    return ApiError(error.code, error.reason, error.message, details={**_named(group, plural, name), 'causes': [cause]})
+    cause = {
+        'reason': 'NamespaceTerminating',
+        'message': f'namespace {namespace} is being terminated',
+        'field': 'metadata.namespace',
+    }
+    return ApiError(
+        error.code,
+        error.reason,
+        error.message,
+        details={**_named(group, plural, name), 'causes': [cause]},
+    )
 
 
 def not_found(group: str, plural: str, name: str) -> ApiError:
-    return ApiError(404, 'NotFound', f'{qualified(group, plural)} "{name}" not found',
-                    details=_named(group, plural, name))
+    return ApiError(
+        404,
+        'NotFound',
+        f'{qualified(group, plural)} "{name}" not found',
+        details=_named(group, plural, name),
+    )
 
 
 def no_such_resource() -> ApiError:
@@ -155,24 +200,39 @@ def unsupported_verb(group: str, plural: str) -> ApiError:
 
 def unknown_shape(accepted: Sequence[str]) -> ApiError:
     """Refuse the forms of answers that are unknown only to those who write the objects."""
-    return ApiError(406, 'NotAcceptable', f'only the following media types are accepted: {", ".join(accepted)}')
+    return ApiError(
+        406, 'NotAcceptable', f'only the following media types are accepted: {", ".join(accepted)}'
+    )
 
 
 def not_acceptable(accepted: Sequence[str]) -> ApiError:
     """Refuse the forms of answers that nobody knows."""
     listed = ', '.join(accepted)
-    return ApiError(406, 'NotAcceptable', f'406: Not Acceptable\n\nAvailable representations: {listed}', details={})
+    return ApiError(
+        406,
+        'NotAcceptable',
+        f'406: Not Acceptable\n\nAvailable representations: {listed}',
+        details={},
+    )
 
 
 def already_exists(group: str, plural: str, name: str, *, is_leaving: bool = False) -> ApiError:
     prefix = 'object is being deleted: ' if is_leaving else ''
-    return ApiError(409, 'AlreadyExists', f'{prefix}{qualified(group, plural)} "{name}" already exists',
-                    details=_named(group, plural, name))
+    return ApiError(
+        409,
+        'AlreadyExists',
+        f'{prefix}{qualified(group, plural)} "{name}" already exists',
+        details=_named(group, plural, name),
+    )
 
 
 def conflict(group: str, plural: str, name: str, why: str) -> ApiError:
-    return ApiError(409, 'Conflict', f'Operation cannot be fulfilled on {qualified(group, plural)} "{name}": {why}',
-                    details=_named(group, plural, name))
+    return ApiError(
+        409,
+        'Conflict',
+        f'Operation cannot be fulfilled on {qualified(group, plural)} "{name}": {why}',
+        details=_named(group, plural, name),
+    )
 
 
 def expired(message: str) -> ApiError:
@@ -186,8 +246,12 @@ def too_large(message: str) -> ApiError:
 def unsupported_media_type(accepted: Sequence[str]) -> ApiError:
     if not accepted:
         return ApiError(415, 'UnsupportedMediaType', '415: Unsupported Media Type', details={})
-    return ApiError(415, 'UnsupportedMediaType', 'the body of the request was in an unknown format - '
-                    f'accepted media types include: {", ".join(accepted)}')
+    return ApiError(
+        415,
+        'UnsupportedMediaType',
+        'the body of the request was in an unknown format - '
+        f'accepted media types include: {", ".join(accepted)}',
+    )
 
 
 def invalid(group: str, kind: str, name: str, problems: Sequence[FieldError]) -> ApiError:
@@ -195,15 +259,25 @@ def invalid(group: str, kind: str, name: str, problems: Sequence[FieldError]) ->
     texts = list(dict.fromkeys(str(problem) for problem in problems))
     listed = texts[0] if len(texts) == 1 else f'[{", ".join(texts)}]'
     causes = [problem.cause for problem in problems]
-    return ApiError(422, 'Invalid', f'{qualified(group, kind)} "{name}" is invalid: {listed}',
-                    details={**_named(group, kind, name), 'causes': causes})
+    return ApiError(
+        422,
+        'Invalid',
+        f'{qualified(group, kind)} "{name}" is invalid: {listed}',
+        details={**_named(group, kind, name), 'causes': causes},
+    )
 
 
 def internal(message: str) -> ApiError:
-    return ApiError(500, 'InternalError', f'Internal error occurred: {message}',
-                    details={'causes': [{'message': message}]})
+    return ApiError(
+        500,
+        'InternalError',
+        f'Internal error occurred: {message}',
+        details={'causes': [{'message': message}]},
+    )
 
 
-def timed_out(message: str, *, retry_after: int = 1, causes: Sequence[Mapping[str, str]] = ()) -> ApiError:
+def timed_out(
+    message: str, *, retry_after: int = 1, causes: Sequence[Mapping[str, str]] = ()
+) -> ApiError:
     details = {'causes': list(causes)} if causes else None
     return ApiError(504, 'Timeout', message, details=details, retry_after=retry_after)

@@ -4,6 +4,7 @@ Establishing: from the CRDs that are stored to the resources that are served.
 A CRD is served as soon as it is stored, in the same step. When its schema changes, the stored objects are read
 by the new schema from then on, with no new versions of them.
 """
+
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,9 @@ MANAGER = 'kube-apiserver'
 class Establisher:
     """Keeps the catalog in line with the CRDs. Notices changes synchronously."""
 
-    def __init__(self, store: storage.Storage, catalog: kinds.Catalog, format_now: Callable[[], str]) -> None:
+    def __init__(
+        self, store: storage.Storage, catalog: kinds.Catalog, format_now: Callable[[], str]
+    ) -> None:
         self._store, self._catalog, self._format_now = store, catalog, format_now
 
     def notice(self, change: storage.Change) -> None:
@@ -31,20 +34,32 @@ class Establisher:
 
     def _establish(self, home: kinds.Home, stored: storage.Stored) -> None:
         body = stored.load()
-        others = [other.load() for other in self._store.shelf(controllers.CRDS).select('') if other.name != stored.name]
+        others = [
+            other.load()
+            for other in self._store.shelf(controllers.CRDS).select('')
+            if other.name != stored.name
+        ]
         status = crds.build_status(body, others, self._format_now())
         if crds.is_established({'status': status}):
             self._serve(home, body)
         if status != body.get('status'):
-            self._store.put(controllers.CRDS, self._record(body, {**body, 'status': status}), fields=stored.fields)
+            self._store.put(
+                controllers.CRDS,
+                self._record(body, {**body, 'status': status}),
+                fields=stored.fields,
+            )
 
     def _record(self, old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
         """Note that the status is written by the API server itself."""
         resource = self._catalog.find(controllers.CRDS.group, 'v1', controllers.CRDS.plural)
         assert resource is not None, 'CRDs are always served'
-        author = managers.Author(MANAGER, resource.api_version, self._format_now(), 'status', ('spec',))
+        author = managers.Author(
+            MANAGER, resource.api_version, self._format_now(), 'status', ('spec',)
+        )
         managed = applying.record_update(old, new, schema=resource.schema, author=author)
-        return {**new, 'metadata': {**new['metadata'], 'managedFields': managed}} if managed else new
+        return (
+            {**new, 'metadata': {**new['metadata'], 'managedFields': managed}} if managed else new
+        )
 
     def _reconsider(self, group: str) -> None:
         """Names are free again: somebody could have waited for them."""
@@ -57,7 +72,9 @@ class Establisher:
         self._catalog.discard(home)
         for resource in crds.build_resources(body):
             self._catalog.add(resource)
-        for resource in list(self._catalog.find_versions(home).values())[:1]:  # all are stored in the same version
+        for resource in list(self._catalog.find_versions(home).values())[
+            :1
+        ]:  # all are stored in the same version
             self._restate(resource)
 
     def _restate(self, resource: kinds.Resource) -> None:
@@ -69,4 +86,3 @@ def get_home(name: str) -> kinds.Home:
     """The home of the objects of a CRD by the CRD's name."""
     plural, _, group = name.partition('.')
     return kinds.Home(group, plural)
-

@@ -5,6 +5,7 @@ A fault is injected for the requests it matches, for a number of times or until 
 any code, delay, cut the connection, or stall: take the request and never answer. For watches, cutting and stalling
 also affect the streams that are open already; they can be also ended with an error as their last event.
 """
+
 import asyncio
 import dataclasses
 import fnmatch
@@ -20,20 +21,27 @@ METHODS = ('GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS')
 @dataclasses.dataclass(frozen=True)
 class Scope:
     """Which requests a fault is for; empty fields mean any."""
+
     verb: str = ''  # of the API or of HTTP
-    resource: str = ''  # the plural name, with or without the group: kopfexamples, kopfexamples.kopf.dev
+    resource: str = (
+        ''  # the plural name, with or without the group: kopfexamples, kopfexamples.kopf.dev
+    )
     path: str = ''  # a glob over the whole path
     user_agent: str = ''  # a glob
 
     def __post_init__(self) -> None:
         if self.verb not in ('', *VERBS, *METHODS):
-            raise ValueError(f'The verb must be one of {", ".join((*VERBS, *METHODS))}, not {self.verb!r}.')
+            raise ValueError(
+                f'The verb must be one of {", ".join((*VERBS, *METHODS))}, not {self.verb!r}.'
+            )
 
     def covers(self, asked: 'Asked') -> bool:
-        return (self.verb in ('', asked.verb, asked.method)
-                and self.resource in ('', asked.plural, f'{asked.plural}.{asked.group}')
-                and (not self.path or fnmatch.fnmatchcase(asked.path, self.path))
-                and (not self.user_agent or fnmatch.fnmatchcase(asked.user_agent, self.user_agent)))
+        return (
+            self.verb in ('', asked.verb, asked.method)
+            and self.resource in ('', asked.plural, f'{asked.plural}.{asked.group}')
+            and (not self.path or fnmatch.fnmatchcase(asked.path, self.path))
+            and (not self.user_agent or fnmatch.fnmatchcase(asked.user_agent, self.user_agent))
+        )
 
 
 ANY = Scope()
@@ -42,6 +50,7 @@ ANY = Scope()
 @dataclasses.dataclass
 class Asked:
     """One request that came to the sandbox. The code is set when it is answered."""
+
     method: str
     path: str
     query: str = ''
@@ -60,6 +69,7 @@ class Asked:
 
 class Where(TypedDict, total=False):
     """The fields of `Scope`, for those who give them by keywords."""
+
     verb: str
     resource: str
     path: str
@@ -74,6 +84,7 @@ def build_scope(where: Where) -> Scope:
 
 class Trouble(Where, total=False):
     """What goes wrong with these requests, how many times (``None`` for no limit). A latency goes with any effect."""
+
     code: int | None  # refuse with a status of this code: 410, 409, 429, 500, …
     reason: str
     message: str
@@ -91,6 +102,7 @@ class Cut(Exception):
 @dataclasses.dataclass(eq=False)
 class Fault:
     """One injected fault; lift it by its `lift` or by leaving its context. Used from the serving loop only."""
+
     scope: Scope
     error: errors.ApiError | None = None
     latency: float = 0.0
@@ -145,6 +157,7 @@ class Fault:
 @dataclasses.dataclass(eq=False)
 class Stream:
     """One open watch-stream."""
+
     asked: Asked
     cut: Callable[[], object]  # disconnects
     interrupt: Callable[[], object]  # stops the sending, for the error to be sent as the last event
@@ -218,7 +231,11 @@ class Faults:
 
     def end_streams(self, error: errors.ApiError, scope: Scope = ANY) -> int:
         """Let the open streams end with an error as their last event, once; tell how many there were."""
-        streams = [stream for stream in self._streams if scope.covers(stream.asked) and stream.error is None]
+        streams = [
+            stream
+            for stream in self._streams
+            if scope.covers(stream.asked) and stream.error is None
+        ]
         for stream in streams:
             stream.error = error
             stream.interrupt()
@@ -237,16 +254,35 @@ class Faults:
 def build_fault(trouble: Trouble, detach: Callable[[Fault], None]) -> Fault:
     """Build a fault with at least one effect."""
     _check_keywords(trouble, Trouble)
-    scope = Scope(trouble.get('verb', ''), trouble.get('resource', ''), trouble.get('path', ''),
-                  trouble.get('user_agent', ''))
+    scope = Scope(
+        trouble.get('verb', ''),
+        trouble.get('resource', ''),
+        trouble.get('path', ''),
+        trouble.get('user_agent', ''),
+    )
     code, latency, times = trouble.get('code'), trouble.get('latency', 0.0), trouble.get('times')
     if latency < 0:
         raise ValueError(f'The latency of a fault cannot be negative: {latency}.')
     if times is not None and times <= 0:
-        raise ValueError(f'The times of a fault must be a positive number, or None for no limit, not {times}.')
-    error = None if code is None else build_error(
-        code, trouble.get('reason', ''), trouble.get('message', ''), trouble.get('retry_after'))
-    fault = Fault(scope, error, latency, trouble.get('cut', False), trouble.get('stall', False), times, _detach=detach)
+        raise ValueError(
+            f'The times of a fault must be a positive number, or None for no limit, not {times}.'
+        )
+    error = (
+        None
+        if code is None
+        else build_error(
+            code, trouble.get('reason', ''), trouble.get('message', ''), trouble.get('retry_after')
+        )
+    )
+    fault = Fault(
+        scope,
+        error,
+        latency,
+        trouble.get('cut', False),
+        trouble.get('stall', False),
+        times,
+        _detach=detach,
+    )
     if fault.error is None and not fault.latency and not fault.cuts and not fault.stalls:
         raise ValueError('A fault needs an effect: code=, latency=, cut= or stall=.')
     return fault
@@ -255,17 +291,32 @@ def build_fault(trouble: Trouble, detach: Callable[[Fault], None]) -> Fault:
 def _check_keywords(given: Mapping[str, Any], known: type[Where]) -> None:
     wrong = [name for name in given if name not in known.__annotations__]
     if wrong:
-        raise TypeError(f'Unknown keywords: {", ".join(wrong)}; the known ones are {", ".join(known.__annotations__)}.')
+        raise TypeError(
+            f'Unknown keywords: {", ".join(wrong)}; the known ones are {", ".join(known.__annotations__)}.'
+        )
 
 
 _REASONS = {
-    400: 'BadRequest', 401: 'Unauthorized', 403: 'Forbidden', 404: 'NotFound', 405: 'MethodNotAllowed', 409: 'Conflict',
-    410: 'Expired', 413: 'RequestEntityTooLarge', 415: 'UnsupportedMediaType', 422: 'Invalid', 429: 'TooManyRequests',
-    500: 'InternalError', 503: 'ServiceUnavailable', 504: 'Timeout',
+    400: 'BadRequest',
+    401: 'Unauthorized',
+    403: 'Forbidden',
+    404: 'NotFound',
+    405: 'MethodNotAllowed',
+    409: 'Conflict',
+    410: 'Expired',
+    413: 'RequestEntityTooLarge',
+    415: 'UnsupportedMediaType',
+    422: 'Invalid',
+    429: 'TooManyRequests',
+    500: 'InternalError',
+    503: 'ServiceUnavailable',
+    504: 'Timeout',
 }
 
 
-def build_error(code: int, reason: str = '', message: str = '', retry_after: int | None = None) -> errors.ApiError:
+def build_error(
+    code: int, reason: str = '', message: str = '', retry_after: int | None = None
+) -> errors.ApiError:
     """Build the refusal of a code with the reason that the API would give."""
     if not 400 <= code <= 599:
         raise ValueError(f'The code of a fault must be of an error, 400 to 599, not {code}.')

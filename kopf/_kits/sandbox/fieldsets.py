@@ -9,6 +9,7 @@ all others are only on the way to those.
 Sets are values: no function here modifies its arguments, and the results share what they can with them.
 Their keys are ordered as the API orders them. The empty dict at the root is the empty set.
 """
+
 import functools
 import json
 from collections.abc import Iterator
@@ -120,7 +121,7 @@ def render_step(step: str) -> str:
             return f'.{content}'
         case 'k:':
             fields = json.loads(content)
-            return f"[{','.join(f'{name}={wordings.quoted(fields[name])}' for name in sorted(fields))}]"
+            return f'[{",".join(f"{name}={wordings.quoted(fields[name])}" for name in sorted(fields))}]'
         case 'v:':
             return f'[={wordings.quoted(json.loads(content))}]'
         case _:
@@ -137,11 +138,11 @@ def build_item_step(item: Any, schema: schemas.Schema) -> str:
     """Identify an item of a list that is a set or a map; raise `ValueError` if it has no identity."""
     if schema.list_type == 'map':
         keys = _read_keys(item, schema)
-        return f"k:{{{','.join(f'{wordings.encode(name)}:{wordings.encode(keys[name])}' for name in sorted(keys))}}}"
+        return f'k:{{{",".join(f"{wordings.encode(name)}:{wordings.encode(keys[name])}" for name in sorted(keys))}}}'
     if isinstance(item, dict):
         raise ValueError("associative list without keys has an element that's a map type")
     if isinstance(item, list):
-        raise ValueError("not supported: associative list with lists as elements")
+        raise ValueError('not supported: associative list with lists as elements')
     if item is None:
         raise ValueError("associative list without keys has an element that's an explicit null")
     return f'v:{wordings.encode(item)}'
@@ -149,9 +150,9 @@ def build_item_step(item: Any, schema: schemas.Schema) -> str:
 
 def _read_keys(item: Any, schema: schemas.Schema) -> dict[str, Any]:
     if item is None:
-        raise ValueError("associative list with keys may not have a null element")
+        raise ValueError('associative list with keys may not have a null element')
     if not isinstance(item, dict):
-        raise ValueError("associative list with keys may not have non-map elements")
+        raise ValueError('associative list with keys may not have non-map elements')
     fields = schema.items.properties if schema.items is not None else {}
     keys = {}
     for name in schema.list_map_keys:
@@ -161,8 +162,10 @@ def _read_keys(item: Any, schema: schemas.Schema) -> dict[str, Any]:
             keys[name] = fields[name].default
     if not keys:
         listed = ' '.join(map(wordings.quoted, schema.list_map_keys))
-        raise ValueError(f"associative list with keys has an element that omits all key fields [{listed}] "
-                         f"(and doesn't have default values for any key fields)")
+        raise ValueError(
+            f'associative list with keys has an element that omits all key fields [{listed}] '
+            f"(and doesn't have default values for any key fields)"
+        )
     return keys
 
 
@@ -179,7 +182,10 @@ def _build_sort_key(step: str) -> tuple[Any, ...]:
     match kind:
         case 'k:':
             fields = dict(json.loads(content))
-            return (_KINDS[kind], *((name, *_build_value_key(fields[name])) for name in sorted(fields)))
+            return (
+                _KINDS[kind],
+                *((name, *_build_value_key(fields[name])) for name in sorted(fields)),
+            )
         case 'v:':
             return _KINDS[kind], *_build_value_key(json.loads(content))
         case 'i:':
@@ -203,15 +209,15 @@ def parse(raw: Any) -> FieldSet:
     Raises `ValueError` for what is not a set.
     """
     if not isinstance(raw, dict):
-        raise ValueError("not a map of fields")
+        raise ValueError('not a map of fields')
     result: FieldSet = {}
     for step, node in raw.items():
         if step != SELF and (len(step) < 2 or step[1] != ':'):
-            raise ValueError(f"not a step of a path: {step}")
+            raise ValueError(f'not a step of a path: {step}')
         if step[:2] not in _KINDS:
             continue
         if not _is_valid(step):
-            raise ValueError(f"not a step of a path: {step}")
+            raise ValueError(f'not a step of a path: {step}')
         result[step] = parse(node) if step != SELF else LEAF
     return _collapse(sort_steps(result))
 

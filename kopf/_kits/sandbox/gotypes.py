@@ -6,6 +6,7 @@ nulls and empty optional values disappear, values of non-pointer fields are alwa
 rewritten. Each type here decodes one JSON value: it returns the normal form or raises `MismatchError`.
 Dicts are modified in place. Fields unknown to a structure are left as they are.
 """
+
 import base64
 import binascii
 import dataclasses
@@ -24,6 +25,7 @@ class MismatchError(Exception):
 @dataclasses.dataclass(slots=True)
 class Type:
     """The base of all types, and the type of the fields that hold any JSON."""
+
     name: str = 'interface {}'  # as Go names it in the errors
 
     def decode(self, value: Any, struct: str, path: str) -> Any:
@@ -73,7 +75,11 @@ class Integer(Type):
     limit: int = 2**63
 
     def decode(self, value: Any, struct: str, path: str) -> Any:
-        if isinstance(value, int) and not isinstance(value, bool) and -self.limit <= value < self.limit:
+        if (
+            isinstance(value, int)
+            and not isinstance(value, bool)
+            and -self.limit <= value < self.limit
+        ):
             return value
         return refuse(value, self.name, struct, path, shown=True)
 
@@ -116,7 +122,11 @@ class Bytes(Type):
     name: str = '[]uint8'
 
     def decode(self, value: Any, struct: str, path: str) -> Any:
-        return clean_base64(value) if isinstance(value, str) else refuse(value, self.name, struct, path)
+        return (
+            clean_base64(value)
+            if isinstance(value, str)
+            else refuse(value, self.name, struct, path)
+        )
 
     def make_zero(self) -> Any:
         return ''
@@ -186,6 +196,7 @@ class Map(Type):
 @dataclasses.dataclass(slots=True)
 class Field:
     """One field of a structure."""
+
     type: Type
     path: str  # the name in the errors: with the embedded structures on the way to it
     is_pointer: bool = False  # not set is not the same as zero
@@ -241,7 +252,13 @@ INT64: Final = Integer('int64', 2**63)
 TIME: Final = Time()
 
 _KINDS: Final[Mapping[type, str]] = {
-    str: 'string', bool: 'bool', int: 'number', float: 'number', list: 'array', dict: 'object'}
+    str: 'string',
+    bool: 'bool',
+    int: 'number',
+    float: 'number',
+    list: 'array',
+    dict: 'object',
+}
 
 
 def refuse(value: Any, name: str, struct: str, path: str, *, shown: bool = False) -> Any:
@@ -271,8 +288,18 @@ def clean_base64(text: str) -> str:
 _time_regex = re.compile(r'\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)')
 _micro_regex = re.compile(r'\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)')
 _LAYOUT: Final = (
-    ('2006', r'\d{4}'), ('-', '-'), ('01', r'\d\d'), ('-', '-'), ('02', r'\d\d'), ('T', 'T'),
-    ('15', r'\d\d'), (':', ':'), ('04', r'\d\d'), (':', ':'), ('05', r'\d\d'))
+    ('2006', r'\d{4}'),
+    ('-', '-'),
+    ('01', r'\d\d'),
+    ('-', '-'),
+    ('02', r'\d\d'),
+    ('T', 'T'),
+    ('15', r'\d\d'),
+    (':', ':'),
+    ('04', r'\d\d'),
+    (':', ':'),
+    ('05', r'\d\d'),
+)
 
 
 def clean_time(text: str, *, micro: bool = False) -> str:
@@ -294,11 +321,17 @@ def _explain_time(text: str, *, micro: bool) -> str:
         match = re.match(pattern, rest)
         if match is None:
             return f'parsing time "{text}" as "{layout}": cannot parse "{rest}" as "{part}"'
-        rest = rest[match.end():]
+        rest = rest[match.end() :]
     return f'parsing time "{text}" as "{layout}": cannot parse "{rest}" as "Z07:00"'
 
 
 def _find_range(text: str) -> str:
-    limits = (('month', text[5:7], 1, 12), ('hour', text[11:13], 0, 23), ('minute', text[14:16], 0, 59),
-              ('second', text[17:19], 0, 59))
-    return next((name for name, digits, low, high in limits if not low <= int(digits) <= high), 'day')
+    limits = (
+        ('month', text[5:7], 1, 12),
+        ('hour', text[11:13], 0, 23),
+        ('minute', text[14:16], 0, 59),
+        ('second', text[17:19], 0, 59),
+    )
+    return next(
+        (name for name, digits, low, high in limits if not low <= int(digits) <= high), 'day'
+    )

@@ -1,6 +1,7 @@
 """
 Handling: requests to resources, from what was asked to what is answered. No HTTP here: bytes in, bytes out.
 """
+
 import dataclasses
 from collections.abc import Mapping
 from typing import Any
@@ -33,11 +34,16 @@ APPLY_PATCH = 'application/apply-patch+yaml'
 MAX_MANAGER = 128
 
 DELETE_OPTIONS = 'io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions'
-JOBS_WARNING = ('child pods are preserved by default when jobs are deleted; set propagationPolicy=Background '
-                'to remove them or set propagationPolicy=Orphan to suppress this warning')
+JOBS_WARNING = (
+    'child pods are preserved by default when jobs are deleted; set propagationPolicy=Background '
+    'to remove them or set propagationPolicy=Orphan to suppress this warning'
+)
 BODY_KINDS = {  # of the subresources whose objects are of other kinds than the resource
-    'token': ('TokenRequest', 'authentication.k8s.io/v1'), 'eviction': ('Eviction', 'policy/v1'),
-    'binding': ('Binding', 'v1'), 'scale': ('Scale', 'autoscaling/v1')}
+    'token': ('TokenRequest', 'authentication.k8s.io/v1'),
+    'eviction': ('Eviction', 'policy/v1'),
+    'binding': ('Binding', 'v1'),
+    'scale': ('Scale', 'autoscaling/v1'),
+}
 ORDERS = {'eviction': 'io.k8s.api.policy.v1.Eviction', 'binding': 'io.k8s.api.core.v1.Binding'}
 SUCCESS = {'kind': 'Status', 'apiVersion': 'v1', 'metadata': {}, 'status': 'Success'}
 
@@ -45,6 +51,7 @@ SUCCESS = {'kind': 'Status', 'apiVersion': 'v1', 'metadata': {}, 'status': 'Succ
 @dataclasses.dataclass(frozen=True)
 class Asking:
     """How the request came: what it carries, and what it wants back."""
+
     body: bytes = b''
     content_type: str = ''
     accept: str = ''
@@ -81,22 +88,29 @@ class Handler:
                 return await self._delete_collection(request, asking)
 
     def _get(self, request: requests.Request, asking: Asking) -> answers.Answer:
-        stored = reading.get_object(self._cluster.store, request.resource, request.namespace, request.name,
-                                    request.options)
+        stored = reading.get_object(
+            self._cluster.store, request.resource, request.namespace, request.name, request.options
+        )
         return self._answer(request, asking, stored)
 
     def _list(self, request: requests.Request, asking: Asking) -> answers.Answer:
         renderer = self._choose_renderer(request, asking)
         interest = _parse_interest(request)
-        listing = reading.list_objects(self._cluster.store, request.resource, interest, request.options)
-        return answers.Answer(body=renderer.render_list(listing), media_type=renderer.form.media_type)
+        listing = reading.list_objects(
+            self._cluster.store, request.resource, interest, request.options
+        )
+        return answers.Answer(
+            body=renderer.render_list(listing), media_type=renderer.form.media_type
+        )
 
     def _watch(self, request: requests.Request, asking: Asking) -> answers.Answer:
         renderer = dataclasses.replace(self._choose_renderer(request, asking), pretty=False)
         interest = _parse_interest(request)
         watch = watching.parse_watch(request.options, interest, version=self._cluster.store.version)
         form = watching.Format(renderer.render_line, renderer.render_bookmark)
-        return answers.Answer(lines=watching.stream(self._cluster.store, request.resource.home, watch, form))
+        return answers.Answer(
+            lines=watching.stream(self._cluster.store, request.resource.home, watch, form)
+        )
 
     async def _create(self, request: requests.Request, asking: Asking) -> answers.Answer:
         body, request = _decode_body(request, asking), _find_duplicates(request, asking)
@@ -108,17 +122,26 @@ class Handler:
             return self._answer_value(reviewer.answer(request, body, now), asking, 201)
         if request.subresource:
             return await self._act_on_pod(request, body, asking)
-        return self._answer(request, asking, (await self._cluster.writer.create(request, body)).stored, 201)
+        return self._answer(
+            request, asking, (await self._cluster.writer.create(request, body)).stored, 201
+        )
 
-    async def _act_on_pod(self, request: requests.Request, body: Any, asking: Asking) -> answers.Answer:
+    async def _act_on_pod(
+        self, request: requests.Request, body: Any, asking: Asking
+    ) -> answers.Answer:
         """Evictions and bindings are orders to do something to a pod."""
         if not isinstance(body, dict):
             preparing.decode_object(request, body)
-        kind, schema = BODY_KINDS[request.subresource][0], builtins.load_schema(ORDERS[request.subresource])
+        kind, schema = (
+            BODY_KINDS[request.subresource][0],
+            builtins.load_schema(ORDERS[request.subresource]),
+        )
         decoding.decode_object(body, schema, kind=kind, version='v1')
         if request.subresource == 'eviction':
             options = deletion.parse_options(body.get('deleteOptions') or {}, {})
-            await self._cluster.writer.delete(dataclasses.replace(request, verb='delete', subresource=''), options)
+            await self._cluster.writer.delete(
+                dataclasses.replace(request, verb='delete', subresource=''), options
+            )
         else:
             node = (body.get('target') or {}).get('name') or ''
             binding = dataclasses.replace(request, verb='patch')
@@ -129,7 +152,8 @@ class Handler:
         body, request = _decode_body(request, asking), _find_duplicates(request, asking)
         if request.subresource == 'scale':
             outcome = await self._cluster.writer.patch(
-                request, lambda old: scaling.scale_object(request.resource, old, body))
+                request, lambda old: scaling.scale_object(request.resource, old, body)
+            )
         else:
             outcome = await self._cluster.writer.update(request, body)
         return self._answer(request, asking, outcome.stored)
@@ -143,17 +167,26 @@ class Handler:
             outcome = await self._cluster.writer.apply(request, config, force=force)
             return self._answer(request, asking, outcome.stored, 201 if outcome.is_created else 200)
         is_free = request.resource.custom or media_type == STRATEGIC_PATCH
-        patch, request = answers.decode_patch(asking.body, custom=is_free), _find_duplicates(request, asking)
+        patch, request = (
+            answers.decode_patch(asking.body, custom=is_free),
+            _find_duplicates(request, asking),
+        )
         outcome = await self._cluster.writer.patch(
-            request, lambda old: _apply_patch(request, media_type, old, patch))
+            request, lambda old: _apply_patch(request, media_type, old, patch)
+        )
         return self._answer(request, asking, outcome.stored)
 
     async def _delete(self, request: requests.Request, asking: Asking) -> answers.Answer:
         options = self._parse_delete_options(request, asking)
         request = dataclasses.replace(request, dry_run=options.dry_run)
         outcome = await self._cluster.writer.delete(request, options)
-        if outcome.is_removed and (request.resource.group, request.resource.plural) not in deletion.RETURNED:
-            return self._answer_value(deletion.build_answer(request.resource, outcome.stored), asking)
+        if (
+            outcome.is_removed
+            and (request.resource.group, request.resource.plural) not in deletion.RETURNED
+        ):
+            return self._answer_value(
+                deletion.build_answer(request.resource, outcome.stored), asking
+            )
         return self._answer(request, asking, outcome.stored)
 
     async def _delete_collection(self, request: requests.Request, asking: Asking) -> answers.Answer:
@@ -163,35 +196,53 @@ class Handler:
         items = await self._cluster.writer.delete_collection(request, interest, options)
         renderer = self._choose_renderer(request, asking)
         listing = reading.Listing(items, self._cluster.store.version)
-        return answers.Answer(body=renderer.render_list(listing), media_type=renderer.form.media_type)
+        return answers.Answer(
+            body=renderer.render_list(listing), media_type=renderer.form.media_type
+        )
 
     def _parse_delete_options(self, request: requests.Request, asking: Asking) -> deletion.Options:
         body = _decode_delete_options(asking) if asking.body.strip() else None
         options = deletion.parse_options(body, request.options)
-        if options.propagation or (request.resource.group, request.resource.plural) not in deletion.ORPHANING:
+        if (
+            options.propagation
+            or (request.resource.group, request.resource.plural) not in deletion.ORPHANING
+        ):
             return options
         if request.resource.plural == 'jobs':
             request.warnings.append(JOBS_WARNING)
         return dataclasses.replace(options, propagation='Orphan')
 
-    def _answer(self, request: requests.Request, asking: Asking, stored: storage.Stored,
-                code: int = 200) -> answers.Answer:
+    def _answer(
+        self, request: requests.Request, asking: Asking, stored: storage.Stored, code: int = 200
+    ) -> answers.Answer:
         renderer = self._choose_renderer(request, asking)
         if request.subresource == 'scale':
-            scale = scaling.build_scale(request.resource, conversions.read(request.resource, stored))
+            scale = scaling.build_scale(
+                request.resource, conversions.read(request.resource, stored)
+            )
             renderer = dataclasses.replace(renderer, resource=scaling.SCALES)
             return answers.Answer(code, renderer.render_body(scale), renderer.form.media_type)
         return answers.Answer(code, renderer.render_object(stored), renderer.form.media_type)
 
-    def _answer_value(self, value: Mapping[str, Any], asking: Asking, code: int = 200) -> answers.Answer:
+    def _answer_value(
+        self, value: Mapping[str, Any], asking: Asking, code: int = 200
+    ) -> answers.Answer:
         form = answers.choose_form(asking.accept, shapes=True)
-        return answers.Answer(code, answers.encode_value(value, form, pretty=asking.pretty), form.media_type)
+        return answers.Answer(
+            code, answers.encode_value(value, form, pretty=asking.pretty), form.media_type
+        )
 
     def _choose_renderer(self, request: requests.Request, asking: Asking) -> answers.Renderer:
-        form = answers.choose_form(asking.accept, shapes=True, custom=request.resource.custom,
-                                   streams=request.verb in ('list', 'watch'))
+        form = answers.choose_form(
+            asking.accept,
+            shapes=True,
+            custom=request.resource.custom,
+            streams=request.verb in ('list', 'watch'),
+        )
         include = tables.parse_include(request.options.get('includeObject', ''))
-        return answers.Renderer(request.resource, form, self._cluster.sources.now, include, asking.pretty)
+        return answers.Renderer(
+            request.resource, form, self._cluster.sources.now, include, asking.pretty
+        )
 
 
 def _decode_body(request: requests.Request, asking: Asking) -> Any:
@@ -203,7 +254,9 @@ def _decode_body(request: requests.Request, asking: Asking) -> Any:
 
 def _parse_interest(request: requests.Request) -> selectors.Interest:
     resource = request.resource
-    return selectors.parse_interest(request.options, request.namespace, resource.selectable, custom=resource.custom)
+    return selectors.parse_interest(
+        request.options, request.namespace, resource.selectable, custom=resource.custom
+    )
 
 
 def _find_duplicates(request: requests.Request, asking: Asking) -> requests.Request:
@@ -226,7 +279,9 @@ def _decode_delete_options(asking: Asking) -> dict[str, Any]:
     return body
 
 
-def _apply_patch(request: requests.Request, media_type: str, old: dict[str, Any], patch: Any) -> dict[str, Any]:
+def _apply_patch(
+    request: requests.Request, media_type: str, old: dict[str, Any], patch: Any
+) -> dict[str, Any]:
     """Make the new state of an object by a patch of the object, or of its scale."""
     resource = request.resource
     target = scaling.build_patchable(resource, old) if request.subresource == 'scale' else old
@@ -235,8 +290,12 @@ def _apply_patch(request: requests.Request, media_type: str, old: dict[str, Any]
     elif media_type == MERGE_PATCH:
         patched = patches.merge(target, patch)
     else:
-        patched = strategic.strategic_merge(target, patch, None if request.subresource == 'scale' else resource.schema)
-    return scaling.scale_object(resource, old, patched) if request.subresource == 'scale' else patched
+        patched = strategic.strategic_merge(
+            target, patch, None if request.subresource == 'scale' else resource.schema
+        )
+    return (
+        scaling.scale_object(resource, old, patched) if request.subresource == 'scale' else patched
+    )
 
 
 def _bind(request: requests.Request, old: dict[str, Any], node: str) -> dict[str, Any]:
@@ -251,7 +310,12 @@ def _bind(request: requests.Request, old: dict[str, Any], node: str) -> dict[str
 
 
 def _check_patch_type(request: requests.Request, media_type: str) -> None:
-    accepted = [JSON_PATCH, MERGE_PATCH, *(() if request.resource.custom else [STRATEGIC_PATCH]), APPLY_PATCH]
+    accepted = [
+        JSON_PATCH,
+        MERGE_PATCH,
+        *(() if request.resource.custom else [STRATEGIC_PATCH]),
+        APPLY_PATCH,
+    ]
     if media_type not in accepted:
         raise errors.unsupported_media_type(accepted if request.resource.custom else ())
     problem: errors.FieldError | None = None
@@ -269,13 +333,18 @@ _OPTION_KINDS = {'create': 'CreateOptions', 'update': 'UpdateOptions', 'patch': 
 def _check_options(request: requests.Request) -> None:
     kind = _OPTION_KINDS.get(request.verb, 'DeleteOptions')
     problems = []
-    if len(request.options.get('fieldManager', '').encode()) > MAX_MANAGER and request.verb in _OPTION_KINDS:
+    if (
+        len(request.options.get('fieldManager', '').encode()) > MAX_MANAGER
+        and request.verb in _OPTION_KINDS
+    ):
         problems.append(errors.too_long('fieldManager', MAX_MANAGER))
     dry_run = request.options.get('dryRun')
     if dry_run and dry_run != 'All':
         problems.append(errors.unknown_dry_run([dry_run]))
     mode = request.options.get('fieldValidation')
     if mode and mode not in ('Strict', 'Warn', 'Ignore'):
-        problems.append(errors.not_supported('fieldValidation', mode, ['', 'Ignore', 'Strict', 'Warn']))
+        problems.append(
+            errors.not_supported('fieldValidation', mode, ['', 'Ignore', 'Strict', 'Warn'])
+        )
     if problems:
         raise errors.invalid('meta.k8s.io', kind, '', problems)

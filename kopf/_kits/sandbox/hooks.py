@@ -4,6 +4,7 @@ Hooks: the configured admission webhooks, and which of them a request is subject
 Configurations are validated when they are stored; whatever is wrong in them nevertheless is as good as absent.
 The ``matchConditions`` are not evaluated, for they are programs in CEL: such webhooks are called for every match.
 """
+
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -11,9 +12,16 @@ from typing import Any
 from kopf._kits.sandbox import errors, kinds, requests, selectors
 
 GROUP = 'admissionregistration.k8s.io'
-EXEMPT_KINDS = frozenset({
-    'ValidatingWebhookConfiguration', 'MutatingWebhookConfiguration', 'ValidatingAdmissionPolicy',
-    'ValidatingAdmissionPolicyBinding', 'MutatingAdmissionPolicy', 'MutatingAdmissionPolicyBinding'})
+EXEMPT_KINDS = frozenset(
+    {
+        'ValidatingWebhookConfiguration',
+        'MutatingWebhookConfiguration',
+        'ValidatingAdmissionPolicy',
+        'ValidatingAdmissionPolicyBinding',
+        'MutatingAdmissionPolicy',
+        'MutatingAdmissionPolicyBinding',
+    }
+)
 """The kinds of the group that are never shown to webhooks: or else a wrong one could not be repaired."""
 
 DEFAULT_TIMEOUT = 10
@@ -27,6 +35,7 @@ LabelsOf = Callable[[str], Mapping[str, str] | None]
 @dataclasses.dataclass(frozen=True)
 class Rule:
     """One rule: all lists must have the value, or an asterisk."""
+
     operations: frozenset[str]
     groups: frozenset[str]
     versions: frozenset[str]
@@ -37,6 +46,7 @@ class Rule:
 @dataclasses.dataclass(frozen=True)
 class Service:
     """A reference to a service in the cluster."""
+
     namespace: str
     name: str
     port: int = 443
@@ -46,6 +56,7 @@ class Service:
 @dataclasses.dataclass(frozen=True, eq=False)
 class Hook:
     """One webhook of a configuration."""
+
     name: str
     id: str  # unique among all webhooks
     rules: tuple[Rule, ...]
@@ -65,6 +76,7 @@ class Hook:
 @dataclasses.dataclass(frozen=True)
 class Attempt:
     """An attempt to change an object, as webhooks see it."""
+
     request: requests.Request
     operation: str  # CREATE, UPDATE, DELETE, CONNECT
     new: dict[str, Any] | None
@@ -91,21 +103,28 @@ class Attempt:
 def parse_configuration(body: _Body) -> tuple[Hook, ...]:
     """Read the webhooks of one configuration, in their order."""
     configuration = _text(_mapping(body.get('metadata')).get('name'))
-    return tuple(_parse_hook(item, f'{configuration}/{index}')
-                 for index, item in enumerate(_mappings(body.get('webhooks'))))
+    return tuple(
+        _parse_hook(item, f'{configuration}/{index}')
+        for index, item in enumerate(_mappings(body.get('webhooks')))
+    )
 
 
 def list_unsupported(body: _Body) -> list[str]:
     """Word the warnings about what a configuration wants and the sandbox cannot do."""
-    return [f'webhooks[{index}].matchConditions: CEL is not evaluated in the sandbox; the webhook is called always'
-            for index, item in enumerate(_mappings(body.get('webhooks'))) if item.get('matchConditions')]
+    return [
+        f'webhooks[{index}].matchConditions: CEL is not evaluated in the sandbox; the webhook is called always'
+        for index, item in enumerate(_mappings(body.get('webhooks')))
+        if item.get('matchConditions')
+    ]
 
 
 def is_exempt(resource: kinds.Resource) -> bool:
     return resource.group == GROUP and resource.kind in EXEMPT_KINDS
 
 
-def match(hook: Hook, attempt: Attempt, catalog: kinds.Catalog, labels_of: LabelsOf) -> kinds.Resource | None:
+def match(
+    hook: Hook, attempt: Attempt, catalog: kinds.Catalog, labels_of: LabelsOf
+) -> kinds.Resource | None:
     """
     Find in which version a webhook is to see the attempt: the same one, or an equivalent one; none if it is not to.
 
@@ -136,12 +155,16 @@ def _match_rules(hook: Hook, attempt: Attempt, resource: kinds.Resource) -> bool
 
 def match_rule(rule: Rule, attempt: Attempt, resource: kinds.Resource) -> bool:
     """Check a rule against an attempt as if it was made in this version of the resource."""
-    return (_has(rule.operations, attempt.operation)
-            and _has(rule.groups, resource.group)
-            and _has(rule.versions, resource.version)
-            and any(plural in ('*', resource.plural) and subresource in ('*', attempt.request.subresource)
-                    for plural, subresource in rule.resources)
-            and (rule.scope == '*' or (rule.scope == 'Namespaced') == _is_in_namespace(attempt)))
+    return (
+        _has(rule.operations, attempt.operation)
+        and _has(rule.groups, resource.group)
+        and _has(rule.versions, resource.version)
+        and any(
+            plural in ('*', resource.plural) and subresource in ('*', attempt.request.subresource)
+            for plural, subresource in rule.resources
+        )
+        and (rule.scope == '*' or (rule.scope == 'Namespaced') == _is_in_namespace(attempt))
+    )
 
 
 def _is_in_namespace(attempt: Attempt) -> bool:
@@ -174,31 +197,49 @@ def _parse_hook(item: _Body, id: str) -> Hook:
     client = _mapping(item.get('clientConfig'))
     timeout = item.get('timeoutSeconds')
     return Hook(
-        name=_text(item.get('name')), id=id,
+        name=_text(item.get('name')),
+        id=id,
         rules=tuple(_parse_rule(rule) for rule in _mappings(item.get('rules'))),
         namespaces=selectors.build_selector(_mapping(item.get('namespaceSelector'))),
         objects=selectors.build_selector(_mapping(item.get('objectSelector'))),
-        url=_text(client.get('url')), service=_parse_service(client.get('service')),
+        url=_text(client.get('url')),
+        service=_parse_service(client.get('service')),
         ca_bundle=_text(client.get('caBundle')),
         timeout=timeout if isinstance(timeout, int) else DEFAULT_TIMEOUT,
-        versions=_texts(item.get('admissionReviewVersions')), side_effects=_text(item.get('sideEffects')),
-        fails_open=item.get('failurePolicy') == 'Ignore', is_exact=item.get('matchPolicy') == 'Exact',
-        is_reinvocable=item.get('reinvocationPolicy') == 'IfNeeded')
+        versions=_texts(item.get('admissionReviewVersions')),
+        side_effects=_text(item.get('sideEffects')),
+        fails_open=item.get('failurePolicy') == 'Ignore',
+        is_exact=item.get('matchPolicy') == 'Exact',
+        is_reinvocable=item.get('reinvocationPolicy') == 'IfNeeded',
+    )
 
 
 def _parse_rule(rule: _Body) -> Rule:
-    resources = tuple((plural, subresource) for plural, _, subresource
-                      in (text.partition('/') for text in _texts(rule.get('resources'))))
-    return Rule(frozenset(_texts(rule.get('operations'))), frozenset(_texts(rule.get('apiGroups'))),
-                frozenset(_texts(rule.get('apiVersions'))), resources, _text(rule.get('scope')) or '*')
+    resources = tuple(
+        (plural, subresource)
+        for plural, _, subresource in (
+            text.partition('/') for text in _texts(rule.get('resources'))
+        )
+    )
+    return Rule(
+        frozenset(_texts(rule.get('operations'))),
+        frozenset(_texts(rule.get('apiGroups'))),
+        frozenset(_texts(rule.get('apiVersions'))),
+        resources,
+        _text(rule.get('scope')) or '*',
+    )
 
 
 def _parse_service(value: Any) -> Service | None:
     if not isinstance(value, Mapping):
         return None
     port = value.get('port')
-    return Service(_text(value.get('namespace')), _text(value.get('name')),
-                   port if isinstance(port, int) else 443, _text(value.get('path')))
+    return Service(
+        _text(value.get('namespace')),
+        _text(value.get('name')),
+        port if isinstance(port, int) else 443,
+        _text(value.get('path')),
+    )
 
 
 def _has(values: frozenset[str], value: str) -> bool:
@@ -206,7 +247,9 @@ def _has(values: frozenset[str], value: str) -> bool:
 
 
 def _mappings(value: Any) -> Iterator[_Body]:
-    yield from (item for item in value if isinstance(item, Mapping)) if isinstance(value, list) else ()
+    yield from (
+        (item for item in value if isinstance(item, Mapping)) if isinstance(value, list) else ()
+    )
 
 
 def _mapping(value: Any) -> _Body:

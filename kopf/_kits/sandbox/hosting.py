@@ -3,6 +3,7 @@ Hosting: one running sandbox with all that belongs to it: the cluster, the serve
 
 Whatever fails at the start, nothing is left behind: no port, no files, no changes in what was saved before.
 """
+
 import asyncio
 import contextlib
 import dataclasses
@@ -31,6 +32,7 @@ from kopf._kits.sandbox import (
 @dataclasses.dataclass(frozen=True)
 class Credentials:
     """How a user gets into the sandbox."""
+
     user: str
     token: str = dataclasses.field(repr=False)  # empty if there is a certificate instead
     kubeconfig: pathlib.Path
@@ -119,7 +121,9 @@ class Host:
             if self._saver is not None:
                 self._saver.save_keyring(self._keyring)
         path = self._directory / f'kubeconfig-{secrets.token_hex(4)}'
-        config = kubeconfigs.build_kubeconfig(self._build_address(token), self.ca_pem, token=token, pair=pair)
+        config = kubeconfigs.build_kubeconfig(
+            self._build_address(token), self.ca_pem, token=token, pair=pair
+        )
         kubeconfigs.write_kubeconfig(path, config)
         return Credentials(name, token, path)
 
@@ -133,7 +137,9 @@ class Host:
         try:
             keyrings.install(saved.keyring, self.cluster)
         except ValueError as e:
-            raise saving.SaveError(f'The credentials in {self._options.save} are damaged: {e}.') from e
+            raise saving.SaveError(
+                f'The credentials in {self._options.save} are damaged: {e}.'
+            ) from e
         if saved.version:
             self.cluster.restore(saved.version, saved.objects)
 
@@ -142,7 +148,11 @@ class Host:
         if not self._options.tls:
             return
         now = clusters.utc_now()
-        self._ca = certificates.make_ca(now) if self._keyring.ca is None else certificates.load_ca(self._keyring.ca)
+        self._ca = (
+            certificates.make_ca(now)
+            if self._keyring.ca is None
+            else certificates.load_ca(self._keyring.ca)
+        )
         hosts = dict.fromkeys((*certificates.LOCAL_HOSTS, self._options.host))
         pair = certificates.issue_server(self._ca, hosts, now)
         self.server.context = certificates.build_server_context(pair, self._ca.pem)
@@ -177,7 +187,9 @@ class Host:
     def _begin_saving(self) -> None:
         if self._saver is None:
             return
-        self._keyring.ca = self._keyring.ca if self._ca is None else certificates.export_ca(self._ca)
+        self._keyring.ca = (
+            self._keyring.ca if self._ca is None else certificates.export_ca(self._ca)
+        )
         self._keyring.signing_key = certificates.export_key(self.cluster.signer.key)
         self._keyring.admin_token, self._keyring.port = self.cluster.admin_token, self.server.port
         try:

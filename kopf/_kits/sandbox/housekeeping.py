@@ -1,6 +1,7 @@
 """
 Housekeeping: the writes that the cluster makes by itself, with no requests behind them.
 """
+
 from typing import Any
 
 from kopf._kits.sandbox import applying, controllers, deletion, kinds, managers, preparing, storage
@@ -12,7 +13,9 @@ CONTROLLERS = 'kube-controller-manager'
 class Housekeeper:
     """The hands of the controllers."""
 
-    def __init__(self, store: storage.Storage, catalog: kinds.Catalog, sources: preparing.Sources) -> None:
+    def __init__(
+        self, store: storage.Storage, catalog: kinds.Catalog, sources: preparing.Sources
+    ) -> None:
         self._store, self._catalog, self._sources = store, catalog, sources
 
     def update(self, home: kinds.Home, stored: storage.Stored, body: dict[str, Any]) -> None:
@@ -30,7 +33,9 @@ class Housekeeper:
         if resource is None:
             self._store.remove(home, stored)
             return
-        verdict = deletion.mark(resource, body, deletion.Options(propagation=propagation), self._sources.now())
+        verdict = deletion.mark(
+            resource, body, deletion.Options(propagation=propagation), self._sources.now()
+        )
         if verdict is deletion.Verdict.REMOVE:
             self._store.remove(home, stored)
         elif verdict is not deletion.Verdict.WAIT:
@@ -38,11 +43,15 @@ class Housekeeper:
             if verdict is deletion.Verdict.DISMISS:
                 self._store.remove(home, marked)
 
-    def _record(self, resource: kinds.Resource, old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    def _record(
+        self, resource: kinds.Resource, old: dict[str, Any], new: dict[str, Any]
+    ) -> dict[str, Any]:
         """Note that the changed fields are of the program in which such a controller works in real clusters."""
         manager = SERVER if resource.home == controllers.CRDS else CONTROLLERS
         subresource = 'status' if new.get('status') != old.get('status') else ''
-        author = managers.Author(manager, new['apiVersion'], self._sources.format_now(), subresource)
+        author = managers.Author(
+            manager, new['apiVersion'], self._sources.format_now(), subresource
+        )
         managed = applying.record_update(old, new, schema=resource.schema, author=author)
         rest = {name: value for name, value in new['metadata'].items() if name != 'managedFields'}
         return {**new, 'metadata': {**rest, **({'managedFields': managed} if managed else {})}}

@@ -3,6 +3,7 @@ Invariants: what must hold in custom objects besides the schemas themselves.
 
 Lists declared as sets or as maps have no duplicates; embedded resources are well-formed objects of their own.
 """
+
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -21,7 +22,9 @@ def check_lists(value: Any, schema: schemas.Schema, path: str) -> Iterator[error
     elif isinstance(value, dict):
         for name, item in sorted(value.items()):
             if name in schema.properties:
-                yield from check_lists(item, schema.properties[name], f'{path}.{name}' if path else name)
+                yield from check_lists(
+                    item, schema.properties[name], f'{path}.{name}' if path else name
+                )
             elif schema.additional is not None:
                 yield from check_lists(item, schema.additional, f'{path}[{name}]')
 
@@ -36,7 +39,9 @@ def check_embedded(value: Any, schema: schemas.Schema, path: str) -> Iterator[er
             yield from check_resource(value, path)
         for name, item in sorted(value.items()):
             if name in schema.properties:
-                yield from check_embedded(item, schema.properties[name], f'{path}.{name}' if path else name)
+                yield from check_embedded(
+                    item, schema.properties[name], f'{path}.{name}' if path else name
+                )
             elif schema.additional is not None:
                 yield from check_embedded(item, schema.additional, f'{path}[{name}]')
 
@@ -59,14 +64,18 @@ def is_good_map(values: Sequence[Any], keys: Sequence[str]) -> bool:
     return not has_duplicates(_extract_keys(values, keys))
 
 
-def _check_list(values: list[Any], schema: schemas.Schema, path: str) -> Iterator[errors.FieldError]:
+def _check_list(
+    values: list[Any], schema: schemas.Schema, path: str
+) -> Iterator[errors.FieldError]:
     if schema.list_type == 'set':
         for index in _find_duplicates(values):
             yield errors.duplicate(f'{path}[{index}]', values[index])
         return
     for index, value in enumerate(values):
         if value is not None and not isinstance(value, dict):
-            yield errors.invalid_value(f'{path}[{index}]', value, 'must be an object for an array of list-type map')
+            yield errors.invalid_value(
+                f'{path}[{index}]', value, 'must be an object for an array of list-type map'
+            )
             return
     identities = _extract_keys(values, schema.list_map_keys)
     for index in _find_duplicates(identities):
@@ -88,7 +97,9 @@ def _find_duplicates(values: Sequence[Any]) -> Iterator[int]:
 
 
 def _identify(value: Any) -> tuple[type, Any]:
-    return type(value), json.dumps(value, sort_keys=True) if isinstance(value, dict | list) else value
+    return type(value), json.dumps(value, sort_keys=True) if isinstance(
+        value, dict | list
+    ) else value
 
 
 def check_resource(resource: dict[str, Any], path: str) -> Iterator[errors.FieldError]:
@@ -111,5 +122,8 @@ def check_resource(resource: dict[str, Any], path: str) -> Iterator[errors.Field
     if isinstance(resource.get('metadata'), dict):
         meta = {'name': 'any', **resource['metadata']}
         yield from metadata.validate_metadata(
-            meta, namespaced=bool(meta.get('namespace')), name_rule=naming.check_path_segment,
-            field=f'{path}.metadata' if path else 'metadata')
+            meta,
+            namespaced=bool(meta.get('namespace')),
+            name_rule=naming.check_path_segment,
+            field=f'{path}.metadata' if path else 'metadata',
+        )

@@ -8,6 +8,7 @@ Dots separate keys even inside quoted brackets, unless escaped: so does the API.
 What is not there is not found; what cannot be evaluated on an object (an index out of bounds, a comparison of a number
 with a string) finds nothing at all. Only malformed texts raise, when compiled.
 """
+
 import dataclasses
 import functools
 import operator
@@ -26,8 +27,12 @@ _RANGE = re.compile(r'(-?\d*)(:-?\d*)?(:-?\d*)?')
 _ESCAPE = re.compile(r'\\(.)')
 
 _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
-    '==': operator.eq, '!=': operator.ne,
-    '<': operator.lt, '<=': operator.le, '>': operator.gt, '>=': operator.ge,
+    '==': operator.eq,
+    '!=': operator.ne,
+    '<': operator.lt,
+    '<=': operator.le,
+    '>': operator.gt,
+    '>=': operator.ge,
 }
 _ORDERED = frozenset([int, float, str])
 
@@ -43,6 +48,7 @@ class _Step(Protocol):
 @dataclasses.dataclass(frozen=True)
 class Path:
     """A compiled path. Finding does not modify objects; setting does."""
+
     text: str
     steps: tuple[_Step, ...]
     keys: tuple[str, ...] | None  # of a simple dotted path; none if it has anything else
@@ -62,12 +68,12 @@ class Path:
     def set(self, obj: dict[str, Any], value: Any) -> None:
         """Put the value into the object in place, with the missing parents; for simple dotted paths only."""
         if not self.keys:
-            raise ValueError(f"Cannot set {self.text!r}: only simple dotted paths can be set.")
+            raise ValueError(f'Cannot set {self.text!r}: only simple dotted paths can be set.')
         *parents, last = self.keys
         for key in parents:
             obj = obj.setdefault(key, {})
             if not isinstance(obj, dict):
-                raise ValueError(f"Cannot set {self.text!r}: {key!r} is not an object.")
+                raise ValueError(f'Cannot set {self.text!r}: {key!r} is not an object.')
         obj[last] = value
 
 
@@ -84,19 +90,19 @@ class _Field:
     name: str
 
     def apply(self, values: list[Any], /) -> list[Any]:
-        return [value[self.name] for value in values if isinstance(value, dict) and self.name in value]
+        return [
+            value[self.name] for value in values if isinstance(value, dict) and self.name in value
+        ]
 
 
 @dataclasses.dataclass(frozen=True)
 class _Wildcard:
-
     def apply(self, values: list[Any], /) -> list[Any]:
         return [child for value in values for child in _iter_children(value)]
 
 
 @dataclasses.dataclass(frozen=True)
 class _Descent:
-
     def apply(self, values: list[Any], /) -> list[Any]:
         found: list[Any] = []
         pending = values[::-1]
@@ -111,6 +117,7 @@ class _Descent:
 @dataclasses.dataclass(frozen=True)
 class _Items:
     """One item or a range of a list; unlike in Python, going out of bounds is a mismatch."""
+
     start: int
     stop: int | None
     step: int = 1
@@ -126,7 +133,7 @@ class _Items:
         stop = size if self.stop is None else self.stop + size if self.stop < 0 else self.stop
         if start != stop and not 0 <= start < stop <= size:
             raise _Mismatch
-        return value[start:stop:self.step]
+        return value[start : stop : self.step]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,6 +155,7 @@ class _Literal:
 @dataclasses.dataclass(frozen=True)
 class _Filter:
     """The items of a list for which a comparison holds, or, with no operator, a field exists."""
+
     left: tuple[_Step, ...]
     operator: str
     right: tuple[_Step, ...]
@@ -210,7 +218,7 @@ def _parse_dots(text: str, position: int) -> _Parsed:
         return _parse_field(text, position + 1)
     position += 2
     if text.startswith('..', position):
-        raise ValueError(f"Invalid path {text!r}: multiple recursive descent.")
+        raise ValueError(f'Invalid path {text!r}: multiple recursive descent.')
     if position < len(text) and (text[position].isalnum() or text[position] == '_'):
         steps, position = _parse_field(text, position)
         return (_Descent(), *steps), position
@@ -218,7 +226,9 @@ def _parse_dots(text: str, position: int) -> _Parsed:
 
 
 def _parse_field(text: str, position: int) -> _Parsed:
-    match = _match(_FIELD, text, position, "a field name is expected")  # though it may be empty, as in "."
+    match = _match(
+        _FIELD, text, position, 'a field name is expected'
+    )  # though it may be empty, as in "."
     name = match.group()
     step: _Step = _Wildcard() if name == '*' else _Field(name.replace('\\', ''))
     return (step,), match.end()
@@ -227,7 +237,7 @@ def _parse_field(text: str, position: int) -> _Parsed:
 def _parse_brackets(text: str, position: int) -> _Parsed:
     if text.startswith('[?(', position):
         return _parse_filter(text, position)
-    match = _match(_BRACKETS, text, position, "the bracket is not closed")
+    match = _match(_BRACKETS, text, position, 'the bracket is not closed')
     parts = [part.strip(' ') for part in match.group(1).split(',')]
     branches = tuple(tuple(_parse_selection(text, part)) for part in parts)
     return (branches[0] if len(branches) == 1 else (_Union(branches),)), match.end()
@@ -239,7 +249,7 @@ def _parse_selection(text: str, selection: str) -> Iterator[_Step]:
         return
     match = _RANGE.fullmatch(':' if selection == '*' else selection)
     if match is None:
-        raise ValueError(f"Invalid path {text!r}: invalid array index {selection}.")
+        raise ValueError(f'Invalid path {text!r}: invalid array index {selection}.')
     start, stop, step = match.groups()
     first = int(start or 0)
     past = first + 1 or None  # the last item of a list has nothing after it
@@ -249,7 +259,7 @@ def _parse_selection(text: str, selection: str) -> Iterator[_Step]:
 
 
 def _parse_filter(text: str, position: int) -> _Parsed:
-    match = _match(_FILTER, text, position, "the filter is not closed")
+    match = _match(_FILTER, text, position, 'the filter is not closed')
     condition = match.group(1)
     comparison = _COMPARISON.fullmatch(condition)
     left, sign, right = comparison.groups() if comparison else (condition, '', '')
@@ -257,7 +267,7 @@ def _parse_filter(text: str, position: int) -> _Parsed:
 
 
 def _parse_quoted(text: str, position: int) -> _Parsed:
-    match = _match(_QUOTED, text, position, "the string is not closed")
+    match = _match(_QUOTED, text, position, 'the string is not closed')
     return (_Literal(_ESCAPE.sub(r'\1', match.group()[1:-1])),), match.end()
 
 
@@ -265,21 +275,24 @@ def _parse_scalar(text: str, position: int) -> _Parsed:
     for word, value in (('true', True), ('false', False)):
         if text.startswith(word, position):
             return (_Literal(value),), position + len(word)
-    match = _match(_NUMBER, text, position, f"unrecognized character {text[position]!r}")
+    match = _match(_NUMBER, text, position, f'unrecognized character {text[position]!r}')
     number = match.group()
     try:
         return (_Literal(float(number) if '.' in number else int(number)),), match.end()
     except ValueError:
-        raise ValueError(f"Invalid path {text!r}: cannot parse the number {number}.") from None
+        raise ValueError(f'Invalid path {text!r}: cannot parse the number {number}.') from None
 
 
 def _match(pattern: re.Pattern[str], text: str, position: int, problem: str) -> re.Match[str]:
     match = pattern.match(text, position)
     if match is None:
-        raise ValueError(f"Invalid path {text!r}: {problem}.")
+        raise ValueError(f'Invalid path {text!r}: {problem}.')
     return match
 
 
 _PARSERS: dict[str, Callable[[str, int], _Parsed]] = {
-    '.': _parse_dots, '[': _parse_brackets, '"': _parse_quoted, "'": _parse_quoted,
+    '.': _parse_dots,
+    '[': _parse_brackets,
+    '"': _parse_quoted,
+    "'": _parse_quoted,
 }

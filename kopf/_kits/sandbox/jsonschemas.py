@@ -4,6 +4,7 @@ JSON schemas as objects: the fields that the schemas in CRDs may have, with thei
 What is not of these types cannot be decoded, so all other code may trust the types in the schemas.
 The API shows whole schemas in some of its messages, with the names that the fields have in its own code.
 """
+
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
@@ -18,6 +19,7 @@ class UndecodableError(Exception):
 @dataclasses.dataclass(frozen=True)
 class Field:
     """One field of a schema: how it is named in JSON and in the API's code, and its type in that code."""
+
     name: str
     alias: str
     type: str  # string, bool, int64, float64, []string, list, any, and the kinds of nested schemas
@@ -45,7 +47,9 @@ _TYPES: Final[Mapping[str, Callable[[Any], bool]]] = {
     '[]string': _is_strings,
     '[]v1.JSON': lambda value: isinstance(value, list),
     '*v1.JSON': lambda value: True,
-    '[]v1.ValidationRule': lambda value: isinstance(value, list) and all(isinstance(item, dict) for item in value),
+    '[]v1.ValidationRule': lambda value: (
+        isinstance(value, list) and all(isinstance(item, dict) for item in value)
+    ),
     '*v1.ExternalDocumentation': lambda value: isinstance(value, dict),
     '*v1.JSONSchemaProps': lambda value: isinstance(value, dict),
     '[]v1.JSONSchemaProps': lambda value: isinstance(value, list),
@@ -56,52 +60,81 @@ _TYPES: Final[Mapping[str, Callable[[Any], bool]]] = {
 }
 
 FIELDS: Final = (
-    Field('id', 'ID', 'string'), Field('$schema', 'Schema', 'string'), Field('$ref', 'Ref', '*string'),
-    Field('description', 'Description', 'string'), Field('type', 'Type', 'string'),
-    Field('nullable', 'Nullable', 'bool'), Field('format', 'Format', 'string'), Field('title', 'Title', 'string'),
-    Field('default', 'Default', '*v1.JSON'), Field('maximum', 'Maximum', '*float64'),
-    Field('exclusiveMaximum', 'ExclusiveMaximum', 'bool'), Field('minimum', 'Minimum', '*float64'),
-    Field('exclusiveMinimum', 'ExclusiveMinimum', 'bool'), Field('maxLength', 'MaxLength', '*int64'),
-    Field('minLength', 'MinLength', '*int64'), Field('pattern', 'Pattern', 'string'),
-    Field('maxItems', 'MaxItems', '*int64'), Field('minItems', 'MinItems', '*int64'),
-    Field('uniqueItems', 'UniqueItems', 'bool'), Field('multipleOf', 'MultipleOf', '*float64'),
-    Field('enum', 'Enum', '[]v1.JSON'), Field('maxProperties', 'MaxProperties', '*int64'),
-    Field('minProperties', 'MinProperties', '*int64'), Field('required', 'Required', '[]string'),
-    Field('items', 'Items', '*v1.JSONSchemaPropsOrArray'), Field('allOf', 'AllOf', '[]v1.JSONSchemaProps'),
-    Field('oneOf', 'OneOf', '[]v1.JSONSchemaProps'), Field('anyOf', 'AnyOf', '[]v1.JSONSchemaProps'),
-    Field('not', 'Not', '*v1.JSONSchemaProps'), Field('properties', 'Properties', 'map[string]v1.JSONSchemaProps'),
+    Field('id', 'ID', 'string'),
+    Field('$schema', 'Schema', 'string'),
+    Field('$ref', 'Ref', '*string'),
+    Field('description', 'Description', 'string'),
+    Field('type', 'Type', 'string'),
+    Field('nullable', 'Nullable', 'bool'),
+    Field('format', 'Format', 'string'),
+    Field('title', 'Title', 'string'),
+    Field('default', 'Default', '*v1.JSON'),
+    Field('maximum', 'Maximum', '*float64'),
+    Field('exclusiveMaximum', 'ExclusiveMaximum', 'bool'),
+    Field('minimum', 'Minimum', '*float64'),
+    Field('exclusiveMinimum', 'ExclusiveMinimum', 'bool'),
+    Field('maxLength', 'MaxLength', '*int64'),
+    Field('minLength', 'MinLength', '*int64'),
+    Field('pattern', 'Pattern', 'string'),
+    Field('maxItems', 'MaxItems', '*int64'),
+    Field('minItems', 'MinItems', '*int64'),
+    Field('uniqueItems', 'UniqueItems', 'bool'),
+    Field('multipleOf', 'MultipleOf', '*float64'),
+    Field('enum', 'Enum', '[]v1.JSON'),
+    Field('maxProperties', 'MaxProperties', '*int64'),
+    Field('minProperties', 'MinProperties', '*int64'),
+    Field('required', 'Required', '[]string'),
+    Field('items', 'Items', '*v1.JSONSchemaPropsOrArray'),
+    Field('allOf', 'AllOf', '[]v1.JSONSchemaProps'),
+    Field('oneOf', 'OneOf', '[]v1.JSONSchemaProps'),
+    Field('anyOf', 'AnyOf', '[]v1.JSONSchemaProps'),
+    Field('not', 'Not', '*v1.JSONSchemaProps'),
+    Field('properties', 'Properties', 'map[string]v1.JSONSchemaProps'),
     Field('additionalProperties', 'AdditionalProperties', '*v1.JSONSchemaPropsOrBool'),
     Field('patternProperties', 'PatternProperties', 'map[string]v1.JSONSchemaProps'),
     Field('dependencies', 'Dependencies', 'v1.JSONSchemaDependencies'),
     Field('additionalItems', 'AdditionalItems', '*v1.JSONSchemaPropsOrBool'),
     Field('definitions', 'Definitions', 'map[string]v1.JSONSchemaProps'),
-    Field('externalDocs', 'ExternalDocs', '*v1.ExternalDocumentation'), Field('example', 'Example', '*v1.JSON'),
+    Field('externalDocs', 'ExternalDocs', '*v1.ExternalDocumentation'),
+    Field('example', 'Example', '*v1.JSON'),
     Field('x-kubernetes-preserve-unknown-fields', 'XPreserveUnknownFields', '*bool'),
     Field('x-kubernetes-embedded-resource', 'XEmbeddedResource', 'bool'),
     Field('x-kubernetes-int-or-string', 'XIntOrString', 'bool'),
     Field('x-kubernetes-list-map-keys', 'XListMapKeys', '[]string'),
-    Field('x-kubernetes-list-type', 'XListType', '*string'), Field('x-kubernetes-map-type', 'XMapType', '*string'),
+    Field('x-kubernetes-list-type', 'XListType', '*string'),
+    Field('x-kubernetes-map-type', 'XMapType', '*string'),
     Field('x-kubernetes-validations', 'XValidations', '[]v1.ValidationRule'),
 )
 _BY_NAME: Final = {field.name: field for field in FIELDS}
 _LISTED: Final = ('allOf', 'anyOf', 'oneOf')
 _MAPPED: Final = ('properties', 'definitions', 'patternProperties')
-_SEVERAL: Final = ('items', 'additionalProperties', 'additionalItems')  # a schema, or something else
+_SEVERAL: Final = (
+    'items',
+    'additionalProperties',
+    'additionalItems',
+)  # a schema, or something else
 
 
 def check_types(raw: Any, path: str) -> None:
     """Check the types of everything in a schema; raise `UndecodableError` for the first wrong one."""
     if not isinstance(raw, Mapping):
-        raise UndecodableError(f'json: cannot unmarshal {wordings.json_type(raw)} into '
-                               f'Go struct field JSONSchemaProps.{path} of type v1.JSONSchemaProps')
+        raise UndecodableError(
+            f'json: cannot unmarshal {wordings.json_type(raw)} into '
+            f'Go struct field JSONSchemaProps.{path} of type v1.JSONSchemaProps'
+        )
     for name, value in raw.items():
         field = _BY_NAME.get(name)
         if field is not None and value is not None and not field.is_good(value):
             wanted = field.type.removeprefix('*')
             if isinstance(value, list) and wanted.startswith('[]'):  # only the items are wrong
-                value, wanted = next(item for item in value if not isinstance(item, str)), wanted.removeprefix('[]')
-            raise UndecodableError(f'json: cannot unmarshal {wordings.json_type(value)} into '
-                                   f'Go struct field JSONSchemaProps.{path}.{name} of type {wanted}')
+                value, wanted = (
+                    next(item for item in value if not isinstance(item, str)),
+                    wanted.removeprefix('[]'),
+                )
+            raise UndecodableError(
+                f'json: cannot unmarshal {wordings.json_type(value)} into '
+                f'Go struct field JSONSchemaProps.{path}.{name} of type {wanted}'
+            )
     for name, child in iterate_children(raw):
         check_types(child, f'{path}.{name}')
 
@@ -114,8 +147,11 @@ def iterate_children(raw: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         yield from ((name, child) for child in (raw.get(name) or {}).values())
     for name in _SEVERAL:
         nested = raw.get(name)
-        yield from ((name, child) for child in (nested if isinstance(nested, list) else [nested])
-                    if child is not None and not isinstance(child, bool))
+        yield from (
+            (name, child)
+            for child in (nested if isinstance(nested, list) else [nested])
+            if child is not None and not isinstance(child, bool)
+        )
     if raw.get('not') is not None:
         yield 'not', raw['not']
 
@@ -142,8 +178,10 @@ def _dump_field(value: Any, field: Field) -> Any:
         return dump(value)
     if field.name == 'items':
         is_list = isinstance(value, list)
-        return {'Schema': None if is_list else dump(value),
-                'JSONSchemas': [dump(child) for child in value] if is_list else None}
+        return {
+            'Schema': None if is_list else dump(value),
+            'JSONSchemas': [dump(child) for child in value] if is_list else None,
+        }
     if field.type == '*v1.JSONSchemaPropsOrBool':
         is_bool = isinstance(value, bool)
         return {'Allows': value if is_bool else True, 'Schema': None if is_bool else dump(value)}

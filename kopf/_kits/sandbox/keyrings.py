@@ -3,6 +3,7 @@ Keyrings: all secrets of a sandbox, as they outlive its process if they are save
 
 With the same authority, tokens and port, the kubeconfigs that were given out before stay valid.
 """
+
 import dataclasses
 import json
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from kopf._kits.sandbox import certificates, clusters, requests
 @dataclasses.dataclass(frozen=True)
 class Login:
     """A token, and who comes with it."""
+
     user: str
     groups: tuple[str, ...]
     token: str = dataclasses.field(repr=False)
@@ -22,6 +24,7 @@ class Login:
 @dataclasses.dataclass
 class Keyring:
     """The secrets. Mutated only by the host of the sandbox, when users are added and when the port is known."""
+
     ca: certificates.Pair | None = None
     signing_key: bytes = dataclasses.field(default=b'', repr=False)
     admin_token: str = dataclasses.field(default='', repr=False)
@@ -42,20 +45,33 @@ def install(keyring: Keyring, cluster: clusters.Cluster) -> None:
 
 def dump_keyring(keyring: Keyring) -> bytes:
     """Write a keyring as JSON."""
-    ca = keyring.ca and {'certificate': keyring.ca.certificate.decode(), 'key': keyring.ca.key.decode()}
-    return json.dumps({
-        'ca': ca, 'signingKey': keyring.signing_key.decode(), 'adminToken': keyring.admin_token, 'port': keyring.port,
-        'logins': [dataclasses.asdict(login) for login in keyring.logins],
-    }, indent=2).encode()
+    ca = keyring.ca and {
+        'certificate': keyring.ca.certificate.decode(),
+        'key': keyring.ca.key.decode(),
+    }
+    return json.dumps(
+        {
+            'ca': ca,
+            'signingKey': keyring.signing_key.decode(),
+            'adminToken': keyring.admin_token,
+            'port': keyring.port,
+            'logins': [dataclasses.asdict(login) for login in keyring.logins],
+        },
+        indent=2,
+    ).encode()
 
 
 def load_keyring(raw: bytes) -> Keyring:
     """Read a keyring. Raises `ValueError` if it is damaged."""
     try:
         saved = json.loads(raw)
-        ca = saved['ca'] and certificates.Pair(saved['ca']['certificate'].encode(), saved['ca']['key'].encode())
+        ca = saved['ca'] and certificates.Pair(
+            saved['ca']['certificate'].encode(), saved['ca']['key'].encode()
+        )
         logins = [_load_login(login) for login in saved['logins']]
-        return Keyring(ca, saved['signingKey'].encode(), str(saved['adminToken']), logins, int(saved['port']))
+        return Keyring(
+            ca, saved['signingKey'].encode(), str(saved['adminToken']), logins, int(saved['port'])
+        )
     except (KeyError, TypeError, AttributeError) as e:
         raise ValueError(f'unexpected structure: {e}') from e
 

@@ -4,6 +4,7 @@ Kinds: which resources are served, and all that is known about each.
 A `Resource` is one resource in one version, built-in or custom. The `Catalog` holds all that are served now;
 it changes only when CRDs do. Objects live under `Resource.home`, which all versions of a resource share.
 """
+
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ from kopf._kits.sandbox import schemas
 
 class Home(NamedTuple):
     """Where the objects of a resource are stored, whatever the version they are asked in."""
+
     group: str
     plural: str
 
@@ -23,6 +25,7 @@ NOWHERE = Home('', '')
 @dataclasses.dataclass(frozen=True)
 class Column:
     """A printer column of a custom resource."""
+
     name: str
     type: str  # string, integer, number, boolean, date
     path: str  # .spec.replicas
@@ -34,6 +37,7 @@ class Column:
 @dataclasses.dataclass(frozen=True)
 class Scale:
     """Where the scale subresource finds its numbers."""
+
     spec_path: str  # .spec.replicas
     status_path: str
     selector_path: str = ''
@@ -42,6 +46,7 @@ class Scale:
 @dataclasses.dataclass(frozen=True, eq=False)
 class Resource:
     """One resource in one version."""
+
     group: str
     version: str
     plural: str
@@ -62,7 +67,9 @@ class Resource:
     selectable: tuple[str, ...] = ()  # .spec.color: fields for selectors besides name and namespace
     warning: str = ''  # the warning header for deprecated versions
     load_schema: Callable[[], schemas.Schema | None] = lambda: None  # compiled when first needed
-    load_stored_schema: Callable[[], schemas.Schema | None] = lambda: None  # of the version in which they are stored
+    load_stored_schema: Callable[[], schemas.Schema | None] = lambda: (
+        None
+    )  # of the version in which they are stored
 
     @property
     def api_version(self) -> str:
@@ -92,7 +99,9 @@ class Catalog:
         self._by_path: dict[tuple[str, str, str], Resource] = {}
         self._by_kind: dict[tuple[str, str, str], Resource] = {}
         self._by_home: dict[Home, dict[str, Resource]] = {}
-        self.generation = 0  # moves with every change: for caches of what is derived from the catalog
+        self.generation = (
+            0  # moves with every change: for caches of what is derived from the catalog
+        )
         for resource in resources:
             self.add(resource)
 

@@ -3,6 +3,7 @@ Kubeconfigs: how clients learn where the sandbox is, and how to get in.
 
 A kubeconfig holds credentials: its file is private to the user, and is never seen half-written.
 """
+
 import base64
 import os
 import pathlib
@@ -19,8 +20,14 @@ MARK = {'name': 'kopf.dev/sandbox', 'extension': {'provider': 'kopf'}}
 """What tells our kubeconfigs from others."""
 
 
-def build_kubeconfig(url: str, ca_pem: bytes, *, token: str = '', pair: certificates.Pair | None = None,
-                     namespace: str = 'default') -> dict[str, Any]:
+def build_kubeconfig(
+    url: str,
+    ca_pem: bytes,
+    *,
+    token: str = '',
+    pair: certificates.Pair | None = None,
+    namespace: str = 'default',
+) -> dict[str, Any]:
     """Build a kubeconfig with one context, for a bearer token or a client certificate, or both; without TLS, no CA."""
     user: dict[str, str] = {}
     if token:
@@ -34,7 +41,9 @@ def build_kubeconfig(url: str, ca_pem: bytes, *, token: str = '', pair: certific
         'kind': 'Config',
         'clusters': [{'name': NAME, 'cluster': {'server': url, **trust}}],
         'users': [{'name': NAME, 'user': user}],
-        'contexts': [{'name': NAME, 'context': {'cluster': NAME, 'user': NAME, 'namespace': namespace}}],
+        'contexts': [
+            {'name': NAME, 'context': {'cluster': NAME, 'user': NAME, 'namespace': namespace}}
+        ],
         'current-context': NAME,
         'extensions': [MARK],
     }
@@ -51,15 +60,19 @@ def write_kubeconfig(path: pathlib.Path, kubeconfig: Mapping[str, Any]) -> None:
 
     target = path.resolve()  # behind a symlink, the file is replaced, not the link
     if target.exists() and not target.is_file():
-        raise OSError(f"Cannot write the kubeconfig to {path}: it exists and is not a regular file.")
+        raise OSError(
+            f'Cannot write the kubeconfig to {path}: it exists and is not a regular file.'
+        )
     text = yaml.safe_dump(dict(kubeconfig), sort_keys=False)
     try:
         _replace_file(target, text.encode())
     except FileNotFoundError as error:
-        what = "files cannot be made in" if target.parent.is_dir() else "there is no directory"
-        raise OSError(f"Cannot write the kubeconfig to {path}: {what} {target.parent}.") from error
+        what = 'files cannot be made in' if target.parent.is_dir() else 'there is no directory'
+        raise OSError(f'Cannot write the kubeconfig to {path}: {what} {target.parent}.') from error
     except OSError as error:
-        raise OSError(f"Cannot write the kubeconfig to {path}: {error.strerror or error}.") from error
+        raise OSError(
+            f'Cannot write the kubeconfig to {path}: {error.strerror or error}.'
+        ) from error
 
 
 def check_replaceable(path: pathlib.Path) -> None:
@@ -71,7 +84,9 @@ def check_replaceable(path: pathlib.Path) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise OSError(f"Cannot write the kubeconfig to {path}: {error.strerror or error}.") from error
+        raise OSError(
+            f'Cannot write the kubeconfig to {path}: {error.strerror or error}.'
+        ) from error
     except UnicodeDecodeError:
         text = '?'
     try:
@@ -79,18 +94,24 @@ def check_replaceable(path: pathlib.Path) -> None:
     except yaml.YAMLError:
         is_ours = False
     if not is_ours:
-        raise FileExistsError(f"The file {path} is not of a sandbox, and will not be overwritten: choose another one.")
+        raise FileExistsError(
+            f'The file {path} is not of a sandbox, and will not be overwritten: choose another one.'
+        )
 
 
 def _is_ours(kubeconfig: Any) -> bool:
     try:
-        return MARK in kubeconfig['extensions'] and all(item['name'] == NAME for item in kubeconfig['clusters'])
+        return MARK in kubeconfig['extensions'] and all(
+            item['name'] == NAME for item in kubeconfig['clusters']
+        )
     except (TypeError, KeyError):
         return False
 
 
 def _replace_file(target: pathlib.Path, content: bytes) -> None:
-    descriptor, temporary = tempfile.mkstemp(prefix=f'.{target.name}.', dir=target.parent)  # with mode 0600
+    descriptor, temporary = tempfile.mkstemp(
+        prefix=f'.{target.name}.', dir=target.parent
+    )  # with mode 0600
     try:
         with os.fdopen(descriptor, 'wb') as file:
             file.write(content)

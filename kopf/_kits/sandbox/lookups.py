@@ -4,6 +4,7 @@ Lookups: which resource is meant by a name that a person has written.
 The names are those that kubectl takes (``pods``, ``pod``, ``Pod``, ``po``, ``kopfexamples.kopf.dev``,
 ``kopfexamples.v1.kopf.dev``), and those with the versions first (``v1/pods``, ``apps/v1/deployments``).
 """
+
 from typing import Any
 
 from kopf._kits.sandbox import discovery, errors, kinds
@@ -19,9 +20,13 @@ def find_resource(catalog: kinds.Catalog, text: str) -> kinds.Resource:
     precise = [resource for resource in found if _get_word(text) == resource.plural] or found
     homes = {resource.home for resource in precise}
     if not homes:
-        raise errors.ApiError(404, 'NotFound', f'the server doesn\'t have a resource type "{text}"', details={})
+        raise errors.ApiError(
+            404, 'NotFound', f'the server doesn\'t have a resource type "{text}"', details={}
+        )
     if len(homes) > 1:
-        listed = ' or '.join(sorted(f'{resource.api_version}/{resource.plural}' for resource in precise))
+        listed = ' or '.join(
+            sorted(f'{resource.api_version}/{resource.plural}' for resource in precise)
+        )
         raise ValueError(f'The resource "{text}" is ambiguous: say which one is meant, {listed}.')
     return min(precise, key=_rank)
 
@@ -29,8 +34,11 @@ def find_resource(catalog: kinds.Catalog, text: str) -> kinds.Resource:
 def find_stored_resource(catalog: kinds.Catalog, home: kinds.Home) -> kinds.Resource | None:
     """Find the resource in the version in which its objects are stored, if it is served at all."""
     versions = list(catalog.find_versions(home).values())
-    native = [resource for resource in versions
-              if resource.version == resource.storage_version and resource.group == home.group]
+    native = [
+        resource
+        for resource in versions
+        if resource.version == resource.storage_version and resource.group == home.group
+    ]
     return next(iter([*native, *versions]), None)
 
 

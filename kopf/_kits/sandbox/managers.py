@@ -4,6 +4,7 @@ Managers: the records of who owns which fields of an object.
 There is one entry in ``metadata.managedFields`` for each manager, operation and subresource (and, for the updates,
 API version). Entries are values: no function here modifies its arguments.
 """
+
 import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias
@@ -27,6 +28,7 @@ class Author:
 
     The reset fields are those which cannot be changed in this way, and so are owned by nobody who tries to.
     """
+
     manager: str
     api_version: str
     now: str  # RFC 3339, in UTC, with seconds
@@ -34,7 +36,9 @@ class Author:
     reset_fields: tuple[str, ...] = ()  # status, metadata.labels
 
 
-def choose_entries(live: Mapping[str, Any] | None, new: Mapping[str, Any], author: Author) -> list[Entry]:
+def choose_entries(
+    live: Mapping[str, Any] | None, new: Mapping[str, Any], author: Author
+) -> list[Entry]:
     """Take what the users have put into the object if it makes sense, else what it was."""
     known, sent = read_entries(live), _get_managed_fields(new)
     if author.subresource or sent is None or sent is known or sent == known:
@@ -60,21 +64,30 @@ def _get_managed_fields(obj: Mapping[str, Any]) -> Any:
 
 def _parse_entries(sent: Any) -> list[Entry]:
     if not isinstance(sent, list) or not all(isinstance(entry, dict) for entry in sent):
-        raise ValueError("not a list of maps")
+        raise ValueError('not a list of maps')
     entries = {}
     for entry in sent:
         texts = (entry.get(name) or '' for name in ('manager', 'apiVersion', 'subresource', 'time'))
         if not all(isinstance(text, str) for text in texts) or not entry.get('apiVersion'):
-            raise ValueError("apiVersion must not be empty")
-        if entry.get('operation') not in ('Apply', 'Update') or entry.get('fieldsType') != 'FieldsV1':
-            raise ValueError("operation must be `Apply` or `Update`")
+            raise ValueError('apiVersion must not be empty')
+        if (
+            entry.get('operation') not in ('Apply', 'Update')
+            or entry.get('fieldsType') != 'FieldsV1'
+        ):
+            raise ValueError('operation must be `Apply` or `Update`')
         identity, fields = identify(entry), entry.get('fieldsV1')
         entries[identity] = build_entry(
-            identity, entry['apiVersion'], fieldsets.parse({} if fields is None else fields), entry.get('time'))
+            identity,
+            entry['apiVersion'],
+            fieldsets.parse({} if fields is None else fields),
+            entry.get('time'),
+        )
     return sorted((entry for entry in entries.values() if entry['fieldsV1']), key=build_sort_key)
 
 
-def record(entries: Iterable[Entry], comparison: ownership.Comparison, author: Author) -> list[Entry]:
+def record(
+    entries: Iterable[Entry], comparison: ownership.Comparison, author: Author
+) -> list[Entry]:
     """Give the changed fields to the author of an update, and take them from the others."""
     result = disown(entries, comparison)
     if comparison.changed:
@@ -91,7 +104,9 @@ def disown(entries: Iterable[Entry], comparison: ownership.Comparison) -> list[E
     result = []
     for entry in entries:
         known = entry['fieldsV1']
-        fields = fieldsets.difference(fieldsets.difference(known, comparison.changed), comparison.removed)
+        fields = fieldsets.difference(
+            fieldsets.difference(known, comparison.changed), comparison.removed
+        )
         if fields:
             result.append(entry if fields == known else {**entry, 'fieldsV1': fields})
     return result
@@ -130,7 +145,9 @@ def identify_author(author: Author, operation: str) -> Identity:
     return author.manager or 'unknown', operation, version, author.subresource
 
 
-def build_entry(identity: Identity, api_version: str, fields: fieldsets.FieldSet, time: str | None) -> Entry:
+def build_entry(
+    identity: Identity, api_version: str, fields: fieldsets.FieldSet, time: str | None
+) -> Entry:
     """Build an entry; those who apply without a change of the object have no time of it."""
     manager, operation, _, subresource = identity
     entry: Entry = {'manager': manager} if manager else {}
@@ -147,13 +164,22 @@ def build_entry(identity: Identity, api_version: str, fields: fieldsets.FieldSet
 
 def build_sort_key(entry: Entry) -> tuple[str, ...]:
     """Order the entries as the API does: those who apply go before those who update, the recent ones go last."""
-    return (entry['operation'], entry.get('time') or '', entry.get('manager', ''), entry['apiVersion'],
-            entry.get('subresource', ''))
+    return (
+        entry['operation'],
+        entry.get('time') or '',
+        entry.get('manager', ''),
+        entry['apiVersion'],
+        entry.get('subresource', ''),
+    )
 
 
 def put_entries(obj: Mapping[str, Any], entries: list[Entry]) -> dict[str, Any]:
     """Build the object with these entries instead of those it has."""
-    metadata = {name: value for name, value in (obj.get('metadata') or {}).items() if name != 'managedFields'}
+    metadata = {
+        name: value
+        for name, value in (obj.get('metadata') or {}).items()
+        if name != 'managedFields'
+    }
     if entries:
         metadata['managedFields'] = sorted(entries, key=build_sort_key)
     return {**obj, 'metadata': metadata}

@@ -5,6 +5,7 @@ YAML is read as kubectl reads it: nothing but JSON's types comes out, so dates s
 a size, as a few lines of them can stand for gigabytes.
 Whatever is wrong with a file is said in one line that names the file.
 """
+
 import json
 import os
 import pathlib
@@ -44,8 +45,12 @@ def load_manifests(text: str | bytes, *, source: str = UNKNOWN) -> list[dict[str
 
 def read_manifests(paths: Iterable[str | pathlib.Path]) -> list[dict[str, Any]]:
     """Read all objects of files and directories (of their files with known suffixes, sorted by name)."""
-    return [body for path in paths for file in _find_files(pathlib.Path(path))
-            for body in load_manifests(_read_file(file), source=str(file))]
+    return [
+        body
+        for path in paths
+        for file in _find_files(pathlib.Path(path))
+        for body in load_manifests(_read_file(file), source=str(file))
+    ]
 
 
 def load_sources(sources: Iterable[options.Source]) -> list[dict[str, Any]]:
@@ -66,16 +71,28 @@ def _load_source(source: options.Source) -> list[dict[str, Any]]:
         case Sequence() if not isinstance(source, bytes | bytearray):
             return list(_flatten(_simplify(source, UNKNOWN), UNKNOWN))
         case _:
-            raise TypeError(f'Manifests are paths, texts, objects or lists of objects, not {type(source).__name__}.')
+            raise TypeError(
+                f'Manifests are paths, texts, objects or lists of objects, not {type(source).__name__}.'
+            )
 
 
 def parse_yaml(text: str | bytes, *, source: str) -> list[Any]:
     """Read all documents, whatever is in them; the empty ones are skipped."""
     import yaml
+
     try:
         documents = list(yaml.load_all(text, Loader=_make_loader()))
-    except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as e:
-        raise ManifestError(f'{source} is not valid YAML or JSON: {" ".join(str(e).split())}') from e
+    except (
+        yaml.YAMLError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ) as e:
+        raise ManifestError(
+            f'{source} is not valid YAML or JSON: {" ".join(str(e).split())}'
+        ) from e
     return [_simplify(document, source) for document in documents if document is not None]
 
 
@@ -95,12 +112,18 @@ def _read_file(file: pathlib.Path) -> bytes:
 def _flatten(documents: Iterable[Any], source: str) -> Iterator[dict[str, Any]]:
     for body in documents:
         if not isinstance(body, dict):
-            raise ManifestError(f'{source} must contain objects with apiVersion, kind and metadata, '
-                                f'not {type(body).__name__}.')
+            raise ManifestError(
+                f'{source} must contain objects with apiVersion, kind and metadata, '
+                f'not {type(body).__name__}.'
+            )
         if str(body.get('kind') or '').endswith('List') and isinstance(body.get('items'), list):
             yield from _flatten(body['items'], source)
             continue
-        missing = [name for name in ('apiVersion', 'kind') if not isinstance(body.get(name), str) or not body[name]]
+        missing = [
+            name
+            for name in ('apiVersion', 'kind')
+            if not isinstance(body.get(name), str) or not body[name]
+        ]
         if missing:
             raise ManifestError(f'An object in {source} has no {" and no ".join(missing)}.')
         if not isinstance(body.get('metadata'), dict):
@@ -118,8 +141,11 @@ def _simplify(document: Any, source: str) -> Any:
 
 def _make_loader() -> Any:
     import yaml
+
     base = getattr(yaml, 'CSafeLoader', yaml.SafeLoader)
-    composer = yaml.composer.Composer  # that of the C library has no limit of recursion but the stack of the process
+    composer = (
+        yaml.composer.Composer
+    )  # that of the C library has no limit of recursion but the stack of the process
 
     def __init__(self: Any, stream: Any) -> None:
         base.__init__(self, stream)
@@ -132,7 +158,9 @@ def _make_loader() -> Any:
         return base.construct_document(self, node)
 
     bases = (base,) if issubclass(base, composer) else (composer, base)
-    loader: Any = type('ManifestLoader', bases, {'__init__': __init__, 'construct_document': construct_document})
+    loader: Any = type(
+        'ManifestLoader', bases, {'__init__': __init__, 'construct_document': construct_document}
+    )
     loader.yaml_implicit_resolvers = {
         char: [(tag, regexp) for tag, regexp in resolvers if tag != 'tag:yaml.org,2002:timestamp']
         for char, resolvers in base.yaml_implicit_resolvers.items()
@@ -145,7 +173,11 @@ def _measure(node: Any, known: dict[int, int]) -> int:
     if isinstance(node.value, str):
         return len(node.value) + 1
     if id(node) not in known:
-        known[id(node)] = sys.maxsize  # until it is known: it is seen only by the aliases inside of it
-        children = (child for item in node.value for child in (item if isinstance(item, tuple) else (item,)))
+        known[id(node)] = (
+            sys.maxsize
+        )  # until it is known: it is seen only by the aliases inside of it
+        children = (
+            child for item in node.value for child in (item if isinstance(item, tuple) else (item,))
+        )
         known[id(node)] = 1 + sum(_measure(child, known) for child in children)
     return known[id(node)]

@@ -4,13 +4,16 @@ Merging: what becomes of an object when a configuration is applied to it, whoeve
 The configurations are checked first: unlike the updates, they are refused if they do not fit the schema.
 The results are new; they share with the arguments whatever is taken from them as is.
 """
+
 from collections.abc import Mapping
 from typing import Any
 
 from kopf._kits.sandbox import fieldsets, ownership, schemas, wordings
 
 
-def check(value: Any, schema: schemas.Schema | None, path: str = '', *, lenient: bool = False) -> list[str]:
+def check(
+    value: Any, schema: schemas.Schema | None, path: str = '', *, lenient: bool = False
+) -> list[str]:
     """List all that does not fit the schema, with the paths. Unknown fields are no problem if lenient."""
     if schema is None or value is None:
         return []
@@ -26,7 +29,9 @@ def _check_scalar(value: Any, schema: schemas.Schema) -> str:
     untyped = schema.type == 'string' and schema.raw.get('format', 'byte') != 'byte'
     match '' if untyped else schema.type:
         case 'string' if not isinstance(value, str):
-            return f'expected string, got &value.valueUnstructured{{Value:{wordings.literal(value)}}}'
+            return (
+                f'expected string, got &value.valueUnstructured{{Value:{wordings.literal(value)}}}'
+            )
         case 'boolean' if not isinstance(value, bool):
             return f'expected boolean, got &{{{wordings.plain(value)}}}'
         case 'integer' | 'number' if isinstance(value, bool) or not isinstance(value, int | float):
@@ -62,7 +67,9 @@ def _check_list(value: Any, schema: schemas.Schema, path: str, lenient: bool) ->
             except ValueError as e:
                 return [*complaints, f'{path}: element {index}: {e}']
             if step in seen:
-                complaints.append(f'{path}: duplicate entries for key {fieldsets.render_step(step)}')
+                complaints.append(
+                    f'{path}: duplicate entries for key {fieldsets.render_step(step)}'
+                )
             seen.add(step)
         complaints += check(item, schema.items, path + fieldsets.render_step(step), lenient=lenient)
     return complaints
@@ -77,10 +84,19 @@ def merge(live: Any, config: Any, schema: schemas.Schema | None) -> Any:
     if not live:
         return config
     if isinstance(live, dict) and isinstance(config, dict | None) and ownership.is_granular(schema):
-        return {**live, **{
-            name: merge(live.get(name), value, ownership.find_child(schema, name))
-            for name, value in (config or {}).items()}}
-    if isinstance(live, list) and isinstance(config, list | None) and schema and ownership.is_associative(schema):
+        return {
+            **live,
+            **{
+                name: merge(live.get(name), value, ownership.find_child(schema, name))
+                for name, value in (config or {}).items()
+            },
+        }
+    if (
+        isinstance(live, list)
+        and isinstance(config, list | None)
+        and schema
+        and ownership.is_associative(schema)
+    ):
         return _merge_lists(live, config or [], schema)
     return config
 
@@ -107,7 +123,9 @@ def _merge_lists(live: list[Any], config: list[Any], schema: schemas.Schema) -> 
     return result + [_merge_item(each, added, known, schema) for each in pending]
 
 
-def _merge_item(step: str, added: Mapping[str, Any], known: Mapping[str, list[Any]], schema: schemas.Schema) -> Any:
+def _merge_item(
+    step: str, added: Mapping[str, Any], known: Mapping[str, list[Any]], schema: schemas.Schema
+) -> Any:
     same = known.get(step, ())
     return merge(same[0], added[step], schema.items) if len(same) == 1 else added[step]
 
@@ -122,7 +140,8 @@ def remove(value: Any, fields: fieldsets.FieldSet, schema: schemas.Schema | None
 
 
 def _remove_fields(
-        value: Mapping[str, Any], fields: fieldsets.FieldSet, schema: schemas.Schema | None) -> dict[str, Any]:
+    value: Mapping[str, Any], fields: fieldsets.FieldSet, schema: schemas.Schema | None
+) -> dict[str, Any]:
     result = {}
     for name, inner in value.items():
         node = fields.get(f'f:{name}')
@@ -133,7 +152,9 @@ def _remove_fields(
     return result
 
 
-def _remove_items(value: list[Any], fields: fieldsets.FieldSet, schema: schemas.Schema) -> list[Any]:
+def _remove_items(
+    value: list[Any], fields: fieldsets.FieldSet, schema: schemas.Schema
+) -> list[Any]:
     result = []
     for item in value:
         node = fields.get(fieldsets.build_item_step(item, schema))

@@ -3,6 +3,7 @@ Mutations: the JSON patches of webhooks, with the errors of the API when they do
 
 The patches of clients fail without explanations; those of webhooks are explained, for the sake of webhooks' authors.
 """
+
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -43,8 +44,11 @@ def explain(body: Any, operation: Mapping[str, Any]) -> str:
 
 def _explain_missing_parent(kind: str, path: str) -> str:
     if kind == 'test':
-        return f'test operation does not apply: is missing path: {path}: {_MISSING}' if path else \
-            f'testing value {path} failed: test failed'
+        return (
+            f'test operation does not apply: is missing path: {path}: {_MISSING}'
+            if path
+            else f'testing value {path} failed: test failed'
+        )
     shown = path if kind == 'replace' else f'"{path}"'
     return f'{kind} operation does not apply: doc is missing path: {shown}: {_MISSING}'
 
@@ -67,7 +71,7 @@ def _explain_key(parent: Any, path: str) -> str:
     if isinstance(parent, dict):
         return f'Unable to remove nonexistent key: {key}: {_MISSING}'
     if not _INDEX.fullmatch(key):
-        return f"value was not a proper array index: '{key}': strconv.Atoi: parsing \"{key}\": invalid syntax"
+        return f'value was not a proper array index: \'{key}\': strconv.Atoi: parsing "{key}": invalid syntax'
     return f'Unable to access invalid index: {key}: invalid index referenced'
 
 
@@ -75,7 +79,11 @@ def _find(value: Any, keys: Iterable[str]) -> Any:
     for key in map(_unescape, keys):
         if isinstance(value, dict):
             value = value.get(key)
-        elif isinstance(value, list) and _INDEX.fullmatch(key) and -len(value) <= int(key) < len(value):
+        elif (
+            isinstance(value, list)
+            and _INDEX.fullmatch(key)
+            and -len(value) <= int(key) < len(value)
+        ):
             value = value[int(key)]
         else:
             return None

@@ -3,6 +3,7 @@ Naming: which strings are good as names, keys, labels, ports, and what the API s
 
 Each check returns the messages about one string, none if the string is good. The wordings are those of the API.
 """
+
 import re
 from collections.abc import Callable
 from typing import Final
@@ -34,32 +35,63 @@ def _explain(text: str, pattern: str, *examples: str) -> str:
 
 _LABEL_HINT: Final = _explain(
     f"a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', {_ENDS}",
-    _LABEL, 'my-name', '123-abc')
+    _LABEL,
+    'my-name',
+    '123-abc',
+)
 _SUBDOMAIN_HINT: Final = _explain(
     f"a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', {_ENDS}",
-    _SUBDOMAIN, 'example.com')
+    _SUBDOMAIN,
+    'example.com',
+)
 _OLD_LABEL_HINT: Final = _explain(
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', "
-    "start with an alphabetic character, and end with an alphanumeric character",
-    _OLD_LABEL, 'my-name', 'abc-123')
+    'start with an alphabetic character, and end with an alphanumeric character',
+    _OLD_LABEL,
+    'my-name',
+    'abc-123',
+)
 _KEY_HINT: Final = _explain(
-    f"must consist of alphanumeric characters, '-', '_' or '.', {_ENDS}", _KEY, 'MyName', 'my.name', '123-abc')
+    f"must consist of alphanumeric characters, '-', '_' or '.', {_ENDS}",
+    _KEY,
+    'MyName',
+    'my.name',
+    '123-abc',
+)
 _VALUE_HINT: Final = _explain(
     f"a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', {_ENDS}",
-    f'({_KEY})?', 'MyValue', 'my_value', '12345')
+    f'({_KEY})?',
+    'MyValue',
+    'my_value',
+    '12345',
+)
 _CONFIG_KEY_HINT: Final = _explain(
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
-    '[-._a-zA-Z0-9]+', 'key.name', 'KEY_NAME', 'key-name')
+    '[-._a-zA-Z0-9]+',
+    'key.name',
+    'KEY_NAME',
+    'key-name',
+)
 _PERCENT_HINT: Final = _explain(
-    "a valid percent string must be a numeric string followed by an ending '%'", '[0-9]+%', '1%', '93%')
+    "a valid percent string must be a numeric string followed by an ending '%'",
+    '[0-9]+%',
+    '1%',
+    '93%',
+)
 _WILDCARD_HINT: Final = _explain(
     "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of "
     "lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character",
-    rf'\*\.{_SUBDOMAIN}', '*.example.com')
+    rf'\*\.{_SUBDOMAIN}',
+    '*.example.com',
+)
 
 
 def _too_long(value: str, limit: int, unit: str = 'characters') -> list[str]:
-    return [f'must be no more than {limit} {unit}'] if len(value.encode('utf-8', 'surrogatepass')) > limit else []
+    return (
+        [f'must be no more than {limit} {unit}']
+        if len(value.encode('utf-8', 'surrogatepass')) > limit
+        else []
+    )
 
 
 def between(low: int, high: int) -> str:
@@ -75,7 +107,10 @@ def check_label(value: str) -> list[str]:
     problems = _too_long(value, 63)
     if _label_regex.fullmatch(value):
         return problems
-    return [*problems, 'must not contain dots' if _subdomain_regex.fullmatch(value) else _LABEL_HINT]
+    return [
+        *problems,
+        'must not contain dots' if _subdomain_regex.fullmatch(value) else _LABEL_HINT,
+    ]
 
 
 def check_old_label(value: str) -> list[str]:
@@ -101,8 +136,10 @@ def check_key(value: str) -> list[str]:
         return []
     prefix, slash, name = value.rpartition('/')
     if '/' in prefix:
-        return [f"a valid label key {_KEY_HINT} with an optional DNS subdomain prefix and '/' "
-                "(e.g. 'example.com/MyName')"]
+        return [
+            f"a valid label key {_KEY_HINT} with an optional DNS subdomain prefix and '/' "
+            "(e.g. 'example.com/MyName')"
+        ]
     problems = []
     if slash and not prefix:
         problems.append('prefix part must be non-empty')
@@ -137,7 +174,9 @@ def check_env_name(value: str) -> list[str]:
         return ['environment variable name must be non-empty']
     if _env_regex.fullmatch(value):
         return []
-    return ["a valid environment variable name must consist only of printable ASCII characters other than '='"]
+    return [
+        "a valid environment variable name must consist only of printable ASCII characters other than '='"
+    ]
 
 
 def check_port(value: int) -> list[str]:

@@ -1,6 +1,7 @@
 """
 Notices: the warnings that accompany answers, as the values of the ``Warning`` headers.
 """
+
 import re
 from collections.abc import Iterable
 

@@ -4,6 +4,7 @@ ObjectMeta: how the API decodes the metadata of custom resources and of the reso
 The schemas of custom resources say nothing of the metadata: it is decoded into a fixed structure. Hence unknown fields
 are dropped, empty ones vanish, and values of wrong types are refused in the words of the decoder of the API.
 """
+
 import datetime
 import re
 from collections.abc import Callable, Mapping
@@ -66,21 +67,28 @@ def _coerce_entries(entries: list[Any], known: Mapping[str, Decoder], path: str)
 
 def _refuse(value: Any, field: str, wanted: str) -> UndecodableError:
     kind = f'number {value}' if isinstance(value, float) else wordings.json_type(value)
-    return UndecodableError(f'json: cannot unmarshal {kind} into Go struct field {field} of type {wanted}')
+    return UndecodableError(
+        f'json: cannot unmarshal {kind} into Go struct field {field} of type {wanted}'
+    )
 
 
 def _decode_scalar(kind: type, wanted: str) -> Decoder:
     def decode(value: Any, field: str) -> None:
         if value is not None and type(value) is not kind:
             raise _refuse(value, field, wanted)
+
     return decode
 
 
 def _decode_time(value: Any, field: str) -> None:
     if not isinstance(value, str):
-        raise UndecodableError(f'json: cannot unmarshal {wordings.json_type(value)} into Go value of type string')
+        raise UndecodableError(
+            f'json: cannot unmarshal {wordings.json_type(value)} into Go value of type string'
+        )
     if not _is_time(value):
-        raise UndecodableError(f'parsing time "{value}" as "{_TIME_LAYOUT}": cannot parse "{value}" as "2006"')
+        raise UndecodableError(
+            f'parsing time "{value}" as "{_TIME_LAYOUT}": cannot parse "{value}" as "2006"'
+        )
 
 
 def _is_time(value: str) -> bool:
@@ -109,6 +117,7 @@ def _decode_list(wanted: str, decode_item: Decoder) -> Decoder:
             raise _refuse(value, field, f'[]{wanted}')
         for item in value:
             decode_item(item, field)
+
     return decode
 
 
@@ -122,6 +131,7 @@ def _decode_entry(kind: str, known: Mapping[str, Decoder]) -> Decoder:
         for name, item in value.items():
             if name in known and item is not None:
                 known[name](item, f'{kind}.{stem}.{name}')
+
     return decode
 
 
@@ -135,20 +145,44 @@ _number = _decode_scalar(int, 'int64')
 _boolean = _decode_scalar(bool, 'bool')
 
 _OWNER_FIELDS: Final[Mapping[str, Decoder]] = {
-    'apiVersion': _string, 'kind': _string, 'name': _string, 'uid': _uid,
-    'controller': _boolean, 'blockOwnerDeletion': _boolean,
+    'apiVersion': _string,
+    'kind': _string,
+    'name': _string,
+    'uid': _uid,
+    'controller': _boolean,
+    'blockOwnerDeletion': _boolean,
 }
 _ENTRY_FIELDS: Final[Mapping[str, Decoder]] = {
-    'manager': _string, 'operation': _decode_scalar(str, 'v1.ManagedFieldsOperationType'), 'apiVersion': _string,
-    'time': _decode_time, 'fieldsType': _string, 'fieldsV1': _decode_anything, 'subresource': _string,
+    'manager': _string,
+    'operation': _decode_scalar(str, 'v1.ManagedFieldsOperationType'),
+    'apiVersion': _string,
+    'time': _decode_time,
+    'fieldsType': _string,
+    'fieldsV1': _decode_anything,
+    'subresource': _string,
 }
 _NESTED: Final = {'ownerReferences': _OWNER_FIELDS, 'managedFields': _ENTRY_FIELDS}
-_POINTERS: Final = frozenset(('deletionGracePeriodSeconds',))  # zeros of these are not the same as absence
+_POINTERS: Final = frozenset(
+    ('deletionGracePeriodSeconds',)
+)  # zeros of these are not the same as absence
 _FIELDS: Final[Mapping[str, Decoder]] = {
-    'name': _string, 'generateName': _string, 'namespace': _string, 'selfLink': _string, 'uid': _uid,
-    'resourceVersion': _string, 'generation': _number, 'creationTimestamp': _decode_time,
-    'deletionTimestamp': _decode_time, 'deletionGracePeriodSeconds': _number,
-    'labels': _decode_strings, 'annotations': _decode_strings, 'finalizers': _decode_list('string', _string),
-    'ownerReferences': _decode_list('v1.OwnerReference', _decode_entry('OwnerReference', _OWNER_FIELDS)),
-    'managedFields': _decode_list('v1.ManagedFieldsEntry', _decode_entry('ManagedFieldsEntry', _ENTRY_FIELDS)),
+    'name': _string,
+    'generateName': _string,
+    'namespace': _string,
+    'selfLink': _string,
+    'uid': _uid,
+    'resourceVersion': _string,
+    'generation': _number,
+    'creationTimestamp': _decode_time,
+    'deletionTimestamp': _decode_time,
+    'deletionGracePeriodSeconds': _number,
+    'labels': _decode_strings,
+    'annotations': _decode_strings,
+    'finalizers': _decode_list('string', _string),
+    'ownerReferences': _decode_list(
+        'v1.OwnerReference', _decode_entry('OwnerReference', _OWNER_FIELDS)
+    ),
+    'managedFields': _decode_list(
+        'v1.ManagedFieldsEntry', _decode_entry('ManagedFieldsEntry', _ENTRY_FIELDS)
+    ),
 }

@@ -5,6 +5,7 @@ Clients read them to explain the fields and to merge the changes of lists. The d
 one per group and version, and are kept until their resources change. What is published for custom resources
 is not exactly what is in their CRDs: the fields of all objects are added, as the API does it.
 """
+
 import functools
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,19 +17,29 @@ from kopf._kits.sandbox import builtins, descriptions, discovery, kinds, operati
 _META: Final = 'io.k8s.apimachinery.pkg.apis.meta.v1'
 _GVK: Final = 'x-kubernetes-group-version-kind'
 _ALWAYS_PUBLISHED: Final = (operations.STATUS, operations.PATCH, operations.DELETE_OPTIONS)
-_SECURITY_SCHEMES: Final = {'BearerToken': {
-    'type': 'apiKey', 'description': 'Bearer Token authentication', 'name': 'authorization', 'in': 'header'}}
+_SECURITY_SCHEMES: Final = {
+    'BearerToken': {
+        'type': 'apiKey',
+        'description': 'Bearer Token authentication',
+        'name': 'authorization',
+        'in': 'header',
+    }
+}
 _SUBSCHEMAS: Final = ('items', 'additionalProperties', 'not')
 _SUBSCHEMA_LISTS: Final = ('allOf', 'oneOf', 'anyOf')
 _UNKNOWN_IN_V2: Final = frozenset(('default', 'nullable', 'allOf', 'oneOf', 'anyOf', 'not'))
 _SCALARS_IN_V2: Final[Mapping[str, Mapping[str, Any]]] = {
     'io.k8s.apimachinery.pkg.api.resource.Quantity': {'type': 'string'},
-    'io.k8s.apimachinery.pkg.util.intstr.IntOrString': {'type': 'string', 'format': 'int-or-string'},
+    'io.k8s.apimachinery.pkg.util.intstr.IntOrString': {
+        'type': 'string',
+        'format': 'int-or-string',
+    },
 }
 
 
 class Document(NamedTuple):
     """A document as it goes to clients."""
+
     body: bytes  # JSON or protobuf
     etag: str  # without quotes
 
@@ -52,9 +63,14 @@ class Publisher:
     def build_index(self) -> dict[str, Any]:
         """Build the answer for ``/openapi/v3``: where each document is; the hashes let the clients cache them."""
         self._refresh()
-        return {'paths': {
-            path: {'serverRelativeURL': f'/openapi/v3/{path}?hash={self._load_document(path).etag}'}
-            for path in sorted(self._served)}}
+        return {
+            'paths': {
+                path: {
+                    'serverRelativeURL': f'/openapi/v3/{path}?hash={self._load_document(path).etag}'
+                }
+                for path in sorted(self._served)
+            }
+        }
 
     def find_document(self, path: str) -> Document | None:
         """Find the document for ``/openapi/v3/{path}``, such as ``api/v1`` or ``apis/apps/v1``."""
@@ -83,7 +99,11 @@ class Publisher:
             prefix = 'apis' if resource.group else 'api'
             served.setdefault(f'{prefix}/{resource.api_version}', []).append(resource)
         self._served = {path: tuple(resources) for path, resources in served.items()}
-        self._documents = {path: made for path, made in self._documents.items() if self._served.get(path) == made[0]}
+        self._documents = {
+            path: made
+            for path, made in self._documents.items()
+            if self._served.get(path) == made[0]
+        }
         self._swagger = self._packed = None
         self._generation = self._catalog.generation
 
@@ -106,8 +126,9 @@ def build_document(resources: Sequence[kinds.Resource]) -> dict[str, Any]:
     major, minor, _ = discovery.KUBERNETES_VERSION
     return {
         'openapi': '3.0.0',
-        'info': {'title': 'Kubernetes CRD Swagger', 'version': 'v0.1.0'} if custom
-                else {'title': 'Kubernetes', 'version': f'{major}.{minor}'},
+        'info': {'title': 'Kubernetes CRD Swagger', 'version': 'v0.1.0'}
+        if custom
+        else {'title': 'Kubernetes', 'version': f'{major}.{minor}'},
         'paths': operations.build_paths(resources, names),
         'components': {
             'schemas': dict(sorted(schemas.items())),
@@ -118,9 +139,13 @@ def build_document(resources: Sequence[kinds.Resource]) -> dict[str, Any]:
 
 def build_swagger(catalog: kinds.Catalog) -> dict[str, Any]:
     """Build an OpenAPI v2 document of everything; it has only the definitions, no paths."""
-    published: dict[str, Mapping[str, Any]] = {name: load_definition(name) for name in builtins.load_definitions()}
+    published: dict[str, Mapping[str, Any]] = {
+        name: load_definition(name) for name in builtins.load_definitions()
+    }
     published.update(_publish_customs(catalog))
-    definitions = {name: _SCALARS_IN_V2.get(name) or _downgrade(schema) for name, schema in published.items()}
+    definitions = {
+        name: _SCALARS_IN_V2.get(name) or _downgrade(schema) for name, schema in published.items()
+    }
     major, minor, _ = discovery.KUBERNETES_VERSION
     return {
         'swagger': '2.0',
@@ -161,12 +186,16 @@ def _name_list(resource: kinds.Resource) -> str:
     return '.'.join([*reversed(resource.group.split('.')), resource.version, resource.list_kind])
 
 
-def _list_roots(resources: Iterable[kinds.Resource], names: Mapping[tuple[str, str, str], str]) -> Iterator[str]:
+def _list_roots(
+    resources: Iterable[kinds.Resource], names: Mapping[tuple[str, str, str], str]
+) -> Iterator[str]:
     for resource in resources:
         group, version = resource.group, resource.version
         subkinds = [subresource.kind for subresource in discovery.list_subresources(resource)]
         found = [names.get((group, version, kind)) for kind in (resource.kind, resource.list_kind)]
-        found += [names.get((kind.group, kind.version, kind.kind)) for kind in subkinds if kind.version]
+        found += [
+            names.get((kind.group, kind.version, kind.kind)) for kind in subkinds if kind.version
+        ]
         yield from (name for name in found if name is not None)
 
 
@@ -209,7 +238,11 @@ def _publish_customs(resources: Iterable[kinds.Resource]) -> Iterator[tuple[str,
 
 def _publish_object(resource: kinds.Resource) -> dict[str, Any]:
     schema = resource.schema
-    raw = schema.raw if schema is not None else {'type': 'object', 'x-kubernetes-preserve-unknown-fields': True}
+    raw = (
+        schema.raw
+        if schema is not None
+        else {'type': 'object', 'x-kubernetes-preserve-unknown-fields': True}
+    )
     published = _publish_schema(raw)
     fields = {**(published.get('properties') or {}), **_list_common_fields()}
     return {**published, 'properties': fields, _GVK: [_build_gvk(resource, resource.kind)]}
@@ -232,9 +265,14 @@ def _build_gvk(resource: kinds.Resource, kind: str) -> dict[str, str]:
 
 def _list_common_fields(meta: str = 'ObjectMeta') -> dict[str, Any]:
     fields: dict[str, dict[str, Any]] = {
-        'apiVersion': {'type': 'string'}, 'kind': {'type': 'string'},
-        'metadata': {'allOf': [{'$ref': f'{builtins.REF_PREFIX}{_META}.{meta}'}]}}
-    return {name: {'description': descriptions.COMMON_FIELDS[name], **field} for name, field in fields.items()}
+        'apiVersion': {'type': 'string'},
+        'kind': {'type': 'string'},
+        'metadata': {'allOf': [{'$ref': f'{builtins.REF_PREFIX}{_META}.{meta}'}]},
+    }
+    return {
+        name: {'description': descriptions.COMMON_FIELDS[name], **field}
+        for name, field in fields.items()
+    }
 
 
 def _publish_schema(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -242,7 +280,9 @@ def _publish_schema(raw: Mapping[str, Any]) -> dict[str, Any]:
     if raw.get('x-kubernetes-int-or-string') and not raw.get('anyOf') and not raw.get('allOf'):
         published['anyOf'] = [{'type': 'integer'}, {'type': 'string'}]
     if raw.get('x-kubernetes-embedded-resource'):
-        required = [name for name in ('kind', 'apiVersion') if name not in (raw.get('required') or ())]
+        required = [
+            name for name in ('kind', 'apiVersion') if name not in (raw.get('required') or ())
+        ]
         published['required'] = [*(raw.get('required') or ()), *required]
         published['properties'] = {**published.get('properties', {}), **_list_common_fields()}
     return published
@@ -254,7 +294,11 @@ def _downgrade(schema: Mapping[str, Any]) -> dict[str, Any]:
     ref = schema.get('$ref') or (options[0].get('$ref') if len(options) == 1 else None)
     preserves = schema.get('x-kubernetes-preserve-unknown-fields')
     if ref is not None:
-        marks = {key: value for key, value in schema.items() if key == 'description' or key.startswith('x-')}
+        marks = {
+            key: value
+            for key, value in schema.items()
+            if key == 'description' or key.startswith('x-')
+        }
         return {**marks, '$ref': str(ref).replace(builtins.REF_PREFIX, '#/definitions/')}
     if preserves and _GVK in schema:
         return {key: value for key, value in schema.items() if key in ('description', 'type', _GVK)}
@@ -263,14 +307,26 @@ def _downgrade(schema: Mapping[str, Any]) -> dict[str, Any]:
         dropped |= {'type'}
     if preserves or schema.get('nullable'):
         dropped |= {'type', 'items', 'properties', 'required'}
-    return _map_children({key: value for key, value in schema.items() if key not in dropped}, _downgrade)
+    return _map_children(
+        {key: value for key, value in schema.items() if key not in dropped}, _downgrade
+    )
 
 
-def _map_children(schema: Mapping[str, Any], convert: Callable[[Mapping[str, Any]], dict[str, Any]]) -> dict[str, Any]:
+def _map_children(
+    schema: Mapping[str, Any], convert: Callable[[Mapping[str, Any]], dict[str, Any]]
+) -> dict[str, Any]:
     """Copy a schema with all of its direct children converted."""
     mapped = dict(schema)
     if schema.get('properties'):
-        mapped['properties'] = {name: convert(child) for name, child in schema['properties'].items()}
-    mapped.update((key, convert(schema[key])) for key in _SUBSCHEMAS if isinstance(schema.get(key), Mapping))
-    mapped.update((key, [convert(child) for child in schema[key]]) for key in _SUBSCHEMA_LISTS if schema.get(key))
+        mapped['properties'] = {
+            name: convert(child) for name, child in schema['properties'].items()
+        }
+    mapped.update(
+        (key, convert(schema[key])) for key in _SUBSCHEMAS if isinstance(schema.get(key), Mapping)
+    )
+    mapped.update(
+        (key, [convert(child) for child in schema[key]])
+        for key in _SUBSCHEMA_LISTS
+        if schema.get(key)
+    )
     return mapped

@@ -3,6 +3,7 @@ Operating: what the user of a sandbox does to its objects, without the network.
 
 The requests are the same as those of clients, made by the administrator, and so are the answers and the errors.
 """
+
 import asyncio
 import contextlib
 import dataclasses
@@ -40,8 +41,10 @@ PatchType = Literal['merge', 'json', 'strategic', 'apply']
 Selection = str | Mapping[str, str] | None
 
 PATCH_TYPES: Mapping[PatchType, str] = {
-    'merge': handling.MERGE_PATCH, 'json': handling.JSON_PATCH,
-    'strategic': handling.STRATEGIC_PATCH, 'apply': handling.APPLY_PATCH,
+    'merge': handling.MERGE_PATCH,
+    'json': handling.JSON_PATCH,
+    'strategic': handling.STRATEGIC_PATCH,
+    'apply': handling.APPLY_PATCH,
 }
 
 _FIRST = ('CustomResourceDefinition', 'Namespace')
@@ -50,6 +53,7 @@ _FIRST = ('CustomResourceDefinition', 'Namespace')
 @dataclasses.dataclass(frozen=True)
 class Target:
     """Which object, or which part of it, is meant."""
+
     resource: str  # in any form of `lookups`
     name: str = ''
     namespace: str = ''  # ignored where there are no namespaces
@@ -59,6 +63,7 @@ class Target:
 @dataclasses.dataclass(frozen=True)
 class Query:
     """Which objects are meant."""
+
     resource: str  # in any form of `lookups`
     namespace: str | None = None  # None for all; ignored where there are no namespaces
     labels: Selection = None
@@ -84,18 +89,24 @@ class Operator:
         """Get an object. Raises `ApiError` if there is none."""
         resource = lookups.find_resource(self._cluster.catalog, target.resource)
         namespace = target.namespace if resource.namespaced else ''
-        return conversions.read(resource, reading.get_object(self._cluster.store, resource, namespace, target.name, {}))
+        return conversions.read(
+            resource, reading.get_object(self._cluster.store, resource, namespace, target.name, {})
+        )
 
     def list(self, query: Query) -> Bodies:
         """List the objects in the order of the API."""
         resource = lookups.find_resource(self._cluster.catalog, query.resource)
-        listing = reading.list_objects(self._cluster.store, resource, _build_interest(resource, query), {})
+        listing = reading.list_objects(
+            self._cluster.store, resource, _build_interest(resource, query), {}
+        )
         return [conversions.read(resource, stored) for stored in listing.items]
 
     async def create(self, body: Mapping[str, Any]) -> Body:
         """Create an object of its own kind, in its own namespace or in the default one."""
         resource = self._find_kind(body)
-        return await self._ask('create', resource, dataclasses.replace(_locate(body), name=''), body)
+        return await self._ask(
+            'create', resource, dataclasses.replace(_locate(body), name=''), body
+        )
 
     async def update(self, body: Mapping[str, Any], subresource: str) -> Body:
         """Replace an object."""
@@ -106,7 +117,9 @@ class Operator:
     async def patch(self, target: Target, patch: Any, type: PatchType) -> Body:
         """Change an object by a patch. What is applied may omit its kind."""
         if type not in PATCH_TYPES:
-            raise ValueError(f'The type of a patch must be one of {", ".join(PATCH_TYPES)}, not {type!r}.')
+            raise ValueError(
+                f'The type of a patch must be one of {", ".join(PATCH_TYPES)}, not {type!r}.'
+            )
         resource = lookups.find_resource(self._cluster.catalog, target.resource)
         if type == 'apply' and isinstance(patch, Mapping):
             patch = {'apiVersion': resource.api_version, 'kind': resource.kind, **patch}
@@ -117,7 +130,9 @@ class Operator:
         resource = lookups.find_resource(self._cluster.catalog, target.resource)
         options = {'propagationPolicy': propagation or None, 'gracePeriodSeconds': grace_period}
         given = {key: value for key, value in options.items() if value is not None}
-        await self._ask('delete', resource, target, {'kind': 'DeleteOptions', 'apiVersion': 'v1', **given})
+        await self._ask(
+            'delete', resource, target, {'kind': 'DeleteOptions', 'apiVersion': 'v1', **given}
+        )
 
     async def apply(self, bodies: Sequence[Mapping[str, Any]]) -> Bodies:
         """
@@ -129,11 +144,19 @@ class Operator:
         """
         self._check(bodies)
         applied: dict[int, Body] = {}
-        for index, body in sorted(enumerate(bodies), key=lambda item: item[1]['kind'] not in _FIRST):
+        for index, body in sorted(
+            enumerate(bodies), key=lambda item: item[1]['kind'] not in _FIRST
+        ):
             resource = self._find_kind(body)
             with _explain(body):
-                applied[index] = await self._ask('patch', resource, _locate(body), body,
-                                                 content_type=handling.APPLY_PATCH, query={'force': 'true'})
+                applied[index] = await self._ask(
+                    'patch',
+                    resource,
+                    _locate(body),
+                    body,
+                    content_type=handling.APPLY_PATCH,
+                    query={'force': 'true'},
+                )
         return [applied[index] for index in range(len(bodies))]
 
     def watch(self, query: Query, *, since: str | None, timeout: float) -> AsyncGenerator[Body]:
@@ -143,21 +166,33 @@ class Operator:
         It is "now" when this is called, not when the first event is taken. Ends with the sandbox, or by the timeout.
         """
         resource = lookups.find_resource(self._cluster.catalog, query.resource)
-        interest, version = _build_interest(resource, query), watching.parse_version(since or '') or None
-        current = [] if version is not None else self._cluster.store.shelf(resource.home).select(interest.namespace)
+        interest, version = (
+            _build_interest(resource, query),
+            watching.parse_version(since or '') or None,
+        )
+        current = (
+            []
+            if version is not None
+            else self._cluster.store.shelf(resource.home).select(interest.namespace)
+        )
         initial = [stored for stored in current if interest.wants(stored)]
-        watch = watching.Watch(interest, self._cluster.store.version if version is None else version, timeout)
+        watch = watching.Watch(
+            interest, self._cluster.store.version if version is None else version, timeout
+        )
         return self._stream(resource, initial, watch)
 
-    async def _stream(self, resource: kinds.Resource, initial: Iterable[storage.Stored],
-                      watch: watching.Watch) -> AsyncGenerator[Body]:
+    async def _stream(
+        self, resource: kinds.Resource, initial: Iterable[storage.Stored], watch: watching.Watch
+    ) -> AsyncGenerator[Body]:
         renderer = answers.Renderer(resource, answers.Form(), self._cluster.sources.now)
         form = watching.Format(renderer.render_line, renderer.render_bookmark)
         for stored in initial:
             yield jsons.loads(renderer.render_line('ADDED', stored))
         if self.is_closed:
             return
-        async with contextlib.aclosing(watching.stream(self._cluster.store, resource.home, watch, form)) as batches:
+        async with contextlib.aclosing(
+            watching.stream(self._cluster.store, resource.home, watch, form)
+        ) as batches:
             async for batch in batches:
                 for line in batch.splitlines():
                     yield jsons.loads(line)
@@ -171,16 +206,21 @@ class Operator:
         """
         resource = lookups.find_resource(self._cluster.catalog, target.resource)
         key = storage.make_key(target.namespace if resource.namespaced else '', target.name)
-        return self._follow(resource, key, self._look(resource, key), asyncio.get_running_loop().time() + timeout)
+        return self._follow(
+            resource, key, self._look(resource, key), asyncio.get_running_loop().time() + timeout
+        )
 
-    async def _follow(self, resource: kinds.Resource, key: str, sight: '_Sight',
-                      deadline: float) -> AsyncGenerator[Body | None]:
+    async def _follow(
+        self, resource: kinds.Resource, key: str, sight: '_Sight', deadline: float
+    ) -> AsyncGenerator[Body | None]:
         clock = asyncio.get_running_loop().time
         while True:
             yield None if sight.stored is None else conversions.read(resource, sight.stored)
             async for change in _follow_changes(sight.shelf, sight.version, deadline):
                 if change.new.key == key:
-                    yield None if change.type == 'DELETED' else conversions.read(resource, change.new)
+                    yield (
+                        None if change.type == 'DELETED' else conversions.read(resource, change.new)
+                    )
             if self.is_closed or clock() + storage.TICK >= deadline:
                 return
             sight = self._look(resource, key)
@@ -189,17 +229,38 @@ class Operator:
         shelf = self._cluster.store.shelf(resource.home)
         return _Sight(shelf, self._cluster.store.version, shelf.objects.get(key))
 
-    async def _ask(self, verb: str, resource: kinds.Resource, target: Target, body: Any, *,
-                   content_type: str = answers.JSON, query: Mapping[str, str] = NO_QUERY) -> Body:
+    async def _ask(
+        self,
+        verb: str,
+        resource: kinds.Resource,
+        target: Target,
+        body: Any,
+        *,
+        content_type: str = answers.JSON,
+        query: Mapping[str, str] = NO_QUERY,
+    ) -> Body:
         """Make a request as clients do, with the same checks."""
         namespace = target.namespace if resource.namespaced else ''
         path = paths.Target(
-            resource.group, resource.version, resource.plural, namespace, target.name, target.subresource)
+            resource.group,
+            resource.version,
+            resource.plural,
+            namespace,
+            target.name,
+            target.subresource,
+        )
         if not routing.is_served(resource, path, verb):
             raise errors.method_not_allowed()
         request = requests.Request(
-            verb, resource, clusters.ADMIN, namespace=namespace, name=target.name, subresource=target.subresource,
-            options={'fieldManager': MANAGER, **query}, field_manager=MANAGER)
+            verb,
+            resource,
+            clusters.ADMIN,
+            namespace=namespace,
+            name=target.name,
+            subresource=target.subresource,
+            options={'fieldManager': MANAGER, **query},
+            field_manager=MANAGER,
+        )
         answer = await self._handler.handle(request, handling.Asking(_encode(body), content_type))
         result: Body = jsons.loads(answer.body)
         return result
@@ -215,15 +276,19 @@ class Operator:
         for body in bodies:
             name, source = body['metadata'].get('name'), manifests.get_source(body)
             if not isinstance(name, str) or not name:
-                raise manifests.ManifestError(f'{body["kind"]} in {source} has no name: it cannot be applied.')
+                raise manifests.ManifestError(
+                    f'{body["kind"]} in {source} has no name: it cannot be applied.'
+                )
             kind = body['apiVersion'], body['kind']
             if kind not in defined and self._cluster.find(*kind) is None:
                 raise manifests.ManifestError(
-                    f'There is no kind {kind[1]} in version {kind[0]}, as of {name!r} in {source}.')
+                    f'There is no kind {kind[1]} in version {kind[0]}, as of {name!r} in {source}.'
+                )
 
 
 class _Sight(NamedTuple):
     """An object as it was at a moment."""
+
     shelf: storage.Shelf
     version: int
     stored: storage.Stored | None
@@ -235,16 +300,21 @@ def _explain(body: Mapping[str, Any]) -> Iterator[None]:
     try:
         yield
     except errors.ApiError as e:
-        source, name = manifests.get_source(body), f'{body["kind"]} {errors.render(body["metadata"]["name"])}'
+        source, name = (
+            manifests.get_source(body),
+            f'{body["kind"]} {errors.render(body["metadata"]["name"])}',
+        )
         e.add_note(source if e.message.startswith(name) else f'{source}: {name}')
         raise
 
 
-async def _follow_changes(shelf: storage.Shelf, since: int, deadline: float) -> AsyncGenerator[storage.Change]:
+async def _follow_changes(
+    shelf: storage.Shelf, since: int, deadline: float
+) -> AsyncGenerator[storage.Change]:
     """Yield the changes after the version until the deadline, or as long as all of them are known."""
     clock = asyncio.get_running_loop().time
     while since >= shelf.compacted and not shelf.is_closed:
-        changes = shelf.changes[shelf.find_since(since):]
+        changes = shelf.changes[shelf.find_since(since) :]
         for change in changes:
             since = change.version
             yield change
@@ -257,7 +327,9 @@ async def _follow_changes(shelf: storage.Shelf, since: int, deadline: float) -> 
 def _build_interest(resource: kinds.Resource, query: Query) -> selectors.Interest:
     selected = {'labelSelector': _join(query.labels), 'fieldSelector': _join(query.fields)}
     namespace = query.namespace if resource.namespaced else None
-    return selectors.parse_interest(selected, namespace or '', resource.selectable, custom=resource.custom)
+    return selectors.parse_interest(
+        selected, namespace or '', resource.selectable, custom=resource.custom
+    )
 
 
 def _join(selection: Selection) -> str:
@@ -270,7 +342,11 @@ def _locate(body: Mapping[str, Any]) -> Target:
     """Find where an object lives by its own metadata."""
     meta = body.get('metadata')
     meta = meta if isinstance(meta, Mapping) else {}
-    return Target(str(body.get('kind')), str(meta.get('name') or ''), str(meta.get('namespace') or DEFAULT_NAMESPACE))
+    return Target(
+        str(body.get('kind')),
+        str(meta.get('name') or ''),
+        str(meta.get('namespace') or DEFAULT_NAMESPACE),
+    )
 
 
 def _list_defined_kinds(body: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
@@ -279,7 +355,10 @@ def _list_defined_kinds(body: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         return []
     try:
         spec = body['spec']
-        return [(f'{spec["group"]}/{version["name"]}', spec['names']['kind']) for version in spec['versions']]
+        return [
+            (f'{spec["group"]}/{version["name"]}', spec['names']['kind'])
+            for version in spec['versions']
+        ]
     except (KeyError, TypeError):
         return []
 

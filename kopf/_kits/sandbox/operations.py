@@ -4,6 +4,7 @@ Operations: what can be done with the resources, as OpenAPI v3 tells it.
 For every path, its methods, their parameters, and the definitions of what goes in and out. Clients look here for
 what the API supports (e.g. for the strict validation of fields), and to match the paths with the kinds of objects.
 """
+
 import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -29,18 +30,32 @@ _PARAMETER_TYPES: Final = {
     'watch': 'boolean',
 }
 _LISTING: Final = (
-    'allowWatchBookmarks', 'continue', 'fieldSelector', 'labelSelector', 'limit', 'resourceVersion',
-    'resourceVersionMatch', 'sendInitialEvents', 'timeoutSeconds', 'watch')
+    'allowWatchBookmarks',
+    'continue',
+    'fieldSelector',
+    'labelSelector',
+    'limit',
+    'resourceVersion',
+    'resourceVersionMatch',
+    'sendInitialEvents',
+    'timeoutSeconds',
+    'watch',
+)
 _WRITING: Final = ('dryRun', 'fieldManager', 'fieldValidation')
 _DELETING: Final = (
-    'dryRun', 'gracePeriodSeconds', 'ignoreStoreReadErrorWithClusterBreakingPotential', 'orphanDependents',
-    'propagationPolicy')
+    'dryRun',
+    'gracePeriodSeconds',
+    'ignoreStoreReadErrorWithClusterBreakingPotential',
+    'orphanDependents',
+    'propagationPolicy',
+)
 _DELETING_MANY: Final = tuple(sorted({*_LISTING, *_DELETING} - {'watch', 'allowWatchBookmarks'}))
 
 
 @dataclasses.dataclass(frozen=True)
 class Action:
     """What one verb of the API means in HTTP."""
+
     method: str
     name: str  # as in x-kubernetes-action
     prefix: str  # of the operation's id
@@ -72,6 +87,7 @@ _CODES: Final = {200: 'OK', 201: 'Created', 202: 'Accepted'}
 @dataclasses.dataclass(frozen=True)
 class Target:
     """What an operation deals with: a resource or its subresource, on one path."""
+
     resource: kinds.Resource
     definition: str  # of the object or of the list
     gvk: Mapping[str, str]
@@ -79,18 +95,25 @@ class Target:
     everywhere: bool = False  # in all namespaces
 
 
-def build_paths(resources: Iterable[kinds.Resource], names: Mapping[tuple[str, str, str], str]) -> dict[str, Any]:
+def build_paths(
+    resources: Iterable[kinds.Resource], names: Mapping[tuple[str, str, str], str]
+) -> dict[str, Any]:
     """Build all paths of the resources; the names are of the definitions by group, version and kind."""
-    paths = {path: item for resource in resources for path, item in _build_resource(resource, names)}
+    paths = {
+        path: item for resource in resources for path, item in _build_resource(resource, names)
+    }
     return dict(sorted(paths.items()))
 
 
 def _build_resource(
-        resource: kinds.Resource, names: Mapping[tuple[str, str, str], str],
+    resource: kinds.Resource,
+    names: Mapping[tuple[str, str, str], str],
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     group, version, plural = resource.group, resource.version, resource.plural
     root = f'/apis/{group}/{version}' if group else f'/api/{version}'
-    collection = f'{root}/namespaces/{{namespace}}/{plural}' if resource.namespaced else f'{root}/{plural}'
+    collection = (
+        f'{root}/namespaces/{{namespace}}/{plural}' if resource.namespaced else f'{root}/{plural}'
+    )
     gvk = {'group': group, 'version': version, 'kind': resource.kind}
     target = Target(resource, names[group, version, resource.kind], gvk)
     if any(verb in resource.verbs for verb in _COLLECTION_VERBS):
@@ -99,21 +122,39 @@ def _build_resource(
         verbs = [verb for verb in _OBJECT_VERBS if verb in resource.verbs]
         yield f'{collection}/{{name}}', _build_object(target, verbs)
     if resource.namespaced and 'list' in resource.verbs:
-        everywhere = dataclasses.replace(target, definition=names[group, version, resource.list_kind], everywhere=True)
-        operation = _build_operation(everywhere, dataclasses.replace(_ACTIONS['list'], parameters=()))
-        yield f'{root}/{plural}', {'get': operation, 'parameters': _list_parameters(*sorted((*_LISTING, 'pretty')))}
+        everywhere = dataclasses.replace(
+            target, definition=names[group, version, resource.list_kind], everywhere=True
+        )
+        operation = _build_operation(
+            everywhere, dataclasses.replace(_ACTIONS['list'], parameters=())
+        )
+        yield (
+            f'{root}/{plural}',
+            {'get': operation, 'parameters': _list_parameters(*sorted((*_LISTING, 'pretty')))},
+        )
     for name, kind, subverbs in discovery.list_subresources(resource):
-        found = (kind.group, kind.version, kind.kind) if kind.version else (group, version, kind.kind)
-        shown = gvk if resource.custom else dict(zip(('group', 'version', 'kind'), found, strict=True))
-        yield f'{collection}/{{name}}/{name}', _build_object(
-            Target(resource, names[found], shown, suffix=name.capitalize()), subverbs)
+        found = (
+            (kind.group, kind.version, kind.kind) if kind.version else (group, version, kind.kind)
+        )
+        shown = (
+            gvk if resource.custom else dict(zip(('group', 'version', 'kind'), found, strict=True))
+        )
+        yield (
+            f'{collection}/{{name}}/{name}',
+            _build_object(
+                Target(resource, names[found], shown, suffix=name.capitalize()), subverbs
+            ),
+        )
 
 
 def _build_collection(target: Target, list_definition: str | None) -> dict[str, Any]:
     actions = _get_actions(target)
     listed = dataclasses.replace(target, definition=list_definition or target.definition)
-    operations = {actions[verb].method: _build_operation(listed if verb == 'list' else target, actions[verb])
-                  for verb in _COLLECTION_VERBS if verb in target.resource.verbs}
+    operations = {
+        actions[verb].method: _build_operation(listed if verb == 'list' else target, actions[verb])
+        for verb in _COLLECTION_VERBS
+        if verb in target.resource.verbs
+    }
     return {**operations, 'parameters': _list_parameters(*_get_scope(target), 'pretty')}
 
 
@@ -133,7 +174,10 @@ def _get_scope(target: Target) -> tuple[str, ...]:
 
 def _build_operation(target: Target, action: Action) -> dict[str, Any]:
     group, version = target.resource.group, target.resource.version
-    words = [word[:1].upper() + word[1:] for word in re.split('[.-]', group.removesuffix('.k8s.io') or 'core')]
+    words = [
+        word[:1].upper() + word[1:]
+        for word in re.split('[.-]', group.removesuffix('.k8s.io') or 'core')
+    ]
     tag = ''.join(words)
     body = _build_body(target, action)
     return {
@@ -161,7 +205,11 @@ def _build_body(target: Target, action: Action) -> dict[str, Any] | None:
         case 'post' | 'put':
             return {'content': _build_content(target.definition, plain), 'required': True}
         case 'patch':
-            types = ('application/apply-patch+yaml', 'application/json-patch+json', 'application/merge-patch+json')
+            types = (
+                'application/apply-patch+yaml',
+                'application/json-patch+json',
+                'application/merge-patch+json',
+            )
             return {'content': _build_content(PATCH, (*types, *strategic)), 'required': True}
         case 'delete' | 'deletecollection' if 'dryRun' in action.parameters:
             return {'content': _build_content(DELETE_OPTIONS, plain)}
@@ -173,7 +221,8 @@ def _build_responses(target: Target, action: Action) -> dict[str, Any]:
     definition = STATUS if action.name in ('delete', 'deletecollection') else target.definition
     content = _build_content(definition, ('application/json', 'application/yaml'))
     responses: dict[str, Any] = {
-        str(code): {'description': _CODES[code], 'content': content} for code in action.codes}
+        str(code): {'description': _CODES[code], 'content': content} for code in action.codes
+    }
     return {**responses, '401': {'description': 'Unauthorized'}}
 
 
@@ -187,4 +236,8 @@ def _list_parameters(*names: str) -> list[dict[str, Any]]:
 
 def _build_parameter(name: str) -> dict[str, Any]:
     place = {'in': 'path', 'required': True} if name in ('name', 'namespace') else {'in': 'query'}
-    return {'name': name, **place, 'schema': {'type': _PARAMETER_TYPES.get(name, 'string'), 'uniqueItems': True}}
+    return {
+        'name': name,
+        **place,
+        'schema': {'type': _PARAMETER_TYPES.get(name, 'string'), 'uniqueItems': True},
+    }

@@ -3,6 +3,7 @@ Options: how a sandbox is started, whichever way it is.
 
 Cheap to import: this is all that is loaded until a sandbox is needed.
 """
+
 import dataclasses
 import datetime
 import os
@@ -24,17 +25,24 @@ class MissingLibraryError(Exception):
     """A library that the sandbox cannot do without is not installed."""
 
     def __init__(self, library: str, purpose: str) -> None:
-        super().__init__(f"The sandbox needs the library {library!r} for {purpose}: install kopf[dev].")
+        super().__init__(
+            f'The sandbox needs the library {library!r} for {purpose}: install kopf[dev].'
+        )
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
     """What the user wants of a sandbox."""
+
     host: str = '127.0.0.1'
     port: int = 0  # 0 for any free one
     rbac: bool = False
     tls: bool = True
     apply: Sequence[Source] = ()
-    save: str | os.PathLike[str] | None = None  # the directory for the objects to outlive the process
-    now: Callable[[], datetime.datetime] | None = None  # for the times in objects; None for the real time
+    save: str | os.PathLike[str] | None = (
+        None  # the directory for the objects to outlive the process
+    )
+    now: Callable[[], datetime.datetime] | None = (
+        None  # for the times in objects; None for the real time
+    )
     kubeconfig: pathlib.Path | None = None  # where to write it; None for a temporary file

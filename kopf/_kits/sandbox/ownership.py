@@ -5,40 +5,79 @@ Only the schemas know where one field ends: atomic maps and lists are owned as a
 lists that are sets or maps by their items. Where nothing is known, maps are granular, and lists are atomic.
 The metadata of all objects have the same schema, custom resources included; some of their fields belong to nobody.
 """
+
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from kopf._kits.sandbox import fieldsets, sameness, schemas
 
-NEVER_OWNED: Final = frozenset((
-    'name', 'namespace', 'creationTimestamp', 'selfLink', 'uid', 'clusterName', 'generation', 'managedFields',
-    'resourceVersion'))
+NEVER_OWNED: Final = frozenset(
+    (
+        'name',
+        'namespace',
+        'creationTimestamp',
+        'selfLink',
+        'uid',
+        'clusterName',
+        'generation',
+        'managedFields',
+        'resourceVersion',
+    )
+)
 
 _STRING: Final = {'type': 'string'}
 _KEY: Final = {'type': 'string', 'default': ''}
 _NUMBER: Final = {'type': 'integer'}
 _FLAG: Final = {'type': 'boolean'}
 _STRINGS: Final = {'type': 'object', 'additionalProperties': _STRING}
-METADATA: Final = schemas.compile_schema({'type': 'object', 'properties': {
-    **dict.fromkeys(('name', 'namespace', 'generateName', 'selfLink', 'uid', 'resourceVersion',
-                     'creationTimestamp', 'deletionTimestamp'), _STRING),
-    **dict.fromkeys(('generation', 'deletionGracePeriodSeconds'), _NUMBER),
-    **dict.fromkeys(('labels', 'annotations'), _STRINGS),
-    'finalizers': {'type': 'array', 'x-kubernetes-list-type': 'set', 'items': _STRING},
-    'ownerReferences': {
-        'type': 'array', 'x-kubernetes-list-type': 'map', 'x-kubernetes-list-map-keys': ['uid'],
-        'items': {'type': 'object', 'x-kubernetes-map-type': 'atomic', 'properties': {
-            **dict.fromkeys(('apiVersion', 'kind', 'name', 'uid'), _KEY),
-            **dict.fromkeys(('controller', 'blockOwnerDeletion'), _FLAG),
-        }},
-    },
-    'managedFields': {'type': 'array', 'items': {'type': 'object'}},
-}})
+METADATA: Final = schemas.compile_schema(
+    {
+        'type': 'object',
+        'properties': {
+            **dict.fromkeys(
+                (
+                    'name',
+                    'namespace',
+                    'generateName',
+                    'selfLink',
+                    'uid',
+                    'resourceVersion',
+                    'creationTimestamp',
+                    'deletionTimestamp',
+                ),
+                _STRING,
+            ),
+            **dict.fromkeys(('generation', 'deletionGracePeriodSeconds'), _NUMBER),
+            **dict.fromkeys(('labels', 'annotations'), _STRINGS),
+            'finalizers': {'type': 'array', 'x-kubernetes-list-type': 'set', 'items': _STRING},
+            'ownerReferences': {
+                'type': 'array',
+                'x-kubernetes-list-type': 'map',
+                'x-kubernetes-list-map-keys': ['uid'],
+                'items': {
+                    'type': 'object',
+                    'x-kubernetes-map-type': 'atomic',
+                    'properties': {
+                        **dict.fromkeys(('apiVersion', 'kind', 'name', 'uid'), _KEY),
+                        **dict.fromkeys(('controller', 'blockOwnerDeletion'), _FLAG),
+                    },
+                },
+            },
+            'managedFields': {'type': 'array', 'items': {'type': 'object'}},
+        },
+    }
+)
 """The schema of the metadata of all objects, as far as the ownership goes."""
 
-_STRIPPED: Final[fieldsets.FieldSet] = {'f:apiVersion': {}, 'f:kind': {}, 'f:metadata': {
-    fieldsets.SELF: {}, **{fieldsets.build_field_step(name): {} for name in NEVER_OWNED}}}
+_STRIPPED: Final[fieldsets.FieldSet] = {
+    'f:apiVersion': {},
+    'f:kind': {},
+    'f:metadata': {
+        fieldsets.SELF: {},
+        **{fieldsets.build_field_step(name): {} for name in NEVER_OWNED},
+    },
+}
 _TYPE_FIELD: Final = schemas.compile_schema(_STRING)
 _ZEROS: Final[Mapping[type, Any]] = {str: '', int: 0, float: 0.0, bool: False}
 _ABSENT: Final = object()
@@ -47,13 +86,16 @@ _CONTAINERS: Final = (dict, list)
 
 class Comparison(NamedTuple):
     """What has become of the fields between two objects."""
+
     changed: fieldsets.FieldSet  # added or modified
     removed: fieldsets.FieldSet
 
 
 def as_object(schema: schemas.Schema | None) -> schemas.Schema:
     """Know the fields that all objects have, in addition to what the schema of a resource knows."""
-    return dataclasses.replace(schema or schemas.Schema(raw={}, preserve_unknown=True), embedded=True)
+    return dataclasses.replace(
+        schema or schemas.Schema(raw={}, preserve_unknown=True), embedded=True
+    )
 
 
 def find_child(schema: schemas.Schema | None, name: str) -> schemas.Schema | None:
@@ -71,7 +113,9 @@ def is_declared(schema: schemas.Schema | None, name: str) -> bool:
     """Tell whether a field is one of a fixed structure, not a key of a map."""
     if schema is None:
         return False
-    return name in schema.properties or (schema.embedded and name in ('apiVersion', 'kind', 'metadata'))
+    return name in schema.properties or (
+        schema.embedded and name in ('apiVersion', 'kind', 'metadata')
+    )
 
 
 def is_granular(schema: schemas.Schema | None) -> bool:
@@ -94,7 +138,9 @@ def strip(fields: fieldsets.FieldSet) -> fieldsets.FieldSet:
     return fieldsets.difference(fields, _STRIPPED)
 
 
-def _extract_field(name: str, value: Any, schema: schemas.Schema | None) -> fieldsets.FieldSet | None:
+def _extract_field(
+    name: str, value: Any, schema: schemas.Schema | None
+) -> fieldsets.FieldSet | None:
     node = _extract_value(value, find_child(schema, name))
     if value is None or value == {} or not is_declared(schema, name):
         node = {fieldsets.SELF: fieldsets.LEAF, **node} if node else fieldsets.LEAF
@@ -110,8 +156,11 @@ def _extract_value(value: Any, schema: schemas.Schema | None) -> fieldsets.Field
 
 
 def _extract_map(value: Mapping[str, Any], schema: schemas.Schema | None) -> fieldsets.FieldSet:
-    return {fieldsets.build_field_step(name): node for name in sorted(value)
-            if (node := _extract_field(name, value[name], schema)) is not None}
+    return {
+        fieldsets.build_field_step(name): node
+        for name in sorted(value)
+        if (node := _extract_field(name, value[name], schema)) is not None
+    }
 
 
 def _extract_list(items: Sequence[Any], schema: schemas.Schema) -> fieldsets.FieldSet:
@@ -134,7 +183,9 @@ def group_items(items: Sequence[Any], schema: schemas.Schema) -> dict[str, list[
     return groups
 
 
-def ensure_structures(fields: fieldsets.FieldSet, schema: schemas.Schema | None) -> fieldsets.FieldSet:
+def ensure_structures(
+    fields: fieldsets.FieldSet, schema: schemas.Schema | None
+) -> fieldsets.FieldSet:
     """Add the fields of fixed structures on the way to the fields of a set: nobody owns them explicitly."""
     result: fieldsets.FieldSet = {}
     for step, node in fields.items():
@@ -173,7 +224,9 @@ def _build_structures(obj: Mapping[str, Any], schema: schemas.Schema) -> dict[st
     return baseline
 
 
-def compare(old: Mapping[str, Any], new: Mapping[str, Any], schema: schemas.Schema | None) -> Comparison:
+def compare(
+    old: Mapping[str, Any], new: Mapping[str, Any], schema: schemas.Schema | None
+) -> Comparison:
     """
     Compare two objects field by field. Never-owned fields are not compared.
 
@@ -185,7 +238,9 @@ def compare(old: Mapping[str, Any], new: Mapping[str, Any], schema: schemas.Sche
     inner_changed: fieldsets.FieldSet = {}
     inner_removed: fieldsets.FieldSet = {}
     if old.get('metadata') is not new.get('metadata'):
-        _compare_maps(_get_metadata(old), _get_metadata(new), METADATA, inner_changed, inner_removed)
+        _compare_maps(
+            _get_metadata(old), _get_metadata(new), METADATA, inner_changed, inner_removed
+        )
     if inner_changed:
         changed['f:metadata'] = fieldsets.sort_steps(inner_changed)
     if inner_removed:
@@ -194,7 +249,9 @@ def compare(old: Mapping[str, Any], new: Mapping[str, Any], schema: schemas.Sche
 
 
 def _get_content(obj: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in obj.items() if name not in ('apiVersion', 'kind', 'metadata')}
+    return {
+        name: value for name, value in obj.items() if name not in ('apiVersion', 'kind', 'metadata')
+    }
 
 
 def _get_metadata(obj: Mapping[str, Any]) -> dict[str, Any]:
@@ -205,8 +262,12 @@ def _get_metadata(obj: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _compare_maps(
-        old: Mapping[str, Any], new: Mapping[str, Any], schema: schemas.Schema | None,
-        changed: fieldsets.FieldSet, removed: fieldsets.FieldSet) -> None:
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    schema: schemas.Schema | None,
+    changed: fieldsets.FieldSet,
+    removed: fieldsets.FieldSet,
+) -> None:
     for name, value in new.items():
         known = old.get(name, _ABSENT)
         if sameness.is_same(known, value):
@@ -215,13 +276,17 @@ def _compare_maps(
             changed[fieldsets.build_field_step(name)] = _collect(value, find_child(schema, name))
         else:
             step = fieldsets.build_field_step(name)
-            _compare_values(step, known, value, find_child(schema, name), Comparison(changed, removed))
+            _compare_values(
+                step, known, value, find_child(schema, name), Comparison(changed, removed)
+            )
     for name, value in old.items():
         if name not in new:
             removed[fieldsets.build_field_step(name)] = _collect(value, find_child(schema, name))
 
 
-def _compare_values(step: str, old: Any, new: Any, schema: schemas.Schema | None, parents: Comparison) -> None:
+def _compare_values(
+    step: str, old: Any, new: Any, schema: schemas.Schema | None, parents: Comparison
+) -> None:
     changed: fieldsets.FieldSet = {}
     removed: fieldsets.FieldSet = {}
     if _are_both(dict, old, new) and is_granular(schema):
@@ -230,7 +295,9 @@ def _compare_values(step: str, old: Any, new: Any, schema: schemas.Schema | None
         _compare_lists(old or (), new or (), schema, changed, removed)
     else:
         parents.changed[step] = _collect(new, schema)
-        removed = {inner: node for inner, node in _collect(old, schema).items() if inner != fieldsets.SELF}
+        removed = {
+            inner: node for inner, node in _collect(old, schema).items() if inner != fieldsets.SELF
+        }
     if changed:
         parents.changed[step] = fieldsets.sort_steps(changed)
     if removed:
@@ -243,8 +310,12 @@ def _are_both(cls: type, old: Any, new: Any) -> bool:
 
 
 def _compare_lists(
-        old: Sequence[Any], new: Sequence[Any], schema: schemas.Schema,
-        changed: fieldsets.FieldSet, removed: fieldsets.FieldSet) -> None:
+    old: Sequence[Any],
+    new: Sequence[Any],
+    schema: schemas.Schema,
+    changed: fieldsets.FieldSet,
+    removed: fieldsets.FieldSet,
+) -> None:
     """Compare by items; the items that are not unique are compared as a whole and have no inner fields."""
     before, after = group_items(old, schema), group_items(new, schema)
     for step, items in after.items():
@@ -272,7 +343,9 @@ def _collect(value: Any, schema: schemas.Schema | None) -> fieldsets.FieldSet:
             inner, step = value[name], fieldsets.build_field_step(name)
             # Most of the fields are scalars: spare the calls for them.
             is_container = isinstance(inner, _CONTAINERS)
-            node[step] = _collect(inner, find_child(schema, name)) if is_container else fieldsets.LEAF
+            node[step] = (
+                _collect(inner, find_child(schema, name)) if is_container else fieldsets.LEAF
+            )
         return node
     if isinstance(value, list) and schema is not None and is_associative(schema):
         node = {fieldsets.SELF: fieldsets.LEAF}

@@ -1,6 +1,7 @@
 """
 Parsing: JSON as the API server reads it, with its numbers and with its wording of what is wrong; also in YAML.
 """
+
 import json
 import re
 from typing import Any, Final
@@ -14,7 +15,7 @@ _UNUSUAL_NUMBER: Final = re.compile(rb'[0-9]\.|[0-9][eE]|[0-9]{19}')
 _CONTAINERS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 _UNFINISHED_NUMBER: Final = re.compile(r'(?<=[0-9])(?:(\.)|[eE][+-]?)')
 _MAX_EXACT: Final = 2**53 - 1  # the larger floats are not taken for integers even if they are whole
-_INTEGERS: Final = range(-2**63, 2**63)
+_INTEGERS: Final = range(-(2**63), 2**63)
 _DEEPEST: Final = 400
 """Levels of nesting that can be stored and patched here. There are 10,000 in the API server, which does so in Go."""
 
@@ -49,8 +50,16 @@ def normalize_numbers(value: Any, raw: bytes) -> Any:
 def explain_yaml(error: BaseException | None) -> str:
     """Tell what is wrong with a text of YAML, by the error of its parser."""
     mark = getattr(error, 'problem_mark', None)
-    line = 0 if mark is None else mark.line + (type(error).__name__ == 'ScannerError' and mark.line > 0)
-    why = getattr(error, 'problem', None) or getattr(error, 'reason', None) or 'the document is malformed'
+    line = (
+        0
+        if mark is None
+        else mark.line + (type(error).__name__ == 'ScannerError' and mark.line > 0)
+    )
+    why = (
+        getattr(error, 'problem', None)
+        or getattr(error, 'reason', None)
+        or 'the document is malformed'
+    )
     return f'line {line}: {why}' if line else str(why)
 
 
@@ -84,27 +93,34 @@ def _explain(raw: bytes) -> str:
 
 def _refuse_constant(name: str) -> None:
     """What Python takes for numbers, JSON does not know."""
-    raise ValueError(_show(name[1], 'in numeric literal') if name[0] == '-' else
-                     _show(name[0], 'looking for beginning of value'))
+    raise ValueError(
+        _show(name[1], 'in numeric literal')
+        if name[0] == '-'
+        else _show(name[0], 'looking for beginning of value')
+    )
 
 
 def _word(why: str, text: str, position: int) -> str:
     """Put an error into other words by the sort of it and the place of it."""
     if why.startswith('Invalid \\u'):
-        stray = re.compile('[^0-9a-fA-F]').search(text, position + 2 if text[position] == '\\' else position + 1)
+        stray = re.compile('[^0-9a-fA-F]').search(
+            text, position + 2 if text[position] == '\\' else position + 1
+        )
         return _show(stray[0], 'in \\u hexadecimal character escape') if stray else _TRUNCATED
     if why.startswith('Invalid \\'):
-        return _show(text[position + 1:position + 2], 'in string escape code')
+        return _show(text[position + 1 : position + 2], 'in string escape code')
     if why.startswith('Invalid control'):
         return _show(text[position], 'in string literal')
     if why.startswith('Illegal trailing comma'):
-        position = len(text) - len(text[position + 1:].lstrip())
+        position = len(text) - len(text[position + 1 :].lstrip())
         why = 'Expecting property' if text[position] == '}' else 'Expecting value'
     if why.startswith('Unterminated') or not text[position:].strip():
         return _TRUNCATED
     if why.startswith('Expecting value'):
         return _word_value(text, position)
-    return _word_number(text, position) or _show(text[position], _find_expectation(why, text[:position]))
+    return _word_number(text, position) or _show(
+        text[position], _find_expectation(why, text[:position])
+    )
 
 
 def _word_value(text: str, position: int) -> str:
@@ -114,7 +130,11 @@ def _word_value(text: str, position: int) -> str:
     for expected, found in zip(literal, rest, strict=False):
         if expected != found:
             return _show(found, f"in literal {literal} (expecting '{expected}')")
-    return _show(rest[1], 'in numeric literal') if rest[0] == '-' else _show(rest[0], 'looking for beginning of value')
+    return (
+        _show(rest[1], 'in numeric literal')
+        if rest[0] == '-'
+        else _show(rest[0], 'looking for beginning of value')
+    )
 
 
 def _word_number(text: str, position: int) -> str:
@@ -122,7 +142,9 @@ def _word_number(text: str, position: int) -> str:
     found = _UNFINISHED_NUMBER.match(text, position)
     if found is None:
         return ''
-    context = 'after decimal point in numeric literal' if found[1] else 'in exponent of numeric literal'
+    context = (
+        'after decimal point in numeric literal' if found[1] else 'in exponent of numeric literal'
+    )
     return _show((text + ' ')[found.end()], context)
 
 
@@ -146,5 +168,11 @@ def _show(char: str, context: str) -> str:
     if char >= '\x80' and not char.isprintable():
         shown = f'\\u{ord(char):04x}'
     else:
-        shown = char if char == '"' else "\\'" if char == "'" else json.dumps(char, ensure_ascii=False)[1:-1]
+        shown = (
+            char
+            if char == '"'
+            else "\\'"
+            if char == "'"
+            else json.dumps(char, ensure_ascii=False)[1:-1]
+        )
     return f"invalid character '{shown}' {context}" if char else _TRUNCATED

@@ -5,6 +5,7 @@ The patched objects are new; whatever the patch does not touch is shared with th
 The quirks: JSON patches replace what is absent, copy it as null, and count array indices from the end if negative;
 of a failed JSON patch the API never tells what was wrong with it.
 """
+
 import copy
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -25,8 +26,10 @@ def merge(target: Mapping[str, Any], patch: Any) -> dict[str, Any]:
     if patch is None:
         raise errors.bad_request('Invalid JSON Patch')
     if not isinstance(patch, dict):
-        raise errors.bad_request(f'error decoding patch: json: cannot unmarshal {wordings.json_type(patch)} '
-                                 f'into Go value of type map[string]interface {{}}')
+        raise errors.bad_request(
+            f'error decoding patch: json: cannot unmarshal {wordings.json_type(patch)} '
+            f'into Go value of type map[string]interface {{}}'
+        )
     return _merge_objects(target, patch)
 
 
@@ -58,15 +61,21 @@ def apply_json_patch(target: Mapping[str, Any], operations: Any) -> Any:
     for operation in _check_operations(operations):
         _check_operation(operation)
     if len(operations or ()) > MAX_OPERATIONS:
-        raise errors.too_large(f'Request entity too large: The allowed maximum operations in a JSON patch '
-                               f'is {MAX_OPERATIONS}, got {len(operations)}')
+        raise errors.too_large(
+            f'Request entity too large: The allowed maximum operations in a JSON patch '
+            f'is {MAX_OPERATIONS}, got {len(operations)}'
+        )
     document = _Document(target)
     try:
         for operation in operations or ():
             document.perform(operation or {})
     except _InapplicableError:
-        raise errors.ApiError(422, 'Invalid', 'the server rejected our request due to an error in our request',
-                              details={}) from None
+        raise errors.ApiError(
+            422,
+            'Invalid',
+            'the server rejected our request due to an error in our request',
+            details={},
+        ) from None
     return document.root
 
 
@@ -74,8 +83,10 @@ def _check_operations(operations: Any) -> Iterable[Any]:
     if operations is None:
         return ()
     if not isinstance(operations, list):
-        raise errors.bad_request(f'error decoding patch: json: cannot unmarshal {wordings.json_type(operations)} '
-                                 f'into Go value of type []handlers.jsonPatchOp')
+        raise errors.bad_request(
+            f'error decoding patch: json: cannot unmarshal {wordings.json_type(operations)} '
+            f'into Go value of type []handlers.jsonPatchOp'
+        )
     return operations
 
 
@@ -83,13 +94,16 @@ def _check_operation(operation: Any) -> None:
     if operation is None:
         return
     if not isinstance(operation, dict):
-        raise errors.bad_request(f'error decoding patch: json: cannot unmarshal {wordings.json_type(operation)} '
-                                 f'into Go value of type handlers.jsonPatchOp')
+        raise errors.bad_request(
+            f'error decoding patch: json: cannot unmarshal {wordings.json_type(operation)} '
+            f'into Go value of type handlers.jsonPatchOp'
+        )
     for name in ('op', 'path', 'from'):
         if not isinstance(operation.get(name, ''), str | None):
             raise errors.bad_request(
                 f'error decoding patch: json: cannot unmarshal {wordings.json_type(operation[name])} '
-                f'into Go struct field jsonPatchOp.{name} of type string')
+                f'into Go struct field jsonPatchOp.{name} of type string'
+            )
 
 
 class _InapplicableError(Exception):
@@ -105,8 +119,13 @@ class _Document:
 
     def perform(self, operation: Mapping[str, Any]) -> None:
         performers: dict[str, Callable[[Mapping[str, Any]], None]] = {
-            'add': self._add, 'remove': self._remove, 'replace': self._replace,
-            'move': self._move, 'copy': self._copy, 'test': self._test}
+            'add': self._add,
+            'remove': self._remove,
+            'replace': self._replace,
+            'move': self._move,
+            'copy': self._copy,
+            'test': self._test,
+        }
         performer = performers.get(operation.get('op') or '')
         if performer is None:
             raise _InapplicableError
@@ -213,7 +232,9 @@ def _is_same(one: Any, two: Any) -> bool:
     if type(one) is not type(two):
         return False
     if isinstance(one, dict):
-        return one.keys() == two.keys() and all(_is_same(value, two[key]) for key, value in one.items())
+        return one.keys() == two.keys() and all(
+            _is_same(value, two[key]) for key, value in one.items()
+        )
     if isinstance(one, list):
         return len(one) == len(two) and all(map(_is_same, one, two))
     return bool(one == two)

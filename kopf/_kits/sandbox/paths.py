@@ -1,6 +1,7 @@
 """
 Paths: what the URL and the method of a request refer to.
 """
+
 import dataclasses
 from collections.abc import Mapping
 from urllib.parse import unquote
@@ -9,6 +10,7 @@ from urllib.parse import unquote
 @dataclasses.dataclass(frozen=True)
 class Target:
     """A resource, or an object of it, or a subresource of the object, as named in a URL."""
+
     group: str
     version: str
     plural: str
@@ -33,7 +35,11 @@ def parse_path(path: str) -> Target | None:
         return None
     is_watch = rest[0] == 'watch' and len(rest) > 1
     namespace, rest = '', rest[1:] if is_watch else rest
-    if rest[0] == 'namespaces' and len(rest) >= 3 and (group or rest[2] not in ('status', 'finalize')):
+    if (
+        rest[0] == 'namespaces'
+        and len(rest) >= 3
+        and (group or rest[2] not in ('status', 'finalize'))
+    ):
         namespace, rest = rest[1], rest[2:]
     if len(rest) > (1 if is_watch else 3) or not all(rest):
         return None
@@ -46,9 +52,9 @@ def detect_verb(method: str, target: Target, options: Mapping[str, str]) -> str 
     if target.is_watch:
         return 'watch' if method == 'GET' else None
     match method, bool(target.name):
-        case ('GET' | 'HEAD'), True:
+        case (('GET' | 'HEAD'), True):
             return 'get'
-        case ('GET' | 'HEAD'), False:
+        case (('GET' | 'HEAD'), False):
             return 'watch' if options.get('watch') in ('1', 'true', 'True') else 'list'
         case 'POST', named:
             return 'create' if not named or target.subresource else None

@@ -4,6 +4,7 @@ Patterns: the regular expressions of schemas, matched by RE2, of which Go's engi
 Schemas come from clients, and so do the values: the time of matching is linear in their length, whatever the pattern.
 What is wrong with a pattern is told in the words of Go's compiler. The library is loaded with the first pattern.
 """
+
 import dataclasses
 import functools
 import importlib.util
@@ -36,6 +37,7 @@ class PatternError(ValueError):
 @dataclasses.dataclass(frozen=True)
 class Pattern:
     """A compiled pattern."""
+
     regex: Any
 
     def is_found(self, text: str) -> bool:
@@ -70,11 +72,15 @@ def _word_error(pattern: str, message: bytes | str) -> PatternError:
     text = message.decode('utf-8', 'replace') if isinstance(message, bytes) else message
     why, _, fragment = text.partition(': ')
     if fragment in _LOOKBEHINDS:
-        name, closing, _ = pattern[pattern.find(fragment):].partition('>')
+        name, closing, _ = pattern[pattern.find(fragment) :].partition('>')
         return PatternError('invalid named capture', name + closing)
     return PatternError(_WORDINGS.get(why, why), fragment)
 
 
 def _replace_surrogates(text: str) -> str:
     """Replace what is not characters, as Go does when it reads JSON."""
-    return text.encode('utf-16', 'surrogatepass').decode('utf-16', 'replace') if not text.isascii() else text
+    return (
+        text.encode('utf-16', 'surrogatepass').decode('utf-16', 'replace')
+        if not text.isascii()
+        else text
+    )

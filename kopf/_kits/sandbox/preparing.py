@@ -5,6 +5,7 @@ The same steps for built-in and custom resources: its identity is checked agains
 or refused, defaults are set, what belongs to the server or to the other endpoint is restored, and the result
 is validated. Everything is a function of the request and of the objects; nothing is stored here.
 """
+
 import dataclasses
 import datetime
 import json
@@ -38,6 +39,7 @@ CEL_WARNING = 'the sandbox does not evaluate x-kubernetes-validations: objects a
 @dataclasses.dataclass(frozen=True)
 class Sources:
     """Where the values come from that no client may choose."""
+
     now: Callable[[], datetime.datetime]
     make_uid: Callable[[], str]
     allocator: registry.Allocator
@@ -67,7 +69,12 @@ def decode_object(request: requests.Request, body: Any) -> dict[str, Any]:
         body['metadata'] = {}
     decode_fields(request, body)
     _check_identity(request, body['metadata'])
-    return {'kind': body.pop('kind'), 'apiVersion': body.pop('apiVersion'), 'metadata': body.pop('metadata'), **body}
+    return {
+        'kind': body.pop('kind'),
+        'apiVersion': body.pop('apiVersion'),
+        'metadata': body.pop('metadata'),
+        **body,
+    }
 
 
 def decode_fields(request: requests.Request, obj: dict[str, Any]) -> None:
@@ -115,7 +122,9 @@ def prepare_create(request: requests.Request, obj: dict[str, Any], sources: Sour
     if not request.dry_run:
         metadata.check_new_version(obj)
     obj['metadata'].pop('resourceVersion', None)
-    metadata.prepare_create(obj, now=sources.now(), make_uid=sources.make_uid, make_suffix=sources.make_suffix)
+    metadata.prepare_create(
+        obj, now=sources.now(), make_uid=sources.make_uid, make_suffix=sources.make_suffix
+    )
     if (resource.group, resource.kind) == CRD:
         obj['status'] = crds.build_initial_status(obj)
     elif resource.has_status and resource.kind not in _STATUS_KEEPERS:
@@ -123,22 +132,31 @@ def prepare_create(request: requests.Request, obj: dict[str, Any], sources: Sour
     strategies.prepare_create(resource.group, resource.kind, obj, sources.make_site())
 
 
-def prepare_update(request: requests.Request, obj: dict[str, Any], old: Mapping[str, Any],
-                   sources: Sources) -> dict[str, Any]:
+def prepare_update(
+    request: requests.Request, obj: dict[str, Any], old: Mapping[str, Any], sources: Sources
+) -> dict[str, Any]:
     """Restore what belongs to the server or to the other endpoint; return what is to be stored."""
     resource = request.resource
     metadata.prepare_update(obj, old)
     if request.subresource == 'status':
         return _take_status(resource, obj, old)
     if request.subresource == 'finalize':
-        return {**old, 'metadata': {**old['metadata'], 'finalizers': obj['metadata'].get('finalizers') or []},
-                'spec': obj.get('spec') or {}}
+        return {
+            **old,
+            'metadata': {**old['metadata'], 'finalizers': obj['metadata'].get('finalizers') or []},
+            'spec': obj.get('spec') or {},
+        }
     if resource.has_status or (resource.group, resource.kind) == CRD:
         _copy_field(obj, old, 'status')
     if (resource.group, resource.kind) == CRD:
-        obj['status'] = {**(obj.get('status') or {}), 'storedVersions': crds.find_stored_versions(obj, old)}
+        obj['status'] = {
+            **(obj.get('status') or {}),
+            'storedVersions': crds.find_stored_versions(obj, old),
+        }
     counts_status = resource.custom and not resource.has_status
-    strategies.prepare_update(resource.group, resource.kind, obj, old, sources.make_site(), counts_status=counts_status)
+    strategies.prepare_update(
+        resource.group, resource.kind, obj, old, sources.make_site(), counts_status=counts_status
+    )
     return obj
 
 
@@ -149,15 +167,21 @@ def list_reset_fields(request: requests.Request) -> tuple[str, ...]:
     return ('status',) if request.resource.has_status else ()
 
 
-def validate(request: requests.Request, obj: dict[str, Any], old: Mapping[str, Any] | None = None) -> None:
+def validate(
+    request: requests.Request, obj: dict[str, Any], old: Mapping[str, Any] | None = None
+) -> None:
     """Refuse the object with all that is wrong with it; bindings are orders that are obeyed as they are."""
     if request.subresource == 'binding':
         return
     resource, schema = request.resource, request.resource.schema
     if old is None:
-        problems = strategies.validate_create(resource.group, resource.kind, obj, namespaced=resource.namespaced)
+        problems = strategies.validate_create(
+            resource.group, resource.kind, obj, namespaced=resource.namespaced
+        )
     else:
-        problems = strategies.validate_update(resource.group, resource.kind, obj, old, namespaced=resource.namespaced)
+        problems = strategies.validate_update(
+            resource.group, resource.kind, obj, old, namespaced=resource.namespaced
+        )
     if (resource.group, resource.kind) == CRD:
         problems += crds.validate_crd(obj, old)
         request.warnings.extend([*crds.list_warnings(obj, old), *_warn_of_rules(obj)])
@@ -165,11 +189,19 @@ def validate(request: requests.Request, obj: dict[str, Any], old: Mapping[str, A
         if request.subresource == 'status' and old is not None:
             problems += validation.validate_status(obj, schema, old)
         else:
-            problems += validation.validate(obj, schema) if old is None else validation.validate(obj, schema, old=old)
+            problems += (
+                validation.validate(obj, schema)
+                if old is None
+                else validation.validate(obj, schema, old=old)
+            )
     if problems:
-        raise errors.invalid(resource.home.group, resource.kind, obj['metadata'].get('name') or '', problems)
+        raise errors.invalid(
+            resource.home.group, resource.kind, obj['metadata'].get('name') or '', problems
+        )
     if resource.custom:
-        request.warnings.extend(metadata.list_warnings(obj['metadata'], old['metadata'] if old is not None else {}))
+        request.warnings.extend(
+            metadata.list_warnings(obj['metadata'], old['metadata'] if old is not None else {})
+        )
 
 
 def extract_fields(resource: kinds.Resource, obj: Mapping[str, Any]) -> dict[str, str]:
@@ -178,7 +210,10 @@ def extract_fields(resource: kinds.Resource, obj: Mapping[str, Any]) -> dict[str
         return {}
     if not resource.custom:
         return builtins.extract_fields(resource, obj)
-    return {path.removeprefix('.'): _show(jsonpaths.compile_path(path).get(obj, None)) for path in resource.selectable}
+    return {
+        path.removeprefix('.'): _show(jsonpaths.compile_path(path).get(obj, None))
+        for path in resource.selectable
+    }
 
 
 def _dump(obj: Mapping[str, Any]) -> str:
@@ -193,26 +228,36 @@ def _refuse_patch(shown: str, why: str) -> errors.ApiError:
 def _check_is_object(resource: kinds.Resource, body: Any) -> None:
     if isinstance(body, dict):
         return
-    kind = {list: 'array', str: 'string', bool: 'bool', int: 'number', float: 'number'}.get(type(body), 'null')
+    kind = {list: 'array', str: 'string', bool: 'bool', int: 'number', float: 'number'}.get(
+        type(body), 'null'
+    )
     raise errors.bad_request(
         f"the object provided is unrecognized (must be of type {resource.kind}): couldn't get version/kind; "
         f'json parse error: json: cannot unmarshal {kind} into Go value of type struct '
         '{ APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" } '
-        f'({json.dumps(body).encode().hex()})')
+        f'({json.dumps(body).encode().hex()})'
+    )
 
 
 def _check_kind(resource: kinds.Resource, body: dict[str, Any]) -> None:
     api_version, kind = body.get('apiVersion'), body.get('kind')
     if resource.custom and (not kind or not api_version):
-        shown, missing = json.dumps(body, separators=(',', ':')), 'Kind' if not kind else 'apiVersion'
-        raise errors.bad_request(f"the object provided is unrecognized (must be of type {resource.kind}): "
-                                 f"Object '{missing}' is missing in '{shown}' ({shown})")
+        shown, missing = (
+            json.dumps(body, separators=(',', ':')),
+            'Kind' if not kind else 'apiVersion',
+        )
+        raise errors.bad_request(
+            f'the object provided is unrecognized (must be of type {resource.kind}): '
+            f"Object '{missing}' is missing in '{shown}' ({shown})"
+        )
     api_version, kind = api_version or resource.api_version, kind or resource.kind
     if not resource.custom:
         _check_builtin_kind(resource, str(api_version), str(kind))
     if api_version != resource.api_version:
-        raise errors.bad_request(f'the API version in the data ({api_version}) does not match the expected API version '
-                                 f'({resource.api_version})')
+        raise errors.bad_request(
+            f'the API version in the data ({api_version}) does not match the expected API version '
+            f'({resource.api_version})'
+        )
     if kind != resource.kind:
         meta = body.get('metadata')
         name = str(meta.get('name') or '') if isinstance(meta, dict) else ''
@@ -241,24 +286,34 @@ def _check_builtin_kind(resource: kinds.Resource, api_version: str, kind: str) -
     if is_known and kind == resource.kind:
         return
     package = resource.group.partition('.')[0] or 'core'
-    why = (f'converting ({version}.{kind}) to ({package}.{resource.kind}): unknown conversion' if is_known else
-           errors.describe_unknown_kind(kind, api_version))
-    text = f'{kind} in version {errors.render(version)} cannot be handled as a {resource.kind}: {why}'
+    why = (
+        f'converting ({version}.{kind}) to ({package}.{resource.kind}): unknown conversion'
+        if is_known
+        else errors.describe_unknown_kind(kind, api_version)
+    )
+    text = (
+        f'{kind} in version {errors.render(version)} cannot be handled as a {resource.kind}: {why}'
+    )
     raise errors.bad_request(text)
 
 
 def _check_identity(request: requests.Request, meta: dict[str, Any]) -> None:
     if request.namespace and meta.setdefault('namespace', request.namespace) != request.namespace:
-        raise errors.bad_request('the namespace of the provided object does not match '
-                                 'the namespace sent on the request')
+        raise errors.bad_request(
+            'the namespace of the provided object does not match the namespace sent on the request'
+        )
     if not request.resource.namespaced:
         meta.pop('namespace', None)
     if request.name and not meta.get('name'):
-        raise errors.bad_request(f'the name of the object ({request.name} based on URL) was undeterminable: '
-                                 f'name must be provided')
+        raise errors.bad_request(
+            f'the name of the object ({request.name} based on URL) was undeterminable: '
+            f'name must be provided'
+        )
     if request.name and meta['name'] != request.name:
-        raise errors.bad_request(f'the name of the object ({meta["name"]}) does not match '
-                                 f'the name on the URL ({request.name})')
+        raise errors.bad_request(
+            f'the name of the object ({meta["name"]}) does not match '
+            f'the name on the URL ({request.name})'
+        )
 
 
 def is_strict(request: requests.Request) -> bool:
@@ -268,19 +323,25 @@ def is_strict(request: requests.Request) -> bool:
 
 def _report_unknown(request: requests.Request, unknown: list[str], shown: str) -> None:
     """Refuse or warn of the unknown and repeated fields; ``shown`` is the result of a patch, if it was a patch."""
-    texts = [*(f'duplicate field {errors.render(path)}' for path in request.duplicates),
-             *(f'unknown field {errors.render(path)}' for path in unknown)]
+    texts = [
+        *(f'duplicate field {errors.render(path)}' for path in request.duplicates),
+        *(f'unknown field {errors.render(path)}' for path in unknown),
+    ]
     resource = request.resource
     if is_strict(request) and shown:
         raise _refuse_patch(shown, f'strict decoding error: {", ".join(texts)}')
     if is_strict(request):
-        raise errors.bad_request(f'{resource.kind} in version {errors.render(resource.version)} cannot be handled as a '
-                                 f'{resource.kind}: strict decoding error: {", ".join(texts)}')
+        raise errors.bad_request(
+            f'{resource.kind} in version {errors.render(resource.version)} cannot be handled as a '
+            f'{resource.kind}: strict decoding error: {", ".join(texts)}'
+        )
     if request.options.get('fieldValidation') != 'Ignore':
         request.warnings.extend(texts)
 
 
-def _take_status(resource: kinds.Resource, obj: dict[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
+def _take_status(
+    resource: kinds.Resource, obj: dict[str, Any], old: Mapping[str, Any]
+) -> dict[str, Any]:
     """Only the status is written by its endpoint; of the built-in objects, also the metadata."""
     result = dict(old) if resource.custom else {**old, 'metadata': obj['metadata']}
     result['metadata'] = dict(result['metadata'])

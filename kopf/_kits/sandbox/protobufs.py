@@ -5,6 +5,7 @@ Only decoding is done here, and only of the built-in kinds: the answers are alwa
 no messages. The result is what would come in JSON. As in the API, the wrong bytes of strings in UTF-8 are replaced.
 The messages are in ``definitions/messages.json``: by their names, the names and the types of fields by their numbers.
 """
+
 import base64
 import dataclasses
 import datetime
@@ -23,12 +24,17 @@ MAX_DEPTH: Final = 100
 _META: Final = 'io.k8s.apimachinery.pkg.apis.meta.v1'
 _CRD: Final = 'io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1'
 _WIRES: Final = {
-    'bool': wireformats.VARINT, 'int32': wireformats.VARINT, 'int64': wireformats.VARINT, 'double': wireformats.FIXED64}
+    'bool': wireformats.VARINT,
+    'int32': wireformats.VARINT,
+    'int64': wireformats.VARINT,
+    'double': wireformats.FIXED64,
+}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Field:
     """One field of a message."""
+
     name: str  # empty if JSON has the fields of this field instead of it
     type: str  # a scalar, or the full name of a message
     wire: int
@@ -52,7 +58,9 @@ def decode_object(raw: bytes, kind: str, api_version: str) -> dict[str, Any]:
         name = _find_message(found_kind, found_version, expected=kind)
         obj = {'kind': found_kind, 'apiVersion': found_version, **decode_message(name, content)}
     except wireformats.MalformedError as e:
-        raise _refuse(e, kind, raw, found=f'{found_kind} in version {errors.render(version)}') from None
+        raise _refuse(
+            e, kind, raw, found=f'{found_kind} in version {errors.render(version)}'
+        ) from None
     decoding.decode_object(obj, builtins.load_schema(name), kind=found_kind, version=version)
     return obj
 
@@ -89,7 +97,9 @@ def _refuse(error: Exception, kind: str, raw: bytes, *, found: str = '') -> erro
     if found:
         return errors.bad_request(f'{found} cannot be handled as a {kind}: {error}')
     shown = summarize(raw)
-    return errors.bad_request(f'the object provided is unrecognized (must be of type {kind}): {error} ({shown})')
+    return errors.bad_request(
+        f'the object provided is unrecognized (must be of type {kind}): {error} ({shown})'
+    )
 
 
 def _open_envelope(raw: bytes) -> tuple[str, str, bytes]:
@@ -97,11 +107,13 @@ def _open_envelope(raw: bytes) -> tuple[str, str, bytes]:
     if not raw:
         raise wireformats.MalformedError('empty data')
     if not raw.startswith(PREFIX):
-        raise wireformats.MalformedError('provided data does not appear to be a protobuf message, '
-                                         f'expected prefix [{" ".join(str(byte) for byte in PREFIX)}]')
+        raise wireformats.MalformedError(
+            'provided data does not appear to be a protobuf message, '
+            f'expected prefix [{" ".join(str(byte) for byte in PREFIX)}]'
+        )
     if len(raw) == len(PREFIX):
         raise wireformats.MalformedError('empty body')
-    type_meta, content = wireformats.read_pair(raw[len(PREFIX):], 'Unknown')
+    type_meta, content = wireformats.read_pair(raw[len(PREFIX) :], 'Unknown')
     api_version, kind = wireformats.read_pair(type_meta, 'TypeMeta')
     return _decode_text(kind), _decode_text(api_version), content
 
@@ -118,14 +130,18 @@ def _find_message(kind: str, api_version: str, *, expected: str) -> str:
 
 @functools.cache
 def _load_messages() -> Mapping[str, Mapping[str, str]]:
-    messages: Mapping[str, Mapping[str, str]] = jsons.loads((builtins.DEFINITIONS / 'messages.json').read_bytes())
+    messages: Mapping[str, Mapping[str, str]] = jsons.loads(
+        (builtins.DEFINITIONS / 'messages.json').read_bytes()
+    )
     return messages
 
 
 @functools.cache
 def _load_fields(name: str) -> Mapping[int, Field]:
     package, _, _ = name.rpartition('.')
-    return {int(number): _parse_field(text, package) for number, text in _load_messages()[name].items()}
+    return {
+        int(number): _parse_field(text, package) for number, text in _load_messages()[name].items()
+    }
 
 
 def _parse_field(text: str, package: str) -> Field:
@@ -197,12 +213,16 @@ def _convert_time(values: Mapping[str, Any], *, micro: bool = False) -> str | No
     try:
         moment = _EPOCH + datetime.timedelta(seconds=values.get('seconds', 0)) + fraction
     except OverflowError:
-        raise wireformats.MalformedError('Time.MarshalJSON: year outside of range [0,9999]') from None
+        raise wireformats.MalformedError(
+            'Time.MarshalJSON: year outside of range [0,9999]'
+        ) from None
     return f'{moment.isoformat(timespec="microseconds" if micro else "seconds")}Z'
 
 
 def _convert_number_or_text(values: Mapping[str, Any]) -> int | str:
-    value: int | str = values.get('strVal', '') if values.get('type') == 1 else values.get('intVal', 0)
+    value: int | str = (
+        values.get('strVal', '') if values.get('type') == 1 else values.get('intVal', 0)
+    )
     return value
 
 
@@ -224,12 +244,29 @@ def _drop_zeros(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _EPOCH: Final = datetime.datetime(1970, 1, 1)
-_WRONG_BYTES: Final = dict.fromkeys(range(0xDC80, 0xDD00), '\uFFFD')
+_WRONG_BYTES: Final = dict.fromkeys(range(0xDC80, 0xDD00), '\ufffd')
 
-_SCHEMA_ZEROS: Final = frozenset((
-    'id', '$schema', 'title', 'description', 'type', 'format', 'pattern', 'nullable', 'uniqueItems',
-    'exclusiveMinimum', 'exclusiveMaximum', 'x-kubernetes-embedded-resource', 'x-kubernetes-int-or-string',
-    'message', 'messageExpression', 'fieldPath', 'url'))
+_SCHEMA_ZEROS: Final = frozenset(
+    (
+        'id',
+        '$schema',
+        'title',
+        'description',
+        'type',
+        'format',
+        'pattern',
+        'nullable',
+        'uniqueItems',
+        'exclusiveMinimum',
+        'exclusiveMaximum',
+        'x-kubernetes-embedded-resource',
+        'x-kubernetes-int-or-string',
+        'message',
+        'messageExpression',
+        'fieldPath',
+        'url',
+    )
+)
 
 _SCALARS: Final[Mapping[str, Callable[[Any], Any]]] = {
     'string': _decode_text,
@@ -255,6 +292,8 @@ _CONVERTERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
     'io.k8s.apimachinery.pkg.runtime.RawExtension': lambda values: values.get('raw'),
     'io.k8s.apimachinery.pkg.api.resource.Quantity': lambda values: values.get('string', '0'),
     'io.k8s.apimachinery.pkg.util.intstr.IntOrString': _convert_number_or_text,
-    **{f'io.k8s.api.{package}.v1.ExtraValue': lambda values: values.get('items', [])
-       for package in ('authentication', 'authorization', 'certificates')},
+    **{
+        f'io.k8s.api.{package}.v1.ExtraValue': lambda values: values.get('items', [])
+        for package in ('authentication', 'authorization', 'certificates')
+    },
 }

@@ -4,6 +4,7 @@ Pruning and defaulting: how the API makes objects fit the structure of their sch
 Unknown fields are dropped, and so are nulls where null is not a value; missing fields get their defaults.
 Values of wrong types are left as they are, for validation to refuse them.
 """
+
 import dataclasses
 import functools
 from collections.abc import Collection
@@ -32,11 +33,19 @@ def prune(obj: dict[str, Any], schema: schemas.Schema) -> list[str]:
         if 'metadata' in obj:
             found.metadata += _coerce_metadata(obj, 'metadata')
         _prune_fields(obj, schema, (), found)
-        nested = [path for trail, resource in found.embedded for path in _coerce_embedded(resource, trail)]
+        nested = [
+            path for trail, resource in found.embedded for path in _coerce_embedded(resource, trail)
+        ]
     except objectmetas.UndecodableError as e:
         kind, version = obj.get('kind'), kinds.split_api_version(obj.get('apiVersion'))[1]
-        raise errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {e}') from None
-    return [*sorted(found.metadata), *sorted(render_trail(trail) for trail in found.unknown), *sorted(nested)]
+        raise errors.bad_request(
+            f'{kind} in version "{version}" cannot be handled as a {kind}: {e}'
+        ) from None
+    return [
+        *sorted(found.metadata),
+        *sorted(render_trail(trail) for trail in found.unknown),
+        *sorted(nested),
+    ]
 
 
 def apply_defaults(obj: Any, schema: schemas.Schema) -> None:
@@ -57,7 +66,9 @@ def render_trail(trail: Trail) -> str:
 
 @dataclasses.dataclass(slots=True)
 class _Findings:
-    metadata: list[str] = dataclasses.field(default_factory=list)  # unknown fields in the root's metadata
+    metadata: list[str] = dataclasses.field(
+        default_factory=list
+    )  # unknown fields in the root's metadata
     unknown: list[Trail] = dataclasses.field(default_factory=list)
     embedded: list[tuple[Trail, dict[str, Any]]] = dataclasses.field(default_factory=list)
 
@@ -88,8 +99,13 @@ def _coerce_embedded(resource: dict[str, Any], trail: Trail) -> list[str]:
         raise objectmetas.UndecodableError(f'{path}.metadata: {why}') from None
 
 
-def _prune_fields(fields: dict[str, Any], schema: schemas.Schema, trail: Trail, found: _Findings,
-                  keep: bool = False) -> None:
+def _prune_fields(
+    fields: dict[str, Any],
+    schema: schemas.Schema,
+    trail: Trail,
+    found: _Findings,
+    keep: bool = False,
+) -> None:
     properties, additional = schema.properties, schema.additional
     keep = keep or schema.preserve_unknown
     fixed = _find_fixed(fields, schema, trail, found)
@@ -106,13 +122,19 @@ def _prune_fields(fields: dict[str, Any], schema: schemas.Schema, trail: Trail, 
             _prune_fields(value, child, (trail, name), found)
         elif isinstance(value, list):
             _prune_items(value, child, (trail, name), found)
-        elif value is None and not child.nullable and (name in properties or not _has_default(child)):
-            dropped.append(name)  # the defaults of properties are given to them when they are missing
+        elif (
+            value is None and not child.nullable and (name in properties or not _has_default(child))
+        ):
+            dropped.append(
+                name
+            )  # the defaults of properties are given to them when they are missing
     for name in dropped:
         del fields[name]
 
 
-def _find_fixed(fields: dict[str, Any], schema: schemas.Schema, trail: Trail, found: _Findings) -> Collection[str]:
+def _find_fixed(
+    fields: dict[str, Any], schema: schemas.Schema, trail: Trail, found: _Findings
+) -> Collection[str]:
     """Tell which fields are not subject to pruning; note the embedded resources on the way."""
     if not trail:
         return () if _has_whole_metadata(schema) else META_FIELDS
@@ -122,7 +144,9 @@ def _find_fixed(fields: dict[str, Any], schema: schemas.Schema, trail: Trail, fo
     return META_FIELDS
 
 
-def _prune_items(values: list[Any], schema: schemas.Schema, trail: Trail, found: _Findings, keep: bool = False) -> None:
+def _prune_items(
+    values: list[Any], schema: schemas.Schema, trail: Trail, found: _Findings, keep: bool = False
+) -> None:
     keep = keep or schema.preserve_unknown
     items = schema.items
     if items is None:
@@ -155,7 +179,10 @@ _NOTHING_KNOWN: Final = schemas.Schema(raw={}, nullable=True)
 @dataclasses.dataclass(slots=True)
 class _Plan:
     """What to default in the values of one node of a schema. The nodes with nothing to default have no plans."""
-    missing: list[tuple[str, Any, bool]] = dataclasses.field(default_factory=list)  # name, default, nullable
+
+    missing: list[tuple[str, Any, bool]] = dataclasses.field(
+        default_factory=list
+    )  # name, default, nullable
     fields: dict[str, '_Plan'] = dataclasses.field(default_factory=dict)
     others: schemas.Schema | None = None  # the values of a map
     in_others: '_Plan | None' = None
@@ -165,7 +192,9 @@ class _Plan:
 
     @property
     def is_needed(self) -> bool:
-        return bool(self.missing or self.fields or self.others is not None or self.items is not None)
+        return bool(
+            self.missing or self.fields or self.others is not None or self.items is not None
+        )
 
 
 @functools.lru_cache(maxsize=1024)

@@ -3,19 +3,33 @@ Quantities: amounts of resources as ``100m``, ``1.5Gi``, ``2e3``, and their cano
 
 The API rewrites a quantity to the largest suffix that needs no fraction, in the family of the suffix it came with.
 """
+
 import dataclasses
 import decimal
 import functools
 import re
 from typing import Any, Final
 
-_MISMATCH: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+_MISMATCH: Final = (
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+)
 _BAD_NUMBER: Final = 'unable to parse numeric part of quantity'
 _BAD_SUFFIX: Final = "unable to parse quantity's suffix"
 
 _regex = re.compile(r'([+-]?)0*(\d*)(?:\.(\d*))?([eEinumkKMGTP]*[-+]?[0-9]*)')
 _exponent_regex = re.compile(r'[eE][+-]?\d{1,3}')
-_DECIMAL: Final = {'n': -9, 'u': -6, 'm': -3, '': 0, 'k': 3, 'M': 6, 'G': 9, 'T': 12, 'P': 15, 'E': 18}
+_DECIMAL: Final = {
+    'n': -9,
+    'u': -6,
+    'm': -3,
+    '': 0,
+    'k': 3,
+    'M': 6,
+    'G': 9,
+    'T': 12,
+    'P': 15,
+    'E': 18,
+}
 _BINARY: Final = {'Ki': 1, 'Mi': 2, 'Gi': 3, 'Ti': 4, 'Pi': 5, 'Ei': 6}
 _SUFFIXES: Final = {power: suffix for suffix, power in _DECIMAL.items()}
 _LIMIT: Final = decimal.Decimal(2**63 - 1)
@@ -71,7 +85,13 @@ def _parse(text: str) -> _Quantity:
     else:
         raise QuantityError(_BAD_SUFFIX)
     scale, digits = power - len(fraction), whole + fraction
-    kept = scale % 3 == 0 and scale >= -9 and digits[0] != '0' and not digits.endswith('000') and len(digits) <= 18
+    kept = (
+        scale % 3 == 0
+        and scale >= -9
+        and digits[0] != '0'
+        and not digits.endswith('000')
+        and len(digits) <= 18
+    )
     return _Quantity(_round(number.scaleb(power, _context)), family, text if kept else '')
 
 

@@ -4,6 +4,7 @@ RBAC: what users may do, by the stored roles and bindings.
 Roles are looked up anew for every decision, so that changes apply at once: the lists are short, the checks cheap.
 Aggregated cluster roles are computed here: there is no controller that would fill their rules.
 """
+
 import dataclasses
 import html
 import json
@@ -17,13 +18,18 @@ GROUP = 'rbac.authorization.k8s.io'
 MASTERS = 'system:masters'
 """The group whose members may do everything, whatever the roles say."""
 
-_MEANINGS = {'POST': 'create', 'PUT': 'update', 'PATCH': 'patch'}  # also where there is nothing to be done so
+_MEANINGS = {
+    'POST': 'create',
+    'PUT': 'update',
+    'PATCH': 'patch',
+}  # also where there is nothing to be done so
 _Body = Mapping[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
 class Attributes:
     """What is asked to be done: to a resource, or to a path that is not a resource."""
+
     verb: str
     group: str = ''
     resource: str = ''
@@ -71,8 +77,10 @@ class AlwaysAllow:
         return Decision(True)
 
     def rules_for(self, user: requests.User, namespace: str) -> tuple[list[_Body], list[str]]:
-        return [{'verbs': ['*'], 'apiGroups': ['*'], 'resources': ['*']},
-                {'verbs': ['*'], 'nonResourceURLs': ['*']}], []
+        return [
+            {'verbs': ['*'], 'apiGroups': ['*'], 'resources': ['*']},
+            {'verbs': ['*'], 'nonResourceURLs': ['*']},
+        ], []
 
 
 class RoleAuthorizer:
@@ -80,7 +88,9 @@ class RoleAuthorizer:
 
     def __init__(self, policies: Policies) -> None:
         self._policies = policies
-        self._aggregated: dict[str, tuple[list[_Body], list[_Body]]] = {}  # rules by role, with all roles as of then
+        self._aggregated: dict[
+            str, tuple[list[_Body], list[_Body]]
+        ] = {}  # rules by role, with all roles as of then
 
     def authorize(self, user: requests.User, attributes: Attributes) -> Decision:
         if MASTERS in user.groups:
@@ -110,7 +120,9 @@ class RoleAuthorizer:
         kind, name = reference.get('kind'), reference.get('name')
         if kind not in ('Role', 'ClusterRole') or (kind == 'Role' and not namespace):
             return None
-        roles = self._policies.roles(namespace) if kind == 'Role' else self._policies.cluster_roles()
+        roles = (
+            self._policies.roles(namespace) if kind == 'Role' else self._policies.cluster_roles()
+        )
         role = next((role for role in roles if _name_of(role) == name), None)
         if role is None:
             return None
@@ -139,9 +151,14 @@ def attributes_of(method: str, target: paths.Target, options: Mapping[str, str])
     """Tell what a request is asking for, be there such a resource and such a verb or not."""
     verb = paths.detect_verb(method, target, options) or _MEANINGS.get(method, '')
     is_namespace = not target.group and target.plural == 'namespaces'
-    return Attributes(verb, target.group, target.plural, target.subresource,
-                      target.name or (_find_selected_name(options) if verb in ('list', 'watch') else ''),
-                      target.name if is_namespace else target.namespace)
+    return Attributes(
+        verb,
+        target.group,
+        target.plural,
+        target.subresource,
+        target.name or (_find_selected_name(options) if verb in ('list', 'watch') else ''),
+        target.name if is_namespace else target.namespace,
+    )
 
 
 def _find_selected_name(options: Mapping[str, str]) -> str:
@@ -150,21 +167,39 @@ def _find_selected_name(options: Mapping[str, str]) -> str:
         requirements = selectors.parse_fields(options.get('fieldSelector', '')).requirements
     except errors.ApiError:  # it is refused later, to those who may list
         return ''
-    name = next((''.join(requirement.values) for requirement in requirements
-                 if requirement.key == 'metadata.name' and requirement.operator == 'in'), '')
+    name = next(
+        (
+            ''.join(requirement.values)
+            for requirement in requirements
+            if requirement.key == 'metadata.name' and requirement.operator == 'in'
+        ),
+        '',
+    )
     return '' if naming.check_path_segment(name) else name
 
 
-def forbidden_error(user: requests.User, attributes: Attributes, reason: str = '') -> errors.ApiError:
+def forbidden_error(
+    user: requests.User, attributes: Attributes, reason: str = ''
+) -> errors.ApiError:
     """Build the API's refusal to do what is asked."""
     tail = f': {reason}' if reason else ''
     if attributes.path is not None:
-        text = _sanitize(f'User {_quote(user.name)} cannot {attributes.verb} path {_quote(attributes.path)}')
+        text = _sanitize(
+            f'User {_quote(user.name)} cannot {attributes.verb} path {_quote(attributes.path)}'
+        )
         return errors.ApiError(403, 'Forbidden', f'forbidden: {text}{tail}', details={})
-    scope = f'in the namespace {_quote(attributes.namespace)}' if attributes.namespace else 'at the cluster scope'
-    text = (f'User {_quote(user.name)} cannot {attributes.verb} resource {_quote(attributes.full_resource)} '
-            f'in API group {_quote(attributes.group)} {scope}')
-    return errors.forbidden(attributes.group, attributes.resource, attributes.name, f'{_sanitize(text)}{tail}')
+    scope = (
+        f'in the namespace {_quote(attributes.namespace)}'
+        if attributes.namespace
+        else 'at the cluster scope'
+    )
+    text = (
+        f'User {_quote(user.name)} cannot {attributes.verb} resource {_quote(attributes.full_resource)} '
+        f'in API group {_quote(attributes.group)} {scope}'
+    )
+    return errors.forbidden(
+        attributes.group, attributes.resource, attributes.name, f'{_sanitize(text)}{tail}'
+    )
 
 
 def permits(rule: _Body, attributes: Attributes) -> bool:
@@ -174,10 +209,17 @@ def permits(rule: _Body, attributes: Attributes) -> bool:
     if attributes.path is not None:
         return any(covers_path(path, attributes.path) for path in strings(rule, 'nonResourceURLs'))
     names = strings(rule, 'resourceNames')
-    return (_has_any(rule, 'apiGroups', attributes.group)
-            and (_has_any(rule, 'resources', attributes.full_resource)
-                 or (bool(attributes.subresource) and f'*/{attributes.subresource}' in strings(rule, 'resources')))
-            and (not names or attributes.name in names))
+    return (
+        _has_any(rule, 'apiGroups', attributes.group)
+        and (
+            _has_any(rule, 'resources', attributes.full_resource)
+            or (
+                bool(attributes.subresource)
+                and f'*/{attributes.subresource}' in strings(rule, 'resources')
+            )
+        )
+        and (not names or attributes.name in names)
+    )
 
 
 def covers_path(pattern: str, path: str) -> bool:
@@ -203,7 +245,11 @@ def collect_aggregated(role: _Body, roles: Iterable[_Body]) -> list[_Body]:
 
 def _select_roles(role: _Body, roles: Iterable[_Body]) -> Iterator[_Body]:
     wanted = _mapping(role.get('aggregationRule')).get('clusterRoleSelectors')
-    found = [selector for selector in wanted if isinstance(selector, Mapping)] if isinstance(wanted, list) else []
+    found = (
+        [selector for selector in wanted if isinstance(selector, Mapping)]
+        if isinstance(wanted, list)
+        else []
+    )
     for candidate in roles:
         labels = _mapping(_mapping(candidate.get('metadata')).get('labels'))
         if any(selectors.match_label_selector(selector, labels) for selector in found):
@@ -241,7 +287,11 @@ def _is_subject(subject: _Body, user: requests.User, namespace: str) -> bool:
     if kind == 'Group':
         return name in user.groups
     home = subject.get('namespace') or namespace
-    return kind == 'ServiceAccount' and bool(home) and user.name == f'system:serviceaccount:{home}:{name}'
+    return (
+        kind == 'ServiceAccount'
+        and bool(home)
+        and user.name == f'system:serviceaccount:{home}:{name}'
+    )
 
 
 def _describe(binding: _Body, subject: _Body) -> str:
@@ -251,8 +301,10 @@ def _describe(binding: _Body, subject: _Body) -> str:
     bound = str(subject.get('name'))
     if subject.get('kind') == 'ServiceAccount':
         bound = f'{bound}/{subject.get("namespace") or namespace}'
-    return (f'{"RoleBinding" if namespace else "ClusterRoleBinding"} {_quote(name)} of {reference.get("kind")} '
-            f'{_quote(str(reference.get("name")))} to {subject.get("kind")} {_quote(bound)}')
+    return (
+        f'{"RoleBinding" if namespace else "ClusterRoleBinding"} {_quote(name)} of {reference.get("kind")} '
+        f'{_quote(str(reference.get("name")))} to {subject.get("kind")} {_quote(bound)}'
+    )
 
 
 def _describe_missing(reference: _Body) -> str:

@@ -4,6 +4,7 @@ Reading: one object, or a list of them, now or as of a past version, in pages.
 The pages of a list are consistent: all of them are of the version of the first one, as long as it is in the history.
 After that, the refusal has the token with which the pages go on as of now.
 """
+
 import base64
 import binascii
 import dataclasses
@@ -20,7 +21,8 @@ _TOKEN_EXPIRED = (
     'The provided continue parameter is too old to display a consistent list result. You can start a new list without '
     'the continue parameter, or use the continue token in this response to retrieve the remainder of the results. '
     'Continuing with the provided token results in an inconsistent list - objects that were created, modified, '
-    'or deleted between the time the first chunk was returned and now may show up in the list.')
+    'or deleted between the time the first chunk was returned and now may show up in the list.'
+)
 
 
 _LATEST = -1  # the version in the tokens for those who agree to go on with the current state
@@ -42,6 +44,7 @@ class ExpiredTokenError(errors.ApiError):
 @dataclasses.dataclass(frozen=True)
 class Listing:
     """A list, or a page of it."""
+
     items: list[storage.Stored]
     version: int
     token: str = ''  # to continue from; empty if this is all
@@ -51,16 +54,26 @@ class Listing:
 @dataclasses.dataclass(frozen=True)
 class Position:
     """Where the next page begins, and as of which version."""
+
     version: int
     key: str
 
     def encode(self) -> str:
         record = {'v': _TOKEN_VERSION, 'rv': self.version, 'start': self.key}
-        return base64.urlsafe_b64encode(json.dumps(record, separators=(',', ':')).encode()).decode().rstrip('=')
+        return (
+            base64.urlsafe_b64encode(json.dumps(record, separators=(',', ':')).encode())
+            .decode()
+            .rstrip('=')
+        )
 
 
-def get_object(store: storage.Storage, resource: kinds.Resource, namespace: str, name: str,
-               options: Mapping[str, str]) -> storage.Stored:
+def get_object(
+    store: storage.Storage,
+    resource: kinds.Resource,
+    namespace: str,
+    name: str,
+    options: Mapping[str, str],
+) -> storage.Stored:
     """Find an object or refuse; a version not yet reached is refused too."""
     _check_reached(store, watching.parse_version(options.get('resourceVersion', '')))
     stored = store.get(resource.home, namespace, name)
@@ -69,16 +82,24 @@ def get_object(store: storage.Storage, resource: kinds.Resource, namespace: str,
     return stored
 
 
-def list_objects(store: storage.Storage, resource: kinds.Resource, interest: selectors.Interest,
-                 options: Mapping[str, str]) -> Listing:
+def list_objects(
+    store: storage.Storage,
+    resource: kinds.Resource,
+    interest: selectors.Interest,
+    options: Mapping[str, str],
+) -> Listing:
     """List the wanted objects as the query asks for them."""
     watching.check_version_options(options, watch=False)
     version = _parse_version(options.get('resourceVersion', ''))
-    limit = max(0, watching.parse_number(options, 'limit') or 0) if version != 0 else 0  # caches have no pages
+    limit = (
+        max(0, watching.parse_number(options, 'limit') or 0) if version != 0 else 0
+    )  # caches have no pages
     position = _decode_token(options.get('continue', ''))
     if position is not None:
         if version:
-            raise errors.bad_request('specifying resource version is not allowed when using continue')
+            raise errors.bad_request(
+                'specifying resource version is not allowed when using continue'
+            )
         return _continue(store, resource, interest, position, limit)
     _check_reached(store, version)
     shelf, match = store.shelf(resource.home), options.get('resourceVersionMatch')
@@ -89,17 +110,26 @@ def list_objects(store: storage.Storage, resource: kinds.Resource, interest: sel
     return _cut(shelf.select(interest.namespace), interest, limit, store.version)
 
 
-def _continue(store: storage.Storage, resource: kinds.Resource, interest: selectors.Interest,
-              position: Position, limit: int) -> Listing:
+def _continue(
+    store: storage.Storage,
+    resource: kinds.Resource,
+    interest: selectors.Interest,
+    position: Position,
+    limit: int,
+) -> Listing:
     shelf = store.shelf(resource.home)
     version = store.version if position.version == _LATEST else position.version
     if version < shelf.compacted:
         raise ExpiredTokenError(position.key)
     items = _recall(shelf, version, interest.namespace)
-    return _cut([stored for stored in items if stored.key >= position.key], interest, limit, version)
+    return _cut(
+        [stored for stored in items if stored.key >= position.key], interest, limit, version
+    )
 
 
-def _cut(items: list[storage.Stored], interest: selectors.Interest, limit: int, version: int) -> Listing:
+def _cut(
+    items: list[storage.Stored], interest: selectors.Interest, limit: int, version: int
+) -> Listing:
     if interest.is_selective:
         items = [stored for stored in items if interest.wants(stored)]
     if not limit or len(items) <= limit:
@@ -110,13 +140,19 @@ def _cut(items: list[storage.Stored], interest: selectors.Interest, limit: int, 
 
 def _recall(shelf: storage.Shelf, version: int, namespace: str) -> list[storage.Stored]:
     objects = shelf.rewind(version)
-    return [objects[key] for key in sorted(objects) if not namespace or objects[key].namespace == namespace]
+    return [
+        objects[key]
+        for key in sorted(objects)
+        if not namespace or objects[key].namespace == namespace
+    ]
 
 
 def _check_reached(store: storage.Storage, version: int | None) -> None:
     if version is not None and version > store.version:
-        raise errors.timed_out(f'Timeout: Too large resource version: {version}, current: {store.version}',
-                               causes=[{'reason': 'ResourceVersionTooLarge', 'message': 'Too large resource version'}])
+        raise errors.timed_out(
+            f'Timeout: Too large resource version: {version}, current: {store.version}',
+            causes=[{'reason': 'ResourceVersionTooLarge', 'message': 'Too large resource version'}],
+        )
 
 
 def _decode_token(token: str) -> Position | None:

@@ -3,6 +3,7 @@ Requests: what is asked of the API about one resource, and by whom.
 
 A request is decoded once, and then goes through authorization, admission and storage as one value.
 """
+
 import dataclasses
 from collections.abc import Mapping
 
@@ -12,6 +13,7 @@ from kopf._kits.sandbox import kinds
 @dataclasses.dataclass(frozen=True)
 class User:
     """Who asks, as the authentication has found."""
+
     name: str
     groups: tuple[str, ...] = ()
     uid: str = ''
@@ -21,6 +23,7 @@ class User:
 @dataclasses.dataclass(frozen=True)
 class Request:
     """One request to a resource."""
+
     verb: str  # get, list, watch, create, update, patch, delete, deletecollection
     resource: kinds.Resource
     user: User
@@ -31,4 +34,6 @@ class Request:
     dry_run: bool = False
     field_manager: str = ''
     duplicates: tuple[str, ...] = ()  # the repeated fields of the body
-    warnings: list[str] = dataclasses.field(default_factory=list)  # for the Warning headers of the answer
+    warnings: list[str] = dataclasses.field(
+        default_factory=list
+    )  # for the Warning headers of the answer

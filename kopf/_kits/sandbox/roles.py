@@ -3,6 +3,7 @@ Roles: the cluster roles and bindings that every cluster is born with.
 
 Only those that people and operators meet: the roles of the control plane's own components have nobody to serve here.
 """
+
 from typing import Any
 
 from kopf._kits.sandbox import rbac
@@ -14,8 +15,11 @@ _WORKLOADS = 'deployments deployments/scale replicasets replicasets/scale'
 
 
 def _rule(groups: str, resources: str, verbs: str) -> dict[str, Any]:
-    return {'apiGroups': groups.split(',') if groups else [''], 'resources': sorted(resources.split()),
-            'verbs': verbs.split()}
+    return {
+        'apiGroups': groups.split(',') if groups else [''],
+        'resources': sorted(resources.split()),
+        'verbs': verbs.split(),
+    }
 
 
 _AGGREGATED_TO_ADMIN = [
@@ -28,15 +32,27 @@ _AGGREGATED_TO_EDIT = [
     _rule('', 'serviceaccounts', 'impersonate'),
     _rule('', 'pods pods/attach pods/exec pods/portforward pods/proxy', _WRITE),
     _rule('', 'pods/eviction', 'create'),
-    _rule('', 'configmaps persistentvolumeclaims replicationcontrollers replicationcontrollers/scale secrets '
-              'serviceaccounts services services/proxy', _WRITE),
+    _rule(
+        '',
+        'configmaps persistentvolumeclaims replicationcontrollers replicationcontrollers/scale secrets '
+        'serviceaccounts services services/proxy',
+        _WRITE,
+    ),
     _rule('', 'serviceaccounts/token', 'create'),
     _rule(',events.k8s.io', 'events', _WRITE),
-    _rule('apps', f'daemonsets {_WORKLOADS} deployments/rollback statefulsets statefulsets/scale', _WRITE),
+    _rule(
+        'apps',
+        f'daemonsets {_WORKLOADS} deployments/rollback statefulsets statefulsets/scale',
+        _WRITE,
+    ),
     _rule('autoscaling', 'horizontalpodautoscalers', _WRITE),
     _rule('batch', 'cronjobs jobs', _WRITE),
-    _rule('extensions', f'daemonsets {_WORKLOADS} deployments/rollback ingresses networkpolicies '
-                        'replicationcontrollers/scale', _WRITE),
+    _rule(
+        'extensions',
+        f'daemonsets {_WORKLOADS} deployments/rollback ingresses networkpolicies '
+        'replicationcontrollers/scale',
+        _WRITE,
+    ),
     _rule('policy', 'poddisruptionbudgets', _WRITE),
     _rule('networking.k8s.io', 'ingresses networkpolicies', _WRITE),
     _rule('coordination.k8s.io', 'leases', _ALL),
@@ -44,38 +60,82 @@ _AGGREGATED_TO_EDIT = [
 ]
 
 _AGGREGATED_TO_VIEW = [
-    _rule('', 'configmaps endpoints persistentvolumeclaims persistentvolumeclaims/status pods replicationcontrollers '
-              'replicationcontrollers/scale serviceaccounts services services/status', _READ),
-    _rule('', 'bindings limitranges namespaces/status pods/log pods/status replicationcontrollers/status '
-              'resourcequotas resourcequotas/status', _READ),
+    _rule(
+        '',
+        'configmaps endpoints persistentvolumeclaims persistentvolumeclaims/status pods replicationcontrollers '
+        'replicationcontrollers/scale serviceaccounts services services/status',
+        _READ,
+    ),
+    _rule(
+        '',
+        'bindings limitranges namespaces/status pods/log pods/status replicationcontrollers/status '
+        'resourcequotas resourcequotas/status',
+        _READ,
+    ),
     _rule('', 'namespaces', _READ),
     _rule(',events.k8s.io', 'events', _READ),
     _rule('discovery.k8s.io', 'endpointslices', _READ),
-    _rule('apps', f'controllerrevisions daemonsets daemonsets/status {_WORKLOADS} deployments/status '
-                  'replicasets/status statefulsets statefulsets/scale statefulsets/status', _READ),
+    _rule(
+        'apps',
+        f'controllerrevisions daemonsets daemonsets/status {_WORKLOADS} deployments/status '
+        'replicasets/status statefulsets statefulsets/scale statefulsets/status',
+        _READ,
+    ),
     _rule('autoscaling', 'horizontalpodautoscalers horizontalpodautoscalers/status', _READ),
     _rule('batch', 'cronjobs cronjobs/status jobs jobs/status', _READ),
-    _rule('extensions', f'daemonsets daemonsets/status {_WORKLOADS} deployments/status ingresses ingresses/status '
-                        'networkpolicies replicasets/status replicationcontrollers/scale', _READ),
+    _rule(
+        'extensions',
+        f'daemonsets daemonsets/status {_WORKLOADS} deployments/status ingresses ingresses/status '
+        'networkpolicies replicasets/status replicationcontrollers/scale',
+        _READ,
+    ),
     _rule('policy', 'poddisruptionbudgets poddisruptionbudgets/status', _READ),
     _rule('networking.k8s.io', 'ingresses ingresses/status networkpolicies', _READ),
     _rule('resource.k8s.io', 'resourceclaims resourceclaims/status resourceclaimtemplates', _READ),
 ]
 
 _HEALTH = ['/healthz', '/livez', '/readyz', '/version', '/version/']
-_DISCOVERY = ['/api', '/api/*', '/apis', '/apis/*', '/healthz', '/livez', '/openapi', '/openapi/*', '/readyz',
-              '/version', '/version/']
+_DISCOVERY = [
+    '/api',
+    '/api/*',
+    '/apis',
+    '/apis/*',
+    '/healthz',
+    '/livez',
+    '/openapi',
+    '/openapi/*',
+    '/readyz',
+    '/version',
+    '/version/',
+]
 
 _PLAIN: dict[str, list[dict[str, Any]]] = {
     'cluster-admin': [_rule('*', '*', '*'), {'nonResourceURLs': ['*'], 'verbs': ['*']}],
-    'system:auth-delegator': [_rule('authentication.k8s.io', 'tokenreviews', 'create'),
-                              _rule('authorization.k8s.io', 'subjectaccessreviews', 'create')],
-    'system:basic-user': [_rule('authorization.k8s.io', 'selfsubjectaccessreviews selfsubjectrulesreviews', 'create'),
-                          _rule('authentication.k8s.io', 'selfsubjectreviews', 'create')],
+    'system:auth-delegator': [
+        _rule('authentication.k8s.io', 'tokenreviews', 'create'),
+        _rule('authorization.k8s.io', 'subjectaccessreviews', 'create'),
+    ],
+    'system:basic-user': [
+        _rule('authorization.k8s.io', 'selfsubjectaccessreviews selfsubjectrulesreviews', 'create'),
+        _rule('authentication.k8s.io', 'selfsubjectreviews', 'create'),
+    ],
     'system:discovery': [{'nonResourceURLs': _DISCOVERY, 'verbs': ['get']}],
-    'system:monitoring': [{'nonResourceURLs': ['/healthz', '/healthz/*', '/livez', '/livez/*', '/metrics',
-                                               '/metrics/slis', '/readyz', '/readyz/*'], 'verbs': ['get']},
-                          _rule('', 'nodes/metrics', 'get')],
+    'system:monitoring': [
+        {
+            'nonResourceURLs': [
+                '/healthz',
+                '/healthz/*',
+                '/livez',
+                '/livez/*',
+                '/metrics',
+                '/metrics/slis',
+                '/readyz',
+                '/readyz/*',
+            ],
+            'verbs': ['get'],
+        },
+        _rule('', 'nodes/metrics', 'get'),
+    ],
     'system:public-info-viewer': [{'nonResourceURLs': _HEALTH, 'verbs': ['get']}],
 }
 
@@ -110,7 +170,12 @@ def default_objects() -> list[dict[str, Any]]:
     return objects
 
 
-def _build(kind: str, name: str, labels: dict[str, str] | None = None, **content: Any) -> dict[str, Any]:
-    metadata = {'name': name, 'labels': {'kubernetes.io/bootstrapping': 'rbac-defaults', **(labels or {})},
-                'annotations': {'rbac.authorization.kubernetes.io/autoupdate': 'true'}}
+def _build(
+    kind: str, name: str, labels: dict[str, str] | None = None, **content: Any
+) -> dict[str, Any]:
+    metadata = {
+        'name': name,
+        'labels': {'kubernetes.io/bootstrapping': 'rbac-defaults', **(labels or {})},
+        'annotations': {'rbac.authorization.kubernetes.io/autoupdate': 'true'},
+    }
     return {'apiVersion': f'{rbac.GROUP}/v1', 'kind': kind, 'metadata': metadata, **content}

@@ -4,6 +4,7 @@ Routing: from a call as it has come by the network to its answer. No network her
 A call is authenticated, its path is understood, the user is checked for the right to make it, and then it is handled
 as a request to a resource, or answered with a document. All errors become ``Status`` objects.
 """
+
 import dataclasses
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -34,6 +35,7 @@ PRETTY_AGENTS = ('curl', 'Wget', 'Mozilla/5.0')
 @dataclasses.dataclass(frozen=True)
 class Call:
     """What has come by the network. The names of the headers are case-insensitive."""
+
     method: str
     path: str
     options: Mapping[str, str]  # the query
@@ -73,12 +75,17 @@ class Router:
         except (faults.Cut, OSError):
             raise
         except RecursionError:  # e.g. if a deep patch is applied to a deep object
-            answer = build_refusal(errors.bad_request(parsing.TOO_DEEP), call.headers.get('Accept', ''), call.is_pretty)
+            answer = build_refusal(
+                errors.bad_request(parsing.TOO_DEEP), call.headers.get('Accept', ''), call.is_pretty
+            )
         except Exception as e:
             logger.exception('The sandbox has failed on %s %s.', call.method, call.path)
             error = errors.internal(f'{type(e).__name__}: {e}')
             answer = build_refusal(error, call.headers.get('Accept', ''), call.is_pretty)
-        headers = [*answer.headers, *(('Warning', text) for text in notices.build_headers(warnings))]
+        headers = [
+            *answer.headers,
+            *(('Warning', text) for text in notices.build_headers(warnings)),
+        ]
         return dataclasses.replace(answer, headers=headers) if warnings else answer
 
     async def _answer(self, call: Call, asked: faults.Asked, warnings: list[str]) -> answers.Answer:
@@ -86,7 +93,11 @@ class Router:
         verb = paths.detect_verb(call.method, target, call.options) if target else None
         if target is not None:
             asked.verb, asked.group, asked.plural = verb or '', target.group, target.plural
-            asked.namespace, asked.name, asked.subresource = target.namespace, target.name, target.subresource
+            asked.namespace, asked.name, asked.subresource = (
+                target.namespace,
+                target.name,
+                target.subresource,
+            )
         await self._cluster.faults.afflict(asked)
         user = self._authenticate(call)
         asked.user = user.name
@@ -99,10 +110,23 @@ class Router:
         if verb is None or not is_served(resource, target, verb):
             raise refuse_method(resource, target, call.method)
         request = requests.Request(
-            verb, resource, user, target.namespace, target.name, target.subresource, call.options,
-            dry_run=bool(call.options.get('dryRun')), field_manager=choose_manager(call), warnings=warnings)
-        asking = handling.Asking(await call.read_body(), call.headers.get('Content-Type', ''),
-                                 call.headers.get('Accept', ''), call.is_pretty)
+            verb,
+            resource,
+            user,
+            target.namespace,
+            target.name,
+            target.subresource,
+            call.options,
+            dry_run=bool(call.options.get('dryRun')),
+            field_manager=choose_manager(call),
+            warnings=warnings,
+        )
+        asking = handling.Asking(
+            await call.read_body(),
+            call.headers.get('Content-Type', ''),
+            call.headers.get('Accept', ''),
+            call.is_pretty,
+        )
         return await self._handler.handle(request, asking)
 
     def _answer_with_document(self, call: Call, user: requests.User) -> answers.Answer:
@@ -110,13 +134,20 @@ class Router:
             self._authorize(user, rbac.Attributes(call.method.lower(), path=call.path))
         accept = call.headers.get('Accept', '')
         found = self._library.find(call.path, accept, address=call.address, pretty=call.is_pretty)
-        if found is not None and call.method not in ('GET', 'HEAD') and self._library.is_read_only(call.path):
+        if (
+            found is not None
+            and call.method not in ('GET', 'HEAD')
+            and self._library.is_read_only(call.path)
+        ):
             raise errors.method_not_allowed()
         return NOT_FOUND if found is None else found
 
     def _answer_unknown(self, target: paths.Target) -> answers.Answer:
         """The API has two ways to say that there is no such resource: for its own groups, and for all others."""
-        if any(resource.group == target.group and not resource.custom for resource in self._cluster.catalog):
+        if any(
+            resource.group == target.group and not resource.custom
+            for resource in self._cluster.catalog
+        ):
             raise errors.no_such_resource()
         return NOT_FOUND
 
@@ -146,8 +177,12 @@ def is_served(resource: kinds.Resource, target: paths.Target, verb: str) -> bool
     """Tell if the verb is served on the resource or on its subresource; refuse those that it does not have."""
     if not target.subresource:
         is_everywhere = resource.namespaced and not target.namespace
-        return verb in resource.verbs and not (is_everywhere and verb in ('create', 'deletecollection'))
-    verbs = {subresource.name: subresource.verbs for subresource in discovery.list_subresources(resource)}
+        return verb in resource.verbs and not (
+            is_everywhere and verb in ('create', 'deletecollection')
+        )
+    verbs = {
+        subresource.name: subresource.verbs for subresource in discovery.list_subresources(resource)
+    }
     if target.subresource not in verbs and resource.custom:
         raise errors.not_found(resource.group, resource.plural, target.name)
     if target.subresource not in verbs:
@@ -167,7 +202,11 @@ def refuse_method(resource: kinds.Resource, target: paths.Target, method: str) -
 def choose_manager(call: Call) -> str:
     """Without a field manager, the owner of the fields is the client by the name of its program."""
     agent = call.headers.get('User-Agent', '').split('/')[0]
-    return call.options.get('fieldManager') or ''.join(filter(str.isprintable, agent))[:128] or 'unknown'
+    return (
+        call.options.get('fieldManager')
+        or ''.join(filter(str.isprintable, agent))[:128]
+        or 'unknown'
+    )
 
 
 def build_refusal(error: errors.ApiError, accept: str, pretty: bool) -> answers.Answer:
@@ -177,4 +216,9 @@ def build_refusal(error: errors.ApiError, accept: str, pretty: bool) -> answers.
     except errors.ApiError:
         form = answers.Form()
     headers = [] if error.retry_after is None else [('Retry-After', str(error.retry_after))]
-    return answers.Answer(error.code, answers.encode_value(error.status, form, pretty=pretty), form.media_type, headers)
+    return answers.Answer(
+        error.code,
+        answers.encode_value(error.status, form, pretty=pretty),
+        form.media_type,
+        headers,
+    )

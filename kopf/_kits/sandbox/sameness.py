@@ -4,6 +4,7 @@ Sameness: whether two values of JSON are the same for the API.
 Python takes ``1``, ``1.0`` and ``true`` for equal. In JSON they are different values, and changing one to another
 is a change like any other.
 """
+
 from typing import Any
 
 

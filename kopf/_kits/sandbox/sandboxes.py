@@ -3,6 +3,7 @@ Sandboxes: a cluster in this process as a context manager, for tests and experim
 
 Importing this is cheap: everything else is loaded when a sandbox is entered.
 """
+
 import datetime
 import logging
 import os
@@ -34,10 +35,20 @@ class Sandbox:
     ``now`` is the clock for the times in the objects.
     """
 
-    def __init__(self, *, port: int = 0, host: str = '127.0.0.1', rbac: bool = False, tls: bool = True,
-                 apply: Sequence[options.Source] = (), save: str | os.PathLike[str] | None = None,
-                 now: Callable[[], datetime.datetime] | None = None) -> None:
-        self._options = options.Options(host=host, port=port, rbac=rbac, tls=tls, apply=apply, save=save, now=now)
+    def __init__(
+        self,
+        *,
+        port: int = 0,
+        host: str = '127.0.0.1',
+        rbac: bool = False,
+        tls: bool = True,
+        apply: Sequence[options.Source] = (),
+        save: str | os.PathLike[str] | None = None,
+        now: Callable[[], datetime.datetime] | None = None,
+    ) -> None:
+        self._options = options.Options(
+            host=host, port=port, rbac=rbac, tls=tls, apply=apply, save=save, now=now
+        )
         self._host: hosting.Host | None = None
         self._thread: threads.LoopThread | None = None
         self._inner: coroutines.AsyncSandbox | None = None
@@ -45,10 +56,15 @@ class Sandbox:
 
     async def __aenter__(self) -> 'coroutines.AsyncSandbox':
         from kopf._kits.sandbox import coroutines
+
         return coroutines.AsyncSandbox(await self._start())
 
-    async def __aexit__(self, exc_type: type[BaseException] | None, exc: BaseException | None,
-                        traceback: types.TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: types.TracebackType | None,
+    ) -> None:
         host, self._host = self._host, None
         try:
             if host is not None:
@@ -70,8 +86,12 @@ class Sandbox:
         self._requests = self._running.requests.from_thread(self._thread)
         return self
 
-    def __exit__(self, exc_type: type[BaseException] | None, exc: BaseException | None,
-                 traceback: types.TracebackType | None) -> None:
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: types.TracebackType | None,
+    ) -> None:
         try:
             self._call(self.__aexit__(exc_type, exc, traceback))
         finally:
@@ -106,6 +126,7 @@ class Sandbox:
     def faults(self) -> 'troubles.SyncFaults':
         """What goes wrong on request."""
         from kopf._kits.sandbox import troubles
+
         return troubles.SyncFaults(self._running.faults, self._running_thread)
 
     @property
@@ -128,8 +149,14 @@ class Sandbox:
         """Get an object. The namespace is ignored where there are no namespaces."""
         return self._call(self._running.get(resource, name, namespace))
 
-    def list(self, resource: str, namespace: str | None = None, *,
-             labels: 'operating.Selection' = None, fields: 'operating.Selection' = None) -> 'operating.Bodies':
+    def list(
+        self,
+        resource: str,
+        namespace: str | None = None,
+        *,
+        labels: 'operating.Selection' = None,
+        fields: 'operating.Selection' = None,
+    ) -> 'operating.Bodies':
         """List the objects of one namespace or of all, those that fit the selectors (``a=b,c!=d`` or a dict)."""
         return self._call(self._running.list(resource, namespace, labels=labels, fields=fields))
 
@@ -141,18 +168,48 @@ class Sandbox:
         """Replace an object, or only its ``status`` or another subresource."""
         return self._call(self._running.update(body, subresource=subresource))
 
-    def patch(self, resource: str, name: str, patch: Any, namespace: str = 'default', *,
-              type: 'operating.PatchType' = 'merge', subresource: str = '') -> 'operating.Body':
+    def patch(
+        self,
+        resource: str,
+        name: str,
+        patch: Any,
+        namespace: str = 'default',
+        *,
+        type: 'operating.PatchType' = 'merge',
+        subresource: str = '',
+    ) -> 'operating.Body':
         """Patch an object by a merge, ``json``, ``strategic`` patch, or ``apply`` (server-side, with no force)."""
-        return self._call(self._running.patch(resource, name, patch, namespace, type=type, subresource=subresource))
+        return self._call(
+            self._running.patch(
+                resource, name, patch, namespace, type=type, subresource=subresource
+            )
+        )
 
-    def delete(self, resource: str, name: str, namespace: str = 'default', *,
-               propagation: str = '', grace_period: int | None = None) -> None:
+    def delete(
+        self,
+        resource: str,
+        name: str,
+        namespace: str = 'default',
+        *,
+        propagation: str = '',
+        grace_period: int | None = None,
+    ) -> None:
         """Delete an object, or mark it as being deleted if it has finalizers or a grace period."""
-        self._call(self._running.delete(resource, name, namespace, propagation=propagation, grace_period=grace_period))
+        self._call(
+            self._running.delete(
+                resource, name, namespace, propagation=propagation, grace_period=grace_period
+            )
+        )
 
-    def wait(self, resource: str, name: str, condition: 'coroutines.Condition', namespace: str = 'default', *,
-             timeout: float = 10.0) -> 'operating.Body | None':
+    def wait(
+        self,
+        resource: str,
+        name: str,
+        condition: 'coroutines.Condition',
+        namespace: str = 'default',
+        *,
+        timeout: float = 10.0,
+    ) -> 'operating.Body | None':
         """
         Wait until an object is as expected; return it in that state (or ``None`` if it was expected to be absent).
 
@@ -160,6 +217,7 @@ class Sandbox:
         Raises `TimeoutError` after ``timeout`` seconds.
         """
         from kopf._kits.sandbox import coroutines
+
         last = None
         for last in self.follow(resource, name, namespace, timeout=timeout):
             if condition(last):
@@ -168,35 +226,53 @@ class Sandbox:
             raise _not_running()
         raise TimeoutError(coroutines.describe_timeout(resource, name, timeout, last))
 
-    def follow(self, resource: str, name: str, namespace: str = 'default', *,
-               timeout: float = options.DAY) -> 'Iterator[operating.Body | None]':
+    def follow(
+        self, resource: str, name: str, namespace: str = 'default', *, timeout: float = options.DAY
+    ) -> 'Iterator[operating.Body | None]':
         """Iterate over the states of one object, from the current one as of the call; ``None`` is for its absence."""
-        return self._iterate(lambda: self._running.follow(resource, name, namespace, timeout=timeout))
+        return self._iterate(
+            lambda: self._running.follow(resource, name, namespace, timeout=timeout)
+        )
 
-    def watch(self, resource: str, namespace: str | None = None, *, labels: 'operating.Selection' = None,
-              fields: 'operating.Selection' = None, since: str | None = None,
-              timeout: float = options.DAY) -> 'Iterator[operating.Body]':
+    def watch(
+        self,
+        resource: str,
+        namespace: str | None = None,
+        *,
+        labels: 'operating.Selection' = None,
+        fields: 'operating.Selection' = None,
+        since: str | None = None,
+        timeout: float = options.DAY,
+    ) -> 'Iterator[operating.Body]':
         """
         Iterate over the raw events of a resource (``type``, ``object``): of the changes after a version;
         or of all objects that exist at the time of the call, as of added ones, and of the changes since then.
         """
-        return self._iterate(lambda: self._running.watch(
-            resource, namespace, labels=labels, fields=fields, since=since, timeout=timeout))
+        return self._iterate(
+            lambda: self._running.watch(
+                resource, namespace, labels=labels, fields=fields, since=since, timeout=timeout
+            )
+        )
 
     def compact(self) -> None:
         """Forget the history, so that watches and lists from past versions get 410."""
         self._call(self._running.compact())
 
-    def add_user(self, name: str, groups: Sequence[str] = (), *, certificate: bool = False) -> 'hosting.Credentials':
+    def add_user(
+        self, name: str, groups: Sequence[str] = (), *, certificate: bool = False
+    ) -> 'hosting.Credentials':
         """Let a user in by a token, or by a client certificate; return the token and the path of a kubeconfig."""
         return self._call(self._running.add_user(name, groups, certificate=certificate))
 
-    def add_service(self, namespace: str, name: str, endpoint: 'str | callouts.Handler', *, port: int = 443) -> None:
+    def add_service(
+        self, namespace: str, name: str, endpoint: 'str | callouts.Handler', *, port: int = 443
+    ) -> None:
         """Tell where a service is that webhooks refer to: a URL, or a coroutine function of the path and the review."""
         self._call(self._running.add_service(namespace, name, endpoint, port=port))
 
     async def _start(self) -> 'hosting.Host':
         from kopf._kits.sandbox import hosting
+
         self._check_idle()
         host = hosting.Host(self._options)
         await host.start()
@@ -205,6 +281,7 @@ class Sandbox:
 
     def _make_thread(self) -> 'threads.LoopThread':
         from kopf._kits.sandbox import threads
+
         return threads.LoopThread(name='kopf-sandbox')
 
     def _check_idle(self) -> None:
@@ -243,6 +320,7 @@ async def _begin(fn: Callable[[], AsyncGenerator[T]]) -> AsyncGenerator[T]:
 def _iterate(thread: 'threads.LoopThread', generator: AsyncGenerator[T]) -> Iterator[T]:
     """Take the items one by one. If it is abandoned, in any thread, the generator is closed by its event loop."""
     from kopf._kits.sandbox import threads
+
     while thread.is_running:
         try:
             items = thread.call(_take_next(generator))

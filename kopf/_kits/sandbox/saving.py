@@ -6,6 +6,7 @@ is rewritten as one snapshot, which replaces the previous one as a whole. Both a
 A line that was cut by the death of the process is dropped: nobody could have seen its change. Anything else
 that is wrong with the files is refused with the name of the file and the line, and the files stay as they are.
 """
+
 import contextlib
 import dataclasses
 import io
@@ -41,6 +42,7 @@ class SaveError(Exception):
 @dataclasses.dataclass(frozen=True)
 class Entry:
     """One line of a file: an object as of a version, or its last state if it was deleted."""
+
     version: int
     type: str
     home: kinds.Home
@@ -55,6 +57,7 @@ class Entry:
 @dataclasses.dataclass(frozen=True)
 class Saved:
     """All that was in the directory."""
+
     version: int = 0  # 0 if nothing was
     objects: list[tuple[kinds.Home, dict[str, Any]]] = dataclasses.field(default_factory=list)
     keyring: keyrings.Keyring = dataclasses.field(default_factory=keyrings.Keyring)
@@ -114,7 +117,9 @@ class Saver:
         try:
             yield
         except OSError as e:
-            raise SaveError(f'Cannot use the directory {self._directory}: {e.strerror or e}.') from e
+            raise SaveError(
+                f'Cannot use the directory {self._directory}: {e.strerror or e}.'
+            ) from e
 
     def _notice(self, change: storage.Change) -> None:
         if self._journal is None:
@@ -135,12 +140,20 @@ class Saver:
         try:
             self._rewrite(store)
         except OSError as e:
-            logger.error("The saved objects in %s cannot be rewritten, the journal goes on: %s", self._directory, e)
+            logger.error(
+                'The saved objects in %s cannot be rewritten, the journal goes on: %s',
+                self._directory,
+                e,
+            )
             self._lines = 0
 
     def _give_up(self, position: int, error: OSError) -> None:
         """Leave the journal without the line that was not fully written, as of the last change that was."""
-        logger.error("The changes are not saved to %s any more, until the sandbox ends: %s", self._directory, error)
+        logger.error(
+            'The changes are not saved to %s any more, until the sandbox ends: %s',
+            self._directory,
+            error,
+        )
         if self._journal is not None:
             self._journal.truncate(position)
             self._journal.close()
@@ -169,10 +182,16 @@ def read_saved(directory: pathlib.Path) -> Saved:
     snapshot, journal = directory / 'snapshot.jsonl', directory / 'journal.jsonl'
     if not snapshot.exists():
         if journal.exists():
-            raise SaveError(f'The directory {directory} is damaged: it has {journal.name}, but no {snapshot.name}.')
+            raise SaveError(
+                f'The directory {directory} is damaged: it has {journal.name}, but no {snapshot.name}.'
+            )
         return Saved()
     version, entries = _read_snapshot(snapshot)
-    later = [entry for entry in _read_journal(journal) if entry.version > version] if journal.exists() else []
+    later = (
+        [entry for entry in _read_journal(journal) if entry.version > version]
+        if journal.exists()
+        else []
+    )
     objects = replay([*entries, *sorted(later, key=lambda entry: entry.version)])
     latest = max([version, *(entry.version for entry in later)])
     return Saved(latest, objects, _read_keyring(directory / 'credentials.json'))
@@ -204,7 +223,11 @@ def encode_snapshot(store: storage.Storage) -> Iterator[bytes]:
 def encode_entry(type: str, home: kinds.Home, stored: storage.Stored) -> bytes:
     """One line. The object goes into it as it is stored."""
     return b'{"version":%d,"type":%b,"home":%b,"object":%b}\n' % (
-        stored.version, jsons.dumps(type), jsons.dumps(list(home)), stored.raw)
+        stored.version,
+        jsons.dumps(type),
+        jsons.dumps(list(home)),
+        stored.raw,
+    )
 
 
 def decode_entry(line: bytes) -> Entry:
@@ -214,7 +237,11 @@ def decode_entry(line: bytes) -> Entry:
         group, plural = saved['home']
         entry = Entry(saved['version'], saved['type'], kinds.Home(group, plural), saved['object'])
         int(entry.body['metadata']['resourceVersion'])
-        is_sound = isinstance(entry.version, int) and entry.type in _TYPES and isinstance(entry.place[1], str)
+        is_sound = (
+            isinstance(entry.version, int)
+            and entry.type in _TYPES
+            and isinstance(entry.place[1], str)
+        )
     except (KeyError, TypeError, AttributeError) as e:
         raise ValueError(f'unexpected structure: {e}') from e
     if not is_sound:
@@ -226,7 +253,11 @@ def _read_snapshot(path: pathlib.Path) -> tuple[int, list[Entry]]:
     header, *lines = path.read_bytes().split(b'\n')
     try:
         saved = jsons.loads(header)
-        version, count, is_known = int(saved['version']), int(saved['count']), saved['format'] == FORMAT
+        version, count, is_known = (
+            int(saved['version']),
+            int(saved['count']),
+            saved['format'] == FORMAT,
+        )
     except (ValueError, KeyError, TypeError) as e:
         raise _damaged(path, 1, e) from e
     if not is_known:
@@ -240,7 +271,7 @@ def _read_journal(path: pathlib.Path) -> list[Entry]:
     *lines, rest = path.read_bytes().split(b'\n')
     entries = [_decode(path, number, line) for number, line in enumerate(lines, start=1)]
     if rest:
-        logger.warning("The last change in %s was not fully written, and is dropped.", path)
+        logger.warning('The last change in %s was not fully written, and is dropped.', path)
     return entries
 
 
@@ -286,7 +317,9 @@ def _open_privately(path: str, flags: int) -> int:
 
 def _replace(path: pathlib.Path, lines: Iterator[bytes] | list[bytes]) -> None:
     """Write a private file in place of the old one, so that it is never seen half-written."""
-    descriptor, temporary = tempfile.mkstemp(prefix=f'.{path.name}.', dir=path.parent)  # with mode 0600
+    descriptor, temporary = tempfile.mkstemp(
+        prefix=f'.{path.name}.', dir=path.parent
+    )  # with mode 0600
     try:
         with os.fdopen(descriptor, 'wb') as file:
             file.writelines(lines)

@@ -1,6 +1,7 @@
 """
 Scaling: the ``Scale`` subresource, a small object that shows and changes the number of replicas of another one.
 """
+
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,15 +16,27 @@ def build_scale(resource: kinds.Resource, obj: Mapping[str, Any]) -> dict[str, A
     scale = _get_scale(resource)
     replicas = jsonpaths.compile_path(scale.spec_path).get(obj, None)
     if replicas is None and resource.custom:
-        raise errors.internal(f'the spec replicas field {errors.render(scale.spec_path)} does not exist')
-    status: dict[str, Any] = {'replicas': jsonpaths.compile_path(scale.status_path).get(obj, None) or 0}
+        raise errors.internal(
+            f'the spec replicas field {errors.render(scale.spec_path)} does not exist'
+        )
+    status: dict[str, Any] = {
+        'replicas': jsonpaths.compile_path(scale.status_path).get(obj, None) or 0
+    }
     selector = _format_selector(scale, obj)
     if selector:
         status['selector'] = selector
-    meta = {key: obj['metadata'][key] for key in ('name', 'namespace', 'uid', 'resourceVersion', 'creationTimestamp')
-            if obj['metadata'].get(key)}
-    return {'kind': 'Scale', 'apiVersion': 'autoscaling/v1', 'metadata': meta,
-            'spec': {'replicas': replicas} if replicas else {}, 'status': status}
+    meta = {
+        key: obj['metadata'][key]
+        for key in ('name', 'namespace', 'uid', 'resourceVersion', 'creationTimestamp')
+        if obj['metadata'].get(key)
+    }
+    return {
+        'kind': 'Scale',
+        'apiVersion': 'autoscaling/v1',
+        'metadata': meta,
+        'spec': {'replicas': replicas} if replicas else {},
+        'status': status,
+    }
 
 
 def build_patchable(resource: kinds.Resource, obj: Mapping[str, Any]) -> dict[str, Any]:
@@ -31,8 +44,13 @@ def build_patchable(resource: kinds.Resource, obj: Mapping[str, Any]) -> dict[st
     try:
         return build_scale(resource, obj)
     except errors.ApiError:
-        return {'kind': 'Scale', 'apiVersion': 'autoscaling/v1', 'metadata': dict(obj['metadata']),
-                'spec': {}, 'status': {'replicas': 0}}
+        return {
+            'kind': 'Scale',
+            'apiVersion': 'autoscaling/v1',
+            'metadata': dict(obj['metadata']),
+            'spec': {},
+            'status': {'replicas': 0},
+        }
 
 
 def scale_object(resource: kinds.Resource, obj: dict[str, Any], scale: Any) -> dict[str, Any]:
@@ -41,14 +59,20 @@ def scale_object(resource: kinds.Resource, obj: dict[str, Any], scale: Any) -> d
     spec = scale.get('spec') if isinstance(scale, Mapping) else None
     replicas = (spec or {}).get('replicas', 0) if isinstance(spec, Mapping | None) else None
     if not isinstance(replicas, int) or isinstance(replicas, bool):
-        raise errors.bad_request('Scale in version "v1" cannot be handled as a Scale: json: cannot unmarshal '
-                                 f'{errors.render(replicas)} into Go struct field ScaleSpec.spec.replicas '
-                                 'of type int32')
+        raise errors.bad_request(
+            'Scale in version "v1" cannot be handled as a Scale: json: cannot unmarshal '
+            f'{errors.render(replicas)} into Go struct field ScaleSpec.spec.replicas '
+            'of type int32'
+        )
     if replicas < 0 and resource.custom:
-        problem = errors.invalid_value(_get_scale(resource).spec_path, replicas, 'should be a non-negative integer')
+        problem = errors.invalid_value(
+            _get_scale(resource).spec_path, replicas, 'should be a non-negative integer'
+        )
         raise errors.invalid(resource.group, resource.kind, obj['metadata']['name'], [problem])
     if replicas < 0:
-        problem = errors.invalid_value('spec.replicas', replicas, 'must be greater than or equal to 0')
+        problem = errors.invalid_value(
+            'spec.replicas', replicas, 'must be greater than or equal to 0'
+        )
         raise errors.invalid('autoscaling', 'Scale', obj['metadata']['name'], [problem])
     version = (scale.get('metadata') or {}).get('resourceVersion')
     if version:
@@ -63,14 +87,19 @@ def _check_identity(meta: Mapping[str, Any], scale: Any) -> None:
     if not isinstance(given, Mapping):
         raise errors.bad_request('metadata of the scale must be an object')
     if (given.get('namespace') or meta.get('namespace')) != meta.get('namespace'):
-        raise errors.bad_request('the namespace of the provided object does not match '
-                                 'the namespace sent on the request')
+        raise errors.bad_request(
+            'the namespace of the provided object does not match the namespace sent on the request'
+        )
     if not given.get('name'):
-        raise errors.bad_request(f'the name of the object ({meta["name"]} based on URL) was undeterminable: '
-                                 f'name must be provided')
+        raise errors.bad_request(
+            f'the name of the object ({meta["name"]} based on URL) was undeterminable: '
+            f'name must be provided'
+        )
     if given['name'] != meta['name']:
-        raise errors.bad_request(f'the name of the object ({given["name"]}) does not match '
-                                 f'the name on the URL ({meta["name"]})')
+        raise errors.bad_request(
+            f'the name of the object ({given["name"]}) does not match '
+            f'the name on the URL ({meta["name"]})'
+        )
 
 
 def is_owned(resource: kinds.Resource, obj: Mapping[str, Any]) -> bool:
@@ -92,7 +121,9 @@ def _get_scale(resource: kinds.Resource) -> kinds.Scale:
 
 def _format_selector(scale: kinds.Scale, obj: Mapping[str, Any]) -> str:
     """The selector is a string in custom objects, a map in the old built-in ones, and an object in the newer ones."""
-    selector = jsonpaths.compile_path(scale.selector_path).get(obj, None) if scale.selector_path else None
+    selector = (
+        jsonpaths.compile_path(scale.selector_path).get(obj, None) if scale.selector_path else None
+    )
     if isinstance(selector, str):
         return selector
     if not isinstance(selector, Mapping):

@@ -4,6 +4,7 @@ Rules of schemas: what else is required from the schemas in CRDs, besides being 
 Only a part of JSON Schema is supported, extensions go with proper types, and defaults are good values themselves.
 The rules in CEL are checked for their presence only: they are not compiled.
 """
+
 import dataclasses
 import json
 from collections.abc import Iterator, Mapping
@@ -15,12 +16,44 @@ Raw = Mapping[str, Any]
 Problems = Iterator[errors.FieldError]
 
 _TYPES: Final = ('array', 'boolean', 'integer', 'number', 'object', 'string')
-_REASONS: Final = ('FieldValueDuplicate', 'FieldValueForbidden', 'FieldValueInvalid', 'FieldValueRequired')
+_REASONS: Final = (
+    'FieldValueDuplicate',
+    'FieldValueForbidden',
+    'FieldValueInvalid',
+    'FieldValueRequired',
+)
 _ROOT_FIELDS: Final = (
-    'Description', 'Type', 'Format', 'Title', 'Maximum', 'ExclusiveMaximum', 'Minimum', 'ExclusiveMinimum', 'MaxLength',
-    'MinLength', 'Pattern', 'MaxItems', 'MinItems', 'UniqueItems', 'MultipleOf', 'Required', 'Items', 'Properties',
-    'ExternalDocs', 'Example', 'XPreserveUnknownFields', 'XValidations')
-_UNSUPPORTED: Final = ('id', 'additionalItems', 'patternProperties', 'definitions', 'dependencies', '$ref')
+    'Description',
+    'Type',
+    'Format',
+    'Title',
+    'Maximum',
+    'ExclusiveMaximum',
+    'Minimum',
+    'ExclusiveMinimum',
+    'MaxLength',
+    'MinLength',
+    'Pattern',
+    'MaxItems',
+    'MinItems',
+    'UniqueItems',
+    'MultipleOf',
+    'Required',
+    'Items',
+    'Properties',
+    'ExternalDocs',
+    'Example',
+    'XPreserveUnknownFields',
+    'XValidations',
+)
+_UNSUPPORTED: Final = (
+    'id',
+    'additionalItems',
+    'patternProperties',
+    'definitions',
+    'dependencies',
+    '$ref',
+)
 _LIST_TYPE: Final = 'x-kubernetes-list-type'
 _LIST_KEYS: Final = 'x-kubernetes-list-map-keys'
 _MAP_TYPE: Final = 'x-kubernetes-map-type'
@@ -32,7 +65,9 @@ def check_schema(raw: Raw, path: str, *, has_status: bool) -> list[errors.FieldE
     problems = list(_check_root(raw, path, has_status))
     unsupported = structural.find_unsupported(raw)
     if unsupported is None:
-        problems += structural.check_structure(raw, path) or _check_defaults(schemas.compile_schema(raw), path)
+        problems += structural.check_structure(raw, path) or _check_defaults(
+            schemas.compile_schema(raw), path
+        )
     problems += _check_node(raw, path, _Context(is_root=True))
     if unsupported is not None and not problems:
         problems.append(errors.invalid_value(path, '', unsupported))
@@ -86,6 +121,7 @@ def _check_default(default: Any, schema: schemas.Schema, path: str) -> Problems:
 @dataclasses.dataclass(frozen=True)
 class _Context:
     """Where a node is in the schema, as far as it matters for what is allowed there."""
+
     is_root: bool = False
     in_metadata: bool = False
     no_defaults: str = ''  # why there may be no defaults
@@ -97,7 +133,11 @@ class _Context:
         return _Context(in_metadata=True, no_defaults=why)
 
     def enter_map(self) -> '_Context':
-        why = 'inside additionalProperties applying to object metadata' if self.in_metadata else self.no_defaults
+        why = (
+            'inside additionalProperties applying to object metadata'
+            if self.in_metadata
+            else self.no_defaults
+        )
         return _Context(in_metadata=self.in_metadata, no_defaults=why)
 
 
@@ -117,12 +157,18 @@ def _check_support(raw: Raw, path: str, context: _Context) -> Problems:
     if raw.get('default') is not None and context.no_defaults:
         yield errors.forbidden_field(f'{path}.default', f'must not be set {context.no_defaults}')
     for name in _UNSUPPORTED:
-        if raw.get(name) is not None and (raw[name] not in ('', {}) or name in ('dependencies', '$ref')):
+        if raw.get(name) is not None and (
+            raw[name] not in ('', {}) or name in ('dependencies', '$ref')
+        ):
             yield errors.forbidden_field(f'{path}.{name}', f'{name} is not supported')
     if kind == 'null':
-        yield errors.forbidden_field(f'{path}.type', 'type cannot be set to null, use nullable as an alternative')
+        yield errors.forbidden_field(
+            f'{path}.type', 'type cannot be set to null, use nullable as an alternative'
+        )
     if isinstance(raw.get('items'), list):
-        yield errors.forbidden_field(f'{path}.items', 'items must be a schema object and not an array')
+        yield errors.forbidden_field(
+            f'{path}.items', 'items must be a schema object and not an array'
+        )
     if context.in_metadata and raw.get('x-kubernetes-embedded-resource'):
         why = 'must not be used inside of resource meta'
         yield errors.forbidden_field(f'{path}.x-kubernetes-embedded-resource', why)
@@ -137,10 +183,14 @@ def _check_support(raw: Raw, path: str, context: _Context) -> Problems:
 def _check_children(raw: Raw, path: str, context: _Context) -> Problems:
     inner = dataclasses.replace(context, is_root=False)
     if isinstance(raw.get('additionalProperties'), Mapping):
-        yield from _check_node(raw['additionalProperties'], f'{path}.additionalProperties', context.enter_map())
+        yield from _check_node(
+            raw['additionalProperties'], f'{path}.additionalProperties', context.enter_map()
+        )
     is_resource = context.is_root or bool(raw.get('x-kubernetes-embedded-resource'))
     for name, child in sorted((raw.get('properties') or {}).items()):
-        yield from _check_node(child, f'{path}.properties[{name}]', context.enter(name, is_resource=is_resource))
+        yield from _check_node(
+            child, f'{path}.properties[{name}]', context.enter(name, is_resource=is_resource)
+        )
     if raw.get('not') is not None:
         yield from _check_node(raw['not'], f'{path}.not', inner)
     for name in ('allOf', 'oneOf', 'anyOf'):
@@ -155,14 +205,22 @@ def _check_children(raw: Raw, path: str, context: _Context) -> Problems:
 
 def _check_extensions(raw: Raw, path: str) -> Problems:
     if raw.get('x-kubernetes-preserve-unknown-fields') is False:
-        yield errors.invalid_value(f'{path}.x-kubernetes-preserve-unknown-fields', False, 'must be true or undefined')
+        yield errors.invalid_value(
+            f'{path}.x-kubernetes-preserve-unknown-fields', False, 'must be true or undefined'
+        )
     yield from _check_extension(raw, path, _MAP_TYPE, 'object', ('atomic', 'granular'))
-    if raw.get(_LIST_TYPE) == 'set' and raw.get('type') == 'array' and isinstance(raw.get('items'), Mapping):
+    if (
+        raw.get(_LIST_TYPE) == 'set'
+        and raw.get('type') == 'array'
+        and isinstance(raw.get('items'), Mapping)
+    ):
         yield from _check_set_items(raw['items'], f'{path}.items')
     yield from _check_extension(raw, path, _LIST_TYPE, 'array', ('atomic', 'set', 'map'))
 
 
-def _check_extension(raw: Raw, path: str, name: str, kind: str, options: tuple[str, ...]) -> Problems:
+def _check_extension(
+    raw: Raw, path: str, name: str, kind: str, options: tuple[str, ...]
+) -> Problems:
     value, found = raw.get(name), raw.get('type')
     if value is None:
         return
@@ -188,7 +246,9 @@ def _check_list_map(raw: Raw, path: str) -> Problems:
     if keys and list_type is None:
         yield errors.required(f'{path}.{_LIST_TYPE}', f'must be map if {_LIST_KEYS} is non-empty')
     elif keys and list_type != 'map':
-        yield errors.invalid_value(f'{path}.{_LIST_TYPE}', list_type, f'must be map if {_LIST_KEYS} is non-empty')
+        yield errors.invalid_value(
+            f'{path}.{_LIST_TYPE}', list_type, f'must be map if {_LIST_KEYS} is non-empty'
+        )
     if list_type != 'map':
         return
     if not keys:
@@ -206,12 +266,16 @@ def _check_key_names(keys: list[str], items: Raw, path: str) -> Problems:
     properties = items.get('properties') or {}
     for index, key in enumerate(keys):
         if key not in properties:
-            yield errors.invalid_value(f'{path}.{_LIST_KEYS}', keys, 'entries must all be names of item properties')
+            yield errors.invalid_value(
+                f'{path}.{_LIST_KEYS}', keys, 'entries must all be names of item properties'
+            )
         elif properties[key].get('type') in ('array', 'object'):
             why = f"must be a scalar type if parent array's {_LIST_TYPE} is map"
             yield errors.invalid_value(f'{path}.items.properties[{key}].type', items['type'], why)
         if key in keys[:index]:
-            yield errors.invalid_value(f'{path}.{_LIST_KEYS}', keys, 'must not contain duplicate entries')
+            yield errors.invalid_value(
+                f'{path}.{_LIST_KEYS}', keys, 'must not contain duplicate entries'
+            )
 
 
 def _check_list_keys(raw: Raw, path: str) -> Problems:
@@ -219,14 +283,18 @@ def _check_list_keys(raw: Raw, path: str) -> Problems:
     if not isinstance(items, Mapping) or list_type not in ('set', 'map'):
         return
     if items.get('nullable'):
-        yield errors.forbidden_field(f'{path}.items.nullable', f'cannot be nullable when {_LIST_TYPE} is {list_type}')
+        yield errors.forbidden_field(
+            f'{path}.items.nullable', f'cannot be nullable when {_LIST_TYPE} is {list_type}'
+        )
     for key in (raw.get(_LIST_KEYS) or ()) if list_type == 'map' else ():
         child, where = (items.get('properties') or {}).get(key), f'{path}.items.properties[{key}]'
         if child is None:
             continue
         prefix = f'this property is in {_LIST_KEYS}, so it'
         if key not in (items.get('required') or ()) and child.get('default') is None:
-            yield errors.required(f'{where}.default', f'{prefix} must have a default or be a required property')
+            yield errors.required(
+                f'{where}.default', f'{prefix} must have a default or be a required property'
+            )
         if child.get('nullable'):
             yield errors.forbidden_field(f'{where}.nullable', f'{prefix} cannot be nullable')
 
@@ -237,9 +305,13 @@ def _check_rules(rules: Any, path: str) -> Problems:
         if not text.strip():
             yield errors.required(f'{path}[{index}].rule', 'rule is not specified')
         elif message and not message.strip():
-            yield errors.invalid_value(f'{path}[{index}].message', message, 'must be non-empty if specified')
+            yield errors.invalid_value(
+                f'{path}[{index}].message', message, 'must be non-empty if specified'
+            )
         elif '\n' in message.strip() or '\r' in message.strip():
-            yield errors.invalid_value(f'{path}[{index}].message', message, 'must not contain line breaks')
+            yield errors.invalid_value(
+                f'{path}[{index}].message', message, 'must not contain line breaks'
+            )
         elif '\n' in text.strip() and not message.strip():
             why = 'message must be specified if rule contains line breaks'
             yield errors.required(f'{path}[{index}].message', why)

@@ -5,6 +5,7 @@ A schema is a tree of nodes compiled once from OpenAPI v3, both for custom resou
 the built-in ones (from the definitions shipped with the package). All that depends on fields reads this tree:
 pruning, defaulting, validation, strategic merging, field ownership, explaining. This module only compiles it.
 """
+
 import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -23,6 +24,7 @@ class Schema:
 
     A node with no type and no children accepts anything (``preserve_unknown`` is then set for built-ins).
     """
+
     raw: Mapping[str, Any]  # the source, for validation and for publishing; may contain $refs
     type: str = ''  # object, array, string, integer, number, boolean; '' for any
     properties: dict[str, 'Schema'] = dataclasses.field(default_factory=dict)
@@ -36,7 +38,9 @@ class Schema:
     list_type: str = 'atomic'  # atomic, set, map
     list_map_keys: tuple[str, ...] = ()
     map_type: str = 'granular'  # granular, atomic
-    patch_strategies: frozenset[str] = frozenset()  # merge, replace, retainKeys: only of the built-in kinds
+    patch_strategies: frozenset[str] = (
+        frozenset()
+    )  # merge, replace, retainKeys: only of the built-in kinds
     patch_merge_key: str = ''
 
     @property
@@ -62,7 +66,9 @@ def compile_schema(raw: Mapping[str, Any], resolve: Resolver | None = None) -> S
         return schema
     target = resolve(ref)
     overrides = {key for key in raw if key not in ('$ref', 'allOf', 'description')}
-    return dataclasses.replace(target, **_read_marks({**target.raw, **raw})) if overrides else target
+    return (
+        dataclasses.replace(target, **_read_marks({**target.raw, **raw})) if overrides else target
+    )
 
 
 def fill_schema(schema: Schema, raw: Mapping[str, Any], resolve: Resolver | None) -> None:
@@ -74,7 +80,9 @@ def fill_schema(schema: Schema, raw: Mapping[str, Any], resolve: Resolver | None
     additional = raw.get('additionalProperties')
     if isinstance(additional, Mapping):
         schema.additional = compile_schema(additional, resolve)
-    elif additional is not None:  # true or false: keys are known to be there, but nothing is known about their values
+    elif (
+        additional is not None
+    ):  # true or false: keys are known to be there, but nothing is known about their values
         schema.additional = Schema(raw={}, nullable=True)
     items = raw.get('items')
     if isinstance(items, Mapping):
@@ -91,7 +99,9 @@ def _get_ref(raw: Mapping[str, Any]) -> str | None:
 
 
 def _read_marks(raw: Mapping[str, Any]) -> dict[str, Any]:
-    int_or_string = bool(raw.get('x-kubernetes-int-or-string')) or raw.get('format') == 'int-or-string'
+    int_or_string = (
+        bool(raw.get('x-kubernetes-int-or-string')) or raw.get('format') == 'int-or-string'
+    )
     return {
         'raw': raw,
         'type': '' if int_or_string else raw.get('type') or '',
@@ -103,6 +113,7 @@ def _read_marks(raw: Mapping[str, Any]) -> dict[str, Any]:
         'list_type': raw.get('x-kubernetes-list-type') or 'atomic',
         'list_map_keys': tuple(raw.get('x-kubernetes-list-map-keys') or ()),
         'map_type': raw.get('x-kubernetes-map-type') or 'granular',
-        'patch_strategies': frozenset((raw.get('x-kubernetes-patch-strategy') or '').split(',')) - {''},
+        'patch_strategies': frozenset((raw.get('x-kubernetes-patch-strategy') or '').split(','))
+        - {''},
         'patch_merge_key': raw.get('x-kubernetes-patch-merge-key') or '',
     }

@@ -4,6 +4,7 @@ Selectors: which objects a list, a watch or a webhook is interested in.
 Both the textual forms of queries (``app=web,tier in (a, b)``) and the ``LabelSelector`` objects of manifests
 become one `Selector`, which is matched against an object's labels or fields. Malformed ones raise `ApiError`.
 """
+
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,7 @@ _OBJECT_OPERATORS = {'In': 'in', 'NotIn': 'notin', 'Exists': 'exists', 'DoesNotE
 @dataclasses.dataclass(frozen=True)
 class Requirement:
     """One condition on one label or field."""
+
     key: str
     operator: str  # in, notin, exists, !, >, <
     values: frozenset[str] = frozenset()
@@ -49,6 +51,7 @@ class Requirement:
 @dataclasses.dataclass(frozen=True)
 class Selector:
     """All of the requirements; with none, everything is selected."""
+
     requirements: tuple[Requirement, ...] = ()
 
     def __bool__(self) -> bool:
@@ -64,6 +67,7 @@ class Selector:
 
 class Selectable(Protocol):
     """What is known of an object for selecting it."""
+
     @property
     def namespace(self) -> str: ...
     @property
@@ -77,6 +81,7 @@ class Selectable(Protocol):
 @dataclasses.dataclass(frozen=True)
 class Interest:
     """What a list or a watch is limited to."""
+
     namespace: str = ''
     labels: Selector = Selector()
     fields: Selector = Selector()
@@ -93,21 +98,29 @@ class Interest:
         if self.labels and not self.labels.matches(item.labels):
             return False
         return not self.fields or self.fields.matches(
-            {**item.fields, 'metadata.name': item.name, 'metadata.namespace': item.namespace})
+            {**item.fields, 'metadata.name': item.name, 'metadata.namespace': item.namespace}
+        )
 
 
-def parse_interest(options: Mapping[str, str], namespace: str, selectable: Sequence[str], *,
-                   custom: bool = False) -> Interest:
+def parse_interest(
+    options: Mapping[str, str], namespace: str, selectable: Sequence[str], *, custom: bool = False
+) -> Interest:
     """Read the selectors of a query; only the listed fields, besides the name and namespace, can be selected by."""
     labels = parse_labels(options.get('labelSelector', ''))
     fields = parse_fields(options.get('fieldSelector', ''))
-    known = {'metadata.name', 'metadata.namespace', *(field.removeprefix('.') for field in selectable)}
+    known = {
+        'metadata.name',
+        'metadata.namespace',
+        *(field.removeprefix('.') for field in selectable),
+    }
     for key in fields.keys:
         if key not in known and (selectable or custom):
             raise errors.bad_request(f'field label not supported: {key}')
         if key not in known:
-            raise errors.bad_request(f'{errors.render(key)} is not a known field selector: '
-                                     f'only "metadata.name", "metadata.namespace"')
+            raise errors.bad_request(
+                f'{errors.render(key)} is not a known field selector: '
+                f'only "metadata.name", "metadata.namespace"'
+            )
     return Interest(namespace, labels, fields)
 
 
@@ -128,15 +141,19 @@ def parse_fields(text: str) -> Selector:
             raise errors.bad_request(f"invalid selector: '{text}'; can't understand '{term}'")
         key, operator, value = match.groups()
         plain = re.sub(r'\\(.)', r'\1', value)
-        requirements.append(Requirement(key, 'notin' if operator == '!=' else 'in', frozenset([plain])))
+        requirements.append(
+            Requirement(key, 'notin' if operator == '!=' else 'in', frozenset([plain]))
+        )
     return Selector(tuple(requirements))
 
 
 def build_selector(selector: Mapping[str, Any] | None) -> Selector:
     """Read a ``LabelSelector`` object; ``None`` selects nothing special, i.e. everything."""
     selector = selector or {}
-    requirements = [Requirement(key, 'in', frozenset([value]))
-                    for key, value in (selector.get('matchLabels') or {}).items()]
+    requirements = [
+        Requirement(key, 'in', frozenset([value]))
+        for key, value in (selector.get('matchLabels') or {}).items()
+    ]
     for expression in selector.get('matchExpressions') or []:
         operator = _OBJECT_OPERATORS.get(expression.get('operator'))
         if operator is None:
@@ -155,7 +172,9 @@ def match_label_selector(selector: Mapping[str, Any] | None, labels: Mapping[str
 def format_selector(selector: Mapping[str, Any] | None) -> str:
     """Write a ``LabelSelector`` object as text, as the scale subresource shows it."""
     terms = []
-    for requirement in sorted(build_selector(selector).requirements, key=lambda requirement: requirement.key):
+    for requirement in sorted(
+        build_selector(selector).requirements, key=lambda requirement: requirement.key
+    ):
         values = sorted(requirement.values)
         match requirement.operator:
             case 'in' if len(values) == 1:
@@ -180,7 +199,9 @@ class _Parser:
         requirements: list[Requirement] = []
         while self._peek() is not None:
             if self._peek() in _NO_BEGINNINGS:
-                raise ValueError(f"found '{self._peek()}', expected: !, identifier, or 'end of string'")
+                raise ValueError(
+                    f"found '{self._peek()}', expected: !, identifier, or 'end of string'"
+                )
             try:
                 requirements.append(self._parse_requirement())
             except ValueError as e:
@@ -244,8 +265,10 @@ class _Parser:
         if _TOKEN_OPERATOR.fullmatch(token):
             raise ValueError(f"found '{token}', expected: identifier")
         if not re.fullmatch(r'-?\d+', token):
-            raise ValueError(f'values[0]: Invalid value: {errors.render(token)}: for \'Gt\', \'Lt\' operators, '
-                             f'the value must be an integer')
+            raise ValueError(
+                f"values[0]: Invalid value: {errors.render(token)}: for 'Gt', 'Lt' operators, "
+                f'the value must be an integer'
+            )
         return token
 
     def _take_values(self, key: str) -> frozenset[str]:
@@ -263,12 +286,16 @@ class _Parser:
                 raise ValueError(f"found '{token or ''}', expected: ',' or ')'")
         if self._take() != ')':
             raise ValueError("found '', expected: ',', or identifier")
-        return frozenset(_check_value(value, key, index) for index, value in enumerate(sorted({*values} or {''})))
+        return frozenset(
+            _check_value(value, key, index) for index, value in enumerate(sorted({*values} or {''}))
+        )
 
 
 def _check_value(value: str, key: str, index: int = 0) -> str:
     for problem in naming.check_label_value(value):
-        raise ValueError(f'values[{index}][{key}]: Invalid value: {errors.render(value)}: {problem}')
+        raise ValueError(
+            f'values[{index}][{key}]: Invalid value: {errors.render(value)}: {problem}'
+        )
     return value
 
 

@@ -3,6 +3,7 @@ Serving: the cluster on a port, by HTTP/1.1 with or without TLS.
 
 This is all that knows of the HTTP library: it reads the calls, has them answered, and writes the answers.
 """
+
 import asyncio
 import collections
 import contextlib
@@ -29,16 +30,26 @@ KEEPALIVE = 3630.0
 class Interceptor(Protocol):
     """Stands between the clients and the cluster: changes what is asked and what is answered, or refuses to answer."""
 
-    async def intercept(self, call: routing.Call, asked: faults.Asked,
-                        proceed: Callable[[routing.Call], Awaitable[answers.Answer]]) -> answers.Answer:
+    async def intercept(
+        self,
+        call: routing.Call,
+        asked: faults.Asked,
+        proceed: Callable[[routing.Call], Awaitable[answers.Answer]],
+    ) -> answers.Answer:
         """Answer a call, usually by letting it proceed. Raises `faults.Cut` to close the connection instead."""
 
 
 class Server:
     """One cluster on one port. Started and stopped from the loop that serves; can be stopped and started again."""
 
-    def __init__(self, cluster: clusters.Cluster, *, host: str = '127.0.0.1', port: int = 0,
-                 context: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        cluster: clusters.Cluster,
+        *,
+        host: str = '127.0.0.1',
+        port: int = 0,
+        context: ssl.SSLContext | None = None,
+    ) -> None:
         self.cluster, self.host, self.port, self.context = cluster, host, port, context
         self.requests: collections.deque[faults.Asked] = collections.deque(maxlen=REMEMBERED)
         self.interceptor: Interceptor | None = None
@@ -58,9 +69,15 @@ class Server:
         """Begin to listen. Raises `OSError` if the port cannot be had."""
         loop = asyncio.get_running_loop()
         server = self._web_server = web.Server(
-            self._serve, request_factory=self._make_request, handler_cancellation=True, access_log=None,
-            keepalive_timeout=KEEPALIVE)
-        self._listener = await loop.create_server(server, self.host, self.port, ssl=self.context, backlog=1024)
+            self._serve,
+            request_factory=self._make_request,
+            handler_cancellation=True,
+            access_log=None,
+            keepalive_timeout=KEEPALIVE,
+        )
+        self._listener = await loop.create_server(
+            server, self.host, self.port, ssl=self.context, backlog=1024
+        )
         self.port = self._listener.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
@@ -77,15 +94,24 @@ class Server:
             await asyncio.sleep(0)  # let the aborted ones be closed
         self._listener = self._web_server = None
 
-    def _make_request(self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
+    def _make_request(
+        self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any
+    ) -> web.BaseRequest:
         loop = asyncio.get_running_loop()
-        return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY + 1)
+        return web.BaseRequest(
+            message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY + 1
+        )
 
     async def _serve(self, http: web.BaseRequest) -> web.StreamResponse:
         token, path = doors.split_token(http.path) if self.context is None else ('', http.path)
         asked = faults.Asked(
-            http.method, path, http.query_string, time=asyncio.get_running_loop().time(),
-            user_agent=http.headers.get('User-Agent', ''), content_type=http.headers.get('Content-Type', ''))
+            http.method,
+            path,
+            http.query_string,
+            time=asyncio.get_running_loop().time(),
+            user_agent=http.headers.get('User-Agent', ''),
+            content_type=http.headers.get('Content-Type', ''),
+        )
         self.requests.append(asked)
         try:
             answer = await self._answer(self._make_call(http, path, token), asked)
@@ -101,10 +127,14 @@ class Server:
 
     async def _answer(self, call: routing.Call, asked: faults.Asked) -> answers.Answer:
         if not doors.is_host_served(call.headers.get('Host', ''), self.host):
-            return routing.build_refusal(doors.refuse_host(), call.headers.get('Accept', ''), call.is_pretty)
+            return routing.build_refusal(
+                doors.refuse_host(), call.headers.get('Accept', ''), call.is_pretty
+            )
         if self.interceptor is None:
             return await self._router.answer(call, asked)
-        return await self.interceptor.intercept(call, asked, lambda call: self._router.answer(call, asked))
+        return await self.interceptor.intercept(
+            call, asked, lambda call: self._router.answer(call, asked)
+        )
 
     def _make_call(self, http: web.BaseRequest, path: str, token: str) -> routing.Call:
         headers: Mapping[str, str] = http.headers
@@ -112,12 +142,28 @@ class Server:
             headers = http.headers.copy()
             headers['Authorization'] = f'Bearer {token}'
         secured = self.context is not None and http.transport is not None
-        certificate = http.transport.get_extra_info('peercert') if secured and http.transport is not None else None
-        return routing.Call(http.method, path, dict(http.query), headers, certificate or None,
-                            read_body=lambda: _read_body(http), address=self.address)
+        certificate = (
+            http.transport.get_extra_info('peercert')
+            if secured and http.transport is not None
+            else None
+        )
+        return routing.Call(
+            http.method,
+            path,
+            dict(http.query),
+            headers,
+            certificate or None,
+            read_body=lambda: _read_body(http),
+            address=self.address,
+        )
 
-    async def _stream(self, http: web.BaseRequest, asked: faults.Asked, answer: answers.Answer,
-                      lines: AsyncGenerator[bytes]) -> web.StreamResponse:
+    async def _stream(
+        self,
+        http: web.BaseRequest,
+        asked: faults.Asked,
+        answer: answers.Answer,
+        lines: AsyncGenerator[bytes],
+    ) -> web.StreamResponse:
         """Send the lines as they come, until they end or the client leaves."""
         response = web.StreamResponse(headers=_build_headers(answer))
         response.enable_chunked_encoding()
@@ -148,13 +194,20 @@ def make_response(answer: answers.Answer) -> web.Response:
 
 def _build_headers(answer: answers.Answer) -> list[tuple[str, str]]:
     typed = [('Content-Type', answer.media_type)] if answer.media_type else []
-    return [*typed, ('Cache-Control', 'no-cache, private'), ('Audit-Id', str(uuid.uuid4())), *answer.headers]
+    return [
+        *typed,
+        ('Cache-Control', 'no-cache, private'),
+        ('Audit-Id', str(uuid.uuid4())),
+        *answer.headers,
+    ]
 
 
 def _make_stream(http: web.BaseRequest, asked: faults.Asked) -> faults.Stream:
     transport, task = http.transport, asyncio.current_task()
     assert task is not None, 'requests are served in tasks'
-    return faults.Stream(asked, cut=transport.abort if transport is not None else task.cancel, interrupt=task.cancel)
+    return faults.Stream(
+        asked, cut=transport.abort if transport is not None else task.cancel, interrupt=task.cancel
+    )
 
 
 async def _end_stream(response: web.StreamResponse, error: errors.ApiError) -> None:
@@ -176,7 +229,9 @@ async def _read_body(http: web.BaseRequest) -> bytes:
         body = await http.read()
     except web.HTTPRequestEntityTooLarge:
         body = None
-    if body is None or len(body) > MAX_BODY:  # by one byte more or less, versions of the library differ
+    if (
+        body is None or len(body) > MAX_BODY
+    ):  # by one byte more or less, versions of the library differ
         raise errors.too_large(f'Request entity too large: limit is {MAX_BODY}')
     return body
 
@@ -184,4 +239,6 @@ async def _read_body(http: web.BaseRequest) -> bytes:
 def _log(asked: faults.Asked) -> None:
     if logger.isEnabledFor(logging.DEBUG):
         query = f'?{asked.query}' if asked.query else ''
-        logger.debug('%s %s %s%s (%s)', asked.code, asked.method, asked.path, query, asked.user_agent)
+        logger.debug(
+            '%s %s %s%s (%s)', asked.code, asked.method, asked.path, query, asked.user_agent
+        )

@@ -7,6 +7,7 @@ is kept for a while, so that watches can be resumed and pages of lists can be co
 
 Nothing here awaits: every operation is atomic for the loop that serves requests.
 """
+
 import asyncio
 import bisect
 import collections
@@ -33,6 +34,7 @@ NOTHING: Mapping[str, str] = {}
 @dataclasses.dataclass(slots=True, eq=False)
 class Stored:
     """One state of one object. Never modified; a new state is a new instance."""
+
     version: int
     uid: str
     namespace: str
@@ -54,6 +56,7 @@ class Stored:
 @dataclasses.dataclass(slots=True, eq=False)
 class Change:
     """One write: what was there before and what is there after (for deletions: what was there last)."""
+
     version: int
     type: str  # ADDED, MODIFIED, DELETED
     home: kinds.Home
@@ -114,7 +117,7 @@ class Shelf:
     def rewind(self, version: int) -> dict[str, Stored]:
         """The objects as they were at a version that is not compacted yet."""
         objects = dict(self.objects)
-        for change in reversed(self.changes[self.find_since(version):]):
+        for change in reversed(self.changes[self.find_since(version) :]):
             objects.pop(change.new.key, None)
             if change.old is not None:
                 objects[change.old.key] = change.old
@@ -141,7 +144,9 @@ class Shelf:
         if len(self._waiters) <= CROWD:
             self._release_all()
         elif self._releasing is None:
-            self._releasing = next(iter(self._waiters)).get_loop().call_later(PAUSE, self._release_all)
+            self._releasing = (
+                next(iter(self._waiters)).get_loop().call_later(PAUSE, self._release_all)
+            )
 
     def _release_all(self) -> None:
         if self._releasing is not None:
@@ -160,8 +165,15 @@ class Shelf:
 def build_stored(body: dict[str, Any], version: int, fields: Mapping[str, str]) -> Stored:
     """Encode an object as of a version."""
     meta = body['metadata']
-    return Stored(version=version, uid=meta.get('uid') or '', namespace=meta.get('namespace') or '', name=meta['name'],
-                  raw=jsons.dumps(body), labels=meta.get('labels') or NOTHING, fields=fields or NOTHING)
+    return Stored(
+        version=version,
+        uid=meta.get('uid') or '',
+        namespace=meta.get('namespace') or '',
+        name=meta['name'],
+        raw=jsons.dumps(body),
+        labels=meta.get('labels') or NOTHING,
+        fields=fields or NOTHING,
+    )
 
 
 def _release(waiter: asyncio.Future[None]) -> None:
@@ -174,10 +186,14 @@ class Storage:
 
     def __init__(self, version: int = 1) -> None:
         self.version = version
-        self._forgotten = 0  # the version up to which nothing is known of the history, of any resource
+        self._forgotten = (
+            0  # the version up to which nothing is known of the history, of any resource
+        )
         self._shelves: dict[kinds.Home, Shelf] = {}
         self._observers: list[Observer] = []
-        self._unseen: collections.deque[Change] = collections.deque()  # by the observers; the first one is being shown
+        self._unseen: collections.deque[Change] = (
+            collections.deque()
+        )  # by the observers; the first one is being shown
 
     def __iter__(self) -> Iterator[tuple[kinds.Home, Shelf]]:
         return iter(list(self._shelves.items()))
@@ -196,7 +212,9 @@ class Storage:
     def get(self, home: kinds.Home, namespace: str, name: str) -> Stored | None:
         return self.shelf(home).objects.get(make_key(namespace, name))
 
-    def put(self, home: kinds.Home, body: dict[str, Any], *, fields: Mapping[str, str] = NOTHING) -> Stored:
+    def put(
+        self, home: kinds.Home, body: dict[str, Any], *, fields: Mapping[str, str] = NOTHING
+    ) -> Stored:
         """Write an object, new or known, as the next version. The body gets its ``resourceVersion`` in place."""
         meta = body['metadata']
         namespace, name = meta.get('namespace') or '', meta['name']

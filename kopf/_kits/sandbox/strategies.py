@@ -4,6 +4,7 @@ Strategies: how new and updated objects are prepared and validated, by the rules
 For custom resources, only the metadata are checked here: the rest of their rules are in their schemas.
 The order of a write: decoding, defaults, the metadata set by the server, the preparation, the validation.
 """
+
 import copy
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +13,9 @@ from kopf._kits.sandbox import decoding, errors, metadata, naming, rules, samene
 from kopf._kits.sandbox.rules import registry
 
 
-def check_types(obj: dict[str, Any], schema: schemas.Schema, kind: str, version: str) -> errors.ApiError | None:
+def check_types(
+    obj: dict[str, Any], schema: schemas.Schema, kind: str, version: str
+) -> errors.ApiError | None:
     """
     Decode a built-in object: bring it to the form in which the API keeps it. Mutates the object.
 
@@ -35,8 +38,15 @@ def prepare_create(group: str, kind: str, obj: dict[str, Any], site: registry.Si
     found.prepare_create(obj, site)
 
 
-def prepare_update(group: str, kind: str, new: dict[str, Any], old: Mapping[str, Any], site: registry.Site, *,
-                   counts_status: bool = False) -> None:
+def prepare_update(
+    group: str,
+    kind: str,
+    new: dict[str, Any],
+    old: Mapping[str, Any],
+    site: registry.Site,
+    *,
+    counts_status: bool = False,
+) -> None:
     """Restore in an updated object what is not for the client to change, and count its generation. Mutates it."""
     found = rules.find_rules(group, kind)
     found.prepare_update(new, old, site)
@@ -44,8 +54,14 @@ def prepare_update(group: str, kind: str, new: dict[str, Any], old: Mapping[str,
         new['metadata']['generation'] = (old['metadata'].get('generation') or 0) + 1
 
 
-def is_generation_bumped(group: str, kind: str, new: Mapping[str, Any], old: Mapping[str, Any], *,
-                         counts_status: bool = False) -> bool:
+def is_generation_bumped(
+    group: str,
+    kind: str,
+    new: Mapping[str, Any],
+    old: Mapping[str, Any],
+    *,
+    counts_status: bool = False,
+) -> bool:
     """
     Tell if this change of an object is counted in its generation.
 
@@ -61,27 +77,42 @@ def has_generation(group: str, kind: str) -> bool:
     return rules.find_rules(group, kind).has_generation
 
 
-def validate_create(group: str, kind: str, obj: Mapping[str, Any], *, namespaced: bool) -> list[errors.FieldError]:
+def validate_create(
+    group: str, kind: str, obj: Mapping[str, Any], *, namespaced: bool
+) -> list[errors.FieldError]:
     """Find what is wrong in a new object."""
     found = rules.find_rules(group, kind)
-    problems = found.validate_metadata(obj, namespaced=namespaced) + found.validate(obj) + found.validate_new(obj)
+    problems = (
+        found.validate_metadata(obj, namespaced=namespaced)
+        + found.validate(obj)
+        + found.validate_new(obj)
+    )
     if problems or found.name_rule is not None:
         return problems
-    return metadata.validate_metadata(obj['metadata'], namespaced=namespaced, name_rule=naming.check_path_segment)
+    return metadata.validate_metadata(
+        obj['metadata'], namespaced=namespaced, name_rule=naming.check_path_segment
+    )
 
 
-def validate_update(group: str, kind: str, new: Mapping[str, Any], old: Mapping[str, Any], *,
-                    namespaced: bool) -> list[errors.FieldError]:
+def validate_update(
+    group: str, kind: str, new: Mapping[str, Any], old: Mapping[str, Any], *, namespaced: bool
+) -> list[errors.FieldError]:
     """
     Find what is wrong in an updated object, or is not allowed to change.
 
     Problems with the metadata are repeated as many times as the API repeats them in the causes of its answers.
     """
     found = rules.find_rules(group, kind)
-    problems = metadata.validate_common_update(new['metadata'], old['metadata'], namespaced=namespaced)
+    problems = metadata.validate_common_update(
+        new['metadata'], old['metadata'], namespaced=namespaced
+    )
     if found.repeats_update:
         problems += metadata.validate_metadata_update(new['metadata'], old['metadata'])
-        problems += metadata.validate_standard_finalizers(new['metadata']) if found.standard_finalizers else []
+        problems += (
+            metadata.validate_standard_finalizers(new['metadata'])
+            if found.standard_finalizers
+            else []
+        )
     wrong = found.validate_metadata(new, namespaced=namespaced) if found.repeats_metadata else []
     wrong += found.validate(new) if found.validates_updated else []
     changes = found.validate_update(new, old)

@@ -4,6 +4,7 @@ Structural schemas: the rules that make the schemas in CRDs usable for pruning a
 The structure of objects must be told by the schema itself: types are specified for everything, and ``allOf``,
 ``anyOf``, ``oneOf``, ``not`` only add requirements to the values, and not to unknown fields.
 """
+
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -24,13 +25,27 @@ _NEITHER_INT_NOR_STRING: Final = 'must be false if x-kubernetes-int-or-string is
 _OBJECT_IF_EMBEDDED: Final = 'must be object if x-kubernetes-embedded-resource is true'
 
 _UNSUPPORTED: Final = {
-    'id': 'id', '$schema': 'schema', '$ref': '$ref', 'patternProperties': 'patternProperties',
-    'dependencies': 'dependencies', 'additionalItems': 'additionalItems', 'definitions': 'definitions',
+    'id': 'id',
+    '$schema': 'schema',
+    '$ref': '$ref',
+    'patternProperties': 'patternProperties',
+    'dependencies': 'dependencies',
+    'additionalItems': 'additionalItems',
+    'definitions': 'definitions',
 }
 _FORBIDDEN_IN_OPTIONS: Final = {
-    'type': 'empty', 'default': 'undefined', 'title': 'empty', 'description': 'empty', 'nullable': 'false',
-    _PRESERVE: 'false', _EMBEDDED: 'false', _INT_OR_STRING: 'false', 'x-kubernetes-list-map-keys': 'empty',
-    'x-kubernetes-list-type': 'undefined', 'x-kubernetes-map-type': 'undefined', 'x-kubernetes-validations': 'empty',
+    'type': 'empty',
+    'default': 'undefined',
+    'title': 'empty',
+    'description': 'empty',
+    'nullable': 'false',
+    _PRESERVE: 'false',
+    _EMBEDDED: 'false',
+    _INT_OR_STRING: 'false',
+    'x-kubernetes-list-map-keys': 'empty',
+    'x-kubernetes-list-type': 'undefined',
+    'x-kubernetes-map-type': 'undefined',
+    'x-kubernetes-validations': 'empty',
 }
 _IGNORED: Final = frozenset(('externalDocs', 'example'))
 _METADATA_FREEDOM: Final = frozenset(('type', 'default', 'properties', *_IGNORED))
@@ -46,7 +61,10 @@ def find_unsupported(raw: Raw) -> str | None:
         return "OpenAPIV3Schema 'items' must be a schema, but is an array"
     if raw.get(_PRESERVE) is False:
         return f"internal error: '{_PRESERVE}' must be true or undefined"
-    return next(filter(None, (find_unsupported(child) for _, child in jsonschemas.iterate_children(raw))), None)
+    return next(
+        filter(None, (find_unsupported(child) for _, child in jsonschemas.iterate_children(raw))),
+        None,
+    )
 
 
 def check_structure(raw: Raw, path: str) -> list[errors.FieldError]:
@@ -88,8 +106,10 @@ def _check_type(raw: Raw, level: str, path: str) -> Problems:
         why = 'must not be used if x-kubernetes-embedded-resource is set'
         yield errors.forbidden_field(f'{path}.additionalProperties', why)
     if embedded and not raw.get(_PRESERVE) and not raw.get('properties'):
-        why = ('must not be empty if x-kubernetes-embedded-resource is true '
-               'without x-kubernetes-preserve-unknown-fields')
+        why = (
+            'must not be empty if x-kubernetes-embedded-resource is true '
+            'without x-kubernetes-preserve-unknown-fields'
+        )
         yield errors.required(f'{path}.properties', why)
     if level is ROOT and kind and kind != 'object':
         yield errors.invalid_value(f'{path}.type', kind, 'must be object at the root')
@@ -103,7 +123,11 @@ def _check_meta_fields(raw: Raw, level: str, path: str) -> Problems:
         if name in properties and properties[name].get('type') != kind:
             found = properties[name].get('type') or ''
             yield errors.invalid_value(f'{path}.properties[{name}].type', found, f'must be {kind}')
-    if level is ROOT and 'metadata' in properties and not _is_plain_metadata(properties['metadata']):
+    if (
+        level is ROOT
+        and 'metadata' in properties
+        and not _is_plain_metadata(properties['metadata'])
+    ):
         why = 'must not specify anything other than name and generateName, but metadata is implicitly specified'
         yield errors.forbidden_field(f'{path}.properties[metadata]', why)
 
@@ -114,7 +138,10 @@ def _is_plain_metadata(raw: Raw) -> bool:
 
 
 def _is_int_or_string(options: Any) -> bool:
-    plain = [{key: value for key, value in option.items() if key not in _IGNORED} for option in options or ()]
+    plain = [
+        {key: value for key, value in option.items() if key not in _IGNORED}
+        for option in options or ()
+    ]
     return plain == [{'type': 'integer'}, {'type': 'string'}]
 
 
@@ -145,32 +172,46 @@ def _check_option(raw: Raw, path: str, *, skipping: bool = False) -> Problems:
     for name, child in (raw.get('properties') or {}).items():
         yield from _check_option(child, f'{path}.properties[{name}]')
     if raw.get('additionalProperties') not in (None, False):
-        yield errors.forbidden_field(f'{path}.additionalProperties', 'must be undefined to be structural')
+        yield errors.forbidden_field(
+            f'{path}.additionalProperties', 'must be undefined to be structural'
+        )
     for name, wanted in _FORBIDDEN_IN_OPTIONS.items():
-        if raw.get(name) not in (None, False, '', []) or (name == 'default' and raw.get(name) is not None):
+        if raw.get(name) not in (None, False, '', []) or (
+            name == 'default' and raw.get(name) is not None
+        ):
             yield errors.forbidden_field(f'{path}.{name}', f'must be {wanted} to be structural')
     if 'metadata' in (raw.get('properties') or {}):
-        yield errors.forbidden_field(f'{path}.properties[metadata]', 'must not be specified in a nested context')
+        yield errors.forbidden_field(
+            f'{path}.properties[metadata]', 'must not be specified in a nested context'
+        )
 
 
 def _check_completeness(raw: Raw, schema: Raw | None, option_path: str, path: str) -> Problems:
     """Check that the options tell only about the fields that the schema has."""
     for name in ('allOf', 'anyOf', 'oneOf'):
         for index, option in enumerate(raw.get(name) or ()):
-            yield from _check_option_completeness(option, schema, f'{option_path}.{name}[{index}]', path)
+            yield from _check_option_completeness(
+                option, schema, f'{option_path}.{name}[{index}]', path
+            )
     if raw.get('not') is not None:
         yield from _check_option_completeness(raw['not'], schema, f'{option_path}.not', path)
 
 
-def _check_option_completeness(raw: Raw, schema: Raw | None, option_path: str, path: str) -> Problems:
+def _check_option_completeness(
+    raw: Raw, schema: Raw | None, option_path: str, path: str
+) -> Problems:
     if schema is None:
         yield errors.required(path, f'because it is defined in {option_path}')
         return
     yield from _check_completeness(raw, schema, option_path, path)
     if raw.get('items') is not None:
         items = schema.get('items')
-        yield from _check_option_completeness(raw['items'], items, f'{option_path}.items', f'{path}.items')
+        yield from _check_option_completeness(
+            raw['items'], items, f'{option_path}.items', f'{path}.items'
+        )
     known = schema.get('properties') or {}
     for name, child in (raw.get('properties') or {}).items():
         inner = f'.properties[{name}]'
-        yield from _check_option_completeness(child, known.get(name), option_path + inner, path + inner)
+        yield from _check_option_completeness(
+            child, known.get(name), option_path + inner, path + inner
+        )

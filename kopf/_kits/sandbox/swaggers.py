@@ -4,6 +4,7 @@ Swaggers: OpenAPI v2 documents in protobuf, as kubectl asks for them when it kno
 Only what the sandbox publishes is written: the header, the definitions, and the security schemes; there are no paths.
 Free-form values are texts of YAML in this format; here they are in JSON, which is also YAML.
 """
+
 import struct
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
@@ -24,27 +25,38 @@ _Encoder = Callable[[int, Any], bytes]
 def encode(document: Mapping[str, Any]) -> bytes:
     """Write a document."""
     info = _write_text(1, document['info']['title']) + _write_text(2, document['info']['version'])
-    requirements = [_write_named(1, name, b''.join(_write_texts(1, scopes)))
-                    for requirement in document['security'] for name, scopes in requirement.items()]
-    schemes = [_write_named(1, name, _write(2, _encode_key(scheme)))
-               for name, scheme in document['securityDefinitions'].items()]
-    return b''.join([
-        _write_text(1, document['swagger']),
-        _write(2, info),
-        _write(8, b''),
-        _write(9, _encode_schemas(document['definitions'])),
-        *(_write(12, requirement) for requirement in requirements),
-        _write(13, b''.join(schemes)),
-    ])
+    requirements = [
+        _write_named(1, name, b''.join(_write_texts(1, scopes)))
+        for requirement in document['security']
+        for name, scopes in requirement.items()
+    ]
+    schemes = [
+        _write_named(1, name, _write(2, _encode_key(scheme)))
+        for name, scheme in document['securityDefinitions'].items()
+    ]
+    return b''.join(
+        [
+            _write_text(1, document['swagger']),
+            _write(2, info),
+            _write(8, b''),
+            _write(9, _encode_schemas(document['definitions'])),
+            *(_write(12, requirement) for requirement in requirements),
+            _write(13, b''.join(schemes)),
+        ]
+    )
 
 
 def _encode_key(scheme: Mapping[str, str]) -> bytes:
     fields = ('type', 'name', 'in', 'description')
-    return b''.join(_write_text(number, scheme[field]) for number, field in enumerate(fields, start=1))
+    return b''.join(
+        _write_text(number, scheme[field]) for number, field in enumerate(fields, start=1)
+    )
 
 
 def _encode_schemas(schemas: Mapping[str, Any]) -> bytes:
-    return b''.join(_write_named(1, name, _encode_schema(schema)) for name, schema in schemas.items())
+    return b''.join(
+        _write_named(1, name, _encode_schema(schema)) for name, schema in schemas.items()
+    )
 
 
 def _encode_schema(schema: Mapping[str, Any]) -> bytes:
@@ -125,14 +137,29 @@ def _write_varint(value: int) -> bytes:
 
 
 _FIELDS: Final[Mapping[str, tuple[int, _Encoder]]] = {
-    '$ref': (1, _write_text), 'format': (2, _write_text), 'title': (3, _write_text), 'description': (4, _write_text),
-    'multipleOf': (6, _write_double), 'maximum': (7, _write_double), 'exclusiveMaximum': (8, _write_flag),
-    'minimum': (9, _write_double), 'exclusiveMinimum': (10, _write_flag),
-    'maxLength': (11, _write_integer), 'minLength': (12, _write_integer), 'pattern': (13, _write_text),
-    'maxItems': (14, _write_integer), 'minItems': (15, _write_integer), 'uniqueItems': (16, _write_flag),
-    'maxProperties': (17, _write_integer), 'minProperties': (18, _write_integer),
-    'required': (19, _write_required), 'enum': (20, _write_anys), 'additionalProperties': (21, _write_additional),
-    'type': (22, _write_type), 'items': (23, _write_items), 'properties': (25, _write_properties),
+    '$ref': (1, _write_text),
+    'format': (2, _write_text),
+    'title': (3, _write_text),
+    'description': (4, _write_text),
+    'multipleOf': (6, _write_double),
+    'maximum': (7, _write_double),
+    'exclusiveMaximum': (8, _write_flag),
+    'minimum': (9, _write_double),
+    'exclusiveMinimum': (10, _write_flag),
+    'maxLength': (11, _write_integer),
+    'minLength': (12, _write_integer),
+    'pattern': (13, _write_text),
+    'maxItems': (14, _write_integer),
+    'minItems': (15, _write_integer),
+    'uniqueItems': (16, _write_flag),
+    'maxProperties': (17, _write_integer),
+    'minProperties': (18, _write_integer),
+    'required': (19, _write_required),
+    'enum': (20, _write_anys),
+    'additionalProperties': (21, _write_additional),
+    'type': (22, _write_type),
+    'items': (23, _write_items),
+    'properties': (25, _write_properties),
     'example': (30, _write_any),
 }
 """What can be in a schema: the numbers of the fields, and how they are written."""

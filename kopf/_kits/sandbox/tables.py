@@ -4,6 +4,7 @@ Tables: objects as the API shows them to humans, and the partial objects that ha
 All of it is pure: objects are not modified, though they become parts of what is built.
 Malformed objects (no spec, values of wrong types) are shown as if the wrong fields were empty.
 """
+
 import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,14 +19,22 @@ _INITIAL_EVENTS_END = 'k8s.io/initial-events-end'
 def parse_include(text: str) -> str:
     """Check what to include with each row, as asked in a query: ``None``, ``Metadata`` (the default), ``Object``."""
     if text not in ('', 'None', 'Metadata', 'Object'):
-        problem = errors.invalid_value('includeObject', text, "must be 'Metadata', 'Object', 'None', or empty")
+        problem = errors.invalid_value(
+            'includeObject', text, "must be 'Metadata', 'Object', 'None', or empty"
+        )
         raise errors.bad_request(f'Unable to convert to Table as requested: {problem}')
     return text or 'Metadata'
 
 
-def build_table(resource: kinds.Resource, objects: Sequence[dict[str, Any]], *, now: datetime.datetime,
-                include: str = 'Metadata', list_metadata: Mapping[str, Any] | None = None,
-                with_headers: bool = True) -> dict[str, Any]:
+def build_table(
+    resource: kinds.Resource,
+    objects: Sequence[dict[str, Any]],
+    *,
+    now: datetime.datetime,
+    include: str = 'Metadata',
+    list_metadata: Mapping[str, Any] | None = None,
+    with_headers: bool = True,
+) -> dict[str, Any]:
     """
     Show objects in a table.
 
@@ -33,24 +42,35 @@ def build_table(resource: kinds.Resource, objects: Sequence[dict[str, Any]], *, 
     In watch-streams, only the first event has the headers.
     """
     printer = columns.find_printer(resource)
-    metadata = cells.mapping(objects[0], 'metadata') if list_metadata is None and objects else list_metadata or {}
+    metadata = (
+        cells.mapping(objects[0], 'metadata')
+        if list_metadata is None and objects
+        else list_metadata or {}
+    )
     rows = [_build_row(resource, printer, obj, include, now) for obj in objects]
     return {
         'kind': 'Table',
         'apiVersion': _API_VERSION,
         'metadata': _select_list_metadata(metadata),
-        'columnDefinitions': [_build_header(header) for header in printer.headers] if with_headers else None,
+        'columnDefinitions': [_build_header(header) for header in printer.headers]
+        if with_headers
+        else None,
         'rows': None if printer.null_if_empty and not rows else rows,
     }
 
 
 def build_partial(resource: kinds.Resource, obj: Mapping[str, Any]) -> dict[str, Any]:
     """Show an object with its metadata only."""
-    return {'kind': 'PartialObjectMetadata', 'apiVersion': _API_VERSION, 'metadata': cells.mapping(obj, 'metadata')}
+    return {
+        'kind': 'PartialObjectMetadata',
+        'apiVersion': _API_VERSION,
+        'metadata': cells.mapping(obj, 'metadata'),
+    }
 
 
-def build_partial_list(resource: kinds.Resource, objects: Sequence[Mapping[str, Any]],
-                       list_metadata: Mapping[str, Any]) -> dict[str, Any]:
+def build_partial_list(
+    resource: kinds.Resource, objects: Sequence[Mapping[str, Any]], list_metadata: Mapping[str, Any]
+) -> dict[str, Any]:
     """Show a list of objects with their metadata only; with no objects, there is null instead of a list."""
     return {
         'kind': 'PartialObjectMetadataList',
@@ -75,8 +95,13 @@ def _build_header(header: cells.Header) -> dict[str, Any]:
     }
 
 
-def _build_row(resource: kinds.Resource, printer: cells.Printer, obj: dict[str, Any], include: str,
-               now: datetime.datetime) -> dict[str, Any]:
+def _build_row(
+    resource: kinds.Resource,
+    printer: cells.Printer,
+    obj: dict[str, Any],
+    include: str,
+    now: datetime.datetime,
+) -> dict[str, Any]:
     row: dict[str, Any] = {'cells': list(printer.print(obj, now))}
     if conditions := printer.conditions(obj):
         row['conditions'] = list(conditions)
@@ -84,7 +109,9 @@ def _build_row(resource: kinds.Resource, printer: cells.Printer, obj: dict[str, 
     return row
 
 
-def _build_included(resource: kinds.Resource, obj: dict[str, Any], include: str) -> dict[str, Any] | None:
+def _build_included(
+    resource: kinds.Resource, obj: dict[str, Any], include: str
+) -> dict[str, Any] | None:
     if include == 'Object':
         return obj
     # The end of the initial events is told by an annotation, so it is shown even to those who want no objects.

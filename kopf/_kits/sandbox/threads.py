@@ -1,6 +1,7 @@
 """
 Threads: an event loop beside synchronous code.
 """
+
 import asyncio
 import concurrent.futures
 import logging
@@ -28,10 +29,13 @@ def _with_forgiveness(loop: asyncio.AbstractEventLoop) -> asyncio.AbstractEventL
 
     Here, uvloop tells of it with a traceback; asyncio does not: https://github.com/MagicStack/uvloop/issues/506.
     """
+
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get('exception')
-        if isinstance(error, RuntimeError) and str(error).endswith(('the handler is closed', 'loop is closed')):
-            logger.debug("A connection was cut: %s", error)
+        if isinstance(error, RuntimeError) and str(error).endswith(
+            ('the handler is closed', 'loop is closed')
+        ):
+            logger.debug('A connection was cut: %s', error)
         else:
             loop.default_exception_handler(context)
 
@@ -55,7 +59,9 @@ class LoopThread:
 
     def __init__(self, name: str) -> None:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._started: concurrent.futures.Future[asyncio.AbstractEventLoop] = concurrent.futures.Future()
+        self._started: concurrent.futures.Future[asyncio.AbstractEventLoop] = (
+            concurrent.futures.Future()
+        )
         self._ended: concurrent.futures.Future[None] = concurrent.futures.Future()
         self._stopping = asyncio.Event()
 
@@ -96,14 +102,18 @@ class LoopThread:
             raise EndedError
         return await coroutine
 
-    def _wait_for(self, future: concurrent.futures.Future[T], *coroutines: Coroutine[Any, Any, T]) -> T:
+    def _wait_for(
+        self, future: concurrent.futures.Future[T], *coroutines: Coroutine[Any, Any, T]
+    ) -> T:
         either: list[concurrent.futures.Future[Any]] = [future, self._ended]
         try:
             concurrent.futures.wait(either, return_when=concurrent.futures.FIRST_COMPLETED)
         except BaseException:
             future.cancel()
             raise
-        if not future.done() or future.cancelled():  # only the end of the loop cancels what is running in it
+        if (
+            not future.done() or future.cancelled()
+        ):  # only the end of the loop cancels what is running in it
             for coroutine in coroutines:  # maybe, it could not even begin
                 coroutine.close()
             raise EndedError

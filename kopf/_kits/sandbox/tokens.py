@@ -5,6 +5,7 @@ The claims are those of kube-apiserver; the signatures are ES256. Tokens die wit
 the process unless it is saved.
 Whether the account of a token still exists is not known here: see the authentication.
 """
+
 import base64
 import binascii
 import dataclasses
@@ -33,6 +34,7 @@ class TokenError(Exception):
 @dataclasses.dataclass(frozen=True)
 class Bound:
     """The object that a token lives and dies with: a pod, a secret or a node."""
+
     kind: str  # pod, secret, node
     name: str
     uid: str
@@ -41,6 +43,7 @@ class Bound:
 @dataclasses.dataclass(frozen=True)
 class Account:
     """Whose a token is, as the token itself says."""
+
     namespace: str
     name: str
     uid: str
@@ -56,26 +59,40 @@ class Account:
 
 def build_claims(account: Account, *, now: float, lifetime: int) -> dict[str, Any]:
     """Build the claims of a token that is asked for by a ``TokenRequest``."""
-    private: dict[str, Any] = {'namespace': account.namespace,
-                               'serviceaccount': {'name': account.name, 'uid': account.uid}}
+    private: dict[str, Any] = {
+        'namespace': account.namespace,
+        'serviceaccount': {'name': account.name, 'uid': account.uid},
+    }
     if account.bound is not None:
         private[account.bound.kind] = {'name': account.bound.name, 'uid': account.bound.uid}
     issued = int(now)
-    return {'aud': list(account.audiences), 'exp': issued + lifetime, 'iat': issued, 'iss': ISSUER,
-            'jti': account.token_id, 'kubernetes.io': private, 'nbf': issued, 'sub': account.username}
+    return {
+        'aud': list(account.audiences),
+        'exp': issued + lifetime,
+        'iat': issued,
+        'iss': ISSUER,
+        'jti': account.token_id,
+        'kubernetes.io': private,
+        'nbf': issued,
+        'sub': account.username,
+    }
 
 
 def build_legacy_claims(account: Account, secret_name: str) -> dict[str, Any]:
     """Build the claims of a token that lives in a secret of type ``kubernetes.io/service-account-token``."""
-    return {'iss': LEGACY_ISSUER,
-            f'{_LEGACY_PREFIX}namespace': account.namespace,
-            f'{_LEGACY_PREFIX}secret.name': secret_name,
-            f'{_LEGACY_PREFIX}service-account.name': account.name,
-            f'{_LEGACY_PREFIX}service-account.uid': account.uid,
-            'sub': account.username}
+    return {
+        'iss': LEGACY_ISSUER,
+        f'{_LEGACY_PREFIX}namespace': account.namespace,
+        f'{_LEGACY_PREFIX}secret.name': secret_name,
+        f'{_LEGACY_PREFIX}service-account.name': account.name,
+        f'{_LEGACY_PREFIX}service-account.uid': account.uid,
+        'sub': account.username,
+    }
 
 
-def build_secret_data(signer: 'Signer', account: Account, secret_name: str, ca_pem: bytes) -> dict[str, str]:
+def build_secret_data(
+    signer: 'Signer', account: Account, secret_name: str, ca_pem: bytes
+) -> dict[str, str]:
     """Build the data of a secret of type ``kubernetes.io/service-account-token``, as a controller fills them in."""
     token = signer.sign(build_legacy_claims(account, secret_name))
     values = {'ca.crt': ca_pem, 'namespace': account.namespace.encode(), 'token': token.encode()}
@@ -93,14 +110,25 @@ def parse_claims(claims: Mapping[str, Any], now: float, *, leeway: float = 60) -
     private = claims['kubernetes.io']
     kinds = [kind for kind in ('pod', 'secret', 'node') if kind in private]
     bound = Bound(kinds[0], private[kinds[0]]['name'], private[kinds[0]]['uid']) if kinds else None
-    return Account(private['namespace'], private['serviceaccount']['name'], private['serviceaccount']['uid'],
-                   token_id=claims['jti'], audiences=tuple(claims['aud']), bound=bound)
+    return Account(
+        private['namespace'],
+        private['serviceaccount']['name'],
+        private['serviceaccount']['uid'],
+        token_id=claims['jti'],
+        audiences=tuple(claims['aud']),
+        bound=bound,
+    )
 
 
 def _parse_legacy(claims: Mapping[str, Any]) -> Account:
     secret = Bound('secret', claims[f'{_LEGACY_PREFIX}secret.name'], uid='')
-    return Account(claims[f'{_LEGACY_PREFIX}namespace'], claims[f'{_LEGACY_PREFIX}service-account.name'],
-                   claims[f'{_LEGACY_PREFIX}service-account.uid'], bound=secret, is_legacy=True)
+    return Account(
+        claims[f'{_LEGACY_PREFIX}namespace'],
+        claims[f'{_LEGACY_PREFIX}service-account.name'],
+        claims[f'{_LEGACY_PREFIX}service-account.uid'],
+        bound=secret,
+        is_legacy=True,
+    )
 
 
 class Signer:
@@ -114,19 +142,23 @@ class Signer:
     def key(self) -> 'ec.EllipticCurvePrivateKey':
         """The key; assign another one only before the first use."""
         from cryptography.hazmat.primitives.asymmetric import ec
+
         return ec.generate_private_key(ec.SECP256R1())
 
     @functools.cached_property
     def _header(self) -> str:
         from cryptography.hazmat.primitives import serialization
+
         public = self.key.public_key().public_bytes(
-            serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+            serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
         return _encode(_dump({'alg': 'ES256', 'kid': _encode(hashlib.sha256(public).digest())}))
 
     def sign(self, claims: Mapping[str, Any]) -> str:
         """Make a token of these claims."""
         from cryptography.hazmat.primitives import hashes
         from cryptography.hazmat.primitives.asymmetric import ec, utils
+
         signed = f'{self._header}.{_encode(_dump(claims))}'
         pair = utils.decode_dss_signature(self.key.sign(signed.encode(), ec.ECDSA(hashes.SHA256())))
         return f'{signed}.{_encode(b"".join(number.to_bytes(_SIGNATURE_HALF, "big") for number in pair))}'
@@ -139,11 +171,15 @@ class Signer:
         from cryptography import exceptions
         from cryptography.hazmat.primitives import hashes
         from cryptography.hazmat.primitives.asymmetric import ec, utils
+
         signed, _, signature = token.rpartition('.')
         header, _, payload = signed.partition('.')
         try:
             raw = _decode(signature)
-            halves = [int.from_bytes(half, 'big') for half in (raw[:_SIGNATURE_HALF], raw[_SIGNATURE_HALF:])]
+            halves = [
+                int.from_bytes(half, 'big')
+                for half in (raw[:_SIGNATURE_HALF], raw[_SIGNATURE_HALF:])
+            ]
             encoded = utils.encode_dss_signature(*halves)
             self.key.public_key().verify(encoded, signed.encode(), ec.ECDSA(hashes.SHA256()))
         except (exceptions.InvalidSignature, binascii.Error, ValueError):
@@ -157,7 +193,9 @@ def intersect_audiences(asked: Sequence[str], account: Account) -> tuple[str, ..
     offered = (AUDIENCE,) if account.is_legacy else account.audiences
     common = tuple(audience for audience in asked if audience in offered)
     if not common:
-        raise TokenError(f'token audiences {_quote(offered)} is invalid for the target audiences {_quote(asked)}')
+        raise TokenError(
+            f'token audiences {_quote(offered)} is invalid for the target audiences {_quote(asked)}'
+        )
     return common
 
 

@@ -1,6 +1,7 @@
 """
 Troubles: the faults of a sandbox as its users handle them, from its own event loop or from other threads.
 """
+
 import asyncio
 import collections
 from collections.abc import Callable, Iterator, Sequence
@@ -44,10 +45,13 @@ class AsyncFaults:
         """Disconnect those who watch, all or some, once; return how many there were."""
         return self._injected.cut_streams(faults.build_scope(scope))
 
-    def end_streams(self, code: int = 410, *, reason: str = '', message: str = '',
-                    **scope: Unpack[faults.Where]) -> int:
+    def end_streams(
+        self, code: int = 410, *, reason: str = '', message: str = '', **scope: Unpack[faults.Where]
+    ) -> int:
         """End the watch-streams, all or some, with an ERROR event, once; return how many there were."""
-        return self._injected.end_streams(faults.build_error(code, reason, message), faults.build_scope(scope))
+        return self._injected.end_streams(
+            faults.build_error(code, reason, message), faults.build_scope(scope)
+        )
 
     async def restart(self, downtime: float = 0.0, *, compact: bool = False) -> None:
         """
@@ -93,7 +97,9 @@ class SyncFaults:
 
     def inject(self, **trouble: Unpack[faults.Trouble]) -> SyncFault:
         """Make some requests go wrong: see `AsyncFaults.inject`."""
-        return SyncFault(self._thread.call(_call(lambda: self._inner.inject(**trouble))), self._thread)
+        return SyncFault(
+            self._thread.call(_call(lambda: self._inner.inject(**trouble))), self._thread
+        )
 
     def lift(self) -> None:
         """End all faults: what was stalled goes on."""
@@ -103,10 +109,13 @@ class SyncFaults:
         """Disconnect those who watch, all or some, once; return how many there were."""
         return self._thread.call(_call(lambda: self._inner.cut_streams(**scope)))
 
-    def end_streams(self, code: int = 410, *, reason: str = '', message: str = '',
-                    **scope: Unpack[faults.Where]) -> int:
+    def end_streams(
+        self, code: int = 410, *, reason: str = '', message: str = '', **scope: Unpack[faults.Where]
+    ) -> int:
         """End the watch-streams, all or some, with an ERROR event, once; return how many there were."""
-        return self._thread.call(_call(lambda: self._inner.end_streams(code, reason=reason, message=message, **scope)))
+        return self._thread.call(
+            _call(lambda: self._inner.end_streams(code, reason=reason, message=message, **scope))
+        )
 
     def restart(self, downtime: float = 0.0, *, compact: bool = False) -> None:
         """Go away for a while, and come back: see `AsyncFaults.restart`."""
@@ -116,7 +125,9 @@ class SyncFaults:
 class Requests(Sequence[faults.Asked]):
     """What was asked of the sandbox by its clients, the latest last; can be used from any thread."""
 
-    def __init__(self, asked: collections.deque[faults.Asked], thread: threads.LoopThread | None = None) -> None:
+    def __init__(
+        self, asked: collections.deque[faults.Asked], thread: threads.LoopThread | None = None
+    ) -> None:
         self._asked, self._thread = asked, thread
 
     def from_thread(self, thread: threads.LoopThread) -> 'Requests':
@@ -152,7 +163,11 @@ class Requests(Sequence[faults.Asked]):
 
     def _snapshot(self) -> list[faults.Asked]:
         is_foreign = self._thread is not None and self._thread.is_running
-        return self._thread.call(_call(lambda: list(self._asked))) if self._thread and is_foreign else list(self._asked)
+        return (
+            self._thread.call(_call(lambda: list(self._asked)))
+            if self._thread and is_foreign
+            else list(self._asked)
+        )
 
 
 async def _call(fn: Callable[[], T]) -> T:

@@ -5,6 +5,7 @@ Good objects are recognised quickly. For the bad ones, all errors are collected 
 with its way to choose which of the failed alternatives to report. Errors in what an update leaves as it was
 are forgiven, as the API does since schemas may become stricter than the stored objects.
 """
+
 import dataclasses
 import functools
 import json
@@ -13,15 +14,26 @@ from typing import Any, Final
 
 from kopf._kits.sandbox import constraints, errors, invariants, sameness, schemas, validators
 
-_BLOCKING: Final = frozenset((
-    'FieldValueNotSupported', 'FieldValueRequired', 'FieldValueTooLong', 'FieldValueTooMany', 'FieldValueTypeInvalid'))
+_BLOCKING: Final = frozenset(
+    (
+        'FieldValueNotSupported',
+        'FieldValueRequired',
+        'FieldValueTooLong',
+        'FieldValueTooMany',
+        'FieldValueTypeInvalid',
+    )
+)
 _UNCHECKED_RULES: Final = errors.invalid_value(
-    '<nil>', None, 'some validation rules were not checked because the object was invalid; '
-                   'correct the existing errors to complete validation')
+    '<nil>',
+    None,
+    'some validation rules were not checked because the object was invalid; '
+    'correct the existing errors to complete validation',
+)
 
 
-def validate(value: Any, schema: schemas.Schema, path: str = '', *,
-             old: Any = schemas.UNSET) -> list[errors.FieldError]:
+def validate(
+    value: Any, schema: schemas.Schema, path: str = '', *, old: Any = schemas.UNSET
+) -> list[errors.FieldError]:
     """
     Find everything that is wrong with a value; nothing if it is good.
 
@@ -38,12 +50,16 @@ def validate(value: Any, schema: schemas.Schema, path: str = '', *,
     return _note_unchecked_rules(problems, schema)
 
 
-def validate_status(obj: Mapping[str, Any], schema: schemas.Schema, old: Mapping[str, Any]) -> list[errors.FieldError]:
+def validate_status(
+    obj: Mapping[str, Any], schema: schemas.Schema, old: Mapping[str, Any]
+) -> list[errors.FieldError]:
     """Find everything that is wrong with the status in an update of the status alone."""
     status_schema = schema.properties.get('status')
     if 'status' not in obj or status_schema is None:
         return []
-    problems = validate(obj['status'], status_schema, 'status', old=old.get('status', schemas.UNSET))
+    problems = validate(
+        obj['status'], status_schema, 'status', old=old.get('status', schemas.UNSET)
+    )
     return problems if has_cel(status_schema) else _note_unchecked_rules(problems, schema)
 
 
@@ -56,11 +72,16 @@ def has_cel(schema: schemas.Schema) -> bool:
 def _has_rules(raw: Any) -> bool:
     if isinstance(raw, Mapping):
         return bool(raw.get('x-kubernetes-validations')) or any(
-            _has_rules(value) for key, value in raw.items() if key not in ('default', 'enum', 'example'))
+            _has_rules(value)
+            for key, value in raw.items()
+            if key not in ('default', 'enum', 'example')
+        )
     return isinstance(raw, list) and any(_has_rules(item) for item in raw)
 
 
-def _note_unchecked_rules(problems: list[errors.FieldError], schema: schemas.Schema) -> list[errors.FieldError]:
+def _note_unchecked_rules(
+    problems: list[errors.FieldError], schema: schemas.Schema
+) -> list[errors.FieldError]:
     is_noted = has_cel(schema) and any(problem.reason in _BLOCKING for problem in problems)
     return [*problems, _UNCHECKED_RULES] if is_noted else problems
 
@@ -68,6 +89,7 @@ def _note_unchecked_rules(problems: list[errors.FieldError], schema: schemas.Sch
 @dataclasses.dataclass(slots=True)
 class _Report:
     """The problems found in a value, and the number of the checks passed: alternatives are compared by it."""
+
     problems: dict[errors.FieldError, None] = dataclasses.field(default_factory=dict)
     passed: int = 0
 
@@ -82,9 +104,12 @@ class _Report:
 @dataclasses.dataclass(frozen=True)
 class _Examination:
     """A search for all problems of one value; ``path`` is where the value is in its object."""
+
     path: str
 
-    def examine_changed(self, validator: validators.Validator, value: Any, name: str, old: Any) -> _Report:
+    def examine_changed(
+        self, validator: validators.Validator, value: Any, name: str, old: Any
+    ) -> _Report:
         """Examine a value, and forgive all if it is as it was."""
         report = self._examine(validator, value, name, old)
         if report.problems and old is not schemas.UNSET and sameness.is_same(old, value):
@@ -109,7 +134,9 @@ class _Examination:
         report.passed += 0 if value is None else 2
         return report
 
-    def _examine_type(self, validator: validators.Validator, value: Any, name: str, report: _Report) -> None:
+    def _examine_type(
+        self, validator: validators.Validator, value: Any, name: str, report: _Report
+    ) -> None:
         if not validator.types and not validator.format:
             report.passed += value is None
             return
@@ -119,11 +146,16 @@ class _Examination:
             report.passed += 1
             return
         if validator.format and value is not None:
-            wanted, found = validator.format, {'integer': 'int64', 'number': 'float64'}.get(found, '')
+            wanted, found = (
+                validator.format,
+                {'integer': 'int64', 'number': 'float64'}.get(found, ''),
+            )
         text = f'{name} in body must be of type {wanted}: "{found}"'
         report.add(errors.type_invalid(self._locate(name), found, text))
 
-    def _examine_scalar(self, validator: validators.Validator, value: Any, name: str, report: _Report) -> None:
+    def _examine_scalar(
+        self, validator: validators.Validator, value: Any, name: str, report: _Report
+    ) -> None:
         if isinstance(value, str):
             report.passed += 1 + bool(validator.format)
             for constraint in validator.strings:
@@ -137,22 +169,38 @@ class _Examination:
             report.passed += 2
             self._examine_all(validator.numbers, value, name, report)
 
-    def _examine_all(self, required: Sequence[constraints.Constraint], value: Any, name: str, report: _Report) -> None:
+    def _examine_all(
+        self, required: Sequence[constraints.Constraint], value: Any, name: str, report: _Report
+    ) -> None:
         for constraint in required:
             if not constraint.test(value):
                 report.add(constraint.complain(value, self._locate(name), name))
 
-    def _examine_items(self, validator: validators.Validator, values: list[Any], name: str, old: Any,
-                       report: _Report) -> None:
+    def _examine_items(
+        self,
+        validator: validators.Validator,
+        values: list[Any],
+        name: str,
+        old: Any,
+        report: _Report,
+    ) -> None:
         report.passed += 2
         if validator.items is not None:
             for index, item in enumerate(values):
                 before = _find_old_item(validator, item, old)
-                report.merge(self.examine_changed(validator.items, item, f'{name}[{index}]', before))
+                report.merge(
+                    self.examine_changed(validator.items, item, f'{name}[{index}]', before)
+                )
         self._examine_all(validator.lists, values, name, report)
 
-    def _examine_fields(self, validator: validators.Validator, values: dict[str, Any], name: str, old: Any,
-                        report: _Report) -> None:
+    def _examine_fields(
+        self,
+        validator: validators.Validator,
+        values: dict[str, Any],
+        name: str,
+        old: Any,
+        report: _Report,
+    ) -> None:
         report.passed += 1
         self._examine_all(validator.objects, values, name, report)
         before = old if isinstance(old, dict) else {}
@@ -162,7 +210,9 @@ class _Examination:
                 report.add(errors.invalid_value(self._locate(name), key, text))
             elif validator.others is not None:
                 previous = before.get(key, schemas.UNSET)
-                report.merge(self.examine_changed(validator.others, values[key], f'{name}.{key}', previous))
+                report.merge(
+                    self.examine_changed(validator.others, values[key], f'{name}.{key}', previous)
+                )
         for key in sorted(values.keys() & validator.fields.keys()):
             previous = before.get(key, schemas.UNSET)
             inner = f'{name}.{key}' if name else key
@@ -171,8 +221,9 @@ class _Examination:
             if key not in values:
                 report.add(errors.required(self._locate(f'{name}.{key}')))
 
-    def _examine_options(self, validator: validators.Validator, value: Any, name: str, old: Any,
-                         report: _Report) -> None:
+    def _examine_options(
+        self, validator: validators.Validator, value: Any, name: str, old: Any, report: _Report
+    ) -> None:
         report.passed += 2
         if validator.any_of:
             self._examine_any(validator.any_of, value, name, old, report)
@@ -183,13 +234,24 @@ class _Examination:
             for result in reports:
                 report.merge(result)
             if any(result.problems for result in reports):
-                ending = '' if not all(result.problems for result in reports) else '. None validated'
+                ending = (
+                    '' if not all(result.problems for result in reports) else '. None validated'
+                )
                 report.add(self._refuse(name, f'must validate all the schemas (allOf){ending}'))
-        if validator.negated is not None and not self._examine(validator.negated, value, name, old).problems:
+        if (
+            validator.negated is not None
+            and not self._examine(validator.negated, value, name, old).problems
+        ):
             report.add(self._refuse(name, 'must not validate the schema (not)'))
 
-    def _examine_any(self, options: Sequence[validators.Validator], value: Any, name: str, old: Any,
-                     report: _Report) -> None:
+    def _examine_any(
+        self,
+        options: Sequence[validators.Validator],
+        value: Any,
+        name: str,
+        old: Any,
+        report: _Report,
+    ) -> None:
         failures = []
         for option in options:
             result = self._examine(option, value, name, old)
@@ -200,8 +262,14 @@ class _Examination:
         report.add(self._refuse(name, 'must validate at least one schema (anyOf)'))
         report.merge(max(failures, key=lambda failure: failure.passed))
 
-    def _examine_one(self, options: Sequence[validators.Validator], value: Any, name: str, old: Any,
-                     report: _Report) -> None:
+    def _examine_one(
+        self,
+        options: Sequence[validators.Validator],
+        value: Any,
+        name: str,
+        old: Any,
+        report: _Report,
+    ) -> None:
         results = [self._examine(option, value, name, old) for option in options]
         good = [result for result in results if not result.problems]
         if len(good) == 1:
@@ -213,7 +281,9 @@ class _Examination:
             report.merge(max(results, key=lambda failure: failure.passed))
 
     def _refuse(self, name: str, text: str) -> errors.FieldError:
-        return errors.invalid_value(self._locate(''), '', f'{json.dumps(name, ensure_ascii=False)} {text}')
+        return errors.invalid_value(
+            self._locate(''), '', f'{json.dumps(name, ensure_ascii=False)} {text}'
+        )
 
 
 def _is_type_fine(validator: validators.Validator, value: Any, found: str) -> bool:
@@ -234,6 +304,9 @@ def _find_old_item(validator: validators.Validator, item: Any, old: Any) -> Any:
         return schemas.UNSET
     keys = [item.get(key) for key in validator.list_map_keys]
     for before in old:
-        if isinstance(before, dict) and [before.get(key) for key in validator.list_map_keys] == keys:
+        if (
+            isinstance(before, dict)
+            and [before.get(key) for key in validator.list_map_keys] == keys
+        ):
             return before
     return schemas.UNSET

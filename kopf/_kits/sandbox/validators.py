@@ -4,6 +4,7 @@ Validators: schemas compiled into quick tests of values.
 A validator only tells good values from bad ones: nearly all values are good, and this must cost little.
 Why a value is bad is found out from the same validator by another module, slowly.
 """
+
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -16,14 +17,20 @@ Tests = dict[type, Test | None]
 """How to test a value of each of the types of JSON; ``None`` if any value of the type is good."""
 
 _TYPES: Final[Mapping[type, tuple[str, ...]]] = {
-    dict: ('object',), list: ('array',), str: ('string',), bool: ('boolean',),
-    int: ('integer', 'number'), float: ('number',), type(None): (),
+    dict: ('object',),
+    list: ('array',),
+    str: ('string',),
+    bool: ('boolean',),
+    int: ('integer', 'number'),
+    float: ('number',),
+    type(None): (),
 }
 
 
 @dataclasses.dataclass(slots=True)
 class Validator:
     """One node of a schema, or of its ``anyOf`` and alike."""
+
     types: tuple[str, ...]
     nullable: bool
     format: str  # only those that are checked
@@ -111,7 +118,9 @@ def _build_test(cls: type, validator: Validator) -> Test | None:
 
 def _is_loose(cls: type, validator: Validator) -> bool:
     """Tell the values to which the type is not applied as it is written, or is applied later."""
-    is_formatted_list = cls is list and bool(validator.format) and not set(validator.types) & {'integer', 'number'}
+    is_formatted_list = (
+        cls is list and bool(validator.format) and not set(validator.types) & {'integer', 'number'}
+    )
     return is_formatted_list or (cls is float and 'integer' in validator.types)
 
 
@@ -124,7 +133,10 @@ def _list_tests(cls: type, validator: Validator) -> list[Test]:
     if cls is list:
         return [*(constraint.test for constraint in validator.lists), *_list_item_tests(validator)]
     if cls is dict:
-        return [*(constraint.test for constraint in validator.objects), *_list_field_tests(validator)]
+        return [
+            *(constraint.test for constraint in validator.objects),
+            *_list_field_tests(validator),
+        ]
     return []
 
 
@@ -144,14 +156,21 @@ def _join(tests: Sequence[Test]) -> Test | None:
 
 
 def _combine(validator: Validator) -> Test:
-    any_of, one_of, all_of, negated = validator.any_of, validator.one_of, validator.all_of, validator.negated
+    any_of, one_of, all_of, negated = (
+        validator.any_of,
+        validator.one_of,
+        validator.all_of,
+        validator.negated,
+    )
 
     def test(value: Any) -> bool:
         if any_of and not any(option.accepts(value) for option in any_of):
             return False
         if one_of and sum(option.accepts(value) for option in one_of) != 1:
             return False
-        return all(option.accepts(value) for option in all_of) and not (negated and negated.accepts(value))
+        return all(option.accepts(value) for option in all_of) and not (
+            negated and negated.accepts(value)
+        )
 
     return test
 
@@ -187,7 +206,9 @@ def _list_field_tests(validator: Validator) -> list[Test]:
     if validator.fields or validator.others or validator.closed:
         fields = {name: field.tests for name, field in validator.fields.items()}
         unknown: Tests = dict.fromkeys(_TYPES, _never if validator.closed else None)
-        tests.append(_build_field_test(fields, validator.others.tests if validator.others else unknown))
+        tests.append(
+            _build_field_test(fields, validator.others.tests if validator.others else unknown)
+        )
     if validator.embedded:
         tests.append(lambda values: not any(invariants.check_resource(values, '')))
     return tests

@@ -3,6 +3,7 @@ Verdicts: what webhooks are asked, and what their answers mean.
 
 Answers come from foreign code: all that can be wrong with them is told in the words of the API.
 """
+
 import base64
 import binascii
 import dataclasses
@@ -17,12 +18,21 @@ GROUP = 'admission.k8s.io'
 KIND = 'AdmissionReview'
 VERSIONS = ('v1', 'v1beta1')
 
-_UNDECODABLE = ('couldn\'t get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct '
-                '{{ APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }}')
-_FIELDS: tuple[tuple[str, type, str], ...] = (  # of the response, with the names of their types in Go
-    ('uid', str, 'types.UID'), ('allowed', bool, 'bool'), ('status', dict, 'v1.Status'), ('patch', str, '[]uint8'),
-    ('patchType', str, '{version}.PatchType'), ('auditAnnotations', dict, 'map[string]string'),
-    ('warnings', list, '[]string'))
+_UNDECODABLE = (
+    "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct "
+    '{{ APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }}'
+)
+_FIELDS: tuple[
+    tuple[str, type, str], ...
+] = (  # of the response, with the names of their types in Go
+    ('uid', str, 'types.UID'),
+    ('allowed', bool, 'bool'),
+    ('status', dict, 'v1.Status'),
+    ('patch', str, '[]uint8'),
+    ('patchType', str, '{version}.PatchType'),
+    ('auditAnnotations', dict, 'map[string]string'),
+    ('warnings', list, '[]string'),
+)
 
 
 class CallError(Exception):
@@ -32,6 +42,7 @@ class CallError(Exception):
 @dataclasses.dataclass(frozen=True)
 class Verdict:
     """What a webhook has decided."""
+
     allowed: bool
     status: Mapping[str, Any]
     warnings: tuple[str, ...] = ()
@@ -43,11 +54,15 @@ def choose_version(hook: hooks.Hook) -> str:
     for version in hook.versions:
         if version in VERSIONS:
             return version
-    raise CallError(f'could not create admission objects: webhook does not accept known {KIND} versions '
-                    f'({", ".join(VERSIONS)})')
+    raise CallError(
+        f'could not create admission objects: webhook does not accept known {KIND} versions '
+        f'({", ".join(VERSIONS)})'
+    )
 
 
-def build_review(attempt: hooks.Attempt, resource: kinds.Resource, uid: str, version: str) -> dict[str, Any]:
+def build_review(
+    attempt: hooks.Attempt, resource: kinds.Resource, uid: str, version: str
+) -> dict[str, Any]:
     """Build the question; ``resource`` is in the version that the webhook wants, not in that of the request."""
     request = attempt.request
     group, own_version = kinds.split_api_version(attempt.subject.get('apiVersion'))
@@ -70,13 +85,19 @@ def build_review(attempt: hooks.Attempt, resource: kinds.Resource, uid: str, ver
         'options': attempt.options,
     }
     if is_of_resource(attempt.subject, request.resource):
-        asked['kind'] = {'group': resource.group, 'version': resource.version, 'kind': resource.kind}
+        asked['kind'] = {
+            'group': resource.group,
+            'version': resource.version,
+            'kind': resource.kind,
+        }
     optional = ('subResource', 'requestSubResource', 'name', 'namespace')
     present = {key: value for key, value in asked.items() if value or key not in optional}
     return {'kind': KIND, 'apiVersion': f'{GROUP}/{version}', 'request': present}
 
 
-def convert(body: dict[str, Any] | None, source: kinds.Resource, target: kinds.Resource) -> dict[str, Any] | None:
+def convert(
+    body: dict[str, Any] | None, source: kinds.Resource, target: kinds.Resource
+) -> dict[str, Any] | None:
     """Show an object in another version of its resource; objects of subresources, such as scales, stay as they are."""
     if body is None or source is target or not is_of_resource(body, source):
         return body
@@ -98,8 +119,12 @@ def parse_answer(raw: bytes, review: Mapping[str, Any], *, is_mutating: bool) ->
     if version == 'v1':
         _check_strictly(answer, review, is_mutating=is_mutating)
     operations = _decode_patch(response) if is_mutating and response.get('allowed') else ()
-    return Verdict(response.get('allowed') or False, response.get('status') or {},
-                   tuple(response.get('warnings') or ()), operations)
+    return Verdict(
+        response.get('allowed') or False,
+        response.get('status') or {},
+        tuple(response.get('warnings') or ()),
+        operations,
+    )
 
 
 def build_denial(hook: hooks.Hook, verdict: Verdict) -> errors.ApiError:
@@ -109,8 +134,12 @@ def build_denial(hook: hooks.Hook, verdict: Verdict) -> errors.ApiError:
     denied = f'admission webhook {_quote(hook.name)} denied the request'
     explanation = f': {message or reason}' if message or reason else ' without explanation'
     details = status.get('details')
-    return errors.ApiError(code if isinstance(code, int) and code >= 400 else 400, str(reason or ''),
-                           denied + explanation, details=details if isinstance(details, Mapping) else None)
+    return errors.ApiError(
+        code if isinstance(code, int) and code >= 400 else 400,
+        str(reason or ''),
+        denied + explanation,
+        details=details if isinstance(details, Mapping) else None,
+    )
 
 
 def _decode(raw: bytes, version: str) -> dict[str, Any]:
@@ -119,14 +148,18 @@ def _decode(raw: bytes, version: str) -> dict[str, Any]:
     except ValueError:
         answer = ''  # the API reads it as YAML, in which almost any text is a string
     if not isinstance(answer, dict):
-        raise CallError(f'failed to call webhook: {_UNDECODABLE.format(wordings.json_type(answer))}')
+        raise CallError(
+            f'failed to call webhook: {_UNDECODABLE.format(wordings.json_type(answer))}'
+        )
     own = answer.get('apiVersion') or f'{GROUP}/{version}', answer.get('kind') or KIND
     if own not in [(f'{GROUP}/{known}', KIND) for known in VERSIONS]:
         raise CallError(f'failed to call webhook: {errors.describe_unknown_kind(own[1], own[0])}')
     if own[0] != f'{GROUP}/{version}':
         other = own[0].rpartition('/')[2]
-        raise CallError(f'failed to call webhook: converting ({other}.{KIND}) to ({version}.{KIND}): '
-                        f'unknown conversion')
+        raise CallError(
+            f'failed to call webhook: converting ({other}.{KIND}) to ({version}.{KIND}): '
+            f'unknown conversion'
+        )
     return answer
 
 
@@ -136,33 +169,52 @@ def _check_types(response: Any, version: str) -> None:
     for field, cls, name in _FIELDS:
         value = response.get(field)
         if value is not None and not isinstance(value, cls):
-            raise _mismatch(value, f'AdmissionResponse.response.{field}', name.format(version=version))
+            raise _mismatch(
+                value, f'AdmissionResponse.response.{field}', name.format(version=version)
+            )
     for warning in response.get('warnings') or ():
         if not isinstance(warning, str):
             raise _mismatch(warning, 'AdmissionResponse.response.warnings', 'string')
 
 
 def _mismatch(value: Any, field: str, name: str) -> CallError:
-    return CallError(f'failed to call webhook: json: cannot unmarshal {wordings.json_type(value)} into Go struct field '
-                     f'{field} of type {name}')
+    return CallError(
+        f'failed to call webhook: json: cannot unmarshal {wordings.json_type(value)} into Go struct field '
+        f'{field} of type {name}'
+    )
 
 
-def _check_strictly(answer: Mapping[str, Any], review: Mapping[str, Any], *, is_mutating: bool) -> None:
+def _check_strictly(
+    answer: Mapping[str, Any], review: Mapping[str, Any], *, is_mutating: bool
+) -> None:
     response, uid = answer['response'], review['request']['uid']
     patch, patch_type = response.get('patch'), response.get('patchType')
     group, version = kinds.split_api_version(answer.get('apiVersion'))
     problems = (
-        (response.get('uid', '') != uid,
-         f'expected response.uid={_quote(uid)}, got {_quote(response.get("uid") or "")}'),
-        ((group, version, answer.get('kind')) != (GROUP, 'v1', KIND),
-         f'expected webhook response of {GROUP}/v1, Kind={KIND}, got {group}/{version}, Kind={answer.get("kind", "")}'),
-        (is_mutating and bool(patch) and patch_type is None,
-         'webhook returned response.patch but not response.patchType'),
-        (is_mutating and not patch and patch_type is not None,
-         'webhook returned response.patchType but not response.patch'),
+        (
+            response.get('uid', '') != uid,
+            f'expected response.uid={_quote(uid)}, got {_quote(response.get("uid") or "")}',
+        ),
+        (
+            (group, version, answer.get('kind')) != (GROUP, 'v1', KIND),
+            f'expected webhook response of {GROUP}/v1, Kind={KIND}, '
+            f'got {group}/{version}, Kind={answer.get("kind", "")}',
+        ),
+        (
+            is_mutating and bool(patch) and patch_type is None,
+            'webhook returned response.patch but not response.patchType',
+        ),
+        (
+            is_mutating and not patch and patch_type is not None,
+            'webhook returned response.patchType but not response.patch',
+        ),
         (is_mutating and patch_type == '', 'webhook returned invalid response.patchType of ""'),
         (not is_mutating and bool(patch), 'validating webhook may not return response.patch'),
-        (not is_mutating and patch_type is not None, 'validating webhook may not return response.patchType'))
+        (
+            not is_mutating and patch_type is not None,
+            'validating webhook may not return response.patchType',
+        ),
+    )
     for is_wrong, text in problems:
         if is_wrong:
             raise CallError(f'received invalid webhook response: {text}')
@@ -181,12 +233,16 @@ def _decode_patch(response: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
     except ValueError as error:
         raise _undecodable(str(error)) from error
     if operations is not None and not isinstance(operations, list):
-        raise _undecodable(f'json: cannot unmarshal {wordings.json_type(operations)} into Go value of type '
-                           f'jsonpatch.Patch')
+        raise _undecodable(
+            f'json: cannot unmarshal {wordings.json_type(operations)} into Go value of type '
+            f'jsonpatch.Patch'
+        )
     for operation in operations or ():
         if not isinstance(operation, dict):
-            raise _undecodable(f'json: cannot unmarshal {wordings.json_type(operation)} into Go value of type '
-                               f'jsonpatch.Operation')
+            raise _undecodable(
+                f'json: cannot unmarshal {wordings.json_type(operation)} into Go value of type '
+                f'jsonpatch.Operation'
+            )
     if operations and response.get('patchType') not in (None, 'JSONPatch'):
         raise CallError(f'unsupported patch type {_quote(response["patchType"])}')
     return tuple(operations or ())

@@ -4,6 +4,7 @@ Watching: the changes of a resource as a stream of events, from now on or from a
 A watcher keeps only its position in the history, so a slow one costs no memory; if it falls so far behind
 that the history is compacted, it gets the ERROR event with the code 410 and has to list again.
 """
+
 import asyncio
 import dataclasses
 import math
@@ -32,8 +33,11 @@ Bookmarker = Callable[[int, Mapping[str, str]], bytes]
 @dataclasses.dataclass(frozen=True)
 class Watch:
     """What a client asked to watch."""
+
     interest: selectors.Interest
-    since: int | None  # the version to continue from; None for the objects as they are now, and then the changes
+    since: (
+        int | None
+    )  # the version to continue from; None for the objects as they are now, and then the changes
     timeout: float
     bookmarks: bool = False
     initial_end: bool = False  # tell by a bookmark when all current objects were sent
@@ -42,6 +46,7 @@ class Watch:
 @dataclasses.dataclass(frozen=True)
 class Format:
     """How the events are written for this client."""
+
     encode: Encoder
     bookmark: Bookmarker
 
@@ -59,8 +64,13 @@ def parse_watch(options: Mapping[str, str], interest: selectors.Interest, *, ver
     parse_number(options, 'limit')  # there are no pages, but it must be a number
     timeout = parse_number(options, 'timeoutSeconds')
     bookmarks = options.get('allowWatchBookmarks') in ('true', '1')
-    return Watch(interest, since, timeout=float(timeout or random.randint(1800, 3600)),
-                 bookmarks=bookmarks, initial_end=bookmarks and tells_end)
+    return Watch(
+        interest,
+        since,
+        timeout=float(timeout or random.randint(1800, 3600)),
+        bookmarks=bookmarks,
+        initial_end=bookmarks and tells_end,
+    )
 
 
 def check_version_options(options: Mapping[str, str], *, watch: bool) -> None:
@@ -74,14 +84,21 @@ def _check_watch_options(options: Mapping[str, str]) -> list[errors.FieldError]:
     match, initial = options.get('resourceVersionMatch', ''), options.get('sendInitialEvents')
     problems = []
     if initial is not None and match != 'NotOlderThan':
-        problems.append(_forbid_match('sendInitialEvents requires setting resourceVersionMatch to NotOlderThan'))
+        problems.append(
+            _forbid_match('sendInitialEvents requires setting resourceVersionMatch to NotOlderThan')
+        )
     if match and initial is None:
-        problems.append(_forbid_match('resourceVersionMatch is forbidden for watch unless sendInitialEvents '
-                                      'is provided'))
+        problems.append(
+            _forbid_match(
+                'resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided'
+            )
+        )
     if match and match != 'NotOlderThan':
         problems.append(errors.not_supported('resourceVersionMatch', match, ['NotOlderThan']))
     if match and options.get('continue'):
-        problems.append(_forbid_match('resourceVersionMatch is forbidden when continue is provided'))
+        problems.append(
+            _forbid_match('resourceVersionMatch is forbidden when continue is provided')
+        )
     return problems
 
 
@@ -89,15 +106,25 @@ def _check_list_options(options: Mapping[str, str]) -> list[errors.FieldError]:
     match, version = options.get('resourceVersionMatch', ''), options.get('resourceVersion')
     problems = []
     if match and not version:
-        problems.append(_forbid_match('resourceVersionMatch is forbidden unless resourceVersion is provided'))
+        problems.append(
+            _forbid_match('resourceVersionMatch is forbidden unless resourceVersion is provided')
+        )
     if match and options.get('continue'):
-        problems.append(_forbid_match('resourceVersionMatch is forbidden when continue is provided'))
+        problems.append(
+            _forbid_match('resourceVersionMatch is forbidden when continue is provided')
+        )
     if match and match not in ('Exact', 'NotOlderThan'):
-        problems.append(errors.not_supported('resourceVersionMatch', match, ['Exact', 'NotOlderThan', '']))
+        problems.append(
+            errors.not_supported('resourceVersionMatch', match, ['Exact', 'NotOlderThan', ''])
+        )
     if match == 'Exact' and version == '0':
-        problems.append(_forbid_match('resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
+        problems.append(
+            _forbid_match('resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
+        )
     if options.get('sendInitialEvents') is not None:
-        problems.append(errors.forbidden_field('sendInitialEvents', 'sendInitialEvents is forbidden for list'))
+        problems.append(
+            errors.forbidden_field('sendInitialEvents', 'sendInitialEvents is forbidden for list')
+        )
     return problems
 
 
@@ -124,7 +151,9 @@ def parse_number(options: Mapping[str, str], name: str) -> int | None:
     try:
         return int(text)
     except ValueError:
-        raise errors.bad_request(f'strconv.ParseInt: parsing {errors.render(text)}: invalid syntax') from None
+        raise errors.bad_request(
+            f'strconv.ParseInt: parsing {errors.render(text)}: invalid syntax'
+        ) from None
 
 
 def see(change: storage.Change, interest: selectors.Interest) -> tuple[str, storage.Stored] | None:
@@ -139,10 +168,14 @@ def see(change: storage.Change, interest: selectors.Interest) -> tuple[str, stor
         return ('MODIFIED' if was_wanted else 'ADDED'), change.new
     if not was_wanted or change.old is None:
         return None
-    return 'DELETED', change.new if change.type == 'DELETED' else _restamp(change.old, change.version)
+    return 'DELETED', change.new if change.type == 'DELETED' else _restamp(
+        change.old, change.version
+    )
 
 
-async def stream(store: storage.Storage, home: kinds.Home, watch: Watch, form: Format) -> AsyncGenerator[bytes]:
+async def stream(
+    store: storage.Storage, home: kinds.Home, watch: Watch, form: Format
+) -> AsyncGenerator[bytes]:
     """
     Yield the lines of the stream in batches until the timeout, or until the resource is not served any more.
 
@@ -156,19 +189,25 @@ async def stream(store: storage.Storage, home: kinds.Home, watch: Watch, form: F
     initial = shelf.select(watch.interest.namespace) if watch.since is None else []
     yield b''
     for first in range(0, len(initial), BATCH):
-        batch = initial[first:first + BATCH]
-        yield b''.join(form.encode('ADDED', stored) for stored in batch if watch.interest.wants(stored))
+        batch = initial[first : first + BATCH]
+        yield b''.join(
+            form.encode('ADDED', stored) for stored in batch if watch.interest.wants(stored)
+        )
     if watch.initial_end:
         yield form.bookmark(since, {'k8s.io/initial-events-end': 'true'})
     while True:
         if since < shelf.compacted:
-            yield encode_error(errors.expired(f'too old resource version: {since} ({shelf.compacted})'))
+            yield encode_error(
+                errors.expired(f'too old resource version: {since} ({shelf.compacted})')
+            )
             return
         first = shelf.find_since(since)
-        changes = shelf.changes[first:first + BATCH]
+        changes = shelf.changes[first : first + BATCH]
         if changes:
             since = changes[-1].version
-            yield b''.join(form.encode(*seen) for change in changes if (seen := see(change, watch.interest)))
+            yield b''.join(
+                form.encode(*seen) for change in changes if (seen := see(change, watch.interest))
+            )
         elif shelf.is_closed:
             return
         else:
@@ -177,7 +216,9 @@ async def stream(store: storage.Storage, home: kinds.Home, watch: Watch, form: F
             if moment >= deadline:
                 return
             if moment < reminder:
-                await shelf.wait(until=min(reminder, deadline))  # no await or yield since the look for changes
+                await shelf.wait(
+                    until=min(reminder, deadline)
+                )  # no await or yield since the look for changes
                 continue
             reminder = schedule_bookmark(moment, deadline)
             yield form.bookmark(since, {}) if watch.bookmarks else b''

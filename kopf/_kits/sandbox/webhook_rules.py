@@ -1,6 +1,7 @@
 """
 Rules of webhooks' addresses: what is required from the clients' configs, and how CRDs tell of their conversion.
 """
+
 import urllib.parse
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -30,7 +31,9 @@ def check_conversion(conversion: Mapping[str, Any], path: str) -> Problems:
             yield errors.forbidden_field(f'{path}.conversionReviewVersions', _NOT_WEBHOOK)
         return
     if client is None:
-        yield errors.required(f'{path}.webhookClientConfig', 'required when strategy is set to Webhook')
+        yield errors.required(
+            f'{path}.webhookClientConfig', 'required when strategy is set to Webhook'
+        )
     else:
         yield from check_client(_mapping(client), f'{path}.webhookClientConfig')
     yield from _check_reviews(reviews, f'{path}.conversionReviewVersions')
@@ -56,7 +59,9 @@ def check_url(url: str, path: str) -> Problems:
         return
     user, _, host = parts.netloc.rpartition('@')
     if parts.scheme != 'https':
-        yield errors.invalid_value(path, parts.scheme, f"'https' is the only allowed URL scheme{_FORM}")
+        yield errors.invalid_value(
+            path, parts.scheme, f"'https' is the only allowed URL scheme{_FORM}"
+        )
     if not host:
         yield errors.invalid_value(path, '', f'host must be specified{_FORM}')
     if user:
@@ -64,7 +69,9 @@ def check_url(url: str, path: str) -> Problems:
     if parts.fragment:
         yield errors.invalid_value(path, parts.fragment, 'fragments are not permitted in the URL')
     if parts.query:
-        yield errors.invalid_value(path, parts.query, 'query parameters are not permitted in the URL')
+        yield errors.invalid_value(
+            path, parts.query, 'query parameters are not permitted in the URL'
+        )
 
 
 def check_service(service: Mapping[str, Any], path: str) -> Problems:
@@ -73,7 +80,9 @@ def check_service(service: Mapping[str, Any], path: str) -> Problems:
         if not service.get(name):
             yield errors.required(f'{path}.{name}')
     if isinstance(port, int) and (problems := naming.check_port(port)):
-        yield errors.invalid_value(f'{path}.port', port, f'port is not valid: {", ".join(problems)}')
+        yield errors.invalid_value(
+            f'{path}.port', port, f'port is not valid: {", ".join(problems)}'
+        )
     yield from _check_path(str(service.get('path') or ''), f'{path}.path')
 
 
@@ -103,7 +112,9 @@ def _check_reviews(reviews: Any, path: str) -> Problems:
         for problem in naming.check_old_label(str(version)):
             yield errors.invalid_value(f'{path}[{index}]', version, problem)
     if not any(version in _REVIEWS for version in reviews):
-        yield errors.invalid_value(path, reviews, f'must include at least one of {", ".join(_REVIEWS)}')
+        yield errors.invalid_value(
+            path, reviews, f'must include at least one of {", ".join(_REVIEWS)}'
+        )
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -3,6 +3,7 @@ Wire formats: how protobuf lays out the fields of a message in bytes, regardless
 
 The reading only: bytes in, numbers and bytes out. The texts of the errors are those of Kubernetes' own decoders.
 """
+
 from collections.abc import Iterator
 from typing import Final
 
@@ -75,7 +76,7 @@ def _read_value(raw: bytes, position: int, wire: int) -> tuple[int | bytes, int]
         raise MalformedError('proto: negative length found during unmarshaling')
     if length > len(raw) - position:
         raise MalformedError('unexpected EOF')
-    return raw[position:position + length], position + length
+    return raw[position : position + length], position + length
 
 
 def _read_number(raw: bytes, position: int, wire: int) -> tuple[int, int]:

@@ -3,6 +3,7 @@ Wordings: how the API's messages show the values of users' objects.
 
 The API is written in Go, and its messages show values in the notations of that language.
 """
+
 import json
 import re
 from typing import Any, Final
@@ -10,10 +11,22 @@ from typing import Any, Final
 _ESCAPED: Final = re.compile('[<>&\u2028\u2029]')
 _DIGITS: Final = re.compile('[0-9]+')
 _LONGEST_UINT: Final = len(str(2**64 - 1))
-_JSON_TYPES: Final = ((bool, 'bool'), (str, 'string'), (int, 'number'), (float, 'number'),
-                      (dict, 'object'), (list, 'array'))
-_GO_TYPES: Final = ((bool, 'bool'), (str, 'string'), (int, 'int64'), (float, 'float64'),
-                    (dict, 'map[string]interface {}'), (list, '[]interface {}'))
+_JSON_TYPES: Final = (
+    (bool, 'bool'),
+    (str, 'string'),
+    (int, 'number'),
+    (float, 'number'),
+    (dict, 'object'),
+    (list, 'array'),
+)
+_GO_TYPES: Final = (
+    (bool, 'bool'),
+    (str, 'string'),
+    (int, 'int64'),
+    (float, 'float64'),
+    (dict, 'map[string]interface {}'),
+    (list, '[]interface {}'),
+)
 
 
 def json_type(value: Any) -> str:
@@ -43,9 +56,9 @@ def plain(value: Any) -> str:
     if isinstance(value, bool):
         return 'true' if value else 'false'
     if isinstance(value, dict):
-        return f"map[{' '.join(f'{key}:{plain(value[key])}' for key in sorted(value))}]"
+        return f'map[{" ".join(f"{key}:{plain(value[key])}" for key in sorted(value))}]'
     if isinstance(value, list):
-        return f"[{' '.join(plain(item) for item in value)}]"
+        return f'[{" ".join(plain(item) for item in value)}]'
     return str(value)
 
 
@@ -57,9 +70,9 @@ def quoted(value: Any) -> str:
 def literal(value: Any) -> str:
     """Show a value as it is written in the source code: ``map[string]interface {}{"name":"app"}``."""
     if isinstance(value, dict):
-        return f"{go_type(value)}{{{', '.join(f'{quoted(key)}:{literal(value[key])}' for key in sorted(value))}}}"
+        return f'{go_type(value)}{{{", ".join(f"{quoted(key)}:{literal(value[key])}" for key in sorted(value))}}}'
     if isinstance(value, list):
-        return f"{go_type(value)}{{{', '.join(literal(item) for item in value)}}}"
+        return f'{go_type(value)}{{{", ".join(literal(item) for item in value)}}}'
     return quoted(value)
 
 

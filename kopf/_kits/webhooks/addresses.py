@@ -1,6 +1,7 @@
 """
 Addresses: how the server is reached, and what is asked of it by the path. Pure.
 """
+
 import dataclasses
 import ipaddress
 import urllib.parse
@@ -14,6 +15,7 @@ _PATH_SAFE = "/-._~!$&'()*+,;=:@%"
 @dataclasses.dataclass(frozen=True)
 class Place:
     """Where the clients find the server."""
+
     scheme: str
     host: str
     port: int
@@ -32,7 +34,9 @@ def choose_host(host: str | None, addr: str | None) -> str:
     if not addr:
         return LOCALHOST
     ip = parse_ip(addr)
-    if ip is not None and ip.is_unspecified:  # all addresses of the machine; nobody can connect to that
+    if (
+        ip is not None and ip.is_unspecified
+    ):  # all addresses of the machine; nobody can connect to that
         return '127.0.0.1' if ip.version == 4 else '::1'
     return strip_brackets(addr)
 
@@ -59,7 +63,7 @@ def parse_webhook(path: str, prefix: str) -> str | None:
     decoded = urllib.parse.unquote(prefix)
     if path != decoded and not path.startswith(f'{decoded}/'):
         raise LookupError(path)
-    return path[len(decoded):].strip('/') or None
+    return path[len(decoded) :].strip('/') or None
 
 
 def is_ipv6(host: str) -> bool:

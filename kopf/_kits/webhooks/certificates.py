@@ -4,6 +4,7 @@ Certificates: by what the clients recognise the server, and how it is replaced i
 The certificate is given in files, or comes in a TLS context, or is made here and signed by itself.
 Everything here blocks, for files and for cryptography: call it in threads. Secrets are in no errors and logs.
 """
+
 import contextlib
 import dataclasses
 import datetime
@@ -27,9 +28,14 @@ _HANDSHAKE_STEPS = 10
 @dataclasses.dataclass(frozen=True)
 class Identity:
     """What the server shows to its clients at a time, and what they should trust for that."""
-    activate: Callable[[], ssl.SSLContext | None]  # makes it ready to be shown; called once, can be late
+
+    activate: Callable[
+        [], ssl.SSLContext | None
+    ]  # makes it ready to be shown; called once, can be late
     authority: bytes | None  # in PEM; None if it is well known
-    contents: Mapping[str, bytes] = dataclasses.field(repr=False)  # of the files it is made of, by their options
+    contents: Mapping[str, bytes] = dataclasses.field(
+        repr=False
+    )  # of the files it is made of, by their options
     renewal: datetime.datetime | None = None  # when to make the next one; None if it is not ours
     problem: str | None = None  # why it is not going to be trusted by the clients
 
@@ -47,7 +53,9 @@ class Source:
     def obtain(self) -> Identity:
         """Read or make an identity. Raises `CertificateError`, or `MissingLibraryError` if there is no way to."""
         contents = {name: _read(name, path) for name, path in self._list_files().items()}
-        authority = self._options.cadata if self._options.cadata is not None else contents.get('cafile')
+        authority = (
+            self._options.cadata if self._options.cadata is not None else contents.get('cafile')
+        )
         if self._options.insecure:
             return Identity(lambda: None, authority, contents)
         if self._options.certfile is not None:
@@ -69,7 +77,9 @@ class Source:
         if identity.renewal is not None and identity.renewal <= now:
             return True
         try:
-            return {name: _read(name, path) for name, path in self._list_files().items()} != identity.contents
+            return {
+                name: _read(name, path) for name, path in self._list_files().items()
+            } != identity.contents
         except options.CertificateError:
             return True
 
@@ -82,22 +92,33 @@ class Source:
             _replace_file(path, authority)
         except OSError as error:
             raise options.CertificateError(
-                f"Cannot save the authority to cadump={str(path)!r}: {error.strerror or error}.") from error
+                f'Cannot save the authority to cadump={str(path)!r}: {error.strerror or error}.'
+            ) from error
 
     def _list_files(self) -> dict[str, options.FilePath]:
-        given = {'certfile': self._options.certfile, 'pkeyfile': self._options.pkeyfile, 'cafile': self._options.cafile}
+        given = {
+            'certfile': self._options.certfile,
+            'pkeyfile': self._options.pkeyfile,
+            'cafile': self._options.cafile,
+        }
         return {name: path for name, path in given.items() if path is not None}
 
     def _use_files(self, authority: bytes | None, contents: Mapping[str, bytes]) -> Identity:
         chain, key = self._options.certfile, self._options.pkeyfile
         assert chain is not None
         if key is None and b'PRIVATE KEY-----' not in contents['certfile']:
-            raise options.CertificateError(f"There is no private key in {_name('certfile', chain)}: add pkeyfile=.")
-        named = _name('certfile', chain) + (f" with {_name('pkeyfile', key)}" if key is not None else '')
+            raise options.CertificateError(
+                f'There is no private key in {_name("certfile", chain)}: add pkeyfile=.'
+            )
+        named = _name('certfile', chain) + (
+            f' with {_name("pkeyfile", key)}' if key is not None else ''
+        )
 
         def load(context: ssl.SSLContext) -> None:
             with _explained(named):
-                context.load_cert_chain(chain, key, password=self._options.password or _refuse_password)
+                context.load_cert_chain(
+                    chain, key, password=self._options.password or _refuse_password
+                )
 
         activate, fresh = self._prepare(load)
         told = _get_facts(contents['certfile'])
@@ -105,27 +126,38 @@ class Source:
             authority = _keep_certificates(contents['certfile'])
         return Identity(activate, authority, contents, problem=self._find_problem(fresh, authority))
 
-    def _use_context(self, context: ssl.SSLContext, shown: bytes, authority: bytes | None,
-                     contents: Mapping[str, bytes]) -> Identity:
+    def _use_context(
+        self,
+        context: ssl.SSLContext,
+        shown: bytes,
+        authority: bytes | None,
+        contents: Mapping[str, bytes],
+    ) -> Identity:
         self._load_verification(context)
         if authority is None and facts.read_der(shown).is_self_signed:
             authority = ssl.DER_cert_to_PEM_cert(shown).encode()
-        return Identity(lambda: context, authority, contents, problem=self._find_problem(context, authority))
+        return Identity(
+            lambda: context, authority, contents, problem=self._find_problem(context, authority)
+        )
 
     def _make_own(self, authority: bytes | None, contents: Mapping[str, bytes]) -> Identity:
         pair = certificates.Pair(*self._build(self._hostnames, self._options.password))
 
         def load(context: ssl.SSLContext) -> None:
-            with _explained("the self-signed certificate"):
+            with _explained('the self-signed certificate'):
                 certificates.load_pair(context, pair, self._options.password or _refuse_password)
 
         activate, fresh = self._prepare(load)
         authority = pair.certificate if authority is None else authority
         told = _get_facts(pair.certificate)
         renewal = told.since + (told.until - told.since) * _FRESH_PART if told is not None else None
-        return Identity(activate, authority, contents, renewal, self._find_problem(fresh, authority))
+        return Identity(
+            activate, authority, contents, renewal, self._find_problem(fresh, authority)
+        )
 
-    def _prepare(self, load: Callable[[ssl.SSLContext], None]) -> tuple[Callable[[], ssl.SSLContext], ssl.SSLContext]:
+    def _prepare(
+        self, load: Callable[[ssl.SSLContext], None]
+    ) -> tuple[Callable[[], ssl.SSLContext], ssl.SSLContext]:
         """Try it in a new context; the one that is given is changed only when it is time to."""
         fresh = _build_context()
         self._load_verification(fresh)
@@ -138,6 +170,7 @@ class Source:
             self._load_verification(given)
             load(given)
             return given
+
         return activate, fresh
 
     def _find_problem(self, context: ssl.SSLContext, authority: bytes | None) -> str | None:
@@ -146,17 +179,19 @@ class Source:
         if authority is None:
             return None
         if not is_authority(authority):
-            return f"There are no certificates in {named}, or they are damaged."
+            return f'There are no certificates in {named}, or they are damaged.'
         if not is_trusted(context, authority):
-            return f"The certificate of the webhook server is not valid now, or is not signed by {named}."
+            return f'The certificate of the webhook server is not valid now, or is not signed by {named}.'
         return None
 
     def _load_verification(self, context: ssl.SSLContext) -> None:
         """Let the clients be verified: if they have certificates, unless it is said otherwise."""
         given = self._options
         if given.verifies:
-            with _explained("verify_cafile=, verify_capath=, or verify_cadata="):
-                context.load_verify_locations(given.verify_cafile, given.verify_capath, _as_text(given.verify_cadata))
+            with _explained('verify_cafile=, verify_capath=, or verify_cadata='):
+                context.load_verify_locations(
+                    given.verify_cafile, given.verify_capath, _as_text(given.verify_cadata)
+                )
         elif given.verify_mode:
             context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
         if given.verify_mode is not None:
@@ -165,27 +200,35 @@ class Source:
             context.verify_mode = ssl.CERT_OPTIONAL
 
 
-def build_certificate(hostnames: Collection[str], password: str | None = None, *,
-                      now: datetime.datetime | None = None) -> tuple[bytes, bytes]:
+def build_certificate(
+    hostnames: Collection[str], password: str | None = None, *, now: datetime.datetime | None = None
+) -> tuple[bytes, bytes]:
     """
     Make a certificate of a server with these names and addresses, signed by itself; return it and its key, in PEM.
 
     The first name goes to the subject, or else the first address. The addresses that nobody can connect to are left
     out. Raises `MissingLibraryError` if there is nothing to make it with, `ValueError` if there are no names left.
     """
-    hosts = list(dict.fromkeys(host for name in hostnames if (host := normalize_hostname(name)) is not None))
+    hosts = list(
+        dict.fromkeys(host for name in hostnames if (host := normalize_hostname(name)) is not None)
+    )
     if not hosts:
-        raise ValueError("There are no host names to make a certificate for.")
+        raise ValueError('There are no host names to make a certificate for.')
     names = [host for host in hosts if addresses.parse_ip(host) is None]
     common = (names or hosts)[0][:_MAX_COMMON_NAME]
-    profile = certificates.Profile(common, hosts=hosts, purpose=certificates.Purpose.SERVER, is_authority=True)
+    profile = certificates.Profile(
+        common, hosts=hosts, purpose=certificates.Purpose.SERVER, is_authority=True
+    )
     try:
-        pair = certificates.issue(profile, now or datetime.datetime.now(datetime.UTC)).export(password)
+        pair = certificates.issue(profile, now or datetime.datetime.now(datetime.UTC)).export(
+            password
+        )
     except ImportError as error:
         raise options.MissingLibraryError(
             "The webhook server needs the library 'cryptography' to make a certificate for itself: install kopf[dev]. "
-            "Or give it a certificate: certfile=, pkeyfile=. "
-            "Or serve plain HTTP: insecure=True, which Kubernetes itself never uses.") from error
+            'Or give it a certificate: certfile=, pkeyfile=. '
+            'Or serve plain HTTP: insecure=True, which Kubernetes itself never uses.'
+        ) from error
     return pair.certificate, pair.key
 
 
@@ -194,7 +237,11 @@ def normalize_hostname(name: str) -> str | None:
     ip = addresses.parse_ip(name)
     if ip is not None:
         return None if ip.is_unspecified else ip.compressed.partition('%')[0]
-    return name.strip().encode('idna').decode('ascii') if name.strip() and not name.isascii() else name.strip() or None
+    return (
+        name.strip().encode('idna').decode('ascii')
+        if name.strip() and not name.isascii()
+        else name.strip() or None
+    )
 
 
 def is_authority(pem: bytes) -> bool:
@@ -210,7 +257,9 @@ def is_trusted(context: ssl.SSLContext, authority: bytes) -> bool:
     """Tell if the clients trust the certificate of this context, given this authority, whatever the names are."""
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False
-    client.verify_flags = (client.verify_flags | ssl.VERIFY_X509_PARTIAL_CHAIN) & ~ssl.VERIFY_X509_STRICT  # as Go does
+    client.verify_flags = (
+        client.verify_flags | ssl.VERIFY_X509_PARTIAL_CHAIN
+    ) & ~ssl.VERIFY_X509_STRICT  # as Go does
     client.load_verify_locations(cadata=authority.decode('ascii'))
     return _shake_hands(client, context) is not None
 
@@ -229,8 +278,10 @@ def _shake_hands(client: ssl.SSLContext, server: ssl.SSLContext) -> bytes | None
     try:
         answerer = server.wrap_bio(there, back, server_side=True)
     except ssl.SSLError as error:
-        raise options.CertificateError("The TLS of context= is of clients; make it for servers: "
-                                       "ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).") from error
+        raise options.CertificateError(
+            'The TLS of context= is of clients; make it for servers: '
+            'ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).'
+        ) from error
     for _ in range(_HANDSHAKE_STEPS):
         try:
             caller.do_handshake()
@@ -256,12 +307,16 @@ def _read(name: str, path: options.FilePath) -> bytes:
     try:
         return pathlib.Path(path).read_bytes()
     except OSError as error:
-        raise options.CertificateError(f"Cannot read {_name(name, path)}: {error.strerror or error}.") from error
+        raise options.CertificateError(
+            f'Cannot read {_name(name, path)}: {error.strerror or error}.'
+        ) from error
 
 
 def _replace_file(path: pathlib.Path, content: bytes) -> None:
     """Write the file at once as a whole, readable for everyone. Raises `OSError`; nothing is left behind then."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f'.{path.name}.', delete=False) as file:
+    with tempfile.NamedTemporaryFile(
+        dir=path.parent, prefix=f'.{path.name}.', delete=False
+    ) as file:
         try:
             file.write(content)
             file.flush()
@@ -302,11 +357,13 @@ def _explained(what: str) -> Iterator[None]:
         yield
     except ssl.SSLError as error:
         reason = error.reason.replace('_', ' ').lower() if error.reason else 'malformed PEM'
-        raise options.CertificateError(f"Cannot use {what}: {reason}.") from error
+        raise options.CertificateError(f'Cannot use {what}: {reason}.') from error
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise options.CertificateError(f"Cannot use {what}: {reason}.") from error
+        raise options.CertificateError(f'Cannot use {what}: {reason}.') from error
 
 
 def _refuse_password() -> str:
-    raise options.CertificateError("The private key of the webhook server is encrypted: add password=.")
+    raise options.CertificateError(
+        'The private key of the webhook server is encrypted: add password=.'
+    )

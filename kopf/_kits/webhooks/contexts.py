@@ -4,6 +4,7 @@ Contexts: servers and tunnels that release everything they have taken, however t
 A server is a callable that returns an iterator; nobody is obliged to close that. But whoever enters the server
 as a context manager, has everything released when it is exited.
 """
+
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable
@@ -22,14 +23,20 @@ class WebhookContextManager:
     async def __aenter__(self: SelfT) -> SelfT:
         return self
 
-    async def __aexit__(self, exc_type: type[BaseException] | None, exc: BaseException | None,
-                        traceback: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         for run in list(self._runs):
             await run.close()
 
     @property
     def _runs(self) -> 'set[Run]':
-        runs: set[Run] = self.__dict__.setdefault('_kopf_runs', set())  # works with no constructor called, too
+        runs: set[Run] = self.__dict__.setdefault(
+            '_kopf_runs', set()
+        )  # works with no constructor called, too
         return runs
 
     def _track(self, serve: 'Callable[[Run], Configs]') -> Configs:
@@ -51,6 +58,7 @@ async def _iterate(serve: 'Callable[[Run], Configs]', run: 'Run') -> Configs:
 
 class Run:
     """One use of a server."""
+
     configs: Configs
 
     def __init__(self, forget: 'Callable[[Run], None]') -> None:

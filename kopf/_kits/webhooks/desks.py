@@ -4,6 +4,7 @@ Desks: one HTTP request in, one HTTP response out, with a review in the middle.
 Whatever is sent there, is answered. Refusals are written as the API's ``Status``, so that API servers tell the reason
 to their users, and people can read it, too.
 """
+
 import http
 import logging
 from typing import Any
@@ -18,7 +19,12 @@ from kopf._kits.webhooks import addresses, payloads
 logger = logging.getLogger(__name__)
 
 LIMITS = listeners.Limits(
-    connections=500, headers_timeout=10.0, idle_timeout=120.0, lingering_timeout=2.0, closing_timeout=5.0)
+    connections=500,
+    headers_timeout=10.0,
+    idle_timeout=120.0,
+    lingering_timeout=2.0,
+    closing_timeout=5.0,
+)
 """
 What the clients are given. The API servers close their idle connections after 90 seconds, so they never write to
 a connection being closed.
@@ -28,8 +34,13 @@ _HEADERS: dict[int, dict[str, str]] = {
     http.HTTPStatus.METHOD_NOT_ALLOWED: {'Allow': 'POST'},
     http.HTTPStatus.SERVICE_UNAVAILABLE: {'Retry-After': str(payloads.RETRY_AFTER)},
 }
-_FINAL = frozenset({http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE, http.HTTPStatus.REQUEST_TIMEOUT,
-                    http.HTTPStatus.SERVICE_UNAVAILABLE})
+_FINAL = frozenset(
+    {
+        http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        http.HTTPStatus.REQUEST_TIMEOUT,
+        http.HTTPStatus.SERVICE_UNAVAILABLE,
+    }
+)
 """After these, the connection is of no use: the request is not read to its end."""
 
 
@@ -48,9 +59,11 @@ class Desk:
         except reviews.ReviewRefused as refusal:
             return _refuse(refusal.code, str(refusal))
         except Exception:  # foreign code: whatever it raises, there is no review
-            logger.exception("A webhook request has failed in an unexpected way.")
-            return _refuse(http.HTTPStatus.INTERNAL_SERVER_ERROR,
-                           "The review has failed in an unexpected way. See the logs of the operator.")
+            logger.exception('A webhook request has failed in an unexpected way.')
+            return _refuse(
+                http.HTTPStatus.INTERNAL_SERVER_ERROR,
+                'The review has failed in an unexpected way. See the logs of the operator.',
+            )
         return web.Response(body=body, content_type='application/json')
 
     async def _review(self, request: web.BaseRequest) -> bytes:
@@ -61,17 +74,19 @@ class Desk:
             payload.free()
             transport = request.transport
             sslpeer = transport.get_extra_info('peercert') if transport is not None else None
-            response = await self._fn(review, webhook=webhook, headers=dict(request.headers), sslpeer=sslpeer or None)
+            response = await self._fn(
+                review, webhook=webhook, headers=dict(request.headers), sslpeer=sslpeer or None
+            )
             return await run(jsons.dumps, response)
 
     def _parse_webhook(self, request: web.BaseRequest) -> str | None:
         try:
             webhook = addresses.parse_webhook(request.path, self._path)
         except LookupError as error:
-            message = f"There are no webhooks outside of {self._path}/."
+            message = f'There are no webhooks outside of {self._path}/.'
             raise payloads.Refusal(http.HTTPStatus.NOT_FOUND, message) from error
         if request.method != 'POST':
-            message = "Only admission reviews are served here, by POST."
+            message = 'Only admission reviews are served here, by POST.'
             raise payloads.Refusal(http.HTTPStatus.METHOD_NOT_ALLOWED, message)
         return webhook
 
@@ -81,19 +96,31 @@ def _parse_review(content: payloads.Content) -> dict[str, Any]:
     try:
         review = pieces.loads(content) if is_large else jsons.loads(bytes(content))
     except ValueError as error:
-        message = "The request must be an AdmissionReview in JSON, but it is not JSON."
+        message = 'The request must be an AdmissionReview in JSON, but it is not JSON.'
         raise payloads.Refusal(http.HTTPStatus.BAD_REQUEST, message) from error
     if not isinstance(review, dict):
-        raise payloads.Refusal(http.HTTPStatus.BAD_REQUEST, "The request must be an AdmissionReview: a JSON object.")
+        raise payloads.Refusal(
+            http.HTTPStatus.BAD_REQUEST, 'The request must be an AdmissionReview: a JSON object.'
+        )
     return reviews.LargeReview(review) if is_large else review
 
 
 def _refuse(code: int, message: str) -> web.Response:
     """Refuse as the API does it. What is not read of the request, is not needed; nor is the connection then."""
-    status = {'kind': 'Status', 'apiVersion': 'v1', 'metadata': {}, 'status': 'Failure', 'message': message,
-              'code': int(code)}
-    response = web.Response(status=int(code), body=jsons.dumps(status), content_type='application/json',
-                            headers=_HEADERS.get(code))
+    status = {
+        'kind': 'Status',
+        'apiVersion': 'v1',
+        'metadata': {},
+        'status': 'Failure',
+        'message': message,
+        'code': int(code),
+    }
+    response = web.Response(
+        status=int(code),
+        body=jsons.dumps(status),
+        content_type='application/json',
+        headers=_HEADERS.get(code),
+    )
     if code in _FINAL:
         response.force_close()
     return response

@@ -3,6 +3,7 @@ Detection: which of the local clusters it is, and how it knows the machine where
 
 It is told by the names in the certificate of the API server. Nothing is sent there, besides the wish to talk by TLS.
 """
+
 import asyncio
 import itertools
 import logging
@@ -21,7 +22,11 @@ DELAYS = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 CONNECTION_TIMEOUT = 10.0
 """Seconds for one attempt."""
 
-K3D_HOST, MINIKUBE_HOST, DOCKER_HOST = 'host.k3d.internal', 'host.minikube.internal', 'host.docker.internal'
+K3D_HOST, MINIKUBE_HOST, DOCKER_HOST = (
+    'host.k3d.internal',
+    'host.minikube.internal',
+    'host.docker.internal',
+)
 
 
 class ClusterDetector:
@@ -36,13 +41,18 @@ class ClusterDetector:
         Raises `RuntimeError` if it is not called by an operator, `LoginError` if the operator cannot log in.
         """
         from kopf._core.reactor import running
+
         vault = running.get_current_vault()
         if vault is None:
-            raise RuntimeError("There is no cluster to detect: it can be done only while an operator is running, "
-                               "and only in its own tasks.")
+            raise RuntimeError(
+                'There is no cluster to detect: it can be done only while an operator is running, '
+                'and only in its own tasks.'
+            )
         names = await _read_names(await vault.select())
         host = choose_host(names)
-        logger.debug("The API server is known as %s; so, the host is %s.", ', '.join(sorted(names)), host)
+        logger.debug(
+            'The API server is known as %s; so, the host is %s.', ', '.join(sorted(names)), host
+        )
         return host
 
 
@@ -63,13 +73,17 @@ async def _read_names(selected: tuple[str, credentials.Credentials]) -> Collecti
     if urllib.parse.urlsplit(info.server).scheme != 'https':
         return ()
     if isinstance(info, credentials.ConnectionInfo) and info.proxy_url is not None:
-        logger.info("The API server is behind a proxy, so the kind of the cluster is not detected.")
+        logger.info('The API server is behind a proxy, so the kind of the cluster is not detected.')
         return ()
     for delay in itertools.chain(DELAYS, itertools.repeat(DELAYS[-1])):
         try:
             return facts.read_der(await _fetch_certificate(info)).names
         except OSError as error:  # those of TLS and of time are, too
-            logger.warning("Cannot detect the kind of the cluster, and will try again in %.0f s: %s", delay, error)
+            logger.warning(
+                'Cannot detect the kind of the cluster, and will try again in %.0f s: %s',
+                delay,
+                error,
+            )
         await asyncio.sleep(delay)
     raise AssertionError('the attempts are not limited')
 
@@ -82,7 +96,8 @@ async def _fetch_certificate(info: credentials.Credentials) -> bytes:
     parts = urllib.parse.urlsplit(info.server)
     async with asyncio.timeout(CONNECTION_TIMEOUT):
         _, writer = await asyncio.open_connection(
-            parts.hostname, parts.port or 443, ssl=context, server_hostname=name)
+            parts.hostname, parts.port or 443, ssl=context, server_hostname=name
+        )
         try:
             shown: bytes = writer.get_extra_info('ssl_object').getpeercert(True)
             return shown

@@ -3,6 +3,7 @@ Facts: what certificates tell about themselves, read with no libraries, as they 
 
 Only a little of X.509 is understood: enough for the questions that the servers have. Nothing is verified here.
 """
+
 import dataclasses
 import datetime
 import functools
@@ -16,6 +17,7 @@ _CONSTRUCTED = 0x20
 @dataclasses.dataclass(frozen=True)
 class Facts:
     """What a certificate tells. There is nothing secret in it."""
+
     names: frozenset[str]  # of the holder and of the issuer: common names, organizations, DNS names
     since: datetime.datetime
     until: datetime.datetime
@@ -25,6 +27,7 @@ class Facts:
 @dataclasses.dataclass(frozen=True)
 class _Element:
     """One value of DER: a primitive one, or a sequence of others."""
+
     tag: int
     content: bytes
     whole: bytes
@@ -37,10 +40,13 @@ class _Element:
 def read_pem(pem: bytes) -> Facts:
     """Read the first certificate in PEM, which is the holder's own. Raises `ValueError` if there is none."""
     import ssl
+
     begin, end = pem.find(b'-----BEGIN CERTIFICATE-----'), pem.find(b'-----END CERTIFICATE-----')
     if not 0 <= begin < end:
-        raise ValueError("There are no certificates in PEM.")
-    return read_der(ssl.PEM_cert_to_DER_cert(pem[begin:end].decode('ascii') + '-----END CERTIFICATE-----'))
+        raise ValueError('There are no certificates in PEM.')
+    return read_der(
+        ssl.PEM_cert_to_DER_cert(pem[begin:end].decode('ascii') + '-----END CERTIFICATE-----')
+    )
 
 
 def read_der(der: bytes) -> Facts:
@@ -51,9 +57,11 @@ def read_der(der: bytes) -> Facts:
             del fields[0]
         _, _, issuer, validity, subject, *rest = fields
         since, until = (_parse_time(element) for element in validity.elements)
-        names = frozenset(name for element in (issuer, subject, *rest) for name in _iter_texts(element))
+        names = frozenset(
+            name for element in (issuer, subject, *rest) for name in _iter_texts(element)
+        )
     except (IndexError, StopIteration, RecursionError) as error:
-        raise ValueError("It is not a certificate.") from error
+        raise ValueError('It is not a certificate.') from error
     return Facts(names, since, until, is_self_signed=issuer.whole == subject.whole)
 
 
@@ -63,11 +71,11 @@ def _split(der: bytes) -> Iterator[_Element]:
         tag, size, begin = der[position], der[position + 1], position + 2
         if size & 0x80:
             width = size & 0x7F
-            size = int.from_bytes(der[begin:begin + width], 'big')
+            size = int.from_bytes(der[begin : begin + width], 'big')
             begin += width
         if begin + size > len(der):
-            raise ValueError("It is not a certificate, or not the whole one.")
-        yield _Element(tag, der[begin:begin + size], der[position:begin + size])
+            raise ValueError('It is not a certificate, or not the whole one.')
+        yield _Element(tag, der[begin : begin + size], der[position : begin + size])
         position = begin + size
 
 
@@ -77,7 +85,9 @@ def _iter_texts(element: _Element) -> Iterator[str]:
     elif element.tag & _CONSTRUCTED:
         for inner in element.elements:
             yield from _iter_texts(inner)
-    elif element.tag == _OCTETS and element.content[:1] == bytes([_SEQUENCE]):  # of an extension, most likely
+    elif element.tag == _OCTETS and element.content[:1] == bytes(
+        [_SEQUENCE]
+    ):  # of an extension, most likely
         try:
             inner_texts = [text for inner in element.elements for text in _iter_texts(inner)]
         except (IndexError, ValueError):
@@ -90,5 +100,5 @@ def _parse_time(element: _Element) -> datetime.datetime:
     if element.tag == _UTC_TIME:  # of two digits, the years are 1950-2049
         text = ('19' if text[:2] >= '50' else '20') + text
     elif element.tag != _TIME:
-        raise ValueError("It is not a certificate: it has no dates.")
+        raise ValueError('It is not a certificate: it has no dates.')
     return datetime.datetime.strptime(text, '%Y%m%d%H%M%SZ').replace(tzinfo=datetime.UTC)

@@ -4,6 +4,7 @@ Options: how a server is to be run, as its author has said it, and what is wrong
 Wrong options are told when the server is started, all at once. In its constructor it would be too early: it is called
 in startup handlers, where any error means that they are to be repeated later.
 """
+
 import dataclasses
 import math
 import os
@@ -48,6 +49,7 @@ class CertificateError(WebhookServerError):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
     """All options of a server. Secrets are not shown."""
+
     addr: str | None = None
     port: int | None = None
     path: str | None = None
@@ -71,7 +73,10 @@ class Options:
     @property
     def verifies(self) -> bool:
         """Whether there is anything to verify the clients with."""
-        return any(value is not None for value in (self.verify_cafile, self.verify_capath, self.verify_cadata))
+        return any(
+            value is not None
+            for value in (self.verify_cafile, self.verify_capath, self.verify_cadata)
+        )
 
 
 NAMES = tuple(field.name for field in dataclasses.fields(Options))
@@ -79,21 +84,25 @@ NAMES = tuple(field.name for field in dataclasses.fields(Options))
 
 def check_options(options: Options) -> None:
     """Raise `WebhookServerError` with all complaints, if there are any. The files are not looked at."""
-    raise_complaints([*_iter_wrong_types(options)] or [*_iter_wrong_values(options), *_iter_conflicts(options)])
+    raise_complaints(
+        [*_iter_wrong_types(options)] or [*_iter_wrong_values(options), *_iter_conflicts(options)]
+    )
 
 
 def raise_complaints(complaints: list[str]) -> None:
     if complaints:
-        raise WebhookServerError(f"The webhook server cannot be started: {'; '.join(complaints)}.")
+        raise WebhookServerError(f'The webhook server cannot be started: {"; ".join(complaints)}.')
 
 
 def _is_context(value: object) -> bool:
     import ssl
+
     return isinstance(value, ssl.SSLContext)
 
 
 def _is_verify_mode(value: object) -> bool:
     import ssl
+
     return isinstance(value, int) and not isinstance(value, bool) and value in list(ssl.VerifyMode)
 
 
@@ -110,17 +119,28 @@ def _is_path(value: object) -> bool:
 
 
 def _is_names(value: object) -> bool:
-    return isinstance(value, Iterable) and not isinstance(value, str | bytes) and all(isinstance(v, str) for v in value)
+    return (
+        isinstance(value, Iterable)
+        and not isinstance(value, str | bytes)
+        and all(isinstance(v, str) for v in value)
+    )
 
 
 _TEXT: tuple[str, Callable[[object], bool]] = 'a string', lambda value: isinstance(value, str)
 _FILE: tuple[str, Callable[[object], bool]] = 'a path', _is_path
 _TYPES: dict[str, tuple[str, Callable[[object], bool]]] = {
-    'addr': _TEXT, 'path': _TEXT, 'host': _TEXT, 'password': _TEXT,
+    'addr': _TEXT,
+    'path': _TEXT,
+    'host': _TEXT,
+    'password': _TEXT,
     'port': ('an integer', _is_integer),
     'cadata': ('bytes', lambda value: isinstance(value, bytes)),
-    'cafile': _FILE, 'cadump': _FILE, 'certfile': _FILE, 'pkeyfile': _FILE,
-    'verify_cafile': _FILE, 'verify_capath': _FILE,
+    'cafile': _FILE,
+    'cadump': _FILE,
+    'certfile': _FILE,
+    'pkeyfile': _FILE,
+    'verify_cafile': _FILE,
+    'verify_capath': _FILE,
     'context': ('an ssl.SSLContext', _is_context),
     'insecure': ('True or False', lambda value: isinstance(value, bool)),
     'extra_sans': ('a collection of strings', _is_names),

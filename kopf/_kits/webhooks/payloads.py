@@ -4,6 +4,7 @@ Payloads: the contents of requests, received in full or not at all, within a bud
 The clients are not trusted: there can be many of them, large and slow. Only the bytes that have really come are
 counted, so that nobody takes the budget by promises. They are counted until the request is answered.
 """
+
 import asyncio
 import contextlib
 import http
@@ -118,7 +119,9 @@ class Payload:
             await request.writer.write(b'HTTP/1.1 100 Continue\r\n\r\n')
             request.writer.output_size = 0  # or else, the real response is not expected to come
         chunk = b''
-        if request.content.is_eof():  # as usual: it is all here, so no timeouts are needed, which are costly
+        if (
+            request.content.is_eof()
+        ):  # as usual: it is all here, so no timeouts are needed, which are costly
             chunk = request.content.read_nowait()
             if self._budget.take_nowait(len(chunk), self):
                 self.content = chunk
@@ -129,7 +132,9 @@ class Payload:
         except TimeoutError as error:
             raise make_budget_refusal() if self._is_evicted else make_timeout_refusal() from error
         except (web.RequestPayloadError, aiohttp.ClientError, OSError) as error:
-            raise Refusal(http.HTTPStatus.BAD_REQUEST, "The request was not sent to its end.") from error
+            raise Refusal(
+                http.HTTPStatus.BAD_REQUEST, 'The request was not sent to its end.'
+            ) from error
 
     async def _receive(self, content: aiohttp.StreamReader, chunk: bytes) -> Content:
         while chunk := (chunk or await content.readany()):
@@ -140,7 +145,7 @@ class Payload:
             chunk = b''
         if self._map is None:
             return b''.join(self._chunks)
-        return self._map if len(self._map) == self.size else self._map[:self.size]
+        return self._map if len(self._map) == self.size else self._map[: self.size]
 
     def _write(self, chunk: bytes) -> None:
         """Keep the chunk. Large contents are out of the usual memory: that is not always returned to the system."""
@@ -169,12 +174,18 @@ class Payload:
 
 
 def make_size_refusal() -> Refusal:
-    return Refusal(http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The request is larger than {options.MAX_SIZE} bytes.")
+    return Refusal(
+        http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        f'The request is larger than {options.MAX_SIZE} bytes.',
+    )
 
 
 def make_timeout_refusal() -> Refusal:
-    return Refusal(http.HTTPStatus.REQUEST_TIMEOUT, "The request was not sent in time.")
+    return Refusal(http.HTTPStatus.REQUEST_TIMEOUT, 'The request was not sent in time.')
 
 
 def make_budget_refusal() -> Refusal:
-    return Refusal(http.HTTPStatus.SERVICE_UNAVAILABLE, "There are too many large requests at once. Try again later.")
+    return Refusal(
+        http.HTTPStatus.SERVICE_UNAVAILABLE,
+        'There are too many large requests at once. Try again later.',
+    )

@@ -4,6 +4,7 @@ Servers: HTTP and HTTPS endpoints in the operator's process, for the API servers
 A server is called with the function that makes reviews, and yields how the clients can reach it: first when it is
 ready, then every time when that changes. It serves for as long as it is iterated, or until its context is exited.
 """
+
 # ruff: noqa: PLR0913  # there are as many arguments as there are options
 import asyncio
 import base64
@@ -58,27 +59,27 @@ class WebhookServer(contexts.WebhookContextManager):
     DEFAULT_HOST: str | None = None
 
     def __init__(
-            self,
-            *,
-            addr: str | None = None,
-            port: int | None = None,
-            path: str | None = None,
-            host: str | None = None,
-            cadata: bytes | None = None,
-            cafile: options.FilePath | None = None,
-            cadump: options.FilePath | None = None,
-            context: 'ssl.SSLContext | None' = None,
-            insecure: bool = False,
-            certfile: options.FilePath | None = None,
-            pkeyfile: options.FilePath | None = None,
-            password: str | None = None,
-            extra_sans: Iterable[str] = (),
-            verify_mode: 'ssl.VerifyMode | None' = None,
-            verify_cafile: options.FilePath | None = None,
-            verify_capath: options.FilePath | None = None,
-            verify_cadata: str | bytes | None = None,
-            file_check_interval: float = 60.0,
-            inflight_bytes: int = options.INFLIGHT_BYTES,
+        self,
+        *,
+        addr: str | None = None,
+        port: int | None = None,
+        path: str | None = None,
+        host: str | None = None,
+        cadata: bytes | None = None,
+        cafile: options.FilePath | None = None,
+        cadump: options.FilePath | None = None,
+        context: 'ssl.SSLContext | None' = None,
+        insecure: bool = False,
+        certfile: options.FilePath | None = None,
+        pkeyfile: options.FilePath | None = None,
+        password: str | None = None,
+        extra_sans: Iterable[str] = (),
+        verify_mode: 'ssl.VerifyMode | None' = None,
+        verify_cafile: options.FilePath | None = None,
+        verify_capath: options.FilePath | None = None,
+        verify_cadata: str | bytes | None = None,
+        file_check_interval: float = 60.0,
+        inflight_bytes: int = options.INFLIGHT_BYTES,
     ) -> None:
         super().__init__()
         self.addr = addr
@@ -110,13 +111,16 @@ class WebhookServer(contexts.WebhookContextManager):
         return self._track(lambda run: self._serve(fn, run))
 
     @staticmethod
-    def build_certificate(hostnames: Collection[str], password: str | None = None) -> tuple[bytes, bytes]:
+    def build_certificate(
+        hostnames: Collection[str], password: str | None = None
+    ) -> tuple[bytes, bytes]:
         """
         Make a certificate of a server with these names and addresses, signed by itself; return it and its key, in PEM.
 
         The first name goes to the subject, or else the first address. Addresses such as 0.0.0.0 are left out.
         """
         from kopf._kits.webhooks import certificates
+
         return certificates.build_certificate(hostnames, password)
 
     async def _detect_host(self) -> str | None:
@@ -126,6 +130,7 @@ class WebhookServer(contexts.WebhookContextManager):
     async def _serve(self, fn: reviews.WebhookFn, run: contexts.Run) -> contexts.Configs:
         from kopf._cogs.aiokits import listeners
         from kopf._kits.webhooks import certificates, desks, payloads
+
         given = self._collect_options()
         host = given.host or await self._detect_host()
         path = addresses.normalize_path(given.path)
@@ -135,16 +140,22 @@ class WebhookServer(contexts.WebhookContextManager):
         bound = await _bind(given.addr, given.port or 0)
         desk = desks.Desk(fn, path, payloads.Budget(given.inflight_bytes))
         listener = listeners.Listener(bound, desk.answer, desks.LIMITS, logger)
-        place = addresses.Place('http' if given.insecure else 'https', addresses.choose_host(host, given.addr),
-                                bound[0].getsockname()[1], path)
+        place = addresses.Place(
+            'http' if given.insecure else 'https',
+            addresses.choose_host(host, given.addr),
+            bound[0].getsockname()[1],
+            path,
+        )
         renewals = _Renewals(listener, source, run, given.file_check_interval)
         try:
             listener.use(identity.activate())
             await asyncio.to_thread(source.dump, identity.authority)
             listener.start()
-            logger.debug("The webhook server listens for %s.", place.url)
+            logger.debug('The webhook server listens for %s.', place.url)
             if identity.problem is not None:
-                logger.warning("The webhooks are not going to be trusted by API servers: %s", identity.problem)
+                logger.warning(
+                    'The webhooks are not going to be trusted by API servers: %s', identity.problem
+                )
             async with contextlib.aclosing(renewals.follow(identity)) as authorities:
                 async for authority in authorities:
                     yield _build_config(place, authority)
@@ -154,7 +165,9 @@ class WebhookServer(contexts.WebhookContextManager):
     def _collect_options(self) -> options.Options:
         values = {name: getattr(self, name) for name in options.NAMES}
         if not isinstance(self.extra_sans, str | bytes) and isinstance(self.extra_sans, Iterable):
-            values['extra_sans'] = tuple(self.extra_sans)  # it can be iterated once, and is needed many times
+            values['extra_sans'] = tuple(
+                self.extra_sans
+            )  # it can be iterated once, and is needed many times
         given = options.Options(**values)
         options.check_options(given)
         return given
@@ -162,16 +175,19 @@ class WebhookServer(contexts.WebhookContextManager):
 
 class WebhookK3dServer(WebhookServer):
     """A server for the clusters of K3d and K3s on the same machine, which know the machine by this name."""
+
     DEFAULT_HOST = 'host.k3d.internal'
 
 
 class WebhookMinikubeServer(WebhookServer):
     """A server for the clusters of Minikube on the same machine, which know the machine by this name."""
+
     DEFAULT_HOST = 'host.minikube.internal'
 
 
 class WebhookDockerDesktopServer(WebhookServer):
     """A server for the cluster of Docker Desktop on the same machine, which knows the machine by this name."""
+
     DEFAULT_HOST = 'host.docker.internal'
 
 
@@ -185,8 +201,13 @@ class WebhookAutoServer(detection.ClusterDetector, WebhookServer):
 class _Renewals:
     """How the identity of a server changes in time. Used by one task."""
 
-    def __init__(self, listener: 'listeners.Listener', source: 'certificates.Source', run: contexts.Run,
-                 interval: float) -> None:
+    def __init__(
+        self,
+        listener: 'listeners.Listener',
+        source: 'certificates.Source',
+        run: contexts.Run,
+        interval: float,
+    ) -> None:
         self._listener, self._source, self._run, self._interval = listener, source, run, interval
         self._now = clocks.Clock()
         self._failures: set[str] = set()  # those that are told about already
@@ -222,18 +243,20 @@ class _Renewals:
             self._complain(error)
             return False
         self._failures.clear()
-        logger.info("The certificate of the webhook server is replaced.")
+        logger.info('The certificate of the webhook server is replaced.')
         try:
             await asyncio.to_thread(self._source.dump, renewed.authority)
         except options.WebhookServerError as error:
-            logger.error("%s The new certificate is used nevertheless.", error)
+            logger.error('%s The new certificate is used nevertheless.', error)
         return True
 
     def _complain(self, error: Exception) -> None:
         """Tell about the failure, once: it will be tried again and again."""
         if str(error) not in self._failures:
-            logger.error("The certificate of the webhook server cannot be replaced; the old one is used for now: %s",
-                         error)
+            logger.error(
+                'The certificate of the webhook server cannot be replaced; the old one is used for now: %s',
+                error,
+            )
         self._failures.add(str(error))
 
     async def _pause(self, delay: float | None) -> bool:
@@ -241,7 +264,9 @@ class _Renewals:
         serving = asyncio.create_task(self._listener.wait(), name='webhooks server')
         stopping = asyncio.create_task(self._run.wait(), name='webhooks stopper')
         try:
-            await asyncio.wait([serving, stopping], timeout=delay, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                [serving, stopping], timeout=delay, return_when=asyncio.FIRST_COMPLETED
+            )
             if serving.done():
                 serving.result()
             return stopping.done()
@@ -251,10 +276,14 @@ class _Renewals:
             await asyncio.wait([serving, stopping])
 
     def _choose_delay(self, identity: 'certificates.Identity') -> float | None:
-        return choose_delay(identity.renewal, self._now(), self._interval if self._source.has_files else None)
+        return choose_delay(
+            identity.renewal, self._now(), self._interval if self._source.has_files else None
+        )
 
 
-def choose_delay(renewal: 'datetime.datetime | None', now: 'datetime.datetime', interval: float | None) -> float | None:
+def choose_delay(
+    renewal: 'datetime.datetime | None', now: 'datetime.datetime', interval: float | None
+) -> float | None:
     """Tell when to look at the certificates again, in seconds; ``None`` if there is no need to, ever."""
     delays = [] if interval is None else [interval]
     if renewal is not None:
@@ -272,8 +301,9 @@ async def _bind(addr: str | None, port: int) -> list[socket.socket]:
         return await sockets.bind(addresses.strip_brackets(addr) if addr else None, port)
     except OSError as error:
         raise options.WebhookServerError(
-            f"The webhook server cannot listen at addr={addr!r}, port={port}: {error.strerror or error}. "
-            f"Is it an address of this machine, is the port free, and are you permitted to use it?") from error
+            f'The webhook server cannot listen at addr={addr!r}, port={port}: {error.strerror or error}. '
+            f'Is it an address of this machine, is the port free, and are you permitted to use it?'
+        ) from error
 
 
 def _build_config(place: addresses.Place, authority: bytes | None) -> reviews.WebhookClientConfig:

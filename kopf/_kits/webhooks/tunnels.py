@@ -3,6 +3,7 @@ Tunnels: public endpoints of external services, forwarded to a server in the ope
 
 They are for development: clusters can be anywhere, while the operator is on a machine that they cannot reach.
 """
+
 import asyncio
 import contextlib
 import importlib
@@ -33,14 +34,14 @@ class WebhookNgrokTunnel(contexts.WebhookContextManager):
     """
 
     def __init__(
-            self,
-            *,
-            addr: str | None = None,
-            port: int | None = None,
-            path: str | None = None,
-            token: str | None = None,
-            region: str | None = None,
-            binary: options.FilePath | None = None,
+        self,
+        *,
+        addr: str | None = None,
+        port: int | None = None,
+        path: str | None = None,
+        token: str | None = None,
+        region: str | None = None,
+        binary: options.FilePath | None = None,
     ) -> None:
         super().__init__()
         self.addr = addr
@@ -61,12 +62,15 @@ class WebhookNgrokTunnel(contexts.WebhookContextManager):
     async def _serve(self, fn: reviews.WebhookFn, run: contexts.Run) -> contexts.Configs:
         ngrok = _Ngrok(self.token, self.region, self.binary)
         server = servers.WebhookServer(
-            addr=self.addr or addresses.LOCALHOST, port=self.port, path=self.path, insecure=True)
+            addr=self.addr or addresses.LOCALHOST, port=self.port, path=self.path, insecure=True
+        )
         async with contextlib.aclosing(server._serve(fn, run)) as configs:
             try:
                 async for config in configs:
                     place = urllib.parse.urlsplit(config['url'] or '')
-                    yield reviews.WebhookClientConfig(url=f'{await ngrok.connect(place.netloc)}{place.path}')
+                    yield reviews.WebhookClientConfig(
+                        url=f'{await ngrok.connect(place.netloc)}{place.path}'
+                    )
             finally:
                 await ngrok.disconnect()
 
@@ -78,7 +82,9 @@ class WebhookAutoTunnel(detection.ClusterDetector, contexts.WebhookContextManage
     Only the options that all of them have can be given: ``addr``, ``port`` and ``path`` are of the local server.
     """
 
-    def __init__(self, *, addr: str | None = None, port: int | None = None, path: str | None = None) -> None:
+    def __init__(
+        self, *, addr: str | None = None, port: int | None = None, path: str | None = None
+    ) -> None:
         super().__init__()
         self.addr = addr
         self.port = port
@@ -96,7 +102,9 @@ class WebhookAutoTunnel(detection.ClusterDetector, contexts.WebhookContextManage
         host = await self.guess_host()
         server: servers.WebhookServer | WebhookNgrokTunnel
         if host is not None:
-            server = servers.WebhookServer(addr=self.addr, port=self.port, path=self.path, host=host)
+            server = servers.WebhookServer(
+                addr=self.addr, port=self.port, path=self.path, host=host
+            )
         else:
             server = WebhookNgrokTunnel(addr=self.addr, port=self.port, path=self.path)
         async with contextlib.aclosing(server._serve(fn, run)) as configs:
@@ -107,24 +115,40 @@ class WebhookAutoTunnel(detection.ClusterDetector, contexts.WebhookContextManage
 class _Ngrok:
     """One tunnel. Its library blocks, so it is called in threads."""
 
-    def __init__(self, token: str | None, region: str | None, binary: options.FilePath | None) -> None:
+    def __init__(
+        self, token: str | None, region: str | None, binary: options.FilePath | None
+    ) -> None:
         try:
-            conf, ngrok = importlib.import_module('pyngrok.conf'), importlib.import_module('pyngrok.ngrok')
+            conf, ngrok = (
+                importlib.import_module('pyngrok.conf'),
+                importlib.import_module('pyngrok.ngrok'),
+            )
         except ImportError as error:
             raise options.MissingLibraryError(
                 "The webhook tunnel needs the library 'pyngrok': install kopf[tunnels]. "
-                "Or use a server that the cluster can reach, e.g. kopf.WebhookServer().") from error
-        chosen = {'auth_token': token, 'region': region, 'ngrok_path': None if binary is None else os.fspath(binary)}
-        self._config = conf.PyngrokConfig(**{name: value for name, value in chosen.items() if value is not None})
+                'Or use a server that the cluster can reach, e.g. kopf.WebhookServer().'
+            ) from error
+        chosen = {
+            'auth_token': token,
+            'region': region,
+            'ngrok_path': None if binary is None else os.fspath(binary),
+        }
+        self._config = conf.PyngrokConfig(
+            **{name: value for name, value in chosen.items() if value is not None}
+        )
         self._token = token
         self._library: Any = ngrok
         self._connecting: asyncio.Task[str] | None = None
 
     async def connect(self, target: str) -> str:
         """Open the tunnel to this address; return its public URL. If cancelled, it can be open nevertheless."""
-        self._connecting = asyncio.create_task(asyncio.to_thread(self._connect, target), name='ngrok connector')
+        self._connecting = asyncio.create_task(
+            asyncio.to_thread(self._connect, target), name='ngrok connector'
+        )
         url = await asyncio.shield(self._connecting)
-        logger.info("The tunnel is open, and is public: anyone who knows its URL can make requests to the handlers.")
+        logger.info(
+            'The tunnel is open, and is public: anyone who knows its URL can make requests to the handlers.'
+        )
         return url
 
     async def disconnect(self) -> None:
@@ -134,7 +158,7 @@ class _Ngrok:
         closing = asyncio.create_task(self._close(self._connecting), name='ngrok closer')
         await asyncio.wait([closing], timeout=CLOSING_TIMEOUT)
         if not closing.done():
-            logger.warning("The tunnel is not closed in time, and is left as it is.")
+            logger.warning('The tunnel is not closed in time, and is left as it is.')
             closing.cancel()
             await asyncio.wait([closing])
 
@@ -145,10 +169,14 @@ class _Ngrok:
 
     def _connect(self, target: str) -> str:
         try:
-            tunnel = self._library.connect(target, 'http', pyngrok_config=self._config, schemes=['https'])
+            tunnel = self._library.connect(
+                target, 'http', pyngrok_config=self._config, schemes=['https']
+            )
         except Exception as error:  # of the library, of the network, of the program
             text = str(error).replace(self._token, '***') if self._token else str(error)
-            raise options.WebhookServerError(f"The tunnel of ngrok cannot be opened: {text}") from None
+            raise options.WebhookServerError(
+                f'The tunnel of ngrok cannot be opened: {text}'
+            ) from None
         return str(tunnel.public_url).replace('http://', 'https://', 1)
 
     def _disconnect(self, url: str) -> None:
@@ -157,4 +185,4 @@ class _Ngrok:
             if not self._library.get_tunnels(pyngrok_config=self._config):
                 self._library.kill(pyngrok_config=self._config)
         except Exception as error:  # the program can be dead already
-            logger.warning("The tunnel of ngrok is not closed properly: %s", type(error).__name__)
+            logger.warning('The tunnel of ngrok is not closed properly: %s', type(error).__name__)

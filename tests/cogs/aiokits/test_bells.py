@@ -1,4 +1,5 @@
 """Bells wake up those who wait, and only them."""
+
 import asyncio
 
 import pytest

@@ -1,6 +1,7 @@
 """
 Clocks: the time of day that goes with the event loop.
 """
+
 import asyncio
 import datetime
 
@@ -58,13 +59,20 @@ def test_clocks_need_a_running_loop():
         clocks.Clock()
 
 
-@pytest.mark.parametrize('readings, expected', [
-    pytest.param([(0, 0), (10, 10), (20, 20)], [0, 10, 20], id='together'),
-    pytest.param([(0, 0), (3600, 1), (3601, 2)], [0, 3600, 3601], id='the-loop-jumps'),
-    pytest.param([(0, 0), (1, 3600), (2, 3601)], [0, 3600, 3601], id='the-wall-is-set-forward'),
-    pytest.param([(0, 0), (1, -3600), (2, -3599)], [0, 1, 2], id='the-wall-is-set-back'),
-    pytest.param([(0, 0), (1, 3600), (2, 2), (3, 3)], [0, 3600, 3601, 3602], id='the-wall-is-set-forward-and-back'),
-])
+@pytest.mark.parametrize(
+    'readings, expected',
+    [
+        pytest.param([(0, 0), (10, 10), (20, 20)], [0, 10, 20], id='together'),
+        pytest.param([(0, 0), (3600, 1), (3601, 2)], [0, 3600, 3601], id='the-loop-jumps'),
+        pytest.param([(0, 0), (1, 3600), (2, 3601)], [0, 3600, 3601], id='the-wall-is-set-forward'),
+        pytest.param([(0, 0), (1, -3600), (2, -3599)], [0, 1, 2], id='the-wall-is-set-back'),
+        pytest.param(
+            [(0, 0), (1, 3600), (2, 2), (3, 3)],
+            [0, 3600, 3601, 3602],
+            id='the-wall-is-set-forward-and-back',
+        ),
+    ],
+)
 def test_time_never_goes_back(readings, expected):
     anchor = clocks._Anchor(100, NOON)
 

@@ -1,6 +1,7 @@
 """
 Flags of all kinds: raised and waited for, in the same event loop and across threads.
 """
+
 import asyncio
 import concurrent.futures
 import threading
@@ -36,7 +37,9 @@ async def threaded_flag(request):
 def flag_threads():
     """The threads that wait for flags now, except for those of the previous tests."""
     before = set(threading.enumerate())
-    return lambda: [thread for thread in threading.enumerate() if thread.name == 'flag' and thread not in before]
+    return lambda: [
+        thread for thread in threading.enumerate() if thread.name == 'flag' and thread not in before
+    ]
 
 
 @pytest.fixture
@@ -125,10 +128,13 @@ def test_threads_of_flags_do_not_hold_the_process(flag_threads):
     flag.set()  # when the loop is closed already; errors in threads are errors in tests
 
 
-@pytest.mark.parametrize('end', [
-    pytest.param(lambda future: future.set_exception(ValueError('boo!')), id='failed'),
-    pytest.param(lambda future: future.cancel(), id='cancelled'),
-])
+@pytest.mark.parametrize(
+    'end',
+    [
+        pytest.param(lambda future: future.set_exception(ValueError('boo!')), id='failed'),
+        pytest.param(lambda future: future.cancel(), id='cancelled'),
+    ],
+)
 @pytest.mark.parametrize('kind', ['asyncio.Future', 'concurrent.futures.Future'])
 async def test_future_ended_in_any_way_is_a_raised_flag(kind, end, wait):
     future = KINDS[kind]()

@@ -1,6 +1,7 @@
 """
 Mergers: the items of several generators come as they come; none is continued until its item is done with.
 """
+
 import asyncio
 
 import pytest
@@ -22,6 +23,7 @@ def log():
 @pytest.fixture
 def generate(log):
     """Make a generator of such items, each after its delay; errors are raised."""
+
     async def generate(name, *steps):
         try:
             for delay, item in steps:
@@ -32,6 +34,7 @@ def generate(log):
                 yield item
         finally:
             log.append(f'{name} ends')
+
     return generate
 
 

@@ -1,6 +1,7 @@
 """
 Which connections make room for new ones: a table of decisions.
 """
+
 import pytest
 
 from kopf._cogs.aiokits import occupancy
@@ -18,17 +19,20 @@ def build(names, limit=100):
 
 
 @pytest.mark.guarantee('FND-051', 'FND-052')
-@pytest.mark.parametrize('members, leaver', [
-    pytest.param([], None, id='nobody'),
-    pytest.param(['o1', 'o2'], 'o1', id='oldest-opening'),
-    pytest.param(['b1', 'b2'], None, id='all-busy'),
-    pytest.param(['i1', 'i2'], 'i1', id='oldest-idle'),
-    pytest.param(['b1', 'o1'], 'o1', id='busy-stay'),
-    pytest.param(['i1', 'i2', 'o1', 'o2'], 'o1', id='idle-stay-while-half-are-opening'),
-    pytest.param(['i1', 'i2', 'o1'], 'i1', id='idle-leave-a-half-for-opening'),
-    pytest.param(['b1', 'b2', 'o1'], 'o1', id='opening-leave-if-the-others-are-busy'),
-    pytest.param(['b1', 'i1', 'b2'], 'i1', id='idle-leave-if-the-others-are-busy'),
-])
+@pytest.mark.parametrize(
+    'members, leaver',
+    [
+        pytest.param([], None, id='nobody'),
+        pytest.param(['o1', 'o2'], 'o1', id='oldest-opening'),
+        pytest.param(['b1', 'b2'], None, id='all-busy'),
+        pytest.param(['i1', 'i2'], 'i1', id='oldest-idle'),
+        pytest.param(['b1', 'o1'], 'o1', id='busy-stay'),
+        pytest.param(['i1', 'i2', 'o1', 'o2'], 'o1', id='idle-stay-while-half-are-opening'),
+        pytest.param(['i1', 'i2', 'o1'], 'i1', id='idle-leave-a-half-for-opening'),
+        pytest.param(['b1', 'b2', 'o1'], 'o1', id='opening-leave-if-the-others-are-busy'),
+        pytest.param(['b1', 'i1', 'b2'], 'i1', id='idle-leave-if-the-others-are-busy'),
+    ],
+)
 def test_leaver_is_chosen_by_stage_and_age(members, leaver):
     assert build(members).choose_leaver() == leaver
 
@@ -66,12 +70,15 @@ def test_it_is_full_at_its_limit(count, is_full):
 
 
 @pytest.mark.guarantee('FND-052')
-@pytest.mark.parametrize('wanted, files, limit', [
-    pytest.param(500, None, 500, id='unlimited'),
-    pytest.param(500, 20_000, 500, id='many'),
-    pytest.param(500, 1024, 500, id='usual'),
-    pytest.param(500, 256, 128, id='few'),
-    pytest.param(500, 1, 1, id='almost-none'),
-])
+@pytest.mark.parametrize(
+    'wanted, files, limit',
+    [
+        pytest.param(500, None, 500, id='unlimited'),
+        pytest.param(500, 20_000, 500, id='many'),
+        pytest.param(500, 1024, 500, id='usual'),
+        pytest.param(500, 256, 128, id='few'),
+        pytest.param(500, 1, 1, id='almost-none'),
+    ],
+)
 def test_limit_depends_on_the_files_that_can_be_open(wanted, files, limit):
     assert occupancy.choose_limit(wanted, files) == limit

@@ -1,6 +1,7 @@
 """
 Long calculations do not hold the event loop.
 """
+
 import asyncio
 import contextvars
 import os
@@ -33,7 +34,9 @@ async def test_functions_are_called_one_after_another_with_the_context_of_the_ca
     called, is_over = [], threading.Event()
     variable.set('changed')
 
-    first = asyncio.create_task(offloads.run_aside(lambda: is_over.wait(10) and called.append('first')))
+    first = asyncio.create_task(
+        offloads.run_aside(lambda: is_over.wait(10) and called.append('first'))
+    )
     second = asyncio.create_task(offloads.run_aside(lambda: called.append(variable.get())))
     await asyncio.sleep(0.01)
     assert not called
@@ -52,10 +55,10 @@ async def test_functions_can_be_left_for_later():
     assert called == ['left', 'awaited']
 
 
-@pytest.mark.skipif(not hasattr(os, 'fork'), reason="There are no forks in this system.")
+@pytest.mark.skipif(not hasattr(os, 'fork'), reason='There are no forks in this system.')
 @pytest.mark.parametrize('run', [offloads.run_aside, offloads.read_aside])
 async def test_forked_processes_have_threads_of_their_own(run):
-    script = f'''if True:
+    script = f"""if True:
         import asyncio, os
         from kopf._cogs.aiokits import offloads
 
@@ -67,7 +70,7 @@ async def test_forked_processes_have_threads_of_their_own(run):
         if not child:
             os._exit(asyncio.run(measure()))
         os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-    '''
+    """
 
     process = await asyncio.create_subprocess_exec(sys.executable, '-c', script)
 

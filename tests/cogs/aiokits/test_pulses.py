@@ -1,6 +1,7 @@
 """
 The pulse of the event loop: how late it is, and where it is stuck.
 """
+
 import asyncio
 import logging
 import threading
@@ -69,7 +70,7 @@ async def test_blockage_is_reported_once_with_its_place_and_duration(pulse, cloc
     assert len(reported) == 1
     assert 'blocked for 5.0 s' in reported[0]
     assert 'test_blockage_is_reported_once_with_its_place_and_duration' in reported[0]
-    assert caplog.records[-1].getMessage() == "The event loop was blocked for 20.0 s, and goes on."
+    assert caplog.records[-1].getMessage() == 'The event loop was blocked for 20.0 s, and goes on.'
     assert pulse.blockages == 1
 
 
@@ -83,11 +84,14 @@ async def test_every_next_blockage_is_reported_anew(pulse, clock):
     assert pulse.blockages == 3
 
 
-@pytest.mark.parametrize('limits', [
-    pytest.param([None], id='unlimited'),
-    pytest.param([10.0], id='higher'),
-    pytest.param([], id='nobody'),
-])
+@pytest.mark.parametrize(
+    'limits',
+    [
+        pytest.param([None], id='unlimited'),
+        pytest.param([10.0], id='higher'),
+        pytest.param([], id='nobody'),
+    ],
+)
 async def test_shorter_blockages_are_not_reported(pulse, clock, caplog, limits):
     pulse.get_limits[:] = [lambda limit=limit: limit for limit in limits]
 

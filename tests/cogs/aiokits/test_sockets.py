@@ -1,4 +1,5 @@
 """Sockets are taken at all addresses of a host, at one port, or not at all."""
+
 import errno
 import socket
 
@@ -67,4 +68,7 @@ async def test_random_port_that_is_busy_elsewhere_is_not_taken(close_later, monk
 
 
 async def resolve_twice(loop, host, port, **_):
-    return [(socket.AF_INET, socket.SOCK_STREAM, 6, '', (address, port)) for address in ('127.0.0.1', '127.0.0.2')]
+    return [
+        (socket.AF_INET, socket.SOCK_STREAM, 6, '', (address, port))
+        for address in ('127.0.0.1', '127.0.0.2')
+    ]

@@ -1,6 +1,7 @@
 """
 One state that many have a say in: who is told of its changes, who waits for them, who is interrupted by them.
 """
+
 import asyncio
 
 import pytest
@@ -25,7 +26,14 @@ def test_it_is_on_while_anyone_wants_it(toggle):
 async def test_listeners_are_told_only_of_changes_of_the_whole(toggle):
     told = []
     toggle.listen(told.append)
-    for key, is_on in [('a', False), ('a', True), ('b', True), ('a', False), ('b', False), ('a', True)]:
+    for key, is_on in [
+        ('a', False),
+        ('a', True),
+        ('b', True),
+        ('a', False),
+        ('b', False),
+        ('a', True),
+    ]:
         toggle.turn(key, is_on)
 
     assert told == [True, False, True]

@@ -1,6 +1,7 @@
 """
 A sandbox to talk to, servers that spoil what it says or say whatever they are told to, and the context of requests.
 """
+
 import asyncio
 import contextlib
 import itertools
@@ -37,11 +38,18 @@ def operator_settings():
 async def make_context(operator_settings):
     """Make contexts of requests with these credentials; the delays there are exact."""
     async with contextlib.AsyncExitStack() as stack:
+
         def make(**infos):
             vault = vaults.Vault(infos)
             stack.push_async_callback(vault.close)
-            return requests.Context(vault, operator_settings, logging.getLogger('kopf.test'), limits.Gates(),
-                                    chance=lambda: 0.0)
+            return requests.Context(
+                vault,
+                operator_settings,
+                logging.getLogger('kopf.test'),
+                limits.Gates(),
+                chance=lambda: 0.0,
+            )
+
         yield make
 
 
@@ -58,7 +66,9 @@ async def renew(make_context):
     async def login(vault, server, token):
         for priority in itertools.count(1):  # so that it is also the number of logins
             await vault.wait_until_needed()
-            await vault.populate({'admin': credentials.ConnectionInfo(server=server, token=token, priority=priority)})
+            await vault.populate(
+                {'admin': credentials.ConnectionInfo(server=server, token=token, priority=priority)}
+            )
 
     async def renew(server, token):
         context = make_context(admin=credentials.ConnectionInfo(server=server, token=token))
@@ -87,9 +97,16 @@ class Reading:
     @property
     def events(self):
         """All events in short: ``(type, name, value)``, and the markers."""
-        return [item if item is watching.Marker.LISTED else
-                (item['type'], item['object']['metadata']['name'], item['object'].get('data', {}).get('x'))
-                for item in self.items]
+        return [
+            item
+            if item is watching.Marker.LISTED
+            else (
+                item['type'],
+                item['object']['metadata']['name'],
+                item['object'].get('data', {}).get('x'),
+            )
+            for item in self.items
+        ]
 
     @property
     def objects(self):
@@ -104,11 +121,16 @@ class Reading:
             else:
                 assert event['type'] in ('MODIFIED', None) or metadata['name'] not in objects
                 objects[metadata['name']] = event['object']
-        return {name: (body['metadata']['uid'], body['metadata']['resourceVersion']) for name, body in objects.items()}
+        return {
+            name: (body['metadata']['uid'], body['metadata']['resourceVersion'])
+            for name, body in objects.items()
+        }
 
     async def run(self):
         resource = references.Resource('', 'v1', 'configmaps', kind='ConfigMap', namespaced=True)
-        stream = watching.stream_events(resource, self.namespace, context=self._context, state=self.state)
+        stream = watching.stream_events(
+            resource, self.namespace, context=self._context, state=self.state
+        )
         async with contextlib.aclosing(stream):
             async for item in stream:
                 async with self._came:
@@ -151,7 +173,10 @@ async def read(context):
 async def change_everything(sandbox):
     """Add, modify, delete, and recreate objects while nobody listens; the fixture itself creates them."""
     names = ['same', 'modified', 'deleted', 'recreated']
-    bodies = {name: {'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': name}} for name in [*names, 'new']}
+    bodies = {
+        name: {'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': name}}
+        for name in [*names, 'new']
+    }
     for name in names:
         await sandbox.create(bodies[name])
 
@@ -161,20 +186,27 @@ async def change_everything(sandbox):
         await sandbox.delete('configmaps', 'deleted')
         await sandbox.delete('configmaps', 'recreated')
         await sandbox.create(bodies['recreated'] | {'data': {'x': '3'}})
+
     return change_everything
 
 
 @pytest.fixture
 async def check(sandbox):
     """Check that the stream tells in the end what there is in the cluster, and goes on."""
+
     async def check(reading):
-        await sandbox.create({'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': 'last'}})
+        await sandbox.create(
+            {'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': 'last'}}
+        )
         await reading.wait_for(('ADDED', 'last', None))
         bodies = await sandbox.list('configmaps', 'default')
-        expected = {body['metadata']['name']: (body['metadata']['uid'], body['metadata']['resourceVersion'])
-                    for body in bodies}
+        expected = {
+            body['metadata']['name']: (body['metadata']['uid'], body['metadata']['resourceVersion'])
+            for body in bodies
+        }
         assert reading.objects == expected
         assert {key.name: tuple(seen) for key, seen in reading.state.known.items()} == expected
+
     return check
 
 
@@ -182,15 +214,19 @@ async def check(sandbox):
 async def open_session(request):
     """Open sessions of both kinds, and close them when the test ends."""
     async with contextlib.AsyncExitStack() as stack:
+
         async def open_session(**kwargs):
             info = credentials.ConnectionInfo(**kwargs)
             if request.param == 'direct':
                 session = await sessions.open_session(info)
             else:
                 info = environs.resolve(info)
-                session = foreign.make_session(info, info.as_ssl_context() if info.server[:6] == 'https:' else None)
+                session = foreign.make_session(
+                    info, info.as_ssl_context() if info.server[:6] == 'https:' else None
+                )
             stack.push_async_callback(session.close)
             return session
+
         yield open_session
 
 

@@ -1,6 +1,7 @@
 """
 The usual events in the life of a cluster. All that the tests need is a kubeconfig and a way to restart the server.
 """
+
 import asyncio
 import contextlib
 import dataclasses
@@ -21,6 +22,7 @@ CONFIG = {'apiVersion': 'v1', 'kind': 'ConfigMap'}
 @dataclasses.dataclass(frozen=True)
 class Cluster:
     """Some cluster, with the rights of its administrator."""
+
     kubeconfig: pathlib.Path
     restart: Callable[[], Awaitable[None]]  # the API server; it can be unavailable for a minute
 
@@ -28,6 +30,7 @@ class Cluster:
 @pytest.fixture
 async def cluster(virtual_time, secure_sandbox):
     """The sandbox; anything else with these two fields will do, but then in real time."""
+
     async def restart():
         await secure_sandbox.faults.restart(downtime=20)
 
@@ -43,7 +46,9 @@ async def log_in(make_context, monkeypatch):
         while True:
             await vault.wait_until_needed()
             monkeypatch.setenv('KUBECONFIG', str(path))
-            await vault.populate({'kubeconfig': await asyncio.to_thread(piggybacking.login_with_kubeconfig)})
+            await vault.populate(
+                {'kubeconfig': await asyncio.to_thread(piggybacking.login_with_kubeconfig)}
+            )
 
     async def log_in(path):
         context = make_context()
@@ -75,33 +80,65 @@ async def namespace(admin):
 @pytest.fixture
 async def create(admin, namespace):
     """Create any core object in the namespace of the test."""
+
     async def create(plural, payload):
-        return await requests.post(f'/api/v1/namespaces/{namespace}/{plural}', context=admin, payload=payload)
+        return await requests.post(
+            f'/api/v1/namespaces/{namespace}/{plural}', context=admin, payload=payload
+        )
+
     return create
 
 
 @pytest.fixture
 async def account(admin, namespace, create):
     """A service account that may do everything in its namespace."""
-    await create('serviceaccounts', {'apiVersion': 'v1', 'kind': 'ServiceAccount', 'metadata': {'name': 'operator'}})
+    await create(
+        'serviceaccounts',
+        {'apiVersion': 'v1', 'kind': 'ServiceAccount', 'metadata': {'name': 'operator'}},
+    )
     url = f'/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings'
-    await requests.post(url, context=admin, payload={
-        'apiVersion': 'rbac.authorization.k8s.io/v1', 'kind': 'RoleBinding', 'metadata': {'name': 'operator'},
-        'roleRef': {'apiGroup': 'rbac.authorization.k8s.io', 'kind': 'ClusterRole', 'name': 'admin'},
-        'subjects': [{'kind': 'ServiceAccount', 'name': 'operator', 'namespace': namespace}]})
+    await requests.post(
+        url,
+        context=admin,
+        payload={
+            'apiVersion': 'rbac.authorization.k8s.io/v1',
+            'kind': 'RoleBinding',
+            'metadata': {'name': 'operator'},
+            'roleRef': {
+                'apiGroup': 'rbac.authorization.k8s.io',
+                'kind': 'ClusterRole',
+                'name': 'admin',
+            },
+            'subjects': [{'kind': 'ServiceAccount', 'name': 'operator', 'namespace': namespace}],
+        },
+    )
     return 'operator'
 
 
 @pytest.fixture
 async def issue_token(create, account):
     """Issue a token that is valid until the secret with the same name is deleted."""
+
     async def issue_token(name):
-        secret = await create('secrets', {'apiVersion': 'v1', 'kind': 'Secret', 'metadata': {'name': name}})
-        bound = {'kind': 'Secret', 'apiVersion': 'v1', 'name': name, 'uid': secret['metadata']['uid']}
-        answer = await create(f'serviceaccounts/{account}/token', {
-            'apiVersion': 'authentication.k8s.io/v1', 'kind': 'TokenRequest',
-            'spec': {'expirationSeconds': 3600, 'boundObjectRef': bound}})
+        secret = await create(
+            'secrets', {'apiVersion': 'v1', 'kind': 'Secret', 'metadata': {'name': name}}
+        )
+        bound = {
+            'kind': 'Secret',
+            'apiVersion': 'v1',
+            'name': name,
+            'uid': secret['metadata']['uid'],
+        }
+        answer = await create(
+            f'serviceaccounts/{account}/token',
+            {
+                'apiVersion': 'authentication.k8s.io/v1',
+                'kind': 'TokenRequest',
+                'spec': {'expirationSeconds': 3600, 'boundObjectRef': bound},
+            },
+        )
         return answer['status']['token']
+
     return issue_token
 
 
@@ -136,12 +173,17 @@ async def test_restarts_of_the_server_are_survived(cluster, admin, namespace, cr
 
     await create('configmaps', {**CONFIG, 'metadata': {'name': 'after'}})
     await reading.wait_for(('ADDED', 'after', None))
-    assert reading.events.count(('ADDED', 'before', None)) == reading.events.count(('ADDED', 'after', None)) == 1
+    assert (
+        reading.events.count(('ADDED', 'before', None))
+        == reading.events.count(('ADDED', 'after', None))
+        == 1
+    )
 
 
 @pytest.mark.guarantee('AUT-028', 'AUT-029')
 async def test_rotation_of_tokens_is_survived(
-        admin, namespace, create, kubeconfig, log_in, read, operator_settings):
+    admin, namespace, create, kubeconfig, log_in, read, operator_settings
+):
     operator_settings.watching.server_timeout = 5  # the open streams live for as long as they live
     context = await log_in(kubeconfig.path)
     reading = await read(context, namespace=namespace)

@@ -1,6 +1,7 @@
 """
 Creating and deleting: once, and with no surprises when it is already done.
 """
+
 import asyncio
 
 import pytest
@@ -94,10 +95,14 @@ async def test_deletion_with_a_lost_answer_is_still_done(sandbox, context, virtu
     assert await sandbox.list('configmaps', 'default') == []
 
 
-@pytest.mark.parametrize('act', [
-    lambda context: creating.create_object(CONFIGS, CONFIG, namespace=DEFAULT, context=context),
-    lambda context: deleting.delete_object(CONFIGS, 'cm', namespace=DEFAULT, context=context),
-], ids=['create', 'delete'])
+@pytest.mark.parametrize(
+    'act',
+    [
+        lambda context: creating.create_object(CONFIGS, CONFIG, namespace=DEFAULT, context=context),
+        lambda context: deleting.delete_object(CONFIGS, 'cm', namespace=DEFAULT, context=context),
+    ],
+    ids=['create', 'delete'],
+)
 async def test_both_can_be_cancelled(sandbox, context, act):
     fault = sandbox.faults.inject(resource='configmaps', stall=True)
     task = asyncio.create_task(act(context))

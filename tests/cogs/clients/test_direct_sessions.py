@@ -1,6 +1,7 @@
 """
 Our own connections to the API: kept for the next requests, and given up in time.
 """
+
 import asyncio
 import gzip
 
@@ -22,7 +23,9 @@ async def open_session():
     opened = []
 
     async def open_session(server, **kwargs):
-        opened.append(await sessions.open_session(credentials.ConnectionInfo(server=server, **kwargs)))
+        opened.append(
+            await sessions.open_session(credentials.ConnectionInfo(server=server, **kwargs))
+        )
         return opened[-1]
 
     yield open_session
@@ -39,20 +42,26 @@ async def test_library_is_not_needed_for_direct_connections(scripted, open_sessi
     assert (answer.code, answer.raw) == (200, b'{}')
 
 
-@pytest.mark.parametrize('kwargs', [
-    pytest.param({'proxy_url': 'http://127.0.0.1:1'}, id='proxy'),
-    pytest.param({'trust_env': True}, id='environment'),
-])
+@pytest.mark.parametrize(
+    'kwargs',
+    [
+        pytest.param({'proxy_url': 'http://127.0.0.1:1'}, id='proxy'),
+        pytest.param({'trust_env': True}, id='environment'),
+    ],
+)
 async def test_library_is_for_proxies(open_session, kwargs, monkeypatch):
     monkeypatch.setenv('http_proxy', 'http://127.0.0.1:1')
     monkeypatch.setenv('no_proxy', '')
 
-    assert not isinstance(await open_session('http://127.0.0.1:2', **kwargs), sessions.DirectSession)
+    assert not isinstance(
+        await open_session('http://127.0.0.1:2', **kwargs), sessions.DirectSession
+    )
 
 
 @pytest.mark.parametrize('call', [VERSION, PATCH], ids=['get', 'patch'])
 async def test_repeatable_requests_are_repeated_if_kept_connections_are_closed_by_the_server(
-        scripted, open_session, call):
+    scripted, open_session, call
+):
     async with scripted(OK, b'', OK) as server:
         session = await open_session(server.url)
         await session.fetch(VERSION, NO_LIMITS)
@@ -72,7 +81,10 @@ async def test_other_requests_are_not_repeated(scripted, open_session):
         asking = asyncio.create_task(session.fetch(POST, NO_LIMITS))
         await server.wait_until_asked(times=2)
         server.disconnect()
-        with pytest.raises(errors.APIDisconnectedError, match='POST /x: the connection was closed without an answer'):
+        with pytest.raises(
+            errors.APIDisconnectedError,
+            match='POST /x: the connection was closed without an answer',
+        ):
             await asking
 
     assert len(server.asked) == 2
@@ -120,10 +132,15 @@ async def test_used_connections_are_kept(scripted, open_session, virtual_time):
     assert server.connections == 1
 
 
-@pytest.mark.parametrize('answer', [
-    pytest.param(b'HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}', id='closing'),
-    pytest.param(OK + b'HTTP/1.1 200 OK\r\n', id='more-than-asked'),
-])
+@pytest.mark.parametrize(
+    'answer',
+    [
+        pytest.param(
+            b'HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}', id='closing'
+        ),
+        pytest.param(OK + b'HTTP/1.1 200 OK\r\n', id='more-than-asked'),
+    ],
+)
 async def test_connections_that_are_not_reusable_are_not_reused(scripted, open_session, answer):
     async with scripted(answer, OK) as server:
         session = await open_session(server.url)
@@ -147,15 +164,23 @@ async def test_cancelled_requests_take_their_connections_with_them(scripted, ope
     assert not session._asked
 
 
-@pytest.mark.parametrize('location, code', [
-    pytest.param('/y?z=1', 200, id='path'),
-    pytest.param('{url}/y', 200, id='same-server'),
-    pytest.param('http://127.0.0.2:1/y', 302, id='other-server'),
-])
-async def test_redirects_are_followed_only_within_the_server(scripted, open_session, location, code):
+@pytest.mark.parametrize(
+    'location, code',
+    [
+        pytest.param('/y?z=1', 200, id='path'),
+        pytest.param('{url}/y', 200, id='same-server'),
+        pytest.param('http://127.0.0.2:1/y', 302, id='other-server'),
+    ],
+)
+async def test_redirects_are_followed_only_within_the_server(
+    scripted, open_session, location, code
+):
     async with scripted() as server:
         target = location.format(url=server.url)
-        server.answers += [f'HTTP/1.1 302 Found\r\nLocation: {target}\r\nContent-Length: 0\r\n\r\n'.encode(), OK]
+        server.answers += [
+            f'HTTP/1.1 302 Found\r\nLocation: {target}\r\nContent-Length: 0\r\n\r\n'.encode(),
+            OK,
+        ]
         session = await open_session(server.url, token='t0ken')
         answer = await session.fetch(VERSION, NO_LIMITS)
 
@@ -180,12 +205,16 @@ async def test_servers_with_paths_are_asked_by_these_paths(scripted, open_sessio
         await session.fetch(PATCH, NO_LIMITS)
 
     assert [head.split(b'\r\n')[0] for head in server.asked] == [
-        b'GET /k8s/clusters/c1/version HTTP/1.1', b'PATCH /k8s/clusters/c1/x HTTP/1.1']
+        b'GET /k8s/clusters/c1/version HTTP/1.1',
+        b'PATCH /k8s/clusters/c1/x HTTP/1.1',
+    ]
 
 
 async def test_names_of_several_addresses_are_tried_all(scripted, open_session):
     async with scripted(OK) as server:
-        session = await open_session(server.url.replace('127.0.0.1', 'localhost'))  # the other address does not listen
+        session = await open_session(
+            server.url.replace('127.0.0.1', 'localhost')
+        )  # the other address does not listen
         answer = await session.fetch(VERSION, NO_LIMITS)
 
     assert answer.code == 200
@@ -194,8 +223,10 @@ async def test_names_of_several_addresses_are_tried_all(scripted, open_session):
 
 async def test_big_answers_can_be_compressed(scripted, open_session):
     raw = gzip.compress(b'x' * 1000000)
-    async with scripted(b'HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%s'
-                        % (len(raw), raw)) as server:
+    async with scripted(
+        b'HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%s'
+        % (len(raw), raw)
+    ) as server:
         session = await open_session(server.url)
         answer = await session.fetch(VERSION, NO_LIMITS)
 
@@ -206,7 +237,9 @@ async def test_big_answers_can_be_compressed(scripted, open_session):
 @pytest.mark.parametrize('token', ['t0ken\n', 'a\r\nX-Injected: 1', '\u20ac'])
 async def test_tokens_that_would_break_the_requests_are_unusable(token):
     with pytest.raises(credentials.LoginError, match='line breaks') as caught:
-        await sessions.open_session(credentials.ConnectionInfo(server='http://127.0.0.1:1', token=token))
+        await sessions.open_session(
+            credentials.ConnectionInfo(server='http://127.0.0.1:1', token=token)
+        )
 
     assert token not in str(caught.value)
 
@@ -254,7 +287,9 @@ async def test_streams_give_everything_that_came_before_they_were_cut(scripted, 
     assert first == b'hello'
 
 
-async def test_silence_of_streams_is_limited_by_the_reader_and_is_not_the_end(scripted, open_session, virtual_time):
+async def test_silence_of_streams_is_limited_by_the_reader_and_is_not_the_end(
+    scripted, open_session, virtual_time
+):
     async with scripted(STREAM + b'5\r\nhello\r\n0\r\n') as server:
         session = await open_session(server.url)
         async with session.stream(VERSION, NO_LIMITS) as chunks:
@@ -273,7 +308,9 @@ def test_addresses_are_shown_with_ports():
     assert str(connections.Address('::1', 1)) == '[::1]:1'
 
 
-async def test_names_in_other_alphabets_are_sent_as_they_are_resolved(scripted, open_session, monkeypatch):
+async def test_names_in_other_alphabets_are_sent_as_they_are_resolved(
+    scripted, open_session, monkeypatch
+):
     async def connect(address):
         asked.append(address.host)
         return await connect_in_fact(connections.Address('127.0.0.1', address.port))

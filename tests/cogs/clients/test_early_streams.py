@@ -1,6 +1,7 @@
 """
 The first listing can be long: what changes meanwhile, comes at once.
 """
+
 import asyncio
 
 import pytest
@@ -41,13 +42,20 @@ async def test_changes_come_before_the_listing_ends(crowded_sandbox, reading):
     early = list(reading.events)
     await reading.wait_until_connected()
 
-    assert early == [(None, 'a', '1'), (None, 'b', '1'), ('MODIFIED', 'a', '2'), (None, 'f', '2'),
-                     ('MODIFIED', 'f', '2'), ('ADDED', 'g', '1')]
+    assert early == [
+        (None, 'a', '1'),
+        (None, 'b', '1'),
+        ('MODIFIED', 'a', '2'),
+        (None, 'f', '2'),
+        ('MODIFIED', 'f', '2'),
+        ('ADDED', 'g', '1'),
+    ]
     assert reading.events == [*early, (None, 'c', '1'), (None, 'd', '1'), (None, 'e', '1'), LISTED]
 
 
 async def test_nothing_is_lost_or_repeated_when_the_stream_is_replaced_after_the_listing(
-        crowded_sandbox, reading, check):
+    crowded_sandbox, reading, check
+):
     await crowded_sandbox.patch('configmaps', 'f', {'data': {'x': '2'}})
     await crowded_sandbox.delete('configmaps', 'e')
     await reading.wait_until_connected()
@@ -55,12 +63,17 @@ async def test_nothing_is_lost_or_repeated_when_the_stream_is_replaced_after_the
     await reading.wait_for(('MODIFIED', 'f', '3'))
 
     assert [event for event in reading.events if event is not LISTED and event[1] == 'f'] == [
-        (None, 'f', '2'), ('MODIFIED', 'f', '2'), ('MODIFIED', 'f', '3')]
+        (None, 'f', '2'),
+        ('MODIFIED', 'f', '2'),
+        ('MODIFIED', 'f', '3'),
+    ]
     await check(reading)
 
 
 @pytest.mark.parametrize('code', [410, 500])
-async def test_refused_early_stream_leaves_its_work_to_the_usual_one(crowded_sandbox, read, code, check):
+async def test_refused_early_stream_leaves_its_work_to_the_usual_one(
+    crowded_sandbox, read, code, check
+):
     crowded_sandbox.faults.inject(verb='watch', times=1, code=code)
     reading = await read()
     await reading.wait_for((None, 'b', '1'))
@@ -74,7 +87,9 @@ async def test_refused_early_stream_leaves_its_work_to_the_usual_one(crowded_san
     await check(reading)
 
 
-async def test_early_stream_that_breaks_leaves_its_work_to_the_usual_one(crowded_sandbox, reading, check):
+async def test_early_stream_that_breaks_leaves_its_work_to_the_usual_one(
+    crowded_sandbox, reading, check
+):
     await crowded_sandbox.patch('configmaps', 'f', {'data': {'x': '2'}})
     await reading.wait_for(('MODIFIED', 'f', '2'))
     crowded_sandbox.faults.cut_streams()

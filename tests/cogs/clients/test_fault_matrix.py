@@ -16,6 +16,7 @@ The columns of namespaces and of resources in the printed table are of the tests
 of them in several tests. There, what is forbidden from the beginning is ``refused``: the operator does without it, and
 asks again later. The scans of the cluster are ``rescanned`` if it is not one request that is repeated.
 """
+
 import asyncio
 import dataclasses
 import typing
@@ -31,36 +32,40 @@ TARGET = patching.Target(CONFIGS, 'default', 'same')
 
 OPERATIONS = ['list', 'relist', 'watch', 'watch anew', 'patch', 'discovery']
 EXPECTED = {
-    '400':          ['retried', 'retried', 'relisted', 'relisted', 'raised', 'raised'],
-    '401':          ['logged in', 'logged in', 'logged in', 'relisted', 'logged in', 'logged in'],
-    '403':          ['retried', 'retried', 'continued', 'relisted', 'retried', 'raised'],
-    '404':          ['retried', 'retried', 'continued', 'relisted', 'answered', 'answered'],
-    '409':          ['retried', 'retried', 'continued', 'relisted', 'answered', 'raised'],
-    '410':          ['retried', 'retried', 'relisted', 'relisted', 'raised', 'raised'],
-    '422':          ['retried', 'retried', 'relisted', 'relisted', 'answered', 'raised'],
-    '429':          ['retried', 'retried', 'continued', 'relisted', 'retried', 'retried'],
-    '429 in 5 s':   ['retried', 'retried', 'continued', 'relisted', 'retried', 'retried'],
-    '500':          ['retried', 'retried', 'continued', 'relisted', 'retried', 'retried'],
-    '503':          ['retried', 'retried', 'continued', 'relisted', 'retried', 'retried'],
-    '503 in 5 s':   ['retried', 'retried', 'continued', 'relisted', 'retried', 'retried'],
-    '504':          ['retried', 'retried', 'continued', 'relisted', 'retried', 'retried'],
-    'refused':      ['retried', 'retried', 'continued', 'relisted', 'retried', 'retried'],
+    '400': ['retried', 'retried', 'relisted', 'relisted', 'raised', 'raised'],
+    '401': ['logged in', 'logged in', 'logged in', 'relisted', 'logged in', 'logged in'],
+    '403': ['retried', 'retried', 'continued', 'relisted', 'retried', 'raised'],
+    '404': ['retried', 'retried', 'continued', 'relisted', 'answered', 'answered'],
+    '409': ['retried', 'retried', 'continued', 'relisted', 'answered', 'raised'],
+    '410': ['retried', 'retried', 'relisted', 'relisted', 'raised', 'raised'],
+    '422': ['retried', 'retried', 'relisted', 'relisted', 'answered', 'raised'],
+    '429': ['retried', 'retried', 'continued', 'relisted', 'retried', 'retried'],
+    '429 in 5 s': ['retried', 'retried', 'continued', 'relisted', 'retried', 'retried'],
+    '500': ['retried', 'retried', 'continued', 'relisted', 'retried', 'retried'],
+    '503': ['retried', 'retried', 'continued', 'relisted', 'retried', 'retried'],
+    '503 in 5 s': ['retried', 'retried', 'continued', 'relisted', 'retried', 'retried'],
+    '504': ['retried', 'retried', 'continued', 'relisted', 'retried', 'retried'],
+    'refused': ['retried', 'retried', 'continued', 'relisted', 'retried', 'retried'],
     'disconnected': ['retried', 'retried', 'continued', 'relisted', 'retried', 'retried'],
-    'reset':        ['retried', 'retried', 'relisted', 'relisted', 'retried', 'retried'],
-    'black hole':   ['retried', 'retried', 'replaced', 'relisted', 'retried', 'retried'],
-    'slow':         ['waited', 'waited', 'waited', 'relisted', 'waited', 'waited'],
-    'malformed':    ['retried', 'retried', 'relisted', 'relisted', 'retried', 'retried'],
-    'empty':        ['retried', 'retried', 'relisted', 'relisted', 'retried', 'retried'],
-    'huge line':    ['read', 'read', 'read', 'relisted', 'read', 'read'],
+    'reset': ['retried', 'retried', 'relisted', 'relisted', 'retried', 'retried'],
+    'black hole': ['retried', 'retried', 'replaced', 'relisted', 'retried', 'retried'],
+    'slow': ['waited', 'waited', 'waited', 'relisted', 'waited', 'waited'],
+    'malformed': ['retried', 'retried', 'relisted', 'relisted', 'retried', 'retried'],
+    'empty': ['retried', 'retried', 'relisted', 'relisted', 'retried', 'retried'],
+    'huge line': ['read', 'read', 'read', 'relisted', 'read', 'read'],
 }
 
-CELLS = [pytest.param(operation, fault, outcome, id=f'{operation}-{fault}'.replace(' ', '-'))
-         for fault, row in EXPECTED.items() for operation, outcome in zip(OPERATIONS, row, strict=True)]
+CELLS = [
+    pytest.param(operation, fault, outcome, id=f'{operation}-{fault}'.replace(' ', '-'))
+    for fault, row in EXPECTED.items()
+    for operation, outcome in zip(OPERATIONS, row, strict=True)
+]
 
 
 @dataclasses.dataclass(frozen=True)
 class Bench:
     """One cell of the matrix: the fault, and everything to try an operation with."""
+
     fault: str
     sandbox: typing.Any
     meddler: typing.Any
@@ -72,8 +77,14 @@ class Bench:
 
     def troubled(self, **where):
         """Keep the fault for the block, and until the requests in question have met it at least once."""
-        return meddling.keep_fault(self.fault, self.sandbox, self.meddler, downtime=30, where=where,
-                                   is_meant=lambda http: is_meant(http, **where))
+        return meddling.keep_fault(
+            self.fault,
+            self.sandbox,
+            self.meddler,
+            downtime=30,
+            where=where,
+            is_meant=lambda http: is_meant(http, **where),
+        )
 
     async def name_outcome(self, usual, *, is_failed):
         _, info = await self.context.vault.select()
@@ -96,7 +107,7 @@ async def try_list(bench):
         await asyncio.sleep(600)
     await reading.wait_until_connected()
     await bench.check(reading)
-    initial = reading.events[:reading.events.index(watching.Marker.LISTED)]
+    initial = reading.events[: reading.events.index(watching.Marker.LISTED)]
     assert [type for type, *_ in initial] == [None] * 4
     assert reading.state.relists == 0
     return await bench.name_outcome('retried', is_failed=reading.state.error is not None)
@@ -108,25 +119,33 @@ async def try_stream(bench, verb, is_compacted=False):
     bench.sandbox.requests.clear()
     async with bench.troubled(verb=verb):
         if bench.fault != 'black hole' or verb == 'list':  # open streams fall into it by themselves
-            bench.sandbox.faults.end_streams(410 if verb == 'list' else 500, message=meddling.TRIGGER)
+            bench.sandbox.faults.end_streams(
+                410 if verb == 'list' else 500, message=meddling.TRIGGER
+            )
         await asyncio.sleep(20)
         await bench.change_everything()
         if is_compacted:
             await bench.sandbox.compact()
         await asyncio.sleep(600)
     await bench.check(reading)
-    if verb == 'watch' and any('resourceVersionMatch' not in asked.query
-                               for asked in bench.sandbox.requests.select(verb='list')):
+    if verb == 'watch' and any(
+        'resourceVersionMatch' not in asked.query
+        for asked in bench.sandbox.requests.select(verb='list')
+    ):
         return 'relisted'
     if verb == 'watch' and isinstance(reading.state.error, errors.APITimeoutError):
         return 'replaced'
     is_failed = getattr(reading.state.error, 'message', '') != meddling.TRIGGER
-    return await bench.name_outcome('retried' if verb == 'list' else 'continued', is_failed=is_failed)
+    return await bench.name_outcome(
+        'retried' if verb == 'list' else 'continued', is_failed=is_failed
+    )
 
 
 async def try_patch(bench):
     async def apply():
-        return await patching.patch_object(TARGET, merge={'data': {'x': '1'}}, context=bench.context)
+        return await patching.patch_object(
+            TARGET, merge={'data': {'x': '1'}}, context=bench.context
+        )
 
     outcome, result = await try_call(bench, apply, verb='patch')
     if result is None or result.refused is not None:
@@ -159,7 +178,9 @@ async def try_call(bench, call, **where):
         result = await calling
     except errors.APIError:
         return 'raised', await call()
-    return await bench.name_outcome('retried', is_failed='will be repeated' in bench.caplog.text), result
+    return await bench.name_outcome(
+        'retried', is_failed='will be repeated' in bench.caplog.text
+    ), result
 
 
 TRIES = {
@@ -175,15 +196,22 @@ TRIES = {
 @pytest.fixture
 async def make_bench(request, sandbox, meddler, renew):
     """Prepare the cell of this fault; the requests go through the meddler only if it is the one who does harm."""
+
     async def make_bench(fault):
         server = meddler if meddling.is_meddled(fault) else sandbox
         context = await renew(server.url, sandbox.token)
-        tools = {name: request.getfixturevalue(name) for name in ('read', 'check', 'change_everything', 'caplog')}
+        tools = {
+            name: request.getfixturevalue(name)
+            for name in ('read', 'check', 'change_everything', 'caplog')
+        }
         return Bench(fault, sandbox, meddler, context, **tools)
+
     return make_bench
 
 
-@pytest.mark.guarantee('NEW-127', 'NEW-144', 'NEW-146', 'NEW-149', 'NEW-154', 'AUT-028', 'AUT-029', 'CFG-027')
+@pytest.mark.guarantee(
+    'NEW-127', 'NEW-144', 'NEW-146', 'NEW-149', 'NEW-154', 'AUT-028', 'AUT-029', 'CFG-027'
+)
 @pytest.mark.parametrize('operation, fault, expected', CELLS)
 @pytest.mark.usefixtures('virtual_time', 'read', 'check', 'change_everything')
 async def test_nothing_is_lost_in_faults(make_bench, outcomes, operation, fault, expected):

@@ -1,6 +1,7 @@
 """
 Large answers and events do not hold the event loop while they are read.
 """
+
 import asyncio
 import concurrent.futures
 import json
@@ -18,8 +19,15 @@ pytestmark = pytest.mark.guarantee('FND-062')
 
 
 def build_page(number, size):
-    items = [{'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample', 'metadata': {'name': f'obj{i}'},
-              'spec': {'f': [{'name': f'x{j}', 'n': j} for j in range(size // 20)]}} for i in range(number)]
+    items = [
+        {
+            'apiVersion': 'kopf.dev/v1',
+            'kind': 'KopfExample',
+            'metadata': {'name': f'obj{i}'},
+            'spec': {'f': [{'name': f'x{j}', 'n': j} for j in range(size // 20)]},
+        }
+        for i in range(number)
+    ]
     document = {'kind': 'KopfExampleList', 'metadata': {'resourceVersion': '5'}, 'items': items}
     return json.dumps(document, separators=(',', ':')).encode()
 
@@ -66,7 +74,9 @@ async def busy_threads():
 
 
 async def test_large_documents_do_not_wait_for_the_threads_of_handlers(busy_threads):
-    page = listing.parse_page(await asyncio.wait_for(requests.read_document(build_page(500, 500)), 10))
+    page = listing.parse_page(
+        await asyncio.wait_for(requests.read_document(build_page(500, 500)), 10)
+    )
 
     assert len(page.items) == 500
 

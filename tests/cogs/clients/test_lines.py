@@ -1,6 +1,7 @@
 """
 Lines of streams, of any length, from chunks of any size.
 """
+
 import time
 
 import hypothesis
@@ -15,13 +16,16 @@ def split(chunks):
     return [line for chunk in chunks for line in splitter.feed(chunk)] + splitter.finish()
 
 
-@pytest.mark.parametrize('chunks, expected', [
-    pytest.param([], [], id='nothing'),
-    pytest.param([b'a\nb\n'], [b'a', b'b'], id='several-in-one'),
-    pytest.param([b'a', b'b\nc', b'\n'], [b'ab', b'c'], id='one-in-several'),
-    pytest.param([b'\n\r\n', b'a\n', b'\n'], [b'a'], id='blanks'),
-    pytest.param([b'a\nb'], [b'a', b'b'], id='no-last-end'),
-])
+@pytest.mark.parametrize(
+    'chunks, expected',
+    [
+        pytest.param([], [], id='nothing'),
+        pytest.param([b'a\nb\n'], [b'a', b'b'], id='several-in-one'),
+        pytest.param([b'a', b'b\nc', b'\n'], [b'ab', b'c'], id='one-in-several'),
+        pytest.param([b'\n\r\n', b'a\n', b'\n'], [b'a'], id='blanks'),
+        pytest.param([b'a\nb'], [b'a', b'b'], id='no-last-end'),
+    ],
+)
 def test_chunks_are_cut_to_lines(chunks, expected):
     assert split(chunks) == expected
 

@@ -1,6 +1,7 @@
 """
 Listings: which requests they make, and what they give.
 """
+
 import json
 import urllib.parse
 
@@ -13,7 +14,11 @@ CONFIGS = references.Resource('', 'v1', 'configmaps', kind='ConfigMap', namespac
 
 
 def config(name, namespace='default', **metadata):
-    return {'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': name, 'namespace': namespace, **metadata}}
+    return {
+        'apiVersion': 'v1',
+        'kind': 'ConfigMap',
+        'metadata': {'name': name, 'namespace': namespace, **metadata},
+    }
 
 
 def answer(body):
@@ -22,7 +27,9 @@ def answer(body):
 
 
 def get_queries(sandbox):
-    return [dict(urllib.parse.parse_qsl(asked.query)) for asked in sandbox.requests.select(verb='list')]
+    return [
+        dict(urllib.parse.parse_qsl(asked.query)) for asked in sandbox.requests.select(verb='list')
+    ]
 
 
 def get_names(pages):
@@ -39,16 +46,22 @@ async def five(sandbox):
 def collect(context):
     async def collect(namespace='default', context=context):
         return [page async for page in listing.list_pages(CONFIGS, namespace, context=context)]
+
     return collect
 
 
 @pytest.mark.guarantee('NEW-129')
-@pytest.mark.parametrize('size, expected', [
-    pytest.param(2, [['a', 'b'], ['c', 'd'], ['e']], id='pages'),
-    pytest.param(None, [['a', 'b', 'c', 'd', 'e']], id='one-request'),
-    pytest.param(0, [['a', 'b', 'c', 'd', 'e']], id='zero'),
-])
-async def test_objects_are_listed_in_pages(sandbox, five, collect, operator_settings, size, expected):
+@pytest.mark.parametrize(
+    'size, expected',
+    [
+        pytest.param(2, [['a', 'b'], ['c', 'd'], ['e']], id='pages'),
+        pytest.param(None, [['a', 'b', 'c', 'd', 'e']], id='one-request'),
+        pytest.param(0, [['a', 'b', 'c', 'd', 'e']], id='zero'),
+    ],
+)
+async def test_objects_are_listed_in_pages(
+    sandbox, five, collect, operator_settings, size, expected
+):
     operator_settings.watching.chunk_size = size
 
     pages = await collect()
@@ -56,7 +69,9 @@ async def test_objects_are_listed_in_pages(sandbox, five, collect, operator_sett
     assert get_names(pages) == expected
     assert len({page.version for page in pages}) == 1
     assert [page.is_first for page in pages] == [True] + [False] * (len(expected) - 1)
-    assert [query.get('limit') for query in get_queries(sandbox)] == [None if size is None else str(size)] * len(pages)
+    assert [query.get('limit') for query in get_queries(sandbox)] == [
+        None if size is None else str(size)
+    ] * len(pages)
 
 
 async def test_pages_are_of_500_by_default(sandbox, collect):
@@ -66,7 +81,9 @@ async def test_pages_are_of_500_by_default(sandbox, collect):
 
 
 @pytest.mark.guarantee('NEW-131')
-async def test_next_page_is_requested_when_the_previous_one_is_done(sandbox, five, context, operator_settings):
+async def test_next_page_is_requested_when_the_previous_one_is_done(
+    sandbox, five, context, operator_settings
+):
     operator_settings.watching.chunk_size = 2
     counts = []
 
@@ -95,7 +112,9 @@ def test_objects_take_kinds_from_the_list_only_if_they_have_none():
     own = {'apiVersion': 'x/v2', 'kind': 'X', 'metadata': {'name': 'b'}}
     bare = {'metadata': {'name': 'a', 'managedFields': [{}]}}
 
-    page = listing.parse_page({'apiVersion': 'v1', 'kind': 'PodList', 'metadata': {}, 'items': [bare, own]})
+    page = listing.parse_page(
+        {'apiVersion': 'v1', 'kind': 'PodList', 'metadata': {}, 'items': [bare, own]}
+    )
 
     assert page.items == [{'apiVersion': 'v1', 'kind': 'Pod', 'metadata': {'name': 'a'}}, own]
     assert page.version == ''
@@ -111,7 +130,10 @@ def test_selection_is_made_of_settings(operator_settings):
     watching.label_selectors['pods'] = 'c=3'
 
     assert listing.build_selection(watching, CONFIGS) == {
-        'labelSelector': 'a=1,b=2', 'fieldSelector': 'metadata.name=x', 'shardSelector': 'first'}
+        'labelSelector': 'a=1,b=2',
+        'fieldSelector': 'metadata.name=x',
+        'shardSelector': 'first',
+    }
 
 
 async def test_only_the_selected_are_listed(sandbox, five, collect, operator_settings):
@@ -169,10 +191,21 @@ async def test_following_pages_are_retried(sandbox, five, context, operator_sett
     assert get_names(pages) == [['a', 'b'], ['c', 'd'], ['e']]
 
 
-@pytest.mark.parametrize('body', [
-    None, [], {}, 'text', {'metadata': None, 'items': []}, {'metadata': {}, 'items': {'a': 1}},
-    {'metadata': {}, 'items': [1]}, {'metadata': {}, 'items': [{}]}, {'metadata': {}, 'items': [{'metadata': {}}]},
-], ids=str)
+@pytest.mark.parametrize(
+    'body',
+    [
+        None,
+        [],
+        {},
+        'text',
+        {'metadata': None, 'items': []},
+        {'metadata': {}, 'items': {'a': 1}},
+        {'metadata': {}, 'items': [1]},
+        {'metadata': {}, 'items': [{}]},
+        {'metadata': {}, 'items': [{'metadata': {}}]},
+    ],
+    ids=str,
+)
 async def test_nonsense_is_an_error(scripted, make_context, collect, body):
     async with scripted(answer(body)) as server:
         context = make_context(only=credentials.ConnectionInfo(server=server.url))
@@ -182,4 +215,6 @@ async def test_nonsense_is_an_error(scripted, make_context, collect, body):
 
 
 def test_null_is_an_empty_list():
-    assert listing.parse_page({'metadata': {'resourceVersion': '5'}, 'items': None}) == listing.Page([], '5')
+    assert listing.parse_page(
+        {'metadata': {'resourceVersion': '5'}, 'items': None}
+    ) == listing.Page([], '5')

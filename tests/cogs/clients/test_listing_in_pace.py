@@ -1,6 +1,7 @@
 """
 Listings are held back between their pages, if so wished; the changes meanwhile are not.
 """
+
 import asyncio
 import contextlib
 
@@ -27,14 +28,18 @@ async def paged_sandbox(sandbox, operator_settings):
 async def read(stream, number):
     names = []
     async for item in stream:
-        names.append(item if isinstance(item, watching.Marker) else item['object']['metadata']['name'])
+        names.append(
+            item if isinstance(item, watching.Marker) else item['object']['metadata']['name']
+        )
         if len(names) == number:
             return names
 
 
 async def test_pages_are_asked_for_in_the_pace_of_their_reader(paged_sandbox, context):
     paces = asyncio.Queue()
-    stream = watching.stream_events(CONFIGS, 'default', context=context, state=watching.StreamState(), pace=paces.get)
+    stream = watching.stream_events(
+        CONFIGS, 'default', context=context, state=watching.StreamState(), pace=paces.get
+    )
     async with contextlib.aclosing(stream):
         first = await read(stream, 2)
         paces.put_nowait(None)
@@ -47,8 +52,9 @@ async def test_pages_are_asked_for_in_the_pace_of_their_reader(paged_sandbox, co
 
 
 async def test_changes_come_while_the_next_page_is_held_back(paged_sandbox, context):
-    stream = watching.stream_events(CONFIGS, 'default', context=context, state=watching.StreamState(),
-                                    pace=asyncio.Event().wait)
+    stream = watching.stream_events(
+        CONFIGS, 'default', context=context, state=watching.StreamState(), pace=asyncio.Event().wait
+    )
     async with contextlib.aclosing(stream):
         await read(stream, 2)
         reading = asyncio.create_task(read(stream, 1))

@@ -1,6 +1,7 @@
 """
 Overloaded servers: everyone in the process comes back no sooner and no more often than the server permits.
 """
+
 import asyncio
 import contextlib
 import itertools
@@ -15,7 +16,9 @@ CONFIGS = references.Resource('', 'v1', 'configmaps', kind='ConfigMap', namespac
 
 
 async def follow(context):
-    stream = watching.stream_events(CONFIGS, 'default', context=context, state=watching.StreamState())
+    stream = watching.stream_events(
+        CONFIGS, 'default', context=context, state=watching.StreamState()
+    )
     async with contextlib.aclosing(stream):
         async for _ in stream:
             pass
@@ -52,8 +55,14 @@ async def operators(sandbox, operator_settings):
             info = credentials.ConnectionInfo(server=sandbox.url, token=sandbox.token)
             vault = vaults.Vault({'admin': info})
             stack.push_async_callback(vault.close)
-            contexts.append(requests.Context(
-                vault, operator_settings, logging.getLogger('kopf.test'), limits.get_common_gates()))
+            contexts.append(
+                requests.Context(
+                    vault,
+                    operator_settings,
+                    logging.getLogger('kopf.test'),
+                    limits.get_common_gates(),
+                )
+            )
         yield contexts
 
 
@@ -64,7 +73,9 @@ async def crowd(operators):
 
     async def crowd():
         for context, operation in itertools.product(operators, [follow, patch, discover]):
-            tasks.extend(asyncio.create_task(operation(context), name=operation.__name__) for _ in range(5))
+            tasks.extend(
+                asyncio.create_task(operation(context), name=operation.__name__) for _ in range(5)
+            )
         return tasks
 
     yield crowd
@@ -75,14 +86,17 @@ async def crowd(operators):
 
 @pytest.mark.parametrize('code, delay', [(429, 7), (503, 30)])
 async def test_no_more_requests_are_made_than_the_server_permits_in_10_minutes(
-        virtual_time, sandbox, crowd, code, delay):
+    virtual_time, sandbox, crowd, code, delay
+):
     await sandbox.create({'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': 'same'}})
     fault = sandbox.faults.inject(code=code, retry_after=delay)
     tasks = await crowd()
     await asyncio.sleep(600)
 
     moments = [round(asked.time - sandbox.requests[0].time, 6) for asked in sandbox.requests]
-    later = [moment for moment in moments if moment > 1]  # the others were sent before the first refusal has come
+    later = [
+        moment for moment in moments if moment > 1
+    ]  # the others were sent before the first refusal has come
     assert len(moments) - len(later) <= len(tasks)
     assert 600 / (delay * 1.1) - 2 <= len(later) <= 600 / delay  # neither more, nor much less
     assert all(round(two - one, 6) >= delay for one, two in itertools.pairwise(later))
@@ -108,14 +122,17 @@ async def test_first_requests_do_not_wait_for_each_other(virtual_time, sandbox, 
 @pytest.mark.guarantee('FND-010')
 @pytest.mark.parametrize('code, delay', [(429, 60), (503, 3600)])
 async def test_one_request_per_30_seconds_is_made_if_the_server_asks_for_longer(
-        virtual_time, sandbox, crowd, code, delay):
+    virtual_time, sandbox, crowd, code, delay
+):
     await sandbox.create({'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': 'same'}})
     fault = sandbox.faults.inject(code=code, retry_after=delay)
     tasks = await crowd()
     await asyncio.sleep(600)
 
     moments = [round(asked.time - sandbox.requests[0].time, 6) for asked in sandbox.requests]
-    later = [moment for moment in moments if moment > 1]  # the others were sent before the first refusal has come
+    later = [
+        moment for moment in moments if moment > 1
+    ]  # the others were sent before the first refusal has come
     assert len(moments) - len(later) <= len(tasks)
     assert 600 / (60 * 1.1) - 2 <= len(later) <= 600 / 30
     assert all(round(two - one, 6) >= limits.HOLD for one, two in itertools.pairwise(later))
@@ -131,17 +148,23 @@ async def test_one_request_per_30_seconds_is_made_if_the_server_asks_for_longer(
 def list_moments(sandbox):
     """List who asked the server and when, in seconds since the first request."""
     since = sandbox.requests[0].time
-    return [(asked.path.rpartition('/')[-1], round(asked.time - since)) for asked in sandbox.requests]
+    return [
+        (asked.path.rpartition('/')[-1], round(asked.time - since)) for asked in sandbox.requests
+    ]
 
 
 def ask(context, *names):
-    return [asyncio.create_task(requests.get(f'/api/v1/{name}', context=context), name=name) for name in names]
+    return [
+        asyncio.create_task(requests.get(f'/api/v1/{name}', context=context), name=name)
+        for name in names
+    ]
 
 
 @pytest.mark.guarantee('FND-010')
 @pytest.mark.parametrize('code', [429, 503])
 async def test_long_delay_is_of_the_refused_request_while_the_others_try_one_by_one(
-        virtual_time, sandbox, context, code):
+    virtual_time, sandbox, context, code
+):
     fault = sandbox.faults.inject(code=code, retry_after=3600)
     refused = ask(context, 'pods')
     await asyncio.sleep(1)
@@ -152,9 +175,16 @@ async def test_long_delay_is_of_the_refused_request_while_the_others_try_one_by_
     await asyncio.gather(*refused, *others)
 
     assert list_moments(sandbox) == [
-        ('pods', 0), ('nodes', 30), ('secrets', 60),
-        ('services', 90), ('endpoints', 90), ('events', 90),
-        ('pods', 3600), ('nodes', 3630), ('secrets', 3660)]
+        ('pods', 0),
+        ('nodes', 30),
+        ('secrets', 60),
+        ('services', 90),
+        ('endpoints', 90),
+        ('events', 90),
+        ('pods', 3600),
+        ('nodes', 3630),
+        ('secrets', 3660),
+    ]
 
 
 @pytest.mark.guarantee('FND-010')

@@ -1,6 +1,7 @@
 """
 Patching: what is sent and where, what is told of the answers, and that nothing is sent in vain.
 """
+
 import asyncio
 
 import pytest
@@ -30,7 +31,9 @@ spec:
             status: {{type: object, x-kubernetes-preserve-unknown-fields: true}}
 """
 
-WITH_STATUS = references.Resource('kopf.dev', 'v1', 'withs', namespaced=True, subresources=frozenset({'status'}))
+WITH_STATUS = references.Resource(
+    'kopf.dev', 'v1', 'withs', namespaced=True, subresources=frozenset({'status'})
+)
 WITHOUT_STATUS = references.Resource('kopf.dev', 'v1', 'withouts', namespaced=True)
 
 MERGE, JSON = 'application/merge-patch+json', 'application/json-patch+json'
@@ -47,12 +50,16 @@ async def kinds(sandbox):
 async def body(sandbox, kinds):
     spec = {'a': 1, 'nested': {'b': 2, 'c': 3}, 'list': [1, 2]}
     metadata = {'name': 'obj'}
-    return await sandbox.create({'apiVersion': 'kopf.dev/v1', 'kind': 'With', 'metadata': metadata, 'spec': spec})
+    return await sandbox.create(
+        {'apiVersion': 'kopf.dev/v1', 'kind': 'With', 'metadata': metadata, 'spec': spec}
+    )
 
 
 @pytest.fixture
 async def stateless_body(sandbox, kinds):
-    return await sandbox.create({'apiVersion': 'kopf.dev/v1', 'kind': 'Without', 'metadata': {'name': 'obj'}})
+    return await sandbox.create(
+        {'apiVersion': 'kopf.dev/v1', 'kind': 'Without', 'metadata': {'name': 'obj'}}
+    )
 
 
 async def read_cleaned(sandbox):
@@ -67,7 +74,9 @@ def aim(resource, name='obj'):
 
 
 async def amend(body, *operations, context, step=Step.AMEND_BODY, resource=WITH_STATUS):
-    return await patching.patch_part(aim(resource), step, patching.guard(operations, body), context=context)
+    return await patching.patch_part(
+        aim(resource), step, patching.guard(operations, body), context=context
+    )
 
 
 def add(path, value):
@@ -78,45 +87,86 @@ def list_asked(sandbox):
     return [(asked.subresource, asked.content_type) for asked in sandbox.requests]
 
 
-@pytest.mark.parametrize('merge, has_status, expected', [
-    pytest.param({}, True, {}, id='empty'),
-    pytest.param({'metadata': {}, 'spec': {}, 'status': {}}, True, {}, id='empty-sections'),
-    pytest.param({'metadata': {}, 'spec': {}, 'status': {}}, False, {}, id='empty-sections-without-status'),
-    pytest.param({'spec': {'x': None}}, True, {Step.MERGE_BODY: {'spec': {'x': None}}}, id='body'),
-    pytest.param({'spec': {'x': {}}}, True, {Step.MERGE_BODY: {'spec': {'x': {}}}}, id='empty-value'),
-    pytest.param({'spec': None}, True, {Step.MERGE_BODY: {'spec': None}}, id='removed-section'),
-    pytest.param({'status': {'x': 1}}, True, {Step.MERGE_STATUS: {'status': {'x': 1}}}, id='status'),
-    pytest.param({'status': None}, True, {Step.MERGE_STATUS: {'status': None}}, id='removed-status'),
-    pytest.param({'status': {'x': 1}}, False, {Step.MERGE_BODY: {'status': {'x': 1}}}, id='status-in-body'),
-    pytest.param({'spec': {'x': 1}, 'status': {'y': 2}}, True,
-                 {Step.MERGE_BODY: {'spec': {'x': 1}}, Step.MERGE_STATUS: {'status': {'y': 2}}}, id='both'),
-    pytest.param({'spec': {'x': 1}, 'status': {'y': 2}}, False,
-                 {Step.MERGE_BODY: {'spec': {'x': 1}, 'status': {'y': 2}}}, id='both-in-body'),
-])
+@pytest.mark.parametrize(
+    'merge, has_status, expected',
+    [
+        pytest.param({}, True, {}, id='empty'),
+        pytest.param({'metadata': {}, 'spec': {}, 'status': {}}, True, {}, id='empty-sections'),
+        pytest.param(
+            {'metadata': {}, 'spec': {}, 'status': {}},
+            False,
+            {},
+            id='empty-sections-without-status',
+        ),
+        pytest.param(
+            {'spec': {'x': None}}, True, {Step.MERGE_BODY: {'spec': {'x': None}}}, id='body'
+        ),
+        pytest.param(
+            {'spec': {'x': {}}}, True, {Step.MERGE_BODY: {'spec': {'x': {}}}}, id='empty-value'
+        ),
+        pytest.param({'spec': None}, True, {Step.MERGE_BODY: {'spec': None}}, id='removed-section'),
+        pytest.param(
+            {'status': {'x': 1}}, True, {Step.MERGE_STATUS: {'status': {'x': 1}}}, id='status'
+        ),
+        pytest.param(
+            {'status': None}, True, {Step.MERGE_STATUS: {'status': None}}, id='removed-status'
+        ),
+        pytest.param(
+            {'status': {'x': 1}},
+            False,
+            {Step.MERGE_BODY: {'status': {'x': 1}}},
+            id='status-in-body',
+        ),
+        pytest.param(
+            {'spec': {'x': 1}, 'status': {'y': 2}},
+            True,
+            {Step.MERGE_BODY: {'spec': {'x': 1}}, Step.MERGE_STATUS: {'status': {'y': 2}}},
+            id='both',
+        ),
+        pytest.param(
+            {'spec': {'x': 1}, 'status': {'y': 2}},
+            False,
+            {Step.MERGE_BODY: {'spec': {'x': 1}, 'status': {'y': 2}}},
+            id='both-in-body',
+        ),
+    ],
+)
 def test_merged_parts_go_where_they_are_served(merge, has_status, expected):
     assert patching.split_merge(merge, has_status=has_status) == expected
 
 
-@pytest.mark.parametrize('paths, has_status, expected', [
-    pytest.param([], True, {}, id='empty'),
-    pytest.param(['/spec/x'], True, {Step.AMEND_BODY: ['/spec/x']}, id='body'),
-    pytest.param(['/status'], True, {Step.AMEND_STATUS: ['/status']}, id='whole-status'),
-    pytest.param(['/status/x'], True, {Step.AMEND_STATUS: ['/status/x']}, id='status'),
-    pytest.param(['/status/x'], False, {Step.AMEND_BODY: ['/status/x']}, id='status-in-body'),
-    pytest.param(['/statuses/x'], True, {Step.AMEND_BODY: ['/statuses/x']}, id='alike'),
-    pytest.param(['/b', '/status/y', '/a', '/status/x'], True,
-                 {Step.AMEND_BODY: ['/b', '/a'], Step.AMEND_STATUS: ['/status/y', '/status/x']}, id='both-in-order'),
-])
+@pytest.mark.parametrize(
+    'paths, has_status, expected',
+    [
+        pytest.param([], True, {}, id='empty'),
+        pytest.param(['/spec/x'], True, {Step.AMEND_BODY: ['/spec/x']}, id='body'),
+        pytest.param(['/status'], True, {Step.AMEND_STATUS: ['/status']}, id='whole-status'),
+        pytest.param(['/status/x'], True, {Step.AMEND_STATUS: ['/status/x']}, id='status'),
+        pytest.param(['/status/x'], False, {Step.AMEND_BODY: ['/status/x']}, id='status-in-body'),
+        pytest.param(['/statuses/x'], True, {Step.AMEND_BODY: ['/statuses/x']}, id='alike'),
+        pytest.param(
+            ['/b', '/status/y', '/a', '/status/x'],
+            True,
+            {Step.AMEND_BODY: ['/b', '/a'], Step.AMEND_STATUS: ['/status/y', '/status/x']},
+            id='both-in-order',
+        ),
+    ],
+)
 def test_operations_go_where_they_are_served(paths, has_status, expected):
     parts = patching.split_operations([add(path, 1) for path in paths], has_status=has_status)
 
-    assert {step: [operation['path'] for operation in part] for step, part in parts.items()} == expected
+    assert {
+        step: [operation['path'] for operation in part] for step, part in parts.items()
+    } == expected
 
 
 def test_operations_begin_with_a_test_of_the_version():
     operations = patching.guard([add('/spec/x', 1)], {'metadata': {'resourceVersion': '123'}})
 
-    assert operations == [{'op': 'test', 'path': '/metadata/resourceVersion', 'value': '123'}, add('/spec/x', 1)]
+    assert operations == [
+        {'op': 'test', 'path': '/metadata/resourceVersion', 'value': '123'},
+        add('/spec/x', 1),
+    ]
 
 
 @pytest.mark.parametrize('merge', [{}, {'metadata': {}, 'status': {}}], ids=str)
@@ -148,7 +198,9 @@ async def test_status_goes_first(sandbox, context, body):
     assert list_asked(sandbox) == [('status', MERGE), ('', MERGE)]
 
 
-async def test_status_goes_last_if_the_changes_are_for_one_version_of_the_object(sandbox, context, body):
+async def test_status_goes_last_if_the_changes_are_for_one_version_of_the_object(
+    sandbox, context, body
+):
     version = body['metadata']['resourceVersion']
     merge = {'metadata': {'resourceVersion': version}, 'spec': {'x': 1}, 'status': {'x': 2}}
 
@@ -160,7 +212,9 @@ async def test_status_goes_last_if_the_changes_are_for_one_version_of_the_object
 
 
 @pytest.mark.guarantee('NEW-061')
-async def test_status_is_a_part_of_the_object_if_it_is_not_a_subresource(sandbox, context, stateless_body):
+async def test_status_is_a_part_of_the_object_if_it_is_not_a_subresource(
+    sandbox, context, stateless_body
+):
     merge = {'spec': {'x': 1}, 'status': {'x': 2}}
 
     patched = await patching.patch_object(aim(WITHOUT_STATUS), merge=merge, context=context)
@@ -169,10 +223,13 @@ async def test_status_is_a_part_of_the_object_if_it_is_not_a_subresource(sandbox
     assert list_asked(sandbox) == [('', MERGE)]
 
 
-@pytest.mark.parametrize('step, operation, place', [
-    pytest.param(Step.AMEND_BODY, add('/spec/x', 1), '', id='body'),
-    pytest.param(Step.AMEND_STATUS, add('/status', {'x': 1}), 'status', id='status'),
-])
+@pytest.mark.parametrize(
+    'step, operation, place',
+    [
+        pytest.param(Step.AMEND_BODY, add('/spec/x', 1), '', id='body'),
+        pytest.param(Step.AMEND_STATUS, add('/status', {'x': 1}), 'status', id='status'),
+    ],
+)
 async def test_amendments_are_sent_as_json_patches(sandbox, context, body, step, operation, place):
     patched = await amend(body, operation, context=context, step=step)
 
@@ -213,7 +270,8 @@ async def test_invalid_changes_are_refused_and_nothing_follows(sandbox, context,
 
 async def test_what_was_accepted_before_the_refusal_stays(sandbox, context, body):
     patched = await patching.patch_object(
-        aim(WITH_STATUS), merge={'spec': {'size': 'big'}, 'status': {'x': 1}}, context=context)
+        aim(WITH_STATUS), merge={'spec': {'size': 'big'}, 'status': {'x': 1}}, context=context
+    )
 
     assert patched.refused is Step.MERGE_BODY
     assert patched.body == await read_cleaned(sandbox)
@@ -231,12 +289,15 @@ async def test_conflicts_are_answers(sandbox, context, body):
 
 
 @pytest.mark.guarantee('NEW-067')
-@pytest.mark.parametrize('path, done', [('*/withs/obj/status', 0), ('*/withs/obj', 1)], ids=['first', 'second'])
+@pytest.mark.parametrize(
+    'path, done', [('*/withs/obj/status', 0), ('*/withs/obj', 1)], ids=['first', 'second']
+)
 async def test_objects_can_be_gone_at_any_request(sandbox, context, body, path, done):
     sandbox.faults.inject(path=path, code=404)
 
     patched = await patching.patch_object(
-        aim(WITH_STATUS), merge={'spec': {'x': 1}, 'status': {'x': 1}}, context=context)
+        aim(WITH_STATUS), merge={'spec': {'x': 1}, 'status': {'x': 1}}, context=context
+    )
 
     assert patched is None
     assert len(sandbox.requests) == done + 1
@@ -250,7 +311,12 @@ async def test_objects_to_be_amended_can_be_gone(sandbox, context, body):
 
 
 async def test_absent_objects_are_gone(context, kinds):
-    assert await patching.patch_object(aim(WITH_STATUS, 'absent'), merge={'spec': {'x': 1}}, context=context) is None
+    assert (
+        await patching.patch_object(
+            aim(WITH_STATUS, 'absent'), merge={'spec': {'x': 1}}, context=context
+        )
+        is None
+    )
 
 
 async def test_other_refusals_are_raised(sandbox, context, body):
@@ -263,7 +329,9 @@ async def test_other_refusals_are_raised(sandbox, context, body):
 async def test_temporary_failures_are_waited_for(sandbox, context, body, virtual_time):
     sandbox.faults.inject(verb='patch', code=503, times=2)
 
-    patched = await patching.patch_object(aim(WITH_STATUS), merge={'spec': {'x': 1}}, context=context)
+    patched = await patching.patch_object(
+        aim(WITH_STATUS), merge={'spec': {'x': 1}}, context=context
+    )
 
     assert patched.body['spec']['x'] == 1
     assert virtual_time.elapsed == pytest.approx(2, abs=0.5)
@@ -273,7 +341,9 @@ async def test_temporary_failures_are_waited_for(sandbox, context, body, virtual
 async def test_patching_can_be_cancelled_at_any_request(sandbox, context, body, path):
     fault = sandbox.faults.inject(path=path, stall=True)
     merge = {'spec': {'x': 1}, 'status': {'x': 1}}
-    task = asyncio.create_task(patching.patch_object(aim(WITH_STATUS), merge=merge, context=context))
+    task = asyncio.create_task(
+        patching.patch_object(aim(WITH_STATUS), merge=merge, context=context)
+    )
     await fault.wait_until_hit()
 
     task.cancel()

@@ -1,6 +1,7 @@
 """
 Limits of requests: how many at once, how often, and not while the server asks to come later.
 """
+
 import asyncio
 import contextlib
 
@@ -23,14 +24,21 @@ def test_places_in_flight_are_limited(in_flight, expected):
     assert limits.has_room(limits.Traffic(in_flight=in_flight), bounds) is expected
 
 
-@pytest.mark.parametrize('rate, burst, waits', [
-    pytest.param(2, 1, [0, 0.5, 1.0, 1.5], id='even'),
-    pytest.param(2, 3, [0, 0, 0, 0.5, 1.0], id='burst'),
-    pytest.param(0.1, 1, [0, 10, 20], id='slow'),
-    pytest.param(None, 1, [0, 0, 0], id='off'),
-])
+@pytest.mark.parametrize(
+    'rate, burst, waits',
+    [
+        pytest.param(2, 1, [0, 0.5, 1.0, 1.5], id='even'),
+        pytest.param(2, 3, [0, 0, 0, 0.5, 1.0], id='burst'),
+        pytest.param(0.1, 1, [0, 10, 20], id='slow'),
+        pytest.param(None, 1, [0, 0, 0], id='off'),
+    ],
+)
 def test_requests_go_at_the_rate_after_the_burst(rate, burst, waits):
-    bounds, traffic, moments = limits.Bounds(rate_limit=rate, rate_burst=burst), limits.Traffic(), []
+    bounds, traffic, moments = (
+        limits.Bounds(rate_limit=rate, rate_burst=burst),
+        limits.Traffic(),
+        [],
+    )
 
     now = 100.0
     for _ in waits:
@@ -87,8 +95,14 @@ HELD = limits.refuse(OPEN, 3600.0, now=100.0)  # till 130
 PROBED = limits.depart(HELD, FREE, now=130.0)  # and nobody else goes till 135
 AGAIN = limits.depart(PROBED, FREE, now=135.0)  # till 140: the first probe got no answer so far
 
-SITUATIONS = {'open': (OPEN, 110.0), 'held': (HELD, 110.0), 'due': (HELD, 130.0), 'probed': (PROBED, 131.0),
-              'overdue': (PROBED, 135.0), 'probed-again': (AGAIN, 136.0)}
+SITUATIONS = {
+    'open': (OPEN, 110.0),
+    'held': (HELD, 110.0),
+    'due': (HELD, 130.0),
+    'probed': (PROBED, 131.0),
+    'overdue': (PROBED, 135.0),
+    'probed-again': (AGAIN, 136.0),
+}
 
 EVENTS = {
     'nothing': lambda traffic, now: traffic,
@@ -106,25 +120,28 @@ NO_DEPARTURE = None  # the requests are held, so none can go
 
 TRANSITIONS = {  # in how many seconds the next request goes, if that happens in that situation
     #                       open  held          due  probed        overdue  probed-again
-    'nothing':             (0,    20,           0,   4,            0,       4),
-    'departure':           (0,    NO_DEPARTURE, 5,   NO_DEPARTURE, 5,       NO_DEPARTURE),
-    'short-refusal':       (1,    20,           1,   1,            1,       1),
-    'refusal':             (25,   20,           25,  25,           25,      25),
-    'long-refusal':        (30,   20,           30,  30,           30,      30),
-    'answer':              (0,    20,           0,   0,            0,       0),
-    'old-answer':          (0,    20,           0,   4,            0,       4),
-    'cancellation':        (0,    20,           0,   0,            0,       4),
-    'second-cancellation': (0,    20,           0,   4,            0,       0),
+    'nothing': (0, 20, 0, 4, 0, 4),
+    'departure': (0, NO_DEPARTURE, 5, NO_DEPARTURE, 5, NO_DEPARTURE),
+    'short-refusal': (1, 20, 1, 1, 1, 1),
+    'refusal': (25, 20, 25, 25, 25, 25),
+    'long-refusal': (30, 20, 30, 30, 30, 30),
+    'answer': (0, 20, 0, 0, 0, 0),
+    'old-answer': (0, 20, 0, 4, 0, 4),
+    'cancellation': (0, 20, 0, 0, 0, 4),
+    'second-cancellation': (0, 20, 0, 4, 0, 0),
 }
 
 
 @pytest.mark.guarantee('FND-010')
-@pytest.mark.parametrize('event, situation, expected', [
-    pytest.param(event, situation, expected, id=f'{event}-when-{situation}')
-    for event, row in TRANSITIONS.items()
-    for situation, expected in zip(SITUATIONS, row, strict=True)
-    if expected is not NO_DEPARTURE
-])
+@pytest.mark.parametrize(
+    'event, situation, expected',
+    [
+        pytest.param(event, situation, expected, id=f'{event}-when-{situation}')
+        for event, row in TRANSITIONS.items()
+        for situation, expected in zip(SITUATIONS, row, strict=True)
+        if expected is not NO_DEPARTURE
+    ],
+)
 def test_next_request_goes_by_the_table(event, situation, expected):
     traffic, now = SITUATIONS[situation]
 
@@ -134,12 +151,15 @@ def test_next_request_goes_by_the_table(event, situation, expected):
 
 
 @pytest.mark.guarantee('FND-010')
-@pytest.mark.parametrize('event, situations', [
-    ('answer', []),
-    ('old-answer', ['held', 'due', 'probed', 'overdue', 'probed-again']),
-    ('cancellation', ['held', 'due', 'probed', 'overdue', 'probed-again']),
-    ('refusal', list(SITUATIONS)),
-])
+@pytest.mark.parametrize(
+    'event, situations',
+    [
+        ('answer', []),
+        ('old-answer', ['held', 'due', 'probed', 'overdue', 'probed-again']),
+        ('cancellation', ['held', 'due', 'probed', 'overdue', 'probed-again']),
+        ('refusal', list(SITUATIONS)),
+    ],
+)
 def test_only_one_request_goes_until_the_server_answers(event, situations):
     doubtful = []
     for situation, (traffic, now) in SITUATIONS.items():
@@ -202,10 +222,13 @@ async def test_streams_do_not_wait_for_places_in_flight(virtual_time):
         assert virtual_time.elapsed < 1
 
 
-@pytest.mark.parametrize('bounds, traffic', [
-    pytest.param(limits.Bounds(inflight_limit=0), limits.Traffic(), id='room'),
-    pytest.param(FREE, limits.Traffic(closed_until=1e12), id='turn'),
-])
+@pytest.mark.parametrize(
+    'bounds, traffic',
+    [
+        pytest.param(limits.Bounds(inflight_limit=0), limits.Traffic(), id='room'),
+        pytest.param(FREE, limits.Traffic(closed_until=1e12), id='turn'),
+    ],
+)
 async def test_cancelled_waits_take_nothing(virtual_time, bounds, traffic):
     gate = limits.Gate()
     gate.switch(traffic)

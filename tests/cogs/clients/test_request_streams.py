@@ -1,6 +1,7 @@
 """
 Streams of raw lines: how they are opened, read, limited in time, and ended.
 """
+
 import asyncio
 import json
 import time
@@ -26,7 +27,10 @@ def chunk(raw):
 async def stream_of(make_context):
     def stream_of(server, timeouts=NO_LIMITS):
         context = make_context(only=credentials.ConnectionInfo(server=server.url))
-        return requests.stream('/', context=context, timeouts=timeouts, options=requests.Options(backoffs=()))
+        return requests.stream(
+            '/', context=context, timeouts=timeouts, options=requests.Options(backoffs=())
+        )
+
     return stream_of
 
 
@@ -44,7 +48,9 @@ async def test_lines_come_as_they_are_sent(sandbox, context):
 async def test_end_by_the_server_is_the_end_of_lines(sandbox, context, virtual_time):
     await sandbox.create(CONFIG)
 
-    async with requests.stream(f'{WATCH}&timeoutSeconds=30', context=context, timeouts=NO_LIMITS) as lines:
+    async with requests.stream(
+        f'{WATCH}&timeoutSeconds=30', context=context, timeouts=NO_LIMITS
+    ) as lines:
         events = [json.loads(line)['type'] async for line in lines]
 
     assert events[0] == 'ADDED'
@@ -52,11 +58,15 @@ async def test_end_by_the_server_is_the_end_of_lines(sandbox, context, virtual_t
 
 
 @pytest.mark.guarantee('CFG-024')
-async def test_streams_are_not_limited_as_other_requests(sandbox, context, operator_settings, virtual_time):
+async def test_streams_are_not_limited_as_other_requests(
+    sandbox, context, operator_settings, virtual_time
+):
     operator_settings.networking.request_timeout = 60
     timeouts = requests.choose_stream_timeouts(operator_settings)
 
-    async with requests.stream(f'{BOOKMARKED}&timeoutSeconds=300', context=context, timeouts=timeouts) as lines:
+    async with requests.stream(
+        f'{BOOKMARKED}&timeoutSeconds=300', context=context, timeouts=timeouts
+    ) as lines:
         bookmarks = [json.loads(line)['type'] async for line in lines]
 
     assert len(bookmarks) >= 4
@@ -66,8 +76,10 @@ async def test_streams_are_not_limited_as_other_requests(sandbox, context, opera
 async def test_streams_take_no_places_in_flight(sandbox, context, operator_settings):
     operator_settings.networking.inflight_limit = 1
 
-    async with (requests.stream(WATCH, context=context, timeouts=NO_LIMITS),
-                requests.stream(WATCH, context=context, timeouts=NO_LIMITS)):
+    async with (
+        requests.stream(WATCH, context=context, timeouts=NO_LIMITS),
+        requests.stream(WATCH, context=context, timeouts=NO_LIMITS),
+    ):
         assert (await requests.get(CONFIGS, context=context))['items'] == []
 
 
@@ -96,27 +108,38 @@ async def test_streams_are_not_silent_while_there_are_any_bytes(sandbox, context
     assert virtual_time.elapsed >= 300
 
 
-@pytest.mark.parametrize('timeouts, expected', [
-    pytest.param(requests.StreamTimeouts(idle=70), 70, id='idle'),
-    pytest.param(requests.StreamTimeouts(connect=300, idle=70), 70, id='connected-but-idle'),
-    pytest.param(requests.StreamTimeouts(idle=70, total=30), 30, id='total'),
-])
-async def test_streams_that_never_begin_are_reported_in_time(sandbox, context, virtual_time, timeouts, expected):
+@pytest.mark.parametrize(
+    'timeouts, expected',
+    [
+        pytest.param(requests.StreamTimeouts(idle=70), 70, id='idle'),
+        pytest.param(requests.StreamTimeouts(connect=300, idle=70), 70, id='connected-but-idle'),
+        pytest.param(requests.StreamTimeouts(idle=70, total=30), 30, id='total'),
+    ],
+)
+async def test_streams_that_never_begin_are_reported_in_time(
+    sandbox, context, virtual_time, timeouts, expected
+):
     sandbox.faults.inject(verb='watch', stall=True)
 
     with pytest.raises(errors.APITimeoutError):
-        async with requests.stream(WATCH, context=context, timeouts=timeouts, options=requests.Options(backoffs=())):
+        async with requests.stream(
+            WATCH, context=context, timeouts=timeouts, options=requests.Options(backoffs=())
+        ):
             pass
 
     assert expected <= virtual_time.elapsed < expected + 5
 
 
 @pytest.mark.guarantee('CFG-037', 'CFG-038')
-async def test_streams_end_at_the_limit_of_the_client(sandbox, context, operator_settings, virtual_time):
+async def test_streams_end_at_the_limit_of_the_client(
+    sandbox, context, operator_settings, virtual_time
+):
     operator_settings.watching.client_timeout = 200
     timeouts = requests.choose_stream_timeouts(operator_settings)
 
-    async with requests.stream(f'{BOOKMARKED}&timeoutSeconds=600', context=context, timeouts=timeouts) as lines:
+    async with requests.stream(
+        f'{BOOKMARKED}&timeoutSeconds=600', context=context, timeouts=timeouts
+    ) as lines:
         bookmarks = [json.loads(line)['type'] async for line in lines]
 
     assert set(bookmarks) == {'BOOKMARK'}
@@ -124,11 +147,18 @@ async def test_streams_end_at_the_limit_of_the_client(sandbox, context, operator
 
 
 @pytest.mark.guarantee('CFG-035')
-@pytest.mark.parametrize('watching, networking, total, expected', [
-    (10, 20, 30, 10), (None, 20, 30, 20), (None, None, 30, 30), (None, None, None, None),
-])
+@pytest.mark.parametrize(
+    'watching, networking, total, expected',
+    [
+        (10, 20, 30, 10),
+        (None, 20, 30, 20),
+        (None, None, 30, 30),
+        (None, None, None, None),
+    ],
+)
 def test_limits_of_connecting_fall_back_to_those_of_other_requests(
-        operator_settings, watching, networking, total, expected):
+    operator_settings, watching, networking, total, expected
+):
     operator_settings.watching.connect_timeout = watching
     operator_settings.networking.connect_timeout = networking
     operator_settings.networking.request_timeout = total
@@ -159,7 +189,8 @@ async def test_refusals_to_open_are_raised(sandbox, context):
 async def test_opening_uses_other_credentials_if_some_are_rejected(sandbox, make_context):
     context = make_context(
         bad=credentials.ConnectionInfo(server=sandbox.url, token='wrong', priority=10),
-        good=credentials.ConnectionInfo(server=sandbox.url, token=sandbox.token))
+        good=credentials.ConnectionInfo(server=sandbox.url, token=sandbox.token),
+    )
     await sandbox.create(CONFIG)
 
     async with requests.stream(WATCH, context=context, timeouts=NO_LIMITS) as lines:
@@ -190,26 +221,38 @@ async def test_rejected_credentials_end_the_streams_of_their_session(sandbox, co
 
 async def test_replaced_credentials_do_not_end_the_streams(sandbox, context):
     async with requests.stream(WATCH, context=context, timeouts=NO_LIMITS) as lines:
-        await context.vault.populate({'admin': credentials.ConnectionInfo(server=sandbox.url, token='new')})
+        await context.vault.populate(
+            {'admin': credentials.ConnectionInfo(server=sandbox.url, token='new')}
+        )
 
         await sandbox.create(CONFIG)
         assert json.loads(await anext(lines))['type'] == 'ADDED'
 
 
 async def test_truncated_lines_are_given_as_they_are(scripted, stream_of):
-    async with scripted(STREAM + chunk(b'{"a": 1}\n{"b"') + b'0\r\n\r\n') as server, stream_of(server) as lines:
+    async with (
+        scripted(STREAM + chunk(b'{"a": 1}\n{"b"') + b'0\r\n\r\n') as server,
+        stream_of(server) as lines,
+    ):
         assert [line async for line in lines] == [b'{"a": 1}', b'{"b"']
 
 
-async def test_lines_cut_by_the_limit_of_the_client_are_not_given(scripted, stream_of, virtual_time):
-    async with (scripted(STREAM + chunk(b'{"a": 1}\n{"b"')) as server,
-                stream_of(server, requests.StreamTimeouts(total=60)) as lines):
+async def test_lines_cut_by_the_limit_of_the_client_are_not_given(
+    scripted, stream_of, virtual_time
+):
+    async with (
+        scripted(STREAM + chunk(b'{"a": 1}\n{"b"')) as server,
+        stream_of(server, requests.StreamTimeouts(total=60)) as lines,
+    ):
         assert [line async for line in lines] == [b'{"a": 1}']
 
 
 async def test_huge_lines_are_read_in_reasonable_time(scripted, stream_of):
     piece = chunk(b'x' * 10_000)
-    async with scripted(STREAM + piece * 3_000 + chunk(b'\n') + b'0\r\n\r\n') as server, stream_of(server) as lines:
+    async with (
+        scripted(STREAM + piece * 3_000 + chunk(b'\n') + b'0\r\n\r\n') as server,
+        stream_of(server) as lines,
+    ):
         started = time.process_time()
         sizes = [len(line) async for line in lines]
 

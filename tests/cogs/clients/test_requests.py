@@ -1,6 +1,7 @@
 """
 Requests: what is sent and returned, and what happens when something goes wrong.
 """
+
 import asyncio
 import itertools
 import logging
@@ -29,7 +30,9 @@ async def test_objects_are_created_read_changed_and_deleted(context):
     created = await requests.post(CONFIGS, context=context, payload={**CONFIG, 'data': {'x': '1'}})
     patched = await requests.patch(f'{CONFIGS}/cm', context=context, payload={'data': {'y': '2'}})
     listed = await requests.get(CONFIGS, context=context)
-    deleted = await requests.delete(f'{CONFIGS}/cm', context=context, payload={'propagationPolicy': 'Background'})
+    deleted = await requests.delete(
+        f'{CONFIGS}/cm', context=context, payload={'propagationPolicy': 'Background'}
+    )
 
     assert created['data'] == {'x': '1'}
     assert patched['data'] == {'x': '1', 'y': '2'}
@@ -41,7 +44,9 @@ async def test_objects_are_changed_by_json_patches(sandbox, context):
     await sandbox.create(CONFIG)
     payload = [{'op': 'add', 'path': '/data', 'value': {'x': '1'}}]
 
-    patched = await requests.patch(f'{CONFIGS}/cm', context=context, payload=payload, media_type=retries.JSON_PATCH)
+    patched = await requests.patch(
+        f'{CONFIGS}/cm', context=context, payload=payload, media_type=retries.JSON_PATCH
+    )
 
     assert patched['data'] == {'x': '1'}
 
@@ -49,7 +54,9 @@ async def test_objects_are_changed_by_json_patches(sandbox, context):
 async def test_headers_of_one_request_are_sent(scripted, make_context):
     async with scripted(answer('{}')) as server:
         context = make_context(only=credentials.ConnectionInfo(server=server.url))
-        await requests.get('/', context=context, options=requests.Options(headers={'Accept': 'x/y'}))
+        await requests.get(
+            '/', context=context, options=requests.Options(headers={'Accept': 'x/y'})
+        )
 
     assert b'Accept: x/y\r\n' in server.asked[0]
 
@@ -61,10 +68,16 @@ async def test_absence_of_contents_is_none(scripted, make_context):
         assert await requests.delete('/', context=context) is None
 
 
-@pytest.mark.parametrize('code, cls', [
-    (400, errors.APIClientError), (404, errors.APINotFoundError), (409, errors.APIConflictError),
-    (410, errors.APIGoneError), (422, errors.APIInvalidError),
-])
+@pytest.mark.parametrize(
+    'code, cls',
+    [
+        (400, errors.APIClientError),
+        (404, errors.APINotFoundError),
+        (409, errors.APIConflictError),
+        (410, errors.APIGoneError),
+        (422, errors.APIInvalidError),
+    ],
+)
 async def test_refusals_escalate_at_once(sandbox, context, code, cls):
     sandbox.faults.inject(code=code, message='not today')
 
@@ -75,9 +88,12 @@ async def test_refusals_escalate_at_once(sandbox, context, code, cls):
 
 
 @pytest.mark.guarantee('CFG-026', 'CFG-027', 'CFG-028', 'CFG-031', 'NEW-149', 'NEW-154')
-@pytest.mark.parametrize('fault', [{'code': 500}, {'code': 503}, {'code': 504}, {'code': 403}, {'code': 429}], ids=str)
+@pytest.mark.parametrize(
+    'fault', [{'code': 500}, {'code': 503}, {'code': 504}, {'code': 403}, {'code': 429}], ids=str
+)
 async def test_temporary_refusals_are_retried_and_the_last_one_escalates(
-        sandbox, context, operator_settings, virtual_time, fault):
+    sandbox, context, operator_settings, virtual_time, fault
+):
     operator_settings.networking.error_backoffs = [10, 20, 30]
     sandbox.faults.inject(**fault)
 
@@ -168,7 +184,9 @@ async def test_expected_answers_are_told_at_once(sandbox, context, code):
     assert len(sandbox.requests) == 1
 
 
-@pytest.mark.parametrize('fault', [{'cut': True}, {'stall': True}, {'code': 502}, {'code': 504}], ids=str)
+@pytest.mark.parametrize(
+    'fault', [{'cut': True}, {'stall': True}, {'code': 502}, {'code': 504}], ids=str
+)
 async def test_creations_are_not_repeated_if_possibly_done(sandbox, context, virtual_time, fault):
     sandbox.faults.inject(verb='create', **fault)
 
@@ -190,7 +208,9 @@ async def test_creations_are_repeated_if_surely_not_done(sandbox, context, virtu
 async def test_creations_are_repeated_if_told_to_be_harmless(sandbox, context, virtual_time):
     sandbox.faults.inject(verb='create', cut=True, times=1)
 
-    await requests.post(CONFIGS, context=context, payload=CONFIG, options=requests.Options(is_repeatable=True))
+    await requests.post(
+        CONFIGS, context=context, payload=CONFIG, options=requests.Options(is_repeatable=True)
+    )
 
     assert [asked.code for asked in sandbox.requests] == [None, 201]
 
@@ -208,7 +228,8 @@ async def test_requests_are_limited_in_time(sandbox, context, virtual_time):
 @pytest.mark.guarantee('CFG-025')
 @pytest.mark.parametrize('timeout, expected', [(20, 20), (None, 300)])
 async def test_connecting_is_limited_in_time(
-        deaf_url, make_context, operator_settings, virtual_time, timeout, expected):
+    deaf_url, make_context, operator_settings, virtual_time, timeout, expected
+):
     operator_settings.networking.connect_timeout = timeout
     context = make_context(only=credentials.ConnectionInfo(server=deaf_url))
 
@@ -218,13 +239,18 @@ async def test_connecting_is_limited_in_time(
     assert expected <= virtual_time.elapsed < expected + 5
 
 
-@pytest.mark.parametrize('raw', [
-    pytest.param(answer('{"items": ['), id='malformed'),
-    pytest.param(answer(''), id='empty'),
-    pytest.param(answer('<html>Sign in</html>'), id='html'),
-    pytest.param(answer('{}', headers='Content-Encoding: gzip\r\n'), id='not-gzip'),
-    pytest.param(b'HTTP/1.1 200 OK\r\nContent-Length: 100\r\nConnection: close\r\n\r\n{', id='cut'),
-])
+@pytest.mark.parametrize(
+    'raw',
+    [
+        pytest.param(answer('{"items": ['), id='malformed'),
+        pytest.param(answer(''), id='empty'),
+        pytest.param(answer('<html>Sign in</html>'), id='html'),
+        pytest.param(answer('{}', headers='Content-Encoding: gzip\r\n'), id='not-gzip'),
+        pytest.param(
+            b'HTTP/1.1 200 OK\r\nContent-Length: 100\r\nConnection: close\r\n\r\n{', id='cut'
+        ),
+    ],
+)
 async def test_senseless_answers_are_retried(scripted, make_context, virtual_time, raw):
     async with scripted(raw, answer('{"kind": "List"}')) as server:
         context = make_context(only=credentials.ConnectionInfo(server=server.url))
@@ -238,24 +264,27 @@ async def test_senseless_answers_are_retried(scripted, make_context, virtual_tim
 
 @pytest.mark.guarantee('NEW-158')
 async def test_retries_are_logged_with_what_the_server_says_and_without_secrets(
-        scripted, make_context, virtual_time, caplog):
+    scripted, make_context, virtual_time, caplog
+):
     text = 'Bad Gateway; got Authorization: Bearer s3cret' + 'x' * 300
     async with scripted(answer(text, code=502), answer('{}')) as server:
         context = make_context(only=credentials.ConnectionInfo(server=server.url, token='s3cret'))
         with caplog.at_level(logging.DEBUG):
             await requests.get('/api?continue=abc', context=context)
 
-    record, = [record for record in caplog.records if record.name == 'kopf.test']
+    (record,) = [record for record in caplog.records if record.name == 'kopf.test']
     assert record.levelname == 'WARNING'
-    assert record.getMessage().startswith('Attempt #1 of GET /api has failed, and will be repeated in 1.0 s: '
-                                          'HTTP 502: Bad Gateway')
+    assert record.getMessage().startswith(
+        'Attempt #1 of GET /api has failed, and will be repeated in 1.0 s: HTTP 502: Bad Gateway'
+    )
     assert 's3cret' not in caplog.text
 
 
 @pytest.mark.guarantee('NEW-151')
 @pytest.mark.parametrize('enforced, expected', [(False, [3, 5]), (True, [3, 3])])
 async def test_delays_of_the_server_are_respected(
-        sandbox, context, operator_settings, virtual_time, enforced, expected):
+    sandbox, context, operator_settings, virtual_time, enforced, expected
+):
     operator_settings.networking.error_backoffs = [1, 5]
     operator_settings.networking.enforce_retry_after = enforced
     sandbox.faults.inject(code=429, retry_after=3)
@@ -268,10 +297,14 @@ async def test_delays_of_the_server_are_respected(
 
 @pytest.mark.parametrize('code', [429, 503])
 async def test_overloaded_server_gets_no_more_requests_than_it_permits(
-        sandbox, context, operator_settings, virtual_time, code):
+    sandbox, context, operator_settings, virtual_time, code
+):
     operator_settings.networking.error_backoffs = [0.1] * 10_000
     sandbox.faults.inject(code=code, retry_after=10)
-    tasks = [asyncio.create_task(requests.get(f'{CONFIGS}/{number}', context=context)) for number in range(50)]
+    tasks = [
+        asyncio.create_task(requests.get(f'{CONFIGS}/{number}', context=context))
+        for number in range(50)
+    ]
 
     await asyncio.sleep(600)
     for task in tasks:
@@ -279,7 +312,9 @@ async def test_overloaded_server_gets_no_more_requests_than_it_permits(
     await asyncio.wait(tasks)
 
     moments = [asked.time - sandbox.requests[0].time for asked in sandbox.requests]
-    later = [moment for moment in moments if moment >= 5]  # all those before have come before the first refusal
+    later = [
+        moment for moment in moments if moment >= 5
+    ]  # all those before have come before the first refusal
     assert len(moments) - len(later) <= 50
     assert 50 <= len(later) <= 60
     assert all(two - one >= 10 for one, two in itertools.pairwise(later))
@@ -314,10 +349,13 @@ async def test_rate_of_requests_is_limited(sandbox, context, operator_settings, 
 
 
 @pytest.mark.guarantee('AUT-028')
-async def test_rejected_credentials_are_replaced_and_the_same_call_is_repeated(sandbox, make_context):
+async def test_rejected_credentials_are_replaced_and_the_same_call_is_repeated(
+    sandbox, make_context
+):
     context = make_context(
         bad=credentials.ConnectionInfo(server=sandbox.url, token='wrong', priority=10),
-        good=credentials.ConnectionInfo(server=sandbox.url, token=sandbox.token))
+        good=credentials.ConnectionInfo(server=sandbox.url, token=sandbox.token),
+    )
 
     created = await requests.post(CONFIGS, context=context, payload=CONFIG)
 
@@ -330,15 +368,20 @@ async def test_rejected_credentials_are_replaced_and_the_same_call_is_repeated(s
 async def test_unusable_credentials_are_replaced(sandbox, make_context):
     context = make_context(
         bad=credentials.ConnectionInfo(server='localhost', priority=10),
-        good=credentials.ConnectionInfo(server=sandbox.url, token=sandbox.token))
+        good=credentials.ConnectionInfo(server=sandbox.url, token=sandbox.token),
+    )
 
     assert (await requests.get(CONFIGS, context=context))['items'] == []
 
 
 @pytest.mark.guarantee('AUT-032')
 async def test_credentials_are_tried_by_real_requests_only(sandbox, make_context):
-    context = make_context(bad=credentials.ConnectionInfo(server=sandbox.url, token='wrong', priority=10))
-    await context.vault.populate({'good': credentials.ConnectionInfo(server=sandbox.url, token=sandbox.token)})
+    context = make_context(
+        bad=credentials.ConnectionInfo(server=sandbox.url, token='wrong', priority=10)
+    )
+    await context.vault.populate(
+        {'good': credentials.ConnectionInfo(server=sandbox.url, token=sandbox.token)}
+    )
     assert not sandbox.requests
 
     await requests.get(CONFIGS, context=context)
@@ -353,7 +396,9 @@ async def test_requests_wait_for_the_login(sandbox, make_context):
 
     await context.vault.wait_until_needed()
     assert not any(task.done() for task in asking)
-    await context.vault.populate({'good': credentials.ConnectionInfo(server=sandbox.url, token=sandbox.token)})
+    await context.vault.populate(
+        {'good': credentials.ConnectionInfo(server=sandbox.url, token=sandbox.token)}
+    )
 
     assert [response['items'] for response in await asyncio.gather(*asking)] == [[], [], []]
 
@@ -380,8 +425,13 @@ async def test_requests_are_repeated_if_their_session_is_closed_in_the_middle(sa
     await context.vault.wait_until_needed()
     stall.lift()
     assert not asking.done()
-    await context.vault.populate({'new': credentials.ConnectionInfo(
-        server=sandbox.url, token=sandbox.token, default_namespace='x')})
+    await context.vault.populate(
+        {
+            'new': credentials.ConnectionInfo(
+                server=sandbox.url, token=sandbox.token, default_namespace='x'
+            )
+        }
+    )
 
     assert (await asking)['items'] == []
 
@@ -389,8 +439,12 @@ async def test_requests_are_repeated_if_their_session_is_closed_in_the_middle(sa
 @pytest.mark.guarantee('NEW-170')
 async def test_custom_sessions_can_be_brought_by_logins(sandbox, make_context):
     context = make_context()
-    http = aiohttp.ClientSession(headers={'Authorization': f'Bearer {sandbox.token}', 'User-Agent': 'mine/1.0'})
-    await context.vault.populate({'own': credentials.AiohttpSession(server=sandbox.url, aiohttp_session=http)})
+    http = aiohttp.ClientSession(
+        headers={'Authorization': f'Bearer {sandbox.token}', 'User-Agent': 'mine/1.0'}
+    )
+    await context.vault.populate(
+        {'own': credentials.AiohttpSession(server=sandbox.url, aiohttp_session=http)}
+    )
 
     assert (await requests.get(CONFIGS, context=context))['items'] == []
     assert [asked.user_agent for asked in sandbox.requests] == ['mine/1.0']
@@ -400,7 +454,8 @@ async def test_custom_sessions_closed_by_somebody_else_are_not_used_for_ever(san
     http = aiohttp.ClientSession()
     context = make_context(
         bad=credentials.AiohttpSession(server=sandbox.url, aiohttp_session=http, priority=10),
-        good=credentials.ConnectionInfo(server=sandbox.url, token=sandbox.token))
+        good=credentials.ConnectionInfo(server=sandbox.url, token=sandbox.token),
+    )
     await http.close()
 
     assert (await requests.get(CONFIGS, context=context))['items'] == []
@@ -417,7 +472,9 @@ async def test_requests_waiting_for_the_login_can_be_cancelled(make_context):
         await asking
 
 
-@pytest.mark.parametrize('fault', [{'stall': True}, {'code': 500}, {'code': 429, 'retry_after': 1000}], ids=str)
+@pytest.mark.parametrize(
+    'fault', [{'stall': True}, {'code': 500}, {'code': 429, 'retry_after': 1000}], ids=str
+)
 async def test_cancelled_requests_leave_nothing(sandbox, context, fault):
     injected = sandbox.faults.inject(**fault)
     tasks = [asyncio.create_task(requests.get(CONFIGS, context=context)) for _ in range(3)]

@@ -1,6 +1,7 @@
 """
 Sessions: how the servers are reached, and what is said to them in every request.
 """
+
 import asyncio
 import contextlib
 import subprocess
@@ -29,9 +30,14 @@ async def test_requests_are_made_by_http(sandbox, open_session):
 
 @pytest.mark.parametrize('verification', ['path', 'data', 'none'])
 async def test_requests_are_made_by_https(secure_sandbox, open_session, verification):
-    trust = {'path': {'ca_path': secure_sandbox.ca_path}, 'data': {'ca_data': secure_sandbox.ca_data},
-             'none': {'insecure': True}}
-    session = await open_session(server=secure_sandbox.url, token=secure_sandbox.token, **trust[verification])
+    trust = {
+        'path': {'ca_path': secure_sandbox.ca_path},
+        'data': {'ca_data': secure_sandbox.ca_data},
+        'none': {'insecure': True},
+    }
+    session = await open_session(
+        server=secure_sandbox.url, token=secure_sandbox.token, **trust[verification]
+    )
 
     answer = await session.fetch(calls.Call('GET', '/api/v1/namespaces/default'), NO_LIMITS)
 
@@ -48,8 +54,12 @@ async def test_untrusted_servers_get_no_requests(secure_sandbox, open_session):
 
 
 @pytest.mark.parametrize('name, is_trusted', [('localhost', True), ('somebody-else', False)])
-async def test_name_of_the_server_in_its_certificate_can_be_given(secure_sandbox, open_session, name, is_trusted):
-    session = await open_session(server=secure_sandbox.url, ca_data=secure_sandbox.ca_data, tls_server_name=name)
+async def test_name_of_the_server_in_its_certificate_can_be_given(
+    secure_sandbox, open_session, name, is_trusted
+):
+    session = await open_session(
+        server=secure_sandbox.url, ca_data=secure_sandbox.ca_data, tls_server_name=name
+    )
 
     with contextlib.nullcontext() if is_trusted else pytest.raises(errors.APIUnreachableError):
         await session.fetch(VERSION, NO_LIMITS)
@@ -57,8 +67,21 @@ async def test_name_of_the_server_in_its_certificate_can_be_given(secure_sandbox
     assert len(secure_sandbox.requests) == is_trusted
 
 
-@pytest.mark.parametrize('server', ['', 'host', 'localhost:8080', 'ftp://host', 'https://', 'https://host:port',
-                                    'https://user:secret@:1', 'https://a..b', f'https://{"x" * 64}.y', 'https://\u200b'])
+@pytest.mark.parametrize(
+    'server',
+    [
+        '',
+        'host',
+        'localhost:8080',
+        'ftp://host',
+        'https://',
+        'https://host:port',
+        'https://user:secret@:1',
+        'https://a..b',
+        f'https://{"x" * 64}.y',
+        'https://\u200b',
+    ],
+)
 async def test_wrong_servers_are_unusable_credentials(server):
     with pytest.raises(credentials.LoginError, match='must be a URL') as caught:
         await sessions.open_session(credentials.ConnectionInfo(server=server))
@@ -96,14 +119,21 @@ async def test_agent_and_credentials_are_told_in_every_request(scripted, open_se
 
     lines = server.asked[0].decode().splitlines()
     assert lines[0] == 'GET /x?a=b%2Cc HTTP/1.1'
-    assert {f'User-Agent: kopf/{versions.version}', 'Authorization: Bearer t0ken', 'X-Own: 1'} <= set(lines)
+    assert {
+        f'User-Agent: kopf/{versions.version}',
+        'Authorization: Bearer t0ken',
+        'X-Own: 1',
+    } <= set(lines)
 
 
 @pytest.mark.guarantee('NEW-157', 'NEW-171', 'NEW-172')
-@pytest.mark.parametrize('headers, agent', [
-    pytest.param({}, f'kopf/{versions.version}', id='missing-agent'),
-    pytest.param({'User-Agent': 'mine/1.0'}, 'mine/1.0', id='own-agent'),
-])
+@pytest.mark.parametrize(
+    'headers, agent',
+    [
+        pytest.param({}, f'kopf/{versions.version}', id='missing-agent'),
+        pytest.param({'User-Agent': 'mine/1.0'}, 'mine/1.0', id='own-agent'),
+    ],
+)
 async def test_custom_sessions_are_used_as_they_are_and_closed(scripted, headers, agent):
     http = aiohttp.ClientSession(headers={'Authorization': 'Custom x', **headers})
     async with scripted(OK) as server:
@@ -112,14 +142,19 @@ async def test_custom_sessions_are_used_as_they_are_and_closed(scripted, headers
         await session.fetch(VERSION, NO_LIMITS)
         await session.close()
 
-    assert {f'User-Agent: {agent}', 'Authorization: Custom x'} <= set(server.asked[0].decode().splitlines())
+    assert {f'User-Agent: {agent}', 'Authorization: Custom x'} <= set(
+        server.asked[0].decode().splitlines()
+    )
     assert http.closed
 
 
-@pytest.mark.parametrize('userinfo, header', [
-    pytest.param('', None, id='anonymous'),
-    pytest.param('me:p%40ss@', 'Proxy-Authorization: Basic bWU6cEBzcw==', id='password'),
-])
+@pytest.mark.parametrize(
+    'userinfo, header',
+    [
+        pytest.param('', None, id='anonymous'),
+        pytest.param('me:p%40ss@', 'Proxy-Authorization: Basic bWU6cEBzcw==', id='password'),
+    ],
+)
 async def test_requests_by_http_go_via_a_proxy(scripted, open_session, userinfo, header):
     async with scripted(OK) as proxy:
         url = proxy.url.replace('//', f'//{userinfo}')
@@ -128,15 +163,22 @@ async def test_requests_by_http_go_via_a_proxy(scripted, open_session, userinfo,
 
     lines = proxy.asked[0].decode().splitlines()
     assert lines[0] == 'GET http://cluster.local:1234/version HTTP/1.1'
-    assert [line for line in lines if line.startswith('Proxy-Auth')] == ([] if header is None else [header])
+    assert [line for line in lines if line.startswith('Proxy-Auth')] == (
+        [] if header is None else [header]
+    )
 
 
 @pytest.mark.guarantee('NEW-163')
-@pytest.mark.parametrize('userinfo, headers', [
-    pytest.param('', [], id='anonymous'),
-    pytest.param('me:secret@', ['Proxy-Authorization: Basic bWU6c2VjcmV0'], id='password'),
-])
-async def test_requests_by_https_go_via_a_tunnel_of_a_proxy(secure_sandbox, open_session, userinfo, headers):
+@pytest.mark.parametrize(
+    'userinfo, headers',
+    [
+        pytest.param('', [], id='anonymous'),
+        pytest.param('me:secret@', ['Proxy-Authorization: Basic bWU6c2VjcmV0'], id='password'),
+    ],
+)
+async def test_requests_by_https_go_via_a_tunnel_of_a_proxy(
+    secure_sandbox, open_session, userinfo, headers
+):
     asked = []
     target = secure_sandbox.url.removeprefix('https://')
 
@@ -155,8 +197,12 @@ async def test_requests_by_https_go_via_a_tunnel_of_a_proxy(secure_sandbox, open
 
     proxy = await asyncio.start_server(serve, '127.0.0.1', 0)
     port = proxy.sockets[0].getsockname()[1]
-    session = await open_session(server=secure_sandbox.url, token=secure_sandbox.token, ca_data=secure_sandbox.ca_data,
-                                 proxy_url=f'http://{userinfo}127.0.0.1:{port}')
+    session = await open_session(
+        server=secure_sandbox.url,
+        token=secure_sandbox.token,
+        ca_data=secure_sandbox.ca_data,
+        proxy_url=f'http://{userinfo}127.0.0.1:{port}',
+    )
     answer = await session.fetch(VERSION, NO_LIMITS)
     await session.close()
     proxy.close()
@@ -166,10 +212,17 @@ async def test_requests_by_https_go_via_a_tunnel_of_a_proxy(secure_sandbox, open
     assert [line for line in asked[0].splitlines() if 'Authorization' in line] == headers
 
 
-async def test_refusing_proxies_are_unreachable_servers_and_their_passwords_are_secret(scripted, open_session):
-    async with scripted(b'HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n') as proxy:
-        session = await open_session(server='https://cluster.local:1234', insecure=True,
-                                     proxy_url=proxy.url.replace('//', '//me:secret@'))
+async def test_refusing_proxies_are_unreachable_servers_and_their_passwords_are_secret(
+    scripted, open_session
+):
+    async with scripted(
+        b'HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n'
+    ) as proxy:
+        session = await open_session(
+            server='https://cluster.local:1234',
+            insecure=True,
+            proxy_url=proxy.url.replace('//', '//me:secret@'),
+        )
         with pytest.raises(errors.APIUnreachableError) as caught:
             await session.fetch(VERSION, NO_LIMITS)
 
@@ -178,7 +231,9 @@ async def test_refusing_proxies_are_unreachable_servers_and_their_passwords_are_
 
 
 @pytest.mark.parametrize('trust_env', [True, False])
-async def test_environment_is_trusted_only_on_demand(scripted, open_session, monkeypatch, trust_env):
+async def test_environment_is_trusted_only_on_demand(
+    scripted, open_session, monkeypatch, trust_env
+):
     async with scripted(OK) as server, scripted(OK) as proxy:
         for name in ('http_proxy', 'HTTP_PROXY'):
             monkeypatch.setenv(name, proxy.url)
@@ -190,17 +245,29 @@ async def test_environment_is_trusted_only_on_demand(scripted, open_session, mon
     assert (len(server.asked), len(proxy.asked)) == ((0, 1) if trust_env else (1, 0))
 
 
-@pytest.mark.parametrize('answer, cls', [
-    pytest.param(b'', errors.APIDisconnectedError, id='closed'),
-    pytest.param(b'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{', errors.APIDisconnectedError, id='cut'),
-    pytest.param(b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{', errors.APIDisconnectedError,
-                 id='cut-chunk'),
-    pytest.param(b'SSH-2.0-OpenSSH_9.6\r\n', errors.APIGarbledError, id='not-http'),
-])
+@pytest.mark.parametrize(
+    'answer, cls',
+    [
+        pytest.param(b'', errors.APIDisconnectedError, id='closed'),
+        pytest.param(
+            b'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{',
+            errors.APIDisconnectedError,
+            id='cut',
+        ),
+        pytest.param(
+            b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{',
+            errors.APIDisconnectedError,
+            id='cut-chunk',
+        ),
+        pytest.param(b'SSH-2.0-OpenSSH_9.6\r\n', errors.APIGarbledError, id='not-http'),
+    ],
+)
 async def test_failures_of_the_network_are_told_apart(scripted, open_session, answer, cls):
     async with scripted(answer) as server:
         session = await open_session(server=server.url)
-        call = calls.Call('PATCH', '/', {'Connection': 'close'})  # the rest is not repeated by the HTTP library
+        call = calls.Call(
+            'PATCH', '/', {'Connection': 'close'}
+        )  # the rest is not repeated by the HTTP library
 
         with pytest.raises(cls) as caught:
             await session.fetch(call, NO_LIMITS)
@@ -221,7 +288,9 @@ async def test_whole_request_is_limited_in_time(scripted, open_session, virtual_
     async with scripted() as server:
         session = await open_session(server=server.url)
 
-        with pytest.raises(errors.APITimeoutError, match='GET /version: there is no answer in time'):
+        with pytest.raises(
+            errors.APITimeoutError, match='GET /version: there is no answer in time'
+        ):
             await session.fetch(VERSION, calls.Timeouts(total=300))
 
     assert 300 <= virtual_time.elapsed < 303
@@ -238,7 +307,9 @@ async def test_connecting_is_limited_in_time_apart(open_session, deaf_url, virtu
 
 async def test_redirects_are_followed_for_reading_only(scripted, open_session):
     async with scripted() as server:
-        answer = f'HTTP/1.1 302 Found\r\nLocation: {server.url}/y\r\nContent-Length: 0\r\n\r\n'.encode()
+        answer = (
+            f'HTTP/1.1 302 Found\r\nLocation: {server.url}/y\r\nContent-Length: 0\r\n\r\n'.encode()
+        )
         server.answers.extend([answer, OK, answer])
         session = await open_session(server=server.url)
         followed = await session.fetch(VERSION, NO_LIMITS)
@@ -273,11 +344,18 @@ async def test_closing_again_is_harmless(sandbox, open_session):
     assert session.is_closed
 
 
-async def test_unrepeatable_requests_are_let_finish_when_the_session_is_closed(sandbox, open_session):
+async def test_unrepeatable_requests_are_let_finish_when_the_session_is_closed(
+    sandbox, open_session
+):
     session = await open_session(server=sandbox.url, token=sandbox.token)
     stall = sandbox.faults.inject(verb='create', stall=True)
-    call = calls.Call('POST', '/api/v1/namespaces', {'Content-Type': 'application/json'},
-                         b'{"metadata": {"name": "new"}}', is_repeatable=False)
+    call = calls.Call(
+        'POST',
+        '/api/v1/namespaces',
+        {'Content-Type': 'application/json'},
+        b'{"metadata": {"name": "new"}}',
+        is_repeatable=False,
+    )
     posting = asyncio.create_task(session.fetch(call, NO_LIMITS))
     await stall.wait_until_hit()
 
@@ -289,10 +367,14 @@ async def test_unrepeatable_requests_are_let_finish_when_the_session_is_closed(s
     await closing
 
 
-async def test_unrepeatable_requests_do_not_hold_the_session_for_long(scripted, open_session, virtual_time):
+async def test_unrepeatable_requests_do_not_hold_the_session_for_long(
+    scripted, open_session, virtual_time
+):
     async with scripted() as server:
         session = await open_session(server=server.url)
-        posting = asyncio.create_task(session.fetch(calls.Call('POST', '/', is_repeatable=False), NO_LIMITS))
+        posting = asyncio.create_task(
+            session.fetch(calls.Call('POST', '/', is_repeatable=False), NO_LIMITS)
+        )
         await server.wait_until_asked()
         since = virtual_time.elapsed
 
@@ -304,7 +386,9 @@ async def test_unrepeatable_requests_do_not_hold_the_session_for_long(scripted, 
         assert caught.value.is_sent
 
 
-async def test_sessions_are_closed_at_once_from_several_places(scripted, open_session, virtual_time):
+async def test_sessions_are_closed_at_once_from_several_places(
+    scripted, open_session, virtual_time
+):
     async with scripted() as server:
         session = await open_session(server=server.url)
         both = [VERSION, calls.Call('POST', '/', is_repeatable=False)]
@@ -338,7 +422,9 @@ async def test_sessions_show_no_secrets(open_session):
 def test_http_library_is_loaded_only_when_used():
     program = 'import kopf._cogs.clients.requests, sys; print(*sys.modules)'
 
-    done = subprocess.run([sys.executable, '-c', program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, '-c', program], capture_output=True, text=True, check=True
+    )
 
     assert not {'aiohttp', 'yarl', 'email.utils'} & set(done.stdout.split())
 
@@ -346,7 +432,9 @@ def test_http_library_is_loaded_only_when_used():
 async def test_custom_sessions_closed_in_the_middle_are_told(scripted):
     http = aiohttp.ClientSession()
     async with scripted() as server:
-        session = await sessions.open_session(credentials.AiohttpSession(server=server.url, aiohttp_session=http))
+        session = await sessions.open_session(
+            credentials.AiohttpSession(server=server.url, aiohttp_session=http)
+        )
         asking = asyncio.create_task(session.fetch(VERSION, NO_LIMITS))
         await server.wait_until_asked()
 
@@ -359,7 +447,9 @@ async def test_custom_sessions_closed_in_the_middle_are_told(scripted):
 async def test_answers_are_ours_to_judge_even_if_ready_made_sessions_want_to(scripted):
     refusal = b'HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\n{}'
     async with scripted(refusal) as server, aiohttp.ClientSession(raise_for_status=True) as http:
-        session = await sessions.open_session(credentials.AiohttpSession(server=server.url, aiohttp_session=http))
+        session = await sessions.open_session(
+            credentials.AiohttpSession(server=server.url, aiohttp_session=http)
+        )
         answer = await session.fetch(VERSION, NO_LIMITS)
 
     assert answer.code == 404

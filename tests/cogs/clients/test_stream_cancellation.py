@@ -1,6 +1,7 @@
 """
 Cancellation at every await: whatever is done at the moment, nothing is left open, taken, or running.
 """
+
 import asyncio
 import contextlib
 import dataclasses
@@ -44,10 +45,14 @@ class Interrupted:
 async def follow(context, sandbox):
     """List two pages, watch, fall, and continue."""
     changes = iter(['fall', 'end'])
-    stream = watching.stream_events(CONFIGS, 'default', context=context, state=watching.StreamState())
+    stream = watching.stream_events(
+        CONFIGS, 'default', context=context, state=watching.StreamState()
+    )
     async with contextlib.aclosing(stream):
         async for item in stream:
-            change = None if item is watching.Marker.LISTED or item['type'] is None else next(changes)
+            change = (
+                None if item is watching.Marker.LISTED or item['type'] is None else next(changes)
+            )
             if change == 'end':
                 return
             if change == 'fall':
@@ -76,6 +81,7 @@ async def discover(context, sandbox):
 @dataclasses.dataclass(frozen=True)
 class Blind:
     """A server that does not tell who is connected."""
+
     url: str
     open: int = 0
     connections: int = 0
@@ -84,10 +90,12 @@ class Blind:
 @pytest.fixture
 async def prepare(virtual_time, operator_settings):
     """Let there be two pages."""
+
     async def prepare(sandbox):
         operator_settings.watching.chunk_size = 1
         await sandbox.create(CONFIG)
         await sandbox.create({**CONFIG, 'metadata': {'name': 'other'}})
+
     return prepare
 
 
@@ -120,7 +128,9 @@ async def is_interrupted(scenario, at, *, context, sandbox, server):
     assert session.is_closed  # as soon as nobody leases it: so all others have ended theirs
     await context.vault.close()
     await wait_until(lambda: server.connections == 0)
-    await wait_until(lambda: not {other for other in asyncio.all_tasks() - before if is_ours(other)})
+    await wait_until(
+        lambda: not {other for other in asyncio.all_tasks() - before if is_ours(other)}
+    )
     return task.cancelled()
 
 
@@ -135,7 +145,8 @@ async def interrupt_everywhere(scenario, *, sandbox, server, make_context):
         trust = {'server': server.url, 'ca_data': sandbox.ca_data or None}
         context = make_context(
             bad=credentials.ConnectionInfo(token='wrong', priority=10, **trust),
-            admin=credentials.ConnectionInfo(token=sandbox.token, **trust))
+            admin=credentials.ConnectionInfo(token=sandbox.token, **trust),
+        )
         if not await is_interrupted(scenario, at, context=context, sandbox=sandbox, server=server):
             gc.collect()  # whatever is not closed, complains
             return at
@@ -143,27 +154,36 @@ async def interrupt_everywhere(scenario, *, sandbox, server, make_context):
 
 
 @pytest.mark.guarantee('NEW-148')
-@pytest.mark.parametrize('scenario, is_streaming', [
-    pytest.param(follow, False, id='stream'),
-    pytest.param(follow, True, id='stream-without-listing'),
-    pytest.param(read, False, id='read'),
-    pytest.param(patch, False, id='patch'),
-    pytest.param(discover, False, id='discovery'),
-])
+@pytest.mark.parametrize(
+    'scenario, is_streaming',
+    [
+        pytest.param(follow, False, id='stream'),
+        pytest.param(follow, True, id='stream-without-listing'),
+        pytest.param(read, False, id='read'),
+        pytest.param(patch, False, id='patch'),
+        pytest.param(discover, False, id='discovery'),
+    ],
+)
 async def test_nothing_is_left_when_cancelled_at_any_await(
-        prepare, sandbox, meddler, make_context, operator_settings, scenario, is_streaming):
+    prepare, sandbox, meddler, make_context, operator_settings, scenario, is_streaming
+):
     operator_settings.watching.initial_streaming = is_streaming
     await prepare(sandbox)
 
-    awaits = await interrupt_everywhere(scenario, sandbox=sandbox, server=meddler, make_context=make_context)
+    awaits = await interrupt_everywhere(
+        scenario, sandbox=sandbox, server=meddler, make_context=make_context
+    )
 
     assert awaits > 5
 
 
-async def test_nothing_is_left_when_cancelled_at_any_await_with_tls(prepare, secure_sandbox, make_context):
+async def test_nothing_is_left_when_cancelled_at_any_await_with_tls(
+    prepare, secure_sandbox, make_context
+):
     await prepare(secure_sandbox)
 
     awaits = await interrupt_everywhere(
-        follow, sandbox=secure_sandbox, server=Blind(secure_sandbox.url), make_context=make_context)
+        follow, sandbox=secure_sandbox, server=Blind(secure_sandbox.url), make_context=make_context
+    )
 
     assert awaits > 10

@@ -1,6 +1,7 @@
 """
 Streams that are refused from the beginning: those who can do without them are told of it, if they want.
 """
+
 import asyncio
 import contextlib
 
@@ -16,13 +17,16 @@ LISTED = watching.Marker.LISTED
 @pytest.fixture
 async def stream(context):
     stream = watching.stream_events(
-        CONFIGS, 'default', context=context, state=watching.StreamState(), refusals=(403,))
+        CONFIGS, 'default', context=context, state=watching.StreamState(), refusals=(403,)
+    )
     async with contextlib.aclosing(stream):
         yield stream
 
 
 @pytest.mark.parametrize('is_streaming', [False, True], ids=['listing', 'streaming'])
-async def test_refusals_are_raised_at_once(virtual_time, sandbox, operator_settings, stream, is_streaming):
+async def test_refusals_are_raised_at_once(
+    virtual_time, sandbox, operator_settings, stream, is_streaming
+):
     operator_settings.watching.initial_streaming = is_streaming
     sandbox.faults.inject(verb='watch' if is_streaming else 'list', code=403)
 

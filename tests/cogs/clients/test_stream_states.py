@@ -1,6 +1,7 @@
 """
 States of streams: what probes and metrics can tell of them at any moment.
 """
+
 import asyncio
 import json
 
@@ -12,29 +13,103 @@ Phase = watching.Phase
 FAILURE = errors.APISilenceError('The stream was silent for 70 s.')
 
 
-@pytest.mark.parametrize('state, expected', [
-    pytest.param(watching.StreamState(),
-                 {'phase': 'idle', 'lasts': None, 'silence': None, 'failing': None, 'failures': 0, 'reconnects': 0,
-                  'relists': 0, 'is_listed': False, 'objects': 0, 'error': None}, id='not-begun'),
-    pytest.param(watching.StreamState(phase=Phase.LISTING, begun=90.0, since=90.0),
-                 {'phase': 'listing', 'lasts': 10.0, 'silence': 10.0, 'failing': None, 'is_listed': False},
-                 id='listing'),
-    pytest.param(watching.StreamState(phase=Phase.CONNECTED, begun=10.0, since=50.0, fed=70.0, is_listed=True,
-                                      known={signals.Key('ns', 'a'): signals.Seen('uid', '5')}),
-                 {'phase': 'connected', 'lasts': 50.0, 'silence': 30.0, 'failing': None, 'is_listed': True,
-                  'objects': 1}, id='connected'),
-    pytest.param(watching.StreamState(phase=Phase.WAITING, begun=10.0, since=99.0, fed=70.0, failing_since=80.0,
-                                      failures=3, reconnects=5, relists=1, error=FAILURE, is_listed=True),
-                 {'phase': 'waiting', 'lasts': 1.0, 'silence': 30.0, 'failing': 20.0, 'failures': 3, 'reconnects': 5,
-                  'relists': 1, 'error': 'APISilenceError: The stream was silent for 70 s.'}, id='backing-off'),
-    pytest.param(watching.StreamState(phase=Phase.CONNECTED, begun=10.0, since=50.0, fed=70.0, error=FAILURE),
-                 {'failing': None, 'failures': 0, 'error': 'APISilenceError: The stream was silent for 70 s.'},
-                 id='recovered'),
-    pytest.param(watching.StreamState(phase=Phase.LISTING, begun=90.0, since=95.0, fed=30.0),
-                 {'lasts': 5.0, 'silence': 10.0}, id='begun-anew'),
-    pytest.param(watching.StreamState(phase=Phase.CONNECTED, begun=101.0, since=101.0, fed=101.0),
-                 {'lasts': 0.0, 'silence': 0.0}, id='later-than-now'),
-])
+@pytest.mark.parametrize(
+    'state, expected',
+    [
+        pytest.param(
+            watching.StreamState(),
+            {
+                'phase': 'idle',
+                'lasts': None,
+                'silence': None,
+                'failing': None,
+                'failures': 0,
+                'reconnects': 0,
+                'relists': 0,
+                'is_listed': False,
+                'objects': 0,
+                'error': None,
+            },
+            id='not-begun',
+        ),
+        pytest.param(
+            watching.StreamState(phase=Phase.LISTING, begun=90.0, since=90.0),
+            {
+                'phase': 'listing',
+                'lasts': 10.0,
+                'silence': 10.0,
+                'failing': None,
+                'is_listed': False,
+            },
+            id='listing',
+        ),
+        pytest.param(
+            watching.StreamState(
+                phase=Phase.CONNECTED,
+                begun=10.0,
+                since=50.0,
+                fed=70.0,
+                is_listed=True,
+                known={signals.Key('ns', 'a'): signals.Seen('uid', '5')},
+            ),
+            {
+                'phase': 'connected',
+                'lasts': 50.0,
+                'silence': 30.0,
+                'failing': None,
+                'is_listed': True,
+                'objects': 1,
+            },
+            id='connected',
+        ),
+        pytest.param(
+            watching.StreamState(
+                phase=Phase.WAITING,
+                begun=10.0,
+                since=99.0,
+                fed=70.0,
+                failing_since=80.0,
+                failures=3,
+                reconnects=5,
+                relists=1,
+                error=FAILURE,
+                is_listed=True,
+            ),
+            {
+                'phase': 'waiting',
+                'lasts': 1.0,
+                'silence': 30.0,
+                'failing': 20.0,
+                'failures': 3,
+                'reconnects': 5,
+                'relists': 1,
+                'error': 'APISilenceError: The stream was silent for 70 s.',
+            },
+            id='backing-off',
+        ),
+        pytest.param(
+            watching.StreamState(
+                phase=Phase.CONNECTED, begun=10.0, since=50.0, fed=70.0, error=FAILURE
+            ),
+            {
+                'failing': None,
+                'failures': 0,
+                'error': 'APISilenceError: The stream was silent for 70 s.',
+            },
+            id='recovered',
+        ),
+        pytest.param(
+            watching.StreamState(phase=Phase.LISTING, begun=90.0, since=95.0, fed=30.0),
+            {'lasts': 5.0, 'silence': 10.0},
+            id='begun-anew',
+        ),
+        pytest.param(
+            watching.StreamState(phase=Phase.CONNECTED, begun=101.0, since=101.0, fed=101.0),
+            {'lasts': 0.0, 'silence': 0.0},
+            id='later-than-now',
+        ),
+    ],
+)
 def test_states_are_described(state, expected):
     description = watching.describe(state, now=100.0)
 
@@ -76,10 +151,18 @@ async def test_states_follow_the_life_of_the_stream(virtual_time, sandbox, read)
 
     assert (listing['phase'], listing['is_listed'], listing['failing']) == ('listing', False, None)
     assert listing['lasts'] == listing['silence'] == pytest.approx(10, abs=1)
-    assert (connected['phase'], connected['is_listed'], connected['failing']) == ('connected', True, None)
+    assert (connected['phase'], connected['is_listed'], connected['failing']) == (
+        'connected',
+        True,
+        None,
+    )
     assert connected['lasts'] == pytest.approx(90, abs=1)
     assert connected['silence'] == pytest.approx(30, abs=1)  # there was a bookmark
     assert (waiting['phase'], waiting['failures']) == ('waiting', 5)
     assert waiting['failing'] == pytest.approx(20, abs=1)
     assert 'HTTP 500' in waiting['error']
-    assert (recovered['phase'], recovered['failing'], recovered['reconnects']) == ('connected', None, 5)
+    assert (recovered['phase'], recovered['failing'], recovered['reconnects']) == (
+        'connected',
+        None,
+        5,
+    )

@@ -1,6 +1,7 @@
 """
 Streams in unusual circumstances: huge and torn lines, closed sessions, unknown names, absent files, old servers.
 """
+
 import asyncio
 import contextlib
 import json
@@ -30,7 +31,12 @@ def answer(body):
 
 
 def config(name, **fields):
-    return {'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': name, 'namespace': 'default'}, **fields}
+    return {
+        'apiVersion': 'v1',
+        'kind': 'ConfigMap',
+        'metadata': {'name': name, 'namespace': 'default'},
+        **fields,
+    }
 
 
 def line(name, version, **fields):
@@ -39,20 +45,28 @@ def line(name, version, **fields):
     return json.dumps({'type': 'ADDED', 'object': body}).encode() + b'\n'
 
 
-NOTHING_LISTED = answer({'kind': 'ConfigMapList', 'apiVersion': 'v1', 'metadata': {'resourceVersion': '5'}})
+NOTHING_LISTED = answer(
+    {'kind': 'ConfigMapList', 'apiVersion': 'v1', 'metadata': {'resourceVersion': '5'}}
+)
 
 
 def get_versions(server):
     """Tell from which versions it was watched."""
     queries = [urllib.parse.urlsplit(asked.split()[1].decode()).query for asked in server.asked]
-    return [dict(urllib.parse.parse_qsl(query)).get('resourceVersion') for query in queries if 'watch' in query]
+    return [
+        dict(urllib.parse.parse_qsl(query)).get('resourceVersion')
+        for query in queries
+        if 'watch' in query
+    ]
 
 
 async def test_lines_of_many_megabytes_pass_through_streams(scripted, make_context, read):
     text = 'x' * 30_000_000
     raw = line('huge', '6', data={'x': text})
-    pieces = b''.join(chunk(raw[start:start + 10_000]) for start in range(0, len(raw), 10_000))
-    async with scripted(NOTHING_LISTED, CHUNKED + pieces + chunk(line('small', '7')) + END) as server:
+    pieces = b''.join(chunk(raw[start : start + 10_000]) for start in range(0, len(raw), 10_000))
+    async with scripted(
+        NOTHING_LISTED, CHUNKED + pieces + chunk(line('small', '7')) + END
+    ) as server:
         reading = await read(make_context(only=credentials.ConnectionInfo(server=server.url)))
         await reading.wait_for(('ADDED', 'small', None))
 
@@ -60,15 +74,20 @@ async def test_lines_of_many_megabytes_pass_through_streams(scripted, make_conte
     assert reading.state.error is None
 
 
-@pytest.mark.parametrize('ending', [
-    pytest.param(END, id='ended'),
-    pytest.param(None, id='disconnected'),
-])
+@pytest.mark.parametrize(
+    'ending',
+    [
+        pytest.param(END, id='ended'),
+        pytest.param(None, id='disconnected'),
+    ],
+)
 async def test_truncated_streams_are_continued_from_the_last_whole_line(
-        scripted, make_context, read, virtual_time, ending):
+    scripted, make_context, read, virtual_time, ending
+):
     torn = CHUNKED + chunk(line('first', '6') + line('second', '7')[:-10])
-    async with scripted(NOTHING_LISTED, torn + (ending or b''), NOTHING_LISTED,
-                        CHUNKED + chunk(line('second', '7'))) as server:
+    async with scripted(
+        NOTHING_LISTED, torn + (ending or b''), NOTHING_LISTED, CHUNKED + chunk(line('second', '7'))
+    ) as server:
         reading = await read(make_context(only=credentials.ConnectionInfo(server=server.url)))
         await reading.wait_for(('ADDED', 'first', None))
         if ending is None:
@@ -87,8 +106,16 @@ async def test_logins_in_parallel_break_nothing(virtual_time, sandbox, renewed_c
         for reading in readings:
             await reading.wait_until_connected()
         stall = sandbox.faults.inject(verb='get', stall=True)
-        asking = [asyncio.create_task(requests.get(f'{CONFIGS.get_url(namespace="default")}/x', context=renewed_context,
-                                                   options=requests.Options(answers=[404]))) for _ in range(5)]
+        asking = [
+            asyncio.create_task(
+                requests.get(
+                    f'{CONFIGS.get_url(namespace="default")}/x',
+                    context=renewed_context,
+                    options=requests.Options(answers=[404]),
+                )
+            )
+            for _ in range(5)
+        ]
         await stall.wait_until_hit()
         await renewed_context.vault.invalidate(*await renewed_context.vault.select())
         stall.lift()
@@ -106,23 +133,39 @@ async def test_logins_in_parallel_break_nothing(virtual_time, sandbox, renewed_c
 
 class Resolver(aiohttp.abc.AbstractResolver):
     """Knows all names only after some time."""
+
     is_broken = False
 
     async def resolve(self, host, port=0, family=socket.AF_INET):
         if self.is_broken:
             raise OSError(socket.EAI_AGAIN, 'Temporary failure in name resolution')
-        return [{'hostname': host, 'host': '127.0.0.1', 'port': port, 'family': socket.AF_INET, 'proto': 0, 'flags': 0}]
+        return [
+            {
+                'hostname': host,
+                'host': '127.0.0.1',
+                'port': port,
+                'family': socket.AF_INET,
+                'proto': 0,
+                'flags': 0,
+            }
+        ]
 
     async def close(self):
         pass
 
 
-async def test_failures_of_name_resolution_are_survived(virtual_time, sandbox, make_context, read, check):
+async def test_failures_of_name_resolution_are_survived(
+    virtual_time, sandbox, make_context, read, check
+):
     resolver = Resolver()
-    http = aiohttp.ClientSession(headers={'Authorization': f'Bearer {sandbox.token}'},
-                                 connector=aiohttp.TCPConnector(resolver=resolver, use_dns_cache=False))
+    http = aiohttp.ClientSession(
+        headers={'Authorization': f'Bearer {sandbox.token}'},
+        connector=aiohttp.TCPConnector(resolver=resolver, use_dns_cache=False),
+    )
     server = sandbox.url.replace('127.0.0.1', 'localhost')
-    reading = await read(make_context(own=credentials.AiohttpSession(server=server, aiohttp_session=http)))
+    reading = await read(
+        make_context(own=credentials.AiohttpSession(server=server, aiohttp_session=http))
+    )
     await reading.wait_until_connected()
     resolver.is_broken = True
     sandbox.faults.cut_streams()
@@ -162,16 +205,23 @@ async def logging_in(vault, log_in):
 
 
 async def test_absent_files_of_certificates_are_waited_for(
-        virtual_time, secure_sandbox, make_context, read, tmp_path, caplog):
+    virtual_time, secure_sandbox, make_context, read, tmp_path, caplog
+):
     path = tmp_path / 'ca.crt'
     path.write_bytes(secure_sandbox.ca_data)
-    infos = {'admin': credentials.ConnectionInfo(server=secure_sandbox.url, token=secure_sandbox.token, ca_path=path)}
+    infos = {
+        'admin': credentials.ConnectionInfo(
+            server=secure_sandbox.url, token=secure_sandbox.token, ca_path=path
+        )
+    }
     context = make_context()
     async with logging_in(context.vault, lambda: dict(infos)):
         reading = await read(context)
         await reading.wait_until_connected()
         path.rename(tmp_path / 'absent')
-        infos['admin'] = credentials.ConnectionInfo(**{**vars(infos['admin']), 'default_namespace': 'other'})
+        infos['admin'] = credentials.ConnectionInfo(
+            **{**vars(infos['admin']), 'default_namespace': 'other'}
+        )
         await context.vault.invalidate(*await context.vault.select())
         await secure_sandbox.create(config('missed'))
         await asyncio.sleep(10)
@@ -181,11 +231,16 @@ async def test_absent_files_of_certificates_are_waited_for(
         await reading.wait_for(('ADDED', 'missed', None))
 
     assert is_missed
-    assert f'Cannot load the certificate authority of {path}: No such file or directory.' in caplog.text
+    assert (
+        f'Cannot load the certificate authority of {path}: No such file or directory.'
+        in caplog.text
+    )
 
 
 @pytest.mark.guarantee('NEW-134', 'NEW-135')
-async def test_any_first_bookmark_is_the_end_of_the_streamed_listing(scripted, make_context, operator_settings):
+async def test_any_first_bookmark_is_the_end_of_the_streamed_listing(
+    scripted, make_context, operator_settings
+):
     operator_settings.watching.initial_streaming = True
     bookmark = b'{"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "9"}}}\n'
     changed = line('a', '8').replace(b'ADDED', b'MODIFIED')
@@ -207,11 +262,14 @@ async def test_any_first_bookmark_is_the_end_of_the_streamed_listing(scripted, m
 
 @pytest.mark.usefixtures('virtual_time')
 async def test_objects_are_listed_if_streaming_is_ignored(
-        sandbox, meddler, make_context, read, check, operator_settings, caplog):
+    sandbox, meddler, make_context, read, check, operator_settings, caplog
+):
     operator_settings.watching.initial_streaming = True
     meddler.ignored = ('sendInitialEvents', 'resourceVersionMatch', 'allowWatchBookmarks')
     await sandbox.create(config('old'))
-    reading = await read(make_context(only=credentials.ConnectionInfo(server=meddler.url, token=sandbox.token)))
+    reading = await read(
+        make_context(only=credentials.ConnectionInfo(server=meddler.url, token=sandbox.token))
+    )
     await reading.wait_for(LISTED, timeout=operator_settings.watching.inactivity_timeout + 5)
 
     await check(reading)
@@ -222,7 +280,8 @@ async def test_objects_are_listed_if_streaming_is_ignored(
 
 
 async def test_objects_are_listed_if_streaming_is_silent(
-        virtual_time, scripted, make_context, read, operator_settings):
+    virtual_time, scripted, make_context, read, operator_settings
+):
     operator_settings.watching.initial_streaming = True
     async with scripted(CHUNKED, NOTHING_LISTED, CHUNKED + chunk(line('new', '6'))) as server:
         reading = await read(make_context(only=credentials.ConnectionInfo(server=server.url)))
@@ -234,11 +293,28 @@ async def test_objects_are_listed_if_streaming_is_silent(
 
 
 EMPTY = CHUNKED + END
-MISSED = answer({'kind': 'ConfigMapList', 'apiVersion': 'v1', 'metadata': {'resourceVersion': '4'}, 'items': [
-    {'metadata': {'name': 'missed', 'namespace': 'default', 'uid': 'uid', 'resourceVersion': '3'}}]})
+MISSED = answer(
+    {
+        'kind': 'ConfigMapList',
+        'apiVersion': 'v1',
+        'metadata': {'resourceVersion': '4'},
+        'items': [
+            {
+                'metadata': {
+                    'name': 'missed',
+                    'namespace': 'default',
+                    'uid': 'uid',
+                    'resourceVersion': '3',
+                }
+            }
+        ],
+    }
+)
 
 
-async def test_streams_that_only_end_are_not_believed_to_have_nothing(scripted, make_context, read, virtual_time):
+async def test_streams_that_only_end_are_not_believed_to_have_nothing(
+    scripted, make_context, read, virtual_time
+):
     """Some servers answer so if the version has expired, and nothing of the resource is cached."""
     async with scripted(NOTHING_LISTED, EMPTY, NOTHING_LISTED, EMPTY, MISSED, CHUNKED) as server:
         reading = await read(make_context(only=credentials.ConnectionInfo(server=server.url)))
@@ -250,7 +326,8 @@ async def test_streams_that_only_end_are_not_believed_to_have_nothing(scripted, 
 
 @pytest.mark.guarantee('NEW-125')
 async def test_streams_with_nothing_at_all_are_compared_with_listings_before_they_are_believed_dead(
-        scripted, make_context, read, virtual_time):
+    scripted, make_context, read, virtual_time
+):
     """There are no bookmarks for some resources; and there are proxies that hold everything back."""
     silences = [NOTHING_LISTED, CHUNKED] * 5
     async with scripted(*silences, MISSED, CHUNKED) as server:
@@ -263,10 +340,20 @@ async def test_streams_with_nothing_at_all_are_compared_with_listings_before_the
         assert get_versions(server) == ['5'] * 5 + ['4']
 
 
-async def test_versions_of_a_lost_future_are_not_watched(scripted, make_context, read, virtual_time):
+async def test_versions_of_a_lost_future_are_not_watched(
+    scripted, make_context, read, virtual_time
+):
     """Servers accept these, as after a restore from a backup, and silently skip everything until then."""
-    status = {'kind': 'Status', 'code': 504, 'reason': 'Timeout', 'details': {'causes': [
-        {'reason': 'ResourceVersionTooLarge', 'message': 'Too large resource version'}]}}
+    status = {
+        'kind': 'Status',
+        'code': 504,
+        'reason': 'Timeout',
+        'details': {
+            'causes': [
+                {'reason': 'ResourceVersionTooLarge', 'message': 'Too large resource version'}
+            ]
+        },
+    }
     refusal = answer(status).replace(b'200 OK', b'504 Gateway Timeout')
     lost = CHUNKED + chunk(line('lost', '6'))
     async with scripted(NOTHING_LISTED, lost, refusal, MISSED, CHUNKED) as server:
@@ -277,14 +364,27 @@ async def test_versions_of_a_lost_future_are_not_watched(scripted, make_context,
         await server.wait_until_asked(5)
 
     assert get_versions(server) == ['5', '4']
-    assert reading.events == [LISTED, ('ADDED', 'lost', None), ('ADDED', 'missed', None),
-                              ('DELETED', 'lost', None), LISTED]
+    assert reading.events == [
+        LISTED,
+        ('ADDED', 'lost', None),
+        ('ADDED', 'missed', None),
+        ('DELETED', 'lost', None),
+        LISTED,
+    ]
 
 
-async def test_servers_that_cannot_tell_of_versions_are_believed(scripted, make_context, read, virtual_time):
-    refusal = answer({'kind': 'Status', 'code': 400, 'reason': 'BadRequest'}).replace(b'200 OK', b'400 Bad Request')
-    async with scripted(NOTHING_LISTED, CHUNKED + chunk(line('first', '6')), refusal,
-                        CHUNKED + chunk(line('second', '7'))) as server:
+async def test_servers_that_cannot_tell_of_versions_are_believed(
+    scripted, make_context, read, virtual_time
+):
+    refusal = answer({'kind': 'Status', 'code': 400, 'reason': 'BadRequest'}).replace(
+        b'200 OK', b'400 Bad Request'
+    )
+    async with scripted(
+        NOTHING_LISTED,
+        CHUNKED + chunk(line('first', '6')),
+        refusal,
+        CHUNKED + chunk(line('second', '7')),
+    ) as server:
         reading = await read(make_context(only=credentials.ConnectionInfo(server=server.url)))
         await reading.wait_for(('ADDED', 'first', None))
         server.disconnect()

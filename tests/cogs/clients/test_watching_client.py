@@ -1,6 +1,7 @@
 """
 Streams of events: they begin with what exists, go on with what changes, and survive everything with nothing lost.
 """
+
 import asyncio
 import contextlib
 import itertools
@@ -16,11 +17,18 @@ LISTED = watching.Marker.LISTED
 
 
 def config(name, **fields):
-    return {'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': name, 'namespace': 'default'}, **fields}
+    return {
+        'apiVersion': 'v1',
+        'kind': 'ConfigMap',
+        'metadata': {'name': name, 'namespace': 'default'},
+        **fields,
+    }
 
 
 def get_queries(sandbox, verb='watch'):
-    queries = [dict(urllib.parse.parse_qsl(asked.query)) for asked in sandbox.requests.select(verb=verb)]
+    queries = [
+        dict(urllib.parse.parse_qsl(asked.query)) for asked in sandbox.requests.select(verb=verb)
+    ]
     return [query for query in queries if verb != 'list' or not is_check(query)]
 
 
@@ -31,11 +39,16 @@ def is_check(query):
 
 def measure_gaps(sandbox, verb='watch'):
     """Tell how many seconds there were between the requests."""
-    return [round(two.time - one.time, 1) for one, two in itertools.pairwise(sandbox.requests.select(verb=verb))]
+    return [
+        round(two.time - one.time, 1)
+        for one, two in itertools.pairwise(sandbox.requests.select(verb=verb))
+    ]
 
 
 @pytest.fixture
-async def reading(virtual_time, sandbox, read):  # the time is first: those who wait already do not notice its change
+async def reading(
+    virtual_time, sandbox, read
+):  # the time is first: those who wait already do not notice its change
     """A stream that has one object listed, and watches."""
     await sandbox.create(config('old'))
     reading = await read()
@@ -50,8 +63,17 @@ async def test_objects_are_listed_and_then_watched(sandbox, reading):
     await reading.wait_for(('DELETED', 'new', '1'))
 
     assert reading.events == [
-        (None, 'old', None), LISTED, ('ADDED', 'new', '1'), ('MODIFIED', 'old', '2'), ('DELETED', 'new', '1')]
-    assert not any('managedFields' in item['object']['metadata'] for item in reading.items if item is not LISTED)
+        (None, 'old', None),
+        LISTED,
+        ('ADDED', 'new', '1'),
+        ('MODIFIED', 'old', '2'),
+        ('DELETED', 'new', '1'),
+    ]
+    assert not any(
+        'managedFields' in item['object']['metadata']
+        for item in reading.items
+        if item is not LISTED
+    )
     assert list(reading.state.known) == [('default', 'old')]
 
 
@@ -64,23 +86,41 @@ async def test_watching_begins_with_the_version_of_the_listing(sandbox, reading)
 
 
 @pytest.mark.guarantee('CFG-036')
-@pytest.mark.parametrize('setting, chance, expected', [
-    (None, 0.0, '300'), (None, 0.5, '450'), (None, 0.9999, '600'), (60, 0.5, '60'), (0.1, 0.5, '1')])
+@pytest.mark.parametrize(
+    'setting, chance, expected',
+    [
+        (None, 0.0, '300'),
+        (None, 0.5, '450'),
+        (None, 0.9999, '600'),
+        (60, 0.5, '60'),
+        (0.1, 0.5, '1'),
+    ],
+)
 def test_servers_are_asked_to_end_streams_in_time(operator_settings, setting, chance, expected):
     operator_settings.watching.server_timeout = setting
 
-    params = watching.build_watch_params(operator_settings.watching, CONFIGS, '5', is_streaming=False, chance=chance)
+    params = watching.build_watch_params(
+        operator_settings.watching, CONFIGS, '5', is_streaming=False, chance=chance
+    )
 
     assert params['timeoutSeconds'] == expected
 
 
 @pytest.mark.guarantee('NEW-136', 'NEW-137', 'NEW-143')
 async def test_selectors_are_sent_when_listing_and_watching(sandbox, read, operator_settings):
-    operator_settings.watching.label_selectors.update({'configmaps': 'b=2', ('v1', 'configmaps'): 'a=1', 'cm': 'a=1'})
+    operator_settings.watching.label_selectors.update(
+        {'configmaps': 'b=2', ('v1', 'configmaps'): 'a=1', 'cm': 'a=1'}
+    )
     operator_settings.watching.field_selectors['configmaps'] = 'metadata.name!=x'
-    operator_settings.watching.shard_selectors.update({'configmaps': 'first', ('v1', 'configmaps'): 'second'})
+    operator_settings.watching.shard_selectors.update(
+        {'configmaps': 'first', ('v1', 'configmaps'): 'second'}
+    )
     operator_settings.watching.label_selectors['pods'] = 'c=3'
-    expected = {'labelSelector': 'a=1,b=2', 'fieldSelector': 'metadata.name!=x', 'shardSelector': 'first'}
+    expected = {
+        'labelSelector': 'a=1,b=2',
+        'fieldSelector': 'metadata.name!=x',
+        'shardSelector': 'first',
+    }
     reading = await read()
     await reading.wait_until_connected()
 
@@ -91,7 +131,9 @@ async def test_selectors_are_sent_when_listing_and_watching(sandbox, read, opera
 
 
 @pytest.mark.guarantee('NEW-140')
-async def test_selectors_are_not_checked_by_us_but_by_the_server(virtual_time, sandbox, read, operator_settings):
+async def test_selectors_are_not_checked_by_us_but_by_the_server(
+    virtual_time, sandbox, read, operator_settings
+):
     operator_settings.watching.label_selectors['configmaps'] = 'a in (b, !!'
     reading = await read()
     await reading.wait_until(lambda: reading.state.error is not None)
@@ -103,7 +145,9 @@ async def test_selectors_are_not_checked_by_us_but_by_the_server(virtual_time, s
 
 
 @pytest.mark.guarantee('CFG-039', 'CFG-041', 'NEW-123')
-async def test_ended_streams_are_continued_from_the_last_version(sandbox, reading, operator_settings, virtual_time):
+async def test_ended_streams_are_continued_from_the_last_version(
+    sandbox, reading, operator_settings, virtual_time
+):
     operator_settings.watching.reconnect_backoff = 7
     await sandbox.create(config('new'))
     await reading.wait_for(('ADDED', 'new', None))
@@ -163,7 +207,15 @@ async def test_backoffs_grow_and_are_reset_by_a_healthy_period(sandbox, reading,
         await asyncio.sleep(130)
 
         assert reading.state.failures > 6
-        assert [round(gap, 1) for gap in measure_gaps(sandbox)] == [1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0]
+        assert [round(gap, 1) for gap in measure_gaps(sandbox)] == [
+            1.6,
+            3.2,
+            6.4,
+            12.8,
+            25.6,
+            30.0,
+            30.0,
+        ]
         fault.lift()
         await asyncio.sleep(60)
 
@@ -192,7 +244,9 @@ async def test_silent_streams_are_replaced_in_time(sandbox, reading, check, virt
 
 
 @pytest.mark.guarantee('NEW-125')
-async def test_tolerance_to_silence_is_up_to_the_settings(sandbox, read, operator_settings, virtual_time):
+async def test_tolerance_to_silence_is_up_to_the_settings(
+    sandbox, read, operator_settings, virtual_time
+):
     operator_settings.watching.inactivity_timeout = 20
     reading = await read()
     await reading.wait_until_connected()
@@ -216,7 +270,9 @@ async def test_tolerance_to_silence_can_be_endless(sandbox, read, operator_setti
     assert (reading.state.reconnects, len(get_queries(sandbox))) == (0, 1)
 
 
-async def test_discarded_credentials_do_not_end_streams(sandbox, read, renewed_context, check, virtual_time):
+async def test_discarded_credentials_do_not_end_streams(
+    sandbox, read, renewed_context, check, virtual_time
+):
     reading = await read(renewed_context)
     await reading.wait_until_connected()
 
@@ -228,7 +284,10 @@ async def test_discarded_credentials_do_not_end_streams(sandbox, read, renewed_c
 async def test_relist_is_a_comparison(virtual_time, sandbox, change_everything, read):
     reading = await read()
     await reading.wait_until_connected()
-    uids = {item['object']['metadata']['name']: item['object']['metadata']['uid'] for item in reading.items[:-1]}
+    uids = {
+        item['object']['metadata']['name']: item['object']['metadata']['uid']
+        for item in reading.items[:-1]
+    }
     reading.items.clear()
     fault = sandbox.faults.inject(verb='watch', cut=True)
     await change_everything()
@@ -236,17 +295,33 @@ async def test_relist_is_a_comparison(virtual_time, sandbox, change_everything, 
     fault.lift()
     await reading.wait_for(LISTED)
 
-    assert reading.events == [('MODIFIED', 'modified', '2'), ('ADDED', 'new', '1'), ('DELETED', 'recreated', None),
-                              ('ADDED', 'recreated', '3'), ('DELETED', 'deleted', None), LISTED]
-    vanished = next(item for item in reading.items if item is not LISTED and item['type'] == 'DELETED'
-                    and item['object']['metadata']['name'] == 'deleted')
-    assert vanished['object'] == {'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {
-        'name': 'deleted', 'namespace': 'default', 'uid': uids['deleted']}}
+    assert reading.events == [
+        ('MODIFIED', 'modified', '2'),
+        ('ADDED', 'new', '1'),
+        ('DELETED', 'recreated', None),
+        ('ADDED', 'recreated', '3'),
+        ('DELETED', 'deleted', None),
+        LISTED,
+    ]
+    vanished = next(
+        item
+        for item in reading.items
+        if item is not LISTED
+        and item['type'] == 'DELETED'
+        and item['object']['metadata']['name'] == 'deleted'
+    )
+    assert vanished['object'] == {
+        'apiVersion': 'v1',
+        'kind': 'ConfigMap',
+        'metadata': {'name': 'deleted', 'namespace': 'default', 'uid': uids['deleted']},
+    }
     assert (reading.state.relists, len(get_queries(sandbox, 'list'))) == (1, 2)
 
 
 @pytest.mark.guarantee('NEW-132', 'NEW-133', 'NEW-134', 'NEW-135')
-async def test_objects_are_streamed_with_no_listing(virtual_time, sandbox, read, operator_settings, check):
+async def test_objects_are_streamed_with_no_listing(
+    virtual_time, sandbox, read, operator_settings, check
+):
     operator_settings.watching.initial_streaming = True
     await sandbox.create(config('old'))
     reading = await read()
@@ -264,7 +339,9 @@ async def test_objects_are_streamed_with_no_listing(virtual_time, sandbox, read,
 
 
 @pytest.mark.parametrize('code', [400, 422])
-async def test_objects_are_listed_if_streaming_is_refused(virtual_time, sandbox, read, operator_settings, check, code):
+async def test_objects_are_listed_if_streaming_is_refused(
+    virtual_time, sandbox, read, operator_settings, check, code
+):
     operator_settings.watching.initial_streaming = True
     sandbox.faults.inject(verb='watch', code=code, times=1)
     reading = await read()
@@ -278,20 +355,26 @@ async def test_objects_are_listed_if_streaming_is_refused(virtual_time, sandbox,
 async def test_next_stream_tells_what_has_happened_between_them(sandbox, context):
     state = watching.StreamState()
     await sandbox.create(config('old'))
-    async with contextlib.aclosing(watching.stream_events(CONFIGS, 'default', context=context, state=state)) as stream:
+    async with contextlib.aclosing(
+        watching.stream_events(CONFIGS, 'default', context=context, state=state)
+    ) as stream:
         assert (await anext(stream))['type'] is None
         assert await anext(stream) is LISTED
     assert state.phase is watching.Phase.ENDED
     await sandbox.delete('configmaps', 'old')
 
-    async with contextlib.aclosing(watching.stream_events(CONFIGS, 'default', context=context, state=state)) as stream:
+    async with contextlib.aclosing(
+        watching.stream_events(CONFIGS, 'default', context=context, state=state)
+    ) as stream:
         assert (await anext(stream))['type'] == 'DELETED'
         assert await anext(stream) is LISTED
 
 
 @pytest.mark.guarantee('NEW-147')
 @pytest.mark.usefixtures('virtual_time')
-async def test_unknown_events_are_skipped_with_a_warning_and_nonsense_is_survived(scripted, make_context, caplog):
+async def test_unknown_events_are_skipped_with_a_warning_and_nonsense_is_survived(
+    scripted, make_context, caplog
+):
     head = b'HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n'
     listed = b'{"kind": "ConfigMapList", "apiVersion": "v1", "metadata": {"resourceVersion": "5"}, "items": []}'
     event = b'{"type": "ADDED", "object": {"metadata": {"name": "a", "resourceVersion": "6"}}}\n'

@@ -1,6 +1,7 @@
 """
 Storages of progress: what they put into patches, what they read from bodies, what they hide from essences.
 """
+
 import copy
 import json
 
@@ -12,8 +13,13 @@ from kopf._cogs.configs import progress
 from kopf._cogs.structs import objects, patches
 
 RECORD = {
-    'started': '2026-11-15T23:53:07.202658+00:00', 'delayed': '2026-11-15T23:54:47.203658+00:00',
-    'purpose': 'create', 'retries': 1, 'success': False, 'failure': False, 'message': 'later',
+    'started': '2026-11-15T23:53:07.202658+00:00',
+    'delayed': '2026-11-15T23:54:47.203658+00:00',
+    'purpose': 'create',
+    'retries': 1,
+    'success': False,
+    'failure': False,
+    'message': 'later',
 }
 WRITTEN = (
     '{"started":"2026-11-15T23:53:07.202658+00:00","delayed":"2026-11-15T23:54:47.203658+00:00",'
@@ -28,18 +34,30 @@ STORAGES = {
     'annotations-v2': progress.AnnotationsProgressStorage(v1=False),
     'status': progress.StatusProgressStorage(),
     'status-with-field': progress.StatusProgressStorage(field=['spec', 'my.field']),
-    'multi': progress.MultiProgressStorage([progress.StatusProgressStorage(), progress.AnnotationsProgressStorage()]),
+    'multi': progress.MultiProgressStorage(
+        [progress.StatusProgressStorage(), progress.AnnotationsProgressStorage()]
+    ),
     'smart': progress.SmartProgressStorage(),
 }
 EACH_STORAGE = pytest.mark.parametrize('storage', STORAGES.values(), ids=STORAGES)
 
 TEXTS = strategies.none() | strategies.text(strategies.characters(codec='utf-8'), max_size=5)
-RECORDS = strategies.fixed_dictionaries({}, optional={
-    'started': TEXTS, 'stopped': TEXTS, 'delayed': TEXTS, 'purpose': TEXTS, 'message': TEXTS, 'essence': TEXTS,
-    'retries': strategies.none() | strategies.integers(0, 9),
-    'success': strategies.none() | strategies.booleans(), 'failure': strategies.none() | strategies.booleans(),
-    'subrefs': strategies.none() | strategies.lists(strategies.sampled_from(['a/b', 'a/c']), max_size=2),
-})
+RECORDS = strategies.fixed_dictionaries(
+    {},
+    optional={
+        'started': TEXTS,
+        'stopped': TEXTS,
+        'delayed': TEXTS,
+        'purpose': TEXTS,
+        'message': TEXTS,
+        'essence': TEXTS,
+        'retries': strategies.none() | strategies.integers(0, 9),
+        'success': strategies.none() | strategies.booleans(),
+        'failure': strategies.none() | strategies.booleans(),
+        'subrefs': strategies.none()
+        | strategies.lists(strategies.sampled_from(['a/b', 'a/c']), max_size=2),
+    },
+)
 KEYS = strategies.sampled_from(['fn', 'fn/spec.a', 'a/<b>', '_', 'x' * 80])
 
 
@@ -59,7 +77,9 @@ def without_nones(record):
 def test_records_are_json_in_annotations():
     patch, record = patches.Patch(), {**RECORD, 'stopped': None}
 
-    STORAGES['annotations'].store(key='create_fn', record=record, body=objects.Body({}), patch=patch)
+    STORAGES['annotations'].store(
+        key='create_fn', record=record, body=objects.Body({}), patch=patch
+    )
 
     assert patch == {'metadata': {'annotations': {NAME: WRITTEN}}}
 
@@ -69,23 +89,39 @@ def test_empty_fields_are_there_only_if_verbose():
     patch = patches.Patch()
     record = {'started': 'x', 'stopped': None}
 
-    STORAGES['annotations-verbose'].store(key='create_fn', record=record, body=objects.Body({}), patch=patch)
+    STORAGES['annotations-verbose'].store(
+        key='create_fn', record=record, body=objects.Body({}), patch=patch
+    )
 
     assert patch == {'metadata': {'annotations': {NAME: '{"started":"x","stopped":null}'}}}
 
 
 @pytest.mark.guarantee('WLD-003')
-@pytest.mark.parametrize('record, written', [
-    pytest.param({'retries': 1, 'subrefs': ['parent/child-2', 'parent/child-1']},
-                 '{"retries":1,"subrefs":["parent/child-2","parent/child-1"]}', id='list'),
-    pytest.param({'subrefs': frozenset({'b', 'a', 'c'})}, '{"subrefs":["a","b","c"]}', id='set'),
-    pytest.param({'subrefs': ()}, '{"subrefs":[]}', id='empty'),
-    pytest.param({'success': True, 'essence': 'digest'}, '{"success":true,"essence":"digest"}', id='essence'),
-])
+@pytest.mark.parametrize(
+    'record, written',
+    [
+        pytest.param(
+            {'retries': 1, 'subrefs': ['parent/child-2', 'parent/child-1']},
+            '{"retries":1,"subrefs":["parent/child-2","parent/child-1"]}',
+            id='list',
+        ),
+        pytest.param(
+            {'subrefs': frozenset({'b', 'a', 'c'})}, '{"subrefs":["a","b","c"]}', id='set'
+        ),
+        pytest.param({'subrefs': ()}, '{"subrefs":[]}', id='empty'),
+        pytest.param(
+            {'success': True, 'essence': 'digest'},
+            '{"success":true,"essence":"digest"}',
+            id='essence',
+        ),
+    ],
+)
 def test_records_are_written_in_a_stable_form(record, written):
     patch = patches.Patch()
 
-    STORAGES['annotations'].store(key='create_fn', record=record, body=objects.Body({}), patch=patch)
+    STORAGES['annotations'].store(
+        key='create_fn', record=record, body=objects.Body({}), patch=patch
+    )
 
     assert patch['metadata']['annotations'] == {NAME: written}
 
@@ -94,7 +130,9 @@ def test_records_are_written_in_a_stable_form(record, written):
 def test_records_are_structures_in_the_status():
     patch = patches.Patch()
 
-    STORAGES['status'].store(key='fn/spec.a', record={**RECORD, 'stopped': None}, body=objects.Body({}), patch=patch)
+    STORAGES['status'].store(
+        key='fn/spec.a', record={**RECORD, 'stopped': None}, body=objects.Body({}), patch=patch
+    )
 
     assert patch == {'status': {'kopf': {'progress': {'fn/spec.a': RECORD}}}}
 
@@ -102,24 +140,35 @@ def test_records_are_structures_in_the_status():
 @pytest.mark.guarantee('CFG-061')
 def test_records_in_the_status_lose_the_fields_that_they_do_not_have_any_more():
     patch = patches.Patch()
-    body = objects.Body({'status': {'kopf': {'progress': {'fn': {'delayed': 'x', 'retries': 1}, 'other': {}}}}})
+    body = objects.Body(
+        {'status': {'kopf': {'progress': {'fn': {'delayed': 'x', 'retries': 1}, 'other': {}}}}}
+    )
 
     STORAGES['status'].store(key='fn', record={'retries': 2}, body=body, patch=patch)
 
-    assert apply(body, patch) == {'status': {'kopf': {'progress': {'fn': {'retries': 2}, 'other': {}}}}}
+    assert apply(body, patch) == {
+        'status': {'kopf': {'progress': {'fn': {'retries': 2}, 'other': {}}}}
+    }
 
 
 @pytest.mark.guarantee('CFG-061', 'CFG-062')
-@pytest.mark.parametrize('field, path', [
-    ('status.{name}.a', ('status', 'me', 'a')), (('status', '{name}', 'a.b'), ('status', 'me', 'a.b')),
-    (['spec', 'x'], ('spec', 'x')),
-])
+@pytest.mark.parametrize(
+    'field, path',
+    [
+        ('status.{name}.a', ('status', 'me', 'a')),
+        (('status', '{name}', 'a.b'), ('status', 'me', 'a.b')),
+        (['spec', 'x'], ('spec', 'x')),
+    ],
+)
 def test_fields_of_the_status_are_adjustable(field, path):
     storage = progress.StatusProgressStorage(name='me', field=field, touch_field=field)
     assert (storage.field, storage.touch_field) == (path, path)
 
     storage = progress.StatusProgressStorage(name='me')
-    assert (storage.field, storage.touch_field) == (('status', 'me', 'progress'), ('status', 'me', 'dummy'))
+    assert (storage.field, storage.touch_field) == (
+        ('status', 'me', 'progress'),
+        ('status', 'me', 'dummy'),
+    )
     storage.field = storage.touch_field = field
     assert (storage.field, storage.touch_field) == (path, path)
 
@@ -137,7 +186,9 @@ def test_long_ids_are_stored_twice_and_read_by_the_newer_name():
     storage.store(key='x' * 80, record=RECORD, body=objects.Body({}), patch=patch)
 
     assert patch['metadata']['annotations'] == {newer: WRITTEN, older: WRITTEN}
-    assert storage.fetch(key='x' * 80, body=annotated({newer: '{"retries":2}', older: WRITTEN})) == {'retries': 2}
+    assert storage.fetch(
+        key='x' * 80, body=annotated({newer: '{"retries":2}', older: WRITTEN})
+    ) == {'retries': 2}
     assert storage.fetch(key='x' * 80, body=annotated({newer: 'garbage', older: WRITTEN})) == RECORD
     assert storage.fetch(key='x' * 80, body=annotated({older: WRITTEN})) == RECORD
     assert STORAGES['annotations-v2'].fetch(key='x' * 80, body=annotated({older: WRITTEN})) is None
@@ -182,7 +233,9 @@ def test_records_of_handlers_are_separate(storage):
 def test_absent_records_are_purged_with_no_changes(storage):
     patch = patches.Patch()
 
-    storage.purge(key='fn', body=objects.Body({'metadata': {'annotations': {'x': 'y'}}}), patch=patch)
+    storage.purge(
+        key='fn', body=objects.Body({'metadata': {'annotations': {'x': 'y'}}}), patch=patch
+    )
 
     assert not patch
     assert patch == {}
@@ -202,7 +255,9 @@ def test_records_that_were_not_sent_are_purged_from_the_patch(storage):
 
 @EACH_STORAGE
 def test_the_last_word_in_a_patch_wins(storage):
-    storage.store(key='fn', record={'retries': 1}, body=objects.Body({}), patch=(patch := patches.Patch()))
+    storage.store(
+        key='fn', record={'retries': 1}, body=objects.Body({}), patch=(patch := patches.Patch())
+    )
     body = apply({}, patch)
 
     patch = patches.Patch()
@@ -225,16 +280,31 @@ def test_other_parts_of_the_patch_are_kept():
     assert patch == {'metadata': {'annotations': {'user': 'note'}}, 'status': {'user': 1}}
 
 
-@pytest.mark.parametrize('body', [
-    pytest.param({}, id='nothing'),
-    pytest.param({'metadata': {'annotations': None}, 'status': None}, id='none'),
-    pytest.param({'metadata': {'annotations': {NAME: 'not json'}}, 'status': 'text'}, id='not-json'),
-    pytest.param({'metadata': {'annotations': {NAME: ''}}, 'status': {'kopf': 'text'}}, id='empty'),
-    pytest.param({'metadata': {'annotations': {NAME: '[1]'}}, 'status': {'kopf': {'progress': []}}}, id='list'),
-    pytest.param({'metadata': {'annotations': {NAME: 'null'}}, 'status': {'kopf': {'progress': {'create_fn': 1}}}},
-                 id='null'),
-    pytest.param({'metadata': {'annotations': {NAME: 123}}}, id='number'),
-])
+@pytest.mark.parametrize(
+    'body',
+    [
+        pytest.param({}, id='nothing'),
+        pytest.param({'metadata': {'annotations': None}, 'status': None}, id='none'),
+        pytest.param(
+            {'metadata': {'annotations': {NAME: 'not json'}}, 'status': 'text'}, id='not-json'
+        ),
+        pytest.param(
+            {'metadata': {'annotations': {NAME: ''}}, 'status': {'kopf': 'text'}}, id='empty'
+        ),
+        pytest.param(
+            {'metadata': {'annotations': {NAME: '[1]'}}, 'status': {'kopf': {'progress': []}}},
+            id='list',
+        ),
+        pytest.param(
+            {
+                'metadata': {'annotations': {NAME: 'null'}},
+                'status': {'kopf': {'progress': {'create_fn': 1}}},
+            },
+            id='null',
+        ),
+        pytest.param({'metadata': {'annotations': {NAME: 123}}}, id='number'),
+    ],
+)
 @EACH_STORAGE
 def test_what_cannot_be_read_is_not_there_and_is_overwritten(storage, body):
     body = objects.Body(body)
@@ -244,13 +314,22 @@ def test_what_cannot_be_read_is_not_there_and_is_overwritten(storage, body):
     assert storage.fetch(key='create_fn', body=apply(body, patch)) == RECORD
 
 
-@pytest.mark.parametrize('raw, record', [
-    pytest.param({'retries': 'many', 'purpose': 'create'}, {'purpose': 'create'}, id='text-for-number'),
-    pytest.param({'retries': True, 'success': 1, 'message': ['x']}, {}, id='other-types'),
-    pytest.param({'subrefs': 'abc', 'retries': 1}, {'retries': 1}, id='text-for-list'),
-    pytest.param({'subrefs': ['a', 1], 'retries': 1}, {'retries': 1}, id='numbers-for-ids'),
-    pytest.param({'future': {'a': [1]}, 'retries': 1}, {'future': {'a': [1]}, 'retries': 1}, id='unknown-fields'),
-])
+@pytest.mark.parametrize(
+    'raw, record',
+    [
+        pytest.param(
+            {'retries': 'many', 'purpose': 'create'}, {'purpose': 'create'}, id='text-for-number'
+        ),
+        pytest.param({'retries': True, 'success': 1, 'message': ['x']}, {}, id='other-types'),
+        pytest.param({'subrefs': 'abc', 'retries': 1}, {'retries': 1}, id='text-for-list'),
+        pytest.param({'subrefs': ['a', 1], 'retries': 1}, {'retries': 1}, id='numbers-for-ids'),
+        pytest.param(
+            {'future': {'a': [1]}, 'retries': 1},
+            {'future': {'a': [1]}, 'retries': 1},
+            id='unknown-fields',
+        ),
+    ],
+)
 def test_fields_of_wrong_types_are_not_there(raw, record):
     written = annotated({NAME: json.dumps(raw)})
     structured = objects.Body({'status': {'kopf': {'progress': {'create_fn': raw}}}})
@@ -262,19 +341,38 @@ def test_fields_of_wrong_types_are_not_there(raw, record):
 def test_records_of_other_writers_are_not_rewritten_if_they_mean_the_same():
     body = annotated({NAME: json.dumps(dict(reversed(RECORD.items())), indent=2)})
 
-    STORAGES['annotations'].store(key='create_fn', record=RECORD, body=body, patch=(patch := patches.Patch()))
+    STORAGES['annotations'].store(
+        key='create_fn', record=RECORD, body=body, patch=(patch := patches.Patch())
+    )
 
     assert not patch
 
 
 @pytest.mark.guarantee('CFG-071')
-@pytest.mark.parametrize('storage, expected', [
-    pytest.param('annotations', {'metadata': {'annotations': {'kopf.zalando.org/touch-dummy': 'now'}}}, id='notes'),
-    pytest.param('status', {'status': {'kopf': {'dummy': 'now'}}}, id='status'),
-    pytest.param('smart', {'metadata': {'annotations': {'kopf.zalando.org/touch-dummy': 'now'}}}, id='smart'),
-    pytest.param('multi', {'metadata': {'annotations': {'kopf.zalando.org/touch-dummy': 'now'}},
-                           'status': {'kopf': {'dummy': 'now'}}}, id='multi'),
-])
+@pytest.mark.parametrize(
+    'storage, expected',
+    [
+        pytest.param(
+            'annotations',
+            {'metadata': {'annotations': {'kopf.zalando.org/touch-dummy': 'now'}}},
+            id='notes',
+        ),
+        pytest.param('status', {'status': {'kopf': {'dummy': 'now'}}}, id='status'),
+        pytest.param(
+            'smart',
+            {'metadata': {'annotations': {'kopf.zalando.org/touch-dummy': 'now'}}},
+            id='smart',
+        ),
+        pytest.param(
+            'multi',
+            {
+                'metadata': {'annotations': {'kopf.zalando.org/touch-dummy': 'now'}},
+                'status': {'kopf': {'dummy': 'now'}},
+            },
+            id='multi',
+        ),
+    ],
+)
 def test_touches_are_apart_from_records(storage, expected):
     storage, patch = STORAGES[storage], patches.Patch()
 
@@ -289,16 +387,27 @@ def test_touches_are_apart_from_records(storage, expected):
 
 
 def without_touches(body):
-    return {key: value for key, value in body.items() if value not in ({'annotations': {}}, {'kopf': {}})}
+    return {
+        key: value
+        for key, value in body.items()
+        if value not in ({'annotations': {}}, {'kopf': {}})
+    }
 
 
 def test_touches_are_adjustable():
-    storage = progress.MultiProgressStorage([
-        progress.AnnotationsProgressStorage(touch_key='my'), progress.StatusProgressStorage(touch_field='status.my')])
+    storage = progress.MultiProgressStorage(
+        [
+            progress.AnnotationsProgressStorage(touch_key='my'),
+            progress.StatusProgressStorage(touch_field='status.my'),
+        ]
+    )
 
     storage.touch(body=objects.Body({}), patch=(patch := patches.Patch()), value='now')
 
-    assert patch == {'metadata': {'annotations': {'kopf.zalando.org/my': 'now'}}, 'status': {'my': 'now'}}
+    assert patch == {
+        'metadata': {'annotations': {'kopf.zalando.org/my': 'now'}},
+        'status': {'my': 'now'},
+    }
 
 
 @pytest.mark.guarantee('NEW-114')
@@ -307,7 +416,9 @@ def test_unusual_prefixes_are_marked_once_something_is_stored():
 
     storage.store(key='fn', record=RECORD, body=objects.Body({}), patch=patch)
     assert patch['metadata']['annotations'] == {
-        'my-op.example.com/fn': WRITTEN, 'my-op.example.com/kopf-managed': 'yes'}
+        'my-op.example.com/fn': WRITTEN,
+        'my-op.example.com/kopf-managed': 'yes',
+    }
 
     body = apply({}, patch)
     storage.store(key='fn', record={'retries': 2}, body=body, patch=(patch := patches.Patch()))
@@ -322,7 +433,8 @@ def test_usual_prefixes_are_not_marked():
     patch = patches.Patch()
 
     progress.AnnotationsProgressStorage(prefix='kopf.dev').store(
-        key='fn', record={'retries': 2}, body=objects.Body({}), patch=patch)
+        key='fn', record={'retries': 2}, body=objects.Body({}), patch=patch
+    )
 
     assert patch['metadata']['annotations'] == {'kopf.dev/fn': '{"retries":2}'}
 
@@ -330,19 +442,29 @@ def test_usual_prefixes_are_not_marked():
 @pytest.mark.guarantee('CFG-063', 'NEW-107')
 def test_multi_storage_writes_to_all_and_reads_from_the_first():
     storage = STORAGES['multi']
-    both = {'metadata': {'annotations': {'kopf.zalando.org/fn': '{"retries":1}'}},
-            'status': {'kopf': {'progress': {'fn': {'retries': 2}}}}}
+    both = {
+        'metadata': {'annotations': {'kopf.zalando.org/fn': '{"retries":1}'}},
+        'status': {'kopf': {'progress': {'fn': {'retries': 2}}}},
+    }
 
     assert storage.fetch(key='fn', body=objects.Body(both)) == {'retries': 2}
-    assert storage.fetch(key='fn', body=objects.Body({'metadata': both['metadata']})) == {'retries': 1}
+    assert storage.fetch(key='fn', body=objects.Body({'metadata': both['metadata']})) == {
+        'retries': 1
+    }
 
-    storage.store(key='fn', record={'retries': 3}, body=objects.Body({}), patch=(patch := patches.Patch()))
-    assert patch == {'metadata': {'annotations': {'kopf.zalando.org/fn': '{"retries":3}'}},
-                     'status': {'kopf': {'progress': {'fn': {'retries': 3}}}}}
+    storage.store(
+        key='fn', record={'retries': 3}, body=objects.Body({}), patch=(patch := patches.Patch())
+    )
+    assert patch == {
+        'metadata': {'annotations': {'kopf.zalando.org/fn': '{"retries":3}'}},
+        'status': {'kopf': {'progress': {'fn': {'retries': 3}}}},
+    }
 
     storage.purge(key='fn', body=objects.Body(both), patch=(patch := patches.Patch()))
-    assert patch == {'metadata': {'annotations': {'kopf.zalando.org/fn': None}},
-                     'status': {'kopf': {'progress': {'fn': None}}}}
+    assert patch == {
+        'metadata': {'annotations': {'kopf.zalando.org/fn': None}},
+        'status': {'kopf': {'progress': {'fn': None}}},
+    }
 
 
 @pytest.mark.guarantee('CFG-057', 'CFG-064', 'NEW-104')
@@ -361,8 +483,10 @@ def test_smart_storage_writes_to_annotations_and_cleans_the_status():
     assert storage.fetch(key='fn', body=both) == {'retries': 2}
 
     storage.purge(key='fn', body=both, patch=(patch := patches.Patch()))
-    assert patch == {'metadata': {'annotations': {'kopf.zalando.org/fn': None}},
-                     'status': {'kopf': {'progress': {'fn': None}}}}
+    assert patch == {
+        'metadata': {'annotations': {'kopf.zalando.org/fn': None}},
+        'status': {'kopf': {'progress': {'fn': None}}},
+    }
 
     storage.purge(key='fn', body=older, patch=(patch := patches.Patch()))
     assert set(patch) == {'status'}
@@ -371,11 +495,22 @@ def test_smart_storage_writes_to_annotations_and_cleans_the_status():
 @pytest.mark.guarantee('CFG-064')
 def test_smart_storage_is_adjustable():
     storage = progress.SmartProgressStorage(
-        name='me', field='status.{name}.f', touch_key='t', touch_field='status.{name}.t', prefix='x.y', v1=False,
-        verbose=True)
+        name='me',
+        field='status.{name}.f',
+        touch_key='t',
+        touch_field='status.{name}.t',
+        prefix='x.y',
+        v1=False,
+        verbose=True,
+    )
     annotations, status = storage.storages
 
-    assert (annotations.prefix, annotations.v1, annotations.verbose, annotations.touch_key) == ('x.y', False, True, 't')
+    assert (annotations.prefix, annotations.v1, annotations.verbose, annotations.touch_key) == (
+        'x.y',
+        False,
+        True,
+        't',
+    )
     assert (status.field, status.touch_field) == (('status', 'me', 'f'), ('status', 'me', 't'))
 
 
@@ -404,7 +539,13 @@ def test_stanzas_of_nothing_but_storages_are_not_seen(storage):
 
 @pytest.mark.guarantee('CFG-065')
 def test_base_storage_is_abstract():
-    assert progress.ProgressStorage.__abstractmethods__ == {'fetch', 'store', 'purge', 'touch', 'clear'}
+    assert progress.ProgressStorage.__abstractmethods__ == {
+        'fetch',
+        'store',
+        'purge',
+        'touch',
+        'clear',
+    }
     with pytest.raises(TypeError, match='abstract'):
         progress.ProgressStorage()
 
@@ -480,7 +621,17 @@ def test_users_subclasses_extend_every_method():
 @pytest.mark.guarantee('CFG-067')
 def test_records_have_their_fields():
     assert set(progress.ProgressRecord.__annotations__) == {
-        'started', 'stopped', 'delayed', 'purpose', 'retries', 'success', 'failure', 'message', 'subrefs', 'essence'}
+        'started',
+        'stopped',
+        'delayed',
+        'purpose',
+        'retries',
+        'success',
+        'failure',
+        'message',
+        'subrefs',
+        'essence',
+    }
     assert not progress.ProgressRecord.__required_keys__
 
 
@@ -500,8 +651,14 @@ def test_storage_is_not_blank_if_anything_is_kept_in_it(storage, is_touched):
 @EACH_STORAGE
 def test_storage_is_blank_in_spite_of_what_is_not_progress(storage):
     names = ['last-handled-configuration', 'kopf-managed']
-    annotations = {f'{prefix}/{name}': 'x' for prefix in ('kopf.zalando.org', 'my-op.example.com') for name in names}
-    body = objects.Body({'metadata': {'annotations': {'other.example.com/create_fn': WRITTEN, **annotations}}})
+    annotations = {
+        f'{prefix}/{name}': 'x'
+        for prefix in ('kopf.zalando.org', 'my-op.example.com')
+        for name in names
+    }
+    body = objects.Body(
+        {'metadata': {'annotations': {'other.example.com/create_fn': WRITTEN, **annotations}}}
+    )
 
     assert storage._is_blank(body)
 

@@ -1,6 +1,7 @@
 """
 The mappings of the settings by resources: which keys they take, and what they give for a resource.
 """
+
 import pytest
 
 from kopf._cogs.configs import selections
@@ -15,10 +16,21 @@ def is_pod(resource):
 
 
 @pytest.mark.guarantee('NEW-138')
-@pytest.mark.parametrize('key', [
-    'pods', 'pods.v1', 'v1/pods', ('v1', 'pods'), ('', 'v1', 'pods'), references.EVERYTHING,
-    ('', references.EVERYTHING), ('', 'v1', references.EVERYTHING), is_pod,
-], ids=repr)
+@pytest.mark.parametrize(
+    'key',
+    [
+        'pods',
+        'pods.v1',
+        'v1/pods',
+        ('v1', 'pods'),
+        ('', 'v1', 'pods'),
+        references.EVERYTHING,
+        ('', references.EVERYTHING),
+        ('', 'v1', references.EVERYTHING),
+        is_pod,
+    ],
+    ids=repr,
+)
 def test_entries_are_written_read_tested_and_deleted_by_the_same_notation(key):
     mapping = selections.Selections()
 
@@ -58,7 +70,9 @@ def test_equal_notations_are_the_same_entry():
 
 @pytest.mark.guarantee('NEW-137')
 def test_distinct_texts_of_all_matching_entries_are_joined():
-    mapping = selections.Selections({'pods': 'z=1', references.EVERYTHING: 'a=2', is_pod: 'z=1', 'nodes': 'x=3'})
+    mapping = selections.Selections(
+        {'pods': 'z=1', references.EVERYTHING: 'a=2', is_pod: 'z=1', 'nodes': 'x=3'}
+    )
 
     assert mapping.join(PODS) == 'a=2,z=1'
     assert mapping.join(EXAMPLES) == 'a=2'

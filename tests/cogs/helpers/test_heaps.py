@@ -1,6 +1,7 @@
 """
 The memory is returned to the system where it is possible, and nothing fails where it is not.
 """
+
 import ctypes
 
 import pytest
@@ -16,7 +17,9 @@ def forgotten_library():
 
 
 @pytest.mark.guarantee('FND-053')
-@pytest.mark.parametrize('library', [pytest.param(ctypes.CDLL, id='own'), pytest.param(lambda _: object(), id='other')])
+@pytest.mark.parametrize(
+    'library', [pytest.param(ctypes.CDLL, id='own'), pytest.param(lambda _: object(), id='other')]
+)
 def test_memory_is_trimmed_if_it_is_possible(monkeypatch, library):
     monkeypatch.setattr(ctypes, 'CDLL', library)
 

@@ -1,18 +1,22 @@
 """
 Meters: plain numbers of what has happened.
 """
+
 import pytest
 
 from kopf._cogs.helpers import meters
 
 
-@pytest.mark.parametrize('value, expected', [
-    pytest.param(0.0, [1, 0, 0], id='least'),
-    pytest.param(1.0, [1, 0, 0], id='first-bound'),
-    pytest.param(1.1, [0, 1, 0], id='between'),
-    pytest.param(2.0, [0, 1, 0], id='last-bound'),
-    pytest.param(2.1, [0, 0, 1], id='beyond'),
-])
+@pytest.mark.parametrize(
+    'value, expected',
+    [
+        pytest.param(0.0, [1, 0, 0], id='least'),
+        pytest.param(1.0, [1, 0, 0], id='first-bound'),
+        pytest.param(1.1, [0, 1, 0], id='between'),
+        pytest.param(2.0, [0, 1, 0], id='last-bound'),
+        pytest.param(2.1, [0, 0, 1], id='beyond'),
+    ],
+)
 def test_values_are_counted_up_to_their_bounds_inclusively(value, expected):
     histogram = meters.Histogram(bounds=(1.0, 2.0))
 
@@ -32,7 +36,9 @@ def test_calls_are_counted_by_verbs_and_answers():
     meter.count_call('watch', 'timeout', 60.0)
 
     assert {verb: dict(calls.answers) for verb, calls in meter.calls.items()} == {
-        'get': {200: 2, 404: 1}, 'watch': {'timeout': 1}}
+        'get': {200: 2, 404: 1},
+        'watch': {'timeout': 1},
+    }
     assert meter.calls['get'].durations.total == pytest.approx(0.6)
 
 

@@ -1,6 +1,7 @@
 """
 Large documents of JSON are read as small ones are, but the interpreter is not held for long.
 """
+
 import gc
 import json
 import mmap
@@ -14,13 +15,22 @@ from hypothesis import strategies
 from kopf._cogs.helpers import jsons, pieces
 
 VALUES = strategies.recursive(
-    strategies.none() | strategies.booleans() | strategies.integers()
+    strategies.none()
+    | strategies.booleans()
+    | strategies.integers()
     | strategies.floats(allow_nan=False, allow_infinity=False)
     | strategies.text(alphabet='ab,:[]{}"\\ é\n', max_size=5),
-    lambda inner: strategies.lists(inner, max_size=5)
-    | strategies.dictionaries(strategies.text(alphabet='ab"\\,{', max_size=2), inner, max_size=5),
-    max_leaves=30)
-EDITS = strategies.lists(strategies.tuples(strategies.integers(0, 10_000), strategies.binary(max_size=1)), max_size=3)
+    lambda inner: (
+        strategies.lists(inner, max_size=5)
+        | strategies.dictionaries(
+            strategies.text(alphabet='ab"\\,{', max_size=2), inner, max_size=5
+        )
+    ),
+    max_leaves=30,
+)
+EDITS = strategies.lists(
+    strategies.tuples(strategies.integers(0, 10_000), strategies.binary(max_size=1)), max_size=3
+)
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +49,9 @@ def read(loads, raw):
 @pytest.mark.guarantee('FND-062')
 @pytest.mark.parametrize('indent', [None, 1])
 @hypothesis.given(value=VALUES)
-@hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture], deadline=None)
+@hypothesis.settings(
+    suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture], deadline=None
+)
 def test_documents_are_read_as_a_whole_would_be(value, indent):
     raw = json.dumps(value, indent=indent, ensure_ascii=False).encode()
 
@@ -48,50 +60,65 @@ def test_documents_are_read_as_a_whole_would_be(value, indent):
 
 @pytest.mark.guarantee('FND-062')
 @hypothesis.given(value=VALUES, edits=EDITS)
-@hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture], deadline=None)
+@hypothesis.settings(
+    suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture], deadline=None
+)
 def test_broken_documents_are_refused_as_a_whole_would_be(value, edits):
     raw = bytearray(json.dumps(value).encode())
     for position, replacement in edits:
-        raw[position % len(raw):position % len(raw) + 1] = replacement or b','
+        raw[position % len(raw) : position % len(raw) + 1] = replacement or b','
 
     assert read(pieces.loads, bytes(raw)) == read(jsons.loads, bytes(raw))
 
 
-@pytest.mark.parametrize('raw', [
-    pytest.param(b'', id='empty'),
-    pytest.param(b'[1, 2, 3, 4, 5, 6,]', id='trailing-comma'),
-    pytest.param(b'[, 1, 2, 3, 4, 5]', id='leading-comma'),
-    pytest.param(b'[1, 2, 3, [   , 4], 5]', id='leading-inner-comma'),
-    pytest.param(b'[1, 2, 3, 4,, 5, 6]', id='two-commas'),
-    pytest.param(b'[1, 2, [3, 4, 5] 6, 7]', id='no-comma-after-a-list'),
-    pytest.param(b'{"a": 1, "b": 2, "c": 3]', id='other-end'),
-    pytest.param(b'[1, 2, 3, 4, 5, 6', id='no-end'),
-    pytest.param(b'[1, 2, 3, 4, 5, 6]]', id='two-ends'),
-    pytest.param(b'[1, 2, 3, 4, 5, 6] [1]', id='two-documents'),
-    pytest.param(b'[1, 2], 3, 4, 5, 6', id='no-list'),
-    pytest.param(b'["a", "b", "c", "d]', id='no-quote'),
-    pytest.param(b'["' + b'\\"' * 200_000, id='no-quote-after-many-escapes'),
-    pytest.param(b'["a", "b", "c", "\\', id='escaped-end'),
-    pytest.param(b'{"a": 1, "b", "c": 3}', id='no-value'),
-    pytest.param(b'{"a": 1, 2: 3, "c": 3}', id='no-name'),
-    pytest.param(b'[1, 2, 3, NaN, 5, 6]', id='nan'),
-    pytest.param(b'["\xff", "\xff", "\xff"]', id='not-utf-8'),
-])
+@pytest.mark.parametrize(
+    'raw',
+    [
+        pytest.param(b'', id='empty'),
+        pytest.param(b'[1, 2, 3, 4, 5, 6,]', id='trailing-comma'),
+        pytest.param(b'[, 1, 2, 3, 4, 5]', id='leading-comma'),
+        pytest.param(b'[1, 2, 3, [   , 4], 5]', id='leading-inner-comma'),
+        pytest.param(b'[1, 2, 3, 4,, 5, 6]', id='two-commas'),
+        pytest.param(b'[1, 2, [3, 4, 5] 6, 7]', id='no-comma-after-a-list'),
+        pytest.param(b'{"a": 1, "b": 2, "c": 3]', id='other-end'),
+        pytest.param(b'[1, 2, 3, 4, 5, 6', id='no-end'),
+        pytest.param(b'[1, 2, 3, 4, 5, 6]]', id='two-ends'),
+        pytest.param(b'[1, 2, 3, 4, 5, 6] [1]', id='two-documents'),
+        pytest.param(b'[1, 2], 3, 4, 5, 6', id='no-list'),
+        pytest.param(b'["a", "b", "c", "d]', id='no-quote'),
+        pytest.param(b'["' + b'\\"' * 200_000, id='no-quote-after-many-escapes'),
+        pytest.param(b'["a", "b", "c", "\\', id='escaped-end'),
+        pytest.param(b'{"a": 1, "b", "c": 3}', id='no-value'),
+        pytest.param(b'{"a": 1, 2: 3, "c": 3}', id='no-name'),
+        pytest.param(b'[1, 2, 3, NaN, 5, 6]', id='nan'),
+        pytest.param(b'["\xff", "\xff", "\xff"]', id='not-utf-8'),
+    ],
+)
 def test_broken_documents_are_refused(raw):
     with pytest.raises(jsons.JSONDecodeError):
         pieces.loads(raw)
 
 
-@pytest.mark.parametrize('raw, expected', [
-    pytest.param(b'{"a": 1, "b": [1, 2, 3], "a": {"x": [1, 2, 3], "y": 2}, "c": 3}',
-                 {'a': {'x': [1, 2, 3], 'y': 2}, 'b': [1, 2, 3], 'c': 3}, id='repeated-names'),
-    pytest.param(b'{"\\u0061\\"": [1, 2, [3, 4, 5], 6]}', {'a"': [1, 2, [3, 4, 5], 6]}, id='escaped-names'),
-    pytest.param(b' \n[1, 2, 3, 4, 5, 6]\n ', [1, 2, 3, 4, 5, 6], id='spaces'),
-    pytest.param(b'"a string"', 'a string', id='string'),
-    pytest.param(b'1234567890', 1234567890, id='number'),
-    pytest.param(b'["' + b'\\n' * 200_000 + b'", 1]', ['\n' * 200_000, 1], id='many-escapes'),
-    pytest.param(b'[' * 500 + b'1, 2, 3' + b']' * 500, None, id='deep'),
-])
+@pytest.mark.parametrize(
+    'raw, expected',
+    [
+        pytest.param(
+            b'{"a": 1, "b": [1, 2, 3], "a": {"x": [1, 2, 3], "y": 2}, "c": 3}',
+            {'a': {'x': [1, 2, 3], 'y': 2}, 'b': [1, 2, 3], 'c': 3},
+            id='repeated-names',
+        ),
+        pytest.param(
+            b'{"\\u0061\\"": [1, 2, [3, 4, 5], 6]}',
+            {'a"': [1, 2, [3, 4, 5], 6]},
+            id='escaped-names',
+        ),
+        pytest.param(b' \n[1, 2, 3, 4, 5, 6]\n ', [1, 2, 3, 4, 5, 6], id='spaces'),
+        pytest.param(b'"a string"', 'a string', id='string'),
+        pytest.param(b'1234567890', 1234567890, id='number'),
+        pytest.param(b'["' + b'\\n' * 200_000 + b'", 1]', ['\n' * 200_000, 1], id='many-escapes'),
+        pytest.param(b'[' * 500 + b'1, 2, 3' + b']' * 500, None, id='deep'),
+    ],
+)
 def test_special_documents_are_read(raw, expected):
     assert pieces.loads(raw) == (expected or jsons.loads(raw))
 
@@ -123,11 +150,17 @@ def frozen_garbage():
 @pytest.mark.guarantee('FND-062')
 @pytest.mark.usefixtures('frozen_garbage')
 @pytest.mark.parametrize('small_pieces', [pieces.PIECE_SIZE], indirect=True)
-@pytest.mark.parametrize('raw', [
-    pytest.param(json.dumps({f'key-{i}': {'name': f'n{i}', 'list': [1, 2, [i]]} for i in range(50_000)}), id='small'),
-    pytest.param(json.dumps([1] * 1_000_000), id='numbers'),
-    pytest.param('["' + '\\"' * 1_500_000 + '"]', id='escapes'),
-])
+@pytest.mark.parametrize(
+    'raw',
+    [
+        pytest.param(
+            json.dumps({f'key-{i}': {'name': f'n{i}', 'list': [1, 2, [i]]} for i in range(50_000)}),
+            id='small',
+        ),
+        pytest.param(json.dumps([1] * 1_000_000), id='numbers'),
+        pytest.param('["' + '\\"' * 1_500_000 + '"]', id='escapes'),
+    ],
+)
 def test_other_threads_get_their_turns(raw):
     gaps, is_over = [], threading.Event()
 
@@ -148,10 +181,13 @@ def test_other_threads_get_their_turns(raw):
 
 @pytest.mark.guarantee('FND-062')
 @pytest.mark.parametrize('small_pieces', [pieces.PIECE_SIZE], indirect=True)
-@pytest.mark.parametrize('raw', [
-    pytest.param(b'{' + b'"' * 5_000_000, id='strings'),
-    pytest.param(b'[' + b'{"a":[1]} ' * 500_000 + b']', id='objects'),
-])
+@pytest.mark.parametrize(
+    'raw',
+    [
+        pytest.param(b'{' + b'"' * 5_000_000, id='strings'),
+        pytest.param(b'[' + b'{"a":[1]} ' * 500_000 + b']', id='objects'),
+    ],
+)
 def test_documents_without_commas_are_refused_at_their_beginnings(raw):
     since = time.perf_counter()
 

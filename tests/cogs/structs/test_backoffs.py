@@ -1,6 +1,7 @@
 """
 Backoffs: delays that grow, with a cap and a jitter.
 """
+
 import math
 
 import pytest
@@ -9,7 +10,9 @@ import kopf
 from kopf._cogs.structs import backoffs
 
 
-@pytest.mark.parametrize('attempts, delay', [(1, 1), (2, 2), (3, 4), (10, 512), (11, 600), (100, 600), (10**6, 600)])
+@pytest.mark.parametrize(
+    'attempts, delay', [(1, 1), (2, 2), (3, 4), (10, 512), (11, 600), (100, 600), (10**6, 600)]
+)
 def test_delays_grow_up_to_the_cap(attempts, delay):
     assert kopf.Backoff().choose_delay(attempts, chance=0) == delay
 
@@ -29,12 +32,15 @@ def test_plain_numbers_are_the_delays_themselves():
     assert backoffs.choose_delay(7, attempts=5, chance=1) == 7
 
 
-@pytest.mark.parametrize('options, error', [
-    ({'first': 0}, "first must be above 0 seconds, not 0"),
-    ({'factor': 0.5}, "factor must be 1 or more, not 0.5"),
-    ({'first': 10, 'cap': 5}, r"cap must not be less than first \(10\), as it is 5"),
-    ({'jitter': -1}, "jitter must be 0 or more, not -1"),
-])
+@pytest.mark.parametrize(
+    'options, error',
+    [
+        ({'first': 0}, 'first must be above 0 seconds, not 0'),
+        ({'factor': 0.5}, 'factor must be 1 or more, not 0.5'),
+        ({'first': 10, 'cap': 5}, r'cap must not be less than first \(10\), as it is 5'),
+        ({'jitter': -1}, 'jitter must be 0 or more, not -1'),
+    ],
+)
 def test_wrong_numbers_are_refused(options, error):
     with pytest.raises(ValueError, match=error):
         kopf.Backoff(**options)

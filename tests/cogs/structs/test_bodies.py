@@ -1,6 +1,7 @@
 """
 Bodies and their parts: read-only, live, with no copies; and the references to objects.
 """
+
 import copy
 import gc
 import pickle
@@ -16,10 +17,17 @@ from kopf._cogs.structs import bodies, objects
 @pytest.fixture
 def raw():
     return {
-        'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample',
+        'apiVersion': 'kopf.dev/v1',
+        'kind': 'KopfExample',
         'metadata': {
-            'name': 'name1', 'namespace': 'ns1', 'uid': 'uid1', 'labels': {'l': '1'}, 'annotations': {'a': '2'},
-            'creationTimestamp': '2026-11-15T00:00:00Z', 'deletionTimestamp': '2026-11-16T00:00:00Z'},
+            'name': 'name1',
+            'namespace': 'ns1',
+            'uid': 'uid1',
+            'labels': {'l': '1'},
+            'annotations': {'a': '2'},
+            'creationTimestamp': '2026-11-15T00:00:00Z',
+            'deletionTimestamp': '2026-11-16T00:00:00Z',
+        },
         'spec': {'x': {'y': [1]}},
         'status': {'z': 1},
     }
@@ -50,9 +58,14 @@ def test_bodies_have_their_stanzas_as_attributes(raw):
 
 
 @pytest.mark.guarantee('KWA-023')
-@pytest.mark.parametrize('cls, stanza', [
-    (objects.Meta, 'metadata'), (objects.Spec, 'spec'), (objects.Status, 'status'),
-])
+@pytest.mark.parametrize(
+    'cls, stanza',
+    [
+        (objects.Meta, 'metadata'),
+        (objects.Spec, 'spec'),
+        (objects.Status, 'status'),
+    ],
+)
 def test_stanzas_are_read_only_and_made_of_bodies(raw, cls, stanza):
     part = cls(objects.Body(raw))
 
@@ -65,12 +78,15 @@ def test_stanzas_are_read_only_and_made_of_bodies(raw, cls, stanza):
 
 
 @pytest.mark.guarantee('KWA-024', 'KWA-026', 'KWA-027')
-@pytest.mark.parametrize('raw', [
-    pytest.param({}, id='absent'),
-    pytest.param({'metadata': {}, 'spec': {}, 'status': {}}, id='empty'),
-    pytest.param({'metadata': None, 'spec': None, 'status': None}, id='none'),
-    pytest.param({'metadata': {'labels': None, 'annotations': None}}, id='none-inside'),
-])
+@pytest.mark.parametrize(
+    'raw',
+    [
+        pytest.param({}, id='absent'),
+        pytest.param({'metadata': {}, 'spec': {}, 'status': {}}, id='empty'),
+        pytest.param({'metadata': None, 'spec': None, 'status': None}, id='none'),
+        pytest.param({'metadata': {'labels': None, 'annotations': None}}, id='none-inside'),
+    ],
+)
 def test_absent_stanzas_are_empty(raw):
     body = objects.Body(raw)
 
@@ -98,7 +114,12 @@ def test_metadata_has_its_fields_as_attributes(raw):
 def test_all_parts_follow_the_replaced_content(raw):
     body = objects.Body(raw)
     meta, spec, status, labels, annotations = (
-        body.meta, body.spec, body.status, body.meta.labels, body.meta.annotations)
+        body.meta,
+        body.spec,
+        body.status,
+        body.meta.labels,
+        body.meta.annotations,
+    )
 
     body._replace_with({'metadata': {'name': 'new', 'labels': {'l': '9'}}, 'spec': {'x': 'new'}})
 
@@ -127,10 +148,19 @@ def test_bodies_are_shown_as_dicts(raw):
 
 def test_values_of_secrets_are_not_shown():
     configuration = '{"data":{"password":"czNjcjN0"}}'
-    body = objects.Body({
-        'apiVersion': 'v1', 'kind': 'Secret', 'type': 'Opaque',
-        'metadata': {'name': 'name1', 'annotations': {'kopf.zalando.org/last-handled-configuration': configuration}},
-        'data': {'password': 'czNjcjN0'}, 'stringData': {'token': 'czNjcjN0'}})
+    body = objects.Body(
+        {
+            'apiVersion': 'v1',
+            'kind': 'Secret',
+            'type': 'Opaque',
+            'metadata': {
+                'name': 'name1',
+                'annotations': {'kopf.zalando.org/last-handled-configuration': configuration},
+            },
+            'data': {'password': 'czNjcjN0'},
+            'stringData': {'token': 'czNjcjN0'},
+        }
+    )
 
     shown = [repr(part) for part in (body, body.meta, body.meta.annotations)]
 
@@ -171,16 +201,33 @@ def test_bodies_are_freed_with_no_garbage_collection(raw):
 @pytest.mark.guarantee('KWA-029', 'CFG-080')
 def test_typed_dicts_have_their_keys():
     assert set(bodies.RawEvent.__annotations__) == {'type', 'object'}
-    assert set(bodies.RawBody.__annotations__) == {'apiVersion', 'kind', 'metadata', 'spec', 'status'}
+    assert set(bodies.RawBody.__annotations__) == {
+        'apiVersion',
+        'kind',
+        'metadata',
+        'spec',
+        'status',
+    }
     assert set(bodies.BodyEssence.__annotations__) == {'metadata', 'spec', 'status'}
-    assert typing.get_args(bodies.RawEventType) == (None, 'ADDED', 'MODIFIED', 'DELETED', 'BOOKMARK')
+    assert typing.get_args(bodies.RawEventType) == (
+        None,
+        'ADDED',
+        'MODIFIED',
+        'DELETED',
+        'BOOKMARK',
+    )
 
 
 @pytest.mark.guarantee('EVT-012')
 @pytest.mark.parametrize('wrap', [dict, objects.Body])
 def test_objects_are_referred_to(raw, wrap):
     assert bodies.build_object_reference(wrap(raw)) == {
-        'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample', 'name': 'name1', 'uid': 'uid1', 'namespace': 'ns1'}
+        'apiVersion': 'kopf.dev/v1',
+        'kind': 'KopfExample',
+        'name': 'name1',
+        'uid': 'uid1',
+        'namespace': 'ns1',
+    }
 
 
 @pytest.mark.guarantee('EVT-012', 'HIE-023')
@@ -189,27 +236,47 @@ def test_absent_fields_are_not_referred_to():
 
     assert bodies.build_object_reference(raw) == {'kind': 'KopfExample', 'name': 'name1'}
     assert bodies.build_owner_reference(raw) == {
-        'controller': True, 'blockOwnerDeletion': True, 'kind': 'KopfExample', 'name': 'name1'}
+        'controller': True,
+        'blockOwnerDeletion': True,
+        'kind': 'KopfExample',
+        'name': 'name1',
+    }
 
 
 @pytest.mark.guarantee('HIE-023')
-@pytest.mark.parametrize('flags, expected', [
-    ({}, (True, True)),
-    ({'controller': False}, (False, True)),
-    ({'block_owner_deletion': False}, (True, False)),
-])
+@pytest.mark.parametrize(
+    'flags, expected',
+    [
+        ({}, (True, True)),
+        ({'controller': False}, (False, True)),
+        ({'block_owner_deletion': False}, (True, False)),
+    ],
+)
 def test_owners_are_referred_to(raw, flags, expected):
     assert bodies.build_owner_reference(raw, **flags) == {
-        'controller': expected[0], 'blockOwnerDeletion': expected[1],
-        'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample', 'name': 'name1', 'uid': 'uid1'}
+        'controller': expected[0],
+        'blockOwnerDeletion': expected[1],
+        'apiVersion': 'kopf.dev/v1',
+        'kind': 'KopfExample',
+        'name': 'name1',
+        'uid': 'uid1',
+    }
 
 
 @pytest.mark.guarantee('FND-032')
 @pytest.mark.parametrize('name', ['body', 'meta', 'spec', 'status', 'labels', 'annotations'])
 def test_attributes_and_weak_references_are_accepted_as_by_plain_objects(name):
-    body = objects.Body({'metadata': {'labels': {'a': 'b'}, 'annotations': {'a': 'b'}}, 'spec': {'a': 'b'}})
-    parts = {'body': body, 'meta': body.meta, 'spec': body.spec, 'status': body.status,
-             'labels': body.meta.labels, 'annotations': body.meta.annotations}
+    body = objects.Body(
+        {'metadata': {'labels': {'a': 'b'}, 'annotations': {'a': 'b'}}, 'spec': {'a': 'b'}}
+    )
+    parts = {
+        'body': body,
+        'meta': body.meta,
+        'spec': body.spec,
+        'status': body.status,
+        'labels': body.meta.labels,
+        'annotations': body.meta.annotations,
+    }
     part = parts[name]
     before = dict(part)
 

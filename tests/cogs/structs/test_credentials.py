@@ -1,4 +1,5 @@
 """Credentials become headers and TLS, compare by their values, and show no secrets."""
+
 import base64
 import dataclasses
 import datetime
@@ -20,8 +21,13 @@ from kopf._cogs.structs import credentials
 from kopf._kits.sandbox import certificates
 
 NOW = datetime.datetime(2020, 1, 1, 12, 0, 0, tzinfo=datetime.UTC)
-SECRETS = {'username': 's3cret-user', 'password': 's3cret-password', 'scheme': 's3cret-scheme', 'token': 's3cret-token',
-           'private_key_data': 's3cret-key'}
+SECRETS = {
+    'username': 's3cret-user',
+    'password': 's3cret-password',
+    'scheme': 's3cret-scheme',
+    'token': 's3cret-token',
+    'private_key_data': 's3cret-key',
+}
 
 
 @pytest.fixture(scope='module')
@@ -48,7 +54,9 @@ def private_key_path(tmp_path, pair):
     return path
 
 
-@pytest.mark.guarantee('AUT-009', 'NEW-161', 'NEW-162')  # of which the newer one wins: not by positions
+@pytest.mark.guarantee(
+    'AUT-009', 'NEW-161', 'NEW-162'
+)  # of which the newer one wins: not by positions
 def test_only_keywords_are_accepted_and_only_the_server_is_mandatory():
     info = credentials.ConnectionInfo(server='https://localhost')
 
@@ -56,9 +64,24 @@ def test_only_keywords_are_accepted_and_only_the_server_is_mandatory():
     assert fields.pop('server') == 'https://localhost'
     assert fields.pop('priority') == 0
     assert fields.pop('trust_env') is False
-    assert set(fields) == {'ca_path', 'ca_data', 'insecure', 'username', 'password', 'scheme', 'token',
-                           'certificate_path', 'certificate_data', 'private_key_path', 'private_key_data',
-                           'default_namespace', 'expiration', 'proxy_url', 'tls_server_name', 'context'}
+    assert set(fields) == {
+        'ca_path',
+        'ca_data',
+        'insecure',
+        'username',
+        'password',
+        'scheme',
+        'token',
+        'certificate_path',
+        'certificate_data',
+        'private_key_path',
+        'private_key_data',
+        'default_namespace',
+        'expiration',
+        'proxy_url',
+        'tls_server_name',
+        'context',
+    }
     assert set(fields.values()) == {None}
     with pytest.raises(TypeError):
         credentials.ConnectionInfo('https://localhost')
@@ -72,9 +95,19 @@ def test_only_keywords_are_accepted_and_only_the_server_is_mandatory():
 @pytest.mark.parametrize('kind', ['path', 'data'])
 def test_everything_given_is_an_attribute_of_the_same_name(kind):
     given = {
-        'server': 'https://localhost', 'insecure': True, 'username': 'me', 'password': 'secret', 'scheme': 'Bearer',
-        'token': 'secret', 'default_namespace': 'ns', 'priority': 123, 'expiration': NOW,
-        **{f'{name}_{kind}': '/path' if kind == 'path' else b'data' for name in ('ca', 'certificate', 'private_key')},
+        'server': 'https://localhost',
+        'insecure': True,
+        'username': 'me',
+        'password': 'secret',
+        'scheme': 'Bearer',
+        'token': 'secret',
+        'default_namespace': 'ns',
+        'priority': 123,
+        'expiration': NOW,
+        **{
+            f'{name}_{kind}': '/path' if kind == 'path' else b'data'
+            for name in ('ca', 'certificate', 'private_key')
+        },
     }
 
     info = kopf.ConnectionInfo(**given)
@@ -91,22 +124,33 @@ def test_login_error_is_a_direct_exception():
 @pytest.mark.parametrize('name', ['ca', 'certificate', 'private_key'])
 def test_path_and_data_of_the_same_thing_are_refused(name):
     with pytest.raises(ValueError, match=f'Both {name}_path and {name}_data are given'):
-        credentials.ConnectionInfo(server='https://localhost', **{f'{name}_path': '/path', f'{name}_data': 'data'})
+        credentials.ConnectionInfo(
+            server='https://localhost', **{f'{name}_path': '/path', f'{name}_data': 'data'}
+        )
 
 
 @pytest.mark.guarantee('NEW-167', 'AUT-015', 'AUT-016')
-@pytest.mark.parametrize('fields, expected', [
-    pytest.param({}, None, id='nothing'),
-    pytest.param({'username': 'user'}, None, id='username-only'),
-    pytest.param({'password': 'pass'}, None, id='password-only'),
-    pytest.param({'username': 'user', 'password': 'pass'}, 'Basic dXNlcjpwYXNz', id='basic'),
-    pytest.param({'username': 'user', 'password': ''}, 'Basic dXNlcjo=', id='basic-with-empty-password'),
-    pytest.param({'username': 'u', 'password': 'p', 'scheme': 'S', 'token': 't'}, 'Basic dTpw', id='basic-first'),
-    pytest.param({'token': 'abc'}, 'Bearer abc', id='token'),
-    pytest.param({'scheme': 'Digest', 'token': 'abc'}, 'Digest abc', id='scheme-and-token'),
-    pytest.param({'scheme': 'Digest xyz'}, 'Digest xyz', id='scheme-only'),
-    pytest.param({'scheme': '', 'token': ''}, None, id='empty'),
-])
+@pytest.mark.parametrize(
+    'fields, expected',
+    [
+        pytest.param({}, None, id='nothing'),
+        pytest.param({'username': 'user'}, None, id='username-only'),
+        pytest.param({'password': 'pass'}, None, id='password-only'),
+        pytest.param({'username': 'user', 'password': 'pass'}, 'Basic dXNlcjpwYXNz', id='basic'),
+        pytest.param(
+            {'username': 'user', 'password': ''}, 'Basic dXNlcjo=', id='basic-with-empty-password'
+        ),
+        pytest.param(
+            {'username': 'u', 'password': 'p', 'scheme': 'S', 'token': 't'},
+            'Basic dTpw',
+            id='basic-first',
+        ),
+        pytest.param({'token': 'abc'}, 'Bearer abc', id='token'),
+        pytest.param({'scheme': 'Digest', 'token': 'abc'}, 'Digest abc', id='scheme-and-token'),
+        pytest.param({'scheme': 'Digest xyz'}, 'Digest xyz', id='scheme-only'),
+        pytest.param({'scheme': '', 'token': ''}, None, id='empty'),
+    ],
+)
 def test_authorization_header_is_made_of_what_is_given(fields, expected):
     info = credentials.ConnectionInfo(server='https://localhost', **fields)
 
@@ -127,8 +171,14 @@ def test_basic_auth_for_aiohttp_is_deprecated_and_empty():
 
 
 def test_secrets_are_not_represented():
-    info = credentials.ConnectionInfo(server='https://s3cret:s3cret@localhost:6443/path', ca_data='PEM', priority=5,
-                                      proxy_url='http://s3cret@proxy', certificate_path='/path', **SECRETS)
+    info = credentials.ConnectionInfo(
+        server='https://s3cret:s3cret@localhost:6443/path',
+        ca_data='PEM',
+        priority=5,
+        proxy_url='http://s3cret@proxy',
+        certificate_path='/path',
+        **SECRETS,
+    )
 
     text = f'{info} {info!r} {info!s} {[info]}'
 
@@ -136,24 +186,32 @@ def test_secrets_are_not_represented():
     assert repr(info) == (
         "ConnectionInfo(server='https://***@localhost:6443/path', priority=5, ca_data=<set>, username=<hidden>, "
         "password=<hidden>, scheme=<hidden>, token=<hidden>, certificate_path='/path', private_key_data=<hidden>, "
-        "proxy_url='http://***@proxy')")
+        "proxy_url='http://***@proxy')"
+    )
 
 
 async def test_custom_sessions_are_represented_with_no_secrets():
     async with aiohttp.ClientSession(headers={'Authorization': 's3cret'}) as session:
-        info = credentials.AiohttpSession(server='https://s3cret@localhost', aiohttp_session=session)
+        info = credentials.AiohttpSession(
+            server='https://s3cret@localhost', aiohttp_session=session
+        )
 
-        assert repr(info).startswith("AiohttpSession(server='https://***@localhost', aiohttp_session=<aiohttp.client")
+        assert repr(info).startswith(
+            "AiohttpSession(server='https://***@localhost', aiohttp_session=<aiohttp.client"
+        )
         assert 's3cret' not in repr(info)
 
 
-@pytest.mark.parametrize('one, two, expected', [
-    pytest.param({'token': 'a'}, {'token': 'a'}, True, id='equal'),
-    pytest.param({'token': 'a', 'expiration': NOW}, {'token': 'a'}, True, id='expiration'),
-    pytest.param({'token': 'a'}, {'token': 'b'}, False, id='token'),
-    pytest.param({'token': 'a'}, {'token': 'a', 'scheme': 'Digest'}, False, id='scheme'),
-    pytest.param({'ca_path': '/a'}, {'ca_path': '/b'}, False, id='ca'),
-])
+@pytest.mark.parametrize(
+    'one, two, expected',
+    [
+        pytest.param({'token': 'a'}, {'token': 'a'}, True, id='equal'),
+        pytest.param({'token': 'a', 'expiration': NOW}, {'token': 'a'}, True, id='expiration'),
+        pytest.param({'token': 'a'}, {'token': 'b'}, False, id='token'),
+        pytest.param({'token': 'a'}, {'token': 'a', 'scheme': 'Digest'}, False, id='scheme'),
+        pytest.param({'ca_path': '/a'}, {'ca_path': '/b'}, False, id='ca'),
+    ],
+)
 def test_credentials_are_the_same_by_values_whenever_they_expire(one, two, expected):
     one = credentials.ConnectionInfo(server='https://localhost', **one)
     two = credentials.ConnectionInfo(server='https://localhost', **two)
@@ -163,14 +221,23 @@ def test_credentials_are_the_same_by_values_whenever_they_expire(one, two, expec
 
 @pytest.mark.guarantee('AUT-018')
 @pytest.mark.parametrize('timezone', ['UTC', 'Asia/Tokyo', 'America/New_York'])
-@pytest.mark.parametrize('expiration, expected', [
-    pytest.param(None, False, id='never'),
-    pytest.param(NOW, True, id='aware-now'),
-    pytest.param(NOW + datetime.timedelta(seconds=1), False, id='aware-later'),
-    pytest.param(NOW.astimezone(datetime.timezone(datetime.timedelta(hours=9))), True, id='aware-elsewhere'),
-    pytest.param(NOW.replace(tzinfo=None), True, id='naive-now'),
-    pytest.param(NOW.replace(tzinfo=None) + datetime.timedelta(seconds=1), False, id='naive-later'),
-])
+@pytest.mark.parametrize(
+    'expiration, expected',
+    [
+        pytest.param(None, False, id='never'),
+        pytest.param(NOW, True, id='aware-now'),
+        pytest.param(NOW + datetime.timedelta(seconds=1), False, id='aware-later'),
+        pytest.param(
+            NOW.astimezone(datetime.timezone(datetime.timedelta(hours=9))),
+            True,
+            id='aware-elsewhere',
+        ),
+        pytest.param(NOW.replace(tzinfo=None), True, id='naive-now'),
+        pytest.param(
+            NOW.replace(tzinfo=None) + datetime.timedelta(seconds=1), False, id='naive-later'
+        ),
+    ],
+)
 def test_naive_expiration_is_in_utc(monkeypatch, timezone, expiration, expected):
     monkeypatch.setenv('TZ', timezone)
     time.tzset()
@@ -186,7 +253,9 @@ def test_naive_expiration_is_in_utc(monkeypatch, timezone, expiration, expected)
 def test_tls_and_http_are_not_loaded_by_import():
     program = 'import sys, kopf._cogs.structs.credentials; print(*sys.modules)'
 
-    done = subprocess.run([sys.executable, '-c', program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, '-c', program], capture_output=True, text=True, check=True
+    )
 
     assert not {'aiohttp', 'asyncio', 'ssl'} & set(done.stdout.split())
 
@@ -200,26 +269,48 @@ def encode(pem: bytes) -> bytes:
 
 
 @pytest.mark.guarantee('NEW-164', 'NEW-166')
-@pytest.mark.parametrize('convert', [bytes, bytes.decode, encode, base64.encodebytes,
-                                     lambda pem: encode(pem).decode(), lambda pem: b'# \xc3\xa9\n' + pem],
-                         ids=['pem', 'text', 'base64', 'wrapped', 'base64-text', 'with-comments'])
+@pytest.mark.parametrize(
+    'convert',
+    [
+        bytes,
+        bytes.decode,
+        encode,
+        base64.encodebytes,
+        lambda pem: encode(pem).decode(),
+        lambda pem: b'# \xc3\xa9\n' + pem,
+    ],
+    ids=['pem', 'text', 'base64', 'wrapped', 'base64-text', 'with-comments'],
+)
 def test_certificates_are_loaded_from_data(ca, pair, convert):
-    info = credentials.ConnectionInfo(server='https://localhost', ca_data=convert(ca.pem),
-                                      certificate_data=convert(pair.certificate), private_key_data=convert(pair.key))
+    info = credentials.ConnectionInfo(
+        server='https://localhost',
+        ca_data=convert(ca.pem),
+        certificate_data=convert(pair.certificate),
+        private_key_data=convert(pair.key),
+    )
 
     context = info.as_ssl_context()
 
-    assert [cert['subject'] for cert in context.get_ca_certs()] == [((('commonName', 'kopf-sandbox-ca'),),)]
+    assert [cert['subject'] for cert in context.get_ca_certs()] == [
+        ((('commonName', 'kopf-sandbox-ca'),),)
+    ]
 
 
 @pytest.mark.guarantee('NEW-164')
-@pytest.mark.parametrize('convert', [str, as_bytes_path, pathlib.Path], ids=['str', 'bytes', 'path-like'])
-def test_certificates_are_loaded_from_paths(tmp_path, ca, certificate_path, private_key_path, convert):
+@pytest.mark.parametrize(
+    'convert', [str, as_bytes_path, pathlib.Path], ids=['str', 'bytes', 'path-like']
+)
+def test_certificates_are_loaded_from_paths(
+    tmp_path, ca, certificate_path, private_key_path, convert
+):
     ca_path = tmp_path / 'ca.crt'
     ca_path.write_bytes(ca.pem)
-    info = credentials.ConnectionInfo(server='https://localhost', ca_path=convert(ca_path),
-                                      certificate_path=convert(certificate_path),
-                                      private_key_path=convert(private_key_path))
+    info = credentials.ConnectionInfo(
+        server='https://localhost',
+        ca_path=convert(ca_path),
+        certificate_path=convert(certificate_path),
+        private_key_path=convert(private_key_path),
+    )
 
     context = info.as_ssl_context()
 
@@ -236,9 +327,13 @@ def test_home_directory_is_expanded_in_paths(tmp_path, monkeypatch, ca):
     assert len(context.get_ca_certs()) == 1
 
 
-@pytest.mark.parametrize('insecure, has_ca', [(None, True), (None, False), (True, True), (True, False)])
+@pytest.mark.parametrize(
+    'insecure, has_ca', [(None, True), (None, False), (True, True), (True, False)]
+)
 def test_verification_is_disabled_only_when_asked_for(ca, insecure, has_ca):
-    info = credentials.ConnectionInfo(server='https://localhost', insecure=insecure, ca_data=ca.pem if has_ca else None)
+    info = credentials.ConnectionInfo(
+        server='https://localhost', insecure=insecure, ca_data=ca.pem if has_ca else None
+    )
 
     context = info.as_ssl_context()
 
@@ -250,10 +345,17 @@ def test_verification_is_disabled_only_when_asked_for(ca, insecure, has_ca):
 @pytest.mark.guarantee('NEW-169')
 def test_temporary_files_are_deleted_at_once(tmp_path, monkeypatch, ca, pair):
     monkeypatch.setattr(tempfile, 'tempdir', str(tmp_path))
-    good = credentials.ConnectionInfo(server='https://localhost', ca_data=ca.pem,
-                                      certificate_data=pair.certificate, private_key_data=pair.key)
-    bad = credentials.ConnectionInfo(server='https://localhost', certificate_data=pair.certificate,
-                                     private_key_data=pair.certificate)
+    good = credentials.ConnectionInfo(
+        server='https://localhost',
+        ca_data=ca.pem,
+        certificate_data=pair.certificate,
+        private_key_data=pair.key,
+    )
+    bad = credentials.ConnectionInfo(
+        server='https://localhost',
+        certificate_data=pair.certificate,
+        private_key_data=pair.certificate,
+    )
 
     good.as_ssl_context()
     with pytest.raises(credentials.LoginError):
@@ -275,23 +377,46 @@ def test_key_can_be_in_the_same_file_as_the_certificate(tmp_path, pair):
     credentials.ConnectionInfo(server='https://localhost', certificate_path=path).as_ssl_context()
 
 
-@pytest.mark.parametrize('fields, message', [
-    pytest.param({'ca_path': '/nonexistent'}, 'Cannot load the certificate authority of /nonexistent: No such file',
-                 id='absent-ca'),
-    pytest.param({'ca_path': os.devnull}, 'Cannot load the certificate authority of .*it is not PEM', id='wrong-ca'),
-    pytest.param({'ca_data': 's3cret'}, 'Cannot load the inline certificate authority: .*neither PEM nor base64',
-                 id='wrong-ca-data'),
-    pytest.param({'ca_data': '-----BEGIN s3cret-----'}, 'Cannot load the inline certificate authority: ',
-                 id='broken-ca-data'),
-    pytest.param({'private_key_data': 's3cret'}, 'the private key: it is given without its client certificate',
-                 id='lone-key'),
-    pytest.param({'certificate_path': '/nonexistent', 'private_key_data': '-----BEGIN s3cret'},
-                 'Cannot load the client certificate of /nonexistent with the inline private key: No such file',
-                 id='absent-certificate'),
-    pytest.param({'certificate_data': '-----BEGIN x', 'private_key_data': 's3cret'},
-                 'Cannot load the inline client certificate with the inline private key: .*neither PEM',
-                 id='wrong-key'),
-])
+@pytest.mark.parametrize(
+    'fields, message',
+    [
+        pytest.param(
+            {'ca_path': '/nonexistent'},
+            'Cannot load the certificate authority of /nonexistent: No such file',
+            id='absent-ca',
+        ),
+        pytest.param(
+            {'ca_path': os.devnull},
+            'Cannot load the certificate authority of .*it is not PEM',
+            id='wrong-ca',
+        ),
+        pytest.param(
+            {'ca_data': 's3cret'},
+            'Cannot load the inline certificate authority: .*neither PEM nor base64',
+            id='wrong-ca-data',
+        ),
+        pytest.param(
+            {'ca_data': '-----BEGIN s3cret-----'},
+            'Cannot load the inline certificate authority: ',
+            id='broken-ca-data',
+        ),
+        pytest.param(
+            {'private_key_data': 's3cret'},
+            'the private key: it is given without its client certificate',
+            id='lone-key',
+        ),
+        pytest.param(
+            {'certificate_path': '/nonexistent', 'private_key_data': '-----BEGIN s3cret'},
+            'Cannot load the client certificate of /nonexistent with the inline private key: No such file',
+            id='absent-certificate',
+        ),
+        pytest.param(
+            {'certificate_data': '-----BEGIN x', 'private_key_data': 's3cret'},
+            'Cannot load the inline client certificate with the inline private key: .*neither PEM',
+            id='wrong-key',
+        ),
+    ],
+)
 def test_unusable_certificates_are_explained(fields, message):
     info = credentials.ConnectionInfo(server='https://localhost', **fields)
 
@@ -303,8 +428,9 @@ def test_unusable_certificates_are_explained(fields, message):
 
 def test_key_of_another_certificate_is_explained(ca, pair):
     another = certificates.issue_client(ca, 'john', [], datetime.datetime.now(datetime.UTC))
-    info = credentials.ConnectionInfo(server='https://localhost', certificate_data=pair.certificate,
-                                      private_key_data=another.key)
+    info = credentials.ConnectionInfo(
+        server='https://localhost', certificate_data=pair.certificate, private_key_data=another.key
+    )
 
     with pytest.raises(credentials.LoginError, match='key values mismatch'):
         info.as_ssl_context()
@@ -312,10 +438,14 @@ def test_key_of_another_certificate_is_explained(ca, pair):
 
 def test_encrypted_keys_are_refused_rather_than_asked_for_in_the_terminal(pair):
     key = serialization.load_pem_private_key(pair.key, password=None)
-    encrypted = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
-                                  serialization.BestAvailableEncryption(b'password'))
-    info = credentials.ConnectionInfo(server='https://localhost', certificate_data=pair.certificate,
-                                      private_key_data=encrypted)
+    encrypted = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(b'password'),
+    )
+    info = credentials.ConnectionInfo(
+        server='https://localhost', certificate_data=pair.certificate, private_key_data=encrypted
+    )
 
     with pytest.raises(credentials.LoginError, match='the private key is encrypted'):
         info.as_ssl_context()
@@ -331,11 +461,21 @@ async def who_am_i(info: credentials.ConnectionInfo) -> str:
     """Ask the cluster with nothing but what the credentials have made."""
     context = info.as_ssl_context() if info.server.startswith('https://') else True
     review = {'apiVersion': 'authentication.k8s.io/v1', 'kind': 'SelfSubjectReview'}
-    async with (aiohttp.ClientSession(headers=info.as_http_headers()) as session,
-                session.post(f'{info.server}/apis/authentication.k8s.io/v1/selfsubjectreviews', json=review,
-                             ssl=context, server_hostname=info.tls_server_name) as response):
+    async with (
+        aiohttp.ClientSession(headers=info.as_http_headers()) as session,
+        session.post(
+            f'{info.server}/apis/authentication.k8s.io/v1/selfsubjectreviews',
+            json=review,
+            ssl=context,
+            server_hostname=info.tls_server_name,
+        ) as response,
+    ):
         body = await response.json()
-        return body['status']['userInfo']['username'] if response.status == 201 else str(response.status)
+        return (
+            body['status']['userInfo']['username']
+            if response.status == 201
+            else str(response.status)
+        )
 
 
 async def issue_pair(sandbox, user):
@@ -349,8 +489,12 @@ async def issue_pair(sandbox, user):
 async def test_server_is_verified_and_the_token_is_accepted(sandbox):
     jane = await sandbox.add_user('jane')
 
-    by_path = credentials.ConnectionInfo(server=sandbox.url, ca_path=sandbox.ca_path, token=jane.token)
-    by_data = credentials.ConnectionInfo(server=sandbox.url, ca_data=sandbox.ca_data, token=jane.token)
+    by_path = credentials.ConnectionInfo(
+        server=sandbox.url, ca_path=sandbox.ca_path, token=jane.token
+    )
+    by_data = credentials.ConnectionInfo(
+        server=sandbox.url, ca_data=sandbox.ca_data, token=jane.token
+    )
     wrong = credentials.ConnectionInfo(server=sandbox.url, ca_data=sandbox.ca_data, token='wrong')
 
     assert await who_am_i(by_path) == 'jane'
@@ -364,7 +508,10 @@ async def test_client_is_known_by_its_certificate(sandbox, tmp_path):
     (tmp_path / 'client.crt').write_bytes(base64.b64decode(certificate))
     (tmp_path / 'client.key').write_bytes(base64.b64decode(private_key))
     inline = {'certificate_data': certificate, 'private_key_data': private_key}
-    files = {'certificate_path': tmp_path / 'client.crt', 'private_key_path': tmp_path / 'client.key'}
+    files = {
+        'certificate_path': tmp_path / 'client.crt',
+        'private_key_path': tmp_path / 'client.key',
+    }
     mixed = {'certificate_path': tmp_path / 'client.crt', 'private_key_data': private_key}
 
     for fields in inline, files, mixed:
@@ -383,8 +530,12 @@ async def test_unknown_server_is_trusted_only_when_insecure(sandbox):
 
 
 async def test_server_is_expected_under_another_name(sandbox):
-    expected = credentials.ConnectionInfo(server=sandbox.url, token=sandbox.token, ca_data=sandbox.ca_data,
-                                          tls_server_name='kubernetes.default.svc')
+    expected = credentials.ConnectionInfo(
+        server=sandbox.url,
+        token=sandbox.token,
+        ca_data=sandbox.ca_data,
+        tls_server_name='kubernetes.default.svc',
+    )
     foreign = dataclasses.replace(expected, tls_server_name='example.com')
 
     assert await who_am_i(expected) != '401'

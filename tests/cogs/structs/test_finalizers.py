@@ -1,6 +1,7 @@
 """
 Finalizers: ours comes and goes, those of others stay as they are.
 """
+
 import functools
 
 import pytest
@@ -10,33 +11,49 @@ from kopf._cogs.structs import finalizers, objects, patches
 OURS = 'kopf.dev/ours'
 
 
-@pytest.mark.parametrize('body, expected', [
-    ({}, False), ({'metadata': {}}, False), ({'metadata': {'deletionTimestamp': None}}, False),
-    ({'metadata': {'deletionTimestamp': '...'}}, True),
-])
+@pytest.mark.parametrize(
+    'body, expected',
+    [
+        ({}, False),
+        ({'metadata': {}}, False),
+        ({'metadata': {'deletionTimestamp': None}}, False),
+        ({'metadata': {'deletionTimestamp': '...'}}, True),
+    ],
+)
 def test_deletion_is_seen_by_its_timestamp(body, expected):
     assert finalizers.is_deletion_ongoing(body) is expected
     assert finalizers.is_deletion_ongoing(objects.Body(body)) is expected
 
 
-@pytest.mark.parametrize('body, expected', [
-    ({}, False), ({'metadata': {}}, False), ({'metadata': {'finalizers': None}}, False),
-    ({'metadata': {'finalizers': []}}, False), ({'metadata': {'finalizers': ['other']}}, False),
-    ({'metadata': {'finalizers': ['other', OURS]}}, True),
-])
+@pytest.mark.parametrize(
+    'body, expected',
+    [
+        ({}, False),
+        ({'metadata': {}}, False),
+        ({'metadata': {'finalizers': None}}, False),
+        ({'metadata': {'finalizers': []}}, False),
+        ({'metadata': {'finalizers': ['other']}}, False),
+        ({'metadata': {'finalizers': ['other', OURS]}}, True),
+    ],
+)
 def test_blocking_is_seen_by_the_own_finalizer(body, expected):
     assert finalizers.is_blocked(body, OURS) is expected
     assert finalizers.is_blocked(objects.Body(body), OURS) is expected
 
 
 @pytest.mark.guarantee('NEW-083', 'WLD-011')
-@pytest.mark.parametrize('before, after', [
-    pytest.param({}, {'finalizers': [OURS]}, id='absent'),
-    pytest.param({'finalizers': None}, {'finalizers': [OURS]}, id='none'),
-    pytest.param({'finalizers': []}, {'finalizers': [OURS]}, id='empty'),
-    pytest.param({'finalizers': ['b', 'a']}, {'finalizers': ['b', 'a', OURS]}, id='after-others'),
-    pytest.param({'finalizers': [OURS, 'a']}, {'finalizers': [OURS, 'a']}, id='there-already'),
-])
+@pytest.mark.parametrize(
+    'before, after',
+    [
+        pytest.param({}, {'finalizers': [OURS]}, id='absent'),
+        pytest.param({'finalizers': None}, {'finalizers': [OURS]}, id='none'),
+        pytest.param({'finalizers': []}, {'finalizers': [OURS]}, id='empty'),
+        pytest.param(
+            {'finalizers': ['b', 'a']}, {'finalizers': ['b', 'a', OURS]}, id='after-others'
+        ),
+        pytest.param({'finalizers': [OURS, 'a']}, {'finalizers': [OURS, 'a']}, id='there-already'),
+    ],
+)
 def test_finalizer_is_added_after_those_of_others(before, after):
     body = {'metadata': before}
 
@@ -46,14 +63,21 @@ def test_finalizer_is_added_after_those_of_others(before, after):
 
 
 @pytest.mark.guarantee('NEW-083', 'NEW-085', 'WLD-011')
-@pytest.mark.parametrize('before, after', [
-    pytest.param({}, {}, id='absent'),
-    pytest.param({'finalizers': []}, {'finalizers': []}, id='empty'),
-    pytest.param({'finalizers': ['b', 'a']}, {'finalizers': ['b', 'a']}, id='others'),
-    pytest.param({'finalizers': [OURS]}, {}, id='only-ours'),
-    pytest.param({'finalizers': [OURS, OURS]}, {}, id='only-ours-twice'),
-    pytest.param({'finalizers': ['b', OURS, 'a', OURS, 'b']}, {'finalizers': ['b', 'a', 'b']}, id='among-others'),
-])
+@pytest.mark.parametrize(
+    'before, after',
+    [
+        pytest.param({}, {}, id='absent'),
+        pytest.param({'finalizers': []}, {'finalizers': []}, id='empty'),
+        pytest.param({'finalizers': ['b', 'a']}, {'finalizers': ['b', 'a']}, id='others'),
+        pytest.param({'finalizers': [OURS]}, {}, id='only-ours'),
+        pytest.param({'finalizers': [OURS, OURS]}, {}, id='only-ours-twice'),
+        pytest.param(
+            {'finalizers': ['b', OURS, 'a', OURS, 'b']},
+            {'finalizers': ['b', 'a', 'b']},
+            id='among-others',
+        ),
+    ],
+)
 def test_finalizer_is_removed_from_among_those_of_others(before, after):
     body = {'metadata': before}
 
@@ -67,7 +91,8 @@ def test_finalizers_are_for_patches():
 
     assert patch.as_json_patch({'metadata': {'finalizers': [OURS]}}) == []
     assert patch.as_json_patch({'metadata': {'finalizers': ['a']}}) == [
-        {'op': 'replace', 'path': '/metadata/finalizers', 'value': ['a', OURS]}]
+        {'op': 'replace', 'path': '/metadata/finalizers', 'value': ['a', OURS]}
+    ]
 
 
 def test_finalizers_can_be_put_on_bodies_with_no_metadata():

@@ -1,6 +1,7 @@
 """
 Memos: dicts with attributes.
 """
+
 import copy
 import pickle
 import weakref
@@ -63,7 +64,9 @@ def test_copies_are_memos_with_the_same_values():
     assert memo == {'items': [1]}
 
 
-@pytest.mark.parametrize('duplicate', [copy.deepcopy, lambda memo: pickle.loads(pickle.dumps(memo))])
+@pytest.mark.parametrize(
+    'duplicate', [copy.deepcopy, lambda memo: pickle.loads(pickle.dumps(memo))]
+)
 def test_full_copies_are_memos_with_other_values(duplicate):
     memo = memos.Memo(x=[])
 

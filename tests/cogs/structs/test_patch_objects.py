@@ -1,6 +1,7 @@
 """
 Patches: how they are collected, and what JSON patches they make.
 """
+
 import copy
 import functools
 import gc
@@ -14,13 +15,24 @@ from hypothesis import strategies
 from kopf._cogs.structs import dicts, objects, patches
 from kopf._kits.sandbox import patches as api
 
-SCALARS = strategies.booleans() | strategies.integers(-2, 2) | strategies.sampled_from(['x', 'y', ''])
+SCALARS = (
+    strategies.booleans() | strategies.integers(-2, 2) | strategies.sampled_from(['x', 'y', ''])
+)
 KEYS = strategies.sampled_from(['a', 'b/c', 'd~e', 'f~1g', ''])
 VALUES = strategies.recursive(
-    SCALARS, lambda inner: strategies.lists(inner, max_size=2) | strategies.dictionaries(KEYS, inner), max_leaves=12)
+    SCALARS,
+    lambda inner: strategies.lists(inner, max_size=2) | strategies.dictionaries(KEYS, inner),
+    max_leaves=12,
+)
 OBJECTS = strategies.dictionaries(KEYS, VALUES)
-MERGES = strategies.dictionaries(KEYS, strategies.recursive(
-    SCALARS | strategies.none(), lambda inner: strategies.dictionaries(KEYS, inner), max_leaves=12))
+MERGES = strategies.dictionaries(
+    KEYS,
+    strategies.recursive(
+        SCALARS | strategies.none(),
+        lambda inner: strategies.dictionaries(KEYS, inner),
+        max_leaves=12,
+    ),
+)
 
 
 def without_empty(value):
@@ -33,7 +45,10 @@ def without_empty(value):
 
 @pytest.fixture
 def raw():
-    return {'metadata': {'name': 'name1', 'labels': {'l': '1'}}, 'spec': {'x': {'y': 1}, 'items': [1, 2]}}
+    return {
+        'metadata': {'name': 'name1', 'labels': {'l': '1'}},
+        'spec': {'x': {'y': 1}, 'items': [1, 2]},
+    }
 
 
 @pytest.mark.guarantee('KWA-035')
@@ -48,8 +63,10 @@ def test_stanzas_are_created_on_write():
 
     assert isinstance(patch, dict)
     assert patch == {
-        'spec': {'field': 1}, 'status': {'counter': 2},
-        'metadata': {'x': 3, 'annotations': {'key': 'value'}, 'labels': {'key': None}}}
+        'spec': {'field': 1},
+        'status': {'counter': 2},
+        'metadata': {'x': 3, 'annotations': {'key': 'value'}, 'labels': {'key': None}},
+    }
 
 
 @pytest.mark.guarantee('FND-030')
@@ -63,12 +80,15 @@ def test_stanzas_are_the_same_objects_however_reached():
     assert patch.meta.annotations is not patch.meta.labels
 
 
-@pytest.mark.parametrize('make', [
-    pytest.param(patches.Patch, id='constructor'),
-    pytest.param(copy.copy, id='copy'),
-    pytest.param(copy.deepcopy, id='deepcopy'),
-    pytest.param(lambda patch: pickle.loads(pickle.dumps(patch)), id='pickle'),
-])
+@pytest.mark.parametrize(
+    'make',
+    [
+        pytest.param(patches.Patch, id='constructor'),
+        pytest.param(copy.copy, id='copy'),
+        pytest.param(copy.deepcopy, id='deepcopy'),
+        pytest.param(lambda patch: pickle.loads(pickle.dumps(patch)), id='pickle'),
+    ],
+)
 def test_stanzas_of_copies_are_of_the_copies(make):
     patch = patches.Patch({'other': 1})
     status = patch.status
@@ -123,7 +143,9 @@ def test_stanzas_are_not_created_on_read():
 
 
 def test_emptied_stanzas_go():
-    patch = patches.Patch({'spec': {'x': 1}, 'metadata': {'labels': {'l': '1'}}, 'status': {'z': 1}})
+    patch = patches.Patch(
+        {'spec': {'x': 1}, 'metadata': {'labels': {'l': '1'}}, 'status': {'z': 1}}
+    )
 
     del patch.spec['x']
     patch.meta.labels.clear()
@@ -174,12 +196,15 @@ def test_functions_are_a_mutable_list():
 
 
 @pytest.mark.guarantee('NEW-068')
-@pytest.mark.parametrize('patch, truth, length', [
-    pytest.param(patches.Patch(), False, 0, id='empty'),
-    pytest.param(patches.Patch({'a': 1, 'b': 2}), True, 2, id='mapping'),
-    pytest.param(patches.Patch(fns=[print]), True, 0, id='functions'),
-    pytest.param(patches.Patch({'a': 1}, fns=[print]), True, 1, id='both'),
-])
+@pytest.mark.parametrize(
+    'patch, truth, length',
+    [
+        pytest.param(patches.Patch(), False, 0, id='empty'),
+        pytest.param(patches.Patch({'a': 1, 'b': 2}), True, 2, id='mapping'),
+        pytest.param(patches.Patch(fns=[print]), True, 0, id='functions'),
+        pytest.param(patches.Patch({'a': 1}, fns=[print]), True, 1, id='both'),
+    ],
+)
 def test_patches_are_true_if_there_is_anything(patch, truth, length):
     assert bool(patch) is truth
     assert len(patch) == length
@@ -222,7 +247,9 @@ def test_reference_body_is_of_the_patch_or_of_the_call(raw):
 
 
 @pytest.mark.guarantee('NEW-072')
-@pytest.mark.parametrize('patch', [patches.Patch({'a': 1}), patches.Patch(fns=[print])], ids=['mapping', 'functions'])
+@pytest.mark.parametrize(
+    'patch', [patches.Patch({'a': 1}), patches.Patch(fns=[print])], ids=['mapping', 'functions']
+)
 def test_json_patch_needs_a_body_if_there_is_anything(patch):
     with pytest.raises(ValueError, match='relative to a body'):
         patch.as_json_patch()
@@ -232,31 +259,50 @@ def test_json_patch_needs_a_body_if_there_is_anything(patch):
 
 
 @pytest.mark.guarantee('KWA-036', 'NEW-073')
-@pytest.mark.parametrize('merge, expected', [
-    pytest.param({'spec': {'z': 3}}, [('add', '/spec/z', 3)], id='added'),
-    pytest.param({'spec': {'x': {'y': 2}}}, [('replace', '/spec/x/y', 2)], id='changed'),
-    pytest.param({'spec': {'x': None}}, [('remove', '/spec/x')], id='removed'),
-    pytest.param({'spec': None}, [('remove', '/spec')], id='removed-stanza'),
-    pytest.param({'spec': {'items': [1]}}, [('replace', '/spec/items', [1])], id='list'),
-    pytest.param({'spec': {'x': 'text'}}, [('replace', '/spec/x', 'text')], id='mapping-to-value'),
-    pytest.param({'metadata': {'name': {'a': 1}}}, [('replace', '/metadata/name', {'a': 1})], id='value-to-mapping'),
-    pytest.param({'status': {'a': {'b': 1}}}, [('add', '/status', {'a': {'b': 1}})], id='new-stanza'),
-    pytest.param({'status': {'a': 1, 'b': None}}, [('add', '/status', {'a': 1})], id='new-stanza-with-removals'),
-    pytest.param({'status': {}}, [('add', '/status', {})], id='new-empty-stanza'),
-    pytest.param({'spec': {'x': {'y': 1}}}, [], id='same-value'),
-    pytest.param({'spec': {'items': (1, 2)}}, [], id='same-list'),
-    pytest.param({'spec': {'x': {'y': True}}}, [('replace', '/spec/x/y', True)], id='true-is-not-1'),
-    pytest.param({'spec': {}}, [], id='same-stanza'),
-    pytest.param({'spec': {'z': None}}, [], id='absent-key'),
-    pytest.param({'status': None}, [], id='absent-stanza'),
-    pytest.param({'status': {'a': {'b': None}}}, [], id='absent-parent'),
-])
+@pytest.mark.parametrize(
+    'merge, expected',
+    [
+        pytest.param({'spec': {'z': 3}}, [('add', '/spec/z', 3)], id='added'),
+        pytest.param({'spec': {'x': {'y': 2}}}, [('replace', '/spec/x/y', 2)], id='changed'),
+        pytest.param({'spec': {'x': None}}, [('remove', '/spec/x')], id='removed'),
+        pytest.param({'spec': None}, [('remove', '/spec')], id='removed-stanza'),
+        pytest.param({'spec': {'items': [1]}}, [('replace', '/spec/items', [1])], id='list'),
+        pytest.param(
+            {'spec': {'x': 'text'}}, [('replace', '/spec/x', 'text')], id='mapping-to-value'
+        ),
+        pytest.param(
+            {'metadata': {'name': {'a': 1}}},
+            [('replace', '/metadata/name', {'a': 1})],
+            id='value-to-mapping',
+        ),
+        pytest.param(
+            {'status': {'a': {'b': 1}}}, [('add', '/status', {'a': {'b': 1}})], id='new-stanza'
+        ),
+        pytest.param(
+            {'status': {'a': 1, 'b': None}},
+            [('add', '/status', {'a': 1})],
+            id='new-stanza-with-removals',
+        ),
+        pytest.param({'status': {}}, [('add', '/status', {})], id='new-empty-stanza'),
+        pytest.param({'spec': {'x': {'y': 1}}}, [], id='same-value'),
+        pytest.param({'spec': {'items': (1, 2)}}, [], id='same-list'),
+        pytest.param(
+            {'spec': {'x': {'y': True}}}, [('replace', '/spec/x/y', True)], id='true-is-not-1'
+        ),
+        pytest.param({'spec': {}}, [], id='same-stanza'),
+        pytest.param({'spec': {'z': None}}, [], id='absent-key'),
+        pytest.param({'status': None}, [], id='absent-stanza'),
+        pytest.param({'status': {'a': {'b': None}}}, [], id='absent-parent'),
+    ],
+)
 def test_json_patch_has_only_what_differs(raw, merge, expected):
     before = copy.deepcopy(raw)
 
     operations = patches.Patch(merge, body=raw).as_json_patch()
 
-    assert operations == [dict(zip(('op', 'path', 'value'), item, strict=False)) for item in expected]
+    assert operations == [
+        dict(zip(('op', 'path', 'value'), item, strict=False)) for item in expected
+    ]
     assert raw == before
 
 
@@ -269,7 +315,9 @@ def test_absent_key_of_an_empty_parent_is_not_removed():
 
 @pytest.mark.guarantee('NEW-074')
 def test_keys_are_escaped():
-    patch = patches.Patch({'metadata': {'annotations': {'kopf.dev/a~b': 'x', 'a/b': None, '~1': 'y'}}})
+    patch = patches.Patch(
+        {'metadata': {'annotations': {'kopf.dev/a~b': 'x', 'a/b': None, '~1': 'y'}}}
+    )
 
     assert patch.as_json_patch({'metadata': {'annotations': {'a/b': '1', '~1': '2'}}}) == [
         {'op': 'remove', 'path': '/metadata/annotations/a~1b'},
@@ -282,7 +330,7 @@ def test_keys_are_escaped():
 def test_functions_are_applied_after_the_mapping_and_in_order(raw):
     def collect(body, name):
         assert type(body) is dict
-        body['spec']['items'].append(f"{name}:{body['spec']['x']['y']}")
+        body['spec']['items'].append(f'{name}:{body["spec"]["x"]["y"]}')
         body['spec']['x']['y'] += 1
         return 'ignored'
 
@@ -332,21 +380,24 @@ def test_operations_have_only_plain_values(raw):
     assert value['copy']['x'] is not raw['spec']['x']
 
 
-@pytest.mark.parametrize('target, merge, expected', [
-    # The cases of RFC 7386, except for those of documents that are not objects.
-    ({'a': 'b'}, {'a': 'c'}, {'a': 'c'}),
-    ({'a': 'b'}, {'b': 'c'}, {'a': 'b', 'b': 'c'}),
-    ({'a': 'b'}, {'a': None}, {}),
-    ({'a': 'b', 'b': 'c'}, {'a': None}, {'b': 'c'}),
-    ({'a': ['b']}, {'a': 'c'}, {'a': 'c'}),
-    ({'a': 'c'}, {'a': ['b']}, {'a': ['b']}),
-    ({'a': {'b': 'c'}}, {'a': {'b': 'd', 'c': None}}, {'a': {'b': 'd'}}),
-    ({'a': [{'b': 'c'}]}, {'a': [1]}, {'a': [1]}),
-    ({'e': None}, {'a': 1}, {'e': None, 'a': 1}),
-    ({'a': 'foo'}, {'a': {'b': None}}, {'a': {}}),
-    # Not as in the RFC: nothing is created only to delete something in it.
-    ({}, {'a': {'bb': {'ccc': None}}}, {}),
-])
+@pytest.mark.parametrize(
+    'target, merge, expected',
+    [
+        # The cases of RFC 7386, except for those of documents that are not objects.
+        ({'a': 'b'}, {'a': 'c'}, {'a': 'c'}),
+        ({'a': 'b'}, {'b': 'c'}, {'a': 'b', 'b': 'c'}),
+        ({'a': 'b'}, {'a': None}, {}),
+        ({'a': 'b', 'b': 'c'}, {'a': None}, {'b': 'c'}),
+        ({'a': ['b']}, {'a': 'c'}, {'a': 'c'}),
+        ({'a': 'c'}, {'a': ['b']}, {'a': ['b']}),
+        ({'a': {'b': 'c'}}, {'a': {'b': 'd', 'c': None}}, {'a': {'b': 'd'}}),
+        ({'a': [{'b': 'c'}]}, {'a': [1]}, {'a': [1]}),
+        ({'e': None}, {'a': 1}, {'e': None, 'a': 1}),
+        ({'a': 'foo'}, {'a': {'b': None}}, {'a': {}}),
+        # Not as in the RFC: nothing is created only to delete something in it.
+        ({}, {'a': {'bb': {'ccc': None}}}, {}),
+    ],
+)
 def test_mappings_are_merged(target, merge, expected):
     before = copy.deepcopy(target)
 

@@ -1,4 +1,5 @@
 """Vaults give credentials to requests, ask for new ones, and never go round in circles."""
+
 import asyncio
 import collections
 import datetime
@@ -12,8 +13,12 @@ EPOCH = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
 
 
 def make(token='token', *, expires_in=None, **fields):
-    expiration = None if expires_in is None else read_clock() + datetime.timedelta(seconds=expires_in)
-    return credentials.ConnectionInfo(server='https://localhost', token=token, expiration=expiration, **fields)
+    expiration = (
+        None if expires_in is None else read_clock() + datetime.timedelta(seconds=expires_in)
+    )
+    return credentials.ConnectionInfo(
+        server='https://localhost', token=token, expiration=expiration, **fields
+    )
 
 
 def read_clock() -> datetime.datetime:
@@ -91,7 +96,9 @@ async def cancel(task):
 
 @pytest.mark.guarantee('NEW-180', 'AUT-026')
 async def test_random_credentials_of_the_highest_priority_are_selected(vault):
-    await vault.populate({'low': make('low'), 'a': make('a', priority=5), 'b': make('b', priority=5)})
+    await vault.populate(
+        {'low': make('low'), 'a': make('a', priority=5), 'b': make('b', priority=5)}
+    )
 
     counts = collections.Counter([(await vault.select())[0] for _ in range(200)])
 
@@ -125,7 +132,9 @@ async def test_requests_wait_while_the_vault_is_empty(vault, spawn):
 
 @pytest.mark.guarantee('AUT-027')
 async def test_expired_credentials_are_ignored_and_removed(vault, spawn):
-    await vault.populate({'soon': make('soon', expires_in=10, priority=5), 'later': make('later', expires_in=20)})
+    await vault.populate(
+        {'soon': make('soon', expires_in=10, priority=5), 'later': make('later', expires_in=20)}
+    )
 
     await asyncio.sleep(9.9)
     before = await vault.select()
@@ -174,7 +183,9 @@ async def test_rejected_credentials_are_not_taken_again_and_requests_fail(vault,
     await vault.invalidate('key', make('bad'), exc=Exception('Unauthorized'))
     request = await spawn(vault.select())
 
-    with pytest.raises(credentials.LoginError, match=r"those of 'key' were rejected .* before \(Unauthorized\)\.$"):
+    with pytest.raises(
+        credentials.LoginError, match=r"those of 'key' were rejected .* before \(Unauthorized\)\.$"
+    ):
         await vault.populate({'key': make('bad', expires_in=100)})
 
     with pytest.raises(credentials.LoginError, match='no new credentials'):
@@ -223,7 +234,9 @@ async def test_three_latest_rejected_credentials_are_remembered(vault):
 
 @pytest.mark.guarantee('NEW-173')
 async def test_other_types_are_refused_with_nothing_changed(vault):
-    with pytest.raises(ValueError, match=r"The login handler 'two' must return kopf.ConnectionInfo, .* not dict"):
+    with pytest.raises(
+        ValueError, match=r"The login handler 'two' must return kopf.ConnectionInfo, .* not dict"
+    ):
         await vault.populate({'one': make(), 'two': {'server': 'https://localhost'}})
 
     assert vault.is_empty
@@ -290,7 +303,9 @@ async def test_cancelled_request_affects_no_other(vault, spawn):
     assert await waiting == ('key', make())
 
 
-async def test_logins_are_delayed_and_given_up_when_new_credentials_are_rejected_soon(vault, virtual_time, spawn):
+async def test_logins_are_delayed_and_given_up_when_new_credentials_are_rejected_soon(
+    vault, virtual_time, spawn
+):
     logins = []
 
     async def log_in():
@@ -304,7 +319,9 @@ async def test_logins_are_delayed_and_given_up_when_new_credentials_are_rejected
             await vault.invalidate(*await vault.select(), exc=Exception('Unauthorized'))
 
     login = await spawn(log_in())
-    with pytest.raises(credentials.LoginError, match=r'were rejected 8 times in a row \(Unauthorized\)'):
+    with pytest.raises(
+        credentials.LoginError, match=r'were rejected 8 times in a row \(Unauthorized\)'
+    ):
         await request()
 
     assert logins == pytest.approx([0, 0, 1, 3, 7, 15, 31, 63], abs=0.01)
@@ -326,7 +343,9 @@ async def test_cancelled_delay_of_a_login_leaves_the_need(vault, virtual_time, s
 
 
 @pytest.mark.parametrize('expires_in', [61, None], ids=['expired', 'rejected'])
-async def test_logins_are_not_delayed_when_credentials_have_served(vault, virtual_time, spawn, expires_in):
+async def test_logins_are_not_delayed_when_credentials_have_served(
+    vault, virtual_time, spawn, expires_in
+):
     for token in 'abcdefghijkl':
         await vault.populate({'key': make(token, expires_in=expires_in)})
         await asyncio.sleep(61)
@@ -369,7 +388,9 @@ async def test_objects_are_closed_when_credentials_are_rejected_even_if_leased(v
 async def test_custom_sessions_are_closed_with_their_credentials_even_if_never_used(vault, ending):
     expiration = read_clock() + datetime.timedelta(seconds=10)
     session = aiohttp.ClientSession()
-    info = credentials.AiohttpSession(server='https://localhost', aiohttp_session=session, expiration=expiration)
+    info = credentials.AiohttpSession(
+        server='https://localhost', aiohttp_session=session, expiration=expiration
+    )
     await vault.populate({'key': info})
 
     if ending == 'rejected':
@@ -459,7 +480,9 @@ async def test_credentials_are_rejected_when_nothing_can_be_made_of_them(vault, 
         assert workshop.attempts == 2
 
 
-async def test_failures_of_making_are_explained_when_nothing_else_is_brought(vault, workshop, spawn):
+async def test_failures_of_making_are_explained_when_nothing_else_is_brought(
+    vault, workshop, spawn
+):
     workshop.broken.add('bad')
     await vault.populate({'key': make('bad')})
 
@@ -468,7 +491,9 @@ async def test_failures_of_making_are_explained_when_nothing_else_is_brought(vau
             pass
 
     requests = [await spawn(request()) for _ in range(3)]
-    with pytest.raises(credentials.LoginError, match=r'Cannot use ConnectionInfo\(.*token=<hidden>'):
+    with pytest.raises(
+        credentials.LoginError, match=r'Cannot use ConnectionInfo\(.*token=<hidden>'
+    ):
         await vault.populate({'key': make('bad')})
 
     for waiting in requests:
@@ -490,7 +515,9 @@ async def test_other_errors_of_making_are_raised_and_leave_the_credentials(vault
     assert not vault.is_empty
 
 
-@pytest.mark.parametrize('cancelled, attempts', [pytest.param(0, 2, id='maker'), pytest.param(1, 1, id='waiter')])
+@pytest.mark.parametrize(
+    'cancelled, attempts', [pytest.param(0, 2, id='maker'), pytest.param(1, 1, id='waiter')]
+)
 async def test_cancelled_making_affects_no_other_task(vault, workshop, spawn, cancelled, attempts):
     await vault.populate({'key': make(expires_in=60)})
     workshop.gate.clear()

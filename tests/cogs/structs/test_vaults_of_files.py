@@ -1,6 +1,7 @@
 """
 Credentials with files: certificates are rotated at the same paths, and can be absent for a moment meanwhile.
 """
+
 import asyncio
 
 import pytest
@@ -43,14 +44,17 @@ async def vault(virtual_time):
 @pytest.fixture
 def log_in(path):
     """Return what login handlers do: always the same, as it seems."""
+
     def log_in():
         return {'key': credentials.ConnectionInfo(server='https://localhost', ca_path=path)}
+
     return log_in
 
 
 @pytest.fixture
 async def logging_in(vault, log_in):
     """Log in whenever it is needed."""
+
     async def run():
         while True:
             await vault.wait_until_needed()
@@ -70,7 +74,9 @@ async def test_rejected_credentials_of_the_same_files_are_not_taken_again(vault,
         await vault.populate(log_in())
 
 
-async def test_rejected_credentials_are_taken_again_when_their_files_are_replaced(vault, log_in, path):
+async def test_rejected_credentials_are_taken_again_when_their_files_are_replaced(
+    vault, log_in, path
+):
     await vault.populate(log_in())
     await vault.invalidate(*await vault.select())
     path.write_bytes(b'newer')
@@ -118,7 +124,10 @@ async def test_absent_files_are_waited_for(vault, path, virtual_time, caplog):
 
     await restoring
     assert 10 <= virtual_time.elapsed < 20
-    assert "Credentials of 'key' cannot be used: Cannot load: No such file or directory" in caplog.messages
+    assert (
+        "Credentials of 'key' cannot be used: Cannot load: No such file or directory"
+        in caplog.messages
+    )
 
 
 async def test_absent_files_are_not_waited_for_ever(vault, path, logging_in, virtual_time):

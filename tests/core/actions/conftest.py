@@ -1,6 +1,7 @@
 """
 A sandbox with two resources, the context of requests to it, and objects to be changed.
 """
+
 import logging
 
 import pytest
@@ -15,7 +16,9 @@ from kopf._cogs.structs import credentials, vaults
 @pytest.fixture
 async def sandbox():
     async with kopf.testing.Sandbox(tls=False) as sandbox:
-        await sandbox.apply(build_crd('With', has_status=True), build_crd('Without', has_status=False))
+        await sandbox.apply(
+            build_crd('With', has_status=True), build_crd('Without', has_status=False)
+        )
         yield sandbox
 
 
@@ -28,8 +31,9 @@ def operator_settings():
 async def context(sandbox, operator_settings):
     info = credentials.ConnectionInfo(server=sandbox.url, token=sandbox.token)
     vault = vaults.Vault({'sandbox': info})
-    yield requests.Context(vault, operator_settings, logging.getLogger('kopf.test'), limits.Gates(),
-                           chance=lambda: 0.0)
+    yield requests.Context(
+        vault, operator_settings, logging.getLogger('kopf.test'), limits.Gates(), chance=lambda: 0.0
+    )
     await vault.close()
 
 
@@ -53,5 +57,8 @@ async def thing(request, sandbox, context):
 @pytest.fixture
 def logs(caplog):
     caplog.set_level(logging.DEBUG, 'kopf.obj')
-    return lambda level=logging.DEBUG: [record.getMessage() for record in caplog.records
-                                        if record.levelno >= level and record.name == 'kopf.obj']
+    return lambda level=logging.DEBUG: [
+        record.getMessage()
+        for record in caplog.records
+        if record.levelno >= level and record.name == 'kopf.obj'
+    ]

@@ -1,6 +1,7 @@
 """
 Application: what becomes of the changes that the cluster refuses, and of all others besides them.
 """
+
 import asyncio
 import datetime
 import logging
@@ -18,7 +19,11 @@ async def test_refused_changes_are_dropped_and_all_the_rest_is_sent(thing, logs)
     await thing.create(finalizers=[FINALIZER, 'a/b'])
 
     applied = await thing.apply(
-        {'spec': {'size': 'big'}}, {'metadata': {'annotations': {'a': 'b'}}}, ALLOW, fns=[put(1, 'spec', 'x')])
+        {'spec': {'size': 'big'}},
+        {'metadata': {'annotations': {'a': 'b'}}},
+        ALLOW,
+        fns=[put(1, 'spec', 'x')],
+    )
     body = await thing.get()
 
     assert thing.asked == [('', MERGE, 422), ('', JSON, 200)]
@@ -26,18 +31,27 @@ async def test_refused_changes_are_dropped_and_all_the_rest_is_sent(thing, logs)
     assert body['spec'] == {'x': 1}
     assert body['metadata']['annotations'] == {'a': 'b'}
     assert body['metadata']['finalizers'] == ['a/b']
-    assert ['Patching failed' in text and 'spec.size' in text for text in logs(logging.ERROR)] == [True]
+    assert ['Patching failed' in text and 'spec.size' in text for text in logs(logging.ERROR)] == [
+        True
+    ]
 
 
 async def test_refused_status_is_dropped_and_our_part_of_it_is_sent(stateful, logs):
     await stateful.create(finalizers=[FINALIZER, 'a/b'])
 
     applied = await stateful.apply(
-        {'spec': {'x': 1}, 'status': {'size': 'big'}}, {'metadata': {'annotations': {'a': 'b'}}, 'status': {'own': 1}},
-        ALLOW)
+        {'spec': {'x': 1}, 'status': {'size': 'big'}},
+        {'metadata': {'annotations': {'a': 'b'}}, 'status': {'own': 1}},
+        ALLOW,
+    )
     body = await stateful.get()
 
-    assert stateful.asked == [('status', MERGE, 422), ('', MERGE, 200), ('status', MERGE, 200), ('', JSON, 200)]
+    assert stateful.asked == [
+        ('status', MERGE, 422),
+        ('', MERGE, 200),
+        ('status', MERGE, 200),
+        ('', JSON, 200),
+    ]
     assert applied == application.Applied(body['metadata']['resourceVersion'])
     assert (body['spec'], body['status']) == ({'x': 1}, {'own': 1})
     assert body['metadata']['annotations'] == {'a': 'b'}
@@ -57,12 +71,16 @@ async def test_refused_part_of_ours_does_not_hold_the_finalizer_and_is_told(thin
 
 
 @pytest.mark.parametrize('code', [400, 403, 413])
-async def test_refusals_of_other_kinds_do_not_hold_the_finalizer(thing, operator_settings, code, logs):
+async def test_refusals_of_other_kinds_do_not_hold_the_finalizer(
+    thing, operator_settings, code, logs
+):
     operator_settings.networking.error_backoffs = []
     await thing.create(finalizers=[FINALIZER, 'a/b'])
     thing.sandbox.faults.inject(verb='patch', code=code, times=1)
 
-    applied = await thing.apply({'spec': {'x': 1}}, {'metadata': {'annotations': {'a': 'b'}}}, ALLOW)
+    applied = await thing.apply(
+        {'spec': {'x': 1}}, {'metadata': {'annotations': {'a': 'b'}}}, ALLOW
+    )
     body = await thing.get()
 
     assert thing.asked == [('', MERGE, code), ('', MERGE, 200), ('', JSON, 200)]
@@ -89,7 +107,9 @@ async def test_refused_finalizer_is_an_error(thing, operator_settings, code):
     thing.sandbox.faults.inject(verb='patch', code=code)
 
     with pytest.raises(errors.APIError) as caught:
-        await thing.apply({'spec': {'x': 1}}, {'spec': {'own': 1}}, BLOCK, fns=[put(1, 'spec', 'y')])
+        await thing.apply(
+            {'spec': {'x': 1}}, {'spec': {'own': 1}}, BLOCK, fns=[put(1, 'spec', 'y')]
+        )
 
     assert caught.value.code == code
 
@@ -103,7 +123,9 @@ async def test_wrong_name_of_the_finalizer_is_an_error(thing, operator_settings)
 
 
 @pytest.mark.guarantee('NEW-064', 'NEW-066', 'NEW-084')
-async def test_functions_are_kept_if_the_object_is_newer_than_known_and_can_be_applied_again(thing, logs):
+async def test_functions_are_kept_if_the_object_is_newer_than_known_and_can_be_applied_again(
+    thing, logs
+):
     fns = (put(1, 'spec', 'x'), put(2, 'spec', 'y'))
     await thing.create()
     changed = await thing.patch({'spec': {'foreign': True}})
@@ -129,11 +151,14 @@ async def test_merged_part_stays_if_the_functions_are_refused(thing, sandbox):
         body['spec']['y'] = 2
 
     await thing.create()
-    applied = await thing.apply({'spec': {'x': 1}}, {'metadata': {'annotations': {'a': 'b'}}}, fns=[race])
+    applied = await thing.apply(
+        {'spec': {'x': 1}}, {'metadata': {'annotations': {'a': 'b'}}}, fns=[race]
+    )
     body = await thing.get()
 
     assert applied == application.Applied(
-        body['metadata']['resourceVersion'], (race,), own={'metadata': {'annotations': {'a': 'b'}}})
+        body['metadata']['resourceVersion'], (race,), own={'metadata': {'annotations': {'a': 'b'}}}
+    )
     assert body['spec'] == {'x': 1}
     assert 'annotations' not in body['metadata']
 
@@ -147,7 +172,9 @@ async def test_wrong_functions_are_kept_but_do_not_hold_the_finalizer(thing, log
     body = await thing.get()
 
     assert thing.asked == [('', MERGE, 200), ('', JSON, 422), ('', JSON, 200)]
-    assert applied == application.Applied(body['metadata']['resourceVersion'], (fn,), is_refused=True)
+    assert applied == application.Applied(
+        body['metadata']['resourceVersion'], (fn,), is_refused=True
+    )
     assert body['spec'] == {'x': 1}
     assert body['metadata']['finalizers'] == [FINALIZER]
     assert 'patch functions' in logs(logging.ERROR)[0]
@@ -157,10 +184,17 @@ async def test_wrong_functions_of_the_status_are_kept_and_do_not_hold_the_rest(s
     fns = (put('big', 'status', 'size'), put(1, 'spec', 'x'))
     await stateful.create()
 
-    applied = await stateful.apply({'spec': {'y': 2}}, {'metadata': {'annotations': {'a': 'b'}}}, BLOCK, fns)
+    applied = await stateful.apply(
+        {'spec': {'y': 2}}, {'metadata': {'annotations': {'a': 'b'}}}, BLOCK, fns
+    )
     body = await stateful.get()
 
-    assert stateful.asked == [('', MERGE, 200), ('status', JSON, 422), ('', MERGE, 200), ('', JSON, 200)]
+    assert stateful.asked == [
+        ('', MERGE, 200),
+        ('status', JSON, 422),
+        ('', MERGE, 200),
+        ('', JSON, 200),
+    ]
     assert applied == application.Applied(body['metadata']['resourceVersion'], fns, is_refused=True)
     assert body['spec'] == {'y': 2}
     assert body['metadata']['annotations'] == {'a': 'b'}
@@ -194,17 +228,24 @@ async def test_failing_functions_are_skipped(thing, logs):
     assert 'boo!' in logs(logging.ERROR)[0]
 
 
-@pytest.mark.parametrize('value', [
-    pytest.param(object(), id='object'),
-    pytest.param(NOW, id='datetime'),
-    pytest.param({1, 2}, id='set'),
-    pytest.param(b'bytes', id='bytes'),
-])
+@pytest.mark.parametrize(
+    'value',
+    [
+        pytest.param(object(), id='object'),
+        pytest.param(NOW, id='datetime'),
+        pytest.param({1, 2}, id='set'),
+        pytest.param(b'bytes', id='bytes'),
+    ],
+)
 async def test_what_is_not_json_is_dropped_and_all_the_rest_is_sent(thing, logs, value):
     await thing.create()
 
-    applied = await thing.apply({'spec': {'y': 1}, 'status': {'x': value}}, {'spec': {'own': 1}}, BLOCK,
-                                fns=[put(1, 'spec', 'z')])
+    applied = await thing.apply(
+        {'spec': {'y': 1}, 'status': {'x': value}},
+        {'spec': {'own': 1}},
+        BLOCK,
+        fns=[put(1, 'spec', 'z')],
+    )
     body = await thing.get()
 
     assert thing.asked == [('', JSON, 200)]
@@ -226,10 +267,14 @@ async def test_endless_structures_are_dropped_too(thing, logs):
 
 
 @pytest.mark.parametrize('value', [object(), NOW], ids=['object', 'datetime'])
-async def test_what_is_not_json_from_functions_is_dropped_and_all_the_rest_is_sent(thing, logs, value):
+async def test_what_is_not_json_from_functions_is_dropped_and_all_the_rest_is_sent(
+    thing, logs, value
+):
     await thing.create()
 
-    applied = await thing.apply({'spec': {'x': 1}}, {'spec': {'own': 1}}, BLOCK, fns=[put(value, 'spec', 'bad')])
+    applied = await thing.apply(
+        {'spec': {'x': 1}}, {'spec': {'own': 1}}, BLOCK, fns=[put(value, 'spec', 'bad')]
+    )
     body = await thing.get()
 
     assert thing.asked == [('', MERGE, 200), ('', JSON, 200)]
@@ -264,19 +309,24 @@ async def test_lasting_conflicts_of_merging_are_raised_and_nothing_is_dropped(vi
 async def test_patch_for_an_old_version_is_dropped(thing, logs):
     await thing.create()
 
-    await thing.apply({'metadata': {'resourceVersion': '1'}, 'spec': {'x': 1}}, {'spec': {'own': 1}})
+    await thing.apply(
+        {'metadata': {'resourceVersion': '1'}, 'spec': {'x': 1}}, {'spec': {'own': 1}}
+    )
 
     assert (await thing.get())['spec'] == {'own': 1}
     assert len(logs(logging.ERROR)) == 1
 
 
 @pytest.mark.guarantee('NEW-067')
-@pytest.mark.parametrize('changes', [
-    pytest.param({'patch': {'spec': {'x': 1}}, 'holding': BLOCK}, id='merge'),
-    pytest.param({'patch': {'status': {'x': 1}}, 'holding': BLOCK}, id='merge-of-status'),
-    pytest.param({'fns': [put(1, 'spec', 'x')]}, id='functions'),
-    pytest.param({'holding': BLOCK}, id='finalizer'),
-])
+@pytest.mark.parametrize(
+    'changes',
+    [
+        pytest.param({'patch': {'spec': {'x': 1}}, 'holding': BLOCK}, id='merge'),
+        pytest.param({'patch': {'status': {'x': 1}}, 'holding': BLOCK}, id='merge-of-status'),
+        pytest.param({'fns': [put(1, 'spec', 'x')]}, id='functions'),
+        pytest.param({'holding': BLOCK}, id='finalizer'),
+    ],
+)
 async def test_absent_object_is_gone_with_no_error(thing, logs, changes):
     await thing.create()
     await thing.delete()

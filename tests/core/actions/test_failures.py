@@ -6,14 +6,17 @@ from kopf._core.actions import failures
 
 
 @pytest.mark.guarantee('ERR-007')
-@pytest.mark.parametrize('args, kwargs, message, delay', [
-    pytest.param((), {}, '', 60, id='nothing'),
-    pytest.param(('later',), {}, 'later', 60, id='message'),
-    pytest.param(('later', 5.5), {}, 'later', 5.5, id='message-and-delay'),
-    pytest.param(('later',), {'delay': 0}, 'later', 0, id='zero-delay'),
-    pytest.param((), {'delay': None}, '', None, id='no-delay'),
-    pytest.param((), {'delay': 10}, '', 10, id='only-delay'),
-])
+@pytest.mark.parametrize(
+    'args, kwargs, message, delay',
+    [
+        pytest.param((), {}, '', 60, id='nothing'),
+        pytest.param(('later',), {}, 'later', 60, id='message'),
+        pytest.param(('later', 5.5), {}, 'later', 5.5, id='message-and-delay'),
+        pytest.param(('later',), {'delay': 0}, 'later', 0, id='zero-delay'),
+        pytest.param((), {'delay': None}, '', None, id='no-delay'),
+        pytest.param((), {'delay': 10}, '', 10, id='only-delay'),
+    ],
+)
 def test_temporary_errors_have_a_message_and_a_delay(args, kwargs, message, delay):
     error = failures.TemporaryError(*args, **kwargs)
 
@@ -45,4 +48,8 @@ def test_waiting_for_children_is_temporary_and_has_the_delay_of_the_earliest_of_
 
 @pytest.mark.guarantee('ERR-009')
 def test_there_are_three_modes_of_errors():
-    assert {mode.name: mode.value for mode in failures.ErrorsMode} == {'IGNORED': 1, 'TEMPORARY': 2, 'PERMANENT': 3}
+    assert {mode.name: mode.value for mode in failures.ErrorsMode} == {
+        'IGNORED': 1,
+        'TEMPORARY': 2,
+        'PERMANENT': 3,
+    }

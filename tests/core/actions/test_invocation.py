@@ -48,12 +48,14 @@ class SyncCallable:
 
 
 def unlawful_fn():
-    raise StopIteration("too far")
+    raise StopIteration('too far')
 
 
 FUNCTIONS = [
     pytest.param(coroutine_fn, True, id='coroutine'),
-    pytest.param(functools.partial(functools.partial(coroutine_fn)), True, id='coroutine-in-partials'),
+    pytest.param(
+        functools.partial(functools.partial(coroutine_fn)), True, id='coroutine-in-partials'
+    ),
     pytest.param(wrapping_fn, True, id='coroutine-in-a-wrapper'),
     pytest.param(functools.partial(wrapping_fn), True, id='coroutine-in-a-wrapper-in-a-partial'),
     pytest.param(Methods().coroutine_method, True, id='coroutine-method'),
@@ -133,7 +135,7 @@ async def test_threads_see_the_context_of_the_caller_but_do_not_change_it(execut
 @pytest.mark.guarantee('ASY-005')
 async def test_errors_of_coroutines_have_the_way_from_the_framework_to_the_function(executor):
     async def fn():
-        raise ValueError("boo")
+        raise ValueError('boo')
 
     with pytest.raises(ValueError, match='boo') as caught:
         await invocation.invoke(fn, executor=executor)
@@ -145,7 +147,7 @@ async def test_errors_of_coroutines_have_the_way_from_the_framework_to_the_funct
 @pytest.mark.guarantee('ASY-005')
 async def test_errors_of_threads_have_the_way_from_the_thread_to_the_function(executor):
     def fn():
-        raise ValueError("boo")
+        raise ValueError('boo')
 
     with pytest.raises(ValueError, match='boo') as caught:
         await invocation.invoke(fn, executor=executor)
@@ -199,7 +201,7 @@ async def test_cancellation_leaves_the_running_thread_alone_and_does_not_wait_fo
         started.set()
         released.wait(timeout=30)
         ended.set()
-        raise ValueError("heard by nobody")
+        raise ValueError('heard by nobody')
 
     task = asyncio.create_task(invocation.invoke(fn, executor=executor))
     await asyncio.to_thread(started.wait)
@@ -225,10 +227,13 @@ def cancelled_sync_fn():
     future.result()
 
 
-@pytest.mark.parametrize('fn', [
-    pytest.param(cancelled_coroutine_fn, id='coroutine'),
-    pytest.param(cancelled_sync_fn, id='function'),
-])
+@pytest.mark.parametrize(
+    'fn',
+    [
+        pytest.param(cancelled_coroutine_fn, id='coroutine'),
+        pytest.param(cancelled_sync_fn, id='function'),
+    ],
+)
 async def test_cancellation_of_what_a_function_awaits_is_an_error_of_the_function(executor, fn):
     with pytest.raises(invocation.InnerCancellationError):
         await invocation.invoke(fn, executor=executor)
@@ -295,11 +300,14 @@ async def test_coroutine_can_end_in_its_own_way_after_the_limit(virtual_time):
     assert virtual_time.elapsed == 15
 
 
-@pytest.mark.parametrize('wait', [
-    pytest.param(lambda task: asyncio.wait_for(task, timeout=1000), id='wait-for'),
-    pytest.param(lambda task: asyncio.gather(task), id='gather'),
-    pytest.param(lambda task: task, id='task'),
-])
+@pytest.mark.parametrize(
+    'wait',
+    [
+        pytest.param(lambda task: asyncio.wait_for(task, timeout=1000), id='wait-for'),
+        pytest.param(lambda task: asyncio.gather(task), id='gather'),
+        pytest.param(lambda task: task, id='task'),
+    ],
+)
 async def test_tasks_awaited_by_an_interrupted_coroutine_are_not_left_behind(virtual_time, wait):
     tasks = []
 
@@ -366,10 +374,13 @@ async def test_outer_limit_interrupts_through_an_inner_one(virtual_time):
     assert virtual_time.elapsed == 10
 
 
-@pytest.mark.parametrize('error, expected', [
-    pytest.param(asyncio.CancelledError(), True, id='cancellation'),
-    pytest.param(invocation.Interruption(), True, id='interruption'),
-    pytest.param(TimeoutError(), False, id='timeout'),
-])
+@pytest.mark.parametrize(
+    'error, expected',
+    [
+        pytest.param(asyncio.CancelledError(), True, id='cancellation'),
+        pytest.param(invocation.Interruption(), True, id='interruption'),
+        pytest.param(TimeoutError(), False, id='timeout'),
+    ],
+)
 def test_interruptions_are_cancellations(error, expected):
     assert invocation.is_cancellation(error) is expected

@@ -20,10 +20,13 @@ def _default_lifecycle_is_restored():
 
 
 @pytest.mark.guarantee('NEW-257')
-@pytest.mark.parametrize('fn, expected', [
-    pytest.param(lifecycles.all_at_once, [A, B, C], id='all-at-once'),
-    pytest.param(lifecycles.one_by_one, [A], id='one-by-one'),
-])
+@pytest.mark.parametrize(
+    'fn, expected',
+    [
+        pytest.param(lifecycles.all_at_once, [A, B, C], id='all-at-once'),
+        pytest.param(lifecycles.one_by_one, [A], id='one-by-one'),
+    ],
+)
 def test_handlers_are_taken_in_the_order_of_declaration(fn, expected):
     assert list(fn([A, B, C], state={}, anything='else')) == expected
 
@@ -44,20 +47,31 @@ def test_all_handlers_are_taken_in_a_random_order():
 
 
 @pytest.mark.guarantee('NEW-257')
-@pytest.mark.parametrize('retries, expected', [
-    pytest.param({}, [A], id='none-tried'),
-    pytest.param({'a': 0, 'b': 0, 'c': 0}, [A], id='equal'),
-    pytest.param({'a': 2, 'b': 1, 'c': 1}, [B], id='fewer-attempts'),
-    pytest.param({'a': 2, 'b': 1}, [C], id='the-only-new-one'),
-])
+@pytest.mark.parametrize(
+    'retries, expected',
+    [
+        pytest.param({}, [A], id='none-tried'),
+        pytest.param({'a': 0, 'b': 0, 'c': 0}, [A], id='equal'),
+        pytest.param({'a': 2, 'b': 1, 'c': 1}, [B], id='fewer-attempts'),
+        pytest.param({'a': 2, 'b': 1}, [C], id='the-only-new-one'),
+    ],
+)
 def test_the_handler_of_the_fewest_attempts_is_taken_alone(retries, expected):
     state = {id: progression.HandlerState(retries=count) for id, count in retries.items()}
 
     assert list(lifecycles.asap([A, B, C], state=state)) == expected
 
 
-@pytest.mark.parametrize('fn', [
-    lifecycles.all_at_once, lifecycles.one_by_one, lifecycles.randomized, lifecycles.shuffled, lifecycles.asap])
+@pytest.mark.parametrize(
+    'fn',
+    [
+        lifecycles.all_at_once,
+        lifecycles.one_by_one,
+        lifecycles.randomized,
+        lifecycles.shuffled,
+        lifecycles.asap,
+    ],
+)
 def test_nothing_is_taken_of_nothing(fn):
     assert list(fn([], state={})) == []
 

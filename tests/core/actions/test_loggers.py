@@ -1,6 +1,7 @@
 """
 Loggers of objects, and how their messages look on the console.
 """
+
 import datetime
 import io
 import json
@@ -17,11 +18,23 @@ from kopf._core.actions import execution, jsonlogs, loggers, progression
 from kopf._core.intents import causes
 
 RAW = {
-    'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample', 'spec': {'x': 'y'},
-    'metadata': {'name': 'kopf-example-1', 'namespace': 'default', 'uid': 'uid-1', 'labels': {'a': 'b'}},
+    'apiVersion': 'kopf.dev/v1',
+    'kind': 'KopfExample',
+    'spec': {'x': 'y'},
+    'metadata': {
+        'name': 'kopf-example-1',
+        'namespace': 'default',
+        'uid': 'uid-1',
+        'labels': {'a': 'b'},
+    },
 }
-REF = {'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample', 'name': 'kopf-example-1', 'uid': 'uid-1',
-       'namespace': 'default'}
+REF = {
+    'apiVersion': 'kopf.dev/v1',
+    'kind': 'KopfExample',
+    'name': 'kopf-example-1',
+    'uid': 'uid-1',
+    'namespace': 'default',
+}
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +63,7 @@ def object_logger(operator_settings):
 
 
 def make_record(name='some.logger', level=logging.INFO, **extra):
-    record = logging.LogRecord(name, level, 'file.py', 123, "Hello, %s!", ('world',), None)
+    record = logging.LogRecord(name, level, 'file.py', 123, 'Hello, %s!', ('world',), None)
     record.__dict__.update(extra)
     return record
 
@@ -71,18 +84,21 @@ def test_both_loggers_are_adapters_and_the_local_one_is_a_special_case():
 
 
 @pytest.mark.guarantee('WLD-016', 'NEW-201', 'EVT-020', 'EVT-019')
-@pytest.mark.parametrize('cls, skipped', [
-    pytest.param(loggers.ObjectLogger, False, id='posted'),
-    pytest.param(loggers.LocalObjectLogger, True, id='local'),
-])
+@pytest.mark.parametrize(
+    'cls, skipped',
+    [
+        pytest.param(loggers.ObjectLogger, False, id='posted'),
+        pytest.param(loggers.LocalObjectLogger, True, id='local'),
+    ],
+)
 def test_records_carry_the_object_and_the_settings(caplog, operator_settings, cls, skipped):
     logger = cls(body=objects.Body(RAW), settings=operator_settings)
 
-    logger.warning("Hello, %s!", "world")
+    logger.warning('Hello, %s!', 'world')
 
-    record, = caplog.records
+    (record,) = caplog.records
     assert record.name == 'kopf.objects'
-    assert record.getMessage() == "Hello, world!"
+    assert record.getMessage() == 'Hello, world!'
     assert record.k8s_ref == REF
     assert record.k8s_skip is skipped
     assert record.settings is operator_settings
@@ -96,12 +112,12 @@ def test_messages_of_objects_can_be_filtered_by_standard_filters(caplog, object_
 
     loggers.objects_logger.addFilter(refuse)
     try:
-        object_logger.warning("a secret message")
-        object_logger.warning("a public message")
+        object_logger.warning('a secret message')
+        object_logger.warning('a public message')
     finally:
         loggers.objects_logger.removeFilter(refuse)
 
-    assert caplog.messages == ["a public message"]
+    assert caplog.messages == ['a public message']
 
 
 @pytest.mark.guarantee('EVT-018')
@@ -111,60 +127,72 @@ def test_identifiers_are_of_the_moment_of_creation(caplog, operator_settings, is
     body = objects.Body(raw)
     logger = loggers.ObjectLogger(body=body, settings=operator_settings)
     if is_used_before:
-        logger.warning("before")
+        logger.warning('before')
     raw['metadata']['name'] = 'modified'
     raw['kind'] = 'Modified'
     body._replace_with({'metadata': {'name': 'replaced'}})
 
-    logger.warning("after")
+    logger.warning('after')
 
     assert caplog.records[-1].k8s_ref == REF
 
 
 @pytest.mark.guarantee('FND-031')
-@pytest.mark.parametrize('cls, is_local', [(kopf.ObjectLogger, False), (kopf.LocalObjectLogger, True)])
+@pytest.mark.parametrize(
+    'cls, is_local', [(kopf.ObjectLogger, False), (kopf.LocalObjectLogger, True)]
+)
 def test_extras_of_all_messages_are_known(cls, is_local):
     settings = kopf.OperatorSettings()
     logger = cls(body={'kind': 'k', 'metadata': {'name': 'n', 'uid': 'u'}}, settings=settings)
 
-    assert logger.extra == {'k8s_ref': {'kind': 'k', 'name': 'n', 'uid': 'u'}, 'k8s_skip': is_local,
-                            'settings': settings}
+    assert logger.extra == {
+        'k8s_ref': {'kind': 'k', 'name': 'n', 'uid': 'u'},
+        'k8s_skip': is_local,
+        'settings': settings,
+    }
 
 
 def test_message_has_its_own_extras_too(caplog, object_logger):
-    object_logger.warning("Hello!", extra={'color': 'red', 'k8s_skip': True})
+    object_logger.warning('Hello!', extra={'color': 'red', 'k8s_skip': True})
 
-    record, = caplog.records
+    (record,) = caplog.records
     assert (record.color, record.k8s_skip, record.k8s_ref) == ('red', True, REF)
 
 
 def test_adapters_of_users_can_wrap_object_loggers(caplog, object_logger):
     adapter = logging.LoggerAdapter(object_logger, {'color': 'red'})
 
-    adapter.warning("Hello!")
+    adapter.warning('Hello!')
 
-    record, = caplog.records
+    (record,) = caplog.records
     assert (record.color, record.k8s_ref) == ('red', REF)
 
 
-@pytest.mark.parametrize('log', [
-    pytest.param(lambda logger: logger.info("Hello, %s!", 'world'), id='text'),
-    pytest.param(lambda logger: logger.log(logging.INFO, "Hello, %s!", 'world'), id='level'),
-    pytest.param(lambda logger: logger.info("Hello, %s!", 'world', exc_info=True), id='error'),
-    pytest.param(lambda logger: logger.info("Hello, %s!", 'world', extra={'x': 1}), id='extra'),
-])
+@pytest.mark.parametrize(
+    'log',
+    [
+        pytest.param(lambda logger: logger.info('Hello, %s!', 'world'), id='text'),
+        pytest.param(lambda logger: logger.log(logging.INFO, 'Hello, %s!', 'world'), id='level'),
+        pytest.param(lambda logger: logger.info('Hello, %s!', 'world', exc_info=True), id='error'),
+        pytest.param(lambda logger: logger.info('Hello, %s!', 'world', extra={'x': 1}), id='extra'),
+    ],
+)
 def test_records_know_who_has_logged_them(caplog, object_logger, log):
     with caplog.at_level(logging.INFO):
         log(object_logger)
 
     [record] = caplog.records
-    assert (record.pathname, record.funcName, record.message) == (__file__, '<lambda>', "Hello, world!")
+    assert (record.pathname, record.funcName, record.message) == (
+        __file__,
+        '<lambda>',
+        'Hello, world!',
+    )
     assert record.lineno == log.__code__.co_firstlineno
 
 
 def test_records_know_the_callers_of_their_callers(caplog, object_logger):
     def complain():
-        object_logger.warning("Hello!", stacklevel=2)
+        object_logger.warning('Hello!', stacklevel=2)
 
     complain()
 
@@ -175,22 +203,29 @@ def test_records_know_the_callers_of_their_callers(caplog, object_logger):
 def test_seconds_of_messages_are_their_own(console, object_logger):
     formatter = loggers.make_formatter(loggers.LogFormat.FULL, log_prefix=False, log_refkey=None)
     plain = logging.Formatter('%(asctime)s')
-    records = [logging.makeLogRecord({'name': 'x', 'msg': 'x', 'created': created, 'msecs': created % 1 * 1000})
-               for created in (1.25, 1.75, 2.5, 1.0)]
+    records = [
+        logging.makeLogRecord(
+            {'name': 'x', 'msg': 'x', 'created': created, 'msecs': created % 1 * 1000}
+        )
+        for created in (1.25, 1.75, 2.5, 1.0)
+    ]
 
     times = [formatter.format(record).partition(']')[0] for record in records]
 
     assert times == [f'[{plain.format(record)}' for record in records]
 
 
-@pytest.mark.parametrize('ref, prefix', [
-    pytest.param({'namespace': 'ns', 'name': 'obj'}, '[ns/obj] ', id='namespaced'),
-    pytest.param({'name': 'obj'}, '[obj] ', id='cluster-scoped'),
-    pytest.param({'namespace': 'ns'}, '[ns] ', id='nameless'),
-    pytest.param({'kind': 'Pod'}, '', id='unidentified'),
-    pytest.param({}, '', id='empty'),
-    pytest.param(None, '', id='none'),
-])
+@pytest.mark.parametrize(
+    'ref, prefix',
+    [
+        pytest.param({'namespace': 'ns', 'name': 'obj'}, '[ns/obj] ', id='namespaced'),
+        pytest.param({'name': 'obj'}, '[obj] ', id='cluster-scoped'),
+        pytest.param({'namespace': 'ns'}, '[ns] ', id='nameless'),
+        pytest.param({'kind': 'Pod'}, '', id='unidentified'),
+        pytest.param({}, '', id='empty'),
+        pytest.param(None, '', id='none'),
+    ],
+)
 @pytest.mark.guarantee('KWA-030')
 def test_prefix_is_made_of_the_namespace_and_the_name(ref, prefix):
     assert loggers.build_prefix(make_record(k8s_ref=ref)) == prefix
@@ -200,8 +235,8 @@ def test_prefix_is_made_of_the_namespace_and_the_name(ref, prefix):
 def test_default_format_is_full_and_with_no_prefix(console, object_logger):
     loggers.configure()
 
-    object_logger.info("About an object")
-    logging.getLogger('some.very.long.name.of.a.logger').warning("About nothing")
+    object_logger.info('About an object')
+    logging.getLogger('some.very.long.name.of.a.logger').warning('About nothing')
 
     first, second = console().splitlines()
     moment, _, rest = first.partition('] ')
@@ -211,19 +246,24 @@ def test_default_format_is_full_and_with_no_prefix(console, object_logger):
 
 
 @pytest.mark.guarantee('FND-046')
-@pytest.mark.parametrize('name, shown', [
-    pytest.param('kopf.objects', 'kopf.objects', id='short'),
-    pytest.param('kopf._core.reactor.operating', 'reactor.operating', id='last-parts'),
-    pytest.param('kopf._core.engines.authentication', 'authentication', id='last-part'),
-    pytest.param('kopf.activities.startup', 'activities.startup', id='activity'),
-    pytest.param('a.twenty.characters.x', 'twenty.characters.x', id='too-long-by-one'),
-    pytest.param('some.twenty.letters1', 'some.twenty.letters1', id='exact'),
-    pytest.param('package.a_very_long_name_of_a_module', 'a_very_long_name_of_a_module', id='indivisible'),
-])
+@pytest.mark.parametrize(
+    'name, shown',
+    [
+        pytest.param('kopf.objects', 'kopf.objects', id='short'),
+        pytest.param('kopf._core.reactor.operating', 'reactor.operating', id='last-parts'),
+        pytest.param('kopf._core.engines.authentication', 'authentication', id='last-part'),
+        pytest.param('kopf.activities.startup', 'activities.startup', id='activity'),
+        pytest.param('a.twenty.characters.x', 'twenty.characters.x', id='too-long-by-one'),
+        pytest.param('some.twenty.letters1', 'some.twenty.letters1', id='exact'),
+        pytest.param(
+            'package.a_very_long_name_of_a_module', 'a_very_long_name_of_a_module', id='indivisible'
+        ),
+    ],
+)
 def test_names_of_loggers_are_shortened_by_whole_parts(console, caplog, name, shown):
     loggers.configure()
 
-    logging.getLogger(name).warning("Hello!")
+    logging.getLogger(name).warning('Hello!')
 
     assert f'] {shown:20s} [WARNING ] Hello!\n' in console()
     assert [record.name for record in caplog.records] == [name]  # for others, it is whole
@@ -233,17 +273,19 @@ def test_names_of_loggers_are_shortened_by_whole_parts(console, caplog, name, sh
 def test_names_of_loggers_are_whole_in_formats_of_users(console):
     loggers.configure(log_format='%(name)s:%(message)s')
 
-    logging.getLogger('kopf._core.reactor.operating').warning("Hello!")
+    logging.getLogger('kopf._core.reactor.operating').warning('Hello!')
 
     assert console() == 'kopf._core.reactor.operating:Hello!\n'
 
 
 @pytest.mark.guarantee('FND-046')
 @pytest.mark.parametrize('is_async', [True, False], ids=['coroutine', 'thread'])
-async def test_json_lines_of_handlers_have_their_ids_and_attempts(console, operator_settings, object_logger, is_async):
+async def test_json_lines_of_handlers_have_their_ids_and_attempts(
+    console, operator_settings, object_logger, is_async
+):
     def fn(**_):
-        logging.getLogger('users.own').info("Of the user.")
-        raise kopf.TemporaryError("why")
+        logging.getLogger('users.own').info('Of the user.')
+        raise kopf.TemporaryError('why')
 
     async def coro(**_):
         fn()
@@ -255,11 +297,13 @@ async def test_json_lines_of_handlers_have_their_ids_and_attempts(console, opera
     env = execution.Environment(settings=operator_settings, now=clocks.Clock())
 
     await execution.run_attempt(handler, cause, state, env)
-    object_logger.info("After it.")
+    object_logger.info('After it.')
 
     *lines, last = map(json.loads, console().splitlines())
     facts = [(line['logger'], line.get('handler'), line.get('attempt')) for line in lines]
-    assert facts == [(name, 'create/sub', 3) for name in ('kopf.objects', 'users.own', 'kopf.objects')]
+    assert facts == [
+        (name, 'create/sub', 3) for name in ('kopf.objects', 'users.own', 'kopf.objects')
+    ]
     assert 'handler' not in last and 'attempt' not in last
 
 
@@ -267,22 +311,27 @@ async def test_json_lines_of_handlers_have_their_ids_and_attempts(console, opera
 def test_extras_of_users_win_over_our_own_in_json(console):
     loggers.configure(log_format=loggers.LogFormat.JSON)
 
-    logging.getLogger('other').info("Hello!", extra={'logger': 'mine'})
+    logging.getLogger('other').info('Hello!', extra={'logger': 'mine'})
 
     assert json.loads(console())['logger'] == 'mine'
 
 
 @pytest.mark.guarantee('CFG-009', 'CFG-010', 'CFG-015', 'KWA-030')
-@pytest.mark.parametrize('log_prefix, expected', [
-    pytest.param(True, '[default/kopf-example-1] Hello, %!\nplain\n', id='on'),
-    pytest.param(None, '[default/kopf-example-1] Hello, %!\nplain\n', id='auto'),
-    pytest.param(False, 'Hello, %!\nplain\n', id='off'),
-])
-def test_plain_format_has_only_the_message_and_maybe_the_prefix(console, object_logger, log_prefix, expected):
+@pytest.mark.parametrize(
+    'log_prefix, expected',
+    [
+        pytest.param(True, '[default/kopf-example-1] Hello, %!\nplain\n', id='on'),
+        pytest.param(None, '[default/kopf-example-1] Hello, %!\nplain\n', id='auto'),
+        pytest.param(False, 'Hello, %!\nplain\n', id='off'),
+    ],
+)
+def test_plain_format_has_only_the_message_and_maybe_the_prefix(
+    console, object_logger, log_prefix, expected
+):
     loggers.configure(log_format=loggers.LogFormat.PLAIN, log_prefix=log_prefix)
 
-    object_logger.info("Hello, %s!", "%")
-    logging.getLogger('other').info("plain")
+    object_logger.info('Hello, %s!', '%')
+    logging.getLogger('other').info('plain')
 
     assert console() == expected
 
@@ -291,7 +340,7 @@ def test_plain_format_has_only_the_message_and_maybe_the_prefix(console, object_
 def test_prefix_is_inside_of_the_full_format(console, object_logger):
     loggers.configure(log_prefix=True)
 
-    object_logger.info("Hello!")
+    object_logger.info('Hello!')
 
     assert console().endswith('] kopf.objects         [INFO    ] [default/kopf-example-1] Hello!\n')
 
@@ -299,7 +348,7 @@ def test_prefix_is_inside_of_the_full_format(console, object_logger):
 def test_format_can_be_of_the_users(console, object_logger):
     loggers.configure(log_format='%(levelname)s:%(message)s', log_prefix=True)
 
-    object_logger.info("Hello!")
+    object_logger.info('Hello!')
 
     assert console() == 'INFO:[default/kopf-example-1] Hello!\n'
 
@@ -308,18 +357,18 @@ def test_format_can_be_of_the_users(console, object_logger):
 def test_prefix_does_not_leak_to_other_handlers(caplog, console, object_logger):
     loggers.configure(log_format=loggers.LogFormat.PLAIN, log_prefix=True)
 
-    object_logger.info("Hello!")
+    object_logger.info('Hello!')
 
-    assert caplog.messages == ["Hello!"]
+    assert caplog.messages == ['Hello!']
 
 
 def test_tracebacks_follow_the_messages(console, object_logger):
     loggers.configure(log_format=loggers.LogFormat.PLAIN, log_prefix=True)
 
     try:
-        raise ValueError("boo!")
+        raise ValueError('boo!')
     except ValueError:
-        object_logger.exception("Failed.")
+        object_logger.exception('Failed.')
 
     lines = console().splitlines()
     assert lines[:2] == ['[default/kopf-example-1] Failed.', 'Traceback (most recent call last):']
@@ -327,24 +376,34 @@ def test_tracebacks_follow_the_messages(console, object_logger):
 
 
 @pytest.mark.guarantee('CFG-011', 'CFG-013', 'CFG-014', 'CFG-015', 'NEW-206')
-@pytest.mark.parametrize('refkey, key', [
-    pytest.param(None, 'object', id='default'),
-    pytest.param('k8s-obj', 'k8s-obj', id='renamed'),
-])
-@pytest.mark.parametrize('log_prefix, message', [
-    pytest.param(None, 'Hello!', id='auto'),
-    pytest.param(False, 'Hello!', id='off'),
-    pytest.param(True, '[default/kopf-example-1] Hello!', id='on'),
-])
+@pytest.mark.parametrize(
+    'refkey, key',
+    [
+        pytest.param(None, 'object', id='default'),
+        pytest.param('k8s-obj', 'k8s-obj', id='renamed'),
+    ],
+)
+@pytest.mark.parametrize(
+    'log_prefix, message',
+    [
+        pytest.param(None, 'Hello!', id='auto'),
+        pytest.param(False, 'Hello!', id='off'),
+        pytest.param(True, '[default/kopf-example-1] Hello!', id='on'),
+    ],
+)
 def test_json_lines_refer_to_objects(console, object_logger, refkey, key, log_prefix, message):
     loggers.configure(log_format=loggers.LogFormat.JSON, log_prefix=log_prefix, log_refkey=refkey)
 
-    object_logger.info("Hello!")
-    logging.getLogger('other').info("plain")
+    object_logger.info('Hello!')
+    logging.getLogger('other').info('plain')
 
     first, second = map(json.loads, console().splitlines())
-    assert datetime.datetime.fromisoformat(first.pop('timestamp')).utcoffset() == datetime.timedelta(0)
-    assert datetime.datetime.fromisoformat(second.pop('timestamp')).utcoffset() == datetime.timedelta(0)
+    assert datetime.datetime.fromisoformat(
+        first.pop('timestamp')
+    ).utcoffset() == datetime.timedelta(0)
+    assert datetime.datetime.fromisoformat(
+        second.pop('timestamp')
+    ).utcoffset() == datetime.timedelta(0)
     assert first == {'message': message, key: REF, 'severity': 'info', 'logger': 'kopf.objects'}
     assert second == {'message': 'plain', 'severity': 'info', 'logger': 'other'}
 
@@ -359,10 +418,19 @@ def test_timestamps_have_microseconds_and_the_offset():
 
 
 @pytest.mark.guarantee('CFG-012', 'NEW-206')
-@pytest.mark.parametrize('level, severity', [
-    (1, 'debug'), (logging.DEBUG, 'debug'), (logging.INFO, 'info'), (logging.WARNING, 'warn'),
-    (logging.WARNING + 1, 'error'), (logging.ERROR, 'error'), (logging.CRITICAL, 'fatal'), (99, 'fatal'),
-])
+@pytest.mark.parametrize(
+    'level, severity',
+    [
+        (1, 'debug'),
+        (logging.DEBUG, 'debug'),
+        (logging.INFO, 'info'),
+        (logging.WARNING, 'warn'),
+        (logging.WARNING + 1, 'error'),
+        (logging.ERROR, 'error'),
+        (logging.CRITICAL, 'fatal'),
+        (99, 'fatal'),
+    ],
+)
 def test_severities_are_named_by_levels(level, severity):
     assert jsonlogs.get_severity(level) == severity
 
@@ -371,9 +439,11 @@ def test_json_has_extras_of_the_message_and_the_traceback(console, object_logger
     loggers.configure(log_format=loggers.LogFormat.JSON)
 
     try:
-        raise ValueError("boo!")
+        raise ValueError('boo!')
     except ValueError:
-        object_logger.exception("Failed.", extra={'color': 'red', 'unusual': object(), 'k8s_level': 1})
+        object_logger.exception(
+            'Failed.', extra={'color': 'red', 'unusual': object(), 'k8s_level': 1}
+        )
 
     line = json.loads(console())
     assert line['color'] == 'red'
@@ -387,9 +457,9 @@ def test_repeated_configuration_replaces_the_previous_one(console):
     loggers.configure(log_format=loggers.LogFormat.JSON)
     loggers.configure(log_format=loggers.LogFormat.PLAIN)
 
-    logging.getLogger('other').warning("Hello!")
+    logging.getLogger('other').warning('Hello!')
 
-    assert console() == "Hello!\n"
+    assert console() == 'Hello!\n'
 
 
 def test_handlers_of_others_are_kept(console):
@@ -402,13 +472,20 @@ def test_handlers_of_others_are_kept(console):
 
 
 @pytest.mark.guarantee('CLI-005', 'CLI-006', 'CLI-007')
-@pytest.mark.parametrize('options, shown', [
-    pytest.param({}, ['INFO', 'WARNING', 'ERROR'], id='default'),
-    pytest.param({'quiet': True}, ['WARNING', 'ERROR'], id='quiet'),
-    pytest.param({'verbose': True}, ['DEBUG', 'INFO', 'WARNING', 'ERROR'], id='verbose'),
-    pytest.param({'debug': True}, ['DEBUG', 'INFO', 'WARNING', 'ERROR'], id='debug'),
-    pytest.param({'verbose': True, 'quiet': True}, ['DEBUG', 'INFO', 'WARNING', 'ERROR'], id='verbose-quiet'),
-])
+@pytest.mark.parametrize(
+    'options, shown',
+    [
+        pytest.param({}, ['INFO', 'WARNING', 'ERROR'], id='default'),
+        pytest.param({'quiet': True}, ['WARNING', 'ERROR'], id='quiet'),
+        pytest.param({'verbose': True}, ['DEBUG', 'INFO', 'WARNING', 'ERROR'], id='verbose'),
+        pytest.param({'debug': True}, ['DEBUG', 'INFO', 'WARNING', 'ERROR'], id='debug'),
+        pytest.param(
+            {'verbose': True, 'quiet': True},
+            ['DEBUG', 'INFO', 'WARNING', 'ERROR'],
+            id='verbose-quiet',
+        ),
+    ],
+)
 def test_levels_are_shown_as_asked(console, options, shown):
     loggers.configure(**options, log_format=loggers.LogFormat.PLAIN)
 
@@ -419,11 +496,16 @@ def test_levels_are_shown_as_asked(console, options, shown):
 
 
 @pytest.mark.guarantee('CLI-005', 'CLI-007')
-@pytest.mark.parametrize('name', ['asyncio', 'aiohttp.client', 'kubernetes.client.rest', 'kopf.sandbox'])
-@pytest.mark.parametrize('options, shown', [
-    pytest.param({'verbose': True}, ['INFO'], id='verbose'),
-    pytest.param({'debug': True}, ['DEBUG', 'INFO'], id='debug'),
-])
+@pytest.mark.parametrize(
+    'name', ['asyncio', 'aiohttp.client', 'kubernetes.client.rest', 'kopf.sandbox']
+)
+@pytest.mark.parametrize(
+    'options, shown',
+    [
+        pytest.param({'verbose': True}, ['INFO'], id='verbose'),
+        pytest.param({'debug': True}, ['DEBUG', 'INFO'], id='debug'),
+    ],
+)
 def test_debug_messages_of_libraries_are_only_for_debugging(console, name, options, shown):
     loggers.configure(**options, log_format=loggers.LogFormat.PLAIN)
 
@@ -438,7 +520,7 @@ def test_console_is_the_current_stream(console, monkeypatch):
     other = io.StringIO()
     monkeypatch.setattr(sys, 'stderr', other)
 
-    logging.getLogger('other').warning("Hello!")
+    logging.getLogger('other').warning('Hello!')
 
     assert (console(), other.getvalue()) == ('', 'Hello!\n')
 
@@ -461,34 +543,40 @@ def open_terminal(monkeypatch):
     return open_terminal
 
 
-@pytest.mark.parametrize('level, expected', [
-    pytest.param(logging.DEBUG, '\033[2mHello!\033[0m\n', id='debug'),
-    pytest.param(logging.INFO, 'Hello!\n', id='info'),
-    pytest.param(logging.WARNING, '\033[33mHello!\033[0m\n', id='warning'),
-    pytest.param(logging.ERROR, '\033[31mHello!\033[0m\n', id='error'),
-    pytest.param(logging.CRITICAL, '\033[31mHello!\033[0m\n', id='critical'),
-])
+@pytest.mark.parametrize(
+    'level, expected',
+    [
+        pytest.param(logging.DEBUG, '\033[2mHello!\033[0m\n', id='debug'),
+        pytest.param(logging.INFO, 'Hello!\n', id='info'),
+        pytest.param(logging.WARNING, '\033[33mHello!\033[0m\n', id='warning'),
+        pytest.param(logging.ERROR, '\033[31mHello!\033[0m\n', id='error'),
+        pytest.param(logging.CRITICAL, '\033[31mHello!\033[0m\n', id='critical'),
+    ],
+)
 def test_levels_have_colours_on_a_terminal(open_terminal, level, expected):
     terminal = open_terminal()
     loggers.configure(debug=True, log_format=loggers.LogFormat.PLAIN)
 
-    logging.getLogger('other').log(level, "Hello!")
+    logging.getLogger('other').log(level, 'Hello!')
 
     assert terminal.getvalue() == expected
 
 
-@pytest.mark.parametrize('variables, log_format', [
-    pytest.param({'NO_COLOR': '1'}, loggers.LogFormat.PLAIN, id='unwelcome'),
-    pytest.param({'TERM': 'dumb'}, loggers.LogFormat.PLAIN, id='unable'),
-    pytest.param({}, loggers.LogFormat.JSON, id='for-machines'),
-])
+@pytest.mark.parametrize(
+    'variables, log_format',
+    [
+        pytest.param({'NO_COLOR': '1'}, loggers.LogFormat.PLAIN, id='unwelcome'),
+        pytest.param({'TERM': 'dumb'}, loggers.LogFormat.PLAIN, id='unable'),
+        pytest.param({}, loggers.LogFormat.JSON, id='for-machines'),
+    ],
+)
 def test_colours_are_not_for_everyone(open_terminal, monkeypatch, variables, log_format):
     terminal = open_terminal()
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     loggers.configure(log_format=log_format)
 
-    logging.getLogger('other').error("Hello!")
+    logging.getLogger('other').error('Hello!')
 
     assert 'Hello!' in terminal.getvalue()
     assert '\033' not in terminal.getvalue()
@@ -499,13 +587,15 @@ def test_colours_are_only_for_terminals(open_terminal, monkeypatch):
     loggers.configure(log_format=loggers.LogFormat.PLAIN)
     monkeypatch.setattr(sys, 'stderr', other := io.StringIO())  # e.g. redirected later
 
-    logging.getLogger('other').error("Hello!")
+    logging.getLogger('other').error('Hello!')
 
     assert other.getvalue() == 'Hello!\n'
 
 
 def test_wrong_messages_do_not_break_the_code_that_logs(console):
-    record = logging.LogRecord('other', logging.INFO, 'file.py', 123, "Two values: %s, %s", (1,), None)
+    record = logging.LogRecord(
+        'other', logging.INFO, 'file.py', 123, 'Two values: %s, %s', (1,), None
+    )
 
     loggers.ConsoleHandler().handle(record)
 

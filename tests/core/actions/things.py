@@ -1,6 +1,7 @@
 """
 Objects in the sandbox that are changed as operators change them; with the status as a subresource or without.
 """
+
 import contextlib
 import logging
 
@@ -14,7 +15,9 @@ FINALIZER = 'kopf.zalando.org/KopfFinalizerMarker'
 MERGE, JSON = 'application/merge-patch+json', 'application/json-patch+json'
 KEEP, BLOCK, ALLOW = application.Holding.KEEP, application.Holding.BLOCK, application.Holding.ALLOW
 
-WITH_STATUS = references.Resource('kopf.dev', 'v1', 'withs', namespaced=True, subresources=frozenset({'status'}))
+WITH_STATUS = references.Resource(
+    'kopf.dev', 'v1', 'withs', namespaced=True, subresources=frozenset({'status'})
+)
 WITHOUT_STATUS = references.Resource('kopf.dev', 'v1', 'withouts', namespaced=True)
 
 
@@ -27,13 +30,25 @@ def build_crd(kind, *, has_status):
         'kind': 'CustomResourceDefinition',
         'metadata': {'name': f'{kind.lower()}s.kopf.dev'},
         'spec': {
-            'group': 'kopf.dev', 'scope': 'Namespaced', 'names': {'kind': kind, 'plural': f'{kind.lower()}s'},
-            'versions': [{
-                'name': 'v1', 'served': True, 'storage': True,
-                **({'subresources': {'status': {}}} if has_status else {}),
-                'schema': {'openAPIV3Schema': {'type': 'object', 'properties': {
-                    'spec': strict, 'status': strict, 'pruned': pruned}}},
-            }]}}
+            'group': 'kopf.dev',
+            'scope': 'Namespaced',
+            'names': {'kind': kind, 'plural': f'{kind.lower()}s'},
+            'versions': [
+                {
+                    'name': 'v1',
+                    'served': True,
+                    'storage': True,
+                    **({'subresources': {'status': {}}} if has_status else {}),
+                    'schema': {
+                        'openAPIV3Schema': {
+                            'type': 'object',
+                            'properties': {'spec': strict, 'status': strict, 'pruned': pruned},
+                        }
+                    },
+                }
+            ],
+        },
+    }
 
 
 class Thing:
@@ -45,8 +60,14 @@ class Thing:
 
     async def create(self, spec=None, status=None, **metadata):
         kind = 'With' if self.target.has_status else 'Without'
-        self.body = await self.sandbox.create({
-            'apiVersion': 'kopf.dev/v1', 'kind': kind, 'spec': spec or {}, 'metadata': {'name': 'obj', **metadata}})
+        self.body = await self.sandbox.create(
+            {
+                'apiVersion': 'kopf.dev/v1',
+                'kind': kind,
+                'spec': spec or {},
+                'metadata': {'name': 'obj', **metadata},
+            }
+        )
         if status is not None:
             subresource = 'status' if self.target.has_status else None
             self.body = await self.patch({'status': status}, subresource=subresource)
@@ -66,19 +87,29 @@ class Thing:
     async def apply(self, patch=None, own=None, holding=KEEP, fns=()):
         changes = application.Changes(kopf.Patch(patch, fns=fns), kopf.Patch(own), holding)
         return await application.apply_changes(
-            self.target, changes, objects.Body(self.body), context=self.context, logger=logging.getLogger('kopf.obj'))
+            self.target,
+            changes,
+            objects.Body(self.body),
+            context=self.context,
+            logger=logging.getLogger('kopf.obj'),
+        )
 
     @property
     def asked(self):
         """The requests of the operator: ``(subresource, content type, code)``."""
-        return [(asked.subresource, asked.content_type, asked.code) for asked in self.sandbox.requests
-                if asked.verb == 'patch' and asked.user_agent.startswith('kopf/')]
+        return [
+            (asked.subresource, asked.content_type, asked.code)
+            for asked in self.sandbox.requests
+            if asked.verb == 'patch' and asked.user_agent.startswith('kopf/')
+        ]
 
 
 def put(value, *path):
     """Make a patch function that puts the value there."""
+
     def fn(body):
         for key in path[:-1]:
             body = body.setdefault(key, {})
         body[path[-1]] = value
+
     return fn

@@ -1,6 +1,7 @@
 """
 A reviewer with no operator around it, and reviews for it.
 """
+
 import base64
 import copy
 import dataclasses
@@ -13,23 +14,50 @@ from kopf._cogs.structs import references
 from kopf._core.actions import execution
 from kopf._core.engines import reviewers
 
-KEX = references.Resource('kopf.dev', 'v1', 'kopfexamples', kind='KopfExample', singular='kopfexample')
+KEX = references.Resource(
+    'kopf.dev', 'v1', 'kopfexamples', kind='KopfExample', singular='kopfexample'
+)
 PODS = references.Resource('', 'v1', 'pods', kind='Pod', singular='pod')
 
 
 def build_object(uid=None, **fields):
-    metadata = {'name': 'x', 'namespace': 'ns', **({} if uid is None else {'uid': uid}), **fields.pop('metadata', {})}
-    return {'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample', 'metadata': metadata, 'spec': {'field': 1}, **fields}
+    metadata = {
+        'name': 'x',
+        'namespace': 'ns',
+        **({} if uid is None else {'uid': uid}),
+        **fields.pop('metadata', {}),
+    }
+    return {
+        'apiVersion': 'kopf.dev/v1',
+        'kind': 'KopfExample',
+        'metadata': metadata,
+        'spec': {'field': 1},
+        **fields,
+    }
 
 
 def build_review(new=..., old=None, *, resource=KEX, version='v1', **request):
     """Build a review: of a creation, if there is no old object; of a deletion, if there is no new one."""
     new = build_object() if new is ... else new
     operation = 'CREATE' if old is None else 'DELETE' if new is None else 'UPDATE'
-    return {'apiVersion': f'admission.k8s.io/{version}', 'kind': 'AdmissionReview', 'request': {
-        'uid': 'request-uid', 'operation': operation, 'object': new, 'oldObject': old, 'dryRun': False,
-        'resource': {'group': resource.group, 'version': resource.version, 'resource': resource.plural},
-        'userInfo': {'username': 'user', 'uid': 'user-uid', 'groups': ['group']}, **request}}
+    return {
+        'apiVersion': f'admission.k8s.io/{version}',
+        'kind': 'AdmissionReview',
+        'request': {
+            'uid': 'request-uid',
+            'operation': operation,
+            'object': new,
+            'oldObject': old,
+            'dryRun': False,
+            'resource': {
+                'group': resource.group,
+                'version': resource.version,
+                'resource': resource.plural,
+            },
+            'userInfo': {'username': 'user', 'uid': 'user-uid', 'groups': ['group']},
+            **request,
+        },
+    }
 
 
 def read_patch(response):
@@ -42,13 +70,16 @@ def read_patch(response):
 @dataclasses.dataclass
 class Scope:
     """The resources that exist: each selector means all those that it matches."""
+
     registry: kopf.OperatorRegistry
     resources: list = dataclasses.field(default_factory=lambda: [KEX, PODS])
 
     @property
     def reviewed(self):
-        return {selector: [resource for resource in self.resources if selector.matches(resource)]
-                for selector in self.registry.reviewed_selectors()}
+        return {
+            selector: [resource for resource in self.resources if selector.matches(resource)]
+            for selector in self.registry.reviewed_selectors()
+        }
 
 
 class Memos:
@@ -68,10 +99,19 @@ class Office:
     def __init__(self, **options):
         self.registry = kopf.OperatorRegistry()
         self.scope, self.memos, self.meter = Scope(self.registry), Memos(), meters.Meter()
-        self.env = execution.Environment(settings=kopf.OperatorSettings(), meter=self.meter,
-                                         now=lambda: datetime.datetime.now(datetime.UTC))
-        self.reviewer = reviewers.Reviewer(self.registry, scope=self.scope, memos=self.memos,
-                                           indices={'index': 'an index'}, env=self.env, **options)
+        self.env = execution.Environment(
+            settings=kopf.OperatorSettings(),
+            meter=self.meter,
+            now=lambda: datetime.datetime.now(datetime.UTC),
+        )
+        self.reviewer = reviewers.Reviewer(
+            self.registry,
+            scope=self.scope,
+            memos=self.memos,
+            indices={'index': 'an index'},
+            env=self.env,
+            **options,
+        )
 
     def validate(self, *args, **options):
         return kopf.on.validate(*(args or ['kopfexamples']), registry=self.registry, **options)
@@ -81,4 +121,5 @@ class Office:
 
     async def review(self, *args, webhook=None, headers=None, sslpeer=None, **kwargs):
         return await self.reviewer.review(
-            build_review(*args, **kwargs), webhook=webhook, headers=headers, sslpeer=sslpeer)
+            build_review(*args, **kwargs), webhook=webhook, headers=headers, sslpeer=sslpeer
+        )

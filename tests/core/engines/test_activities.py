@@ -39,15 +39,24 @@ async def run(virtual_time, registry, settings):
 
     async def run(activity=causes.Activity.STARTUP, indices=None):
         return await activities.run_activity(
-            activity=activity, registry=registry, settings=settings, memo=memo, indices=indices or {}, now=now)
+            activity=activity,
+            registry=registry,
+            settings=settings,
+            memo=memo,
+            indices=indices or {},
+            now=now,
+        )
 
     return run
 
 
 @pytest.mark.guarantee('STA-001', 'SHD-001', 'AUT-001', 'ASY-001')
 @pytest.mark.parametrize('activity', list(DECORATORS))
-async def test_only_the_handlers_of_the_activity_are_executed_in_the_order_of_declaration(run, registry, activity):
+async def test_only_the_handlers_of_the_activity_are_executed_in_the_order_of_declaration(
+    run, registry, activity
+):
     for name, decorator in DECORATORS.items():
+
         @decorator(id=f'{name}-sync', registry=registry)
         def sync_fn(name=name, **_):
             return name, 'sync', threading.current_thread() is threading.main_thread()
@@ -59,24 +68,39 @@ async def test_only_the_handlers_of_the_activity_are_executed_in_the_order_of_de
     results = await run(activity)
 
     assert list(results.items()) == [
-        (f'{activity}-sync', (activity, 'sync', False)), (f'{activity}-async', (activity, 'async', True))]
+        (f'{activity}-sync', (activity, 'sync', False)),
+        (f'{activity}-async', (activity, 'async', True)),
+    ]
 
 
 async def test_no_handlers_have_no_results(run):
     assert await run() == {}
 
 
-@pytest.mark.guarantee('STA-007', 'STA-010', 'SHD-008', 'AUT-006', 'KWA-002', 'KWA-004', 'KWA-006', 'NEW-049')
+@pytest.mark.guarantee(
+    'STA-007', 'STA-010', 'SHD-008', 'AUT-006', 'KWA-002', 'KWA-004', 'KWA-006', 'NEW-049'
+)
 @pytest.mark.parametrize('activity', list(DECORATORS))
 async def test_handlers_get_all_arguments_of_activities(run, registry, settings, activity):
     calls = []
-    DECORATORS[activity](id='fn', param='given', registry=registry)(lambda **kwargs: calls.append(kwargs))
+    DECORATORS[activity](id='fn', param='given', registry=registry)(
+        lambda **kwargs: calls.append(kwargs)
+    )
 
     await run(activity, indices={'by_name': 'the index'})
 
     kwargs = calls[0]
     assert set(kwargs) == {
-        'activity', 'settings', 'logger', 'memo', 'param', 'retry', 'started', 'runtime', 'by_name'}
+        'activity',
+        'settings',
+        'logger',
+        'memo',
+        'param',
+        'retry',
+        'started',
+        'runtime',
+        'by_name',
+    }
     assert kwargs['activity'] == activity
     assert kwargs['settings'] is settings
     assert kwargs['logger'].name == f'kopf.activities.{activity.value}'
@@ -110,7 +134,9 @@ async def test_handlers_run_in_the_event_loop_of_the_operator(run, registry):
 
 
 @pytest.mark.guarantee('STA-008')
-async def test_settings_changed_by_one_handler_are_in_force_for_the_next_attempts(run, registry, virtual_time):
+async def test_settings_changed_by_one_handler_are_in_force_for_the_next_attempts(
+    run, registry, virtual_time
+):
     @kopf.on.startup(registry=registry)
     async def configure(settings, **_):
         settings.execution.default_backoff = 5
@@ -118,7 +144,7 @@ async def test_settings_changed_by_one_handler_are_in_force_for_the_next_attempt
     @kopf.on.startup(registry=registry)
     async def begin(retry, **_):
         if retry < 2:
-            raise ValueError("boo")
+            raise ValueError('boo')
 
     await run()
 
@@ -127,13 +153,15 @@ async def test_settings_changed_by_one_handler_are_in_force_for_the_next_attempt
 
 @pytest.mark.guarantee('STA-005', 'STA-006', 'SHD-007', 'AUT-005', 'WLD-012')
 @pytest.mark.parametrize('activity', list(DECORATORS))
-async def test_failing_handlers_are_retried_for_as_long_as_needed(run, registry, virtual_time, activity):
+async def test_failing_handlers_are_retried_for_as_long_as_needed(
+    run, registry, virtual_time, activity
+):
     calls = []
 
     async def fn(retry, **_):
         calls.append(retry)
         if retry < 100:
-            raise ValueError("boo")
+            raise ValueError('boo')
         return 'finally'
 
     DECORATORS[activity](id='fn', registry=registry)(fn)
@@ -150,7 +178,7 @@ async def test_finished_handlers_are_not_repeated_while_others_are_retried(run, 
     async def first(retry, **_):
         calls.append('first')
         if retry < 2:
-            raise kopf.TemporaryError("Not yet.", delay=10)
+            raise kopf.TemporaryError('Not yet.', delay=10)
 
     @kopf.on.startup(id='second', registry=registry)
     async def second(**_):
@@ -162,14 +190,27 @@ async def test_finished_handlers_are_not_repeated_while_others_are_retried(run, 
 
 
 @pytest.mark.guarantee('STA-004')
-@pytest.mark.parametrize('error, options, expected', [
-    pytest.param(kopf.PermanentError("the reason"), {}, kopf.PermanentError, id='permanently'),
-    pytest.param(ValueError("the reason"), {'retries': 3}, kopf.HandlerRetriesError, id='by-retries'),
-    pytest.param(ValueError("the reason"), {'timeout': 100}, kopf.HandlerTimeoutError, id='by-timeout'),
-    pytest.param(ValueError("the reason"), {'errors': kopf.ErrorsMode.PERMANENT}, ValueError, id='by-mode'),
-])
+@pytest.mark.parametrize(
+    'error, options, expected',
+    [
+        pytest.param(kopf.PermanentError('the reason'), {}, kopf.PermanentError, id='permanently'),
+        pytest.param(
+            ValueError('the reason'), {'retries': 3}, kopf.HandlerRetriesError, id='by-retries'
+        ),
+        pytest.param(
+            ValueError('the reason'), {'timeout': 100}, kopf.HandlerTimeoutError, id='by-timeout'
+        ),
+        pytest.param(
+            ValueError('the reason'),
+            {'errors': kopf.ErrorsMode.PERMANENT},
+            ValueError,
+            id='by-mode',
+        ),
+    ],
+)
 async def test_failure_of_one_handler_fails_the_activity_after_the_others_are_executed(
-        run, registry, error, options, expected):
+    run, registry, error, options, expected
+):
     calls = []
 
     @kopf.on.startup(id='failing', registry=registry, **options)
@@ -180,7 +221,9 @@ async def test_failure_of_one_handler_fails_the_activity_after_the_others_are_ex
     async def another(**_):
         calls.append('another')
 
-    with pytest.raises(activities.ActivityError, match=r"startup.*'failing': .*the reason") as caught:
+    with pytest.raises(
+        activities.ActivityError, match=r"startup.*'failing': .*the reason"
+    ) as caught:
         await run()
 
     assert calls == ['another']
@@ -192,7 +235,7 @@ async def test_failure_of_one_handler_fails_the_activity_after_the_others_are_ex
 async def test_ignored_errors_do_not_fail_the_activity(run, registry):
     @kopf.on.startup(id='failing', registry=registry, errors=kopf.ErrorsMode.IGNORED)
     async def failing(**_):
-        raise ValueError("boo")
+        raise ValueError('boo')
 
     assert await run() == {'failing': None}
 
@@ -221,11 +264,15 @@ async def test_cancellation_ends_the_activity_at_once(run, registry, waiting):
     assert calls == (['first'] if waiting == 'in-handler' else ['first', 'second'])
 
 
-async def test_log_lines_come_from_the_loggers_of_the_activity_and_of_the_engine(run, registry, caplog):
+async def test_log_lines_come_from_the_loggers_of_the_activity_and_of_the_engine(
+    run, registry, caplog
+):
     caplog.set_level(logging.DEBUG)
     kopf.on.startup(id='fn', registry=registry)(lambda **_: None)
 
     await run()
 
     assert {record.name for record in caplog.records if record.name.startswith('kopf')} == {
-        'kopf.activities.startup', 'kopf._core.engines.activities'}
+        'kopf.activities.startup',
+        'kopf._core.engines.activities',
+    }

@@ -1,6 +1,7 @@
 """
 The time of reviews is limited, whatever the handlers do: the API does not wait for ever, either.
 """
+
 import asyncio
 import threading
 
@@ -21,7 +22,9 @@ def test_reviews_end_before_the_api_gives_up():
 
 
 @pytest.mark.parametrize('number', [1, 2])
-async def test_hanging_coroutines_are_cancelled_and_deny_before_the_api_gives_up(office, virtual_time, caplog, number):
+async def test_hanging_coroutines_are_cancelled_and_deny_before_the_api_gives_up(
+    office, virtual_time, caplog, number
+):
     calls = []
 
     async def fn(**_):
@@ -37,7 +40,10 @@ async def test_hanging_coroutines_are_cancelled_and_deny_before_the_api_gives_up
 
     assert calls == ['cancelled'] * number
     assert response['response']['allowed'] is False
-    assert response['response']['status'] == {'code': 500, 'message': "Handler 'fn0' has not decided in 29 seconds."}
+    assert response['response']['status'] == {
+        'code': 500,
+        'message': "Handler 'fn0' has not decided in 29 seconds.",
+    }
     assert "Handler 'fn0' has not decided in 29 seconds." in caplog.messages
     assert office.meter.attempts['fn0'].outcomes == {'failed': 1}
     assert virtual_time.elapsed == 29
@@ -52,7 +58,9 @@ async def test_hanging_functions_in_threads_are_left_and_deny(office, monkeypatc
     is_released.set()
 
     assert response['response']['allowed'] is False
-    assert response['response']['status']['message'] == "Handler 'fn' has not decided in 0.1 seconds."
+    assert (
+        response['response']['status']['message'] == "Handler 'fn' has not decided in 0.1 seconds."
+    )
 
 
 async def test_handlers_can_still_have_their_word_when_they_are_cancelled(office, virtual_time):
@@ -61,21 +69,21 @@ async def test_handlers_can_still_have_their_word_when_they_are_cancelled(office
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
-            raise kopf.AdmissionError("The database is slow today.", code=504) from None
+            raise kopf.AdmissionError('The database is slow today.', code=504) from None
 
     response = await office.review()
 
-    assert response['response']['status'] == {'code': 504, 'message': "The database is slow today."}
+    assert response['response']['status'] == {'code': 504, 'message': 'The database is slow today.'}
 
 
 async def test_timeouts_of_handlers_themselves_are_their_errors(office):
     @office.validate()
     async def fn(**_):
-        raise TimeoutError("The database is silent.")
+        raise TimeoutError('The database is silent.')
 
     response = await office.review()
 
-    assert response['response']['status'] == {'code': 500, 'message': "The database is silent."}
+    assert response['response']['status'] == {'code': 500, 'message': 'The database is silent.'}
 
 
 @pytest.mark.guarantee('ADM-016')

@@ -1,6 +1,7 @@
 """
 How admission handlers are declared, and the public names around them.
 """
+
 import inspect
 import typing
 
@@ -19,20 +20,44 @@ def registry():
 @pytest.mark.guarantee('ADM-005', 'ADM-006')
 def test_both_decorators_have_the_same_options():
     validate, mutate = inspect.signature(kopf.on.validate), inspect.signature(kopf.on.mutate)
-    options = [option for option in validate.parameters.values() if option.kind is option.KEYWORD_ONLY]
+    options = [
+        option for option in validate.parameters.values() if option.kind is option.KEYWORD_ONLY
+    ]
 
     assert validate == mutate
     assert [option.name for option in options] == [
-        'group', 'version', 'kind', 'plural', 'singular', 'shortcut', 'category', 'id', 'param', 'operation',
-        'operations', 'subresource', 'persistent', 'side_effects', 'ignore_failures', 'labels', 'annotations', 'when',
-        'field', 'value', 'registry']
+        'group',
+        'version',
+        'kind',
+        'plural',
+        'singular',
+        'shortcut',
+        'category',
+        'id',
+        'param',
+        'operation',
+        'operations',
+        'subresource',
+        'persistent',
+        'side_effects',
+        'ignore_failures',
+        'labels',
+        'annotations',
+        'when',
+        'field',
+        'value',
+        'registry',
+    ]
     assert {option.default for option in validate.parameters.values()} == {None}
     assert len(validate.parameters) - len(options) == 3
 
 
 @pytest.mark.guarantee('ADM-007')
-@pytest.mark.parametrize('first, second', [(kopf.on.validate, kopf.on.mutate), (kopf.on.mutate, kopf.on.validate)],
-                         ids=['validate-first', 'mutate-first'])
+@pytest.mark.parametrize(
+    'first, second',
+    [(kopf.on.validate, kopf.on.mutate), (kopf.on.mutate, kopf.on.validate)],
+    ids=['validate-first', 'mutate-first'],
+)
 def test_decorators_can_be_stacked(registry, first, second):
     async def fn(**_):
         return 'result'
@@ -69,22 +94,41 @@ def test_options_are_off_by_default(registry):
 
 
 @pytest.mark.guarantee('ADM-011', 'ADM-061')
-@pytest.mark.parametrize('cls, fields', [
-    (kopf.UserInfo, {'username': str, 'uid': str, 'groups': list[str]}),
-    (kopf.WebhookClientConfig, {'caBundle': str | None, 'url': str | None,
-                                'service': kopf.WebhookClientConfigService | None}),
-    (kopf.WebhookClientConfigService, {'namespace': str | None, 'name': str | None, 'path': str | None,
-                                       'port': int | None}),
-])
+@pytest.mark.parametrize(
+    'cls, fields',
+    [
+        (kopf.UserInfo, {'username': str, 'uid': str, 'groups': list[str]}),
+        (
+            kopf.WebhookClientConfig,
+            {
+                'caBundle': str | None,
+                'url': str | None,
+                'service': kopf.WebhookClientConfigService | None,
+            },
+        ),
+        (
+            kopf.WebhookClientConfigService,
+            {'namespace': str | None, 'name': str | None, 'path': str | None, 'port': int | None},
+        ),
+    ],
+)
 def test_public_types_are_as_promised(cls, fields):
     assert typing.is_typeddict(cls)
     assert typing.get_type_hints(cls) == fields
 
 
 @pytest.mark.guarantee('ADM-053')
-@pytest.mark.parametrize('name', [
-    'WebhookServer', 'WebhookK3dServer', 'WebhookMinikubeServer', 'WebhookNgrokTunnel', 'WebhookAutoServer',
-    'WebhookAutoTunnel'])
+@pytest.mark.parametrize(
+    'name',
+    [
+        'WebhookServer',
+        'WebhookK3dServer',
+        'WebhookMinikubeServer',
+        'WebhookNgrokTunnel',
+        'WebhookAutoServer',
+        'WebhookAutoTunnel',
+    ],
+)
 def test_servers_are_public(name):
     assert inspect.isclass(getattr(kopf, name))
     assert callable(getattr(kopf, name)())
@@ -116,17 +160,21 @@ def test_patches_are_dicts_that_can_be_put_as_json_patches():
     ]
 
 
-@pytest.mark.parametrize('decorator', [kopf.on.validate, kopf.on.mutate], ids=['validate', 'mutate'])
+@pytest.mark.parametrize(
+    'decorator', [kopf.on.validate, kopf.on.mutate], ids=['validate', 'mutate']
+)
 def test_functions_of_handlers_can_be_called_in_tests(registry, decorator):
     @decorator('kopfexamples', registry=registry)
     def fn(spec, old, operation, patch, warnings, dryrun, **_):
         if spec['size'] > 5:
-            raise kopf.AdmissionError("Too big.", code=400)
+            raise kopf.AdmissionError('Too big.', code=400)
         patch.spec['size'] = 5
         warnings.append(f'{operation} {old} {dryrun}')
 
     patch, warnings = kopf.Patch(), []
-    kopf.testing.call(fn, registry=registry, spec={'size': 1}, patch=patch, warnings=warnings, dryrun=True)
+    kopf.testing.call(
+        fn, registry=registry, spec={'size': 1}, patch=patch, warnings=warnings, dryrun=True
+    )
 
     assert patch == {'spec': {'size': 5}}
     assert warnings == ['CREATE None True']

@@ -1,6 +1,7 @@
 """
 Reviewers: what becomes of what the handlers do: of their errors, warnings and patches.
 """
+
 import asyncio
 import datetime
 import warnings as stdlib_warnings
@@ -30,18 +31,24 @@ async def test_silent_handlers_allow(office, version):
     office.validate()(allow)
     response = await office.review(version=version)
 
-    assert response == {'apiVersion': f'admission.k8s.io/{version}', 'kind': 'AdmissionReview',
-                        'response': {'uid': 'request-uid', 'allowed': True}}
+    assert response == {
+        'apiVersion': f'admission.k8s.io/{version}',
+        'kind': 'AdmissionReview',
+        'response': {'uid': 'request-uid', 'allowed': True},
+    }
 
 
 @pytest.mark.guarantee('ADM-035', 'ADM-036', 'ADM-024')
-@pytest.mark.parametrize('error, message, code', [
-    pytest.param(kopf.AdmissionError('no', code=499), 'no', 499, id='admission'),
-    pytest.param(kopf.PermanentError('no'), 'no', 500, id='permanent'),
-    pytest.param(kopf.TemporaryError('no', delay=1), 'no', 500, id='temporary'),
-    pytest.param(ValueError('no'), 'no', 500, id='arbitrary'),
-    pytest.param(TimeoutError(), 'TimeoutError', 500, id='timeout'),
-])
+@pytest.mark.parametrize(
+    'error, message, code',
+    [
+        pytest.param(kopf.AdmissionError('no', code=499), 'no', 499, id='admission'),
+        pytest.param(kopf.PermanentError('no'), 'no', 500, id='permanent'),
+        pytest.param(kopf.TemporaryError('no', delay=1), 'no', 500, id='temporary'),
+        pytest.param(ValueError('no'), 'no', 500, id='arbitrary'),
+        pytest.param(TimeoutError(), 'TimeoutError', 500, id='timeout'),
+    ],
+)
 @pytest.mark.parametrize('kind', ['validate', 'mutate'])
 async def test_errors_deny_after_one_attempt(office, virtual_time, kind, error, message, code):
     calls = []
@@ -55,15 +62,24 @@ async def test_errors_deny_after_one_attempt(office, virtual_time, kind, error, 
     response = await office.review()
 
     assert response['response'] == {
-        'uid': 'request-uid', 'allowed': False, 'status': {'message': message, 'code': code}}
+        'uid': 'request-uid',
+        'allowed': False,
+        'status': {'message': message, 'code': code},
+    }
     assert len(calls) == 1
     assert virtual_time.elapsed == 0
 
 
 @pytest.mark.guarantee('ADM-037', 'ADM-038')
 async def test_one_error_of_many_is_reported(office):
-    errors = [ValueError('v'), kopf.TemporaryError('t'), kopf.AdmissionError('a', code=400), kopf.PermanentError('p')]
+    errors = [
+        ValueError('v'),
+        kopf.TemporaryError('t'),
+        kopf.AdmissionError('a', code=400),
+        kopf.PermanentError('p'),
+    ]
     for number, error in enumerate(errors):
+
         @office.validate(id=f'fn{number}', param=error)
         def fn(param, **_):
             raise param
@@ -77,7 +93,7 @@ async def test_one_error_of_many_is_reported(office):
 async def test_errors_in_filters_deny(office, caplog):
     @office.validate(id='one', when=lambda **_: 1 / 0)
     def fn(**_):
-        raise AssertionError("It is not to be called.")
+        raise AssertionError('It is not to be called.')
 
     response = await office.review()
 
@@ -86,12 +102,15 @@ async def test_errors_in_filters_deny(office, caplog):
 
 
 @pytest.mark.guarantee('ADM-016', 'FND-057')
-@pytest.mark.parametrize('error', [
-    pytest.param(kopf.PermanentError('no'), id='permanent'),
-    pytest.param(kopf.TemporaryError('no'), id='temporary'),
-    pytest.param(ValueError('no'), id='arbitrary'),
-    pytest.param(TimeoutError('no'), id='timeout'),
-])
+@pytest.mark.parametrize(
+    'error',
+    [
+        pytest.param(kopf.PermanentError('no'), id='permanent'),
+        pytest.param(kopf.TemporaryError('no'), id='temporary'),
+        pytest.param(ValueError('no'), id='arbitrary'),
+        pytest.param(TimeoutError('no'), id='timeout'),
+    ],
+)
 async def test_ignored_failures_only_warn(office, error):
     @office.mutate(id='one', ignore_failures=True)
     def fn(patch, warnings, **_):
@@ -102,7 +121,10 @@ async def test_ignored_failures_only_warn(office, error):
     response = await office.review()
 
     assert response['response'] == {
-        'uid': 'request-uid', 'allowed': True, 'warnings': ['own', "Handler 'one' failed, and is ignored: no"]}
+        'uid': 'request-uid',
+        'allowed': True,
+        'warnings': ['own', "Handler 'one' failed, and is ignored: no"],
+    }
 
 
 class OwnError(kopf.AdmissionError):
@@ -111,11 +133,19 @@ class OwnError(kopf.AdmissionError):
 
 @pytest.mark.guarantee('FND-057')
 @pytest.mark.parametrize('ignore_failures', [True, False, None])
-@pytest.mark.parametrize('error', [
-    pytest.param(kopf.AdmissionError('no', code=403), id='itself'),
-    pytest.param(OwnError('no', code=403), id='inherited'),
-    pytest.param(ExceptionGroup('several', [ValueError(), ExceptionGroup('', [OwnError('no', code=403)])]), id='group'),
-])
+@pytest.mark.parametrize(
+    'error',
+    [
+        pytest.param(kopf.AdmissionError('no', code=403), id='itself'),
+        pytest.param(OwnError('no', code=403), id='inherited'),
+        pytest.param(
+            ExceptionGroup(
+                'several', [ValueError(), ExceptionGroup('', [OwnError('no', code=403)])]
+            ),
+            id='group',
+        ),
+    ],
+)
 async def test_decisions_are_never_ignored(office, error, ignore_failures):
     @office.mutate(id='one', ignore_failures=ignore_failures)
     def fn(patch, warnings, **_):
@@ -126,7 +156,11 @@ async def test_decisions_are_never_ignored(office, error, ignore_failures):
     response = await office.review()
 
     assert response['response'] == {
-        'uid': 'request-uid', 'allowed': False, 'warnings': ['own'], 'status': {'message': 'no', 'code': 403}}
+        'uid': 'request-uid',
+        'allowed': False,
+        'warnings': ['own'],
+        'status': {'message': 'no', 'code': 403},
+    }
 
 
 @pytest.mark.guarantee('FND-057')
@@ -140,7 +174,10 @@ async def test_decisions_in_filters_and_patches_are_never_ignored(office):
     for id in ['one', 'two']:
         response = await office.review(webhook=id)
         assert response['response'] == {
-            'uid': 'request-uid', 'allowed': False, 'status': {'message': 'no', 'code': 403}}
+            'uid': 'request-uid',
+            'allowed': False,
+            'status': {'message': 'no', 'code': 403},
+        }
 
 
 @pytest.mark.guarantee('ADM-016', 'FND-057')
@@ -189,7 +226,11 @@ async def test_warnings_of_all_handlers_are_returned_in_order(office):
 
     response = await office.review()
 
-    assert response['response'] == {'uid': 'request-uid', 'allowed': True, 'warnings': ['one', 'two', 'three']}
+    assert response['response'] == {
+        'uid': 'request-uid',
+        'allowed': True,
+        'warnings': ['one', 'two', 'three'],
+    }
 
 
 @pytest.mark.guarantee('ADM-033')
@@ -283,7 +324,8 @@ async def test_patches_of_several_handlers_are_united_but_not_seen_by_each_other
     assert read_patch(response) == [
         {'op': 'add', 'path': '/spec/x', 'value': 1},
         {'op': 'add', 'path': '/spec/y', 'value': 2},
-        {'op': 'add', 'path': '/spec/z', 'value': 3}]
+        {'op': 'add', 'path': '/spec/z', 'value': 3},
+    ]
 
 
 async def test_patches_of_validating_handlers_are_ignored(office, caplog):
@@ -294,7 +336,10 @@ async def test_patches_of_validating_handlers_are_ignored(office, caplog):
     response = await office.review()
 
     assert response['response'] == {'uid': 'request-uid', 'allowed': True}
-    assert "Handler 'one' has a patch, which is ignored: it only validates; use @kopf.on.mutate." in caplog.messages
+    assert (
+        "Handler 'one' has a patch, which is ignored: it only validates; use @kopf.on.mutate."
+        in caplog.messages
+    )
 
 
 async def test_patches_of_validating_handlers_are_ignored_beside_those_of_mutating_ones(office):
@@ -319,13 +364,19 @@ async def test_patches_of_deleted_objects_are_ignored(office, caplog):
     response = await office.review(None, build_object('u'))
 
     assert response['response'] == {'uid': 'request-uid', 'allowed': True}
-    assert "Handler 'one' has a patch, which is ignored: the object is being deleted." in caplog.messages
+    assert (
+        "Handler 'one' has a patch, which is ignored: the object is being deleted."
+        in caplog.messages
+    )
 
 
-@pytest.mark.parametrize('patch', [
-    pytest.param(kopf.Patch({'spec': {'x': datetime.datetime.now()}}), id='value'),
-    pytest.param(kopf.Patch(fns=[lambda body: 1 / 0]), id='function'),
-])
+@pytest.mark.parametrize(
+    'patch',
+    [
+        pytest.param(kopf.Patch({'spec': {'x': datetime.datetime.now()}}), id='value'),
+        pytest.param(kopf.Patch(fns=[lambda body: 1 / 0]), id='function'),
+    ],
+)
 async def test_wrong_patches_deny(office, caplog, patch):
     @office.mutate(id='one', param=patch)
     def fn(patch, param, **_):

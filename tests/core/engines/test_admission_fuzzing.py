@@ -1,6 +1,7 @@
 """
 Whatever is sent to the reviewer is answered: either with a response or with a refusal, and is then forgotten.
 """
+
 import asyncio
 import copy
 import gc
@@ -25,15 +26,31 @@ SAMPLES = [
     build_review(version='v1beta1', subResource='status', dryRun=True),
 ]
 
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5)
-JUNK = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
-    st.sampled_from(['metadata', 'name', 'labels', 'uid', 'x', '']), inner, max_size=3), max_leaves=8)
+SCALARS = (
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5)
+)
+JUNK = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(['metadata', 'name', 'labels', 'uid', 'x', '']), inner, max_size=3
+        )
+    ),
+    max_leaves=8,
+)
 
 
 def list_places(value, path=()):
     """List the paths of all values inside of this one."""
     places = [path] if path else []
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     return places + [place for key, item in items for place in list_places(item, (*path, key))]
 
 
@@ -59,7 +76,11 @@ def mutate_sample(chance, junk):
     """Make a review of a sample with one value or two replaced with any of the junk, or removed."""
     review = replace(*chance.choice(PLACES), chance.choice(junk))
     places = list_places(review)
-    return replace(review, chance.choice(places), chance.choice(junk)) if places and chance.random() < 0.3 else review
+    return (
+        replace(review, chance.choice(places), chance.choice(junk))
+        if places and chance.random() < 0.3
+        else review
+    )
 
 
 @pytest.fixture(scope='module')
@@ -79,9 +100,11 @@ def office():
         patch.spec['added'] = {'x': spec.get('list')}
         patch.fns.append(lambda body: body['spec'].update(made=True))
 
-    @office.validate(id='deny', when=lambda userinfo, **_: userinfo['username'] != 'user', subresource='*')
+    @office.validate(
+        id='deny', when=lambda userinfo, **_: userinfo['username'] != 'user', subresource='*'
+    )
     async def deny(**_):
-        raise kopf.AdmissionError("Denied.", code=403)
+        raise kopf.AdmissionError('Denied.', code=403)
 
     return office
 
@@ -111,7 +134,9 @@ def runner():
 
 @pytest.mark.slow
 @pytest.mark.guarantee('NEW-231')
-@settings(max_examples=1_000, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=1_000, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
 @given(seed=st.integers(0, 2**32), junk=st.lists(JUNK, min_size=1, max_size=5))
 def test_any_reviews_are_answered(office, runner, seed, junk):
     chance = random.Random(seed)

@@ -1,6 +1,7 @@
 """
 Reviewers: which handlers are called for a review, what they are told, and how they are called.
 """
+
 import asyncio
 import json
 import logging
@@ -23,11 +24,14 @@ def allow(**_):
 
 
 @pytest.mark.guarantee('ADM-021')
-@pytest.mark.parametrize('webhook, expected', [
-    pytest.param('one', ['one'], id='id'),
-    pytest.param('/one/', ['one'], id='slashes'),
-    pytest.param('two/spec.field', ['two'], id='field'),
-])
+@pytest.mark.parametrize(
+    'webhook, expected',
+    [
+        pytest.param('one', ['one'], id='id'),
+        pytest.param('/one/', ['one'], id='slashes'),
+        pytest.param('two/spec.field', ['two'], id='field'),
+    ],
+)
 async def test_request_to_an_endpoint_calls_only_its_handler(office, webhook, expected):
     calls = []
     office.validate(id='one')(lambda **_: calls.append('one'))
@@ -59,12 +63,17 @@ async def test_request_to_no_endpoint_calls_all_handlers(office, webhook):
 async def test_request_to_an_unknown_endpoint_is_admitted_with_warnings(office, caplog, resource):
     @office.validate(id='one')
     def deny(**_):
-        raise kopf.AdmissionError("It is called, although another one is asked.")
+        raise kopf.AdmissionError('It is called, although another one is asked.')
 
     response = await office.review(webhook='unknown/one', resource=resource)
 
-    assert response['response'] == {'uid': 'request-uid', 'allowed': True, 'warnings': [
-        "There is no admission handler 'unknown/one' in the operator, so the request is admitted."]}
+    assert response['response'] == {
+        'uid': 'request-uid',
+        'allowed': True,
+        'warnings': [
+            "There is no admission handler 'unknown/one' in the operator, so the request is admitted."
+        ],
+    }
     assert [record.levelname for record in caplog.records] == ['WARNING']
     assert "no admission handler 'unknown/one'" in caplog.text
 
@@ -117,20 +126,25 @@ async def test_request_nested_too_deeply_is_refused(office):
 
 
 @pytest.mark.guarantee('ADM-018')
-@pytest.mark.parametrize('options', [
-    pytest.param({'labels': {'a': 'other'}}, id='labels'),
-    pytest.param({'labels': {'a': lambda value, **_: value == 'other'}}, id='labels-by-function'),
-    pytest.param({'annotations': {'a': kopf.PRESENT}}, id='annotations'),
-    pytest.param({'when': lambda **_: False}, id='when'),
-    pytest.param({'field': 'spec.absent'}, id='field'),
-    pytest.param({'field': 'spec.field', 'value': 2}, id='value'),
-    pytest.param({'operations': ['DELETE']}, id='operations'),
-    pytest.param({'subresource': 'status'}, id='subresource'),
-])
+@pytest.mark.parametrize(
+    'options',
+    [
+        pytest.param({'labels': {'a': 'other'}}, id='labels'),
+        pytest.param(
+            {'labels': {'a': lambda value, **_: value == 'other'}}, id='labels-by-function'
+        ),
+        pytest.param({'annotations': {'a': kopf.PRESENT}}, id='annotations'),
+        pytest.param({'when': lambda **_: False}, id='when'),
+        pytest.param({'field': 'spec.absent'}, id='field'),
+        pytest.param({'field': 'spec.field', 'value': 2}, id='value'),
+        pytest.param({'operations': ['DELETE']}, id='operations'),
+        pytest.param({'subresource': 'status'}, id='subresource'),
+    ],
+)
 async def test_mismatching_objects_are_admitted(office, options):
     @office.validate(id='one', **options)
     def deny(**_):
-        raise kopf.AdmissionError("It is called, although it does not match.")
+        raise kopf.AdmissionError('It is called, although it does not match.')
 
     [webhook] = [webhook.id for webhook in office.reviewer.webhooks]
     response = await office.review(build_object(metadata={'labels': {'a': 'b'}}), webhook=webhook)
@@ -139,16 +153,21 @@ async def test_mismatching_objects_are_admitted(office, options):
 
 
 @pytest.mark.guarantee('ADM-018', 'ADM-020')
-@pytest.mark.parametrize('options', [
-    pytest.param({'labels': {'a': 'b'}}, id='labels'),
-    pytest.param({'labels': {'a': lambda value, **_: value == 'b'}}, id='labels-by-function'),
-    pytest.param({'when': lambda dryrun, operation, headers, old, **_: operation == 'CREATE'}, id='when'),
-    pytest.param({'field': 'spec.field', 'value': 1}, id='value'),
-])
+@pytest.mark.parametrize(
+    'options',
+    [
+        pytest.param({'labels': {'a': 'b'}}, id='labels'),
+        pytest.param({'labels': {'a': lambda value, **_: value == 'b'}}, id='labels-by-function'),
+        pytest.param(
+            {'when': lambda dryrun, operation, headers, old, **_: operation == 'CREATE'}, id='when'
+        ),
+        pytest.param({'field': 'spec.field', 'value': 1}, id='value'),
+    ],
+)
 async def test_matching_objects_are_reviewed(office, options):
     @office.validate(**options)
     def deny(**_):
-        raise kopf.AdmissionError("It is called.")
+        raise kopf.AdmissionError('It is called.')
 
     response = await office.review(build_object(metadata={'labels': {'a': 'b'}}))
 
@@ -156,15 +175,18 @@ async def test_matching_objects_are_reviewed(office, options):
 
 
 @pytest.mark.guarantee('ADM-014', 'ADM-010', 'KWA-046')
-@pytest.mark.parametrize('declared, asked, expected', [
-    pytest.param(None, None, [None], id='main-of-main'),
-    pytest.param(None, 'status', [], id='main-of-status'),
-    pytest.param('status', None, [], id='status-of-main'),
-    pytest.param('status', 'status', ['status'], id='status-of-status'),
-    pytest.param('status', 'scale', [], id='status-of-scale'),
-    pytest.param('*', None, [None], id='all-of-main'),
-    pytest.param('*', 'scale', ['scale'], id='all-of-scale'),
-])
+@pytest.mark.parametrize(
+    'declared, asked, expected',
+    [
+        pytest.param(None, None, [None], id='main-of-main'),
+        pytest.param(None, 'status', [], id='main-of-status'),
+        pytest.param('status', None, [], id='status-of-main'),
+        pytest.param('status', 'status', ['status'], id='status-of-status'),
+        pytest.param('status', 'scale', [], id='status-of-scale'),
+        pytest.param('*', None, [None], id='all-of-main'),
+        pytest.param('*', 'scale', ['scale'], id='all-of-scale'),
+    ],
+)
 async def test_subresources_are_reviewed_as_declared(office, declared, asked, expected):
     calls = []
     office.validate(subresource=declared)(lambda subresource, **_: calls.append(subresource))
@@ -175,11 +197,14 @@ async def test_subresources_are_reviewed_as_declared(office, declared, asked, ex
 
 
 @pytest.mark.guarantee('ADM-012', 'ADM-013')
-@pytest.mark.parametrize('options, expected', [
-    pytest.param({}, ['CREATE', 'UPDATE', 'DELETE', 'CONNECT'], id='default'),
-    pytest.param({'operations': ['*']}, ['CREATE', 'UPDATE', 'DELETE', 'CONNECT'], id='all'),
-    pytest.param({'operations': ['CREATE', 'DELETE']}, ['CREATE', 'DELETE'], id='some'),
-])
+@pytest.mark.parametrize(
+    'options, expected',
+    [
+        pytest.param({}, ['CREATE', 'UPDATE', 'DELETE', 'CONNECT'], id='default'),
+        pytest.param({'operations': ['*']}, ['CREATE', 'UPDATE', 'DELETE', 'CONNECT'], id='all'),
+        pytest.param({'operations': ['CREATE', 'DELETE']}, ['CREATE', 'DELETE'], id='some'),
+    ],
+)
 async def test_operations_are_reviewed_as_declared(office, options, expected):
     calls = []
     office.validate(**options)(lambda operation, **_: calls.append(operation))
@@ -191,12 +216,15 @@ async def test_operations_are_reviewed_as_declared(office, options, expected):
 
 
 @pytest.mark.guarantee('FND-022')
-@pytest.mark.parametrize('options, expected', [
-    pytest.param({}, ['CREATE', 'UPDATE', 'CONNECT'], id='default'),
-    pytest.param({'operations': ['*']}, ['CREATE', 'UPDATE', 'DELETE', 'CONNECT'], id='all'),
-    pytest.param({'operations': ['DELETE']}, ['DELETE'], id='deletions'),
-    pytest.param({'operations': ['CREATE']}, ['CREATE'], id='creations'),
-])
+@pytest.mark.parametrize(
+    'options, expected',
+    [
+        pytest.param({}, ['CREATE', 'UPDATE', 'CONNECT'], id='default'),
+        pytest.param({'operations': ['*']}, ['CREATE', 'UPDATE', 'DELETE', 'CONNECT'], id='all'),
+        pytest.param({'operations': ['DELETE']}, ['DELETE'], id='deletions'),
+        pytest.param({'operations': ['CREATE']}, ['CREATE'], id='creations'),
+    ],
+)
 @pytest.mark.parametrize('webhook', ['fn', None], ids=['its-own', 'all-webhooks'])
 async def test_deletions_are_mutated_only_if_asked_for(office, webhook, options, expected):
     calls = []
@@ -210,7 +238,9 @@ async def test_deletions_are_mutated_only_if_asked_for(office, webhook, options,
 
 
 @pytest.mark.guarantee('ADM-012')
-@pytest.mark.parametrize('operation, expected', [('DELETE', ['DELETE']), ('*', ['CREATE', 'DELETE'])])
+@pytest.mark.parametrize(
+    'operation, expected', [('DELETE', ['DELETE']), ('*', ['CREATE', 'DELETE'])]
+)
 async def test_single_operation_can_be_declared(office, operation, expected):
     calls = []
     with pytest.warns(DeprecationWarning):
@@ -237,23 +267,70 @@ async def test_stacked_decorators_call_the_function_once_per_request(office):
     assert calls == [('CREATE', 1), ('UPDATE', 2)]
 
 
-@pytest.mark.guarantee('ADM-008', 'KWA-011', 'KWA-045', 'KWA-047', 'KWA-048', 'KWA-049', 'NEW-046', 'ADM-011',
-                       'ADM-055', 'KWA-007')
+@pytest.mark.guarantee(
+    'ADM-008',
+    'KWA-011',
+    'KWA-045',
+    'KWA-047',
+    'KWA-048',
+    'KWA-049',
+    'NEW-046',
+    'ADM-011',
+    'ADM-055',
+    'KWA-007',
+)
 async def test_handlers_are_told_everything(office):
     calls = []
     office.validate(param='param')(lambda **kwargs: calls.append(kwargs))
     old, new = build_object('uid'), build_object('uid', spec={'field': 2})
 
-    await office.review(new, old, dryRun=True, headers={'Authorization': 'Basic xyz'}, sslpeer={'subject': 'x'})
+    await office.review(
+        new, old, dryRun=True, headers={'Authorization': 'Basic xyz'}, sslpeer={'subject': 'x'}
+    )
 
     [kwargs] = calls
     assert kwargs.keys() == {
-        'param', 'retry', 'started', 'runtime', 'logger', 'memo', 'resource', 'patch', 'body', 'spec', 'status', 'meta',
-        'labels', 'annotations', 'uid', 'name', 'namespace', 'old', 'new', 'diff', 'dryrun', 'operation',
-        'subresource', 'warnings', 'userinfo', 'headers', 'sslpeer', 'index'}
-    assert (kwargs['name'], kwargs['namespace'], kwargs['uid'], kwargs['spec']) == ('x', 'ns', 'uid', {'field': 2})
+        'param',
+        'retry',
+        'started',
+        'runtime',
+        'logger',
+        'memo',
+        'resource',
+        'patch',
+        'body',
+        'spec',
+        'status',
+        'meta',
+        'labels',
+        'annotations',
+        'uid',
+        'name',
+        'namespace',
+        'old',
+        'new',
+        'diff',
+        'dryrun',
+        'operation',
+        'subresource',
+        'warnings',
+        'userinfo',
+        'headers',
+        'sslpeer',
+        'index',
+    }
+    assert (kwargs['name'], kwargs['namespace'], kwargs['uid'], kwargs['spec']) == (
+        'x',
+        'ns',
+        'uid',
+        {'field': 2},
+    )
     assert kwargs['dryrun'] is True
-    assert (kwargs['operation'], kwargs['subresource'], kwargs['param']) == ('UPDATE', None, 'param')
+    assert (kwargs['operation'], kwargs['subresource'], kwargs['param']) == (
+        'UPDATE',
+        None,
+        'param',
+    )
     assert kwargs['userinfo'] == {'username': 'user', 'uid': 'user-uid', 'groups': ['group']}
     assert kwargs['headers'] == {'Authorization': 'Basic xyz'}
     assert kwargs['sslpeer'] == {'subject': 'x'}
@@ -278,10 +355,15 @@ async def test_what_the_server_does_not_tell_is_empty(office):
 
 
 @pytest.mark.guarantee('NEW-046', 'ADM-060')
-@pytest.mark.parametrize('old, new, diff', [
-    pytest.param(None, build_object(), [('add', (), None, build_object())], id='creation'),
-    pytest.param(build_object('u'), None, [('remove', (), build_object('u'), None)], id='deletion'),
-])
+@pytest.mark.parametrize(
+    'old, new, diff',
+    [
+        pytest.param(None, build_object(), [('add', (), None, build_object())], id='creation'),
+        pytest.param(
+            build_object('u'), None, [('remove', (), build_object('u'), None)], id='deletion'
+        ),
+    ],
+)
 async def test_absent_objects_are_nothing(office, old, new, diff):
     calls = []
     office.validate()(lambda old, new, diff, body, **_: calls.append((old, new, diff, body)))
@@ -337,11 +419,14 @@ async def test_memos_are_those_of_the_objects_unless_created(office):
     assert memos[2] == memos[3] == {'common': True}
 
 
-@pytest.mark.parametrize('options, is_posted', [
-    pytest.param({}, False, id='creation'),
-    pytest.param({'old': build_object('u')}, True, id='update'),
-    pytest.param({'old': build_object('u'), 'dryRun': True}, False, id='dry-run'),
-])
+@pytest.mark.parametrize(
+    'options, is_posted',
+    [
+        pytest.param({}, False, id='creation'),
+        pytest.param({'old': build_object('u')}, True, id='update'),
+        pytest.param({'old': build_object('u'), 'dryRun': True}, False, id='dry-run'),
+    ],
+)
 async def test_nothing_is_posted_of_objects_that_do_not_exist(office, options, is_posted):
     calls = []
     office.validate()(lambda logger, **_: calls.append(isinstance(logger, kopf.LocalObjectLogger)))
@@ -474,10 +559,12 @@ async def test_nothing_sent_is_logged(office, caplog):
 
     @office.validate(id='fn')
     def fn(**_):
-        raise kopf.AdmissionError("Denied.")
+        raise kopf.AdmissionError('Denied.')
 
     secret = build_object(kind='Secret', data={'password': 'planted-secret'})
-    await office.review(secret, headers={'Authorization': 'planted-token'}, userInfo={'username': 'planted-user'})
+    await office.review(
+        secret, headers={'Authorization': 'planted-token'}, userInfo={'username': 'planted-user'}
+    )
     with pytest.raises(reviews.ReviewRefused):
         await office.review(secret, operation='planted-operation')
     with pytest.raises(reviews.ReviewRefused):

@@ -46,8 +46,16 @@ async def vault():
 @pytest.fixture
 async def authenticator(registry, settings, vault):
     """The task that logs in when needed."""
-    task = asyncio.create_task(authentication.run_authentication(
-        registry=registry, settings=settings, vault=vault, memo=memos.Memo(), indices={}, now=clocks.Clock()))
+    task = asyncio.create_task(
+        authentication.run_authentication(
+            registry=registry,
+            settings=settings,
+            vault=vault,
+            memo=memos.Memo(),
+            indices={},
+            now=clocks.Clock(),
+        )
+    )
     yield task
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError, credentials.LoginError, ValueError):
@@ -73,11 +81,15 @@ async def sandbox():
 
 @pytest.fixture
 def context(vault, settings):
-    return requests.Context(vault, settings, logging.getLogger('kopf.test'), limits.Gates(), chance=lambda: 0.0)
+    return requests.Context(
+        vault, settings, logging.getLogger('kopf.test'), limits.Gates(), chance=lambda: 0.0
+    )
 
 
 @pytest.mark.guarantee('AUT-001', 'AUT-029')
-async def test_nobody_logs_in_until_credentials_are_needed(virtual_time, registry, vault, authenticator):
+async def test_nobody_logs_in_until_credentials_are_needed(
+    virtual_time, registry, vault, authenticator
+):
     calls = []
 
     @kopf.on.login(id='login', registry=registry)
@@ -129,11 +141,13 @@ async def test_handlers_get_the_arguments_of_activities(registry, settings, vaul
 
 
 @pytest.mark.guarantee('AUT-005')
-async def test_requests_wait_while_handlers_are_retried(virtual_time, registry, vault, authenticator):
+async def test_requests_wait_while_handlers_are_retried(
+    virtual_time, registry, vault, authenticator
+):
     @kopf.on.login(registry=registry)
     async def login(retry, **_):
         if retry < 5:
-            raise ValueError("boo")
+            raise ValueError('boo')
         return make()
 
     await vault.select()
@@ -145,7 +159,7 @@ async def test_requests_wait_while_handlers_are_retried(virtual_time, registry, 
 async def test_handlers_that_fail_are_not_needed_if_others_succeed(registry, vault, authenticator):
     @kopf.on.login(registry=registry)
     async def failing(**_):
-        raise kopf.PermanentError("No way.")
+        raise kopf.PermanentError('No way.')
 
     @kopf.on.login(id='login', registry=registry)
     async def login(**_):
@@ -155,11 +169,16 @@ async def test_handlers_that_fail_are_not_needed_if_others_succeed(registry, vau
 
 
 @pytest.mark.guarantee('AUT-031', 'AUT-033')
-@pytest.mark.parametrize('fn, options, reason', [
-    pytest.param(lambda **_: None, {}, "fn: not applicable here", id='nothing'),
-    pytest.param(lambda **_: 1 / 0, {'retries': 1}, "division by zero", id='failed'),
-])
-async def test_failed_login_fails_the_requests_and_the_task(registry, vault, authenticator, fn, options, reason):
+@pytest.mark.parametrize(
+    'fn, options, reason',
+    [
+        pytest.param(lambda **_: None, {}, 'fn: not applicable here', id='nothing'),
+        pytest.param(lambda **_: 1 / 0, {'retries': 1}, 'division by zero', id='failed'),
+    ],
+)
+async def test_failed_login_fails_the_requests_and_the_task(
+    registry, vault, authenticator, fn, options, reason
+):
     kopf.on.login(id='fn', registry=registry, **options)(fn)
 
     with pytest.raises(kopf.LoginError, match=reason):
@@ -172,7 +191,9 @@ async def test_failed_login_fails_the_requests_and_the_task(registry, vault, aut
 
 @pytest.mark.guarantee('NEW-173', 'AUT-002')
 @pytest.mark.parametrize('result', ['token', {'server': 'https://localhost'}, 123])
-async def test_results_of_other_types_fail_the_requests_and_the_task(registry, vault, authenticator, result):
+async def test_results_of_other_types_fail_the_requests_and_the_task(
+    registry, vault, authenticator, result
+):
     kopf.on.login(id='fn', registry=registry)(lambda **_: result)
 
     with pytest.raises(kopf.LoginError, match=r'kopf\.ConnectionInfo'):
@@ -182,10 +203,12 @@ async def test_results_of_other_types_fail_the_requests_and_the_task(registry, v
 
 
 @pytest.mark.guarantee('AUT-030', 'AUT-031')
-async def test_rejected_credentials_are_not_taken_again(virtual_time, registry, vault, authenticator):
+async def test_rejected_credentials_are_not_taken_again(
+    virtual_time, registry, vault, authenticator
+):
     kopf.on.login(id='fn', registry=registry)(lambda **_: make('old'))
     key, info = await vault.select()
-    await vault.invalidate(key, info, exc=ValueError("unauthorized"))
+    await vault.invalidate(key, info, exc=ValueError('unauthorized'))
 
     with pytest.raises(kopf.LoginError, match='rejected'):
         await vault.select()
@@ -194,14 +217,18 @@ async def test_rejected_credentials_are_not_taken_again(virtual_time, registry, 
 
 
 @pytest.mark.guarantee('AUT-029')
-async def test_expired_credentials_are_renewed_for_all_who_wait_at_once(virtual_time, registry, vault, authenticator):
+async def test_expired_credentials_are_renewed_for_all_who_wait_at_once(
+    virtual_time, registry, vault, authenticator
+):
     logins = []
 
     @kopf.on.login(registry=registry)
     async def login(**_):
         logins.append(virtual_time.elapsed)
         await asyncio.sleep(5)
-        return make(f'token-{len(logins)}', expiration=clocks.Clock()() + datetime.timedelta(seconds=100))
+        return make(
+            f'token-{len(logins)}', expiration=clocks.Clock()() + datetime.timedelta(seconds=100)
+        )
 
     await vault.select()
     await asyncio.sleep(200)
@@ -212,7 +239,8 @@ async def test_expired_credentials_are_renewed_for_all_who_wait_at_once(virtual_
 
 
 async def test_cancelled_login_leaves_the_requests_waiting_for_the_next_one(
-        virtual_time, registry, settings, vault, authenticator):
+    virtual_time, registry, settings, vault, authenticator
+):
     logins = []
 
     @kopf.on.login(id='login', registry=registry)
@@ -227,8 +255,16 @@ async def test_cancelled_login_leaves_the_requests_waiting_for_the_next_one(
     await asyncio.wait([authenticator])
     assert not waiter.done()
 
-    another = asyncio.create_task(authentication.run_authentication(
-        registry=registry, settings=settings, vault=vault, memo=None, indices={}, now=clocks.Clock()))
+    another = asyncio.create_task(
+        authentication.run_authentication(
+            registry=registry,
+            settings=settings,
+            vault=vault,
+            memo=None,
+            indices={},
+            now=clocks.Clock(),
+        )
+    )
     assert await waiter == ('login', make())
     another.cancel()
     await asyncio.wait([another])
@@ -248,10 +284,18 @@ async def test_closing_of_the_vault_ends_the_task_with_no_error(registry, vault,
 
 @pytest.mark.guarantee('AUT-035')
 async def test_credentials_given_in_advance_need_no_login(virtual_time, registry, settings):
-    kopf.on.login(id='fn', registry=registry)(lambda **_: pytest.fail("is called"))
+    kopf.on.login(id='fn', registry=registry)(lambda **_: pytest.fail('is called'))
     vault = vaults.Vault({'given': make()})
-    task = asyncio.create_task(authentication.run_authentication(
-        registry=registry, settings=settings, vault=vault, memo=None, indices={}, now=clocks.Clock()))
+    task = asyncio.create_task(
+        authentication.run_authentication(
+            registry=registry,
+            settings=settings,
+            vault=vault,
+            memo=None,
+            indices={},
+            now=clocks.Clock(),
+        )
+    )
 
     selected = await vault.select()
     await vault.close()
@@ -261,14 +305,16 @@ async def test_credentials_given_in_advance_need_no_login(virtual_time, registry
 
 
 @pytest.mark.guarantee('AUT-034', 'NEW-202')
-async def test_all_log_lines_can_be_silenced_at_any_time(virtual_time, registry, vault, authenticator, caplog):
+async def test_all_log_lines_can_be_silenced_at_any_time(
+    virtual_time, registry, vault, authenticator, caplog
+):
     caplog.set_level(logging.DEBUG)
 
     @kopf.on.login(registry=registry)
     async def login(retry, logger, **_):
-        logger.info("Logging in.")
+        logger.info('Logging in.')
         if retry < 1:
-            raise ValueError("boo")
+            raise ValueError('boo')
         return make(expiration=clocks.Clock()() + datetime.timedelta(seconds=100))
 
     await vault.select()
@@ -289,7 +335,8 @@ async def test_all_log_lines_can_be_silenced_at_any_time(virtual_time, registry,
 
 @pytest.mark.guarantee('AUT-022', 'AUT-024')
 async def test_usual_places_are_tried_with_no_handlers_and_no_libraries(
-        nowhere, monkeypatch, sandbox, context, authenticator):
+    nowhere, monkeypatch, sandbox, context, authenticator
+):
     monkeypatch.setenv('KUBECONFIG', str(sandbox.kubeconfig))
 
     pods = await requests.get('/api/v1/pods', context=context)
@@ -298,12 +345,17 @@ async def test_usual_places_are_tried_with_no_handlers_and_no_libraries(
 
 
 @pytest.mark.guarantee('AUT-021', 'AUT-023')
-@pytest.mark.parametrize('libraries, expected', [
-    pytest.param([], ['login_with_service_account', 'login_with_kubeconfig'], id='none'),
-    pytest.param(['pykube'], ['login_via_pykube'], id='pykube'),
-    pytest.param(['pykube', 'kubernetes'], ['login_via_pykube', 'login_via_client'], id='both'),
-])
-def test_all_installed_libraries_are_as_login_handlers(nowhere, monkeypatch, registry, libraries, expected):
+@pytest.mark.parametrize(
+    'libraries, expected',
+    [
+        pytest.param([], ['login_with_service_account', 'login_with_kubeconfig'], id='none'),
+        pytest.param(['pykube'], ['login_via_pykube'], id='pykube'),
+        pytest.param(['pykube', 'kubernetes'], ['login_via_pykube', 'login_via_client'], id='both'),
+    ],
+)
+def test_all_installed_libraries_are_as_login_handlers(
+    nowhere, monkeypatch, registry, libraries, expected
+):
     for library in libraries:
         monkeypatch.setitem(sys.modules, library, types.ModuleType(library))
 
@@ -315,7 +367,8 @@ def test_all_installed_libraries_are_as_login_handlers(nowhere, monkeypatch, reg
 @pytest.mark.guarantee('NEW-156')
 @pytest.mark.parametrize('trust_env', [True, False])
 async def test_built_in_logins_get_the_settings(
-        nowhere, monkeypatch, sandbox, settings, vault, authenticator, trust_env):
+    nowhere, monkeypatch, sandbox, settings, vault, authenticator, trust_env
+):
     monkeypatch.setenv('KUBECONFIG', str(sandbox.kubeconfig))
     settings.networking.trust_env = trust_env
 
@@ -325,15 +378,18 @@ async def test_built_in_logins_get_the_settings(
 
 
 @pytest.mark.guarantee('AUT-004')
-async def test_usual_places_are_not_tried_if_there_are_handlers(nowhere, monkeypatch, sandbox, registry, vault,
-                                                                authenticator):
+async def test_usual_places_are_not_tried_if_there_are_handlers(
+    nowhere, monkeypatch, sandbox, registry, vault, authenticator
+):
     monkeypatch.setenv('KUBECONFIG', str(sandbox.kubeconfig))
     kopf.on.login(id='fn', registry=registry)(lambda **_: make())
 
     assert await vault.select() == ('fn', make())
 
 
-async def test_logins_that_find_nothing_do_not_claim_success(nowhere, virtual_time, vault, authenticator, caplog):
+async def test_logins_that_find_nothing_do_not_claim_success(
+    nowhere, virtual_time, vault, authenticator, caplog
+):
     caplog.set_level(logging.INFO)
     with pytest.raises(kopf.LoginError, match='kopf run --sandbox'):
         await vault.select()
@@ -344,15 +400,21 @@ async def test_logins_that_find_nothing_do_not_claim_success(nowhere, virtual_ti
 
 
 @pytest.mark.guarantee('AUT-031', 'AUT-033')
-async def test_absence_of_all_usual_places_is_explained(nowhere, virtual_time, vault, authenticator):
-    with pytest.raises(kopf.LoginError, match=r'login_with_service_account(.|\n)*login_with_kubeconfig(.|\n)*on.login'):
+async def test_absence_of_all_usual_places_is_explained(
+    nowhere, virtual_time, vault, authenticator
+):
+    with pytest.raises(
+        kopf.LoginError,
+        match=r'login_with_service_account(.|\n)*login_with_kubeconfig(.|\n)*on.login',
+    ):
         await vault.select()
 
     assert virtual_time.elapsed == 0
 
 
 async def test_errors_of_usual_places_are_explained_at_once_with_no_retries(
-        nowhere, monkeypatch, tmp_path, caplog, vault, authenticator):
+    nowhere, monkeypatch, tmp_path, caplog, vault, authenticator
+):
     path = tmp_path / 'broken'
     path.write_text('{}')
     monkeypatch.setenv('KUBECONFIG', str(path))
@@ -366,8 +428,9 @@ async def test_errors_of_usual_places_are_explained_at_once_with_no_retries(
 
 
 @pytest.mark.guarantee('AUT-007')
-async def test_handlers_can_delegate_to_the_built_in_logins(nowhere, monkeypatch, sandbox, registry, vault, context,
-                                                            authenticator):
+async def test_handlers_can_delegate_to_the_built_in_logins(
+    nowhere, monkeypatch, sandbox, registry, vault, context, authenticator
+):
     monkeypatch.setenv('KUBECONFIG', str(sandbox.kubeconfig))
 
     @kopf.on.login(id='login', registry=registry)
@@ -381,13 +444,17 @@ async def test_handlers_can_delegate_to_the_built_in_logins(nowhere, monkeypatch
 
 
 @pytest.mark.guarantee('AUT-028', 'AUT-029', 'AUT-032')
-async def test_rejected_requests_are_repeated_after_the_next_login(sandbox, registry, context, authenticator):
+async def test_rejected_requests_are_repeated_after_the_next_login(
+    sandbox, registry, context, authenticator
+):
     logins = []
 
     @kopf.on.login(registry=registry)
     async def login(**_):
         logins.append(len(sandbox.requests))
-        return kopf.ConnectionInfo(server=sandbox.url, token='wrong' if len(logins) == 1 else sandbox.token)
+        return kopf.ConnectionInfo(
+            server=sandbox.url, token='wrong' if len(logins) == 1 else sandbox.token
+        )
 
     pods = await requests.get('/api/v1/pods', context=context)
 
@@ -403,17 +470,25 @@ async def test_many_rejected_requests_make_one_login(sandbox, registry, context,
     @kopf.on.login(registry=registry)
     async def login(**_):
         logins.append(len(logins))
-        return kopf.ConnectionInfo(server=sandbox.url, token='wrong' if len(logins) == 1 else sandbox.token)
+        return kopf.ConnectionInfo(
+            server=sandbox.url, token='wrong' if len(logins) == 1 else sandbox.token
+        )
 
-    answers = await asyncio.gather(*[requests.get('/api/v1/pods', context=context) for _ in range(5)])
+    answers = await asyncio.gather(
+        *[requests.get('/api/v1/pods', context=context) for _ in range(5)]
+    )
 
     assert len(answers) == 5
     assert len(logins) == 2
 
 
 @pytest.mark.guarantee('AUT-030', 'AUT-031')
-async def test_requests_fail_when_logins_bring_only_what_is_rejected(sandbox, registry, context, authenticator):
-    kopf.on.login(id='fn', registry=registry)(lambda **_: kopf.ConnectionInfo(server=sandbox.url, token='wrong'))
+async def test_requests_fail_when_logins_bring_only_what_is_rejected(
+    sandbox, registry, context, authenticator
+):
+    kopf.on.login(id='fn', registry=registry)(
+        lambda **_: kopf.ConnectionInfo(server=sandbox.url, token='wrong')
+    )
 
     with pytest.raises(kopf.LoginError):
         await requests.get('/api/v1/pods', context=context)
@@ -424,7 +499,9 @@ async def test_requests_fail_when_logins_bring_only_what_is_rejected(sandbox, re
 
 
 @pytest.mark.usefixtures('authenticator')
-async def test_credentials_that_expire_often_are_brought_again_in_silence(registry, vault, virtual_time, caplog):
+async def test_credentials_that_expire_often_are_brought_again_in_silence(
+    registry, vault, virtual_time, caplog
+):
     caplog.set_level(logging.INFO)
     now, calls = clocks.Clock(), []
 

@@ -1,6 +1,7 @@
 """
 K8s-events folded: the same ones are counted, the too frequent ones are limited, and all is limited in size.
 """
+
 import datetime
 
 import pytest
@@ -18,15 +19,28 @@ def at(seconds):
 
 def report(uid='a', message='m', *, time=0, type='Normal', reason='R'):
     return foldings.Report(
-        ref={'uid': uid, 'name': uid}, type=type, reason=reason, message=message, time=at(time), backoffs=())
+        ref={'uid': uid, 'name': uid},
+        type=type,
+        reason=reason,
+        message=message,
+        time=at(time),
+        backoffs=(),
+    )
 
 
-@pytest.mark.parametrize('ref, expected', [
-    pytest.param({'uid': 'u', 'name': 'n', 'kind': 'K'}, ('u',), id='uid'),
-    pytest.param({'apiVersion': 'v1', 'kind': 'K', 'name': 'n', 'namespace': 'ns'}, ('v1', 'K', 'ns', 'n'), id='name'),
-    pytest.param({'kind': None, 'name': 'n', 'uid': None}, ('', '', '', 'n'), id='little'),
-    pytest.param({}, ('', '', '', ''), id='nothing'),
-])
+@pytest.mark.parametrize(
+    'ref, expected',
+    [
+        pytest.param({'uid': 'u', 'name': 'n', 'kind': 'K'}, ('u',), id='uid'),
+        pytest.param(
+            {'apiVersion': 'v1', 'kind': 'K', 'name': 'n', 'namespace': 'ns'},
+            ('v1', 'K', 'ns', 'n'),
+            id='name',
+        ),
+        pytest.param({'kind': None, 'name': 'n', 'uid': None}, ('', '', '', 'n'), id='little'),
+        pytest.param({}, ('', '', '', ''), id='nothing'),
+    ],
+)
 def test_objects_are_told_apart_by_what_is_known(ref, expected):
     assert foldings.identify(ref) == expected
 
@@ -43,13 +57,16 @@ def test_reports_of_an_object_are_taken_in_the_order_of_their_coming():
     assert len(backlog) == 1
 
 
-@pytest.mark.parametrize('another, is_same', [
-    pytest.param(report(time=5), True, id='same'),
-    pytest.param(report(message='x'), False, id='message'),
-    pytest.param(report(reason='x'), False, id='reason'),
-    pytest.param(report(type='x'), False, id='type'),
-    pytest.param(report(uid='x'), False, id='object'),
-])
+@pytest.mark.parametrize(
+    'another, is_same',
+    [
+        pytest.param(report(time=5), True, id='same'),
+        pytest.param(report(message='x'), False, id='message'),
+        pytest.param(report(reason='x'), False, id='reason'),
+        pytest.param(report(type='x'), False, id='type'),
+        pytest.param(report(uid='x'), False, id='object'),
+    ],
+)
 def test_only_the_same_reports_are_folded(another, is_same):
     backlog = foldings.Backlog()
     backlog.put(report())
@@ -58,7 +75,9 @@ def test_only_the_same_reports_are_folded(another, is_same):
 
     pending = backlog.take(('a',))
     assert len(backlog) == (0 if is_same else 1)
-    assert (pending.count, pending.report.time, pending.last) == ((2, at(0), at(5)) if is_same else (1, at(0), at(0)))
+    assert (pending.count, pending.report.time, pending.last) == (
+        (2, at(0), at(5)) if is_same else (1, at(0), at(0))
+    )
 
 
 def test_oldest_reports_are_dropped_first_with_their_repetitions():
@@ -81,18 +100,33 @@ def test_all_reports_can_be_dropped():
     assert not backlog and ('a',) not in backlog
 
 
-@pytest.mark.parametrize('times, granted', [
-    pytest.param([0, 0, 0], [True, True, True], id='burst'),
-    pytest.param([0, 0, 0, 0, 99.9], [True, True, True, False, False], id='over'),
-    pytest.param([0, 0, 0, 0, 100, 100, 200], [True, True, True, False, True, False, True], id='one-in-interval'),
-    pytest.param([0, 0, 0, 1000, 1000, 1000, 1000], [True, True, True, True, True, True, False], id='new-burst'),
-    pytest.param([0, 50, 100, 100, 150], [True, True, True, True, False], id='slowly'),
-    pytest.param([0, 0, 0, *range(1, 101)], [True] * 3 + [False] * 99 + [True], id='insistently'),
-])
+@pytest.mark.parametrize(
+    'times, granted',
+    [
+        pytest.param([0, 0, 0], [True, True, True], id='burst'),
+        pytest.param([0, 0, 0, 0, 99.9], [True, True, True, False, False], id='over'),
+        pytest.param(
+            [0, 0, 0, 0, 100, 100, 200],
+            [True, True, True, False, True, False, True],
+            id='one-in-interval',
+        ),
+        pytest.param(
+            [0, 0, 0, 1000, 1000, 1000, 1000],
+            [True, True, True, True, True, True, False],
+            id='new-burst',
+        ),
+        pytest.param([0, 50, 100, 100, 150], [True, True, True, True, False], id='slowly'),
+        pytest.param(
+            [0, 0, 0, *range(1, 101)], [True] * 3 + [False] * 99 + [True], id='insistently'
+        ),
+    ],
+)
 def test_k8s_events_of_an_object_are_limited(times, granted):
     history = foldings.History()
 
-    drawn = [history.draw(('a',), now=time, burst=BURST, interval=INTERVAL).is_granted for time in times]
+    drawn = [
+        history.draw(('a',), now=time, burst=BURST, interval=INTERVAL).is_granted for time in times
+    ]
 
     assert drawn == granted
     assert history.draw(('b',), now=0, burst=BURST, interval=INTERVAL).is_granted
@@ -102,7 +136,9 @@ def test_denials_are_counted_until_nothing_is_limited():
     history = foldings.History()
     times = [0, 0, 0, 0, 1, 100, 101, 1000, 1000, 1000, 1000]
 
-    denied = [history.draw(('a',), now=time, burst=BURST, interval=INTERVAL).denied for time in times]
+    denied = [
+        history.draw(('a',), now=time, burst=BURST, interval=INTERVAL).denied for time in times
+    ]
 
     assert denied == [0, 0, 0, 1, 2, 2, 3, 0, 0, 0, 1]
 

@@ -1,6 +1,7 @@
 """
 Indices as users see them, and as they are updated.
 """
+
 import collections.abc
 import threading
 
@@ -36,7 +37,12 @@ def test_index_is_a_read_only_mapping_of_stores(index):
 
     assert isinstance(index['key1'], kopf.Store)
     assert isinstance(index['key1'], collections.abc.Collection)
-    assert (len(index), bool(index), list(index), 'key1' in index) == (2, True, ['key1', 'key2'], True)
+    assert (len(index), bool(index), list(index), 'key1' in index) == (
+        2,
+        True,
+        ['key1', 'key2'],
+        True,
+    )
     assert list(index.get('key1', [])) == ['valueA']
     assert list(index.keys()) == ['key1', 'key2']
     assert [list(store) for store in index.values()] == [['valueA'], ['valueB']]
@@ -72,12 +78,20 @@ def test_stores_are_collections(index):
 
 
 @pytest.mark.guarantee('IDX-010', 'IDX-011', 'IDX-012')
-@pytest.mark.parametrize('results, expected', [
-    pytest.param([{'key1': 'valueA'}, {'key1': 'valueB'}, {'key2': 'valueC'}],
-                 {'key1': ['valueA', 'valueB'], 'key2': ['valueC']}, id='accumulated'),
-    pytest.param([{'key2': {'key3': 'valueC'}}], {'key2': [{'key3': 'valueC'}]}, id='nested'),
-    pytest.param([{'key1': 'same'}, {'key1': 'same'}], {'key1': ['same', 'same']}, id='not-deduplicated'),
-])
+@pytest.mark.parametrize(
+    'results, expected',
+    [
+        pytest.param(
+            [{'key1': 'valueA'}, {'key1': 'valueB'}, {'key2': 'valueC'}],
+            {'key1': ['valueA', 'valueB'], 'key2': ['valueC']},
+            id='accumulated',
+        ),
+        pytest.param([{'key2': {'key3': 'valueC'}}], {'key2': [{'key3': 'valueC'}]}, id='nested'),
+        pytest.param(
+            [{'key1': 'same'}, {'key1': 'same'}], {'key1': ['same', 'same']}, id='not-deduplicated'
+        ),
+    ],
+)
 def test_values_of_several_objects(index, results, expected):
     for number, result in enumerate(results):
         index.replace(number, indexing.spread(result))
@@ -86,20 +100,23 @@ def test_values_of_several_objects(index, results, expected):
 
 
 @pytest.mark.guarantee('IDX-013', 'IDX-014', 'IDX-015', 'IDX-016', 'IDX-017', 'IDX-020')
-@pytest.mark.parametrize('result, expected', [
-    pytest.param({'key1': 'a', 'key2': 'b'}, {'key1': ['a'], 'key2': ['b']}, id='dict'),
-    pytest.param({('ns', 'name'): 'hello'}, {('ns', 'name'): ['hello']}, id='tuples-as-keys'),
-    pytest.param({'key': None}, {'key': [None]}, id='nothing-as-value'),
-    pytest.param({}, {}, id='empty-dict'),
-    pytest.param(kopf.Memo(key='a'), {None: [kopf.Memo(key='a')]}, id='memo'),
-    pytest.param(collections.OrderedDict(key='a'), {None: [{'key': 'a'}]}, id='other-dict'),
-    pytest.param(('ns', 'name'), {None: [('ns', 'name')]}, id='tuple'),
-    pytest.param({'x', 'y'}, {None: [{'x', 'y'}]}, id='set'),
-    pytest.param(['x', 'y'], {None: [['x', 'y']]}, id='list'),
-    pytest.param('text', {None: ['text']}, id='string'),
-    pytest.param(0, {None: [0]}, id='number'),
-    pytest.param(False, {None: [False]}, id='boolean'),
-])
+@pytest.mark.parametrize(
+    'result, expected',
+    [
+        pytest.param({'key1': 'a', 'key2': 'b'}, {'key1': ['a'], 'key2': ['b']}, id='dict'),
+        pytest.param({('ns', 'name'): 'hello'}, {('ns', 'name'): ['hello']}, id='tuples-as-keys'),
+        pytest.param({'key': None}, {'key': [None]}, id='nothing-as-value'),
+        pytest.param({}, {}, id='empty-dict'),
+        pytest.param(kopf.Memo(key='a'), {None: [kopf.Memo(key='a')]}, id='memo'),
+        pytest.param(collections.OrderedDict(key='a'), {None: [{'key': 'a'}]}, id='other-dict'),
+        pytest.param(('ns', 'name'), {None: [('ns', 'name')]}, id='tuple'),
+        pytest.param({'x', 'y'}, {None: [{'x', 'y'}]}, id='set'),
+        pytest.param(['x', 'y'], {None: [['x', 'y']]}, id='list'),
+        pytest.param('text', {None: ['text']}, id='string'),
+        pytest.param(0, {None: [0]}, id='number'),
+        pytest.param(False, {None: [False]}, id='boolean'),
+    ],
+)
 def test_results_become_values(index, result, expected):
     index.replace('obj1', indexing.spread(result))
 
@@ -107,11 +124,14 @@ def test_results_become_values(index, result, expected):
 
 
 @pytest.mark.guarantee('IDX-004', 'IDX-005')
-@pytest.mark.parametrize('values, expected', [
-    pytest.param({'key1': 'new'}, {'key1': ['new', 'other']}, id='same-key'),
-    pytest.param({'key3': 'new'}, {'key1': ['other'], 'key3': ['new']}, id='other-key'),
-    pytest.param({}, {'key1': ['other']}, id='no-keys'),
-])
+@pytest.mark.parametrize(
+    'values, expected',
+    [
+        pytest.param({'key1': 'new'}, {'key1': ['new', 'other']}, id='same-key'),
+        pytest.param({'key3': 'new'}, {'key1': ['other'], 'key3': ['new']}, id='other-key'),
+        pytest.param({}, {'key1': ['other']}, id='no-keys'),
+    ],
+)
 def test_new_values_replace_all_former_ones_of_the_object(index, values, expected):
     index.replace('obj1', {'key1': 'old', 'key2': 'old'})
     index.replace('obj2', {'key1': 'other'})
@@ -186,7 +206,10 @@ def test_other_threads_can_read_it_while_it_is_updated(index):
     assert max(lengths) <= 14
 
 
-sources, keys = st.integers(0, 4), st.one_of(st.none(), st.integers(0, 3), st.tuples(st.integers(0, 1)))
+sources, keys = (
+    st.integers(0, 4),
+    st.one_of(st.none(), st.integers(0, 3), st.tuples(st.integers(0, 1))),
+)
 updates = st.tuples(sources, st.one_of(st.none(), st.dictionaries(keys, st.integers(0, 3))))
 
 
@@ -212,6 +235,7 @@ def test_index_is_the_same_as_a_naive_one(steps):
 
 class CountedKey:
     """A key that counts how often it is looked at."""
+
     looks = 0
 
     def __init__(self, number):
@@ -227,11 +251,14 @@ class CountedKey:
 
 
 @pytest.mark.guarantee('IDX-034')
-@pytest.mark.parametrize('act', [
-    pytest.param(lambda index, key: index[key], id='lookup'),
-    pytest.param(lambda index, key: index.replace(0, {key: 'new'}), id='update'),
-    pytest.param(lambda index, key: index.discard(0), id='removal'),
-])
+@pytest.mark.parametrize(
+    'act',
+    [
+        pytest.param(lambda index, key: index[key], id='lookup'),
+        pytest.param(lambda index, key: index.replace(0, {key: 'new'}), id='update'),
+        pytest.param(lambda index, key: index.discard(0), id='removal'),
+    ],
+)
 def test_work_does_not_grow_with_the_index(act):
     looks = []
     for total in [10, 10_000]:
@@ -250,7 +277,7 @@ def test_work_does_not_grow_with_the_index(act):
 def test_no_store_is_walked_over_by_an_update(index):
     class Value:
         def __eq__(self, other):
-            raise AssertionError("Values are not to be compared.")
+            raise AssertionError('Values are not to be compared.')
 
         __hash__ = None
 

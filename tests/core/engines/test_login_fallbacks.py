@@ -1,6 +1,7 @@
 """
 Falling back: logins by broken libraries are passed over, and the next ways to log in are tried.
 """
+
 import asyncio
 import contextlib
 import logging
@@ -95,8 +96,16 @@ def settings():
 async def vault(registry, settings):
     """Credentials that are brought when needed, as in an operator."""
     vault = vaults.Vault(now=clocks.Clock())
-    task = asyncio.create_task(authentication.run_authentication(
-        registry=registry, settings=settings, vault=vault, memo=memos.Memo(), indices={}, now=clocks.Clock()))
+    task = asyncio.create_task(
+        authentication.run_authentication(
+            registry=registry,
+            settings=settings,
+            vault=vault,
+            memo=memos.Memo(),
+            indices={},
+            now=clocks.Clock(),
+        )
+    )
     yield vault
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError, credentials.LoginError):
@@ -124,17 +133,23 @@ def complaints(caplog):
 
 
 @pytest.mark.guarantee('FND-017')
-@pytest.mark.parametrize('source, error', [
-    pytest.param('raise ImportError("boo!")', 'ImportError: boo!', id='import'),
-    pytest.param('import no_such_library', 'ModuleNotFoundError: No module named', id='dependency'),
-    pytest.param('raise AttributeError("boo!")', 'AttributeError: boo!', id='attribute'),
-    pytest.param('def broken(', 'SyntaxError: ', id='syntax'),
-    pytest.param('raise Exception("boo!")', 'Exception: boo!', id='anything'),
-])
+@pytest.mark.parametrize(
+    'source, error',
+    [
+        pytest.param('raise ImportError("boo!")', 'ImportError: boo!', id='import'),
+        pytest.param(
+            'import no_such_library', 'ModuleNotFoundError: No module named', id='dependency'
+        ),
+        pytest.param('raise AttributeError("boo!")', 'AttributeError: boo!', id='attribute'),
+        pytest.param('def broken(', 'SyntaxError: ', id='syntax'),
+        pytest.param('raise Exception("boo!")', 'Exception: boo!', id='anything'),
+    ],
+)
 @pytest.mark.parametrize('library', ['pykube', 'kubernetes', 'kubernetes_asyncio'])
 @pytest.mark.usefixtures('sandbox')
 async def test_broken_library_is_passed_over_with_one_line_and_the_kubeconfig_is_used(
-        break_libraries, get_pods, complaints, library, source, error):
+    break_libraries, get_pods, complaints, library, source, error
+):
     break_libraries(**{library: source})
 
     pods = await get_pods()
@@ -142,12 +157,13 @@ async def test_broken_library_is_passed_over_with_one_line_and_the_kubeconfig_is
     [(level, text)] = complaints()
     assert pods['items'] == []
     assert level == 'WARNING'
-    assert f"The library {library!r} is installed, but cannot be imported: {error}" in text
+    assert f'The library {library!r} is installed, but cannot be imported: {error}' in text
 
 
 @pytest.mark.guarantee('FND-017')
 async def test_broken_libraries_are_passed_over_and_the_service_account_is_used(
-        monkeypatch, break_libraries, write_token, sandbox, vault, get_pods):
+    monkeypatch, break_libraries, write_token, sandbox, vault, get_pods
+):
     monkeypatch.delenv('KUBECONFIG')
     monkeypatch.setattr(piggybacking, '_DEFAULT_SERVER', sandbox.url)
     write_token(sandbox.token)
@@ -161,13 +177,17 @@ async def test_broken_libraries_are_passed_over_and_the_service_account_is_used(
 
 
 @pytest.mark.guarantee('FND-017')
-@pytest.mark.parametrize('broken, good, expected', [
-    pytest.param('pykube', kubernetes, 'login_via_client', id='another'),
-    pytest.param('kubernetes', kubernetes_asyncio, 'login_via_async_client', id='twin'),
-])
+@pytest.mark.parametrize(
+    'broken, good, expected',
+    [
+        pytest.param('pykube', kubernetes, 'login_via_client', id='another'),
+        pytest.param('kubernetes', kubernetes_asyncio, 'login_via_async_client', id='twin'),
+    ],
+)
 @pytest.mark.usefixtures('sandbox')
 async def test_broken_library_is_passed_over_and_another_one_is_used(
-        break_libraries, install, vault, complaints, broken, good, expected):
+    break_libraries, install, vault, complaints, broken, good, expected
+):
     install(good)
     break_libraries(**{broken: BROKEN})
 
@@ -178,12 +198,20 @@ async def test_broken_library_is_passed_over_and_another_one_is_used(
 
 
 @pytest.mark.guarantee('FND-017')
-@pytest.mark.parametrize('error', [
-    kubernetes.config.ConfigException('boo!'), KeyError('boo!'), TypeError('boo!'), yaml.YAMLError('boo!'),
-], ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize(
+    'error',
+    [
+        kubernetes.config.ConfigException('boo!'),
+        KeyError('boo!'),
+        TypeError('boo!'),
+        yaml.YAMLError('boo!'),
+    ],
+    ids=lambda error: type(error).__name__,
+)
 @pytest.mark.usefixtures('sandbox')
 async def test_library_that_cannot_be_configured_is_passed_over_with_one_line(
-        monkeypatch, install, vault, complaints, error):
+    monkeypatch, install, vault, complaints, error
+):
     def fail(**_):
         raise error
 
@@ -202,7 +230,8 @@ async def test_library_that_cannot_be_configured_is_passed_over_with_one_line(
 @pytest.mark.guarantee('FND-017')
 @pytest.mark.usefixtures('virtual_time')
 async def test_broken_library_is_told_of_once_when_credentials_expire_often(
-        monkeypatch, break_libraries, write_token, vault, complaints):
+    monkeypatch, break_libraries, write_token, vault, complaints
+):
     monkeypatch.setattr(piggybacking, '_read_clock', clocks.Clock())
     write_token('token')
     break_libraries(pykube=BROKEN)
@@ -215,11 +244,16 @@ async def test_broken_library_is_told_of_once_when_credentials_expire_often(
 
 
 @pytest.mark.guarantee('FND-017', 'AUT-033')
-async def test_failure_of_all_ways_names_them_all(virtual_time, monkeypatch, break_libraries, vault, tmp_path):
+async def test_failure_of_all_ways_names_them_all(
+    virtual_time, monkeypatch, break_libraries, vault, tmp_path
+):
     (tmp_path / 'broken').write_text('{}')
     monkeypatch.setenv('KUBECONFIG', str(tmp_path / 'broken'))
     break_libraries(
-        pykube='raise ImportError("one")', kubernetes='raise KeyError("two")', kubernetes_asyncio='def three(')
+        pykube='raise ImportError("one")',
+        kubernetes='raise KeyError("two")',
+        kubernetes_asyncio='def three(',
+    )
 
     with pytest.raises(kopf.LoginError) as caught:
         await vault.select()
@@ -233,20 +267,28 @@ async def test_failure_of_all_ways_names_them_all(virtual_time, monkeypatch, bre
         ('login_with_kubeconfig', 'current-context'),
     ]
     assert len(lines) == len(expected)
-    assert all(f'  {id}: ' in line and text in line for (id, text), line in zip(expected, lines, strict=True))
+    assert all(
+        f'  {id}: ' in line and text in line
+        for (id, text), line in zip(expected, lines, strict=True)
+    )
     assert virtual_time.elapsed == 0
 
 
 @pytest.mark.guarantee('FND-017', 'AUT-004', 'AUT-007')
 @pytest.mark.usefixtures('sandbox')
-async def test_nothing_else_is_tried_if_a_handler_asks_for_the_broken_library(break_libraries, registry, vault):
+async def test_nothing_else_is_tried_if_a_handler_asks_for_the_broken_library(
+    break_libraries, registry, vault
+):
     break_libraries(kubernetes=BROKEN)
 
     @kopf.on.login(id='login', registry=registry, errors=kopf.ErrorsMode.PERMANENT)
     def login(**kwargs):
         return kopf.login_via_client(**kwargs)
 
-    with pytest.raises(kopf.LoginError, match=r"login: The library 'kubernetes' is installed, but cannot be imported"):
+    with pytest.raises(
+        kopf.LoginError,
+        match=r"login: The library 'kubernetes' is installed, but cannot be imported",
+    ):
         await vault.select()
 
 

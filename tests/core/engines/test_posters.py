@@ -1,6 +1,7 @@
 """
 The queue of k8s-events and its workers, on the sandbox.
 """
+
 import asyncio
 import contextlib
 import contextvars
@@ -34,24 +35,37 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: poster}]
 
 
 def ref(name='obj'):
-    return {'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample', 'name': name, 'namespace': 'default', 'uid': name}
+    return {
+        'apiVersion': 'kopf.dev/v1',
+        'kind': 'KopfExample',
+        'name': name,
+        'namespace': 'default',
+        'uid': name,
+    }
 
 
 @dataclasses.dataclass
 class Office:
     """A sandbox with what is posted there."""
+
     sandbox: kopf.testing.Sandbox
 
     async def list(self):
         """The k8s-events in the order of their creation: the object, the message, the count."""
         found = await self.sandbox.list('v1/events', 'default')
         found = sorted(found, key=lambda event: int(event['metadata']['resourceVersion']))
-        return [(event['involvedObject']['name'], event['message'], event.get('count', 1)) for event in found]
+        return [
+            (event['involvedObject']['name'], event['message'], event.get('count', 1))
+            for event in found
+        ]
 
     @property
     def verbs(self):
-        return [asked.verb for asked in self.sandbox.requests
-                if asked.plural == 'events' and asked.user_agent.startswith('kopf/')]
+        return [
+            asked.verb
+            for asked in self.sandbox.requests
+            if asked.plural == 'events' and asked.user_agent.startswith('kopf/')
+        ]
 
 
 @pytest.fixture
@@ -78,14 +92,22 @@ def posting(operator_settings):
 @pytest.fixture
 async def make_poster(operator_settings):
     async with contextlib.AsyncExitStack() as stack:
+
         def make(server, token):
             vault = vaults.Vault({'admin': credentials.ConnectionInfo(server=server, token=token)})
             stack.push_async_callback(vault.close)
-            context = requests.Context(vault, operator_settings, logging.getLogger('kopf.test'), limits.Gates(),
-                                       chance=lambda: 0.0, now=clocks.Clock())
+            context = requests.Context(
+                vault,
+                operator_settings,
+                logging.getLogger('kopf.test'),
+                limits.Gates(),
+                chance=lambda: 0.0,
+                now=clocks.Clock(),
+            )
             poster = posters.Poster(context)
             stack.push_async_callback(poster.close)
             return poster
+
         yield make
 
 
@@ -97,7 +119,9 @@ async def poster(sandbox, make_poster):
 
 
 def list_workers():
-    return sorted(task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith('poster of '))
+    return sorted(
+        task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith('poster of ')
+    )
 
 
 @pytest.mark.guarantee('NEW-194')
@@ -111,7 +135,9 @@ async def test_reports_of_an_object_are_posted_in_order(office, poster):
 
 
 @pytest.mark.guarantee('NEW-194', 'NEW-192')
-async def test_retried_report_holds_back_only_its_object(office, poster, posting, operator_settings, virtual_time):
+async def test_retried_report_holds_back_only_its_object(
+    office, poster, posting, operator_settings, virtual_time
+):
     operator_settings.networking.error_backoffs = [1000]
     posting.exit_timeout = 100
     with office.sandbox.faults.inject(verb='create', resource='events', code=500) as fault:
@@ -137,7 +163,7 @@ async def test_report_is_dropped_when_its_attempts_are_over(office, poster, post
 
     assert fault.hits == 3
     assert await office.list() == [('obj', 'm2', 1)]
-    lost, = [record for record in caplog.records if 'Failed to post' in record.message]
+    (lost,) = [record for record in caplog.records if 'Failed to post' in record.message]
     assert lost.levelno == logging.WARNING
 
 
@@ -175,8 +201,14 @@ async def test_times_are_those_of_the_reports(office, poster, posting):
         await poster.flush()
 
     found = {event['message']: event for event in await office.sandbox.list('v1/events', 'default')}
-    since, first, last = (datetime.datetime.fromisoformat(moment) for moment in (
-        found['m']['eventTime'], found['next']['eventTime'], found['next']['series']['lastObservedTime']))
+    since, first, last = (
+        datetime.datetime.fromisoformat(moment)
+        for moment in (
+            found['m']['eventTime'],
+            found['next']['eventTime'],
+            found['next']['series']['lastObservedTime'],
+        )
+    )
     assert (first - since).total_seconds() == pytest.approx(0, abs=1)
     assert (last - first).total_seconds() == pytest.approx(60, abs=1)
 
@@ -184,7 +216,7 @@ async def test_times_are_those_of_the_reports(office, poster, posting):
 async def test_event_that_is_gone_is_posted_anew(office, poster):
     poster.put(ref(), **TEXTS)
     await poster.flush()
-    event, = await office.sandbox.list('v1/events', 'default')
+    (event,) = await office.sandbox.list('v1/events', 'default')
     await office.sandbox.delete('v1/events', event['metadata']['name'])
 
     poster.put(ref(), **TEXTS)
@@ -211,7 +243,9 @@ async def test_failed_ones_are_counted_by_the_next_ones(office, poster):
 
 
 @pytest.mark.guarantee('EVT-021')
-async def test_permission_to_create_is_enough_also_for_repeated_reports(virtual_time, make_poster, caplog):
+async def test_permission_to_create_is_enough_also_for_repeated_reports(
+    virtual_time, make_poster, caplog
+):
     caplog.set_level(logging.INFO)
     async with kopf.testing.Sandbox(tls=False, rbac=True, apply=[RBAC]) as sandbox:
         user = await sandbox.add_user('poster')
@@ -240,17 +274,29 @@ async def test_bursts_are_limited_for_each_object(office, poster, posting, caplo
     poster.put(ref('b'), **TEXTS)
     await poster.flush()
 
-    assert sorted(await office.list()) == [('a', 'm0', 1), ('a', 'm1', 1), ('a', 'm2', 1), ('b', 'm', 1)]
-    warning, = caplog.messages
-    assert warning == ("There are too many k8s-events about KopfExample a (Normal: R): "
-                       "from now on, one in 100 s is posted.")
+    assert sorted(await office.list()) == [
+        ('a', 'm0', 1),
+        ('a', 'm1', 1),
+        ('a', 'm2', 1),
+        ('b', 'm', 1),
+    ]
+    (warning,) = caplog.messages
+    assert warning == (
+        'There are too many k8s-events about KopfExample a (Normal: R): '
+        'from now on, one in 100 s is posted.'
+    )
 
     await asyncio.sleep(100)
     for number in range(5):
         poster.put(ref('a'), **TEXTS | {'message': f'n{number}'})
     await poster.flush()
 
-    assert [message for name, message, _ in await office.list() if name == 'a'] == ['m0', 'm1', 'm2', 'n0']
+    assert [message for name, message, _ in await office.list() if name == 'a'] == [
+        'm0',
+        'm1',
+        'm2',
+        'n0',
+    ]
     assert len(caplog.messages) == 1
 
 
@@ -290,8 +336,10 @@ async def test_oldest_reports_are_dropped_when_there_are_too_many(office, poster
     await poster.flush()
 
     assert [message for _, message, _ in await office.list()] == ['first', 'm7', 'm8', 'm9']
-    assert caplog.messages == ["K8s-events come faster than they are posted: the oldest ones are dropped.",
-                               "K8s-events are posted in time again; 7 of them were dropped."]
+    assert caplog.messages == [
+        'K8s-events come faster than they are posted: the oldest ones are dropped.',
+        'K8s-events are posted in time again; 7 of them were dropped.',
+    ]
 
 
 async def test_reports_are_dropped_even_if_the_loop_is_blocked(office, poster, posting, caplog):
@@ -302,7 +350,7 @@ async def test_reports_are_dropped_even_if_the_loop_is_blocked(office, poster, p
     await poster.flush()
 
     assert [message for _, message, _ in await office.list()] == ['m7', 'm8', 'm9']
-    assert caplog.messages[-1] == "K8s-events are posted in time again; 7 of them were dropped."
+    assert caplog.messages[-1] == 'K8s-events are posted in time again; 7 of them were dropped.'
 
 
 @pytest.mark.guarantee('NEW-195')
@@ -380,8 +428,12 @@ async def test_reports_come_from_threads_and_from_the_loop(office, poster, posti
     await poster.flush()
 
     found = await office.list()
-    assert [message for name, message, _ in found if name == 'loop'] == [f'm{number}' for number in range(20)]
-    assert [message for name, message, _ in found if name == 'thread'] == [f'm{number}' for number in range(20)]
+    assert [message for name, message, _ in found if name == 'loop'] == [
+        f'm{number}' for number in range(20)
+    ]
+    assert [message for name, message, _ in found if name == 'thread'] == [
+        f'm{number}' for number in range(20)
+    ]
 
 
 async def test_workers_do_not_keep_the_context_of_the_callers(office, poster):
@@ -394,7 +446,9 @@ async def test_workers_do_not_keep_the_context_of_the_callers(office, poster):
             return iter(())
 
     secret.set('of the caller')
-    with office.sandbox.faults.inject(verb='create', resource='events', code=500, times=1):  # or it is not looked at
+    with office.sandbox.faults.inject(
+        verb='create', resource='events', code=500, times=1
+    ):  # or it is not looked at
         poster.put(ref(), **TEXTS | {'backoffs': Backoffs()})
         await asyncio.sleep(0)
         await poster.flush()
@@ -403,10 +457,14 @@ async def test_workers_do_not_keep_the_context_of_the_callers(office, poster):
 
 
 @pytest.mark.guarantee('EVT-013')
-@pytest.mark.parametrize('about', [
-    {'apiVersion': 'v1', 'kind': 'Event', 'name': 'e', 'namespace': 'default'},
-    {'apiVersion': 'events.k8s.io/v1', 'kind': 'Event', 'name': 'e', 'namespace': 'default'},
-], ids=['v1', 'events.k8s.io'])
+@pytest.mark.parametrize(
+    'about',
+    [
+        {'apiVersion': 'v1', 'kind': 'Event', 'name': 'e', 'namespace': 'default'},
+        {'apiVersion': 'events.k8s.io/v1', 'kind': 'Event', 'name': 'e', 'namespace': 'default'},
+    ],
+    ids=['v1', 'events.k8s.io'],
+)
 async def test_events_about_events_are_silently_skipped(office, poster, caplog, about):
     poster.put(about, **TEXTS)
 
@@ -422,7 +480,7 @@ async def test_long_texts_are_cut_before_they_are_queued(office, poster):
 
     await poster.flush()
 
-    (_, message, count), = await office.list()
+    ((_, message, count),) = await office.list()
     assert len(message) == 1024
     assert count == 2
 
@@ -435,7 +493,7 @@ async def test_one_wrong_report_does_not_spoil_the_others(office, poster, caplog
         await poster.flush()
 
     assert await office.list() == [('obj', 'm2', 1)]
-    assert caplog.messages == ["Failed to post a k8s-event about KopfExample obj (Normal: R)."]
+    assert caplog.messages == ['Failed to post a k8s-event about KopfExample obj (Normal: R).']
 
 
 async def test_nothing_is_posted_until_started(office, sandbox, make_poster):
@@ -456,7 +514,7 @@ async def test_poster_that_was_never_started_tells_what_it_leaves(sandbox, make_
 
     await poster.close()
 
-    assert caplog.messages == ["1 k8s-events are not posted, as the operator is stopped."]
+    assert caplog.messages == ['1 k8s-events are not posted, as the operator is stopped.']
 
 
 async def test_closing_posts_what_is_left(office, poster, caplog):
@@ -470,7 +528,9 @@ async def test_closing_posts_what_is_left(office, poster, caplog):
     assert not caplog.messages
 
 
-async def test_closing_is_limited_in_time_and_tells_what_is_left(sandbox, poster, posting, virtual_time, caplog):
+async def test_closing_is_limited_in_time_and_tells_what_is_left(
+    sandbox, poster, posting, virtual_time, caplog
+):
     posting.exit_timeout = 5
     with sandbox.faults.inject(verb='create', resource='events', stall=True):
         for number in [1, 2, 2, 3]:
@@ -480,7 +540,7 @@ async def test_closing_is_limited_in_time_and_tells_what_is_left(sandbox, poster
 
     assert virtual_time.elapsed == pytest.approx(5, abs=0.5)
     assert list_workers() == []
-    assert caplog.messages == ["4 k8s-events are not posted, as the operator is stopped."]
+    assert caplog.messages == ['4 k8s-events are not posted, as the operator is stopped.']
 
 
 async def test_cancelled_closing_still_ends_the_workers(sandbox, poster, posting, caplog):
@@ -495,7 +555,7 @@ async def test_cancelled_closing_still_ends_the_workers(sandbox, poster, posting
             await task
 
     assert list_workers() == []
-    assert caplog.messages == ["1 k8s-events are not posted, as the operator is stopped."]
+    assert caplog.messages == ['1 k8s-events are not posted, as the operator is stopped.']
 
 
 async def test_cancelled_flushing_changes_nothing(office, poster, posting):
@@ -520,14 +580,22 @@ async def test_reports_after_the_end_are_told_of(office, poster, caplog):
 
     await asyncio.sleep(1)
     assert office.verbs == []
-    assert caplog.messages == ["A k8s-event is not posted, as the operator is stopped: obj (Normal: R)"]
+    assert caplog.messages == [
+        'A k8s-event is not posted, as the operator is stopped: obj (Normal: R)'
+    ]
 
 
 def test_reports_after_the_end_of_the_loop_fail_nobody():
     async def make():
-        context = requests.Context(vaults.Vault(), kopf.OperatorSettings(), logging.getLogger('kopf.test'),
-                                   limits.Gates(), now=clocks.Clock())
+        context = requests.Context(
+            vaults.Vault(),
+            kopf.OperatorSettings(),
+            logging.getLogger('kopf.test'),
+            limits.Gates(),
+            now=clocks.Clock(),
+        )
         return posters.Poster(context)
+
     poster = asyncio.run(make())
 
     thread = threading.Thread(target=poster.put, args=[ref()], kwargs=TEXTS)

@@ -1,6 +1,7 @@
 """
 The probe handlers: called on request, not too often, and never for long.
 """
+
 import asyncio
 import functools
 import itertools
@@ -28,7 +29,9 @@ async def make_prober(virtual_time, registry):
     def make(**kwargs):
         settings = kopf.OperatorSettings()
         cause = activities.build_cause(
-            causes.Activity.PROBE, **{'settings': settings, 'memo': kopf.Memo(x=1), 'indices': {}, **kwargs})
+            causes.Activity.PROBE,
+            **{'settings': settings, 'memo': kopf.Memo(x=1), 'indices': {}, **kwargs},
+        )
         env = execution.Environment(settings=settings, now=clocks.Clock(), is_quiet=True)
         prober = probes.Prober(registry._activities.select(causes.Activity.PROBE), cause, env)
         made.append(prober)
@@ -53,9 +56,15 @@ async def test_results_are_by_ids_of_handlers(registry, make_prober):
     def sync_fn(**_):
         return {'thread': threading.current_thread() is threading.main_thread()}
 
-    kopf.on.probe(id='partial', param=123, registry=registry)(functools.partial(lambda param, **_: param))
+    kopf.on.probe(id='partial', param=123, registry=registry)(
+        functools.partial(lambda param, **_: param)
+    )
 
-    assert await make_prober().collect() == {'async_fn': 'async', 'sync': {'thread': False}, 'partial': 123}
+    assert await make_prober().collect() == {
+        'async_fn': 'async',
+        'sync': {'thread': False},
+        'partial': 123,
+    }
 
 
 @pytest.mark.guarantee('PRB-011')
@@ -67,7 +76,16 @@ async def test_handlers_get_the_kwargs_of_activities_and_the_indices(registry, m
     index = object()
     result = (await make_prober(indices={'idx': index}).collect())['probe_fn']
 
-    assert {'settings', 'memo', 'logger', 'retry', 'started', 'runtime', 'param', 'activity'} <= set(result)
+    assert {
+        'settings',
+        'memo',
+        'logger',
+        'retry',
+        'started',
+        'runtime',
+        'param',
+        'activity',
+    } <= set(result)
     assert result['memo'].x == 1
     assert result['param'] == 'p'
     assert result['retry'] == 0
@@ -131,13 +149,18 @@ async def test_cancelled_request_does_not_affect_the_others(registry, make_probe
     assert one.cancelled()
 
 
-@pytest.mark.parametrize('error', [
-    pytest.param(RuntimeError('boo!'), id='arbitrary'),
-    pytest.param(kopf.TemporaryError('boo!', delay=600), id='temporary'),
-    pytest.param(kopf.PermanentError('boo!'), id='permanent'),
-    pytest.param(asyncio.CancelledError('boo!'), id='cancelled-inside'),
-])
-async def test_failing_handler_is_not_retried_and_does_not_block_others(registry, make_prober, virtual_time, error):
+@pytest.mark.parametrize(
+    'error',
+    [
+        pytest.param(RuntimeError('boo!'), id='arbitrary'),
+        pytest.param(kopf.TemporaryError('boo!', delay=600), id='temporary'),
+        pytest.param(kopf.PermanentError('boo!'), id='permanent'),
+        pytest.param(asyncio.CancelledError('boo!'), id='cancelled-inside'),
+    ],
+)
+async def test_failing_handler_is_not_retried_and_does_not_block_others(
+    registry, make_prober, virtual_time, error
+):
     calls = []
 
     @kopf.on.probe(id='failing_fn', registry=registry)
@@ -160,7 +183,9 @@ async def test_failing_handler_is_not_retried_and_does_not_block_others(registry
     assert len(calls) == 2  # by the number of requests
 
 
-async def test_slow_handler_is_not_waited_for_and_is_not_called_twice_at_once(registry, make_prober, virtual_time):
+async def test_slow_handler_is_not_waited_for_and_is_not_called_twice_at_once(
+    registry, make_prober, virtual_time
+):
     calls = []
 
     @kopf.on.probe(id='slow_fn', registry=registry)

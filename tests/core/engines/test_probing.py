@@ -1,6 +1,7 @@
 """
 The HTTP server of probes and metrics: its pages, and its safety from its clients.
 """
+
 import asyncio
 import contextlib
 import datetime
@@ -36,21 +37,27 @@ def find_free_port():
 async def serve(virtual_time):
     """Serve the pages at a local port, and return the endpoint."""
     async with contextlib.AsyncExitStack() as stack:
+
         async def serve(pages, host='127.0.0.1'):
             endpoint = endpoints.Endpoint(host, find_free_port(), '/healthz')
             server = probing.Server(endpoint, pages)
             stack.push_async_callback(server.close)
             await server.start()
             return endpoint
+
         yield serve
 
 
 @pytest.fixture
 async def fetch():
     async with aiohttp.ClientSession() as session:
+
         async def fetch(endpoint, path='/healthz', method='GET', **kwargs):
-            async with session.request(method, f'http://{endpoint.host}:{endpoint.port}{path}', **kwargs) as response:
+            async with session.request(
+                method, f'http://{endpoint.host}:{endpoint.port}{path}', **kwargs
+            ) as response:
                 return response, await response.text()
+
         yield fetch
 
 
@@ -63,14 +70,21 @@ def examine(**kwargs):
 
 
 def build_state(phase=watching.Phase.CONNECTED, **kwargs):
-    return watching.StreamState(**{'phase': phase, 'begun': 9990.0, 'fed': 9999.0, 'is_listed': True, **kwargs})
+    return watching.StreamState(
+        **{'phase': phase, 'begun': 9990.0, 'fed': 9999.0, 'is_listed': True, **kwargs}
+    )
 
 
-FAILING = build_state(watching.Phase.WAITING, failing_since=9900.0, error=errors.APIDisconnectedError('boo!'))
-DEAD = build_state(watching.Phase.WAITING, failing_since=9000.0, error=errors.APIDisconnectedError('boo!'))
+FAILING = build_state(
+    watching.Phase.WAITING, failing_since=9900.0, error=errors.APIDisconnectedError('boo!')
+)
+DEAD = build_state(
+    watching.Phase.WAITING, failing_since=9000.0, error=errors.APIDisconnectedError('boo!')
+)
 
 
 # The server.
+
 
 async def test_pages_are_served_by_their_paths(serve, fetch):
     endpoint = await serve({'/healthz': hello, '/a b': hello})
@@ -121,24 +135,35 @@ async def test_nothing_is_served_after_the_end(virtual_time, fetch):
 async def test_busy_port_is_an_error(serve):
     endpoint = await serve({'/healthz': hello})
 
-    with pytest.raises(endpoints.EndpointError, match=f'{endpoint.port}/healthz cannot be served: .*in use'):
+    with pytest.raises(
+        endpoints.EndpointError, match=f'{endpoint.port}/healthz cannot be served: .*in use'
+    ):
         await probing.Server(endpoint, {}).start()
 
 
-@pytest.mark.parametrize('host', [
-    pytest.param('192.0.2.1', id='address-of-others'),
-    pytest.param('no-such-host.invalid', id='unknown-name'),
-])
+@pytest.mark.parametrize(
+    'host',
+    [
+        pytest.param('192.0.2.1', id='address-of-others'),
+        pytest.param('no-such-host.invalid', id='unknown-name'),
+    ],
+)
 async def test_wrong_host_is_an_error(host):
     with pytest.raises(endpoints.EndpointError, match=f'{host}:8080/ cannot be served'):
         await probing.Server(endpoints.Endpoint(host, 8080), {}).start()
 
 
-@pytest.mark.parametrize('sent', [
-    pytest.param(b'', id='silent'),
-    pytest.param(b'GET /healthz HTTP/1.1\r\nHost: x\r\n', id='unfinished'),
-    pytest.param(b'POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nx', id='unfinished-body'),
-])
+@pytest.mark.parametrize(
+    'sent',
+    [
+        pytest.param(b'', id='silent'),
+        pytest.param(b'GET /healthz HTTP/1.1\r\nHost: x\r\n', id='unfinished'),
+        pytest.param(
+            b'POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nx',
+            id='unfinished-body',
+        ),
+    ],
+)
 async def test_slow_clients_are_cut_off(serve, virtual_time, sent):
     endpoint = await serve({'/healthz': hello})
     reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
@@ -154,8 +179,10 @@ async def test_slow_clients_are_cut_off(serve, virtual_time, sent):
 async def test_oversized_requests_are_refused(serve, fetch):
     endpoint = await serve({'/healthz': hello})
 
-    for request in [b'GET /' + b'x' * 100_000 + b' HTTP/1.1\r\n\r\n',
-                    b'GET / HTTP/1.1\r\nX: ' + b'x' * 100_000 + b'\r\n\r\n']:
+    for request in [
+        b'GET /' + b'x' * 100_000 + b' HTTP/1.1\r\n\r\n',
+        b'GET / HTTP/1.1\r\nX: ' + b'x' * 100_000 + b'\r\n\r\n',
+    ]:
         reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
         writer.write(request)
         answer = b''
@@ -170,7 +197,10 @@ async def test_oversized_requests_are_refused(serve, fetch):
 @pytest.mark.guarantee('FND-051')
 async def test_oldest_connections_make_room_for_new_ones(serve, fetch):
     endpoint = await serve({'/healthz': hello})
-    idle = [await asyncio.open_connection(endpoint.host, endpoint.port) for _ in range(probing.LIMITS.connections)]
+    idle = [
+        await asyncio.open_connection(endpoint.host, endpoint.port)
+        for _ in range(probing.LIMITS.connections)
+    ]
 
     assert (await fetch(endpoint))[1] == 'hello'
 
@@ -196,6 +226,7 @@ async def test_failing_pages_do_not_break_the_server(serve, fetch, caplog):
 
 # Liveness.
 
+
 @pytest.mark.guarantee('PRB-005')
 async def test_content_is_an_empty_object_without_probes(serve, fetch):
     endpoint = await serve({'/healthz': probing.build_liveness_page(Results({}), examine())})
@@ -215,14 +246,31 @@ async def test_results_of_probes_are_one_json_object(serve, fetch):
     assert await response.json() == results
 
 
-@pytest.mark.parametrize('result, expected', [
-    pytest.param({'x': [1, 2.5, None, True]}, {'x': [1, 2.5, None, True]}, id='plain'),
-    pytest.param(datetime.date(2020, 12, 31), '2020-12-31', id='date'),
-    pytest.param({1, }, '{1}', id='set'),
-    pytest.param({'x': {1, }}, "{'x': {1}}", id='nested'),
-    pytest.param({(1, 2): 3}, '{(1, 2): 3}', id='keys'),
-    pytest.param(b'bytes', "b'bytes'", id='bytes'),
-])
+@pytest.mark.parametrize(
+    'result, expected',
+    [
+        pytest.param({'x': [1, 2.5, None, True]}, {'x': [1, 2.5, None, True]}, id='plain'),
+        pytest.param(datetime.date(2020, 12, 31), '2020-12-31', id='date'),
+        pytest.param(
+            {
+                1,
+            },
+            '{1}',
+            id='set',
+        ),
+        pytest.param(
+            {
+                'x': {
+                    1,
+                }
+            },
+            "{'x': {1}}",
+            id='nested',
+        ),
+        pytest.param({(1, 2): 3}, '{(1, 2): 3}', id='keys'),
+        pytest.param(b'bytes', "b'bytes'", id='bytes'),
+    ],
+)
 def test_results_not_of_json_become_texts(result, expected):
     assert probing.make_plain(result) == expected
 
@@ -254,15 +302,22 @@ async def test_dead_operator_tells_why(serve, fetch, caplog):
 
     assert response.status == 503
     assert await response.json() == {
-        'problems': ['pods.v1: failing for 1000 s: APIDisconnectedError: boo!', 'event loop: blocked for 42.0 s'],
-        'probes': {'x': 1}}
+        'problems': [
+            'pods.v1: failing for 1000 s: APIDisconnectedError: boo!',
+            'event loop: blocked for 42.0 s',
+        ],
+        'probes': {'x': 1},
+    }
     assert 'failing for 1000 s' in caplog.text
 
 
 # Readiness.
 
+
 async def test_ready_operator_is_brief(serve, fetch):
-    endpoint = await serve({'/readyz': probing.build_readiness_page(examine(streams={'pods.v1': build_state()}))})
+    endpoint = await serve(
+        {'/readyz': probing.build_readiness_page(examine(streams={'pods.v1': build_state()}))}
+    )
 
     response, text = await fetch(endpoint, '/readyz')
 
@@ -278,13 +333,16 @@ async def test_ready_operator_tells_of_each_stream_when_asked(serve, fetch):
     assert response.status == 200
     assert text.splitlines() == [
         "[+] pods.v1 in 'default': connected, 0 objects, silent for 1 s",
-        "[+] nodes.v1: connected, 0 objects, silent for 1 s",
-        "ready"]
+        '[+] nodes.v1: connected, 0 objects, silent for 1 s',
+        'ready',
+    ]
 
 
 async def test_operator_that_is_not_ready_tells_why(serve, fetch):
     streams = {'pods.v1': FAILING, 'nodes.v1': build_state()}
-    endpoint = await serve({'/readyz': probing.build_readiness_page(examine(streams=streams, missing=['crds']))})
+    endpoint = await serve(
+        {'/readyz': probing.build_readiness_page(examine(streams=streams, missing=['crds']))}
+    )
 
     response, text = await fetch(endpoint, '/readyz')
 
@@ -292,10 +350,12 @@ async def test_operator_that_is_not_ready_tells_why(serve, fetch):
     assert text.splitlines() == [
         '[-] crds: not begun yet',
         '[-] pods.v1: waiting, 0 objects, silent for 1 s, failing for 100 s: APIDisconnectedError: boo!',
-        'not ready']
+        'not ready',
+    ]
 
 
 # Metrics.
+
 
 async def test_metrics_are_told_in_the_accepted_format(serve, fetch):
     asked = []
@@ -306,7 +366,9 @@ async def test_metrics_are_told_in_the_accepted_format(serve, fetch):
 
     endpoint = await serve({'/metrics': probing.build_metrics_page(expose)})
 
-    response, text = await fetch(endpoint, '/metrics', headers={'Accept': 'application/openmetrics-text'})
+    response, text = await fetch(
+        endpoint, '/metrics', headers={'Accept': 'application/openmetrics-text'}
+    )
 
     assert (response.status, text) == (200, 'x 1\n')
     assert response.headers['Content-Type'] == 'text/plain; version=0.0.4; charset=utf-8'

@@ -1,6 +1,7 @@
 """
 Causes: what handlers are told about the reasons of their calls.
 """
+
 import logging
 
 import pytest
@@ -9,10 +10,27 @@ import kopf
 from kopf._core.intents import causes, stoppers
 
 COMMON = {'logger', 'memo'}
-OBJECT = COMMON | {'resource', 'body', 'spec', 'meta', 'status', 'labels', 'annotations', 'name', 'uid', 'namespace',
-                   'patch'}
+OBJECT = COMMON | {
+    'resource',
+    'body',
+    'spec',
+    'meta',
+    'status',
+    'labels',
+    'annotations',
+    'name',
+    'uid',
+    'namespace',
+    'patch',
+}
 BODY = {
-    'metadata': {'name': 'n1', 'namespace': 'ns1', 'uid': 'u1', 'labels': {'l': '1'}, 'annotations': {'a': '1'}},
+    'metadata': {
+        'name': 'n1',
+        'namespace': 'ns1',
+        'uid': 'u1',
+        'labels': {'l': '1'},
+        'annotations': {'a': '1'},
+    },
     'spec': {'field': 'x'},
     'status': {'done': True},
 }
@@ -26,22 +44,50 @@ def fn(**_):
 def test_activities_know_the_operator():
     settings, memo, logger = kopf.OperatorSettings(), kopf.Memo(), logging.getLogger()
     cause = causes.ActivityCause(
-        logger=logger, memo=memo, settings=settings, activity=causes.Activity.STARTUP, indices={'index': 1})
+        logger=logger,
+        memo=memo,
+        settings=settings,
+        activity=causes.Activity.STARTUP,
+        indices={'index': 1},
+    )
 
     assert cause.kwargs == {
-        'logger': logger, 'memo': memo, 'settings': settings, 'activity': 'startup', 'index': 1,
+        'logger': logger,
+        'memo': memo,
+        'settings': settings,
+        'activity': 'startup',
+        'index': 1,
     }
 
 
-@pytest.mark.guarantee('KWA-005', 'KWA-008', 'KWA-009', 'KWA-010', 'KWA-011', 'KWA-004', 'NEW-046', 'NEW-047')
-@pytest.mark.parametrize('kind, specific', [
-    pytest.param('watching', {'event', 'type'}, id='watching'),
-    pytest.param('indexing', set(), id='indexing'),
-    pytest.param('spawning', {'stopped'}, id='spawning'),
-    pytest.param('changing', {'reason', 'old', 'new', 'diff'}, id='changing'),
-    pytest.param('webhook', {'dryrun', 'operation', 'subresource', 'warnings', 'userinfo', 'headers', 'sslpeer',
-                             'old', 'new', 'diff'}, id='webhook'),
-])
+@pytest.mark.guarantee(
+    'KWA-005', 'KWA-008', 'KWA-009', 'KWA-010', 'KWA-011', 'KWA-004', 'NEW-046', 'NEW-047'
+)
+@pytest.mark.parametrize(
+    'kind, specific',
+    [
+        pytest.param('watching', {'event', 'type'}, id='watching'),
+        pytest.param('indexing', set(), id='indexing'),
+        pytest.param('spawning', {'stopped'}, id='spawning'),
+        pytest.param('changing', {'reason', 'old', 'new', 'diff'}, id='changing'),
+        pytest.param(
+            'webhook',
+            {
+                'dryrun',
+                'operation',
+                'subresource',
+                'warnings',
+                'userinfo',
+                'headers',
+                'sslpeer',
+                'old',
+                'new',
+                'diff',
+            },
+            id='webhook',
+        ),
+    ],
+)
 def test_handlers_of_objects_know_the_objects(request, kind, specific):
     cause = request.getfixturevalue(kind)(body=BODY)
 
@@ -76,7 +122,9 @@ def test_public_types_are_those_of_the_arguments(request, kind):
 @pytest.mark.guarantee('KWA-007')
 @pytest.mark.parametrize('kind', ['watching', 'indexing', 'spawning', 'changing', 'webhook'])
 def test_indices_win_over_other_arguments(request, kind):
-    cause = request.getfixturevalue(kind)(body=BODY, indices={'pods': 'pods-index', 'spec': 'spec-index'})
+    cause = request.getfixturevalue(kind)(
+        body=BODY, indices={'pods': 'pods-index', 'spec': 'spec-index'}
+    )
 
     assert cause.kwargs['pods'] == 'pods-index'
     assert cause.kwargs['spec'] == 'spec-index'
@@ -133,7 +181,9 @@ def test_handlers_of_fields_see_additions_in_new_objects(registry, changing):
     assert adjusted == {'old': None, 'new': 'x', 'diff': (('add', (), None, 'x'),)}
 
 
-@pytest.mark.parametrize('kind, build', [('event', 'watching'), ('index', 'indexing'), ('daemon', 'spawning')])
+@pytest.mark.parametrize(
+    'kind, build', [('event', 'watching'), ('index', 'indexing'), ('daemon', 'spawning')]
+)
 def test_handlers_of_fields_see_no_changes_where_there_are_none(request, registry, kind, build):
     getattr(kopf.on, kind)('kopfexamples', field='spec.field', registry=registry)(fn)
     [handler] = [*registry._watching, *registry._indexing, *registry._spawning]
@@ -158,10 +208,18 @@ def test_details_of_reviews_are_empty_unless_known(webhook):
 
 
 @pytest.mark.guarantee('HND-026', 'NEW-050', 'WLD-015')
-@pytest.mark.parametrize('reason, value', [
-    (kopf.Reason.CREATE, 'create'), (kopf.Reason.UPDATE, 'update'), (kopf.Reason.DELETE, 'delete'),
-    (kopf.Reason.RESUME, 'resume'), (kopf.Reason.NOOP, 'noop'), (kopf.Reason.FREE, 'free'), (kopf.Reason.GONE, 'gone'),
-])
+@pytest.mark.parametrize(
+    'reason, value',
+    [
+        (kopf.Reason.CREATE, 'create'),
+        (kopf.Reason.UPDATE, 'update'),
+        (kopf.Reason.DELETE, 'delete'),
+        (kopf.Reason.RESUME, 'resume'),
+        (kopf.Reason.NOOP, 'noop'),
+        (kopf.Reason.FREE, 'free'),
+        (kopf.Reason.GONE, 'gone'),
+    ],
+)
 def test_reasons_are_strings(reason, value):
     assert reason == value
     assert reason.value == value
@@ -172,4 +230,12 @@ def test_reasons_are_strings(reason, value):
 
 @pytest.mark.guarantee('HND-026')
 def test_all_reasons_are_listed():
-    assert [reason.name for reason in kopf.Reason] == ['CREATE', 'UPDATE', 'DELETE', 'RESUME', 'NOOP', 'FREE', 'GONE']
+    assert [reason.name for reason in kopf.Reason] == [
+        'CREATE',
+        'UPDATE',
+        'DELETE',
+        'RESUME',
+        'NOOP',
+        'FREE',
+        'GONE',
+    ]

@@ -1,6 +1,7 @@
 """
 Ids of handlers: how they are made, and that they stay the same.
 """
+
 import functools
 
 import pytest
@@ -20,6 +21,7 @@ async def coro(**_):
 def build_local():
     def local(**_):
         pass
+
     return local
 
 
@@ -69,29 +71,43 @@ class Wrapping:
 
 
 @pytest.mark.guarantee('FND-020')
-@pytest.mark.parametrize('function, expected', [
-    pytest.param(fn, 'fn', id='function'),
-    pytest.param(coro, 'coro', id='coroutine'),
-    pytest.param(build_local(), 'build_local.<locals>.local', id='local'),
-    pytest.param(wrapper, 'fn', id='wrapper'),
-    pytest.param(wrapper_of_wrapper, 'fn', id='wrapper-of-wrapper'),
-    pytest.param(functools.wraps(build_local())(lambda **_: None), 'build_local.<locals>.local', id='wrapper-of-local'),
-    pytest.param(Wrapping(Operator.static), 'Operator.static', id='wrapping-object'),
-    pytest.param(functools.cache(fn), 'fn', id='cached'),
-    pytest.param(renamed, 'renamed', id='renamed'),
-    pytest.param(functools.partial(fn, x=1), 'fn', id='partial'),
-    pytest.param(functools.partial(functools.partial(coro, x=1), y=2), 'coro', id='partial-of-partial'),
-    pytest.param(functools.partial(wrapper, x=1), 'fn', id='partial-of-wrapper'),
-    pytest.param(functools.partial(Operator().method, x=1), 'Operator.method', id='partial-of-method'),
-    pytest.param(Operator().method, 'Operator.method', id='method'),
-    pytest.param(Operator.Inner().method, 'Operator.Inner.method', id='method-of-nested-class'),
-    pytest.param(Operator.static, 'Operator.static', id='static'),
-    pytest.param(staticmethod(Operator.static), 'Operator.static', id='static-undecorated'),
-    pytest.param(LAMBDA, LAMBDA_ID, id='lambda'),
-    pytest.param(functools.partial(LAMBDA, x=1), LAMBDA_ID, id='partial-of-lambda'),
-    pytest.param(Operator.attribute, f'lambda:{__file__}:{Operator.attribute.__code__.co_firstlineno}',
-                 id='lambda-of-class'),
-])
+@pytest.mark.parametrize(
+    'function, expected',
+    [
+        pytest.param(fn, 'fn', id='function'),
+        pytest.param(coro, 'coro', id='coroutine'),
+        pytest.param(build_local(), 'build_local.<locals>.local', id='local'),
+        pytest.param(wrapper, 'fn', id='wrapper'),
+        pytest.param(wrapper_of_wrapper, 'fn', id='wrapper-of-wrapper'),
+        pytest.param(
+            functools.wraps(build_local())(lambda **_: None),
+            'build_local.<locals>.local',
+            id='wrapper-of-local',
+        ),
+        pytest.param(Wrapping(Operator.static), 'Operator.static', id='wrapping-object'),
+        pytest.param(functools.cache(fn), 'fn', id='cached'),
+        pytest.param(renamed, 'renamed', id='renamed'),
+        pytest.param(functools.partial(fn, x=1), 'fn', id='partial'),
+        pytest.param(
+            functools.partial(functools.partial(coro, x=1), y=2), 'coro', id='partial-of-partial'
+        ),
+        pytest.param(functools.partial(wrapper, x=1), 'fn', id='partial-of-wrapper'),
+        pytest.param(
+            functools.partial(Operator().method, x=1), 'Operator.method', id='partial-of-method'
+        ),
+        pytest.param(Operator().method, 'Operator.method', id='method'),
+        pytest.param(Operator.Inner().method, 'Operator.Inner.method', id='method-of-nested-class'),
+        pytest.param(Operator.static, 'Operator.static', id='static'),
+        pytest.param(staticmethod(Operator.static), 'Operator.static', id='static-undecorated'),
+        pytest.param(LAMBDA, LAMBDA_ID, id='lambda'),
+        pytest.param(functools.partial(LAMBDA, x=1), LAMBDA_ID, id='partial-of-lambda'),
+        pytest.param(
+            Operator.attribute,
+            f'lambda:{__file__}:{Operator.attribute.__code__.co_firstlineno}',
+            id='lambda-of-class',
+        ),
+    ],
+)
 def test_ids_are_the_qualified_names_of_functions(registry, function, expected):
     kopf.on.create('kopfexamples', registry=registry)(function)
     kopf.index('kopfexamples', registry=registry)(function)
@@ -103,7 +119,9 @@ def test_ids_are_the_qualified_names_of_functions(registry, function, expected):
 
 
 @pytest.mark.guarantee('FND-020')
-@pytest.mark.parametrize('function', [fn, LAMBDA, functools.partial(fn), Operator().method, build_local()])
+@pytest.mark.parametrize(
+    'function', [fn, LAMBDA, functools.partial(fn), Operator().method, build_local()]
+)
 def test_ids_can_be_given(registry, function):
     kopf.on.create('kopfexamples', id='given', registry=registry)(function)
     kopf.on.login(id='given', registry=registry)(function)
@@ -113,14 +131,29 @@ def test_ids_can_be_given(registry, function):
 
 
 @pytest.mark.guarantee('HND-017', 'HND-046')
-@pytest.mark.parametrize('field', [
-    pytest.param('spec.field', id='string'),
-    pytest.param(('spec', 'field'), id='tuple'),
-    pytest.param(['spec', 'field'], id='list'),
-])
-@pytest.mark.parametrize('kind', [
-    'event', 'create', 'update', 'delete', 'resume', 'field', 'daemon', 'timer', 'validate', 'mutate',
-])
+@pytest.mark.parametrize(
+    'field',
+    [
+        pytest.param('spec.field', id='string'),
+        pytest.param(('spec', 'field'), id='tuple'),
+        pytest.param(['spec', 'field'], id='list'),
+    ],
+)
+@pytest.mark.parametrize(
+    'kind',
+    [
+        'event',
+        'create',
+        'update',
+        'delete',
+        'resume',
+        'field',
+        'daemon',
+        'timer',
+        'validate',
+        'mutate',
+    ],
+)
 def test_fields_are_parts_of_ids(registry, kind, field):
     getattr(kopf.on, kind)('kopfexamples', field=field, registry=registry)(fn)
     getattr(kopf.on, kind)('kopfexamples', field=field, id='given', registry=registry)(fn)
@@ -139,13 +172,23 @@ def test_indices_are_named_as_functions_also_with_fields(registry):
 
 
 @pytest.mark.guarantee('HND-055')
-@pytest.mark.parametrize('parent_options, options, expected', [
-    pytest.param({}, {}, 'parent/fn', id='name'),
-    pytest.param({}, {'id': 'item1'}, 'parent/item1', id='id'),
-    pytest.param({}, {'field': 'spec.field'}, 'parent/fn/spec.field', id='field'),
-    pytest.param({'field': 'spec.items'}, {'id': 'item1'}, 'parent/spec.items/item1', id='parent-with-field'),
-])
-def test_ids_of_subhandlers_begin_with_those_of_their_parents(registry, parent_options, options, expected):
+@pytest.mark.parametrize(
+    'parent_options, options, expected',
+    [
+        pytest.param({}, {}, 'parent/fn', id='name'),
+        pytest.param({}, {'id': 'item1'}, 'parent/item1', id='id'),
+        pytest.param({}, {'field': 'spec.field'}, 'parent/fn/spec.field', id='field'),
+        pytest.param(
+            {'field': 'spec.items'},
+            {'id': 'item1'},
+            'parent/spec.items/item1',
+            id='parent-with-field',
+        ),
+    ],
+)
+def test_ids_of_subhandlers_begin_with_those_of_their_parents(
+    registry, parent_options, options, expected
+):
     kopf.on.create('kopfexamples', id='parent', registry=registry, **parent_options)(fn)
     [parent] = registry._changing
 
@@ -153,12 +196,15 @@ def test_ids_of_subhandlers_begin_with_those_of_their_parents(registry, parent_o
 
 
 @pytest.mark.guarantee('HND-056', 'FND-020')
-@pytest.mark.parametrize('function, expected', [
-    pytest.param(functools.partial(fn, item=1), 'parent/fn', id='partial'),
-    pytest.param(LAMBDA, f'parent/{LAMBDA_ID}', id='lambda'),
-    pytest.param(build_local(), 'parent/build_local.<locals>.local', id='local'),
-    pytest.param(Operator().method, 'parent/Operator.method', id='method'),
-])
+@pytest.mark.parametrize(
+    'function, expected',
+    [
+        pytest.param(functools.partial(fn, item=1), 'parent/fn', id='partial'),
+        pytest.param(LAMBDA, f'parent/{LAMBDA_ID}', id='lambda'),
+        pytest.param(build_local(), 'parent/build_local.<locals>.local', id='local'),
+        pytest.param(Operator().method, 'parent/Operator.method', id='method'),
+    ],
+)
 def test_subhandlers_are_named_as_handlers(registry, function, expected):
     kopf.on.create('kopfexamples', id='parent', registry=registry)(fn)
     [parent] = registry._changing

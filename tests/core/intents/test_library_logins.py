@@ -1,4 +1,5 @@
 """Logging in by what other Kubernetes libraries know, when they are installed."""
+
 import asyncio
 import base64
 import inspect
@@ -39,8 +40,10 @@ def log_in(login, *, trust_env: bool = False) -> credentials.ConnectionInfo | No
 def who_am_i(info: credentials.ConnectionInfo) -> str:
     review = {'apiVersion': 'authentication.k8s.io/v1', 'kind': 'SelfSubjectReview'}
     request = urllib.request.Request(
-        f'{info.server}/apis/authentication.k8s.io/v1/selfsubjectreviews', data=json.dumps(review).encode(),
-        headers={'Content-Type': 'application/json', **info.as_http_headers()})
+        f'{info.server}/apis/authentication.k8s.io/v1/selfsubjectreviews',
+        data=json.dumps(review).encode(),
+        headers={'Content-Type': 'application/json', **info.as_http_headers()},
+    )
     with urllib.request.urlopen(request, context=info.as_ssl_context()) as response:
         return json.load(response)['status']['userInfo']['username']
 
@@ -49,7 +52,13 @@ def who_am_i(info: credentials.ConnectionInfo) -> str:
 def clean_world(tmp_path, monkeypatch):
     """Neither in a pod, nor with a kubeconfig; the global configurations of the libraries are restored afterwards."""
     monkeypatch.setenv('HOME', str(tmp_path / 'home'))
-    for name in ('KUBECONFIG', 'KUBERNETES_SERVICE_HOST', 'KUBERNETES_SERVICE_PORT', 'HTTP_PROXY', 'HTTPS_PROXY'):
+    for name in (
+        'KUBECONFIG',
+        'KUBERNETES_SERVICE_HOST',
+        'KUBERNETES_SERVICE_PORT',
+        'HTTP_PROXY',
+        'HTTPS_PROXY',
+    ):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.lower(), raising=False)
     for library in (kubernetes, kubernetes_asyncio):
@@ -68,11 +77,23 @@ def write_kubeconfig(tmp_path, monkeypatch):
 
     def write_kubeconfig(cluster=None, user=None, context=None):
         path = tmp_path / 'config'
-        path.write_text(yaml.safe_dump({
-            'clusters': [{'name': 'c', 'cluster': {'server': 'https://localhost:6443', **(cluster or {})}}],
-            'users': [{'name': 'u', 'user': user or {}}],
-            'contexts': [{'name': 'x', 'context': {'cluster': 'c', 'user': 'u', **(context or {})}}],
-            'current-context': 'x'}))
+        path.write_text(
+            yaml.safe_dump(
+                {
+                    'clusters': [
+                        {
+                            'name': 'c',
+                            'cluster': {'server': 'https://localhost:6443', **(cluster or {})},
+                        }
+                    ],
+                    'users': [{'name': 'u', 'user': user or {}}],
+                    'contexts': [
+                        {'name': 'x', 'context': {'cluster': 'c', 'user': 'u', **(context or {})}}
+                    ],
+                    'current-context': 'x',
+                }
+            )
+        )
         monkeypatch.setenv('KUBECONFIG', str(path))
         return path
 
@@ -94,14 +115,19 @@ def service_account(sandbox, tmp_path, monkeypatch):
         monkeypatch.setattr(module, 'SERVICE_TOKEN_FILENAME', str(tmp_path / 'token'))
         monkeypatch.setattr(module, 'SERVICE_CERT_FILENAME', str(tmp_path / 'ca.crt'))
     original = pykube.KubeConfig.from_service_account.__func__
-    monkeypatch.setattr(pykube.KubeConfig, 'from_service_account',
-                        classmethod(lambda cls: original(cls, path=str(tmp_path))))
+    monkeypatch.setattr(
+        pykube.KubeConfig,
+        'from_service_account',
+        classmethod(lambda cls: original(cls, path=str(tmp_path))),
+    )
 
 
 @pytest.mark.guarantee('AUT-019', 'NEW-176')
 @pytest.mark.parametrize('certificate', [False, True], ids=['token', 'certificate'])
 @pytest.mark.parametrize('login, priority', ALL)
-def test_cluster_is_reached_by_the_kubeconfig_of_the_library(sandbox, monkeypatch, login, priority, certificate):
+def test_cluster_is_reached_by_the_kubeconfig_of_the_library(
+    sandbox, monkeypatch, login, priority, certificate
+):
     name = f'jane-{priority}-{certificate}'
     jane = sandbox.add_user(name, certificate=certificate)
     monkeypatch.setenv('KUBECONFIG', str(jane.kubeconfig))
@@ -115,11 +141,14 @@ def test_cluster_is_reached_by_the_kubeconfig_of_the_library(sandbox, monkeypatc
 
 @pytest.mark.guarantee('AUT-019')
 @pytest.mark.parametrize('login, priority', ALL)
-def test_cluster_is_reached_by_the_service_account_of_the_library(sandbox, service_account, login, priority):
+def test_cluster_is_reached_by_the_service_account_of_the_library(
+    sandbox, service_account, login, priority
+):
     info = log_in(login)
 
-    assert who_am_i(info) == who_am_i(credentials.ConnectionInfo(
-        server=sandbox.url, token=sandbox.token, ca_data=sandbox.ca_data))
+    assert who_am_i(info) == who_am_i(
+        credentials.ConnectionInfo(server=sandbox.url, token=sandbox.token, ca_data=sandbox.ca_data)
+    )
     assert info.default_namespace == 'ns'
     assert info.scheme == 'Bearer'
 
@@ -134,8 +163,11 @@ def test_libraries_have_priorities(write_kubeconfig, login, priority):
 
 @pytest.mark.guarantee('NEW-156')
 @pytest.mark.parametrize('trust_env', [True, False])
-@pytest.mark.parametrize('login', [*[param.values[0] for param in ALL], piggybacking.login_with_kubeconfig],
-                         ids=['kubernetes', 'kubernetes_asyncio', 'pykube', 'kubeconfig'])
+@pytest.mark.parametrize(
+    'login',
+    [*[param.values[0] for param in ALL], piggybacking.login_with_kubeconfig],
+    ids=['kubernetes', 'kubernetes_asyncio', 'pykube', 'kubeconfig'],
+)
 def test_environment_is_trusted_by_settings(write_kubeconfig, login, trust_env):
     write_kubeconfig()
 
@@ -155,12 +187,17 @@ def test_library_is_asked_again_on_each_login(write_kubeconfig, login, priority)
 
 
 @pytest.mark.guarantee('NEW-178')
-@pytest.mark.parametrize('login, expected', [
-    pytest.param(piggybacking.login_with_kubeconfig, 'http://proxy:3128', id='kubeconfig'),
-    pytest.param(piggybacking.login_via_pykube, 'http://proxy:3128', id='pykube'),
-    pytest.param(piggybacking.login_via_async_client, 'http://proxy:3128', id='kubernetes_asyncio'),
-    pytest.param(piggybacking.login_via_client, None, id='kubernetes'),
-])
+@pytest.mark.parametrize(
+    'login, expected',
+    [
+        pytest.param(piggybacking.login_with_kubeconfig, 'http://proxy:3128', id='kubeconfig'),
+        pytest.param(piggybacking.login_via_pykube, 'http://proxy:3128', id='pykube'),
+        pytest.param(
+            piggybacking.login_via_async_client, 'http://proxy:3128', id='kubernetes_asyncio'
+        ),
+        pytest.param(piggybacking.login_via_client, None, id='kubernetes'),
+    ],
+)
 def test_proxy_of_the_kubeconfig_is_respected(write_kubeconfig, login, expected):
     write_kubeconfig(cluster={'proxy-url': 'http://proxy:3128'})
 
@@ -169,12 +206,19 @@ def test_proxy_of_the_kubeconfig_is_respected(write_kubeconfig, login, expected)
 
 @pytest.mark.parametrize('login, priority', ALL)
 def test_fields_of_the_kubeconfig_are_extracted(write_kubeconfig, login, priority):
-    write_kubeconfig({'insecure-skip-tls-verify': True, 'tls-server-name': 'name'},
-                     {'username': 'user', 'password': 'pass'}, {'namespace': 'ns'})
+    write_kubeconfig(
+        {'insecure-skip-tls-verify': True, 'tls-server-name': 'name'},
+        {'username': 'user', 'password': 'pass'},
+        {'namespace': 'ns'},
+    )
 
     info = log_in(login)
 
-    assert (info.server, info.insecure, info.tls_server_name) == ('https://localhost:6443', True, 'name')
+    assert (info.server, info.insecure, info.tls_server_name) == (
+        'https://localhost:6443',
+        True,
+        'name',
+    )
     assert info.as_http_headers() == {'Authorization': 'Basic dXNlcjpwYXNz'}
     assert (info.default_namespace, info.context) == ('ns', 'x')
 
@@ -189,20 +233,29 @@ def test_anonymous_kubeconfig_has_no_headers(write_kubeconfig, login, priority):
 @pytest.mark.guarantee('AUT-025')
 @pytest.mark.parametrize('certificate', [False, True], ids=['token', 'certificate'])
 @pytest.mark.parametrize('login, priority', ALL)
-def test_plugins_are_run_by_the_library(sandbox, tmp_path, write_kubeconfig, login, priority, certificate):
+def test_plugins_are_run_by_the_library(
+    sandbox, tmp_path, write_kubeconfig, login, priority, certificate
+):
     name = f'john-{priority}-{certificate}'
     issued = sandbox.add_user(name, certificate=certificate)
     user = yaml.safe_load(issued.kubeconfig.read_text())['users'][0]['user']
-    status = ({'clientCertificateData': base64.b64decode(user['client-certificate-data']).decode(),
-               'clientKeyData': base64.b64decode(user['client-key-data']).decode()}
-              if certificate else {'token': issued.token})
+    status = (
+        {
+            'clientCertificateData': base64.b64decode(user['client-certificate-data']).decode(),
+            'clientKeyData': base64.b64decode(user['client-key-data']).decode(),
+        }
+        if certificate
+        else {'token': issued.token}
+    )
     version = 'client.authentication.k8s.io/v1beta1'
     response = {'apiVersion': version, 'kind': 'ExecCredential', 'status': status}
     plugin = tmp_path / 'plugin'
     plugin.write_text(f'#!{sys.executable}\nprint({json.dumps(response)!r})\n')
     plugin.chmod(plugin.stat().st_mode | stat.S_IXUSR)
-    write_kubeconfig({'server': sandbox.url, 'certificate-authority': str(sandbox.ca_path)},
-                     {'exec': {'apiVersion': version, 'command': str(plugin)}})
+    write_kubeconfig(
+        {'server': sandbox.url, 'certificate-authority': str(sandbox.ca_path)},
+        {'exec': {'apiVersion': version, 'command': str(plugin)}},
+    )
 
     info = log_in(login)
 
@@ -237,12 +290,17 @@ def test_async_login_is_a_coroutine_function():
 
 
 @pytest.mark.guarantee('NEW-177')
-@pytest.mark.parametrize('login, library', [
-    (piggybacking.login_via_client, 'kubernetes'),
-    (piggybacking.login_via_async_client, 'kubernetes_asyncio'),
-    (piggybacking.login_via_pykube, 'pykube'),
-])
-def test_nothing_is_returned_when_the_library_is_not_installed(monkeypatch, write_kubeconfig, login, library):
+@pytest.mark.parametrize(
+    'login, library',
+    [
+        (piggybacking.login_via_client, 'kubernetes'),
+        (piggybacking.login_via_async_client, 'kubernetes_asyncio'),
+        (piggybacking.login_via_pykube, 'pykube'),
+    ],
+)
+def test_nothing_is_returned_when_the_library_is_not_installed(
+    monkeypatch, write_kubeconfig, login, library
+):
     write_kubeconfig()
     monkeypatch.setitem(sys.modules, library, None)
 
@@ -250,19 +308,26 @@ def test_nothing_is_returned_when_the_library_is_not_installed(monkeypatch, writ
 
 
 @pytest.mark.guarantee('NEW-177')
-@pytest.mark.parametrize('login, library', [
-    (piggybacking.login_via_client, 'kubernetes'),
-    (piggybacking.login_via_async_client, 'kubernetes_asyncio'),
-    (piggybacking.login_via_pykube, 'pykube'),
-])
+@pytest.mark.parametrize(
+    'login, library',
+    [
+        (piggybacking.login_via_client, 'kubernetes'),
+        (piggybacking.login_via_async_client, 'kubernetes_asyncio'),
+        (piggybacking.login_via_pykube, 'pykube'),
+    ],
+)
 def test_login_fails_when_the_library_finds_nothing(login, library):
-    with pytest.raises(credentials.LoginError, match=f"The library '{library}' finds neither a service account"):
+    with pytest.raises(
+        credentials.LoginError, match=f"The library '{library}' finds neither a service account"
+    ):
         log_in(login)
 
 
 LIBRARIES = [
     pytest.param(piggybacking.login_via_client, 'kubernetes', id='kubernetes'),
-    pytest.param(piggybacking.login_via_async_client, 'kubernetes_asyncio', id='kubernetes_asyncio'),
+    pytest.param(
+        piggybacking.login_via_async_client, 'kubernetes_asyncio', id='kubernetes_asyncio'
+    ),
     pytest.param(piggybacking.login_via_pykube, 'pykube', id='pykube'),
 ]
 
@@ -287,19 +352,32 @@ def replace_library(tmp_path, monkeypatch):
 
 
 @pytest.mark.guarantee('FND-017', 'NEW-177')
-@pytest.mark.parametrize('files, error', [
-    pytest.param({'__init__': 'raise ImportError("boo!")'}, 'ImportError: boo!', id='import'),
-    pytest.param({'__init__': 'import no_such_library'}, "ModuleNotFoundError: No module named 'no_such_library'",
-                 id='dependency'),
-    pytest.param({'__init__': 'import sys; sys.no_such_thing'}, 'AttributeError: module', id='attribute'),
-    pytest.param({'__init__': 'def broken('}, 'SyntaxError: ', id='syntax'),
-    pytest.param({'__init__': 'raise RuntimeError'}, 'RuntimeError.', id='runtime'),
-    pytest.param({'__init__': '', 'config': '1 / 0', 'http': '1 / 0'}, 'ZeroDivisionError: division', id='submodule'),
-    pytest.param({'__init__': ''}, 'ModuleNotFoundError: No module named', id='incomplete'),
-])
+@pytest.mark.parametrize(
+    'files, error',
+    [
+        pytest.param({'__init__': 'raise ImportError("boo!")'}, 'ImportError: boo!', id='import'),
+        pytest.param(
+            {'__init__': 'import no_such_library'},
+            "ModuleNotFoundError: No module named 'no_such_library'",
+            id='dependency',
+        ),
+        pytest.param(
+            {'__init__': 'import sys; sys.no_such_thing'}, 'AttributeError: module', id='attribute'
+        ),
+        pytest.param({'__init__': 'def broken('}, 'SyntaxError: ', id='syntax'),
+        pytest.param({'__init__': 'raise RuntimeError'}, 'RuntimeError.', id='runtime'),
+        pytest.param(
+            {'__init__': '', 'config': '1 / 0', 'http': '1 / 0'},
+            'ZeroDivisionError: division',
+            id='submodule',
+        ),
+        pytest.param({'__init__': ''}, 'ModuleNotFoundError: No module named', id='incomplete'),
+    ],
+)
 @pytest.mark.parametrize('login, library', LIBRARIES)
 def test_installed_library_that_cannot_be_imported_is_an_error(
-        replace_library, write_kubeconfig, login, library, files, error):
+    replace_library, write_kubeconfig, login, library, files, error
+):
     write_kubeconfig()
     replace_library(library, **files)
 
@@ -307,13 +385,16 @@ def test_installed_library_that_cannot_be_imported_is_an_error(
         with pytest.raises(credentials.LoginError) as caught:
             log_in(login)
 
-        assert f"The library {library!r} is installed, but cannot be imported: {error}" in str(caught.value)
+        assert f'The library {library!r} is installed, but cannot be imported: {error}' in str(
+            caught.value
+        )
 
 
 @pytest.mark.guarantee('NEW-177')
 @pytest.mark.parametrize('login, library', LIBRARIES)
 def test_directory_with_the_name_of_the_library_is_as_no_library(
-        monkeypatch, replace_library, write_kubeconfig, login, library):
+    monkeypatch, replace_library, write_kubeconfig, login, library
+):
     write_kubeconfig()
     replace_library(library)
     monkeypatch.setattr(sys, 'path', [path for path in sys.path if '-packages' not in path])
@@ -324,44 +405,86 @@ def test_directory_with_the_name_of_the_library_is_as_no_library(
 
 
 CONFIGURING = [
-    pytest.param(piggybacking.login_via_client, kubernetes.config, 'load_kube_config', id='kubernetes'),
-    pytest.param(piggybacking.login_via_client, kubernetes.config, 'list_kube_config_contexts', id='contexts'),
-    pytest.param(piggybacking.login_via_client, kubernetes.client.Configuration, 'get_default_copy', id='copying'),
-    pytest.param(piggybacking.login_via_async_client, kubernetes_asyncio.config, 'load_kube_config', id='asyncio'),
-    pytest.param(piggybacking.login_via_async_client, kubernetes_asyncio.config, 'list_kube_config_contexts',
-                 id='asyncio-contexts'),
-    pytest.param(piggybacking.login_via_async_client, kubernetes_asyncio.client.Configuration, 'get_default_copy',
-                 id='asyncio-copying'),
+    pytest.param(
+        piggybacking.login_via_client, kubernetes.config, 'load_kube_config', id='kubernetes'
+    ),
+    pytest.param(
+        piggybacking.login_via_client, kubernetes.config, 'list_kube_config_contexts', id='contexts'
+    ),
+    pytest.param(
+        piggybacking.login_via_client,
+        kubernetes.client.Configuration,
+        'get_default_copy',
+        id='copying',
+    ),
+    pytest.param(
+        piggybacking.login_via_async_client,
+        kubernetes_asyncio.config,
+        'load_kube_config',
+        id='asyncio',
+    ),
+    pytest.param(
+        piggybacking.login_via_async_client,
+        kubernetes_asyncio.config,
+        'list_kube_config_contexts',
+        id='asyncio-contexts',
+    ),
+    pytest.param(
+        piggybacking.login_via_async_client,
+        kubernetes_asyncio.client.Configuration,
+        'get_default_copy',
+        id='asyncio-copying',
+    ),
     pytest.param(piggybacking.login_via_pykube, pykube.KubeConfig, 'from_file', id='pykube'),
-    pytest.param(piggybacking.login_via_pykube, pykube.http, 'KubernetesHTTPAdapter', id='pykube-adapting'),
+    pytest.param(
+        piggybacking.login_via_pykube, pykube.http, 'KubernetesHTTPAdapter', id='pykube-adapting'
+    ),
 ]
 
 
 @pytest.mark.guarantee('FND-017', 'NEW-177')
-@pytest.mark.parametrize('error', [
-    kubernetes.config.ConfigException('boo!'), KeyError('boo!'), TypeError('boo!'), AttributeError('boo!'),
-    yaml.YAMLError('boo!'), StopIteration('boo!'), OSError('boo!'),
-], ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize(
+    'error',
+    [
+        kubernetes.config.ConfigException('boo!'),
+        KeyError('boo!'),
+        TypeError('boo!'),
+        AttributeError('boo!'),
+        yaml.YAMLError('boo!'),
+        StopIteration('boo!'),
+        OSError('boo!'),
+    ],
+    ids=lambda error: type(error).__name__,
+)
 @pytest.mark.parametrize('login, owner, name', CONFIGURING)
-def test_library_that_cannot_be_configured_is_an_error(monkeypatch, write_kubeconfig, login, owner, name, error):
+def test_library_that_cannot_be_configured_is_an_error(
+    monkeypatch, write_kubeconfig, login, owner, name, error
+):
     def fail(*_, **__):
         raise error
 
     write_kubeconfig()
     monkeypatch.setattr(owner, name, fail)
 
-    with pytest.raises(credentials.LoginError, match=rf"The library '\w+' .*{type(error).__name__}: '?boo!"):
+    with pytest.raises(
+        credentials.LoginError, match=rf"The library '\w+' .*{type(error).__name__}: '?boo!"
+    ):
         log_in(login)
 
 
 @pytest.mark.parametrize('login, priority', ALL)
 def test_errors_of_libraries_do_not_quote_secrets(write_kubeconfig, login, priority):
     path = write_kubeconfig()
-    path.write_text(yaml.safe_dump({
-        'clusters': [{'name': 'c', 'cluster': {'server': 'https://localhost:6443'}}],
-        'users': [{'name': 'u', 'token': 's3cret'}],
-        'contexts': [{'name': 'x', 'context': {'cluster': 'c', 'user': 'u'}}],
-        'current-context': 'x'}))
+    path.write_text(
+        yaml.safe_dump(
+            {
+                'clusters': [{'name': 'c', 'cluster': {'server': 'https://localhost:6443'}}],
+                'users': [{'name': 'u', 'token': 's3cret'}],
+                'contexts': [{'name': 'x', 'context': {'cluster': 'c', 'user': 'u'}}],
+                'current-context': 'x',
+            }
+        )
+    )
 
     with pytest.raises(credentials.LoginError) as caught:
         log_in(login)
@@ -371,12 +494,19 @@ def test_errors_of_libraries_do_not_quote_secrets(write_kubeconfig, login, prior
 
 
 @pytest.mark.guarantee('NEW-179')
-@pytest.mark.parametrize('keys, expected', [
-    pytest.param({'authorization': 'Bearer old'}, 'old', id='older'),
-    pytest.param({'BearerToken': 'Bearer new'}, 'new', id='newer'),
-    pytest.param({'BearerToken': 'Bearer new', 'authorization': 'Bearer old'}, 'new', id='both'),
-])
-def test_tokens_of_all_versions_of_the_client_are_found(monkeypatch, write_kubeconfig, keys, expected):
+@pytest.mark.parametrize(
+    'keys, expected',
+    [
+        pytest.param({'authorization': 'Bearer old'}, 'old', id='older'),
+        pytest.param({'BearerToken': 'Bearer new'}, 'new', id='newer'),
+        pytest.param(
+            {'BearerToken': 'Bearer new', 'authorization': 'Bearer old'}, 'new', id='both'
+        ),
+    ],
+)
+def test_tokens_of_all_versions_of_the_client_are_found(
+    monkeypatch, write_kubeconfig, keys, expected
+):
     write_kubeconfig()
 
     def load_kube_config(config_file):
@@ -398,7 +528,9 @@ def test_kubeconfig_set_after_the_import_of_libraries_is_found(write_kubeconfig)
     assert log_in(piggybacking.login_via_client).token == 'abc'
 
 
-def test_authority_of_the_environment_is_preferred_by_pykube(monkeypatch, write_kubeconfig, sandbox):
+def test_authority_of_the_environment_is_preferred_by_pykube(
+    monkeypatch, write_kubeconfig, sandbox
+):
     monkeypatch.setenv('PYKUBE_SSL_CERTIFICATE_AUTHORITY', str(sandbox.ca_path))
     write_kubeconfig(cluster={'certificate-authority-data': base64.b64encode(b'other').decode()})
 

@@ -1,6 +1,7 @@
 """
 Functions of one id: which of them get numbers, and which can share the id.
 """
+
 import functools
 
 import pytest
@@ -13,10 +14,13 @@ PODS = kopf.Resource('', 'v1', 'pods', 'Pod', 'pod')
 
 def build_functions(count):
     """Build different functions with the same name."""
+
     def build():
         def fn(**_):
             pass
+
         return fn
+
     return [build() for _ in range(count)]
 
 
@@ -28,36 +32,66 @@ def declare(registry):
     def declare(*declarations, **options):
         for number, kind, *others in declarations:
             id = others[0] if others else 'fn'
-            getattr(kopf.on, kind)('kopfexamples', id=id, registry=registry, **options)(functions[number])
+            getattr(kopf.on, kind)('kopfexamples', id=id, registry=registry, **options)(
+                functions[number]
+            )
 
     return declare
 
 
 @pytest.mark.guarantee('FND-021')
-@pytest.mark.parametrize('declarations, expected', [
-    pytest.param([(0, 'create')], ['fn'], id='alone'),
-    pytest.param([(0, 'create'), (0, 'create')], ['fn', 'fn'], id='same-function'),
-    pytest.param([(0, 'create'), (1, 'create')], ['fn', 'fn-2'], id='same-cause'),
-    pytest.param([(0, 'create'), (1, 'create'), (2, 'create')], ['fn', 'fn-2', 'fn-3'], id='three'),
-    pytest.param([(0, 'create'), (1, 'update'), (2, 'delete')], ['fn', 'fn', 'fn'], id='different-causes'),
-    pytest.param([(0, 'create'), (1, 'resume')], ['fn', 'fn-2'], id='resuming-is-mixed-into-creation'),
-    pytest.param([(0, 'delete'), (1, 'resume')], ['fn', 'fn'], id='resuming-is-not-mixed-into-deletion'),
-    pytest.param([(0, 'create'), (0, 'update'), (1, 'update'), (1, 'create')], ['fn', 'fn', 'fn-2', 'fn-2'],
-                 id='all-causes-of-a-function-have-one-id'),
-    pytest.param([(0, 'create'), (1, 'create'), (1, 'update'), (2, 'update')], ['fn', 'fn-2', 'fn-2', 'fn'],
-                 id='first-free-id-is-taken'),
-    pytest.param([(0, 'create'), (1, 'create'), (2, 'create', 'fn-2')], ['fn', 'fn-3', 'fn-2'], id='declared-number'),
-    pytest.param([(0, 'create', 'fn-2'), (1, 'create', 'fn-2'), (2, 'create'), (3, 'create')],
-                 ['fn-2', 'fn-2-2', 'fn', 'fn-3'], id='number-of-number'),
-])
-def test_functions_that_can_be_called_together_have_different_ids(registry, declare, declarations, expected):
+@pytest.mark.parametrize(
+    'declarations, expected',
+    [
+        pytest.param([(0, 'create')], ['fn'], id='alone'),
+        pytest.param([(0, 'create'), (0, 'create')], ['fn', 'fn'], id='same-function'),
+        pytest.param([(0, 'create'), (1, 'create')], ['fn', 'fn-2'], id='same-cause'),
+        pytest.param(
+            [(0, 'create'), (1, 'create'), (2, 'create')], ['fn', 'fn-2', 'fn-3'], id='three'
+        ),
+        pytest.param(
+            [(0, 'create'), (1, 'update'), (2, 'delete')], ['fn', 'fn', 'fn'], id='different-causes'
+        ),
+        pytest.param(
+            [(0, 'create'), (1, 'resume')], ['fn', 'fn-2'], id='resuming-is-mixed-into-creation'
+        ),
+        pytest.param(
+            [(0, 'delete'), (1, 'resume')], ['fn', 'fn'], id='resuming-is-not-mixed-into-deletion'
+        ),
+        pytest.param(
+            [(0, 'create'), (0, 'update'), (1, 'update'), (1, 'create')],
+            ['fn', 'fn', 'fn-2', 'fn-2'],
+            id='all-causes-of-a-function-have-one-id',
+        ),
+        pytest.param(
+            [(0, 'create'), (1, 'create'), (1, 'update'), (2, 'update')],
+            ['fn', 'fn-2', 'fn-2', 'fn'],
+            id='first-free-id-is-taken',
+        ),
+        pytest.param(
+            [(0, 'create'), (1, 'create'), (2, 'create', 'fn-2')],
+            ['fn', 'fn-3', 'fn-2'],
+            id='declared-number',
+        ),
+        pytest.param(
+            [(0, 'create', 'fn-2'), (1, 'create', 'fn-2'), (2, 'create'), (3, 'create')],
+            ['fn-2', 'fn-2-2', 'fn', 'fn-3'],
+            id='number-of-number',
+        ),
+    ],
+)
+def test_functions_that_can_be_called_together_have_different_ids(
+    registry, declare, declarations, expected
+):
     declare(*declarations)
 
     assert [handler.id for handler in registry._changing.select(EXAMPLES)] == expected
 
 
 @pytest.mark.guarantee('FND-021')
-@pytest.mark.parametrize('resolved', [pytest.param(False, id='unresolved'), pytest.param(True, id='resolved')])
+@pytest.mark.parametrize(
+    'resolved', [pytest.param(False, id='unresolved'), pytest.param(True, id='resolved')]
+)
 def test_numbers_do_not_depend_on_filters(registry, changing, declare, resolved):
     declare((0, 'create'), when=lambda **_: False)
     declare((1, 'create'))
@@ -100,8 +134,15 @@ def test_activities_of_one_id_stay_in_their_order(registry):
         kopf.on.startup(id=id, registry=registry)(fn)
     kopf.on.cleanup(id='fn', registry=registry)(two)
 
-    startup, cleanup = registry._activities.select('startup'), registry._activities.select('cleanup')
-    assert [(handler.id, handler.fn) for handler in startup] == [('fn', one), ('other', two), ('fn-2', three)]
+    startup, cleanup = (
+        registry._activities.select('startup'),
+        registry._activities.select('cleanup'),
+    )
+    assert [(handler.id, handler.fn) for handler in startup] == [
+        ('fn', one),
+        ('other', two),
+        ('fn-2', three),
+    ]
     assert [(handler.id, handler.fn) for handler in cleanup] == [('fn', two)]
 
 
@@ -112,8 +153,10 @@ def test_places_of_namesakes_are_known(registry):
     kopf.on.create('kopfexamples', id='fn', registry=registry)(functools.partial(two, x=1))
     kopf.on.create('kopfexamples', id='other', registry=registry)(one)
 
-    assert registry._changing.find_namesakes(EXAMPLES) == {'fn': {
-        'fn': f'{__file__}:{one.__code__.co_firstlineno}',
-        'fn-2': f'{__file__}:{two.__code__.co_firstlineno}',
-    }}
+    assert registry._changing.find_namesakes(EXAMPLES) == {
+        'fn': {
+            'fn': f'{__file__}:{one.__code__.co_firstlineno}',
+            'fn-2': f'{__file__}:{two.__code__.co_firstlineno}',
+        }
+    }
     assert registry._changing.find_namesakes(PODS) == {}

@@ -1,6 +1,7 @@
 """
 Registries: what is declared is found again, once, in its order, by those whom it concerns.
 """
+
 import functools
 import unittest.mock
 
@@ -28,7 +29,9 @@ def test_default_registry_is_used_by_default(default_registry):
     kopf.on.create('kopfexamples')(fn)
 
     assert kopf.get_default_registry() is default_registry
-    assert [handler.fn for handler in default_registry._activities.select(causes.Activity.STARTUP)] == [fn]
+    assert [
+        handler.fn for handler in default_registry._activities.select(causes.Activity.STARTUP)
+    ] == [fn]
     assert [handler.fn for handler in default_registry._changing] == [fn]
 
 
@@ -80,6 +83,7 @@ def test_namesakes_do_not_displace_each_other(registry, changing):
         @kopf.on.create('kopfexamples', id='my_handler', registry=registry)
         def my_handler(**_):
             pass
+
         return my_handler
 
     first, second = define(), define()
@@ -108,11 +112,15 @@ def test_function_is_called_for_each_id(registry, called, changing):
 
 
 @pytest.mark.guarantee('FLT-016')
-def test_function_with_the_same_field_is_called_once_for_different_causes(registry, called, changing):
+def test_function_with_the_same_field_is_called_once_for_different_causes(
+    registry, called, changing
+):
     kopf.on.resume('kopfexamples', field='spec.field', registry=registry)(fn)
     kopf.on.create('kopfexamples', field='spec.field', registry=registry)(fn)
 
-    assert called(changing('create', None, {'spec': {'field': 'x'}}, initial=True)) == ['fn/spec.field']
+    assert called(changing('create', None, {'spec': {'field': 'x'}}, initial=True)) == [
+        'fn/spec.field'
+    ]
 
 
 @pytest.mark.guarantee('KWA-017', 'KWA-016', 'FLT-015')
@@ -125,7 +133,14 @@ def test_function_with_several_fields_is_called_for_each_with_its_own_arguments(
 
     assert [(handler.param, handler.adjust(cause)) for handler in handlers] == [
         (10, {'old': 'x', 'new': 'y', 'diff': (('change', (), 'x', 'y'),)}),
-        (1, {'old': {'field': 'x'}, 'new': {'field': 'y'}, 'diff': (('change', ('field',), 'x', 'y'),)}),
+        (
+            1,
+            {
+                'old': {'field': 'x'},
+                'new': {'field': 'y'},
+                'diff': (('change', ('field',), 'x', 'y'),),
+            },
+        ),
     ]
 
 
@@ -138,14 +153,36 @@ class Operator:
 
 
 @pytest.mark.guarantee('HND-022')
-@pytest.mark.parametrize('one, another, expected', [
-    pytest.param(functools.partial(fn, x=1), functools.partial(fn, x=1), ['id'], id='equal-partials'),
-    pytest.param(functools.partial(fn, x=1), functools.partial(fn, x=2), ['id', 'id-2'], id='different-partials'),
-    pytest.param(functools.partial(fn, x=[1]), functools.partial(fn, x=[1]), ['id'], id='partials-of-unhashables'),
-    pytest.param(functools.partial(fn), functools.partial(other), ['id', 'id-2'], id='partials-of-different-functions'),
-    pytest.param(fn, functools.partial(fn), ['id', 'id-2'], id='function-and-partial'),
-])
-def test_partials_are_the_same_if_they_do_the_same(registry, called, changing, one, another, expected):
+@pytest.mark.parametrize(
+    'one, another, expected',
+    [
+        pytest.param(
+            functools.partial(fn, x=1), functools.partial(fn, x=1), ['id'], id='equal-partials'
+        ),
+        pytest.param(
+            functools.partial(fn, x=1),
+            functools.partial(fn, x=2),
+            ['id', 'id-2'],
+            id='different-partials',
+        ),
+        pytest.param(
+            functools.partial(fn, x=[1]),
+            functools.partial(fn, x=[1]),
+            ['id'],
+            id='partials-of-unhashables',
+        ),
+        pytest.param(
+            functools.partial(fn),
+            functools.partial(other),
+            ['id', 'id-2'],
+            id='partials-of-different-functions',
+        ),
+        pytest.param(fn, functools.partial(fn), ['id', 'id-2'], id='function-and-partial'),
+    ],
+)
+def test_partials_are_the_same_if_they_do_the_same(
+    registry, called, changing, one, another, expected
+):
     kopf.on.create('kopfexamples', id='id', registry=registry)(one)
     kopf.on.create('kopfexamples', id='id', registry=registry)(another)
 
@@ -178,7 +215,10 @@ def test_static_methods_are_functions(registry, called, changing):
 
     handlers = registry._changing.iter_handlers(changing('create', None, {}))
 
-    assert [(handler.id, handler.fn()) for handler in handlers] == [('inner', 'inner'), ('outer', 'outer')]
+    assert [(handler.id, handler.fn()) for handler in handlers] == [
+        ('inner', 'inner'),
+        ('outer', 'outer'),
+    ]
     assert (Operator.inner(), Operator.outer()) == ('inner', 'outer')
 
 
@@ -188,25 +228,33 @@ class Callable:
 
 
 @pytest.mark.guarantee('FND-031')
-@pytest.mark.parametrize('value', [
-    pytest.param(classmethod(fn), id='class-method'),
-    pytest.param(Callable(), id='object'),
-    pytest.param(functools.partial(Callable(), x=1), id='partial-of-object'),
-    pytest.param(Callable, id='class'),
-    pytest.param(print, id='builtin'),
-    pytest.param([].append, id='method-of-builtin'),
-    pytest.param(functools.partial(print, 'x'), id='partial-of-builtin'),
-    pytest.param(unittest.mock.Mock(), id='mock'),
-    pytest.param(unittest.mock.AsyncMock(), id='async-mock'),
-    pytest.param('fn', id='text'),
-    pytest.param(None, id='nothing'),
-])
-@pytest.mark.parametrize('decorator', [
-    pytest.param(functools.partial(kopf.on.create, 'kopfexamples'), id='create'),
-    pytest.param(functools.partial(kopf.on.create, 'kopfexamples', id='given'), id='create-with-id'),
-    pytest.param(functools.partial(kopf.index, 'kopfexamples'), id='index'),
-    pytest.param(kopf.on.startup, id='startup'),
-])
+@pytest.mark.parametrize(
+    'value',
+    [
+        pytest.param(classmethod(fn), id='class-method'),
+        pytest.param(Callable(), id='object'),
+        pytest.param(functools.partial(Callable(), x=1), id='partial-of-object'),
+        pytest.param(Callable, id='class'),
+        pytest.param(print, id='builtin'),
+        pytest.param([].append, id='method-of-builtin'),
+        pytest.param(functools.partial(print, 'x'), id='partial-of-builtin'),
+        pytest.param(unittest.mock.Mock(), id='mock'),
+        pytest.param(unittest.mock.AsyncMock(), id='async-mock'),
+        pytest.param('fn', id='text'),
+        pytest.param(None, id='nothing'),
+    ],
+)
+@pytest.mark.parametrize(
+    'decorator',
+    [
+        pytest.param(functools.partial(kopf.on.create, 'kopfexamples'), id='create'),
+        pytest.param(
+            functools.partial(kopf.on.create, 'kopfexamples', id='given'), id='create-with-id'
+        ),
+        pytest.param(functools.partial(kopf.index, 'kopfexamples'), id='index'),
+        pytest.param(kopf.on.startup, id='startup'),
+    ],
+)
 def test_only_functions_can_be_handlers(registry, decorator, value):
     with pytest.raises(ValueError, match='Only functions can be handlers'):
         decorator(registry=registry)(value)
@@ -221,7 +269,12 @@ def test_handlers_are_in_the_order_of_declaration(registry, called, changing):
     kopf.on.resume('kopfexamples', id='b', registry=registry)(fn)
     kopf.on.field('kopfexamples', id='d', field='spec', registry=registry)(fn)
 
-    assert called(changing('create', None, {'spec': {'x': 1}}, initial=True)) == ['a', 'c', 'b', 'd/spec']
+    assert called(changing('create', None, {'spec': {'x': 1}}, initial=True)) == [
+        'a',
+        'c',
+        'b',
+        'd/spec',
+    ]
 
 
 @pytest.mark.guarantee('WLD-008')
@@ -229,7 +282,9 @@ def test_handlers_can_be_declared_in_a_loop_while_others_are_used(registry, call
     cause = changing('create', None, {})
 
     for index in range(3):
-        kopf.on.create('kopfexamples', id=f'item-{index}', registry=registry)(functools.partial(fn, index=index))
+        kopf.on.create('kopfexamples', id=f'item-{index}', registry=registry)(
+            functools.partial(fn, index=index)
+        )
         assert len(called(cause)) == index + 1
 
     assert called(cause) == ['item-0', 'item-1', 'item-2']
@@ -244,11 +299,21 @@ def test_handlers_can_be_declared_while_others_are_listed(registry):
     assert [handler.fn for handler in registry._watching] == [fn, other]
 
 
-@pytest.mark.parametrize('kind, part', [
-    ('event', '_watching'), ('index', '_indexing'), ('daemon', '_spawning'), ('timer', '_spawning'),
-    ('create', '_changing'), ('update', '_changing'), ('delete', '_changing'), ('resume', '_changing'),
-    ('validate', '_webhooks'), ('mutate', '_webhooks'),
-])
+@pytest.mark.parametrize(
+    'kind, part',
+    [
+        ('event', '_watching'),
+        ('index', '_indexing'),
+        ('daemon', '_spawning'),
+        ('timer', '_spawning'),
+        ('create', '_changing'),
+        ('update', '_changing'),
+        ('delete', '_changing'),
+        ('resume', '_changing'),
+        ('validate', '_webhooks'),
+        ('mutate', '_webhooks'),
+    ],
+)
 def test_handlers_are_kept_by_their_kinds(registry, kind, part):
     getattr(kopf.on, kind)('pods', registry=registry)(fn)
 
@@ -267,10 +332,17 @@ def test_activities_are_kept_by_their_names(registry):
         getattr(kopf.on, kind)(id=kind, registry=registry)(fn)
         getattr(kopf.on, kind)(id=kind, registry=registry)(fn)
 
-    found = {activity: [handler.id for handler in registry._activities.select(activity)]
-             for activity in causes.Activity}
+    found = {
+        activity: [handler.id for handler in registry._activities.select(activity)]
+        for activity in causes.Activity
+    }
 
-    assert found == {'startup': ['startup'], 'cleanup': ['cleanup'], 'authentication': ['login'], 'probe': ['probe']}
+    assert found == {
+        'startup': ['startup'],
+        'cleanup': ['cleanup'],
+        'authentication': ['login'],
+        'probe': ['probe'],
+    }
 
 
 def test_handlers_are_selected_by_the_resolved_selectors_if_those_are_known(registry):
@@ -287,7 +359,9 @@ def test_handlers_are_selected_by_the_resolved_selectors_if_those_are_known(regi
     assert not registry._watching.has_handlers(PODS, set())
 
 
-def test_handlers_are_called_by_the_resolved_selectors_if_those_are_known(registry, called, watching):
+def test_handlers_are_called_by_the_resolved_selectors_if_those_are_known(
+    registry, called, watching
+):
     kopf.on.event('pods', id='ambiguous', registry=registry)(fn)
     kopf.on.event('metrics.k8s.io', 'pods', id='metrics', registry=registry)(fn)
     selectors = registry._watching.selectors()
@@ -305,7 +379,8 @@ def test_selectors_are_listed_by_what_is_needed_of_resources(registry):
 
     patched, watched = (
         sorted(selector.name for selector in selectors)
-        for selectors in (registry.patched_selectors(), registry.watched_selectors()))
+        for selectors in (registry.patched_selectors(), registry.watched_selectors())
+    )
 
     assert patched == ['create', 'daemon']
     assert watched == ['create', 'daemon', 'event', 'index']
@@ -322,11 +397,14 @@ def test_fields_of_changing_handlers_are_known_in_advance(registry):
     assert registry._changing.survey(PODS).extra_fields == {('status', 'phase'), ('spec', 'x')}
 
 
-@pytest.mark.parametrize('options, expected', [
-    pytest.param({}, True, id='mandatory'),
-    pytest.param({'optional': True}, False, id='optional'),
-    pytest.param({'labels': {'key': 'x'}}, True, id='for-some-objects'),
-])
+@pytest.mark.parametrize(
+    'options, expected',
+    [
+        pytest.param({}, True, id='mandatory'),
+        pytest.param({'optional': True}, False, id='optional'),
+        pytest.param({'labels': {'key': 'x'}}, True, id='for-some-objects'),
+    ],
+)
 def test_resources_whose_objects_can_be_blocked_are_known_in_advance(registry, options, expected):
     kopf.on.delete('pods', registry=registry, **options)(fn)
 
@@ -334,13 +412,16 @@ def test_resources_whose_objects_can_be_blocked_are_known_in_advance(registry, o
     assert not registry._changing.survey(EXAMPLES).may_hold
 
 
-@pytest.mark.parametrize('kind, allowed', [
-    pytest.param('update', True, id='update'),
-    pytest.param('field', True, id='field'),
-    pytest.param('create', False, id='create'),
-    pytest.param('delete', False, id='delete'),
-    pytest.param('resume', False, id='resume'),
-])
+@pytest.mark.parametrize(
+    'kind, allowed',
+    [
+        pytest.param('update', True, id='update'),
+        pytest.param('field', True, id='field'),
+        pytest.param('create', False, id='create'),
+        pytest.param('delete', False, id='delete'),
+        pytest.param('resume', False, id='resume'),
+    ],
+)
 @pytest.mark.parametrize('option', ['old', 'new'])
 def test_only_subhandlers_of_updates_are_limited_by_the_past(registry, kind, option, allowed):
     getattr(kopf.on, kind)('kopfexamples', field='spec', registry=registry)(fn)
@@ -350,26 +431,40 @@ def test_only_subhandlers_of_updates_are_limited_by_the_past(registry, kind, opt
     if allowed:
         assert getattr(registries.build_subhandler(parent, fn, **options), option) == 'x'
     else:
-        with pytest.raises(TypeError, match="old= and new= are only for sub-handlers of update and field handlers"):
+        with pytest.raises(
+            TypeError, match='old= and new= are only for sub-handlers of update and field handlers'
+        ):
             registries.build_subhandler(parent, fn, **options)
 
 
 @pytest.mark.guarantee('FLT-002')
-@pytest.mark.parametrize('kind, reason', [
-    ('create', 'create'), ('update', 'update'), ('delete', 'delete'), ('resume', 'resume'), ('field', 'update'),
-])
-@pytest.mark.parametrize('options, expected', [
-    pytest.param({}, True, id='no-filters'),
-    pytest.param({'labels': {'key': 'x'}}, True, id='labels-match'),
-    pytest.param({'labels': {'key': 'y'}}, False, id='labels-mismatch'),
-    pytest.param({'annotations': {'key': 'x'}}, False, id='annotations-mismatch'),
-    pytest.param({'when': lambda **_: False}, False, id='when-mismatches'),
-    pytest.param({'field': 'spec.field'}, True, id='field-matches'),
-    pytest.param({'field': 'spec.other'}, False, id='field-mismatches'),
-    pytest.param({'field': 'spec.field', 'value': 'new'}, True, id='value-matches'),
-    pytest.param({'field': 'spec.field', 'value': 'z'}, False, id='value-mismatches'),
-])
-def test_subhandlers_are_for_whatever_their_parents_are(changing, registry, kind, reason, options, expected):
+@pytest.mark.parametrize(
+    'kind, reason',
+    [
+        ('create', 'create'),
+        ('update', 'update'),
+        ('delete', 'delete'),
+        ('resume', 'resume'),
+        ('field', 'update'),
+    ],
+)
+@pytest.mark.parametrize(
+    'options, expected',
+    [
+        pytest.param({}, True, id='no-filters'),
+        pytest.param({'labels': {'key': 'x'}}, True, id='labels-match'),
+        pytest.param({'labels': {'key': 'y'}}, False, id='labels-mismatch'),
+        pytest.param({'annotations': {'key': 'x'}}, False, id='annotations-mismatch'),
+        pytest.param({'when': lambda **_: False}, False, id='when-mismatches'),
+        pytest.param({'field': 'spec.field'}, True, id='field-matches'),
+        pytest.param({'field': 'spec.other'}, False, id='field-mismatches'),
+        pytest.param({'field': 'spec.field', 'value': 'new'}, True, id='value-matches'),
+        pytest.param({'field': 'spec.field', 'value': 'z'}, False, id='value-mismatches'),
+    ],
+)
+def test_subhandlers_are_for_whatever_their_parents_are(
+    changing, registry, kind, reason, options, expected
+):
     getattr(kopf.on, kind)('kopfexamples', field='spec', registry=registry)(fn)
     [parent] = registry._changing
     subregistry = registries.ChangingRegistry()
@@ -395,11 +490,14 @@ def test_subhandlers_of_updates_need_changes_of_their_fields(changing, registry)
 
 
 @pytest.mark.guarantee('FLT-025')
-@pytest.mark.parametrize('options, error', [
-    pytest.param({'value': 'x'}, TypeError, id='no-field'),
-    pytest.param({'field': 'spec', 'value': 'x', 'old': 'y'}, TypeError, id='value-and-old'),
-    pytest.param({'labels': {'key': None}}, ValueError, id='none'),
-])
+@pytest.mark.parametrize(
+    'options, error',
+    [
+        pytest.param({'value': 'x'}, TypeError, id='no-field'),
+        pytest.param({'field': 'spec', 'value': 'x', 'old': 'y'}, TypeError, id='value-and-old'),
+        pytest.param({'labels': {'key': None}}, ValueError, id='none'),
+    ],
+)
 def test_wrong_filters_of_subhandlers_are_refused(registry, options, error):
     kopf.on.update('kopfexamples', registry=registry)(fn)
     [parent] = registry._changing

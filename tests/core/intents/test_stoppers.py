@@ -1,6 +1,7 @@
 """
 Stop-flags of daemons and timers.
 """
+
 import asyncio
 import threading
 
@@ -25,8 +26,14 @@ def stopped(request, stopper):
 @pytest.mark.guarantee('DMN-023')
 def test_reasons_are_flags():
     assert {reason.name: reason.value for reason in Reason} == {
-        'DONE': 1, 'FILTERS_MISMATCH': 2, 'RESOURCE_DELETED': 4, 'OPERATOR_PAUSING': 8, 'OPERATOR_EXITING': 16,
-        'DAEMON_SIGNALLED': 32, 'DAEMON_CANCELLED': 64, 'DAEMON_ABANDONED': 128,
+        'DONE': 1,
+        'FILTERS_MISMATCH': 2,
+        'RESOURCE_DELETED': 4,
+        'OPERATOR_PAUSING': 8,
+        'OPERATOR_EXITING': 16,
+        'DAEMON_SIGNALLED': 32,
+        'DAEMON_CANCELLED': 64,
+        'DAEMON_ABANDONED': 128,
     }
 
 
@@ -46,7 +53,11 @@ def test_flag_is_false_until_it_is_set(stopper, stopped):
 
     stopper.set(Reason.OPERATOR_PAUSING)
 
-    assert (bool(stopped), stopped.is_set(), stopped.reason) == (True, True, Reason.OPERATOR_PAUSING)
+    assert (bool(stopped), stopped.is_set(), stopped.reason) == (
+        True,
+        True,
+        Reason.OPERATOR_PAUSING,
+    )
 
 
 @pytest.mark.guarantee('NEW-048', 'DMN-023')

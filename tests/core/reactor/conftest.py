@@ -1,6 +1,7 @@
 """
 A sandbox to observe, a server in between that spoils what it says, and the context of requests.
 """
+
 import asyncio
 import contextlib
 import itertools
@@ -38,11 +39,18 @@ def operator_settings():
 async def make_context(operator_settings):
     """Make contexts of requests with these credentials; the delays there are exact."""
     async with contextlib.AsyncExitStack() as stack:
+
         def make(**infos):
             vault = vaults.Vault(infos)
             stack.push_async_callback(vault.close)
-            return requests.Context(vault, operator_settings, logging.getLogger('kopf.test'), limits.Gates(),
-                                    chance=lambda: 0.0)
+            return requests.Context(
+                vault,
+                operator_settings,
+                logging.getLogger('kopf.test'),
+                limits.Gates(),
+                chance=lambda: 0.0,
+            )
+
         yield make
 
 
@@ -91,32 +99,52 @@ def fault(request):
 @pytest.fixture
 def troubled(sandbox, meddler, fault):
     """Keep the fault for the block, and until the requests in question have met it at least once."""
+
     def troubled(is_meant, **where):
-        return meddling.keep_fault(fault, sandbox, meddler, downtime=700, is_meant=is_meant, where=where)
+        return meddling.keep_fault(
+            fault, sandbox, meddler, downtime=700, is_meant=is_meant, where=where
+        )
+
     return troubled
 
 
 @pytest.fixture
 def record(outcomes, fault, troubled_context):
     """Record what became of the operation in this fault: the usual, unless nothing has failed or a login has helped."""
+
     async def record(operation, usual, *, is_failed):
         _, info = await troubled_context.vault.select()
         unfailed = {'404': 'answered', 'huge line': 'read'}.get(fault, 'waited')
-        outcomes.record(fault, operation, 'logged in' if info.priority else usual if is_failed else unfailed)
+        outcomes.record(
+            fault, operation, 'logged in' if info.priority else usual if is_failed else unfailed
+        )
+
     return record
 
 
 @pytest.fixture
 def record_stream(record, caplog):
     """Record what became of the stream, in the words of the matrix of faults; it can be also refused to be opened."""
+
     async def record_stream(operation, state, *, is_begun):
         if 'as it is not permitted to watch' in caplog.text:
             await record(operation, 'refused', is_failed=True)
             return
-        is_failed = state.error is not None and getattr(state.error, 'message', '') != meddling.TRIGGER
+        is_failed = (
+            state.error is not None and getattr(state.error, 'message', '') != meddling.TRIGGER
+        )
         is_replaced = is_begun and isinstance(state.error, errors.APITimeoutError)
-        usual = 'relisted' if state.relists else 'replaced' if is_replaced else 'continued' if is_begun else 'retried'
+        usual = (
+            'relisted'
+            if state.relists
+            else 'replaced'
+            if is_replaced
+            else 'continued'
+            if is_begun
+            else 'retried'
+        )
         await record(operation, usual, is_failed=is_failed or state.relists > 0)
+
     return record_stream
 
 
@@ -166,16 +194,31 @@ async def start(make_context):  # which is closed after the observers are
 @pytest.fixture
 async def grant(guarded_sandbox):
     """Permit the user some verbs on some resources."""
+
     async def grant(resource, *verbs):
         group = {'customresourcedefinitions': 'apiextensions.k8s.io'}.get(resource, '')
         name = f'operator-{resource}'
         api = {'apiVersion': 'rbac.authorization.k8s.io/v1', 'metadata': {'name': name}}
         await guarded_sandbox.apply(
-            {**api, 'kind': 'ClusterRole',
-             'rules': [{'apiGroups': [group], 'resources': [resource], 'verbs': list(verbs)}]},
-            {**api, 'kind': 'ClusterRoleBinding',
-             'roleRef': {'apiGroup': 'rbac.authorization.k8s.io', 'kind': 'ClusterRole', 'name': name},
-             'subjects': [{'apiGroup': 'rbac.authorization.k8s.io', 'kind': 'User', 'name': 'operator'}]})
+            {
+                **api,
+                'kind': 'ClusterRole',
+                'rules': [{'apiGroups': [group], 'resources': [resource], 'verbs': list(verbs)}],
+            },
+            {
+                **api,
+                'kind': 'ClusterRoleBinding',
+                'roleRef': {
+                    'apiGroup': 'rbac.authorization.k8s.io',
+                    'kind': 'ClusterRole',
+                    'name': name,
+                },
+                'subjects': [
+                    {'apiGroup': 'rbac.authorization.k8s.io', 'kind': 'User', 'name': 'operator'}
+                ],
+            },
+        )
+
     return grant
 
 
@@ -183,4 +226,6 @@ async def grant(guarded_sandbox):
 async def limited_context(guarded_sandbox, make_context):
     """The context of requests of a user who is permitted nothing but the discovery."""
     user = await guarded_sandbox.add_user('operator')
-    return make_context(operator=credentials.ConnectionInfo(server=guarded_sandbox.url, token=user.token))
+    return make_context(
+        operator=credentials.ConnectionInfo(server=guarded_sandbox.url, token=user.token)
+    )

@@ -1,6 +1,7 @@
 """
 Handlers of queues that remember what they were called with.
 """
+
 import asyncio
 
 from kopf._core.reactor import queueing
@@ -26,8 +27,10 @@ class Recorder:
     async def handle(self, batch):
         uid = batch.body['metadata']['uid']
         numbers = [int(event['object']['metadata']['resourceVersion']) for event in batch.events]
-        assert uid not in self.running, "The same object is handled twice at once."
-        self.calls.append((uid, numbers, int(batch.body['metadata']['resourceVersion']), self._time.elapsed))
+        assert uid not in self.running, 'The same object is handled twice at once.'
+        self.calls.append(
+            (uid, numbers, int(batch.body['metadata']['resourceVersion']), self._time.elapsed)
+        )
         self.running.append(uid)
         self.most_at_once = max(self.most_at_once, len(self.running))
         await self._notify()

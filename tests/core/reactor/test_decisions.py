@@ -1,6 +1,7 @@
 """
 Decisions: what is to be done for an object, and what follows from the answers of the server. No I/O is involved.
 """
+
 import datetime
 import json
 import types
@@ -32,9 +33,19 @@ def build_body(x=1, *, handled=None, progress=None, version='1', **metadata):
     annotations = {PREFIX + key: json.dumps(record) for key, record in (progress or {}).items()}
     if handled is not None:
         annotations[f'{PREFIX}last-handled-configuration'] = json.dumps({'spec': {'x': handled}})
-    return {'apiVersion': 'kopf.dev/v1', 'kind': 'KopfExample', 'spec': {'x': x}, 'metadata': {
-        'name': 'obj', 'namespace': 'default', 'uid': 'uid', 'resourceVersion': version,
-        **({'annotations': annotations} if annotations else {}), **metadata}}
+    return {
+        'apiVersion': 'kopf.dev/v1',
+        'kind': 'KopfExample',
+        'spec': {'x': x},
+        'metadata': {
+            'name': 'obj',
+            'namespace': 'default',
+            'uid': 'uid',
+            'resourceVersion': version,
+            **({'annotations': annotations} if annotations else {}),
+            **metadata,
+        },
+    }
 
 
 def declare(registry, *names):
@@ -53,14 +64,21 @@ def settings():
 @pytest.fixture
 def look(settings):
     """Take a view of an object with such handlers declared."""
+
     def look(body, *names, is_alive=False, **kwargs):
         registry = kopf.OperatorRegistry()
         declare(registry, *names)
-        site = types.SimpleNamespace(registry=registry, settings=settings, indices={}, now=lambda: NOW,
-                                     memories=inventory.Memories())
+        site = types.SimpleNamespace(
+            registry=registry,
+            settings=settings,
+            indices={},
+            now=lambda: NOW,
+            memories=inventory.Memories(),
+        )
         served = sites.Served(site, RESOURCE, lambda resource: None)
         lives = types.SimpleNamespace(is_alive=is_alive)
         return views.View(served, body, inventory.Memory(kopf.Memo(), lives=lives, **kwargs))
+
     return look
 
 
@@ -91,61 +109,136 @@ def base(x):
     return {'purpose': 'update', 'success': True, 'message': seal(x).text}
 
 
-@pytest.mark.parametrize('body, handlers, cycle, expected', [
-    # Creation and update.
-    (build_body(1), ['create', 'update'], {}, 'create: create'),
-    (build_body(1, handled=1), ['create', 'update'], {}, 'dismiss'),
-    (build_body(2, handled=1), ['create', 'update'], {}, 'update: update'),
-    (build_body(2, handled=1), ['create'], {}, 'update: nobody'),
-    (build_body(1), ['create/fn', 'update/fn'], {'is_initial': True}, 'create: fn'),
-    # Resuming.
-    (build_body(1, handled=1), ['create', 'resume'], {'is_initial': True}, 'resume: resume'),
-    (build_body(1, handled=1), ['create'], {'is_initial': True}, 'dismiss'),
-    (build_body(1, handled=1), ['resume'], {'is_initial': True, 'resumed': frozenset({'resume'})}, 'dismiss'),
-    (build_body(1), ['create', 'resume'], {'is_initial': True}, 'create: create, resume'),
-    (build_body(2, handled=1), ['update', 'resume'], {'is_initial': True}, 'update: update, resume'),
-    # The finalizer.
-    (build_body(1), ['create', 'delete'], {}, 'send BLOCK'),
-    (build_body(1, **HELD), ['create', 'delete'], {}, 'create: create'),
-    (build_body(1, handled=1, **HELD), ['create', 'delete'], {}, 'dismiss'),
-    (build_body(1, handled=1, **HELD), ['create'], {}, 'send ALLOW'),
-    (build_body(1, handled=1, **HELD), [], {}, 'send ALLOW'),
-    (build_body(1, **HELD), [], {}, 'dismiss'),
-    # Deletion.
-    (build_body(1, handled=1, **DELETED), ['delete'], {}, 'delete: delete'),
-    (build_body(1, handled=1, **DELETED), ['create'], {}, 'release'),
-    (build_body(1, handled=1, **DELETED), ['delete'], {'is_released': True}, 'release'),
-    (build_body(1, handled=1, deletionTimestamp='now', finalizers=['other']), ['delete'], {}, 'dismiss'),
-    (build_body(1, **DELETED), [], {}, 'dismiss'),
-    # Progress.
-    (build_body(2, handled=1, progress={'a': LATER}), ['update/a'], {}, 'wait 60'),
-    (build_body(2, handled=1, progress={'a': LATER}), ['update/a', 'update/b'], {}, 'update: b'),
-    (build_body(2, handled=1, progress={'a': DONE, 'b': LATER}), ['update/a', 'update/b'], {}, 'wait 60'),
-    (build_body(2, handled=1, progress={'a': DONE}), ['update/a'], {}, 'update: nobody'),
-    (build_body(2, handled=1, progress={'a': {**LATER, 'purpose': 'create'}}), ['update/a'], {}, 'update: a'),
-    # Changes in mid-cycle: those who have finished before them are called in the next cycle.
-    (build_body(3, handled=1, progress={'a': done(2), 'b': LATER, 'kopf.cycle': base(2)}),
-     ['update/a', 'update/b'], {}, 'wait 60'),
-    (build_body(3, handled=1, progress={'a': done(2), 'b': LATER}), ['update/a', 'update/b'], {}, 'update: a'),
-    # Changes that are taken back.
-    (build_body(1, handled=1, progress={'a': done(2), 'b': LATER, 'kopf.cycle': base(2)}),
-     ['update/a', 'update/b'], {}, 'record 2'),
-    (build_body(1, handled=1, progress={'a': LATER, 'kopf.cycle': base(2)}), ['update/a'], {}, 'record 2'),
-    (build_body(1, handled=1, progress={'a': LATER}), ['update/a'], {}, 'noop: nobody'),
-    # The handlers' own changes, as the server has told of them.
-    (build_body(2, handled=1), ['update/a', 'update/b'],
-     {'own': inventory.Own(frozenset({'a'}), seal(1), seal(2))}, 'update: b'),
-    (build_body(2, handled=1), ['create/a', 'update/a'],
-     {'own': inventory.Own(frozenset({'a'}), seal(1), seal(2))}, 'update: nobody'),
-    (build_body(3, handled=1), ['update/a'],
-     {'own': inventory.Own(frozenset({'a'}), seal(1), seal(2))}, 'update: nobody'),  # 2 is recorded first
-    (build_body(1, handled=1), ['update/a'],
-     {'own': inventory.Own(frozenset({'a'}), seal(1), seal(2))}, 'record 2'),
-    (build_body(3, handled=1, progress={'a': done(2), 'b': done(2), 'kopf.cycle': base(2)}), ['update/a', 'update/b'],
-     {'own': inventory.Own(frozenset({'b'}), seal(2), seal(3))}, 'update: nobody'),  # 2 is recorded first, for a
-    (build_body(3, handled=1, progress={'a': done(2), 'b': LATER, 'kopf.cycle': base(2)}), ['update/a', 'update/b'],
-     {'own': inventory.Own(frozenset({'a'}), seal(2), seal(3))}, 'update: nobody'),  # a knows 3, which is recorded
-])
+@pytest.mark.parametrize(
+    'body, handlers, cycle, expected',
+    [
+        # Creation and update.
+        (build_body(1), ['create', 'update'], {}, 'create: create'),
+        (build_body(1, handled=1), ['create', 'update'], {}, 'dismiss'),
+        (build_body(2, handled=1), ['create', 'update'], {}, 'update: update'),
+        (build_body(2, handled=1), ['create'], {}, 'update: nobody'),
+        (build_body(1), ['create/fn', 'update/fn'], {'is_initial': True}, 'create: fn'),
+        # Resuming.
+        (build_body(1, handled=1), ['create', 'resume'], {'is_initial': True}, 'resume: resume'),
+        (build_body(1, handled=1), ['create'], {'is_initial': True}, 'dismiss'),
+        (
+            build_body(1, handled=1),
+            ['resume'],
+            {'is_initial': True, 'resumed': frozenset({'resume'})},
+            'dismiss',
+        ),
+        (build_body(1), ['create', 'resume'], {'is_initial': True}, 'create: create, resume'),
+        (
+            build_body(2, handled=1),
+            ['update', 'resume'],
+            {'is_initial': True},
+            'update: update, resume',
+        ),
+        # The finalizer.
+        (build_body(1), ['create', 'delete'], {}, 'send BLOCK'),
+        (build_body(1, **HELD), ['create', 'delete'], {}, 'create: create'),
+        (build_body(1, handled=1, **HELD), ['create', 'delete'], {}, 'dismiss'),
+        (build_body(1, handled=1, **HELD), ['create'], {}, 'send ALLOW'),
+        (build_body(1, handled=1, **HELD), [], {}, 'send ALLOW'),
+        (build_body(1, **HELD), [], {}, 'dismiss'),
+        # Deletion.
+        (build_body(1, handled=1, **DELETED), ['delete'], {}, 'delete: delete'),
+        (build_body(1, handled=1, **DELETED), ['create'], {}, 'release'),
+        (build_body(1, handled=1, **DELETED), ['delete'], {'is_released': True}, 'release'),
+        (
+            build_body(1, handled=1, deletionTimestamp='now', finalizers=['other']),
+            ['delete'],
+            {},
+            'dismiss',
+        ),
+        (build_body(1, **DELETED), [], {}, 'dismiss'),
+        # Progress.
+        (build_body(2, handled=1, progress={'a': LATER}), ['update/a'], {}, 'wait 60'),
+        (
+            build_body(2, handled=1, progress={'a': LATER}),
+            ['update/a', 'update/b'],
+            {},
+            'update: b',
+        ),
+        (
+            build_body(2, handled=1, progress={'a': DONE, 'b': LATER}),
+            ['update/a', 'update/b'],
+            {},
+            'wait 60',
+        ),
+        (build_body(2, handled=1, progress={'a': DONE}), ['update/a'], {}, 'update: nobody'),
+        (
+            build_body(2, handled=1, progress={'a': {**LATER, 'purpose': 'create'}}),
+            ['update/a'],
+            {},
+            'update: a',
+        ),
+        # Changes in mid-cycle: those who have finished before them are called in the next cycle.
+        (
+            build_body(3, handled=1, progress={'a': done(2), 'b': LATER, 'kopf.cycle': base(2)}),
+            ['update/a', 'update/b'],
+            {},
+            'wait 60',
+        ),
+        (
+            build_body(3, handled=1, progress={'a': done(2), 'b': LATER}),
+            ['update/a', 'update/b'],
+            {},
+            'update: a',
+        ),
+        # Changes that are taken back.
+        (
+            build_body(1, handled=1, progress={'a': done(2), 'b': LATER, 'kopf.cycle': base(2)}),
+            ['update/a', 'update/b'],
+            {},
+            'record 2',
+        ),
+        (
+            build_body(1, handled=1, progress={'a': LATER, 'kopf.cycle': base(2)}),
+            ['update/a'],
+            {},
+            'record 2',
+        ),
+        (build_body(1, handled=1, progress={'a': LATER}), ['update/a'], {}, 'noop: nobody'),
+        # The handlers' own changes, as the server has told of them.
+        (
+            build_body(2, handled=1),
+            ['update/a', 'update/b'],
+            {'own': inventory.Own(frozenset({'a'}), seal(1), seal(2))},
+            'update: b',
+        ),
+        (
+            build_body(2, handled=1),
+            ['create/a', 'update/a'],
+            {'own': inventory.Own(frozenset({'a'}), seal(1), seal(2))},
+            'update: nobody',
+        ),
+        (
+            build_body(3, handled=1),
+            ['update/a'],
+            {'own': inventory.Own(frozenset({'a'}), seal(1), seal(2))},
+            'update: nobody',
+        ),  # 2 is recorded first
+        (
+            build_body(1, handled=1),
+            ['update/a'],
+            {'own': inventory.Own(frozenset({'a'}), seal(1), seal(2))},
+            'record 2',
+        ),
+        (
+            build_body(3, handled=1, progress={'a': done(2), 'b': done(2), 'kopf.cycle': base(2)}),
+            ['update/a', 'update/b'],
+            {'own': inventory.Own(frozenset({'b'}), seal(2), seal(3))},
+            'update: nobody',
+        ),  # 2 is recorded first, for a
+        (
+            build_body(3, handled=1, progress={'a': done(2), 'b': LATER, 'kopf.cycle': base(2)}),
+            ['update/a', 'update/b'],
+            {'own': inventory.Own(frozenset({'a'}), seal(2), seal(3))},
+            'update: nobody',
+        ),  # a knows 3, which is recorded
+    ],
+)
 def test_plan_is_decided(look, body, handlers, cycle, expected):
     view = look(body, *handlers, cycle=inventory.CycleMemory(**cycle))
 
@@ -160,11 +253,14 @@ def test_refused_functions_go_before_all_else(look):
     assert show(plan) == 'send KEEP'
 
 
-@pytest.mark.parametrize('names, is_alive, expected', [
-    (['delete'], True, 'delete: delete'),
-    (['create'], True, 'delete: nobody'),
-    (['create'], False, 'release'),
-])
+@pytest.mark.parametrize(
+    'names, is_alive, expected',
+    [
+        (['delete'], True, 'delete: delete'),
+        (['create'], True, 'delete: nobody'),
+        (['create'], False, 'release'),
+    ],
+)
 def test_daemons_are_waited_for_before_the_object_is_released(look, names, is_alive, expected):
     body = build_body(1, handled=1, **DELETED)
 
@@ -173,15 +269,20 @@ def test_daemons_are_waited_for_before_the_object_is_released(look, names, is_al
 
 # Records that wait to be accepted count as made.
 
-PENDING = {'metadata': {'annotations': {f'{PREFIX}last-handled-configuration': '{"spec":{"x":2}}\n'}}}
+PENDING = {
+    'metadata': {'annotations': {f'{PREFIX}last-handled-configuration': '{"spec":{"x":2}}\n'}}
+}
 
 
-@pytest.mark.parametrize('body, expected', [
-    pytest.param(build_body(2, handled=1), 'send KEEP', id='as-handled'),
-    pytest.param(build_body(3, handled=1), 'update: update', id='changed-since'),
-    pytest.param(build_body(1, handled=1), 'update: update', id='taken-back'),
-    pytest.param(build_body(3, handled=3), 'send KEEP', id='handled-by-others'),
-])
+@pytest.mark.parametrize(
+    'body, expected',
+    [
+        pytest.param(build_body(2, handled=1), 'send KEEP', id='as-handled'),
+        pytest.param(build_body(3, handled=1), 'update: update', id='changed-since'),
+        pytest.param(build_body(1, handled=1), 'update: update', id='taken-back'),
+        pytest.param(build_body(3, handled=3), 'send KEEP', id='handled-by-others'),
+    ],
+)
 def test_pending_records_count_as_made(look, body, expected):
     outbox = inventory.Outbox({}, (), PENDING, seal(1).digest)
 
@@ -202,7 +303,9 @@ def run(view, **results):
 
 def list_records(records):
     annotations = records.own.get('metadata', {}).get('annotations', {})
-    return {key.removeprefix(PREFIX): value and json.loads(value) for key, value in annotations.items()}
+    return {
+        key.removeprefix(PREFIX): value and json.loads(value) for key, value in annotations.items()
+    }
 
 
 def test_finished_cycle_leaves_the_last_handled_state(look):
@@ -229,7 +332,9 @@ def test_unfinished_update_leaves_the_progress_and_what_was_seen(look):
 
 @pytest.mark.guarantee('FND-016')
 def test_resuming_does_not_hold_the_creation(look):
-    records = run(look(build_body(1), 'create', 'resume', cycle=INITIAL), create=SUCCESS, resume=RETRY)
+    records = run(
+        look(build_body(1), 'create', 'resume', cycle=INITIAL), create=SUCCESS, resume=RETRY
+    )
 
     recorded = list_records(records)
     assert recorded['last-handled-configuration'] == {'spec': {'x': 1}}
@@ -252,6 +357,7 @@ def test_object_is_released_when_its_handlers_and_daemons_have_ended(look, is_al
 
 # What follows from the answers of the server.
 
+
 def conclude(view, answer, *, drifts=(), makers=('a',), **kwargs):
     sent = decisions.Sent({}, frozenset(makers), has_users=True)
     version = None if answer is None else answer['metadata']['resourceVersion']
@@ -265,15 +371,36 @@ OTHER = build_body(1, version='2', labels={'unessential': 'no'})
 
 
 @pytest.mark.guarantee('FND-003')
-@pytest.mark.parametrize('answer, drifts, makers, expected', [
-    pytest.param(build_body(2, version='2'), (), ['a'], 2, id='own'),
-    pytest.param(build_body(1, version='2'), (), ['a'], None, id='unessential'),
-    pytest.param(None, (), ['a'], None, id='nothing-sent'),
-    pytest.param(build_body(2, version='2'), (), [], None, id='of-nobody'),
-    pytest.param(build_body(2, version='2'), [(SEEN, build_body(2, version='2'))], ['a'], None, id='of-others'),
-    pytest.param(build_body(3, version='3'), [(SEEN, build_body(2, version='2'))], ['a'], None, id='of-both'),
-    pytest.param(build_body(2, version='3'), [(SEEN, build_body(1, version='2'))], ['a'], 2, id='own-with-noise'),
-])
+@pytest.mark.parametrize(
+    'answer, drifts, makers, expected',
+    [
+        pytest.param(build_body(2, version='2'), (), ['a'], 2, id='own'),
+        pytest.param(build_body(1, version='2'), (), ['a'], None, id='unessential'),
+        pytest.param(None, (), ['a'], None, id='nothing-sent'),
+        pytest.param(build_body(2, version='2'), (), [], None, id='of-nobody'),
+        pytest.param(
+            build_body(2, version='2'),
+            [(SEEN, build_body(2, version='2'))],
+            ['a'],
+            None,
+            id='of-others',
+        ),
+        pytest.param(
+            build_body(3, version='3'),
+            [(SEEN, build_body(2, version='2'))],
+            ['a'],
+            None,
+            id='of-both',
+        ),
+        pytest.param(
+            build_body(2, version='3'),
+            [(SEEN, build_body(1, version='2'))],
+            ['a'],
+            2,
+            id='own-with-noise',
+        ),
+    ],
+)
 def test_own_changes_are_taken_from_the_answer(look, answer, drifts, makers, expected):
     cycle, outbox = conclude(look(SEEN, 'update/a'), answer, drifts=drifts, makers=makers)
 
@@ -285,7 +412,9 @@ def test_own_changes_are_taken_from_the_answer(look, answer, drifts, makers, exp
 
 def test_what_is_refused_for_the_version_is_sent_later(look):
     fns = (lambda body: None,)
-    _, outbox = conclude(look(SEEN, 'update/a'), None, fns=fns, unsent={'spec': {'y': 1}}, own={'status': {}})
+    _, outbox = conclude(
+        look(SEEN, 'update/a'), None, fns=fns, unsent={'spec': {'y': 1}}, own={'status': {}}
+    )
 
     assert (outbox.patch, outbox.fns, outbox.own) == ({'spec': {'y': 1}}, fns, {'status': {}})
     assert outbox.makers == {'a'}
@@ -297,13 +426,18 @@ def test_nothing_is_sent_to_objects_that_are_gone(look):
     assert outbox is None
 
 
-@pytest.mark.parametrize('finished, essence, expected', [
-    pytest.param(False, None, ('1', True), id='blank'),
-    pytest.param(True, 'before', ('after', True), id='finished-with-it'),
-    pytest.param(True, 'other', ('other', True), id='finished-with-another'),
-])
+@pytest.mark.parametrize(
+    'finished, essence, expected',
+    [
+        pytest.param(False, None, ('1', True), id='blank'),
+        pytest.param(True, 'before', ('after', True), id='finished-with-it'),
+        pytest.param(True, 'other', ('other', True), id='finished-with-another'),
+    ],
+)
 def test_handlers_know_what_they_have_made(finished, essence, expected):
-    state = progression.State(lambda id: {'success': True, 'essence': essence, 'retries': 1} if finished else None)
+    state = progression.State(
+        lambda id: {'success': True, 'essence': essence, 'retries': 1} if finished else None
+    )
 
     known = state.knowing(['a'], before='before', after='after' if finished else '1')
 

@@ -1,6 +1,7 @@
 """
 The observation of namespaces: which of them are served at any moment.
 """
+
 import asyncio
 import re
 
@@ -21,7 +22,13 @@ def namespace(name, **metadata):
 @pytest.fixture
 def observe(start, context):
     def observe(*patterns, clusterwide=False, context=context):
-        return start(observation.run_namespace_observer, context=context, patterns=patterns, clusterwide=clusterwide)
+        return start(
+            observation.run_namespace_observer,
+            context=context,
+            patterns=patterns,
+            clusterwide=clusterwide,
+        )
+
     return observe
 
 
@@ -81,17 +88,30 @@ async def test_exact_namespaces_are_served_only_while_they_exist(sandbox, observ
     await observing.wait_until(lambda insights: insights.namespaces == {'mine'})
 
 
-@pytest.mark.parametrize('metadata, status, expected', [
-    pytest.param({}, {'phase': 'Active'}, True, id='active'),
-    pytest.param({}, None, True, id='new'),
-    pytest.param({}, {'conditions': [{'status': 'False'}]}, True, id='not-deleted'),
-    pytest.param({'deletionTimestamp': 'now'}, {'phase': 'Terminating'}, True, id='just-marked'),
-    pytest.param({'deletionTimestamp': 'now'}, {'conditions': []}, True, id='no-conditions'),
-    pytest.param({'deletionTimestamp': 'now'}, {'conditions': [{'status': 'False'}, {'status': 'True'}]}, True,
-                 id='something-is-left'),
-    pytest.param({'deletionTimestamp': 'now'}, {'conditions': [{'status': 'False'}, {'status': 'Unknown'}]}, False,
-                 id='nothing-is-left'),
-])
+@pytest.mark.parametrize(
+    'metadata, status, expected',
+    [
+        pytest.param({}, {'phase': 'Active'}, True, id='active'),
+        pytest.param({}, None, True, id='new'),
+        pytest.param({}, {'conditions': [{'status': 'False'}]}, True, id='not-deleted'),
+        pytest.param(
+            {'deletionTimestamp': 'now'}, {'phase': 'Terminating'}, True, id='just-marked'
+        ),
+        pytest.param({'deletionTimestamp': 'now'}, {'conditions': []}, True, id='no-conditions'),
+        pytest.param(
+            {'deletionTimestamp': 'now'},
+            {'conditions': [{'status': 'False'}, {'status': 'True'}]},
+            True,
+            id='something-is-left',
+        ),
+        pytest.param(
+            {'deletionTimestamp': 'now'},
+            {'conditions': [{'status': 'False'}, {'status': 'Unknown'}]},
+            False,
+            id='nothing-is-left',
+        ),
+    ],
+)
 @pytest.mark.guarantee('NEW-222')
 def test_namespaces_are_served_until_nothing_is_left_there(metadata, status, expected):
     body = {**namespace('mine', **metadata), **({} if status is None else {'status': status})}
@@ -102,8 +122,13 @@ def test_namespaces_are_served_until_nothing_is_left_there(metadata, status, exp
 @pytest.mark.guarantee('NEW-222')
 async def test_deleted_namespace_is_served_while_there_are_finalizers_in_it(sandbox, observe):
     await sandbox.create(namespace('mine'))
-    await sandbox.create({'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {
-        'name': 'kept', 'namespace': 'mine', 'finalizers': ['kopf.dev/x']}})
+    await sandbox.create(
+        {
+            'apiVersion': 'v1',
+            'kind': 'ConfigMap',
+            'metadata': {'name': 'kept', 'namespace': 'mine', 'finalizers': ['kopf.dev/x']},
+        }
+    )
     observing = observe('mine')
     await observing.wait_until(lambda insights: insights.namespaces == {'mine'})
     await sandbox.delete('namespaces', 'mine')
@@ -118,7 +143,9 @@ async def test_deleted_namespace_is_served_while_there_are_finalizers_in_it(sand
 
 
 @pytest.mark.guarantee('NEW-142')
-async def test_selectors_make_the_observer_blind_to_some_namespaces(sandbox, observe, operator_settings):
+async def test_selectors_make_the_observer_blind_to_some_namespaces(
+    sandbox, observe, operator_settings
+):
     operator_settings.watching.label_selectors['namespaces'] = 'team=mine'
     await sandbox.create(namespace('a1', labels={'team': 'mine'}))
     await sandbox.create(namespace('a2'))
@@ -133,7 +160,9 @@ async def test_selectors_make_the_observer_blind_to_some_namespaces(sandbox, obs
 
 
 @pytest.mark.guarantee('NEW-130')
-async def test_namespaces_are_listed_in_pages_and_told_of_at_once(sandbox, observe, operator_settings):
+async def test_namespaces_are_listed_in_pages_and_told_of_at_once(
+    sandbox, observe, operator_settings
+):
     operator_settings.watching.chunk_size = 1
     observing = observe('*')
     await observing.wait_until(lambda insights: insights.is_namespaces_known)
@@ -143,7 +172,9 @@ async def test_namespaces_are_listed_in_pages_and_told_of_at_once(sandbox, obser
     assert len(sandbox.requests.select(verb='list')) == len(BASE)
 
 
-async def test_namespaces_made_between_the_listing_and_the_watching_are_not_missed(sandbox, observe):
+async def test_namespaces_made_between_the_listing_and_the_watching_are_not_missed(
+    sandbox, observe
+):
     fault = sandbox.faults.inject(verb='watch', stall=True)
     observing = observe('a*')
     await fault.wait_until_hit()
@@ -154,7 +185,9 @@ async def test_namespaces_made_between_the_listing_and_the_watching_are_not_miss
 
 
 @pytest.mark.guarantee('NEW-220')
-async def test_exact_names_are_served_as_is_if_scanning_is_disabled(sandbox, observe, operator_settings, caplog):
+async def test_exact_names_are_served_as_is_if_scanning_is_disabled(
+    sandbox, observe, operator_settings, caplog
+):
     operator_settings.scanning.disabled = True
     observing = observe('a', 'b*', '!c', 'd,e', re.compile('f'))
     await observing.wait_until(lambda insights: insights.is_namespaces_known)
@@ -167,13 +200,14 @@ async def test_exact_names_are_served_as_is_if_scanning_is_disabled(sandbox, obs
 
 @pytest.mark.guarantee('SCP-009', 'SCP-011', 'NEW-221')
 async def test_exact_names_are_served_at_once_with_one_line_if_listing_is_not_permitted(
-        virtual_time, guarded_sandbox, observe, limited_context, caplog):
+    virtual_time, guarded_sandbox, observe, limited_context, caplog
+):
     observing = observe('a', 'b*', '!c', 'd,e', context=limited_context)
     await observing.wait_until(lambda insights: insights.is_namespaces_known)
 
     assert virtual_time.elapsed < 1
     assert observing.insights.namespaces == {'a'}
-    line, = caplog.messages
+    (line,) = caplog.messages
     assert line.startswith('Only the namespaces named exactly are served')
     assert 'cannot list resource "namespaces"' in line
     await asyncio.sleep(observation.PERMISSION_PERIOD * 3 + 1)
@@ -183,26 +217,29 @@ async def test_exact_names_are_served_at_once_with_one_line_if_listing_is_not_pe
 
 @pytest.mark.guarantee('SCP-009')
 async def test_exact_names_are_served_at_once_with_one_line_if_watching_is_not_permitted(
-        virtual_time, grant, observe, limited_context, caplog):
+    virtual_time, grant, observe, limited_context, caplog
+):
     await grant('namespaces', 'list')
 
     observing = observe('a', 'default', context=limited_context)
     await observing.wait_until(lambda insights: insights.namespaces == {'a', 'default'}, timeout=1)
 
-    line, = caplog.messages
+    (line,) = caplog.messages
     assert 'cannot watch resource "namespaces"' in line
 
 
 async def test_namespaces_are_observed_when_it_is_permitted_at_last(
-        virtual_time, guarded_sandbox, grant, observe, limited_context):
+    virtual_time, guarded_sandbox, grant, observe, limited_context
+):
     observing = observe('a', 'b*', context=limited_context)
     await observing.wait_until(lambda insights: insights.namespaces == {'a'})
     await guarded_sandbox.create(namespace('b1'))
 
     await grant('namespaces', 'list', 'watch')
 
-    await observing.wait_until(lambda insights: insights.namespaces == {'b1'},
-                               timeout=observation.PERMISSION_PERIOD + 1)
+    await observing.wait_until(
+        lambda insights: insights.namespaces == {'b1'}, timeout=observation.PERMISSION_PERIOD + 1
+    )
     await guarded_sandbox.create(namespace('a'))
     await observing.wait_until(lambda insights: insights.namespaces == {'a', 'b1'})
 
@@ -258,13 +295,17 @@ async def change_everything(sandbox):
 
 
 async def check(sandbox, observing):
-    await observing.wait_until(lambda insights: insights.namespaces == {'a-same', 'a-new', 'a-again'})
+    await observing.wait_until(
+        lambda insights: insights.namespaces == {'a-same', 'a-new', 'a-again'}
+    )
     await sandbox.create(namespace('a-last'))
     await observing.wait_until(lambda insights: 'a-last' in insights.namespaces)
 
 
 @pytest.mark.usefixtures('virtual_time')
-async def test_nothing_is_lost_if_the_beginning_fails(sandbox, observe, troubled_context, troubled, record_stream):
+async def test_nothing_is_lost_if_the_beginning_fails(
+    sandbox, observe, troubled_context, troubled, record_stream
+):
     for name in ['a-same', 'a-gone', 'a-again']:
         await sandbox.create(namespace(name))
     async with troubled(is_of_namespaces, verb='list', resource='namespaces'):
@@ -279,12 +320,16 @@ async def test_nothing_is_lost_if_the_beginning_fails(sandbox, observe, troubled
 
 @pytest.mark.usefixtures('virtual_time')
 @pytest.mark.parametrize('compact', [False, True], ids=['continuable', 'compacted'])
-async def test_nothing_is_lost_if_it_fails_later(sandbox, observe, troubled_context, troubled, record_stream, compact):
+async def test_nothing_is_lost_if_it_fails_later(
+    sandbox, observe, troubled_context, troubled, record_stream, compact
+):
     for name in ['a-same', 'a-gone', 'a-again']:
         await sandbox.create(namespace(name))
     observing = observe('a*', context=troubled_context)
     await observing.wait_until(lambda insights: insights.is_namespaces_known)
-    await observing.poll(lambda: observing.insights.namespaces_stream.phase is watching.Phase.CONNECTED)
+    await observing.poll(
+        lambda: observing.insights.namespaces_stream.phase is watching.Phase.CONNECTED
+    )
     async with troubled(is_of_namespaces, resource='namespaces'):
         sandbox.faults.end_streams(500, message=meddling.TRIGGER)
         await asyncio.sleep(10)

@@ -1,6 +1,7 @@
 """
 The observation of resources: which of them are served at any moment.
 """
+
 import asyncio
 import json
 
@@ -18,15 +19,37 @@ DEPLOYMENTS = references.Resource('apps', 'v1', 'deployments')
 SCHEMA = {'openAPIV3Schema': {'type': 'object', 'x-kubernetes-preserve-unknown-fields': True}}
 
 
-def crd(plural='kopfexamples', group='kopf.dev', versions=('v1',), scope='Namespaced', status=False, **names):
+def crd(
+    plural='kopfexamples',
+    group='kopf.dev',
+    versions=('v1',),
+    scope='Namespaced',
+    status=False,
+    **names,
+):
     return {
-        'apiVersion': 'apiextensions.k8s.io/v1', 'kind': 'CustomResourceDefinition',
+        'apiVersion': 'apiextensions.k8s.io/v1',
+        'kind': 'CustomResourceDefinition',
         'metadata': {'name': f'{plural}.{group}'},
         'spec': {
-            'group': group, 'scope': scope,
-            'names': {'plural': plural, 'singular': plural[:-1], 'kind': plural[:-1].title(), **names},
-            'versions': [{'name': version, 'served': True, 'storage': version == versions[0], 'schema': SCHEMA,
-                          **({'subresources': {'status': {}}} if status else {})} for version in versions],
+            'group': group,
+            'scope': scope,
+            'names': {
+                'plural': plural,
+                'singular': plural[:-1],
+                'kind': plural[:-1].title(),
+                **names,
+            },
+            'versions': [
+                {
+                    'name': version,
+                    'served': True,
+                    'storage': version == versions[0],
+                    'schema': SCHEMA,
+                    **({'subresources': {'status': {}}} if status else {}),
+                }
+                for version in versions
+            ],
         },
     }
 
@@ -39,7 +62,12 @@ def demand(*notations, patching=True):
 @pytest.fixture
 def observe(start, context):
     def observe(*notations, context=context, patching=True):
-        return start(observation.run_resource_observer, context=context, demand=demand(*notations, patching=patching))
+        return start(
+            observation.run_resource_observer,
+            context=context,
+            demand=demand(*notations, patching=patching),
+        )
+
     return observe
 
 
@@ -53,7 +81,9 @@ def get_scans(sandbox):
 
 async def wait_until_watched(observing):
     await observing.wait_until(is_known)
-    await observing.poll(lambda: observing.insights.resources_stream.phase is watching.Phase.CONNECTED)
+    await observing.poll(
+        lambda: observing.insights.resources_stream.phase is watching.Phase.CONNECTED
+    )
 
 
 async def test_resources_are_found_at_the_start_in_one_scan(virtual_time, sandbox, observe):
@@ -80,8 +110,14 @@ async def test_resources_come_and_go_with_their_definitions(virtual_time, sandbo
     await asyncio.sleep(3600)
 
     assert len(get_scans(sandbox)) == 3
-    assert 'The resource kopfexamples.v1.kopf.dev has come, and is served from now on.' in caplog.messages
-    assert 'The resource kopfexamples.v1.kopf.dev has gone, and is not served any more.' in caplog.messages
+    assert (
+        'The resource kopfexamples.v1.kopf.dev has come, and is served from now on.'
+        in caplog.messages
+    )
+    assert (
+        'The resource kopfexamples.v1.kopf.dev has gone, and is not served any more.'
+        in caplog.messages
+    )
 
 
 async def test_versions_come_and_go(virtual_time, sandbox, observe):
@@ -92,25 +128,39 @@ async def test_versions_come_and_go(virtual_time, sandbox, observe):
 
     await sandbox.apply(crd(versions=['v1', 'v2']))
     await observing.wait_until(lambda insights: insights.resources == {KEX2}, timeout=5)
-    await sandbox.patch('crds', 'kopfexamples.kopf.dev',
-                        [{'op': 'replace', 'path': '/spec/versions/1/served', 'value': False}], type='json')
+    await sandbox.patch(
+        'crds',
+        'kopfexamples.kopf.dev',
+        [{'op': 'replace', 'path': '/spec/versions/1/served', 'value': False}],
+        type='json',
+    )
     await observing.wait_until(lambda insights: insights.resources == {KEX}, timeout=5)
 
 
-@pytest.mark.parametrize('changes, attribute, expected', [
-    pytest.param({'status': True}, 'subresources', {'status'}, id='subresources'),
-    pytest.param({'shortNames': ['kex']}, 'shortcuts', {'kex'}, id='shortcuts'),
-    pytest.param({'categories': ['all']}, 'categories', {'all'}, id='categories'),
-])
-async def test_features_of_resources_are_kept_up_to_date(virtual_time, sandbox, observe, changes, attribute, expected):
+@pytest.mark.parametrize(
+    'changes, attribute, expected',
+    [
+        pytest.param({'status': True}, 'subresources', {'status'}, id='subresources'),
+        pytest.param({'shortNames': ['kex']}, 'shortcuts', {'kex'}, id='shortcuts'),
+        pytest.param({'categories': ['all']}, 'categories', {'all'}, id='categories'),
+    ],
+)
+async def test_features_of_resources_are_kept_up_to_date(
+    virtual_time, sandbox, observe, changes, attribute, expected
+):
     await sandbox.apply(crd())
     observing = observe('kopfexamples')
     await wait_until_watched(observing)
 
     await sandbox.apply(crd(**changes))
 
-    await observing.wait_until(lambda insights: {
-        value for resource in insights.resources for value in getattr(resource, attribute)} == expected, timeout=5)
+    await observing.wait_until(
+        lambda insights: (
+            {value for resource in insights.resources for value in getattr(resource, attribute)}
+            == expected
+        ),
+        timeout=5,
+    )
     await asyncio.sleep(3600)
     assert len(get_scans(sandbox)) == 2
 
@@ -135,8 +185,10 @@ async def test_storms_of_changes_make_few_scans(virtual_time, sandbox, observe):
     for index in range(50):
         await sandbox.apply(crd(f'things{index}s', kind=f'Thing{index}'))
         await asyncio.sleep(0.05)
-    await observing.wait_until(lambda insights: sum(
-        resource.group == 'kopf.dev' for resource in insights.resources) == 50, timeout=60)
+    await observing.wait_until(
+        lambda insights: sum(resource.group == 'kopf.dev' for resource in insights.resources) == 50,
+        timeout=60,
+    )
 
     assert len(get_scans(sandbox)) <= 5
 
@@ -147,19 +199,27 @@ async def test_changes_around_the_start_are_not_missed(virtual_time, sandbox, ob
     listing = sandbox.faults.inject(verb='list', stall=True)
     observing = observe('kopfexamples.kopf.dev', 'others.kopf.dev', 'thirds.kopf.dev')
     await observing.wait_until(is_known)
-    assert {resource.plural for resource in observing.insights.resources} == {'kopfexamples', 'others'}
+    assert {resource.plural for resource in observing.insights.resources} == {
+        'kopfexamples',
+        'others',
+    }
 
     await sandbox.delete('crds', 'others.kopf.dev')
     await sandbox.wait('crds', 'others.kopf.dev', lambda body: body is None)
     await sandbox.apply(crd('thirds'))
     listing.lift()
 
-    await observing.wait_until(lambda insights: {
-        resource.plural for resource in insights.resources} == {'kopfexamples', 'thirds'}, timeout=10)
+    await observing.wait_until(
+        lambda insights: (
+            {resource.plural for resource in insights.resources} == {'kopfexamples', 'thirds'}
+        ),
+        timeout=10,
+    )
 
 
 async def test_deletions_in_the_middle_of_the_first_scan_are_not_missed(
-        virtual_time, sandbox, meddler, meddled_context, observe):
+    virtual_time, sandbox, meddler, meddled_context, observe
+):
     await sandbox.apply(crd(), crd('others'))
     listing = sandbox.faults.inject(verb='list', stall=True)
     meddler.spoil('late', lambda http: http.path == '/apis')
@@ -183,11 +243,14 @@ async def test_servers_with_no_resources_are_not_believed_for_long(virtual_time,
     await asyncio.sleep(600)
     fault.lift()
 
-    await observing.wait_until(lambda insights: insights.resources == {DEPLOYMENTS},
-                               timeout=observation.LONGEST_DOUBT + 1)
+    await observing.wait_until(
+        lambda insights: insights.resources == {DEPLOYMENTS}, timeout=observation.LONGEST_DOUBT + 1
+    )
 
 
-async def test_lagging_discovery_is_asked_until_it_knows(virtual_time, sandbox, meddler, meddled_context, observe):
+async def test_lagging_discovery_is_asked_until_it_knows(
+    virtual_time, sandbox, meddler, meddled_context, observe
+):
     observing = observe('kopfexamples', context=meddled_context)
     await wait_until_watched(observing)
     meddler.spoil('outdated', lambda http: http.path == '/apis')
@@ -211,7 +274,9 @@ async def test_lagging_discovery_is_asked_until_it_knows(virtual_time, sandbox, 
 
 
 @pytest.mark.guarantee('RES-024')
-async def test_only_the_groups_in_question_are_asked_for(virtual_time, sandbox, observe, monkeypatch, caplog):
+async def test_only_the_groups_in_question_are_asked_for(
+    virtual_time, sandbox, observe, monkeypatch, caplog
+):
     monkeypatch.setattr(discovery, 'AGGREGATED', 'application/json')
     fault = sandbox.faults.inject(path='/apis/batch/*', code=503)
     observing = observe('deployments.apps', ('v1', 'pods'))
@@ -224,7 +289,8 @@ async def test_only_the_groups_in_question_are_asked_for(virtual_time, sandbox, 
 
 @pytest.mark.guarantee('RES-025')
 async def test_unavailable_groups_are_looked_for_until_they_are_there(
-        virtual_time, sandbox, observe, monkeypatch):
+    virtual_time, sandbox, observe, monkeypatch
+):
     monkeypatch.setattr(discovery, 'AGGREGATED', 'application/json')
     fault = sandbox.faults.inject(path='/apis/apps/*', code=503)
     observing = observe('deployments', 'pods')
@@ -235,13 +301,17 @@ async def test_unavailable_groups_are_looked_for_until_they_are_there(
     assert 30 <= fault.hits <= 40
     fault.lift()
 
-    await observing.wait_until(lambda insights: insights.resources == {PODS, DEPLOYMENTS},
-                               timeout=observation.LONGEST_DOUBT + 1)
+    await observing.wait_until(
+        lambda insights: insights.resources == {PODS, DEPLOYMENTS},
+        timeout=observation.LONGEST_DOUBT + 1,
+    )
 
 
 @pytest.mark.parametrize('path', ['/apis/apps/*', '/apis'])
 @pytest.mark.parametrize('code', [403, 404, 503])
-async def test_resources_in_doubt_are_served_further(virtual_time, sandbox, observe, monkeypatch, path, code):
+async def test_resources_in_doubt_are_served_further(
+    virtual_time, sandbox, observe, monkeypatch, path, code
+):
     monkeypatch.setattr(discovery, 'AGGREGATED', 'application/json')
     observing = observe('deployments', 'kopfexamples')
     await wait_until_watched(observing)
@@ -253,11 +323,14 @@ async def test_resources_in_doubt_are_served_further(virtual_time, sandbox, obse
     assert DEPLOYMENTS in observing.insights.resources
 
     fault.lift()
-    await observing.wait_until(lambda insights: insights.resources == {DEPLOYMENTS, KEX}, timeout=200)
+    await observing.wait_until(
+        lambda insights: insights.resources == {DEPLOYMENTS, KEX}, timeout=200
+    )
 
 
 async def test_resources_of_deleted_definitions_are_not_served_even_if_in_doubt(
-        virtual_time, sandbox, observe, monkeypatch):
+    virtual_time, sandbox, observe, monkeypatch
+):
     monkeypatch.setattr(discovery, 'AGGREGATED', 'application/json')
     await sandbox.apply(crd(), crd('others'))
     observing = observe('kopfexamples')
@@ -269,10 +342,17 @@ async def test_resources_of_deleted_definitions_are_not_served_even_if_in_doubt(
     await observing.wait_until(lambda insights: insights.resources == set(), timeout=200)
 
 
-async def test_resources_are_served_while_their_definition_is_being_deleted(virtual_time, sandbox, observe):
+async def test_resources_are_served_while_their_definition_is_being_deleted(
+    virtual_time, sandbox, observe
+):
     await sandbox.apply(crd())
-    await sandbox.create({'apiVersion': 'kopf.dev/v1', 'kind': 'Kopfexample', 'metadata': {
-        'name': 'kept', 'namespace': 'default', 'finalizers': ['kopf.dev/x']}})
+    await sandbox.create(
+        {
+            'apiVersion': 'kopf.dev/v1',
+            'kind': 'Kopfexample',
+            'metadata': {'name': 'kept', 'namespace': 'default', 'finalizers': ['kopf.dev/x']},
+        }
+    )
     observing = observe('kopfexamples')
     await wait_until_watched(observing)
 
@@ -285,15 +365,27 @@ async def test_resources_are_served_while_their_definition_is_being_deleted(virt
 
 
 async def test_resources_of_dying_definitions_are_served_even_though_nobody_tells_they_can_be_patched(
-        virtual_time, sandbox, meddler, meddled_context, observe):
+    virtual_time, sandbox, meddler, meddled_context, observe
+):
     await sandbox.apply(crd())
-    await sandbox.create({'apiVersion': 'kopf.dev/v1', 'kind': 'Kopfexample', 'metadata': {
-        'name': 'kept', 'namespace': 'default', 'finalizers': ['kopf.dev/x']}})
+    await sandbox.create(
+        {
+            'apiVersion': 'kopf.dev/v1',
+            'kind': 'Kopfexample',
+            'metadata': {'name': 'kept', 'namespace': 'default', 'finalizers': ['kopf.dev/x']},
+        }
+    )
     await sandbox.delete('crds', 'kopfexamples.kopf.dev')
     options = requests.Options(headers={'Accept': discovery.AGGREGATED})
     answer = await requests.get('/apis', context=meddled_context, options=options)
-    group, = [item for item in answer['items'] if item['metadata']['name'] == 'kopf.dev']
-    group['versions'][0]['resources'][0]['verbs'] = ['delete', 'deletecollection', 'get', 'list', 'watch']
+    (group,) = [item for item in answer['items'] if item['metadata']['name'] == 'kopf.dev']
+    group['versions'][0]['resources'][0]['verbs'] = [
+        'delete',
+        'deletecollection',
+        'get',
+        'list',
+        'watch',
+    ]
     meddler.remember('/apis', json.dumps(answer).encode())
     meddler.spoil('outdated', lambda http: http.path == '/apis')
 
@@ -316,7 +408,7 @@ async def test_complaints_are_logged_once_until_they_change(virtual_time, sandbo
     assert caplog.messages == first
     await sandbox.apply(crd(group='example.com'))
     await observing.wait_until(lambda insights: KEX not in insights.resources, timeout=5)
-    second = caplog.messages[len(first):]
+    second = caplog.messages[len(first) :]
     await sandbox.delete('crds', 'kopfexamples.example.com')
     await observing.wait_until(lambda insights: KEX in insights.resources, timeout=5)
     await sandbox.delete('crds', 'kopfexamples.kopf.dev')
@@ -326,14 +418,17 @@ async def test_complaints_are_logged_once_until_they_change(virtual_time, sandbo
         'Not served for bindings, as they cannot be listed and watched: bindings.v1.',
         'Nothing is served for kopfexamples: there are no such resources in the cluster.',
     ]
-    assert second == ['Nothing is served for kopfexamples: it is ambiguous, as there are '
-                      'kopfexamples.v1.example.com, kopfexamples.v1.kopf.dev. Add the group to the name.']
+    assert second == [
+        'Nothing is served for kopfexamples: it is ambiguous, as there are '
+        'kopfexamples.v1.example.com, kopfexamples.v1.kopf.dev. Add the group to the name.'
+    ]
     assert caplog.messages[3:] == first[1:]
 
 
 @pytest.mark.guarantee('NEW-220')
 async def test_only_resources_of_the_start_are_served_if_scanning_is_disabled(
-        virtual_time, sandbox, observe, operator_settings, caplog):
+    virtual_time, sandbox, observe, operator_settings, caplog
+):
     operator_settings.scanning.disabled = True
     observing = observe('pods', 'customresourcedefinitions')
     await observing.wait_until(is_known)
@@ -346,7 +441,8 @@ async def test_only_resources_of_the_start_are_served_if_scanning_is_disabled(
 
 @pytest.mark.guarantee('NEW-221')
 async def test_only_resources_of_the_start_are_served_with_one_line_if_watching_is_not_permitted(
-        virtual_time, guarded_sandbox, observe, limited_context, caplog):
+    virtual_time, guarded_sandbox, observe, limited_context, caplog
+):
     await guarded_sandbox.apply(crd())
     observing = observe('kopfexamples', context=limited_context)
     await observing.wait_until(is_known)
@@ -354,14 +450,15 @@ async def test_only_resources_of_the_start_are_served_with_one_line_if_watching_
     assert virtual_time.elapsed < 1
     assert observing.insights.resources == {KEX}
     await asyncio.sleep(observation.PERMISSION_PERIOD * 3 + 1)
-    line, = caplog.messages
+    (line,) = caplog.messages
     assert line.startswith('Only the resources that are there now are served')
     assert 'cannot list resource "customresourcedefinitions"' in line
     assert len(get_scans(guarded_sandbox)) == 1
 
 
 async def test_resources_are_observed_when_it_is_permitted_at_last(
-        virtual_time, guarded_sandbox, grant, observe, limited_context):
+    virtual_time, guarded_sandbox, grant, observe, limited_context
+):
     observing = observe('kopfexamples', context=limited_context)
     await observing.wait_until(is_known)
     await guarded_sandbox.apply(crd())
@@ -370,11 +467,15 @@ async def test_resources_are_observed_when_it_is_permitted_at_last(
 
     await grant('customresourcedefinitions', 'list', 'watch')
 
-    await observing.wait_until(lambda insights: insights.resources == {KEX}, timeout=observation.PERMISSION_PERIOD + 5)
+    await observing.wait_until(
+        lambda insights: insights.resources == {KEX}, timeout=observation.PERMISSION_PERIOD + 5
+    )
 
 
 @pytest.mark.parametrize('notations', [[], [('v1', 'pods')]], ids=['nothing', 'core'])
-async def test_definitions_are_not_watched_if_none_of_them_can_matter(virtual_time, sandbox, observe, notations):
+async def test_definitions_are_not_watched_if_none_of_them_can_matter(
+    virtual_time, sandbox, observe, notations
+):
     observing = observe(*notations)
     await observing.wait_until(is_known)
     await asyncio.sleep(3600)
@@ -430,10 +531,18 @@ async def test_lack_of_credentials_escalates(observe, make_context):
         await observing.task
 
 
-@pytest.mark.parametrize('attempts, longest, chance, expected', [
-    (1, 120, 0.0, 1.0), (2, 120, 0.0, 2.0), (7, 120, 0.0, 64.0), (8, 120, 0.0, 120.0), (10**6, 30, 0.0, 30.0),
-    (1, 120, 1.0, 1.5), (8, 120, 0.5, 150.0),
-])
+@pytest.mark.parametrize(
+    'attempts, longest, chance, expected',
+    [
+        (1, 120, 0.0, 1.0),
+        (2, 120, 0.0, 2.0),
+        (7, 120, 0.0, 64.0),
+        (8, 120, 0.0, 120.0),
+        (10**6, 30, 0.0, 30.0),
+        (1, 120, 1.0, 1.5),
+        (8, 120, 0.5, 150.0),
+    ],
+)
 def test_scans_are_repeated_less_and_less_often(attempts, longest, chance, expected):
     assert observation.choose_backoff(attempts, longest, chance) == expected
 
@@ -445,16 +554,23 @@ async def change_everything(sandbox):
 
 
 async def check(sandbox, observing):
-    await observing.wait_until(lambda insights: {
-        resource.plural: set(resource.subresources) for resource in insights.resources
-    } == {'sames': set(), 'changeds': {'status'}, 'news': set()})
+    await observing.wait_until(
+        lambda insights: (
+            {resource.plural: set(resource.subresources) for resource in insights.resources}
+            == {'sames': set(), 'changeds': {'status'}, 'news': set()}
+        )
+    )
     await sandbox.apply(crd('lasts'))
-    await observing.wait_until(lambda insights: 'lasts' in {resource.plural for resource in insights.resources})
+    await observing.wait_until(
+        lambda insights: 'lasts' in {resource.plural for resource in insights.resources}
+    )
 
 
 OPERATIONS = {
-    'definitions': (lambda http: http.path.startswith('/apis/apiextensions.k8s.io/'), {
-        'resource': 'customresourcedefinitions'}),
+    'definitions': (
+        lambda http: http.path.startswith('/apis/apiextensions.k8s.io/'),
+        {'resource': 'customresourcedefinitions'},
+    ),
     'scans': (lambda http: http.path == '/apis', {'path': '/apis'}),
 }
 
@@ -462,6 +578,7 @@ OPERATIONS = {
 @pytest.fixture
 def record_observing(record, record_stream, caplog):
     """Record what became of the definitions' stream or of the scans: one request or the whole scan was repeated."""
+
     async def record_observing(operation, observing, *, is_begun):
         if operation == 'definitions':
             await record_stream('resources', observing.insights.resources_stream, is_begun=is_begun)
@@ -469,13 +586,15 @@ def record_observing(record, record_stream, caplog):
             await record('scans', 'retried', is_failed=True)
         else:
             await record('scans', 'rescanned', is_failed='will be asked for again' in caplog.text)
+
     return record_observing
 
 
 @pytest.mark.usefixtures('virtual_time')
 @pytest.mark.parametrize('operation', OPERATIONS)
-async def test_nothing_is_lost_if_the_beginning_fails(sandbox, observe, troubled_context, troubled, record_observing,
-                                                      operation):
+async def test_nothing_is_lost_if_the_beginning_fails(
+    sandbox, observe, troubled_context, troubled, record_observing, operation
+):
     await sandbox.apply(crd('sames'), crd('changeds'), crd('gones'))
     is_meant, where = OPERATIONS[operation]
     async with troubled(is_meant, **where):
@@ -490,8 +609,9 @@ async def test_nothing_is_lost_if_the_beginning_fails(sandbox, observe, troubled
 
 @pytest.mark.usefixtures('virtual_time')
 @pytest.mark.parametrize('operation', OPERATIONS)
-async def test_nothing_is_lost_if_it_fails_later(sandbox, observe, troubled_context, troubled, record_observing,
-                                                 operation):
+async def test_nothing_is_lost_if_it_fails_later(
+    sandbox, observe, troubled_context, troubled, record_observing, operation
+):
     await sandbox.apply(crd('sames'), crd('changeds'), crd('gones'))
     observing = observe(('kopf.dev', references.EVERYTHING), context=troubled_context)
     await wait_until_watched(observing)
@@ -509,8 +629,9 @@ async def test_nothing_is_lost_if_it_fails_later(sandbox, observe, troubled_cont
 
 
 @pytest.mark.parametrize('answer', [{}, {'kind': 'Status'}, [], 'hello', None])
-async def test_meaningless_answers_do_not_make_resources_vanish(virtual_time, sandbox, meddler, meddled_context,
-                                                                observe, answer):
+async def test_meaningless_answers_do_not_make_resources_vanish(
+    virtual_time, sandbox, meddler, meddled_context, observe, answer
+):
     observing = observe(('apps', 'deployments'), 'kopfexamples.kopf.dev', context=meddled_context)
     await wait_until_watched(observing)
     meddler.remember('/apis', json.dumps(answer).encode())
@@ -521,4 +642,6 @@ async def test_meaningless_answers_do_not_make_resources_vanish(virtual_time, sa
 
     assert observing.insights.resources == {DEPLOYMENTS}
     meddler.lift()
-    await observing.wait_until(lambda insights: insights.resources == {DEPLOYMENTS, KEX}, timeout=60)
+    await observing.wait_until(
+        lambda insights: insights.resources == {DEPLOYMENTS, KEX}, timeout=60
+    )

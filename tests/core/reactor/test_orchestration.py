@@ -1,6 +1,7 @@
 """
 Orchestration: the watchers are those that are needed, each once, whatever happens to them.
 """
+
 import asyncio
 import dataclasses
 
@@ -46,7 +47,9 @@ class Watching:
 
     async def wait_until_running(self, *keys):
         async with asyncio.timeout(10), self._changed:
-            await self._changed.wait_for(lambda: sorted(self.running, key=str) == sorted(keys, key=str))
+            await self._changed.wait_for(
+                lambda: sorted(self.running, key=str) == sorted(keys, key=str)
+            )
 
     async def wait_until_started(self, key, times):
         async with asyncio.timeout(10), self._changed:
@@ -73,7 +76,11 @@ def insights():
 @pytest.fixture
 async def orchestrator(insights, watching):
     task = asyncio.create_task(
-        orchestration.run_orchestrator(insights=insights, spawn=watching.spawn, retire=watching.retire), name='main')
+        orchestration.run_orchestrator(
+            insights=insights, spawn=watching.spawn, retire=watching.retire
+        ),
+        name='main',
+    )
     yield task
     task.cancel()
     await asyncio.wait([task])
@@ -84,16 +91,31 @@ def serve(insights, *resources):
     insights.learn_resources(resolution.Resolution(served={selector: frozenset(resources)}))
 
 
-@pytest.mark.parametrize('resources, namespaces, expected', [
-    pytest.param([], [], [], id='nothing'),
-    pytest.param([KEX], [], [], id='no-namespaces'),
-    pytest.param([], ['ns'], [], id='no-resources'),
-    pytest.param([KEX, PODS], ['a', 'b'], [(KEX, 'a'), (KEX, 'b'), (PODS, 'a'), (PODS, 'b')], id='namespaced'),
-    pytest.param([KEX, NODES], ['a', 'b'], [(KEX, 'a'), (KEX, 'b'), (NODES, None)], id='cluster-scoped'),
-    pytest.param([NODES], [], [(NODES, None)], id='cluster-scoped-in-no-namespaces'),
-    pytest.param([KEX, NODES], [None], [(KEX, None), (NODES, None)], id='cluster-wide',
-                 marks=pytest.mark.guarantee('SCP-012')),
-])
+@pytest.mark.parametrize(
+    'resources, namespaces, expected',
+    [
+        pytest.param([], [], [], id='nothing'),
+        pytest.param([KEX], [], [], id='no-namespaces'),
+        pytest.param([], ['ns'], [], id='no-resources'),
+        pytest.param(
+            [KEX, PODS],
+            ['a', 'b'],
+            [(KEX, 'a'), (KEX, 'b'), (PODS, 'a'), (PODS, 'b')],
+            id='namespaced',
+        ),
+        pytest.param(
+            [KEX, NODES], ['a', 'b'], [(KEX, 'a'), (KEX, 'b'), (NODES, None)], id='cluster-scoped'
+        ),
+        pytest.param([NODES], [], [(NODES, None)], id='cluster-scoped-in-no-namespaces'),
+        pytest.param(
+            [KEX, NODES],
+            [None],
+            [(KEX, None), (NODES, None)],
+            id='cluster-wide',
+            marks=pytest.mark.guarantee('SCP-012'),
+        ),
+    ],
+)
 def test_watchers_are_needed_for_resources_in_namespaces(resources, namespaces, expected):
     assert orchestration.select_keys(resources, namespaces) == set(expected)
 
@@ -104,10 +126,17 @@ async def test_watchers_come_and_go(insights, watching, orchestrator):
     await watching.wait_until_running(('kopfexamples.v1.kopf.dev', 'a'))
 
     insights.learn_namespaces(['b', 'c'])
-    await watching.wait_until_running(('kopfexamples.v1.kopf.dev', 'b'), ('kopfexamples.v1.kopf.dev', 'c'))
+    await watching.wait_until_running(
+        ('kopfexamples.v1.kopf.dev', 'b'), ('kopfexamples.v1.kopf.dev', 'c')
+    )
     serve(insights, KEX, PODS, NODES)
-    await watching.wait_until_running(('kopfexamples.v1.kopf.dev', 'b'), ('kopfexamples.v1.kopf.dev', 'c'),
-                                      ('pods.v1', 'b'), ('pods.v1', 'c'), ('nodes.v1', None))
+    await watching.wait_until_running(
+        ('kopfexamples.v1.kopf.dev', 'b'),
+        ('kopfexamples.v1.kopf.dev', 'c'),
+        ('pods.v1', 'b'),
+        ('pods.v1', 'c'),
+        ('nodes.v1', None),
+    )
     serve(insights)
     await watching.wait_until_running()
 
@@ -115,10 +144,16 @@ async def test_watchers_come_and_go(insights, watching, orchestrator):
 
 
 @pytest.mark.guarantee('FND-007')
-async def test_watchers_are_retired_only_when_there_is_nothing_to_watch(insights, watching, orchestrator):
+async def test_watchers_are_retired_only_when_there_is_nothing_to_watch(
+    insights, watching, orchestrator
+):
     serve(insights, KEX, PODS)
     insights.learn_namespaces(['a', 'b'])
-    keys = [(name, namespace) for name in ('kopfexamples.v1.kopf.dev', 'pods.v1') for namespace in ('a', 'b')]
+    keys = [
+        (name, namespace)
+        for name in ('kopfexamples.v1.kopf.dev', 'pods.v1')
+        for namespace in ('a', 'b')
+    ]
     await watching.wait_until_running(*keys)
 
     serve(insights, dataclasses.replace(KEX, subresources=frozenset({'status'})), PODS)  # redefined
@@ -141,7 +176,9 @@ async def test_watchers_are_retired_only_when_there_is_nothing_to_watch(insights
 
 
 @pytest.mark.guarantee('FND-007')
-async def test_watchers_are_not_retired_if_they_are_needed_again_before_they_end(insights, watching, orchestrator):
+async def test_watchers_are_not_retired_if_they_are_needed_again_before_they_end(
+    insights, watching, orchestrator
+):
     key = ('pods.v1', 'a')
     watching.stubborn[key] = asyncio.Event()
     serve(insights, PODS)
@@ -167,12 +204,21 @@ async def test_watchers_are_not_disturbed_by_what_is_unrelated(insights, watchin
     assert watching.started == [('kopfexamples.v1.kopf.dev', 'a'), ('pods.v1', 'a')]
 
 
-@pytest.mark.parametrize('changes, key', [
-    pytest.param({'namespaced': False}, ('kopfexamples.v1.kopf.dev', None), id='scope'),
-    pytest.param({'subresources': frozenset({'status'})}, ('kopfexamples.v1.kopf.dev', 'a'), id='subresources'),
-    pytest.param({'kind': 'Other'}, ('kopfexamples.v1.kopf.dev', 'a'), id='kind'),
-])
-async def test_watchers_are_replaced_if_resources_are_redefined(insights, watching, orchestrator, changes, key):
+@pytest.mark.parametrize(
+    'changes, key',
+    [
+        pytest.param({'namespaced': False}, ('kopfexamples.v1.kopf.dev', None), id='scope'),
+        pytest.param(
+            {'subresources': frozenset({'status'})},
+            ('kopfexamples.v1.kopf.dev', 'a'),
+            id='subresources',
+        ),
+        pytest.param({'kind': 'Other'}, ('kopfexamples.v1.kopf.dev', 'a'), id='kind'),
+    ],
+)
+async def test_watchers_are_replaced_if_resources_are_redefined(
+    insights, watching, orchestrator, changes, key
+):
     serve(insights, KEX)
     insights.learn_namespaces(['a'])
     await watching.wait_until_running(('kopfexamples.v1.kopf.dev', 'a'))
@@ -202,8 +248,9 @@ async def test_readiness_needs_no_resources(insights, orchestrator):
     await insights.ready.wait()
 
 
-async def test_stubborn_watcher_is_not_doubled_and_holds_nobody_else(virtual_time, insights, watching, orchestrator,
-                                                                     caplog):
+async def test_stubborn_watcher_is_not_doubled_and_holds_nobody_else(
+    virtual_time, insights, watching, orchestrator, caplog
+):
     release = watching.stubborn['kopfexamples.v1.kopf.dev', 'a'] = asyncio.Event()
     serve(insights, KEX)
     insights.learn_namespaces(['a'])
@@ -217,12 +264,13 @@ async def test_stubborn_watcher_is_not_doubled_and_holds_nobody_else(virtual_tim
     release.set()
     await watching.wait_until_started(('kopfexamples.v1.kopf.dev', 'a'), times=2)
 
-    line, = caplog.messages
+    (line,) = caplog.messages
     assert "kopfexamples.v1.kopf.dev in 'a' has not stopped in 30.0 s" in line
 
 
 async def test_stubborn_watcher_is_cancelled_and_complained_about_only_once(
-        virtual_time, insights, watching, orchestrator, caplog):
+    virtual_time, insights, watching, orchestrator, caplog
+):
     key = 'nodes.v1', None
     release = watching.stubborn[key] = asyncio.Event()
     serve(insights, NODES)
@@ -244,7 +292,9 @@ async def test_stubborn_watcher_is_cancelled_and_complained_about_only_once(
     assert len(caplog.messages) == 1
 
 
-async def test_errors_of_watchers_escalate_after_all_others_are_stopped(insights, watching, orchestrator, caplog):
+async def test_errors_of_watchers_escalate_after_all_others_are_stopped(
+    insights, watching, orchestrator, caplog
+):
     serve(insights, KEX, NODES)
     insights.learn_namespaces(['a', 'b'])
     await insights.ready.wait()
@@ -256,22 +306,28 @@ async def test_errors_of_watchers_escalate_after_all_others_are_stopped(insights
     with pytest.raises(ValueError, match='boo!'):
         await orchestrator
     assert not watching.running
-    line, = caplog.messages
+    (line,) = caplog.messages
     assert line.endswith("has failed too: ValueError('boo!')")
 
 
 @pytest.mark.parametrize('is_cancelled', [False, True], ids=['returned', 'cancelled'])
-async def test_unexpected_end_of_a_watcher_is_an_error(insights, watching, orchestrator, is_cancelled):
+async def test_unexpected_end_of_a_watcher_is_an_error(
+    insights, watching, orchestrator, is_cancelled
+):
     serve(insights, NODES)
     insights.learn_namespaces([])
     await watching.wait_until_running(('nodes.v1', None))
 
     if is_cancelled:
-        next(task for task in asyncio.all_tasks() if task.get_name() == 'watcher of nodes.v1').cancel()
+        next(
+            task for task in asyncio.all_tasks() if task.get_name() == 'watcher of nodes.v1'
+        ).cancel()
     else:
         watching.failures['nodes.v1', None].set_result(None)
 
-    with pytest.raises(orchestration.UnexpectedEndError, match=r'Watching over nodes\.v1 has ended'):
+    with pytest.raises(
+        orchestration.UnexpectedEndError, match=r'Watching over nodes\.v1 has ended'
+    ):
         await orchestrator
 
 
@@ -314,7 +370,8 @@ async def test_cancellation_while_nothing_is_known(orchestrator):
 
 
 async def test_cancellation_does_not_wait_for_stubborn_watchers_for_ever(
-        virtual_time, insights, watching, orchestrator, caplog):
+    virtual_time, insights, watching, orchestrator, caplog
+):
     release = watching.stubborn['nodes.v1', None] = asyncio.Event()
     serve(insights, NODES)
     insights.learn_namespaces([])
@@ -325,7 +382,9 @@ async def test_cancellation_does_not_wait_for_stubborn_watchers_for_ever(
     with pytest.raises(asyncio.CancelledError):
         await orchestrator
     assert virtual_time.elapsed == orchestration.STOPPING_TIMEOUT
-    assert caplog.messages == ['Watching has not stopped in 30.0 s, and is left as it is: nodes.v1.']
+    assert caplog.messages == [
+        'Watching has not stopped in 30.0 s, and is left as it is: nodes.v1.'
+    ]
     release.set()
     await watching.wait_until_running()
 

@@ -1,6 +1,7 @@
 """
 Queueing: the events of each object are handled in order, by one worker at a time, with nothing lost.
 """
+
 import asyncio
 import random
 
@@ -46,6 +47,7 @@ def queue(make_queue):
 
 # Order.
 
+
 @pytest.mark.guarantee('NEW-100')
 async def test_events_that_come_meanwhile_are_handled_next_and_together(queue, recorder):
     recorder.gates['uid1'] = [5, 0]
@@ -71,9 +73,13 @@ async def test_objects_do_not_wait_for_each_other(queue, recorder):
     recorder.gates['slow'] = asyncio.Event()
     queue.put(build_event(1, 'slow'))
     queue.put(build_event(2, 'fast'))
-    await recorder.wait_until(lambda recorder: recorder.running == ['slow'] and len(recorder.calls) == 2)
+    await recorder.wait_until(
+        lambda recorder: recorder.running == ['slow'] and len(recorder.calls) == 2
+    )
     queue.put(build_event(3, 'fast'))
-    await recorder.wait_until(lambda recorder: recorder.running == ['slow'] and len(recorder.calls) == 3)
+    await recorder.wait_until(
+        lambda recorder: recorder.running == ['slow'] and len(recorder.calls) == 3
+    )
 
     assert recorder.batches == [('slow', [1]), ('fast', [2]), ('fast', [3])]
 
@@ -95,6 +101,7 @@ async def test_object_with_nothing_to_do_costs_nothing_and_is_handled_on_demand(
 
 
 # Wake-ups.
+
 
 async def test_object_is_handled_again_in_its_time_with_no_events(queue, recorder):
     recorder.verdicts['uid1'] = [Verdict(delay=10)]
@@ -153,6 +160,7 @@ async def test_delay_in_the_past_is_over_at_once(queue, recorder, delay):
 
 # Postponing.
 
+
 @pytest.mark.guarantee('CFG-045')
 async def test_postponed_events_are_given_again_in_order_before_the_new_ones(queue, recorder):
     recorder.verdicts['uid1'] = [Verdict(10, is_postponed=True), Verdict(6, is_postponed=True)]
@@ -165,10 +173,16 @@ async def test_postponed_events_are_given_again_in_order_before_the_new_ones(que
     await recorder.wait_for_calls(4)
 
     assert recorder.calls == [
-        ('uid1', [1, 2], 2, 0), ('uid1', [1, 2, 3], 3, 4), ('other', [1], 1, 4), ('uid1', [1, 2, 3], 3, 10)]
+        ('uid1', [1, 2], 2, 0),
+        ('uid1', [1, 2, 3], 3, 4),
+        ('other', [1], 1, 4),
+        ('uid1', [1, 2, 3], 3, 10),
+    ]
 
 
-async def test_events_that_come_while_the_others_are_postponed_do_not_overtake_them(queue, recorder):
+async def test_events_that_come_while_the_others_are_postponed_do_not_overtake_them(
+    queue, recorder
+):
     recorder.gates['uid1'] = [5, 0]
     recorder.verdicts['uid1'] = [Verdict(10, is_postponed=True)]
     queue.put(build_event(1))
@@ -189,6 +203,7 @@ async def test_events_postponed_for_no_time_are_given_again_at_once(queue, recor
 
 # Nudges.
 
+
 async def test_nudged_object_is_handled_with_no_events(queue, recorder):
     queue.nudge(build_event(1)['object'])
     await recorder.wait_for_calls(1)
@@ -208,7 +223,9 @@ async def test_nudged_object_does_not_wait_for_its_time(queue, recorder):
     assert recorder.calls == [('uid1', [1], 1, 0), ('uid1', [], 1, 1)]
 
 
-async def test_object_nudged_while_it_is_handled_is_handled_once_more_with_its_newest_body(queue, recorder):
+async def test_object_nudged_while_it_is_handled_is_handled_once_more_with_its_newest_body(
+    queue, recorder
+):
     recorder.gates['uid1'] = [5, 5]
     queue.put(build_event(2))
     await asyncio.sleep(1)
@@ -243,10 +260,14 @@ async def test_nudges_of_a_closed_queue_have_no_effect(queue, recorder):
 
 # Failures.
 
-@pytest.mark.parametrize('error', [
-    pytest.param(RuntimeError('boo!'), id='error'),
-    pytest.param(asyncio.CancelledError(), id='cancelled-from-the-inside'),
-])
+
+@pytest.mark.parametrize(
+    'error',
+    [
+        pytest.param(RuntimeError('boo!'), id='error'),
+        pytest.param(asyncio.CancelledError(), id='cancelled-from-the-inside'),
+    ],
+)
 async def test_failed_handling_is_repeated_with_the_same_events(queue, recorder, caplog, error):
     recorder.gates['uid1'] = [error, 0]
     queue.put(build_event(1))
@@ -260,10 +281,13 @@ async def test_failed_handling_is_repeated_with_the_same_events(queue, recorder,
     assert 'things uid1 has failed' in caplog.text
 
 
-@pytest.mark.parametrize('error', [
-    pytest.param(RuntimeError('boo!'), id='error'),
-    pytest.param(asyncio.CancelledError(), id='cancelled-from-the-inside'),
-])
+@pytest.mark.parametrize(
+    'error',
+    [
+        pytest.param(RuntimeError('boo!'), id='error'),
+        pytest.param(asyncio.CancelledError(), id='cancelled-from-the-inside'),
+    ],
+)
 async def test_object_is_not_deaf_after_a_failed_handling(queue, recorder, error):
     recorder.gates['uid1'] = [error, 0]
     queue.put(build_event(1))
@@ -283,6 +307,7 @@ async def test_failed_handling_frees_its_slot(queue, recorder, limits):
 
 
 # All at once.
+
 
 @pytest.mark.parametrize('limit', [None, 1, 3])
 @pytest.mark.parametrize('seed', range(10))

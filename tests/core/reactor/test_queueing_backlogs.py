@@ -1,6 +1,7 @@
 """
 Queueing: backlogs of busy objects keep every event only if it is wanted; otherwise, they do not grow.
 """
+
 import asyncio
 import functools
 import itertools
@@ -27,7 +28,9 @@ def wishes():
 @pytest.fixture
 async def queue(recorder, wishes):
     slots = queueing.Slots(lambda: None)
-    queue = queueing.Queue(recorder.handle, slots, name='things', is_every_event_wanted=lambda: wishes['is_wanted'])
+    queue = queueing.Queue(
+        recorder.handle, slots, name='things', is_every_event_wanted=lambda: wishes['is_wanted']
+    )
     yield queue
     await queue.close(timeout=0)
 
@@ -37,28 +40,37 @@ def build_backlog(*types):
 
 
 @pytest.mark.guarantee('FND-011')
-@pytest.mark.parametrize('types, expected', [
-    pytest.param([None], [1], id='initial'),
-    pytest.param(['ADDED'], [1], id='added'),
-    pytest.param(['DELETED'], [1], id='deleted'),
-    pytest.param(['ADDED', 'MODIFIED'], [2], id='added-modified'),
-    pytest.param(['MODIFIED', 'MODIFIED', 'MODIFIED'], [3], id='modified'),
-    pytest.param([None, 'MODIFIED'], [1, 2], id='initial-modified'),
-    pytest.param([None, 'MODIFIED', 'MODIFIED', 'MODIFIED'], [1, 4], id='initial-modified-again'),
-    pytest.param([None, None], [2], id='initial-listed-again'),
-    pytest.param([None, 'MODIFIED', None], [3], id='initial-modified-listed-again'),
-    pytest.param(['ADDED', None], [1, 2], id='added-listed-later'),
-    pytest.param(['ADDED', None, 'MODIFIED'], [3], id='added-listed-modified'),
-    pytest.param(['MODIFIED', 'MODIFIED', 'DELETED'], [3], id='modified-deleted'),
-    pytest.param([None, 'MODIFIED', 'DELETED'], [1, 3], id='initial-deleted'),
-    pytest.param(['MODIFIED', 'DELETED', 'ADDED'], [2, 3], id='deleted-restored'),
-    pytest.param(['MODIFIED', 'DELETED', 'ADDED', 'MODIFIED'], [2, 4], id='deleted-restored-modified'),
-    pytest.param(['DELETED', 'ADDED', 'DELETED'], [1, 3], id='deleted-restored-deleted'),
-    pytest.param(['DELETED', 'ADDED', 'DELETED', 'ADDED'], [3, 4], id='deleted-twice-restored'),
-    pytest.param([None, 'DELETED', 'ADDED'], [1, 2, 3], id='initial-deleted-restored'),
-    pytest.param([None, 'DELETED', 'ADDED', 'DELETED', 'ADDED', 'MODIFIED'], [1, 4, 6], id='initial-all'),
-    pytest.param(['DELETED', None], [1, 2], id='deleted-listed-again'),
-])
+@pytest.mark.parametrize(
+    'types, expected',
+    [
+        pytest.param([None], [1], id='initial'),
+        pytest.param(['ADDED'], [1], id='added'),
+        pytest.param(['DELETED'], [1], id='deleted'),
+        pytest.param(['ADDED', 'MODIFIED'], [2], id='added-modified'),
+        pytest.param(['MODIFIED', 'MODIFIED', 'MODIFIED'], [3], id='modified'),
+        pytest.param([None, 'MODIFIED'], [1, 2], id='initial-modified'),
+        pytest.param(
+            [None, 'MODIFIED', 'MODIFIED', 'MODIFIED'], [1, 4], id='initial-modified-again'
+        ),
+        pytest.param([None, None], [2], id='initial-listed-again'),
+        pytest.param([None, 'MODIFIED', None], [3], id='initial-modified-listed-again'),
+        pytest.param(['ADDED', None], [1, 2], id='added-listed-later'),
+        pytest.param(['ADDED', None, 'MODIFIED'], [3], id='added-listed-modified'),
+        pytest.param(['MODIFIED', 'MODIFIED', 'DELETED'], [3], id='modified-deleted'),
+        pytest.param([None, 'MODIFIED', 'DELETED'], [1, 3], id='initial-deleted'),
+        pytest.param(['MODIFIED', 'DELETED', 'ADDED'], [2, 3], id='deleted-restored'),
+        pytest.param(
+            ['MODIFIED', 'DELETED', 'ADDED', 'MODIFIED'], [2, 4], id='deleted-restored-modified'
+        ),
+        pytest.param(['DELETED', 'ADDED', 'DELETED'], [1, 3], id='deleted-restored-deleted'),
+        pytest.param(['DELETED', 'ADDED', 'DELETED', 'ADDED'], [3, 4], id='deleted-twice-restored'),
+        pytest.param([None, 'DELETED', 'ADDED'], [1, 2, 3], id='initial-deleted-restored'),
+        pytest.param(
+            [None, 'DELETED', 'ADDED', 'DELETED', 'ADDED', 'MODIFIED'], [1, 4, 6], id='initial-all'
+        ),
+        pytest.param(['DELETED', None], [1, 2], id='deleted-listed-again'),
+    ],
+)
 def test_backlog_is_folded(types, expected):
     events = build_backlog(*types)
 
@@ -83,11 +95,16 @@ def test_folded_backlog_is_short_and_tells_the_same(length):
 
 
 @pytest.mark.guarantee('FND-011')
-@pytest.mark.parametrize('is_wanted, expected', [
-    pytest.param(False, [100], id='only-latest'),
-    pytest.param(True, list(range(2, 101)), id='every'),
-])
-async def test_events_of_a_busy_object_are_kept_only_if_they_are_wanted(queue, recorder, wishes, is_wanted, expected):
+@pytest.mark.parametrize(
+    'is_wanted, expected',
+    [
+        pytest.param(False, [100], id='only-latest'),
+        pytest.param(True, list(range(2, 101)), id='every'),
+    ],
+)
+async def test_events_of_a_busy_object_are_kept_only_if_they_are_wanted(
+    queue, recorder, wishes, is_wanted, expected
+):
     wishes['is_wanted'] = is_wanted
     recorder.gates['uid1'] = [5, 0]
     for number in range(1, 101):
@@ -125,7 +142,7 @@ async def test_postponed_events_do_not_pile_up(queue, recorder):
 
 @pytest.mark.guarantee('FND-011')
 async def test_events_of_failed_handling_are_handled_again_with_the_latest(queue, recorder):
-    recorder.gates['uid1'] = [5, RuntimeError("oops"), 0]
+    recorder.gates['uid1'] = [5, RuntimeError('oops'), 0]
     queue.put(build_event(1, type=None))
     await asyncio.sleep(1)
     queue.put(build_event(2, type='DELETED'))

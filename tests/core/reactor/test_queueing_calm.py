@@ -1,6 +1,7 @@
 """
 Queueing: the next objects are held back a bit while too many of those before them wait, with their bodies in memory.
 """
+
 import asyncio
 
 import pytest

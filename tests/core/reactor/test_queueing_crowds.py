@@ -1,6 +1,7 @@
 """
 Queueing: objects that were there before let the fresh changes go first, and do not crowd.
 """
+
 import pytest
 from recorders import Recorder, build_event, settle
 
@@ -66,7 +67,9 @@ async def test_objects_that_were_there_do_not_wait_for_ever(queue, recorder, lim
     assert [uids.index('old0'), uids.index('old1')] == [queueing.SHARE - 1, 2 * queueing.SHARE - 1]
 
 
-async def test_fresh_changes_are_handled_at_once_even_in_a_crowd_but_the_others_are_not(queue, recorder, limits):
+async def test_fresh_changes_are_handled_at_once_even_in_a_crowd_but_the_others_are_not(
+    queue, recorder, limits
+):
     limits['is_crowded'] = True
     for number in range(3):
         queue.put(build_event(number, f'old{number}', type=None))
@@ -77,7 +80,9 @@ async def test_fresh_changes_are_handled_at_once_even_in_a_crowd_but_the_others_
     assert recorder.batches == [('new', [1]), ('old2', [2, 7])]
 
 
-async def test_objects_that_were_there_are_handled_slowly_while_there_is_a_crowd(queue, recorder, limits):
+async def test_objects_that_were_there_are_handled_slowly_while_there_is_a_crowd(
+    queue, recorder, limits
+):
     limits['is_crowded'] = True
     for number in range(3):
         queue.put(build_event(number, f'old{number}', type=None))

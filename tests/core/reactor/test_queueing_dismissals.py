@@ -1,6 +1,7 @@
 """
 Queueing: objects with nothing to do are dismissed, with no workers for them; nothing changes for all others.
 """
+
 import asyncio
 
 import pytest
@@ -20,9 +21,16 @@ class Dismissals:
 
     def dismiss(self, batch):
         uid, number = (batch.body['metadata'][key] for key in ('uid', 'resourceVersion'))
-        assert uid not in self._recorder.running, "The object is dismissed while it is being handled."
-        self.asked.append((uid, [int(event['object']['metadata']['resourceVersion']) for event in batch.events],
-                           int(number)))
+        assert uid not in self._recorder.running, (
+            'The object is dismissed while it is being handled.'
+        )
+        self.asked.append(
+            (
+                uid,
+                [int(event['object']['metadata']['resourceVersion']) for event in batch.events],
+                int(number),
+            )
+        )
         is_dismissed = uid in self.idle or int(number) in self.idle
         if is_dismissed:
             self.dismissed.append(self.asked[-1])
@@ -57,7 +65,9 @@ def flow():
 
 @pytest.fixture
 async def queue(recorder, dismissals, slots, flow):
-    queue = queueing.Queue(recorder.handle, slots, name='things', dismiss=dismissals.dismiss, flow=flow)
+    queue = queueing.Queue(
+        recorder.handle, slots, name='things', dismiss=dismissals.dismiss, flow=flow
+    )
     yield queue
     await queue.close(timeout=0)
 
@@ -78,7 +88,8 @@ async def list_workers():
 
 @pytest.mark.parametrize('type', [None, 'ADDED', 'MODIFIED', 'DELETED'])
 async def test_dismissed_objects_have_neither_handling_nor_workers(
-        queue, recorder, dismissals, list_workers, type):
+    queue, recorder, dismissals, list_workers, type
+):
     dismissals.idle.add('uid1')
     queue.put(build_event(1, type=type))
     await settle()
@@ -89,7 +100,9 @@ async def test_dismissed_objects_have_neither_handling_nor_workers(
     assert list_workers() == []
 
 
-async def test_fresh_changes_are_dismissed_at_once_in_spite_of_everything(queue, dismissals, slots, limits):
+async def test_fresh_changes_are_dismissed_at_once_in_spite_of_everything(
+    queue, dismissals, slots, limits
+):
     dismissals.idle.add('uid1')
     limits['is_crowded'], limits['workers'] = True, 1
     slots.shut()
@@ -125,7 +138,10 @@ async def test_object_is_handled_if_it_is_not_dismissed_any_more(queue, recorder
 
 # Those that were there before.
 
-async def test_objects_that_were_there_are_dismissed_only_when_all_may_begin(queue, recorder, dismissals, slots):
+
+async def test_objects_that_were_there_are_dismissed_only_when_all_may_begin(
+    queue, recorder, dismissals, slots
+):
     dismissals.idle.add('uid1')
     slots.shut()
     queue.put(build_event(1, type=None))
@@ -140,7 +156,9 @@ async def test_objects_that_were_there_are_dismissed_only_when_all_may_begin(que
     assert len(queue) == 0
 
 
-async def test_objects_that_were_there_are_dismissed_only_when_there_is_no_crowd(queue, dismissals, limits):
+async def test_objects_that_were_there_are_dismissed_only_when_there_is_no_crowd(
+    queue, dismissals, limits
+):
     dismissals.idle.add('uid1')
     limits['is_crowded'] = True
     queue.put(build_event(1, type=None))
@@ -152,7 +170,9 @@ async def test_objects_that_were_there_are_dismissed_only_when_there_is_no_crowd
     assert dismissals.dismissed == [('uid1', [1], 1)]
 
 
-async def test_objects_that_were_there_and_are_not_dismissed_are_handled_once(queue, recorder, dismissals):
+async def test_objects_that_were_there_and_are_not_dismissed_are_handled_once(
+    queue, recorder, dismissals
+):
     queue.put(build_event(1, type=None))
     await recorder.wait_for_calls(1)
     await settle()
@@ -163,9 +183,11 @@ async def test_objects_that_were_there_and_are_not_dismissed_are_handled_once(qu
 
 # What piles up.
 
+
 @pytest.mark.parametrize('type', [None, 'ADDED'])
 async def test_events_that_piled_up_are_dismissed_together_by_the_latest_one(
-        queue, recorder, dismissals, slots, type):
+    queue, recorder, dismissals, slots, type
+):
     slots.shut()
     queue.put(build_event(1, type=type))
     dismissals.idle.add(3)
@@ -181,7 +203,8 @@ async def test_events_that_piled_up_are_dismissed_together_by_the_latest_one(
 
 
 async def test_events_that_piled_up_are_handled_together_if_the_latest_one_needs_it(
-        queue, recorder, dismissals, slots):
+    queue, recorder, dismissals, slots
+):
     dismissals.idle |= {1, 2}
     slots.shut()
     queue.put(build_event(1, type=None))
@@ -208,7 +231,10 @@ async def test_waiting_for_a_dismissal_is_measured_as_any_other(queue, dismissal
 
 # One at a time.
 
-async def test_events_that_come_while_the_object_is_handled_wait_for_their_turn(queue, recorder, dismissals):
+
+async def test_events_that_come_while_the_object_is_handled_wait_for_their_turn(
+    queue, recorder, dismissals
+):
     recorder.gates['uid1'] = [5, 5, 0]
     queue.put(build_event(1))
     await asyncio.sleep(1)
@@ -228,7 +254,8 @@ async def test_events_that_come_while_the_object_is_handled_wait_for_their_turn(
 
 
 async def test_events_that_come_while_the_object_is_handled_can_be_dismissed_when_it_has_to_wait_again(
-        queue, recorder, dismissals, limits):
+    queue, recorder, dismissals, limits
+):
     limits['workers'] = 1
     recorder.gates['uid1'] = [5, 0]
     queue.put(build_event(1))
@@ -237,7 +264,9 @@ async def test_events_that_come_while_the_object_is_handled_can_be_dismissed_whe
     queue.put(build_event(3))
     queue.put(build_event(1, 'another'))
     dismissals.idle.add('uid1')
-    await recorder.wait_until(lambda recorder: ('another', [1]) in recorder.batches and not recorder.running)
+    await recorder.wait_until(
+        lambda recorder: ('another', [1]) in recorder.batches and not recorder.running
+    )
     await settle()
 
     assert recorder.batches == [('uid1', [1]), ('another', [1])]
@@ -245,7 +274,9 @@ async def test_events_that_come_while_the_object_is_handled_can_be_dismissed_whe
     assert len(queue) == 0
 
 
-async def test_objects_that_wait_for_their_time_are_handled_with_their_next_event(queue, recorder, dismissals):
+async def test_objects_that_wait_for_their_time_are_handled_with_their_next_event(
+    queue, recorder, dismissals
+):
     recorder.verdicts['uid1'] = [queueing.Verdict(delay=10)]
     queue.put(build_event(1))
     await recorder.wait_for_calls(1)
@@ -257,7 +288,9 @@ async def test_objects_that_wait_for_their_time_are_handled_with_their_next_even
     assert recorder.batches == [('uid1', [1]), ('uid1', [2])]
 
 
-async def test_nudged_objects_are_handled_even_if_they_could_be_dismissed(queue, recorder, dismissals):
+async def test_nudged_objects_are_handled_even_if_they_could_be_dismissed(
+    queue, recorder, dismissals
+):
     dismissals.idle.add('uid1')
     queue.nudge(build_event(1)['object'])
     await recorder.wait_for_calls(1)
@@ -267,7 +300,8 @@ async def test_nudged_objects_are_handled_even_if_they_could_be_dismissed(queue,
 
 
 async def test_objects_nudged_while_they_wait_are_handled_even_if_they_could_be_dismissed(
-        queue, recorder, dismissals, slots):
+    queue, recorder, dismissals, slots
+):
     dismissals.idle.add('uid1')
     slots.shut()
     queue.put(build_event(1, type=None))
@@ -279,6 +313,7 @@ async def test_objects_nudged_while_they_wait_are_handled_even_if_they_could_be_
 
 
 # All together.
+
 
 async def test_dismissed_objects_take_no_slots(queue, recorder, dismissals, limits):
     limits['workers'] = 1
@@ -295,7 +330,9 @@ async def test_dismissed_objects_take_no_slots(queue, recorder, dismissals, limi
     assert (recorder.most_at_once, len(queue)) == (1, 0)
 
 
-async def test_dismissed_objects_do_not_wait_for_others_to_be_handled(queue, recorder, dismissals, limits):
+async def test_dismissed_objects_do_not_wait_for_others_to_be_handled(
+    queue, recorder, dismissals, limits
+):
     limits['workers'] = 2
     recorder.gates['busy'] = asyncio.Event()
     dismissals.idle |= {f'idle{number}' for number in range(100)}

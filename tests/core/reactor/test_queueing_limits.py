@@ -1,6 +1,7 @@
 """
 Queueing: the limits of simultaneous workers, and the end of a queue.
 """
+
 import asyncio
 import logging
 
@@ -46,6 +47,7 @@ def queue(make_queue):
 
 # Limits.
 
+
 @pytest.mark.guarantee('NEW-102')
 async def test_workers_are_limited_and_the_waiting_ones_are_served_in_turn(queue, recorder, limits):
     limits['workers'] = 2
@@ -56,7 +58,12 @@ async def test_workers_are_limited_and_the_waiting_ones_are_served_in_turn(queue
 
     assert recorder.most_at_once == 2
     assert [(uid, when) for uid, _, _, when in recorder.calls] == [
-        ('uid1', 0), ('uid2', 0), ('uid3', 10), ('uid4', 10), ('uid5', 20)]
+        ('uid1', 0),
+        ('uid2', 0),
+        ('uid3', 10),
+        ('uid4', 10),
+        ('uid5', 20),
+    ]
 
 
 async def test_there_is_no_limit_by_default(queue, recorder):
@@ -101,7 +108,9 @@ async def test_busy_object_does_not_hold_its_slot_if_others_wait(queue, recorder
     assert recorder.batches == [('uid1', [1]), ('uid2', [3]), ('uid1', [2])]
 
 
-async def test_events_that_come_while_an_object_waits_for_a_slot_are_handled_together(queue, recorder, limits):
+async def test_events_that_come_while_an_object_waits_for_a_slot_are_handled_together(
+    queue, recorder, limits
+):
     limits['workers'] = 1
     recorder.gates['uid1'] = 10
     queue.put(build_event(1, 'uid1'))
@@ -140,7 +149,9 @@ async def test_nobody_begins_while_it_is_shut(queue, recorder, slots):
     assert sorted(recorder.calls[1:]) == [('uid1', [2], 2, 1000), ('uid2', [3], 3, 1000)]
 
 
-async def test_object_whose_time_comes_while_it_is_shut_is_handled_after_that(queue, recorder, slots):
+async def test_object_whose_time_comes_while_it_is_shut_is_handled_after_that(
+    queue, recorder, slots
+):
     recorder.verdicts['uid1'] = [Verdict(delay=10)]
     queue.put(build_event(1))
     await recorder.wait_for_calls(1)
@@ -153,6 +164,7 @@ async def test_object_whose_time_comes_while_it_is_shut_is_handled_after_that(qu
 
 
 # Closing.
+
 
 async def test_closing_lets_the_workers_finish(queue, recorder, virtual_time, caplog):
     caplog.set_level(logging.WARNING)
@@ -170,7 +182,9 @@ async def test_closing_lets_the_workers_finish(queue, recorder, virtual_time, ca
 
 
 @pytest.mark.guarantee('NEW-102')
-async def test_closing_interrupts_the_workers_after_the_timeout(queue, recorder, virtual_time, caplog):
+async def test_closing_interrupts_the_workers_after_the_timeout(
+    queue, recorder, virtual_time, caplog
+):
     recorder.gates['uid1'] = asyncio.Event()
     queue.put(build_event(1))
     await settle()
@@ -182,7 +196,9 @@ async def test_closing_interrupts_the_workers_after_the_timeout(queue, recorder,
     assert '1 handlings of things are not finished' in caplog.text
 
 
-async def test_cancelled_closing_interrupts_the_workers_at_once_and_awaits_them(make_queue, virtual_time):
+async def test_cancelled_closing_interrupts_the_workers_at_once_and_awaits_them(
+    make_queue, virtual_time
+):
     async def handle(batch):
         try:
             await asyncio.Event().wait()

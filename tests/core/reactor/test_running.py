@@ -1,6 +1,7 @@
 """
 Running: the options of operators, the ways to run them, and what is left after them.
 """
+
 import asyncio
 import concurrent.futures
 import contextlib
@@ -16,10 +17,25 @@ import kopf
 from kopf._cogs.structs import vaults
 
 OPTIONS = {
-    'lifecycle': None, 'indexers': None, 'registry': None, 'settings': None, 'memories': None, 'insights': None,
-    'identity': None, 'standalone': None, 'priority': None, 'peering_name': None, 'liveness_endpoint': None,
-    'clusterwide': False, 'namespaces': (), 'namespace': None, 'stop_flag': None, 'ready_flag': None, 'vault': None,
-    'memo': None, '_command': None,
+    'lifecycle': None,
+    'indexers': None,
+    'registry': None,
+    'settings': None,
+    'memories': None,
+    'insights': None,
+    'identity': None,
+    'standalone': None,
+    'priority': None,
+    'peering_name': None,
+    'liveness_endpoint': None,
+    'clusterwide': False,
+    'namespaces': (),
+    'namespace': None,
+    'stop_flag': None,
+    'ready_flag': None,
+    'vault': None,
+    'memo': None,
+    '_command': None,
 }
 
 
@@ -66,12 +82,16 @@ def no_warnings():
 
 # Options.
 
+
 @pytest.mark.guarantee('EMB-001')
-@pytest.mark.parametrize('fn, extra', [
-    pytest.param(kopf.run, {'loop': None}, id='run'),
-    pytest.param(kopf.operator, {}, id='operator'),
-    pytest.param(kopf.spawn_tasks, {}, id='spawn_tasks'),
-])
+@pytest.mark.parametrize(
+    'fn, extra',
+    [
+        pytest.param(kopf.run, {'loop': None}, id='run'),
+        pytest.param(kopf.operator, {}, id='operator'),
+        pytest.param(kopf.spawn_tasks, {}, id='spawn_tasks'),
+    ],
+)
 def test_signatures_have_all_options(fn, extra):
     parameters = inspect.signature(fn).parameters
 
@@ -91,23 +111,36 @@ def test_signature_of_the_orchestration_of_tasks():
 @pytest.fixture(params=[kopf.operator, kopf.spawn_tasks, kopf.run], ids=lambda fn: fn.__name__)
 def call(request):
     """Call each of the functions that take options, and see what is raised at once."""
+
     def call(**options):
         if request.param is kopf.run:
             return run_in_thread(kopf.run, **options)
         return run_in_thread(lambda: asyncio.run(request.param(**options)))
+
     return call
 
 
 @pytest.mark.guarantee('NEW-236')
-@pytest.mark.parametrize('options, text', [
-    pytest.param({'clusterwide': True, 'namespaces': ['a']}, 'not both', id='clusterwide-and-namespaces'),
-    pytest.param({'namespaces': ['a'], 'namespace': 'b'}, 'not both', id='namespaces-and-namespace'),
-    pytest.param({'clusterwide': True, 'namespace': 'b'}, 'not both', id='clusterwide-and-namespace'),
-    pytest.param({'namespaces': 'abc'}, 'Put it in a list', id='namespaces-as-a-string'),
-    pytest.param({'clusterwide': True, 'stop_flag': True}, 'flag', id='stop-flag'),
-    pytest.param({'clusterwide': True, 'ready_flag': 'yes'}, 'flag', id='ready-flag'),
-    pytest.param({'clusterwide': True, 'nonsense': 1, 'absurd': 2}, 'absurd, nonsense', id='unknown'),
-])
+@pytest.mark.parametrize(
+    'options, text',
+    [
+        pytest.param(
+            {'clusterwide': True, 'namespaces': ['a']}, 'not both', id='clusterwide-and-namespaces'
+        ),
+        pytest.param(
+            {'namespaces': ['a'], 'namespace': 'b'}, 'not both', id='namespaces-and-namespace'
+        ),
+        pytest.param(
+            {'clusterwide': True, 'namespace': 'b'}, 'not both', id='clusterwide-and-namespace'
+        ),
+        pytest.param({'namespaces': 'abc'}, 'Put it in a list', id='namespaces-as-a-string'),
+        pytest.param({'clusterwide': True, 'stop_flag': True}, 'flag', id='stop-flag'),
+        pytest.param({'clusterwide': True, 'ready_flag': 'yes'}, 'flag', id='ready-flag'),
+        pytest.param(
+            {'clusterwide': True, 'nonsense': 1, 'absurd': 2}, 'absurd, nonsense', id='unknown'
+        ),
+    ],
+)
 @pytest.mark.filterwarnings('ignore:namespace= is deprecated')
 def test_contradicting_options_are_errors(call, options, text):
     with pytest.raises(TypeError, match=text):
@@ -153,12 +186,15 @@ async def test_single_namespace_is_deprecated_but_works(spawn):
 
 
 @pytest.mark.guarantee('EMB-002', 'NEW-219')
-@pytest.mark.parametrize('scope, expected', [
-    pytest.param({'clusterwide': True}, True, id='clusterwide'),
-    pytest.param({'namespaces': ['a', 'b-*']}, False, id='list'),
-    pytest.param({'namespaces': {'a'}}, False, id='set'),
-    pytest.param({'namespaces': (re.compile('a|b'),)}, False, id='compiled'),
-])
+@pytest.mark.parametrize(
+    'scope, expected',
+    [
+        pytest.param({'clusterwide': True}, True, id='clusterwide'),
+        pytest.param({'namespaces': ['a', 'b-*']}, False, id='list'),
+        pytest.param({'namespaces': {'a'}}, False, id='set'),
+        pytest.param({'namespaces': (re.compile('a|b'),)}, False, id='compiled'),
+    ],
+)
 async def test_scopes_are_accepted_with_no_warnings(spawn, scope, expected):
     settings = kopf.OperatorSettings()
 
@@ -172,9 +208,15 @@ async def test_scopes_are_accepted_with_no_warnings(spawn, scope, expected):
 async def test_options_of_peering_are_put_into_the_settings(spawn):
     settings = kopf.OperatorSettings()
 
-    await spawn(clusterwide=True, settings=settings, standalone=True, priority=5, peering_name='example')
+    await spawn(
+        clusterwide=True, settings=settings, standalone=True, priority=5, peering_name='example'
+    )
 
-    assert (settings.peering.standalone, settings.peering.priority, settings.peering.name) == (True, 5, 'example')
+    assert (settings.peering.standalone, settings.peering.priority, settings.peering.name) == (
+        True,
+        5,
+        'example',
+    )
 
 
 async def test_settings_of_peering_stay_if_there_are_no_options(spawn):
@@ -187,13 +229,17 @@ async def test_settings_of_peering_stay_if_there_are_no_options(spawn):
 
 
 @pytest.mark.guarantee('EMB-007', 'EMB-024')
-async def test_handlers_of_the_default_registry_are_used_if_no_registry_is_given(options, registry, activities):
+async def test_handlers_of_the_default_registry_are_used_if_no_registry_is_given(
+    options, registry, activities
+):
     stop_flag, ready_flag = asyncio.Event(), asyncio.Event()
     before = kopf.get_default_registry()
     kopf.set_default_registry(registry)
     try:
         del options['registry']
-        task = asyncio.create_task(kopf.operator(**options, stop_flag=stop_flag, ready_flag=ready_flag))
+        task = asyncio.create_task(
+            kopf.operator(**options, stop_flag=stop_flag, ready_flag=ready_flag)
+        )
         await asyncio.wait_for(ready_flag.wait(), timeout=60)
     finally:
         kopf.set_default_registry(before)
@@ -204,6 +250,7 @@ async def test_handlers_of_the_default_registry_are_used_if_no_registry_is_given
 
 
 # Ways to run.
+
 
 @pytest.mark.guarantee('EMB-009', 'EMB-010')
 def test_operator_runs_in_the_given_loop_and_leaves_it_open(options, registry, activities):
@@ -279,10 +326,14 @@ def test_operator_runs_in_any_loop_of_those_who_run_it(options, registry, way):
         with contextlib.closing(uvloop.new_event_loop()) as loop:
             if way == 'thread':
                 asyncio.set_event_loop(loop)
-            kopf.run(**options, stop_flag=stop_flag, **({'loop': loop} if way == 'argument' else {}))
+            kopf.run(
+                **options, stop_flag=stop_flag, **({'loop': loop} if way == 'argument' else {})
+            )
 
     modules, stop_flag = [], threading.Event()
-    with warnings.catch_warnings(action='ignore', category=DeprecationWarning):  # policies go, but are still there
+    with warnings.catch_warnings(
+        action='ignore', category=DeprecationWarning
+    ):  # policies go, but are still there
         asyncio.set_event_loop_policy(uvloop.EventLoopPolicy() if way == 'policy' else None)
         try:
             run_in_thread(run)
@@ -327,7 +378,9 @@ def test_operator_that_is_cancelled_from_the_inside_just_ends(options, registry)
 
 
 @pytest.mark.guarantee('EMB-003', 'EMB-004', 'EMB-005', 'SHD-004')
-@pytest.mark.parametrize('make', [threading.Event, concurrent.futures.Future], ids=['event', 'future'])
+@pytest.mark.parametrize(
+    'make', [threading.Event, concurrent.futures.Future], ids=['event', 'future']
+)
 def test_operator_is_controlled_from_another_thread(options, activities, make):
     def wait(flag):
         assert flag.wait(60) if isinstance(flag, threading.Event) else flag.result(60) is None
@@ -348,10 +401,13 @@ def test_operator_is_controlled_from_another_thread(options, activities, make):
 
 
 @pytest.mark.guarantee('EMB-003', 'EMB-005', 'SHD-004')
-@pytest.mark.parametrize('make', [
-    pytest.param(asyncio.Event, id='event'),
-    pytest.param(lambda: asyncio.get_running_loop().create_future(), id='future'),
-])
+@pytest.mark.parametrize(
+    'make',
+    [
+        pytest.param(asyncio.Event, id='event'),
+        pytest.param(lambda: asyncio.get_running_loop().create_future(), id='future'),
+    ],
+)
 async def test_operator_is_controlled_in_the_same_loop(options, activities, make):
     stop_flag, ready_flag = make(), make()
     task = asyncio.create_task(kopf.operator(**options, stop_flag=stop_flag, ready_flag=ready_flag))

@@ -1,6 +1,7 @@
 """
 Running of tasks: those of an operator, and those that are left after it.
 """
+
 import asyncio
 
 import pytest
@@ -40,6 +41,7 @@ def activities(registry):
 @pytest.fixture
 def run_task():
     """Make a task that does not end until it is stopped, and takes some time then."""
+
     async def run(ended, name, delay):
         try:
             await asyncio.Event().wait()
@@ -82,7 +84,11 @@ async def test_spawned_tasks_are_orchestrated(options, activities):
 @pytest.mark.guarantee('EMB-012')
 async def test_once_any_of_the_tasks_ends_the_others_are_stopped(run_task, virtual_time):
     ended = []
-    roots = [asyncio.create_task(asyncio.sleep(10)), run_task(ended, 'one', 5), run_task(ended, 'two', 3)]
+    roots = [
+        asyncio.create_task(asyncio.sleep(10)),
+        run_task(ended, 'one', 5),
+        run_task(ended, 'two', 3),
+    ]
 
     await kopf.run_tasks(roots)
 
@@ -118,7 +124,9 @@ async def test_cancelled_orchestration_stops_all_tasks(run_task):
     assert sorted(ended) == ['one', 'two']
 
 
-async def test_orchestration_cancelled_twice_interrupts_the_tasks_but_awaits_them(run_task, virtual_time):
+async def test_orchestration_cancelled_twice_interrupts_the_tasks_but_awaits_them(
+    run_task, virtual_time
+):
     ended = []
     task = run_task(ended, 'slow', 1000)
     running = asyncio.create_task(kopf.run_tasks([task]))
@@ -163,11 +171,15 @@ async def test_orchestration_can_be_cancelled_any_number_of_times(virtual_time):
 @pytest.fixture
 async def start(options, virtual_time):
     """Start an operator; it is up to the test to end it."""
+
     async def start(**others):
         stop_flag, ready_flag = asyncio.Event(), asyncio.Event()
-        task = asyncio.create_task(kopf.operator(**options, stop_flag=stop_flag, ready_flag=ready_flag, **others))
+        task = asyncio.create_task(
+            kopf.operator(**options, stop_flag=stop_flag, ready_flag=ready_flag, **others)
+        )
         await asyncio.wait_for(ready_flag.wait(), timeout=60)
         return task, stop_flag
+
     return start
 
 
@@ -194,7 +206,9 @@ def leftovers(registry, run_task):
 
 
 @pytest.mark.guarantee('SHD-009', 'EMB-020')
-async def test_tasks_left_by_handlers_are_cancelled_after_some_time_and_awaited(start, leftovers, virtual_time, caplog):
+async def test_tasks_left_by_handlers_are_cancelled_after_some_time_and_awaited(
+    start, leftovers, virtual_time, caplog
+):
     tasks, ended = leftovers
     task, stop_flag = await start(memo=kopf.Memo(loop=asyncio.get_running_loop()))
     await asyncio.sleep(1)
@@ -205,14 +219,17 @@ async def test_tasks_left_by_handlers_are_cancelled_after_some_time_and_awaited(
     assert virtual_time.elapsed == pytest.approx(before + 5 + 4, abs=1)
     assert ended == ['long', 'stubborn']
     assert all(task.done() for task in tasks)
-    assert [task.get_name() for task in tasks if isinstance(task, asyncio.Task) and not task.cancelled()] == [
-        'short', 'nesting']
+    assert [
+        task.get_name() for task in tasks if isinstance(task, asyncio.Task) and not task.cancelled()
+    ] == ['short', 'nesting']
     assert 'long' in caplog.text
     assert 'short' not in caplog.text
 
 
 @pytest.mark.guarantee('SHD-009')
-async def test_tasks_left_by_handlers_that_end_in_time_are_not_cancelled(start, registry, virtual_time, caplog):
+async def test_tasks_left_by_handlers_that_end_in_time_are_not_cancelled(
+    start, registry, virtual_time, caplog
+):
     @kopf.on.cleanup(registry=registry)
     async def cleanup_fn(**_):
         left.append(asyncio.create_task(asyncio.sleep(4.9)))
@@ -262,7 +279,9 @@ async def test_ignored_tasks_are_left_alone(options, registry, run_task, virtual
 
 
 @pytest.mark.guarantee('EMB-021')
-async def test_tasks_of_other_operators_are_left_alone(start, options, leftovers, registry, run_task):
+async def test_tasks_of_other_operators_are_left_alone(
+    start, options, leftovers, registry, run_task
+):
     other = kopf.OperatorRegistry()
 
     @kopf.on.startup(registry=other)
@@ -271,7 +290,10 @@ async def test_tasks_of_other_operators_are_left_alone(start, options, leftovers
 
     foreign, ended = [], []
     one, stop_one = await start(memo=kopf.Memo(loop=asyncio.get_running_loop()))
-    options |= {'registry': other, 'vault': vaults.Vault({'x': kopf.ConnectionInfo(server='http://127.0.0.1:1')})}
+    options |= {
+        'registry': other,
+        'vault': vaults.Vault({'x': kopf.ConnectionInfo(server='http://127.0.0.1:1')}),
+    }
     two, stop_two = await start()
     stop_one.set()
     await one

@@ -1,6 +1,7 @@
 """
 Stopping: by signals and by flags; at once if it is asked for twice; by force if it takes too long.
 """
+
 import asyncio
 import contextlib
 import os
@@ -32,8 +33,11 @@ def operator_settings():
 def alarms():
     """The threads of alarms that are set now."""
     before = set(threading.enumerate())
-    return lambda: [thread for thread in threading.enumerate()
-                    if isinstance(thread, threading.Timer) and thread not in before]
+    return lambda: [
+        thread
+        for thread in threading.enumerate()
+        if isinstance(thread, threading.Timer) and thread not in before
+    ]
 
 
 @pytest.fixture
@@ -71,7 +75,10 @@ async def test_signal_that_came_before_ends_the_wait_at_once(operator_settings, 
 
 
 async def test_signal_is_for_all_operators_of_the_thread(operator_settings, waiting, number):
-    async with stopping.Stopper(operator_settings) as one, stopping.Stopper(operator_settings) as two:
+    async with (
+        stopping.Stopper(operator_settings) as one,
+        stopping.Stopper(operator_settings) as two,
+    ):
         tasks = [await waiting(one), await waiting(two)]
         os.kill(os.getpid(), number)
 
@@ -93,11 +100,14 @@ async def test_operators_can_end_in_any_order(operator_settings, waiting, number
     assert signal.getsignal(number) == before
 
 
-@pytest.mark.parametrize('previous', [
-    pytest.param(signal.SIG_DFL, id='default'),
-    pytest.param(signal.SIG_IGN, id='ignored'),
-    pytest.param(lambda *_: None, id='custom'),
-])
+@pytest.mark.parametrize(
+    'previous',
+    [
+        pytest.param(signal.SIG_DFL, id='default'),
+        pytest.param(signal.SIG_IGN, id='ignored'),
+        pytest.param(lambda *_: None, id='custom'),
+    ],
+)
 async def test_previous_handlers_are_restored(operator_settings, number, previous):
     original = signal.signal(number, previous)
     try:
@@ -237,12 +247,15 @@ async def test_time_of_the_exit_is_not_limited_if_there_is_no_limit(operator_set
 
 # Whole processes.
 
+
 class Process:
     """A Python script that runs in a process of its own."""
 
     def __init__(self, script):
         command = [sys.executable, '-c', textwrap.dedent(script)]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
         self.lines = []
 
     def wait_for(self, line):
@@ -257,7 +270,9 @@ class Process:
 
     def end(self):
         """Wait for its end, and return its exit code."""
-        self.lines.extend(line.rstrip() for line in self._process.communicate(timeout=60)[0].splitlines())
+        self.lines.extend(
+            line.rstrip() for line in self._process.communicate(timeout=60)[0].splitlines()
+        )
         return self._process.returncode
 
     def kill(self):
@@ -311,10 +326,15 @@ OPERATOR = """
 @pytest.fixture
 def run_operator(run_process):
     def run(*, cleanup='pass', timeout=600, same=0.0):
-        script = OPERATOR.replace('CLEANUP', cleanup).replace('TIMEOUT', str(timeout)).replace('DELAY', str(same))
+        script = (
+            OPERATOR.replace('CLEANUP', cleanup)
+            .replace('TIMEOUT', str(timeout))
+            .replace('DELAY', str(same))
+        )
         process = run_process(script)
         process.wait_for('ready')
         return process
+
     return run
 
 
@@ -329,10 +349,13 @@ def test_operator_exits_gracefully_by_a_signal(run_operator, number):
     assert not any('Traceback' in line for line in process.lines)
 
 
-@pytest.mark.parametrize('cleanup', [
-    pytest.param('await asyncio.sleep(1000)', id='waiting'),
-    pytest.param('time.sleep(1000)', id='blocked-event-loop'),
-])
+@pytest.mark.parametrize(
+    'cleanup',
+    [
+        pytest.param('await asyncio.sleep(1000)', id='waiting'),
+        pytest.param('time.sleep(1000)', id='blocked-event-loop'),
+    ],
+)
 def test_operator_exits_at_once_by_the_second_signal(run_operator, number, cleanup):
     process = run_operator(cleanup=cleanup)
     process.send(number)
@@ -367,10 +390,13 @@ def test_operator_exits_at_once_by_another_second_signal(run_operator):
 
 
 @pytest.mark.guarantee('NEW-211')
-@pytest.mark.parametrize('cleanup', [
-    pytest.param('await asyncio.sleep(1000)', id='waiting'),
-    pytest.param('time.sleep(1000)', id='blocked-event-loop'),
-])
+@pytest.mark.parametrize(
+    'cleanup',
+    [
+        pytest.param('await asyncio.sleep(1000)', id='waiting'),
+        pytest.param('time.sleep(1000)', id='blocked-event-loop'),
+    ],
+)
 def test_operator_that_exits_for_too_long_is_killed(run_operator, cleanup):
     process = run_operator(cleanup=cleanup, timeout=0.1)
 
@@ -406,7 +432,9 @@ HANDLERS = """
 def run_command(run_process, tmp_path):
     def run(*, obstacle, timeout=600):
         path = tmp_path / 'handlers.py'
-        path.write_text(textwrap.dedent(HANDLERS).replace('OBSTACLE', obstacle).replace('TIMEOUT', str(timeout)))
+        path.write_text(
+            textwrap.dedent(HANDLERS).replace('OBSTACLE', obstacle).replace('TIMEOUT', str(timeout))
+        )
         process = run_process(f"""
             from kopf import cli
             from kopf._core.reactor import stopping
@@ -415,14 +443,18 @@ def run_command(run_process, tmp_path):
         """)
         process.wait_for('ready')
         return process
+
     return run
 
 
 @pytest.mark.guarantee('NEW-211', 'SHD-009', 'DMN-018')
-@pytest.mark.parametrize('obstacle', [
-    pytest.param('threading.Thread(target=time.sleep, args=[1000]).start()', id='thread'),
-    pytest.param('asyncio.create_task(refuse())', id='task'),
-])
+@pytest.mark.parametrize(
+    'obstacle',
+    [
+        pytest.param('threading.Thread(target=time.sleep, args=[1000]).start()', id='thread'),
+        pytest.param('asyncio.create_task(refuse())', id='task'),
+    ],
+)
 def test_command_is_killed_if_it_does_not_end_long_after_its_operator(run_command, obstacle):
     process = run_command(obstacle=obstacle, timeout=3)
 
@@ -432,7 +464,9 @@ def test_command_is_killed_if_it_does_not_end_long_after_its_operator(run_comman
     assert any('is killed' in line for line in process.lines)
 
 
-def test_command_that_does_not_end_after_its_operator_exits_at_once_by_the_second_signal(run_command, number):
+def test_command_that_does_not_end_after_its_operator_exits_at_once_by_the_second_signal(
+    run_command, number
+):
     process = run_command(obstacle='threading.Thread(target=time.sleep, args=[1000]).start()')
     process.send(number)
     process.wait_for('stopped')
@@ -475,7 +509,10 @@ def test_operator_in_a_thread_leaves_signals_to_the_process(run_process):
     process.send(signal.SIGTERM)
 
     assert process.end() == 0
-    assert [line for line in process.lines if line in ('alive', 'dead', 'cleaned')] == ['alive', 'cleaned']
+    assert [line for line in process.lines if line in ('alive', 'dead', 'cleaned')] == [
+        'alive',
+        'cleaned',
+    ]
 
 
 def test_operators_of_one_loop_are_all_stopped_by_a_signal(run_process):

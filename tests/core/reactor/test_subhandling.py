@@ -40,16 +40,26 @@ class Driver:
     """Runs one handler as an operator does: in cycles, with its progress kept in the annotations of an object."""
 
     def __init__(self, fn, env, storage, **options):
-        self.handler = handlers.ChangingHandler(id='create', fn=fn, reason=reasons.Reason.CREATE, **options)
+        self.handler = handlers.ChangingHandler(
+            id='create', fn=fn, reason=reasons.Reason.CREATE, **options
+        )
         self.env, self.storage = env, storage
         self.annotations = {}
         self.results = {}
 
     def build_cause(self):
-        body = objects.Body({**RAW, 'metadata': {**RAW['metadata'], 'annotations': dict(self.annotations)}})
+        body = objects.Body(
+            {**RAW, 'metadata': {**RAW['metadata'], 'annotations': dict(self.annotations)}}
+        )
         return causes.ChangingCause(
-            logger=logging.getLogger('kopf.tests.subhandling'), memo=None, resource=RESOURCE, body=body,
-            patch=patches.Patch(), reason=reasons.Reason.CREATE, new={'spec': {'size': 1}})
+            logger=logging.getLogger('kopf.tests.subhandling'),
+            memo=None,
+            resource=RESOURCE,
+            body=body,
+            patch=patches.Patch(),
+            reason=reasons.Reason.CREATE,
+            new={'spec': {'size': 1}},
+        )
 
     async def run_cycle(self):
         """Run the handler if it is due; return the delay until the next cycle."""
@@ -59,7 +69,9 @@ class Driver:
         state = state.with_outcomes(results, now=self.env.now())
         state.store(self.storage, cause.body, patch)
         self.annotations.update(patch.get('metadata', {}).get('annotations', {}))
-        self.results.update({id: outcome.result for id, outcome in results.items() if outcome.is_success})
+        self.results.update(
+            {id: outcome.result for id, outcome in results.items() if outcome.is_success}
+        )
         return state.delay(['create'], self.env.now())
 
     async def run(self):
@@ -69,15 +81,18 @@ class Driver:
             delay = await self.run_cycle()
 
     def read_state(self, id):
-        return progression.State.read(self.storage, self.build_cause().body, [id], purpose='create')[id]
+        return progression.State.read(
+            self.storage, self.build_cause().body, [id], purpose='create'
+        )[id]
 
 
 def failing(calls, name, times=0, delay=10):
     async def fn(retry, **_):
         calls.append((name, retry))
         if retry < times:
-            raise kopf.TemporaryError("Not yet.", delay=delay)
+            raise kopf.TemporaryError('Not yet.', delay=delay)
         return f'{name} is done'
+
     return fn
 
 
@@ -108,11 +123,34 @@ WAYS = [
 ]
 
 
-@pytest.mark.guarantee('HND-050', 'HND-051', 'HND-052', 'HND-053', 'HND-055', 'HND-057', 'HND-058', 'HND-059',
-                       'HND-060', 'HND-061', 'HND-062', 'HND-063', 'IDM-001', 'IDM-002', 'IDM-003', 'IDM-004',
-                       'IDM-005', 'IDM-007', 'IDM-008', 'IDM-009', 'IDM-010', 'IDM-011')
+@pytest.mark.guarantee(
+    'HND-050',
+    'HND-051',
+    'HND-052',
+    'HND-053',
+    'HND-055',
+    'HND-057',
+    'HND-058',
+    'HND-059',
+    'HND-060',
+    'HND-061',
+    'HND-062',
+    'HND-063',
+    'IDM-001',
+    'IDM-002',
+    'IDM-003',
+    'IDM-004',
+    'IDM-005',
+    'IDM-007',
+    'IDM-008',
+    'IDM-009',
+    'IDM-010',
+    'IDM-011',
+)
 @pytest.mark.parametrize('declare', WAYS)
-async def test_subhandlers_are_retried_on_their_own_until_all_are_finished(env, storage, virtual_time, declare):
+async def test_subhandlers_are_retried_on_their_own_until_all_are_finished(
+    env, storage, virtual_time, declare
+):
     calls, entries = [], []
     fns = {'a': failing(calls, 'a', times=2), 'b': failing(calls, 'b', times=6)}
 
@@ -130,7 +168,9 @@ async def test_subhandlers_are_retried_on_their_own_until_all_are_finished(env, 
     assert entries == list(range(len(entries)))
     assert virtual_time.elapsed == pytest.approx(60, abs=1)
     assert driver.results == {'create': 'created', 'create/a': 'a is done', 'create/b': 'b is done'}
-    assert set(driver.annotations) == {f'kopf.zalando.org/{key}' for key in ('create', 'create.a', 'create.b')}
+    assert set(driver.annotations) == {
+        f'kopf.zalando.org/{key}' for key in ('create', 'create.a', 'create.b')
+    }
     assert driver.read_state('create').subrefs == {'create/a', 'create/b'}
 
 
@@ -140,8 +180,10 @@ async def test_subhandlers_can_have_a_lifecycle_of_their_own(env, storage, virtu
 
     async def create(retry, **_):
         entries.append(retry)
-        await kopf.execute(fns={'a': failing(calls, 'a', times=2), 'b': failing(calls, 'b', times=6)},
-                           lifecycle=lifecycles.all_at_once)
+        await kopf.execute(
+            fns={'a': failing(calls, 'a', times=2), 'b': failing(calls, 'b', times=6)},
+            lifecycle=lifecycles.all_at_once,
+        )
         ends.append(retry)
 
     await Driver(create, env, storage).run()
@@ -172,7 +214,7 @@ async def test_permanently_failed_subhandlers_are_finished_and_the_parent_goes_o
 
     async def failed(**_):
         calls.append('failed')
-        raise kopf.PermanentError("No way.")
+        raise kopf.PermanentError('No way.')
 
     async def create(**_):
         await kopf.execute(fns={'a': failed, 'b': failing(calls, 'b', times=2)})
@@ -185,7 +227,7 @@ async def test_permanently_failed_subhandlers_are_finished_and_the_parent_goes_o
     assert ends == [4]
     assert driver.read_state('create').success
     assert driver.read_state('create/a').failure
-    assert driver.read_state('create/a').message == "No way."
+    assert driver.read_state('create/a').message == 'No way.'
 
 
 @pytest.mark.guarantee('HND-061', 'ERR-004')
@@ -193,8 +235,12 @@ async def test_parent_waits_for_the_earliest_of_its_subhandlers(env, storage):
     calls = []
 
     async def create(**_):
-        await kopf.execute(fns={'slow': failing(calls, 'slow', times=1, delay=100),
-                                'fast': failing(calls, 'fast', times=1, delay=10)})
+        await kopf.execute(
+            fns={
+                'slow': failing(calls, 'slow', times=1, delay=100),
+                'fast': failing(calls, 'fast', times=1, delay=10),
+            }
+        )
 
     driver = Driver(create, env, storage)
     delays = [await driver.run_cycle(), await driver.run_cycle()]
@@ -231,26 +277,30 @@ async def test_progress_of_the_reference_is_continued(env, storage):
     driver = Driver(create, env, storage)
     driver.annotations = {
         'kopf.zalando.org/create': '{"started":"2026-01-01T00:00:00.000000+00:00",'
-                                   '"delayed":"2026-01-01T00:00:01.000000","purpose":"create","retries":2,"success":false,"failure":false,"message":"None",'
-                                   '"subrefs":["create/a","create/b"]}',
+        '"delayed":"2026-01-01T00:00:01.000000","purpose":"create","retries":2,"success":false,"failure":false,"message":"None",'
+        '"subrefs":["create/a","create/b"]}',
         'kopf.zalando.org/create.a': '{"started":"2026-01-01T00:00:00.000000+00:00","purpose":"create","retries":1,'
-                                     '"stopped":"2026-01-01T00:00:01.000000+00:00","success":true,"failure":false}',
+        '"stopped":"2026-01-01T00:00:01.000000+00:00","success":true,"failure":false}',
         'kopf.zalando.org/create.b': '{"started":"2026-01-01T00:00:00.000000+00:00","purpose":"create","retries":5,'
-                                     '"success":false,"failure":false,"message":"later"}',
+        '"success":false,"failure":false,"message":"later"}',
     }
     await driver.run()
 
     assert calls == [('create', 2, '2026-01-01T00:00:00+00:00'), ('b', 5)]
 
 
-async def test_progress_of_subhandlers_is_continued_also_if_the_parent_does_not_know_of_them(env, storage):
+async def test_progress_of_subhandlers_is_continued_also_if_the_parent_does_not_know_of_them(
+    env, storage
+):
     calls = []
 
     async def create(**_):
         await kopf.execute(fns={'a': failing(calls, 'a')})
 
     driver = Driver(create, env, storage)
-    driver.annotations = {'kopf.zalando.org/create.a': '{"started":"2026-01-01T00:00:00.000000+00:00","retries":5}'}
+    driver.annotations = {
+        'kopf.zalando.org/create.a': '{"started":"2026-01-01T00:00:00.000000+00:00","retries":5}'
+    }
     await driver.run()
 
     assert calls == [('a', 5)]
@@ -300,11 +350,13 @@ async def test_lambdas_partials_and_closures_can_be_subhandlers(env, storage, de
         def closure(name, *, item='closure', **_):
             calls.append((item, name))
 
-        await declare({
-            'lambda': lambda name, item='lambda', **_: calls.append((item, name)),
-            'partial': functools.partial(named, 'partial'),
-            'closure': closure,
-        })
+        await declare(
+            {
+                'lambda': lambda name, item='lambda', **_: calls.append((item, name)),
+                'partial': functools.partial(named, 'partial'),
+                'closure': closure,
+            }
+        )
 
     driver = Driver(create, env, storage)
     await driver.run()
@@ -325,7 +377,10 @@ async def test_functions_without_ids_are_known_by_their_names(env, storage):
     driver = Driver(create, env, storage)
     await driver.run()
 
-    assert driver.read_state('create').subrefs == {'create/item1', f'create/{create.__qualname__}.<locals>.item2'}
+    assert driver.read_state('create').subrefs == {
+        'create/item1',
+        f'create/{create.__qualname__}.<locals>.item2',
+    }
 
 
 @pytest.mark.guarantee('FND-021', 'HND-056')
@@ -335,7 +390,7 @@ async def test_functions_of_the_same_name_have_progress_of_their_own(env, storag
     async def item(number, retry, **_):
         calls.append((number, retry))
         if number == 2 and not retry:
-            raise kopf.TemporaryError("later", delay=0)
+            raise kopf.TemporaryError('later', delay=0)
 
     async def create(**_):
         for number in (1, 2, 3):
@@ -355,8 +410,11 @@ async def test_handlers_and_registries_can_be_executed(env, storage, kind):
     handler = handlers.ChangingHandler(id='sub', fn=failing(calls, 'a', times=1))
     registry = kopf.OperatorRegistry()
     registry._append(handler)
-    sources = {'handlers': {'handlers': [handler]}, 'registry': {'registry': registry._changing},
-               'operator-registry': {'registry': registry}}
+    sources = {
+        'handlers': {'handlers': [handler]},
+        'registry': {'registry': registry._changing},
+        'operator-registry': {'registry': registry},
+    }
 
     async def create(**_):
         await kopf.execute(**sources[kind])
@@ -368,11 +426,16 @@ async def test_handlers_and_registries_can_be_executed(env, storage, kind):
     assert driver.read_state('create').subrefs == {'sub'}
 
 
-@pytest.mark.parametrize('sources', [
-    pytest.param({'fns': [], 'handlers': []}, id='fns-and-handlers'),
-    pytest.param({'fns': {}, 'registry': registries.ChangingRegistry()}, id='fns-and-registry'),
-    pytest.param({'handlers': [], 'registry': registries.ChangingRegistry()}, id='handlers-and-registry'),
-])
+@pytest.mark.parametrize(
+    'sources',
+    [
+        pytest.param({'fns': [], 'handlers': []}, id='fns-and-handlers'),
+        pytest.param({'fns': {}, 'registry': registries.ChangingRegistry()}, id='fns-and-registry'),
+        pytest.param(
+            {'handlers': [], 'registry': registries.ChangingRegistry()}, id='handlers-and-registry'
+        ),
+    ],
+)
 async def test_subhandlers_cannot_be_given_in_several_ways(sources):
     with pytest.raises(TypeError, match='Only one'):
         await kopf.execute(**sources)
@@ -406,7 +469,9 @@ async def test_subhandlers_are_selected_by_their_filters(env, storage):
     calls = []
 
     async def create(**_):
-        kopf.register(failing(calls, 'matching'), id='matching', labels={'a': 'b'}, when=lambda **_: True)
+        kopf.register(
+            failing(calls, 'matching'), id='matching', labels={'a': 'b'}, when=lambda **_: True
+        )
         kopf.register(failing(calls, 'mislabelled'), id='mislabelled', labels={'a': 'c'})
         kopf.register(failing(calls, 'unwanted'), id='unwanted', when=lambda **_: False)
         kopf.subhandler(id='other-value', field='spec.size', value=2)(failing(calls, 'other-value'))
@@ -424,7 +489,7 @@ async def test_options_of_subhandlers_are_respected(env, storage, virtual_time):
 
     async def child(retry, **_):
         calls.append(retry)
-        raise ValueError("boo")
+        raise ValueError('boo')
 
     async def create(**_):
         kopf.register(child, id='limited', retries=2, backoff=5)
@@ -496,7 +561,7 @@ async def test_errors_of_the_parent_do_not_lose_the_progress_of_its_subhandlers(
     async def create(retry, **_):
         await kopf.execute(fns={'a': failing(calls, 'a')})
         if retry == 0:
-            raise kopf.TemporaryError("Not yet.", delay=1)
+            raise kopf.TemporaryError('Not yet.', delay=1)
 
     driver = Driver(create, env, storage)
     await driver.run()
@@ -538,21 +603,29 @@ async def test_waiting_for_subhandlers_is_not_logged_as_an_error(env, storage, c
     await Driver(create, env, storage).run()
 
     assert {record.getMessage() for record in caplog.records} == {
-        "Handler 'create/a' succeeded.", "Handler 'create/b' succeeded.", "Handler 'create' succeeded."}
+        "Handler 'create/a' succeeded.",
+        "Handler 'create/b' succeeded.",
+        "Handler 'create' succeeded.",
+    }
 
 
 async def test_outcomes_of_finished_handlers_are_known_after_a_cancellation(env, storage):
     results = {}
 
     async def create(**_):
-        await kopf.execute(fns={'a': failing([], 'a'), 'b': forever}, lifecycle=lifecycles.all_at_once)
+        await kopf.execute(
+            fns={'a': failing([], 'a'), 'b': forever}, lifecycle=lifecycles.all_at_once
+        )
 
     async def forever(**_):
         await asyncio.sleep(1000)
 
     driver = Driver(create, env, storage)
-    task = asyncio.create_task(subhandling.run_handlers(
-        [driver.handler], driver.build_cause(), progression.State(), env, results=results))
+    task = asyncio.create_task(
+        subhandling.run_handlers(
+            [driver.handler], driver.build_cause(), progression.State(), env, results=results
+        )
+    )
     await asyncio.sleep(1)
     task.cancel()
     await asyncio.wait([task])
@@ -562,12 +635,15 @@ async def test_outcomes_of_finished_handlers_are_known_after_a_cancellation(env,
     assert results['create/a'].is_success
 
 
-@pytest.mark.parametrize('use', [
-    pytest.param(lambda: subhandling.get_parent(), id='parent'),
-    pytest.param(lambda: kopf.register(lambda **_: None), id='register'),
-    pytest.param(lambda: kopf.subhandler()(lambda **_: None), id='subhandler'),
-    pytest.param(lambda: asyncio.run(kopf.execute()), id='execute'),
-])
+@pytest.mark.parametrize(
+    'use',
+    [
+        pytest.param(lambda: subhandling.get_parent(), id='parent'),
+        pytest.param(lambda: kopf.register(lambda **_: None), id='register'),
+        pytest.param(lambda: kopf.subhandler()(lambda **_: None), id='subhandler'),
+        pytest.param(lambda: asyncio.run(kopf.execute()), id='execute'),
+    ],
+)
 def test_outside_of_handlers_there_is_a_clear_error(use):
     with pytest.raises(LookupError, match='inside of running handlers'):
         use()
@@ -578,7 +654,9 @@ async def test_other_kinds_of_handlers_cannot_have_subhandlers(env, storage):
         kopf.register(lambda **_: None)
 
     handler = execution.Handler(id='fn', fn=fn)
-    outcome = await execution.run_attempt(handler, Driver(fn, env, storage).build_cause(), None, env)
+    outcome = await execution.run_attempt(
+        handler, Driver(fn, env, storage).build_cause(), None, env
+    )
 
     assert isinstance(outcome.exception, LookupError)
 

@@ -1,6 +1,7 @@
 """
 What operators tell of themselves when they start and when they end.
 """
+
 import pytest
 
 import kopf
@@ -14,11 +15,16 @@ def fn(**_):
 
 
 @pytest.mark.guarantee('FND-045')
-@pytest.mark.parametrize('patterns, clusterwide, expected', [
-    pytest.param((), True, 'the whole cluster', id='clusterwide'),
-    pytest.param(('ns1',), False, 'the namespaces ns1', id='one'),
-    pytest.param(('ns1', 'app-*,!*-test'), False, 'the namespaces ns1, app-*,!*-test', id='patterns'),
-])
+@pytest.mark.parametrize(
+    'patterns, clusterwide, expected',
+    [
+        pytest.param((), True, 'the whole cluster', id='clusterwide'),
+        pytest.param(('ns1',), False, 'the namespaces ns1', id='one'),
+        pytest.param(
+            ('ns1', 'app-*,!*-test'), False, 'the namespaces ns1, app-*,!*-test', id='patterns'
+        ),
+    ],
+)
 def test_scope_is_described(patterns, clusterwide, expected):
     assert summaries.describe_scope(patterns, clusterwide=clusterwide) == expected
 
@@ -26,7 +32,14 @@ def test_scope_is_described(patterns, clusterwide, expected):
 @pytest.mark.guarantee('FND-045')
 def test_handlers_are_counted_by_resources():
     registry = kopf.OperatorRegistry()
-    for decorator in (kopf.on.create, kopf.on.update, kopf.on.event, kopf.daemon, kopf.index, kopf.on.validate):
+    for decorator in (
+        kopf.on.create,
+        kopf.on.update,
+        kopf.on.event,
+        kopf.daemon,
+        kopf.index,
+        kopf.on.validate,
+    ):
         decorator('kopf.dev', 'v1', 'kopfexamples', registry=registry)(fn)
     kopf.timer('pods', interval=1, registry=registry)(fn)
     kopf.on.event(kopf.EVERYTHING, registry=registry)(fn)
@@ -35,7 +48,10 @@ def test_handlers_are_counted_by_resources():
 
     text = summaries.describe_handlers(registry._iter_handlers())
 
-    assert text == '1 of kopf.EVERYTHING, 6 of kopfexamples.v1.kopf.dev, 1 of pods, 2 of the operator itself'
+    assert (
+        text
+        == '1 of kopf.EVERYTHING, 6 of kopfexamples.v1.kopf.dev, 1 of pods, 2 of the operator itself'
+    )
 
 
 @pytest.mark.guarantee('FND-045')
@@ -46,20 +62,36 @@ def test_absence_of_handlers_is_described():
 @pytest.mark.guarantee('FND-045')
 def test_runs_and_failures_of_all_handlers_are_counted():
     meter = meters.Meter()
-    for handler, outcome in [('one', 'succeeded'), ('one', 'retried'), ('one', 'retried'), ('two', 'failed'),
-                             ('two', 'succeeded'), ('three', 'waiting'), ('three', 'ignored')]:
+    for handler, outcome in [
+        ('one', 'succeeded'),
+        ('one', 'retried'),
+        ('one', 'retried'),
+        ('two', 'failed'),
+        ('two', 'succeeded'),
+        ('three', 'waiting'),
+        ('three', 'ignored'),
+    ]:
         meter.count_attempt(handler, outcome, 1.0)
 
     assert summaries.count_runs(meter) == (7, 4)
 
 
 @pytest.mark.guarantee('FND-045')
-@pytest.mark.parametrize('options, expected', [
-    pytest.param({}, 'https://localhost:6443', id='bare'),
-    pytest.param({'token': 'secret'}, 'https://localhost:6443', id='token'),
-    pytest.param({'context': 'kind'}, "https://localhost:6443 (the context 'kind')", id='context'),
-    pytest.param({'server': 'https://me:secret@localhost:6443'}, 'https://***@localhost:6443', id='userinfo'),
-])
+@pytest.mark.parametrize(
+    'options, expected',
+    [
+        pytest.param({}, 'https://localhost:6443', id='bare'),
+        pytest.param({'token': 'secret'}, 'https://localhost:6443', id='token'),
+        pytest.param(
+            {'context': 'kind'}, "https://localhost:6443 (the context 'kind')", id='context'
+        ),
+        pytest.param(
+            {'server': 'https://me:secret@localhost:6443'},
+            'https://***@localhost:6443',
+            id='userinfo',
+        ),
+    ],
+)
 def test_clusters_are_described_with_no_secrets(options, expected):
     info = credentials.ConnectionInfo(**{'server': 'https://localhost:6443', **options})
 

@@ -1,6 +1,7 @@
 """
 Servers that are really running, and clients that really connect to them.
 """
+
 import asyncio
 import base64
 import contextlib
@@ -20,23 +21,30 @@ NOW = datetime.datetime.now(datetime.UTC)
 @dataclasses.dataclass
 class Reviewer:
     """Makes reviews, and remembers what it was called with."""
+
     calls: list = dataclasses.field(default_factory=list)
     error: Exception | None = None
     gate: asyncio.Event | None = None
 
     async def __call__(self, request, *, webhook=None, headers=None, sslpeer=None):
-        self.calls.append({'request': request, 'webhook': webhook, 'headers': headers, 'sslpeer': sslpeer})
+        self.calls.append(
+            {'request': request, 'webhook': webhook, 'headers': headers, 'sslpeer': sslpeer}
+        )
         if self.gate is not None:
             await self.gate.wait()
         if self.error is not None:
             raise self.error
-        return {'apiVersion': 'admission.k8s.io/v1', 'kind': 'AdmissionReview',
-                'response': {'uid': request.get('uid', ''), 'allowed': True}}
+        return {
+            'apiVersion': 'admission.k8s.io/v1',
+            'kind': 'AdmissionReview',
+            'response': {'uid': request.get('uid', ''), 'allowed': True},
+        }
 
 
 @dataclasses.dataclass
 class Served:
     """A running server, as its clients see it."""
+
     configs: object
     config: dict
     session: aiohttp.ClientSession
@@ -69,7 +77,9 @@ class Served:
     async def request(self, method, path='', *, data=b'{}', tls=None, **options):
         if tls is None:
             tls = self.trust() if self.config.get('caBundle') else False
-        async with self.session.request(method, f'{self.url}{path}', data=data, ssl=tls, **options) as response:
+        async with self.session.request(
+            method, f'{self.url}{path}', data=data, ssl=tls, **options
+        ) as response:
             yield response
 
     async def post(self, path='', **options):
@@ -93,17 +103,20 @@ async def session():
 async def serve(reviewer, session):
     """Start servers: of given options, or ready ones; all of them are stopped in the end."""
     async with contextlib.AsyncExitStack() as stack:
+
         async def serve(server=None, **options):
             server = server if server is not None else servers.WebhookServer(**options)
             entered = await stack.enter_async_context(server)
             configs = entered(reviewer)
             return Served(configs, await anext(configs), session)
+
         yield serve
 
 
 @dataclasses.dataclass(frozen=True)
 class Files:
     """The files of a certificate, replaced in whole or by parts."""
+
     folder: object
 
     def __getattr__(self, name):
@@ -123,13 +136,19 @@ def files(tmp_path):
 
 @pytest.fixture
 def make_ca():
-    return lambda name='test-ca': certificates.issue(certificates.Profile(name, is_authority=True), NOW)
+    return lambda name='test-ca': certificates.issue(
+        certificates.Profile(name, is_authority=True), NOW
+    )
 
 
 @pytest.fixture
 def make_certificate():
     """Make certificates for servers at localhost: signed by the authority or, if there is none, by themselves."""
+
     def make(ca=None, *, name='localhost', purpose=certificates.Purpose.SERVER):
-        profile = certificates.Profile(name, hosts=('localhost', '127.0.0.1'), purpose=purpose, is_authority=ca is None)
+        profile = certificates.Profile(
+            name, hosts=('localhost', '127.0.0.1'), purpose=purpose, is_authority=ca is None
+        )
         return certificates.issue(profile, NOW, ca)
+
     return make

@@ -1,4 +1,5 @@
 """Clients are not trusted: they are limited in number and in time, and nobody else suffers of them."""
+
 import asyncio
 import contextlib
 import dataclasses
@@ -41,11 +42,14 @@ async def request(reader, writer):
     return head.partition(b'\r\n')[0]
 
 
-@pytest.mark.parametrize('sent', [
-    pytest.param(b'', id='silence'),
-    pytest.param(b'POST / HTT', id='line'),
-    pytest.param(b'POST / HTTP/1.1\r\nHost: x\r\nContent-', id='headers'),
-])
+@pytest.mark.parametrize(
+    'sent',
+    [
+        pytest.param(b'', id='silence'),
+        pytest.param(b'POST / HTT', id='line'),
+        pytest.param(b'POST / HTTP/1.1\r\nHost: x\r\nContent-', id='headers'),
+    ],
+)
 async def test_those_who_do_not_send_their_headers_are_cut(serve, reviewer, virtual_time, sent):
     served = await serve(insecure=True)
 
@@ -82,7 +86,9 @@ async def test_those_who_do_not_agree_on_tls_are_cut(serve, virtual_time):
         writer.write(b'\x16\x03\x01')
         assert await read_until_cut(reader) == b''
 
-    assert desks.LIMITS.handshake_timeout <= virtual_time.elapsed < desks.LIMITS.handshake_timeout + 5
+    assert (
+        desks.LIMITS.handshake_timeout <= virtual_time.elapsed < desks.LIMITS.handshake_timeout + 5
+    )
 
 
 async def test_those_who_speak_something_else_are_cut(serve):
@@ -104,7 +110,9 @@ async def test_old_versions_of_tls_are_refused(serve):
         await asyncio.open_connection('localhost', served.port, ssl=context)
 
 
-async def test_those_who_do_not_send_their_content_are_answered_and_cut(serve, reviewer, virtual_time):
+async def test_those_who_do_not_send_their_content_are_answered_and_cut(
+    serve, reviewer, virtual_time
+):
     served = await serve(insecure=True)
 
     async with connected(served) as (reader, writer):
@@ -173,7 +181,9 @@ async def test_slow_reviews_are_not_cut(serve, reviewer, virtual_time):
     assert virtual_time.elapsed >= desks.LIMITS.idle_timeout * 2
 
 
-async def test_when_there_are_too_many_connections_the_idle_ones_give_way(serve, reviewer, monkeypatch):
+async def test_when_there_are_too_many_connections_the_idle_ones_give_way(
+    serve, reviewer, monkeypatch
+):
     monkeypatch.setattr(desks, 'LIMITS', dataclasses.replace(desks.LIMITS, connections=3))
     served = await serve(insecure=True)
     reviewer.gate = asyncio.Event()
@@ -199,7 +209,10 @@ async def test_when_there_are_too_many_connections_the_idle_ones_give_way(serve,
 
 async def test_lack_of_resources_is_survived(serve, virtual_time, monkeypatch, caplog):
     loop = asyncio.get_running_loop()
-    accept, errors = loop.sock_accept, [OSError(errno.EMFILE, 'Too many open files'), ConnectionAbortedError()]
+    accept, errors = (
+        loop.sock_accept,
+        [OSError(errno.EMFILE, 'Too many open files'), ConnectionAbortedError()],
+    )
 
     async def fail(sock):
         if errors:
@@ -241,7 +254,9 @@ async def test_requests_in_progress_finish_when_the_server_is_closed(serve, revi
         await asyncio.open_connection('localhost', served.port)
 
 
-async def test_reviews_that_last_for_ever_are_interrupted_when_the_server_is_closed(serve, reviewer, virtual_time):
+async def test_reviews_that_last_for_ever_are_interrupted_when_the_server_is_closed(
+    serve, reviewer, virtual_time
+):
     served = await serve(insecure=True)
     reviewer.gate = asyncio.Event()
     async with connected(served) as (reader, writer):
@@ -255,7 +270,9 @@ async def test_reviews_that_last_for_ever_are_interrupted_when_the_server_is_clo
     assert desks.LIMITS.closing_timeout <= virtual_time.elapsed < desks.LIMITS.closing_timeout * 2
 
 
-async def test_reviews_of_those_who_left_are_interrupted_when_the_server_is_closed(serve, reviewer, virtual_time):
+async def test_reviews_of_those_who_left_are_interrupted_when_the_server_is_closed(
+    serve, reviewer, virtual_time
+):
     served = await serve(insecure=True)
     reviewer.gate = asyncio.Event()
     async with connected(served) as (_, writer):

@@ -1,4 +1,5 @@
 """Servers release everything they have taken, and can be made of other servers."""
+
 import asyncio
 import gc
 import socket

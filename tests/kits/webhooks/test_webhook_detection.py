@@ -1,4 +1,5 @@
 """The kind of the cluster is seen by the certificate of its API server."""
+
 import asyncio
 import contextlib
 import datetime
@@ -16,17 +17,30 @@ NOW = datetime.datetime.now(datetime.UTC)
 
 
 @pytest.mark.guarantee('ADM-086', 'NEW-226')
-@pytest.mark.parametrize('names, expected', [
-    pytest.param(['k3d-k3s-default-serverlb', 'kubernetes', 'localhost'], 'host.k3d.internal', id='k3d'),
-    pytest.param(['k3s', 'k3s-server-ca@1615052312', 'kubernetes'], 'host.k3d.internal', id='k3s'),
-    pytest.param(['k3s-server-ca@1615052312'], 'host.k3d.internal', id='k3s-by-issuer'),
-    pytest.param(['minikubeCA', 'control-plane.minikube.internal'], 'host.minikube.internal', id='minikube'),
-    pytest.param(['minikube'], 'host.minikube.internal', id='minikube-by-subject'),
-    pytest.param(['kubernetes', 'docker-for-desktop'], 'host.docker.internal', id='docker-desktop'),
-    pytest.param(['kubernetes', 'kind-control-plane', 'localhost'], None, id='kind'),
-    pytest.param(['my-k3s', 'task3d-x', 'minikube.example.com'], None, id='alike'),
-    pytest.param([], None, id='nothing'),
-])
+@pytest.mark.parametrize(
+    'names, expected',
+    [
+        pytest.param(
+            ['k3d-k3s-default-serverlb', 'kubernetes', 'localhost'], 'host.k3d.internal', id='k3d'
+        ),
+        pytest.param(
+            ['k3s', 'k3s-server-ca@1615052312', 'kubernetes'], 'host.k3d.internal', id='k3s'
+        ),
+        pytest.param(['k3s-server-ca@1615052312'], 'host.k3d.internal', id='k3s-by-issuer'),
+        pytest.param(
+            ['minikubeCA', 'control-plane.minikube.internal'],
+            'host.minikube.internal',
+            id='minikube',
+        ),
+        pytest.param(['minikube'], 'host.minikube.internal', id='minikube-by-subject'),
+        pytest.param(
+            ['kubernetes', 'docker-for-desktop'], 'host.docker.internal', id='docker-desktop'
+        ),
+        pytest.param(['kubernetes', 'kind-control-plane', 'localhost'], None, id='kind'),
+        pytest.param(['my-k3s', 'task3d-x', 'minikube.example.com'], None, id='alike'),
+        pytest.param([], None, id='nothing'),
+    ],
+)
 def test_host_is_chosen_by_the_names_in_the_certificate(names, expected):
     assert detection.choose_host(names) == expected
 
@@ -40,15 +54,24 @@ async def test_nothing_is_detected_without_an_operator():
 async def serve_api():
     """Serve nothing, but with certificates for these names, as API servers have them; return the credentials."""
     async with contextlib.AsyncExitStack() as stack:
+
         async def serve(*names, ca_name='kubernetes', **info):
             ca = certificates.issue(certificates.Profile(ca_name, is_authority=True), NOW)
-            pair = sandbox_certificates.issue_server(ca, [*sandbox_certificates.LOCAL_HOSTS, *names], NOW)
+            pair = sandbox_certificates.issue_server(
+                ca, [*sandbox_certificates.LOCAL_HOSTS, *names], NOW
+            )
             server = await asyncio.start_server(
-                lambda reader, writer: writer.close(), '127.0.0.1', 0,
-                ssl=sandbox_certificates.build_server_context(pair))
+                lambda reader, writer: writer.close(),
+                '127.0.0.1',
+                0,
+                ssl=sandbox_certificates.build_server_context(pair),
+            )
             await stack.enter_async_context(server)
             port = server.sockets[0].getsockname()[1]
-            return kopf.ConnectionInfo(server=f'https://127.0.0.1:{port}', **({'ca_data': ca.pem} | info))
+            return kopf.ConnectionInfo(
+                server=f'https://127.0.0.1:{port}', **({'ca_data': ca.pem} | info)
+            )
+
         yield serve
 
 
@@ -78,12 +101,24 @@ async def guess(info, guess_host=detection.ClusterDetector.guess_host):
 
 @pytest.mark.guarantee('ADM-086', 'ADM-087', 'NEW-226')
 @pytest.mark.parametrize('cls', [servers.WebhookAutoServer, tunnels.WebhookAutoTunnel])
-@pytest.mark.parametrize('names, ca_name, expected', [
-    pytest.param(['k3d-k3s-default-server-0'], 'k3s-server-ca@123', 'host.k3d.internal', id='k3d'),
-    pytest.param(['control-plane.minikube.internal'], 'minikubeCA', 'host.minikube.internal', id='minikube'),
-    pytest.param(['docker-for-desktop'], 'kubernetes', 'host.docker.internal', id='docker-desktop'),
-    pytest.param([], 'kubernetes', None, id='unknown'),
-])
+@pytest.mark.parametrize(
+    'names, ca_name, expected',
+    [
+        pytest.param(
+            ['k3d-k3s-default-server-0'], 'k3s-server-ca@123', 'host.k3d.internal', id='k3d'
+        ),
+        pytest.param(
+            ['control-plane.minikube.internal'],
+            'minikubeCA',
+            'host.minikube.internal',
+            id='minikube',
+        ),
+        pytest.param(
+            ['docker-for-desktop'], 'kubernetes', 'host.docker.internal', id='docker-desktop'
+        ),
+        pytest.param([], 'kubernetes', None, id='unknown'),
+    ],
+)
 async def test_local_clusters_are_recognised(serve_api, cls, names, ca_name, expected):
     info = await serve_api(*names, ca_name=ca_name)
 
@@ -101,7 +136,12 @@ async def test_plain_clusters_are_not_recognised():
 
 
 async def test_clusters_behind_proxies_are_not_recognised():
-    assert await guess(kopf.ConnectionInfo(server='https://127.0.0.1:9', proxy_url='http://127.0.0.1:9')) is None
+    assert (
+        await guess(
+            kopf.ConnectionInfo(server='https://127.0.0.1:9', proxy_url='http://127.0.0.1:9')
+        )
+        is None
+    )
 
 
 async def test_unreachable_clusters_are_waited_for(serve_api, virtual_time, caplog):

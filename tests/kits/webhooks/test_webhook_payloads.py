@@ -1,4 +1,5 @@
 """The bytes of requests in flight have a budget: those above it wait, or are told to retry."""
+
 import asyncio
 import contextlib
 import io
@@ -11,7 +12,9 @@ MIB = 1024 * 1024
 
 
 def build_post(body, declared=None):
-    return b'POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n' % (declared or len(body)) + body
+    return (
+        b'POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n' % (declared or len(body)) + body
+    )
 
 
 def build_review(size):
@@ -55,7 +58,9 @@ async def test_bytes_are_counted_until_the_answer_and_then_given_back(tight, rev
 
 
 @pytest.mark.guarantee('FND-053')
-async def test_those_who_wait_for_the_answers_of_others_for_too_long_are_told_to_retry(tight, reviewer, virtual_time):
+async def test_those_who_wait_for_the_answers_of_others_for_too_long_are_told_to_retry(
+    tight, reviewer, virtual_time
+):
     reviewer.gate = asyncio.Event()
     async with sending(tight, build_post(build_review(4 * MIB))):
         await wait_for_calls(reviewer, 1)
@@ -70,12 +75,17 @@ async def test_those_who_wait_for_the_answers_of_others_for_too_long_are_told_to
 @pytest.mark.guarantee('FND-053')
 @pytest.mark.parametrize('size', [100, 100_000, 4 * MIB])
 async def test_oldest_unfinished_request_makes_room(tight, size):
-    async with (sending(tight, build_post(b'x' * 3 * MIB, declared=4 * MIB)) as oldest,
-                sending(tight, build_post(b'x' * 4 * MIB, declared=5 * MIB)) as newer):
+    async with (
+        sending(tight, build_post(b'x' * 3 * MIB, declared=4 * MIB)) as oldest,
+        sending(tight, build_post(b'x' * 4 * MIB, declared=5 * MIB)) as newer,
+    ):
         await asyncio.sleep(0.2)  # for the most of it to be received
         status, _ = await tight.post(data=io.BytesIO(build_review(size)))
-        refused, _ = await asyncio.wait([asyncio.create_task(oldest.readline()), asyncio.create_task(newer.readline())],
-                                        return_when=asyncio.FIRST_COMPLETED, timeout=0 if size == 100 else 5)
+        refused, _ = await asyncio.wait(
+            [asyncio.create_task(oldest.readline()), asyncio.create_task(newer.readline())],
+            return_when=asyncio.FIRST_COMPLETED,
+            timeout=0 if size == 100 else 5,
+        )
 
     assert status == 200
     assert {task.result() for task in refused} <= {b'HTTP/1.1 503 Service Unavailable\r\n'}
@@ -111,7 +121,10 @@ async def test_budget_is_as_it_was_after_any_end(tight, reviewer, monkeypatch):
     monkeypatch.setattr(payloads.Budget, 'receive', receive)
     reviewer.error = ValueError('boo!')
 
-    statuses = [(await tight.post(data=data))[0] for data in (b'{}', b'[', build_review(MIB // 2), b'[' * (MIB // 2))]
+    statuses = [
+        (await tight.post(data=data))[0]
+        for data in (b'{}', b'[', build_review(MIB // 2), b'[' * (MIB // 2))
+    ]
 
     assert statuses == [500, 400, 500, 400]
     assert not budgets[0]._taken and not budgets[0]._unfinished

@@ -1,4 +1,5 @@
 """Certificates are replaced in time, with nobody disturbed."""
+
 import asyncio
 import base64
 import contextlib
@@ -13,8 +14,12 @@ from kopf._cogs.helpers import certificates as shared
 from kopf._kits.webhooks import servers
 
 NOW = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
-FOREIGN = shared.issue(shared.Profile('localhost', is_authority=True), datetime.datetime.now(datetime.UTC))
-FOREIGN_CA = shared.issue(shared.Profile('foreign-ca', is_authority=True), datetime.datetime.now(datetime.UTC))
+FOREIGN = shared.issue(
+    shared.Profile('localhost', is_authority=True), datetime.datetime.now(datetime.UTC)
+)
+FOREIGN_CA = shared.issue(
+    shared.Profile('foreign-ca', is_authority=True), datetime.datetime.now(datetime.UTC)
+)
 
 
 async def see_certificate(served):
@@ -23,7 +28,9 @@ async def see_certificate(served):
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     _, writer = await asyncio.open_connection('localhost', served.port, ssl=context)
     try:
-        return ssl.DER_cert_to_PEM_cert(writer.get_extra_info('ssl_object').getpeercert(True)).encode()
+        return ssl.DER_cert_to_PEM_cert(
+            writer.get_extra_info('ssl_object').getpeercert(True)
+        ).encode()
     finally:
         writer.close()
         with contextlib.suppress(OSError):
@@ -34,14 +41,17 @@ def given(files, **options):
     return {'certfile': files.cert, 'pkeyfile': files.key, 'cafile': files.ca, **options}
 
 
-@pytest.mark.parametrize('renewal, interval, expected', [
-    pytest.param(None, None, None, id='never'),
-    pytest.param(None, 60.0, 60.0, id='files'),
-    pytest.param(NOW + datetime.timedelta(seconds=10), None, 10.0, id='soon'),
-    pytest.param(NOW + datetime.timedelta(days=10), None, 3600.0, id='late'),
-    pytest.param(NOW + datetime.timedelta(days=10), 60.0, 60.0, id='both'),
-    pytest.param(NOW - datetime.timedelta(days=10), None, 1.0, id='overdue'),
-])
+@pytest.mark.parametrize(
+    'renewal, interval, expected',
+    [
+        pytest.param(None, None, None, id='never'),
+        pytest.param(None, 60.0, 60.0, id='files'),
+        pytest.param(NOW + datetime.timedelta(seconds=10), None, 10.0, id='soon'),
+        pytest.param(NOW + datetime.timedelta(days=10), None, 3600.0, id='late'),
+        pytest.param(NOW + datetime.timedelta(days=10), 60.0, 60.0, id='both'),
+        pytest.param(NOW - datetime.timedelta(days=10), None, 1.0, id='overdue'),
+    ],
+)
 def test_certificates_are_looked_at_when_there_can_be_changes(renewal, interval, expected):
     assert servers.choose_delay(renewal, NOW, interval) == expected
 
@@ -56,7 +66,8 @@ def test_authorities_are_trusted_together(make_ca):
 
 @pytest.mark.guarantee('NEW-227', 'NEW-228')
 async def test_new_certificate_of_the_same_authority_is_used_and_the_config_is_yielded_again(
-        serve, files, make_ca, make_certificate, virtual_time):
+    serve, files, make_ca, make_certificate, virtual_time
+):
     ca = make_ca()
     files.write(make_certificate(ca), ca)
     served = await serve(**given(files))
@@ -71,8 +82,9 @@ async def test_new_certificate_of_the_same_authority_is_used_and_the_config_is_y
 
 
 @pytest.mark.guarantee('NEW-228')
-async def test_new_authority_is_known_before_its_certificate_is_shown(serve, files, make_ca, make_certificate,
-                                                                      virtual_time):
+async def test_new_authority_is_known_before_its_certificate_is_shown(
+    serve, files, make_ca, make_certificate, virtual_time
+):
     old, new = make_ca('old'), make_ca('new')
     files.write(old_certificate := make_certificate(old), old)
     served = await serve(**given(files, cadump=files.dump))
@@ -92,7 +104,9 @@ async def test_new_authority_is_known_before_its_certificate_is_shown(serve, fil
 
 
 @pytest.mark.guarantee('NEW-228')
-async def test_new_authority_alone_is_yielded(serve, files, make_ca, make_certificate, virtual_time):
+async def test_new_authority_alone_is_yielded(
+    serve, files, make_ca, make_certificate, virtual_time
+):
     ca, cross = make_ca(), make_ca('cross')
     files.write(make_certificate(ca), ca)
     served = await serve(**given(files))
@@ -118,7 +132,9 @@ async def test_touched_files_change_nothing(serve, files, make_ca, make_certific
 
 @pytest.mark.guarantee('NEW-230')
 @pytest.mark.parametrize('options', [{}, {'insecure': True}])
-async def test_without_files_nothing_is_replaced_until_the_end_is_near(serve, virtual_time, options):
+async def test_without_files_nothing_is_replaced_until_the_end_is_near(
+    serve, virtual_time, options
+):
     served = await serve(**options)
 
     with pytest.raises(TimeoutError):
@@ -131,18 +147,31 @@ async def collect(configs, collected):
         collected.append(config)
 
 
-@pytest.mark.parametrize('spoil', [
-    pytest.param(lambda files: files.cert.write_bytes(b''), id='emptied-certificate'),
-    pytest.param(lambda files: files.cert.write_bytes(files.cert.read_bytes()[:-50]), id='cut-certificate'),
-    pytest.param(lambda files: files.key.write_bytes(files.key.read_bytes()[:-50]), id='cut-key'),
-    pytest.param(lambda files: files.key.unlink(), id='absent-key'),
-    pytest.param(lambda files: files.ca.write_bytes(files.ca.read_bytes()[:-50]), id='cut-authority'),
-    pytest.param(lambda files: files.key.write_bytes(FOREIGN.export().key), id='foreign-key'),
-    pytest.param(lambda files: files.write(FOREIGN, ca=FOREIGN_CA), id='foreign-authority'),
-    pytest.param(lambda files: files.ca.write_bytes(FOREIGN_CA.pem), id='authority-before-certificate'),
-])
+@pytest.mark.parametrize(
+    'spoil',
+    [
+        pytest.param(lambda files: files.cert.write_bytes(b''), id='emptied-certificate'),
+        pytest.param(
+            lambda files: files.cert.write_bytes(files.cert.read_bytes()[:-50]),
+            id='cut-certificate',
+        ),
+        pytest.param(
+            lambda files: files.key.write_bytes(files.key.read_bytes()[:-50]), id='cut-key'
+        ),
+        pytest.param(lambda files: files.key.unlink(), id='absent-key'),
+        pytest.param(
+            lambda files: files.ca.write_bytes(files.ca.read_bytes()[:-50]), id='cut-authority'
+        ),
+        pytest.param(lambda files: files.key.write_bytes(FOREIGN.export().key), id='foreign-key'),
+        pytest.param(lambda files: files.write(FOREIGN, ca=FOREIGN_CA), id='foreign-authority'),
+        pytest.param(
+            lambda files: files.ca.write_bytes(FOREIGN_CA.pem), id='authority-before-certificate'
+        ),
+    ],
+)
 async def test_half_written_files_are_used_when_they_are_whole(
-        serve, files, make_ca, make_certificate, virtual_time, caplog, spoil):
+    serve, files, make_ca, make_certificate, virtual_time, caplog, spoil
+):
     caplog.set_level(logging.INFO)
     ca = make_ca()
     files.write(make_certificate(ca), ca)
@@ -152,7 +181,9 @@ async def test_half_written_files_are_used_when_they_are_whole(
 
     spoil(files)
     await asyncio.sleep(200)
-    complaints = [record for record in caplog.records if 'the old one is used' in record.getMessage()]
+    complaints = [
+        record for record in caplog.records if 'the old one is used' in record.getMessage()
+    ]
     assert (len(complaints), configs) == (1, [])
     assert (await served.post())[0] == 200
     files.write(issued := make_certificate(ca), ca)
@@ -165,7 +196,9 @@ async def test_half_written_files_are_used_when_they_are_whole(
     await asyncio.wait([collecting])
 
 
-async def test_certificate_of_a_given_context_is_replaced_in_it(serve, files, make_ca, make_certificate, virtual_time):
+async def test_certificate_of_a_given_context_is_replaced_in_it(
+    serve, files, make_ca, make_certificate, virtual_time
+):
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     ca = make_ca()
     files.write(make_certificate(ca), ca)
@@ -196,7 +229,8 @@ async def test_own_certificate_is_replaced_before_its_end(serve, monkeypatch, vi
 
 
 async def test_connections_with_the_old_certificate_are_closed_after_the_next_answer(
-        serve, files, make_ca, make_certificate, virtual_time):
+    serve, files, make_ca, make_certificate, virtual_time
+):
     ca = make_ca()
     files.write(make_certificate(ca), ca)
     served = await serve(**given(files))
@@ -218,7 +252,9 @@ class Client:
 
     def __init__(self, configs, *, is_persistent):
         self._configs = configs
-        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=not is_persistent))
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(force_close=not is_persistent)
+        )
         self.is_stopped = False
         self.count = 0
 
@@ -240,6 +276,7 @@ class Client:
 @pytest.fixture
 async def traffic(serve):
     """Run clients of all kinds, while the certificate of their server is replaced several times."""
+
     @contextlib.asynccontextmanager
     async def run(server):
         served = await serve(server)
@@ -263,6 +300,7 @@ async def traffic(serve):
         await asyncio.gather(*tasks)
         assert all(client.count > 10 for client in clients)
         assert len({config['caBundle'] for config in configs}) == len(configs) == 5
+
     return run
 
 
@@ -278,7 +316,9 @@ async def test_no_request_fails_while_files_are_replaced(traffic, files, make_ca
 
 
 async def test_no_request_fails_while_own_certificates_are_replaced(traffic, monkeypatch):
-    monkeypatch.setattr(shared, 'LIFETIME', datetime.timedelta(minutes=20))  # of which it is fresh for no time at all
+    monkeypatch.setattr(
+        shared, 'LIFETIME', datetime.timedelta(minutes=20)
+    )  # of which it is fresh for no time at all
     monkeypatch.setattr(servers, 'OVERLAP', 0.5)
 
     async with traffic(servers.WebhookServer()) as wait_for:
@@ -286,7 +326,8 @@ async def test_no_request_fails_while_own_certificates_are_replaced(traffic, mon
 
 
 async def test_authority_that_cannot_be_saved_does_not_make_the_certificate_replaced_again(
-        serve, files, make_ca, make_certificate, virtual_time, caplog):
+    serve, files, make_ca, make_certificate, virtual_time, caplog
+):
     ca = make_ca()
     files.write(make_certificate(ca), ca)
     served = await serve(**given(files, cadump=files.dump))
@@ -304,12 +345,18 @@ async def test_authority_that_cannot_be_saved_does_not_make_the_certificate_repl
 
     assert shown == issued.pem
     assert caplog.text.count('is replaced') == caplog.text.count('cadump=') == 1
-    assert sorted(path.name for path in files.folder.iterdir()) == ['ca.pem', 'cert.pem', 'dump.pem', 'key.pem']
+    assert sorted(path.name for path in files.folder.iterdir()) == [
+        'ca.pem',
+        'cert.pem',
+        'dump.pem',
+        'key.pem',
+    ]
 
 
 @pytest.mark.guarantee('FND-052')
 async def test_no_requests_are_lost_while_certificates_are_replaced_under_load(
-        serve, files, make_ca, make_certificate):
+    serve, files, make_ca, make_certificate
+):
     old, new = make_ca('old'), make_ca('new')
     files.write(make_certificate(old), old)
     served = await serve(**given(files, file_check_interval=0.1))

@@ -1,4 +1,5 @@
 """Servers that really serve: by HTTP and HTTPS, whatever they are sent."""
+
 import asyncio
 import base64
 import io
@@ -19,14 +20,24 @@ async def test_server_is_secure_and_at_a_random_port_of_all_interfaces_by_defaul
     served = await serve()
 
     assert served.url == f'https://localhost:{served.port}'
-    assert await served.post(data=b'{"uid": "123"}') == (200, {
-        'apiVersion': 'admission.k8s.io/v1', 'kind': 'AdmissionReview', 'response': {'uid': '123', 'allowed': True}})
+    assert await served.post(data=b'{"uid": "123"}') == (
+        200,
+        {
+            'apiVersion': 'admission.k8s.io/v1',
+            'kind': 'AdmissionReview',
+            'response': {'uid': '123', 'allowed': True},
+        },
+    )
     assert [call['request'] for call in reviewer.calls] == [{'uid': '123'}]
     for family in (socket.AF_INET, socket.AF_INET6) if socket.has_ipv6 else (socket.AF_INET,):
         with socket.socket(family) as sock:
-            sock.bind(('::' if family == socket.AF_INET6 else '0.0.0.0', 0))  # is there the protocol at all?
+            sock.bind(
+                ('::' if family == socket.AF_INET6 else '0.0.0.0', 0)
+            )  # is there the protocol at all?
             with pytest.raises(OSError, match='in use'):
-                socket.create_server(('::' if family == socket.AF_INET6 else '', served.port), family=family)
+                socket.create_server(
+                    ('::' if family == socket.AF_INET6 else '', served.port), family=family
+                )
 
 
 @pytest.mark.guarantee('ADM-068')
@@ -46,8 +57,9 @@ async def test_insecure_server_is_plain(serve):
 
 
 @pytest.mark.guarantee('ADM-066')
-@pytest.mark.parametrize('addr, host', [('127.0.0.1', '127.0.0.1'), ('localhost', 'localhost'),
-                                        ('0.0.0.0', '127.0.0.1')])
+@pytest.mark.parametrize(
+    'addr, host', [('127.0.0.1', '127.0.0.1'), ('localhost', 'localhost'), ('0.0.0.0', '127.0.0.1')]
+)
 async def test_server_listens_at_the_given_address_and_port(serve, unused_port, addr, host):
     served = await serve(addr=addr, port=unused_port)
 
@@ -64,16 +76,19 @@ async def test_server_listens_at_ipv6(serve, addr):
 
 
 @pytest.mark.guarantee('ADM-067', 'ADM-074', 'ADM-076', 'ADM-082', 'NEW-225')
-@pytest.mark.parametrize('cls', [servers.WebhookK3dServer, servers.WebhookMinikubeServer,
-                                 servers.WebhookDockerDesktopServer])
+@pytest.mark.parametrize(
+    'cls',
+    [servers.WebhookK3dServer, servers.WebhookMinikubeServer, servers.WebhookDockerDesktopServer],
+)
 async def test_special_servers_have_special_hosts_in_urls_and_certificates(serve, session, cls):
     served = await serve(cls(addr='127.0.0.1', extra_sans=(name for name in ['x.y', '10.0.0.1'])))
 
     assert served.url == f'https://{cls.DEFAULT_HOST}:{served.port}'
     assert facts.read_pem(served.authority).names == {cls.DEFAULT_HOST, 'x.y'}
     for name in (cls.DEFAULT_HOST, 'x.y', '10.0.0.1', '127.0.0.1'):
-        async with session.post(f'https://127.0.0.1:{served.port}', data=b'{}', ssl=served.trust(),
-                                server_hostname=name) as response:
+        async with session.post(
+            f'https://127.0.0.1:{served.port}', data=b'{}', ssl=served.trust(), server_hostname=name
+        ) as response:
             assert response.status == 200
 
 
@@ -93,26 +108,38 @@ async def test_webhooks_are_under_the_given_path(serve, reviewer):
     assert (await served.post('/'))[0] == 200
     assert (await served.post('/fn%2Fspec.field?timeout=10s'))[0] == 200
     assert (await served.post('/fn/spec.field'))[0] == 200
-    assert [call['webhook'] for call in reviewer.calls] == [None, None, 'fn/spec.field', 'fn/spec.field']
+    assert [call['webhook'] for call in reviewer.calls] == [
+        None,
+        None,
+        'fn/spec.field',
+        'fn/spec.field',
+    ]
 
 
 @pytest.mark.guarantee('ADM-054', 'ADM-055', 'ADM-057')
 async def test_headers_are_passed_as_they_are_whatever_the_type_of_the_content(serve, reviewer):
     served = await serve(insecure=True)
-    headers = {'X-My-Header': 'Hello', 'Content-Type': 'application/x-www-form-urlencoded',
-               'Authorization': f'Basic {base64.b64encode(b"user:pass").decode()}'}
+    headers = {
+        'X-My-Header': 'Hello',
+        'Content-Type': 'application/x-www-form-urlencoded',
+        'Authorization': f'Basic {base64.b64encode(b"user:pass").decode()}',
+    }
 
     status, _ = await served.post(headers=headers)
 
     [call] = reviewer.calls
     assert status == 200
-    assert call['headers'].items() >= {
-        **headers, 'Host': f'localhost:{served.port}', 'Content-Length': '2'}.items()
+    assert (
+        call['headers'].items()
+        >= {**headers, 'Host': f'localhost:{served.port}', 'Content-Length': '2'}.items()
+    )
     assert call['sslpeer'] is None
 
 
 @pytest.mark.guarantee('ADM-056', 'ADM-075', 'ADM-054')
-async def test_verified_certificates_of_clients_are_passed(serve, reviewer, make_ca, make_certificate):
+async def test_verified_certificates_of_clients_are_passed(
+    serve, reviewer, make_ca, make_certificate
+):
     ca = make_ca()
     client = make_certificate(ca, name='the-client', purpose=shared.Purpose.CLIENT).export()
     served = await serve(verify_cadata=ca.pem, verify_mode=ssl.CERT_OPTIONAL)
@@ -129,7 +156,8 @@ async def test_verified_certificates_of_clients_are_passed(serve, reviewer, make
 
 @pytest.mark.guarantee('ADM-056', 'ADM-071')
 async def test_certificates_of_clients_are_not_asked_for_if_nothing_verifies_them(
-        serve, reviewer, make_ca, make_certificate, files):
+    serve, reviewer, make_ca, make_certificate, files
+):
     ca = make_ca()
     files.write(make_certificate(ca), ca)
     client = make_certificate(ca, name='the-client', purpose=shared.Purpose.CLIENT).export()
@@ -141,7 +169,9 @@ async def test_certificates_of_clients_are_not_asked_for_if_nothing_verifies_the
 
 
 @pytest.mark.guarantee('ADM-075')
-async def test_clients_without_certificates_are_refused_if_they_are_required(serve, reviewer, make_ca):
+async def test_clients_without_certificates_are_refused_if_they_are_required(
+    serve, reviewer, make_ca
+):
     served = await serve(verify_cadata=make_ca().pem, verify_mode=ssl.CERT_REQUIRED)
 
     with pytest.raises((aiohttp.ClientError, OSError)):
@@ -156,7 +186,9 @@ async def test_given_certificate_is_shown(serve, files, make_ca, make_certificat
     issued = make_certificate(ca)
     files.write(issued, ca)
     files.key.write_bytes(issued.export('s3cret').key)
-    served = await serve(certfile=str(files.cert), pkeyfile=files.key, password='s3cret', cafile=files.ca)
+    served = await serve(
+        certfile=str(files.cert), pkeyfile=files.key, password='s3cret', cafile=files.ca
+    )
 
     assert served.authority == ca.pem
     assert (await served.post())[0] == 200
@@ -215,22 +247,33 @@ async def test_only_http_1_is_offered(serve):
 
 
 @pytest.mark.guarantee('NEW-231')
-@pytest.mark.parametrize('method, path, data, status, text', [
-    pytest.param('POST', '/a', b'hello', 400, 'it is not JSON', id='not-json'),
-    pytest.param('POST', '/a', b'', 400, 'it is not JSON', id='empty'),
-    pytest.param('POST', '/a', b'\xff\xfe', 400, 'it is not JSON', id='binary'),
-    pytest.param('POST', '/a', b'[' * 100_000, 400, 'it is not JSON', id='deep'),
-    pytest.param('POST', '/a', b'{"a":' * 100_000 + b'1' + b'}' * 100_000, 400, 'it is not JSON', id='deep-object'),
-    pytest.param('POST', '/a', b'[]', 400, 'a JSON object', id='list'),
-    pytest.param('POST', '/a', b'null', 400, 'a JSON object', id='null'),
-    pytest.param('POST', '/b', b'{}', 404, 'no webhooks outside of /a/', id='path'),
-    pytest.param('POST', '/ab', b'{}', 404, 'no webhooks outside of /a/', id='similar-path'),
-    pytest.param('GET', '/a', None, 405, 'by POST', id='get'),
-    pytest.param('PUT', '/a', b'{}', 405, 'by POST', id='put'),
-    pytest.param('OPTIONS', '/a', None, 405, 'by POST', id='options'),
-])
+@pytest.mark.parametrize(
+    'method, path, data, status, text',
+    [
+        pytest.param('POST', '/a', b'hello', 400, 'it is not JSON', id='not-json'),
+        pytest.param('POST', '/a', b'', 400, 'it is not JSON', id='empty'),
+        pytest.param('POST', '/a', b'\xff\xfe', 400, 'it is not JSON', id='binary'),
+        pytest.param('POST', '/a', b'[' * 100_000, 400, 'it is not JSON', id='deep'),
+        pytest.param(
+            'POST',
+            '/a',
+            b'{"a":' * 100_000 + b'1' + b'}' * 100_000,
+            400,
+            'it is not JSON',
+            id='deep-object',
+        ),
+        pytest.param('POST', '/a', b'[]', 400, 'a JSON object', id='list'),
+        pytest.param('POST', '/a', b'null', 400, 'a JSON object', id='null'),
+        pytest.param('POST', '/b', b'{}', 404, 'no webhooks outside of /a/', id='path'),
+        pytest.param('POST', '/ab', b'{}', 404, 'no webhooks outside of /a/', id='similar-path'),
+        pytest.param('GET', '/a', None, 405, 'by POST', id='get'),
+        pytest.param('PUT', '/a', b'{}', 405, 'by POST', id='put'),
+        pytest.param('OPTIONS', '/a', None, 405, 'by POST', id='options'),
+    ],
+)
 async def test_what_is_not_a_review_is_refused_and_the_server_goes_on(
-        serve, reviewer, method, path, data, status, text):
+    serve, reviewer, method, path, data, status, text
+):
     served = await serve(insecure=True, path='/a')
     url = f'http://localhost:{served.port}{path}'
 
@@ -238,9 +281,18 @@ async def test_what_is_not_a_review_is_refused_and_the_server_goes_on(
         refusal = await response.json()
     again = await served.post()
 
-    assert (response.status, response.headers.get('Allow')) == (status, 'POST' if status == 405 else None)
-    assert refusal == {'kind': 'Status', 'apiVersion': 'v1', 'metadata': {}, 'status': 'Failure', 'code': status,
-                       'message': refusal['message']}
+    assert (response.status, response.headers.get('Allow')) == (
+        status,
+        'POST' if status == 405 else None,
+    )
+    assert refusal == {
+        'kind': 'Status',
+        'apiVersion': 'v1',
+        'metadata': {},
+        'status': 'Failure',
+        'code': status,
+        'message': refusal['message'],
+    }
     assert text in refusal['message']
     assert again[0] == 200
     assert len(reviewer.calls) == 1
@@ -249,11 +301,11 @@ async def test_what_is_not_a_review_is_refused_and_the_server_goes_on(
 @pytest.mark.guarantee('NEW-231')
 async def test_what_the_operator_refuses_has_its_code_and_message(serve, reviewer):
     served = await serve(insecure=True)
-    reviewer.error = reviews.ReviewRefused("There is no such resource.", code=404)
+    reviewer.error = reviews.ReviewRefused('There is no such resource.', code=404)
 
     status, refusal = await served.post()
 
-    assert (status, refusal['code'], refusal['message']) == (404, 404, "There is no such resource.")
+    assert (status, refusal['code'], refusal['message']) == (404, 404, 'There is no such resource.')
 
 
 async def test_unexpected_errors_are_logged_and_not_shown_to_clients(serve, reviewer, caplog):
@@ -290,7 +342,7 @@ async def test_requests_are_up_to_7_mebibytes(serve, reviewer, excess, status, i
 
     async def iterate():
         for position in range(0, len(content), 100_000):
-            yield content[position:position + 100_000]
+            yield content[position : position + 100_000]
 
     result, _ = await served.post(data=iterate() if is_chunked else io.BytesIO(content))
     again, _ = await served.post()
@@ -330,13 +382,17 @@ async def test_slow_reviews_do_not_block_others(serve, reviewer):
 async def test_busy_ports_are_told_about(serve):
     served = await serve(insecure=True)
 
-    with pytest.raises(options.WebhookServerError, match=f'port={served.port}: Address already in use'):
+    with pytest.raises(
+        options.WebhookServerError, match=f'port={served.port}: Address already in use'
+    ):
         await serve(insecure=True, port=served.port)
 
 
 @pytest.mark.parametrize('addr', ['192.0.2.1', 'no-such-host.invalid'])
 async def test_foreign_addresses_are_told_about(serve, addr):
-    with pytest.raises(options.WebhookServerError, match=f"addr='{addr}'.*an address of this machine"):
+    with pytest.raises(
+        options.WebhookServerError, match=f"addr='{addr}'.*an address of this machine"
+    ):
         await serve(insecure=True, addr=addr)
 
 
@@ -348,7 +404,9 @@ async def test_wrong_options_fail_the_start_and_not_the_constructor(reviewer):
         await anext(server(reviewer))
 
 
-async def test_unwritable_dump_fails_the_start_and_releases_the_port(reviewer, unused_port, tmp_path):
+async def test_unwritable_dump_fails_the_start_and_releases_the_port(
+    reviewer, unused_port, tmp_path
+):
     server = servers.WebhookServer(port=unused_port, cadump=tmp_path / 'absent' / 'dump.pem')
 
     with pytest.raises(options.CertificateError, match='cadump='):

@@ -1,4 +1,5 @@
 """Tunnels: with a library that only pretends to make them, as they need the internet."""
+
 import asyncio
 import dataclasses
 import sys
@@ -15,6 +16,7 @@ PUBLIC_URL = 'https://1234.ngrok.example'
 @dataclasses.dataclass
 class FakeNgrok:
     """What ``pyngrok`` does, as far as it is used."""
+
     public_url: str = PUBLIC_URL
     error: Exception | None = None
     release: threading.Event | None = None
@@ -62,7 +64,9 @@ async def test_users_are_told_that_the_tunnel_is_public(serve, ngrok, caplog):
 
 
 @pytest.mark.guarantee('ADM-083', 'ADM-084', 'ADM-081')
-async def test_tunnel_leads_to_a_plain_local_server_and_needs_no_authority(serve, session, reviewer, ngrok):
+async def test_tunnel_leads_to_a_plain_local_server_and_needs_no_authority(
+    serve, session, reviewer, ngrok
+):
     served = await serve(tunnels.WebhookNgrokTunnel(path='/secret'))
 
     [(_, target, proto, kwargs, _)] = ngrok.calls
@@ -82,11 +86,17 @@ async def test_tunnel_leads_to_the_given_address(serve, session, ngrok):
 
 
 @pytest.mark.guarantee('ADM-085')
-@pytest.mark.parametrize('given, expected', [
-    pytest.param({}, {}, id='nothing'),
-    pytest.param({'token': 't', 'region': 'eu', 'binary': '/bin/x'},
-                 {'auth_token': 't', 'region': 'eu', 'ngrok_path': '/bin/x'}, id='everything'),
-])
+@pytest.mark.parametrize(
+    'given, expected',
+    [
+        pytest.param({}, {}, id='nothing'),
+        pytest.param(
+            {'token': 't', 'region': 'eu', 'binary': '/bin/x'},
+            {'auth_token': 't', 'region': 'eu', 'ngrok_path': '/bin/x'},
+            id='everything',
+        ),
+    ],
+)
 async def test_tunnel_is_configured(serve, ngrok, given, expected):
     await serve(tunnels.WebhookNgrokTunnel(**given))
 
@@ -141,7 +151,9 @@ async def test_tunnel_is_closed_when_it_is_cancelled_while_being_opened(reviewer
 async def test_absence_of_the_library_is_explained(reviewer, monkeypatch):
     monkeypatch.setitem(sys.modules, 'pyngrok', None)
 
-    with pytest.raises(options.MissingLibraryError, match=r"'pyngrok'.*kopf\[tunnels\].*kopf\.WebhookServer"):
+    with pytest.raises(
+        options.MissingLibraryError, match=r"'pyngrok'.*kopf\[tunnels\].*kopf\.WebhookServer"
+    ):
         await anext(tunnels.WebhookNgrokTunnel()(reviewer))
 
 
@@ -182,13 +194,18 @@ async def test_auto_tunnel_is_a_tunnel_if_the_cluster_is_not_known(serve, ngrok)
 
 
 @pytest.mark.guarantee('ADM-086')
-@pytest.mark.parametrize('guessed, given, expected', [
-    pytest.param('host.k3d.internal', {}, 'host.k3d.internal', id='known'),
-    pytest.param(None, {}, 'localhost', id='unknown'),
-    pytest.param(None, {'addr': '127.0.0.1'}, '127.0.0.1', id='unknown-with-address'),
-    pytest.param('host.k3d.internal', {'host': 'x.y'}, 'x.y', id='overridden'),
-])
-async def test_auto_server_has_the_guessed_host_and_never_tunnels(serve, ngrok, guessed, given, expected):
+@pytest.mark.parametrize(
+    'guessed, given, expected',
+    [
+        pytest.param('host.k3d.internal', {}, 'host.k3d.internal', id='known'),
+        pytest.param(None, {}, 'localhost', id='unknown'),
+        pytest.param(None, {'addr': '127.0.0.1'}, '127.0.0.1', id='unknown-with-address'),
+        pytest.param('host.k3d.internal', {'host': 'x.y'}, 'x.y', id='overridden'),
+    ],
+)
+async def test_auto_server_has_the_guessed_host_and_never_tunnels(
+    serve, ngrok, guessed, given, expected
+):
     class GuessingServer(servers.WebhookAutoServer):
         @staticmethod
         async def guess_host():

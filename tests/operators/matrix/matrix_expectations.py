@@ -11,12 +11,12 @@ from collections.abc import Collection, Iterator, Mapping
 from matrix_servers import Meddling
 from matrix_worlds import Cell
 
-NOT_FOR_MAPS = "labels and annotations are maps of texts: the schema has nothing to say on them"
-AS_LABELS = "annotations are treated as labels; shown for the handlers `both` and `pair`"
+NOT_FOR_MAPS = 'labels and annotations are maps of texts: the schema has nothing to say on them'
+AS_LABELS = 'annotations are treated as labels; shown for the handlers `both` and `pair`'
 AS_SPEC = (
-    "the same code of the server as for a negative number; shown for the handlers `both` and `pair`"
+    'the same code of the server as for a negative number; shown for the handlers `both` and `pair`'
 )
-AS_PRUNED = "the same as pruned or defaulted; shown for the handlers `both` and `pair`"
+AS_PRUNED = 'the same as pruned or defaulted; shown for the handlers `both` and `pair`'
 
 FULLY_SHOWN = ('both', 'pair')
 
@@ -155,4 +155,6 @@ def count_guarded(cell: Cell) -> int:
     """Count the requests that are refused since the object has changed after it was seen."""
     if cell.server.meddling in (Meddling.TOUCH, Meddling.EDIT):
         return 1
-    return int(cell.patch.is_function and cell.handling.has_finalizer)  # our own record is such a change
+    return int(
+        cell.patch.is_function and cell.handling.has_finalizer
+    )  # our own record is such a change

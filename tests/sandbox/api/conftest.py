@@ -1,6 +1,7 @@
 """
 Sandboxes for the tests of this directory, and the resources that they use.
 """
+
 import itertools
 from collections.abc import Iterator
 
@@ -28,7 +29,9 @@ async def api(sandbox):
 @pytest.fixture
 async def namespace(api):
     """The name of a new namespace."""
-    made = await api.make('/api/v1/namespaces', {'metadata': {'name': f'api-tests-{next(NUMBERS)}'}})
+    made = await api.make(
+        '/api/v1/namespaces', {'metadata': {'name': f'api-tests-{next(NUMBERS)}'}}
+    )
     return made['metadata']['name']
 
 
@@ -62,4 +65,6 @@ def plains(namespace):
 @pytest.fixture
 def paths(configmaps, pods, deployments, things, plains):
     """The paths of all resources above, by their names."""
-    return {path.rpartition('/')[2]: path for path in (configmaps, pods, deployments, things, plains)}
+    return {
+        path.rpartition('/')[2]: path for path in (configmaps, pods, deployments, things, plains)
+    }

@@ -1,6 +1,7 @@
 """
 A sandbox asked by plain HTTP, with no client library in between.
 """
+
 import asyncio
 import contextlib
 import dataclasses
@@ -20,11 +21,14 @@ PATIENCE = 10.0
 SCHEMA = {
     'type': 'object',
     'properties': {
-        'spec': {'type': 'object', 'properties': {
-            'size': {'type': 'integer', 'minimum': 0},
-            'color': {'type': 'string', 'default': 'grey'},
-            'replicas': {'type': 'integer'},
-        }},
+        'spec': {
+            'type': 'object',
+            'properties': {
+                'size': {'type': 'integer', 'minimum': 0},
+                'color': {'type': 'string', 'default': 'grey'},
+                'replicas': {'type': 'integer'},
+            },
+        },
         'status': {'type': 'object', 'x-kubernetes-preserve-unknown-fields': True},
     },
 }
@@ -33,6 +37,7 @@ SCHEMA = {
 @dataclasses.dataclass(frozen=True)
 class Reply:
     """An answer: the body is decoded if it is JSON."""
+
     code: int
     body: Any
     headers: Mapping[str, str]
@@ -70,16 +75,32 @@ class Api:
     def __init__(self, session: aiohttp.ClientSession) -> None:
         self._session = session
 
-    async def ask(self, method: str, path: str, body: Any = None, *, type: str = 'application/json',
-                  headers: Mapping[str, str] | None = None, **query: Any) -> Reply:
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        type: str = 'application/json',
+        headers: Mapping[str, str] | None = None,
+        **query: Any,
+    ) -> Reply:
         content = body if isinstance(body, bytes | io.IOBase | None) else json.dumps(body).encode()
-        given = {'Content-Type': type, **(headers or {})} if content is not None else dict(headers or {})
+        given = (
+            {'Content-Type': type, **(headers or {})}
+            if content is not None
+            else dict(headers or {})
+        )
         params = {key: str(value) for key, value in query.items()}
-        async with self._session.request(method, path, data=content, headers=given, params=params) as response:
+        async with self._session.request(
+            method, path, data=content, headers=given, params=params
+        ) as response:
             raw = await response.read()
             is_json = response.content_type == 'application/json'
             warnings = tuple(response.headers.getall('Warning', ()))
-            return Reply(response.status, json.loads(raw) if is_json else raw, response.headers, warnings)
+            return Reply(
+                response.status, json.loads(raw) if is_json else raw, response.headers, warnings
+            )
 
     async def get(self, path: str, **options: Any) -> Reply:
         return await self.ask('GET', path, **options)
@@ -118,8 +139,9 @@ class Api:
                 pass
 
     @contextlib.asynccontextmanager
-    async def watch(self, path: str, *, headers: Mapping[str, str] | None = None,
-                    **query: Any) -> AsyncIterator[Stream]:
+    async def watch(
+        self, path: str, *, headers: Mapping[str, str] | None = None, **query: Any
+    ) -> AsyncIterator[Stream]:
         params = {key: str(value) for key, value in {'watch': 'true', **query}.items()}
         async with self._session.get(path, params=params, headers=headers) as response:
             assert response.status == 200, await response.text()
@@ -131,30 +153,53 @@ class Api:
 
 
 @contextlib.asynccontextmanager
-async def open_api(sandbox: kopf.testing.Sandbox, token: str,
-                   headers: Mapping[str, str] | None = None) -> AsyncIterator[Api]:
+async def open_api(
+    sandbox: kopf.testing.Sandbox, token: str, headers: Mapping[str, str] | None = None
+) -> AsyncIterator[Api]:
     context = ssl.create_default_context(cafile=sandbox.ca_path)
     connector = aiohttp.TCPConnector(ssl=context)
-    given = {'User-Agent': 'api-tests/1.0', **({'Authorization': f'Bearer {token}'} if token else {}),
-             **(headers or {})}
+    given = {
+        'User-Agent': 'api-tests/1.0',
+        **({'Authorization': f'Bearer {token}'} if token else {}),
+        **(headers or {}),
+    }
     async with aiohttp.ClientSession(sandbox.url, connector=connector, headers=given) as session:
         yield Api(session)
 
 
 def build_version(name: str = 'v1', **fields: Any) -> dict[str, Any]:
-    return {'name': name, 'served': True, 'storage': True, 'schema': {'openAPIV3Schema': SCHEMA}, **fields}
+    return {
+        'name': name,
+        'served': True,
+        'storage': True,
+        'schema': {'openAPIV3Schema': SCHEMA},
+        **fields,
+    }
 
 
-def build_crd(plural: str, *versions: Mapping[str, Any], scope: str = 'Namespaced') -> dict[str, Any]:
+def build_crd(
+    plural: str, *versions: Mapping[str, Any], scope: str = 'Namespaced'
+) -> dict[str, Any]:
     """The body of a CRD of our group, by default with one version without subresources."""
     singular = plural.removesuffix('s')
     names = {'kind': singular.capitalize(), 'plural': plural, 'singular': singular}
-    return {'apiVersion': 'apiextensions.k8s.io/v1', 'kind': 'CustomResourceDefinition',
-            'metadata': {'name': f'{plural}.{GROUP}'},
-            'spec': {'group': GROUP, 'scope': scope, 'names': names, 'versions': [*(versions or [build_version()])]}}
+    return {
+        'apiVersion': 'apiextensions.k8s.io/v1',
+        'kind': 'CustomResourceDefinition',
+        'metadata': {'name': f'{plural}.{GROUP}'},
+        'spec': {
+            'group': GROUP,
+            'scope': scope,
+            'names': names,
+            'versions': [*(versions or [build_version()])],
+        },
+    }
 
 
-SCALE = {'specReplicasPath': '.spec.replicas', 'statusReplicasPath': '.status.replicas',
-         'labelSelectorPath': '.status.selector'}
+SCALE = {
+    'specReplicasPath': '.spec.replicas',
+    'statusReplicasPath': '.status.replicas',
+    'labelSelectorPath': '.status.selector',
+}
 THINGS = build_crd('things', build_version(subresources={'status': {}, 'scale': SCALE}))
 PLAINS = build_crd('plains')

@@ -1,6 +1,7 @@
 """
 What goes on after the answers: owners and their dependents, and the contents of namespaces.
 """
+
 import pytest
 from sandbox_http import GROUP
 
@@ -11,8 +12,13 @@ FINALIZERS = ['example.com/hold']
 
 def refer(owner, **fields):
     """Build a reference to an owner."""
-    return {'apiVersion': owner['apiVersion'], 'kind': owner['kind'],
-            'name': owner['metadata']['name'], 'uid': owner['metadata']['uid'], **fields}
+    return {
+        'apiVersion': owner['apiVersion'],
+        'kind': owner['kind'],
+        'name': owner['metadata']['name'],
+        'uid': owner['metadata']['uid'],
+        **fields,
+    }
 
 
 @pytest.fixture
@@ -26,8 +32,12 @@ async def another_owner(api, things):
 
 
 async def test_dependents_go_after_their_owner_by_default(api, things, configmaps, owner):
-    made = await api.make(configmaps, {'metadata': {'name': 'child', 'ownerReferences': [refer(owner)]}})
-    await api.make(configmaps, {'metadata': {'name': 'grandchild', 'ownerReferences': [refer(made)]}})
+    made = await api.make(
+        configmaps, {'metadata': {'name': 'child', 'ownerReferences': [refer(owner)]}}
+    )
+    await api.make(
+        configmaps, {'metadata': {'name': 'grandchild', 'ownerReferences': [refer(made)]}}
+    )
     await api.make(configmaps, {'metadata': {'name': 'stranger'}})
 
     reply = await api.delete(f'{things}/owner')
@@ -38,8 +48,16 @@ async def test_dependents_go_after_their_owner_by_default(api, things, configmap
 
 
 async def test_dependent_with_finalizers_is_marked(api, things, configmaps, owner):
-    await api.make(configmaps, {'metadata': {'name': 'child', 'finalizers': FINALIZERS,
-                                             'ownerReferences': [refer(owner)]}})
+    await api.make(
+        configmaps,
+        {
+            'metadata': {
+                'name': 'child',
+                'finalizers': FINALIZERS,
+                'ownerReferences': [refer(owner)],
+            }
+        },
+    )
 
     async with api.watch(configmaps) as stream:
         await stream.take(1)
@@ -51,8 +69,13 @@ async def test_dependent_with_finalizers_is_marked(api, things, configmaps, owne
     assert body['metadata']['finalizers'] == FINALIZERS
 
 
-async def test_dependent_of_several_owners_stays_with_the_last_one(api, things, configmaps, owner, another_owner):
-    await api.make(configmaps, {'metadata': {'name': 'child', 'ownerReferences': [refer(owner), refer(another_owner)]}})
+async def test_dependent_of_several_owners_stays_with_the_last_one(
+    api, things, configmaps, owner, another_owner
+):
+    await api.make(
+        configmaps,
+        {'metadata': {'name': 'child', 'ownerReferences': [refer(owner), refer(another_owner)]}},
+    )
 
     async with api.watch(configmaps) as stream:
         await stream.take(1)
@@ -66,9 +89,19 @@ async def test_dependent_of_several_owners_stays_with_the_last_one(api, things, 
     assert await api.names(configmaps) == []
 
 
-async def test_owner_waits_for_its_blocking_dependents_in_foreground(api, things, configmaps, owner):
-    await api.make(configmaps, {'metadata': {
-        'name': 'child', 'finalizers': FINALIZERS, 'ownerReferences': [refer(owner, blockOwnerDeletion=True)]}})
+async def test_owner_waits_for_its_blocking_dependents_in_foreground(
+    api, things, configmaps, owner
+):
+    await api.make(
+        configmaps,
+        {
+            'metadata': {
+                'name': 'child',
+                'finalizers': FINALIZERS,
+                'ownerReferences': [refer(owner, blockOwnerDeletion=True)],
+            }
+        },
+    )
 
     async with api.watch(configmaps) as stream:
         await stream.take(1)
@@ -83,9 +116,19 @@ async def test_owner_waits_for_its_blocking_dependents_in_foreground(api, things
     assert await api.names(configmaps) == []
 
 
-async def test_owner_does_not_wait_for_other_dependents_in_foreground(api, things, configmaps, owner):
-    await api.make(configmaps, {'metadata': {'name': 'child', 'finalizers': FINALIZERS,
-                                             'ownerReferences': [refer(owner)]}})
+async def test_owner_does_not_wait_for_other_dependents_in_foreground(
+    api, things, configmaps, owner
+):
+    await api.make(
+        configmaps,
+        {
+            'metadata': {
+                'name': 'child',
+                'finalizers': FINALIZERS,
+                'ownerReferences': [refer(owner)],
+            }
+        },
+    )
 
     await api.delete(f'{things}/owner', propagationPolicy='Foreground')
     await api.wait_until_gone(f'{things}/owner')
@@ -93,12 +136,17 @@ async def test_owner_does_not_wait_for_other_dependents_in_foreground(api, thing
     assert (await api.get(f'{configmaps}/child')).body['metadata']['deletionTimestamp']
 
 
-@pytest.mark.parametrize('options', [
-    pytest.param({'propagationPolicy': 'Orphan'}, id='policy'),
-    pytest.param({'orphanDependents': True}, id='old-option'),
-])
+@pytest.mark.parametrize(
+    'options',
+    [
+        pytest.param({'propagationPolicy': 'Orphan'}, id='policy'),
+        pytest.param({'orphanDependents': True}, id='old-option'),
+    ],
+)
 async def test_orphans_stay_without_the_reference(api, things, configmaps, owner, options):
-    made = await api.make(configmaps, {'metadata': {'name': 'child', 'ownerReferences': [refer(owner)]}})
+    made = await api.make(
+        configmaps, {'metadata': {'name': 'child', 'ownerReferences': [refer(owner)]}}
+    )
 
     reply = await api.delete(f'{things}/owner', {**OPTIONS, **options})
     await api.wait_until_gone(f'{things}/owner')
@@ -110,7 +158,12 @@ async def test_orphans_stay_without_the_reference(api, things, configmaps, owner
 
 
 async def test_object_of_an_absent_owner_is_removed(api, configmaps):
-    absent = {'apiVersion': 'v1', 'kind': 'ConfigMap', 'name': 'absent', 'uid': '00000000-0000-4000-8000-000000000000'}
+    absent = {
+        'apiVersion': 'v1',
+        'kind': 'ConfigMap',
+        'name': 'absent',
+        'uid': '00000000-0000-4000-8000-000000000000',
+    }
 
     await api.make(configmaps, {'metadata': {'name': 'child', 'ownerReferences': [absent]}})
 
@@ -118,8 +171,10 @@ async def test_object_of_an_absent_owner_is_removed(api, configmaps):
 
 
 async def test_owner_in_another_namespace_counts_as_absent(api, things, owner):
-    await api.make('/api/v1/namespaces/default/configmaps', {'metadata': {'name': 'child',
-            'ownerReferences': [refer(owner)]}})
+    await api.make(
+        '/api/v1/namespaces/default/configmaps',
+        {'metadata': {'name': 'child', 'ownerReferences': [refer(owner)]}},
+    )
 
     await api.wait_until_gone('/api/v1/namespaces/default/configmaps/child')
 
@@ -134,12 +189,17 @@ async def test_namesake_of_the_owner_is_not_the_owner(api, configmaps, owner):
     await api.wait_until_gone(f'{configmaps}/child')
 
 
-@pytest.mark.parametrize('wrong', [
-    pytest.param({'kind': 'Plain'}, id='kind'),
-    pytest.param({'apiVersion': 'apps/v1'}, id='group'),
-])
+@pytest.mark.parametrize(
+    'wrong',
+    [
+        pytest.param({'kind': 'Plain'}, id='kind'),
+        pytest.param({'apiVersion': 'apps/v1'}, id='group'),
+    ],
+)
 async def test_owner_of_another_kind_is_not_the_owner(api, configmaps, owner, wrong):
-    await api.make(configmaps, {'metadata': {'name': 'child', 'ownerReferences': [refer(owner, **wrong)]}})
+    await api.make(
+        configmaps, {'metadata': {'name': 'child', 'ownerReferences': [refer(owner, **wrong)]}}
+    )
 
     await api.wait_until_gone(f'{configmaps}/child')
 
@@ -147,7 +207,10 @@ async def test_owner_of_another_kind_is_not_the_owner(api, configmaps, owner, wr
 async def test_owner_may_be_of_another_version(api, configmaps, owner):
     reference = refer(owner, apiVersion=f'{GROUP}/v9')
     await api.make(configmaps, {'metadata': {'name': 'child', 'ownerReferences': [reference]}})
-    await api.make(configmaps, {'metadata': {'name': 'orphan', 'ownerReferences': [refer(owner, name='other')]}})
+    await api.make(
+        configmaps,
+        {'metadata': {'name': 'orphan', 'ownerReferences': [refer(owner, name='other')]}},
+    )
 
     await api.wait_until_gone(f'{configmaps}/orphan')
 
@@ -155,9 +218,13 @@ async def test_owner_may_be_of_another_version(api, configmaps, owner):
 
 
 async def test_owners_of_each_other_do_not_wait_for_each_other(api, things, configmaps, owner):
-    child = await api.make(configmaps, {'metadata': {
-        'name': 'child', 'ownerReferences': [refer(owner, blockOwnerDeletion=True)]}})
-    references = [refer({**child, 'apiVersion': 'v1', 'kind': 'ConfigMap'}, blockOwnerDeletion=True)]
+    child = await api.make(
+        configmaps,
+        {'metadata': {'name': 'child', 'ownerReferences': [refer(owner, blockOwnerDeletion=True)]}},
+    )
+    references = [
+        refer({**child, 'apiVersion': 'v1', 'kind': 'ConfigMap'}, blockOwnerDeletion=True)
+    ]
     await api.merge(f'{things}/owner', {'metadata': {'ownerReferences': references}})
 
     await api.delete(f'{things}/owner', propagationPolicy='Foreground')
@@ -166,9 +233,19 @@ async def test_owners_of_each_other_do_not_wait_for_each_other(api, things, conf
     await api.wait_until_gone(f'{configmaps}/child')
 
 
-async def test_owner_in_foreground_goes_when_its_dependents_are_let_go(api, things, configmaps, owner):
-    await api.make(configmaps, {'metadata': {'name': 'child', 'finalizers': FINALIZERS,
-                                             'ownerReferences': [refer(owner, blockOwnerDeletion=True)]}})
+async def test_owner_in_foreground_goes_when_its_dependents_are_let_go(
+    api, things, configmaps, owner
+):
+    await api.make(
+        configmaps,
+        {
+            'metadata': {
+                'name': 'child',
+                'finalizers': FINALIZERS,
+                'ownerReferences': [refer(owner, blockOwnerDeletion=True)],
+            }
+        },
+    )
     await api.delete(f'{things}/owner', propagationPolicy='Foreground')
     assert (await api.get(f'{things}/owner')).code == 200
 
@@ -180,7 +257,9 @@ async def test_owner_in_foreground_goes_when_its_dependents_are_let_go(api, thin
 
 async def test_objects_without_namespaces_can_own_those_in_namespaces(api, configmaps, namespace):
     cluster_owner = (await api.get(f'/api/v1/namespaces/{namespace}')).body
-    await api.make(configmaps, {'metadata': {'name': 'child', 'ownerReferences': [refer(cluster_owner)]}})
+    await api.make(
+        configmaps, {'metadata': {'name': 'child', 'ownerReferences': [refer(cluster_owner)]}}
+    )
     await api.make(configmaps, {'metadata': {'name': 'other'}})
 
     assert await api.names(configmaps) == ['child', 'other']
@@ -216,12 +295,25 @@ async def test_namespace_waits_for_its_contents(api, namespace, configmaps):
     assert waiting.body['status']['phase'] == 'Terminating'
     assert refused.code == 403
     assert refused.body == {
-        'kind': 'Status', 'apiVersion': 'v1', 'metadata': {}, 'status': 'Failure', 'reason': 'Forbidden', 'code': 403,
+        'kind': 'Status',
+        'apiVersion': 'v1',
+        'metadata': {},
+        'status': 'Failure',
+        'reason': 'Forbidden',
+        'code': 403,
         'message': f'configmaps "b" is forbidden: unable to create new content in namespace {namespace} because it is '
-                   f'being terminated',
-        'details': {'name': 'b', 'kind': 'configmaps', 'causes': [{
-            'reason': 'NamespaceTerminating', 'message': f'namespace {namespace} is being terminated',
-            'field': 'metadata.namespace'}]},
+        f'being terminated',
+        'details': {
+            'name': 'b',
+            'kind': 'configmaps',
+            'causes': [
+                {
+                    'reason': 'NamespaceTerminating',
+                    'message': f'namespace {namespace} is being terminated',
+                    'field': 'metadata.namespace',
+                }
+            ],
+        },
     }
 
 
@@ -238,7 +330,9 @@ async def test_namespace_tells_what_it_waits_for(api, namespace, configmaps, thi
     body = (await api.get(f'/api/v1/namespaces/{namespace}')).body
 
     conditions = {condition['type']: condition for condition in body['status']['conditions']}
-    assert {kind: (condition['status'], condition['reason']) for kind, condition in conditions.items()} == {
+    assert {
+        kind: (condition['status'], condition['reason']) for kind, condition in conditions.items()
+    } == {
         'NamespaceDeletionDiscoveryFailure': ('False', 'ResourcesDiscovered'),
         'NamespaceDeletionGroupVersionParsingFailure': ('False', 'ParsedGroupVersions'),
         'NamespaceDeletionContentFailure': ('False', 'ContentDeleted'),
@@ -246,9 +340,11 @@ async def test_namespace_tells_what_it_waits_for(api, namespace, configmaps, thi
         'NamespaceFinalizersRemaining': ('True', 'SomeFinalizersRemain'),
     }
     assert conditions['NamespaceContentRemaining']['message'] == (
-        f'Some resources are remaining: configmaps. has 2 resource instances, things.{GROUP} has 1 resource instances')
+        f'Some resources are remaining: configmaps. has 2 resource instances, things.{GROUP} has 1 resource instances'
+    )
     assert conditions['NamespaceFinalizersRemaining']['message'] == (
-        'Some content in the namespace has finalizers remaining: example.com/hold in 3 resource instances')
+        'Some content in the namespace has finalizers remaining: example.com/hold in 3 resource instances'
+    )
 
 
 async def test_namespace_is_labelled_with_its_name_and_active(api, namespace):
@@ -264,7 +360,10 @@ async def test_namespaces_of_the_system_are_never_deleted(api, name):
     reply = await api.delete(f'/api/v1/namespaces/{name}')
 
     assert reply.code == 403
-    assert reply.body['message'] == f'namespaces "{name}" is forbidden: this namespace may not be deleted'
+    assert (
+        reply.body['message']
+        == f'namespaces "{name}" is forbidden: this namespace may not be deleted'
+    )
 
 
 async def test_nothing_is_created_in_absent_namespaces(api):

@@ -1,6 +1,7 @@
 """
 The life of custom resources: served at once, changed with their schemas, in versions, gone with their definitions.
 """
+
 import asyncio
 import copy
 
@@ -28,13 +29,19 @@ def build(plural, name, version='v1', **fields):
 
 def build_defaulting_version(name, *, storage=True, served=True, **defaults):
     """A version with these fields in the spec, with or without the defaults."""
-    fields = {key: {'type': 'string'} | ({'default': value} if value else {}) for key, value in defaults.items()}
+    fields = {
+        key: {'type': 'string'} | ({'default': value} if value else {})
+        for key, value in defaults.items()
+    }
     schema = {'type': 'object', 'properties': {'spec': {'type': 'object', 'properties': fields}}}
     return build_version(name, storage=storage, served=served, schema={'openAPIV3Schema': schema})
 
 
 def conditions_of(crd):
-    return {condition['type']: (condition['status'], condition['reason']) for condition in crd['status']['conditions']}
+    return {
+        condition['type']: (condition['status'], condition['reason'])
+        for condition in crd['status']['conditions']
+    }
 
 
 async def test_resource_is_served_and_discovered_at_once(api, plural, path):
@@ -50,8 +57,10 @@ async def test_resource_is_served_and_discovered_at_once(api, plural, path):
     assert f'/apis/{GROUP}/v1/namespaces/{{namespace}}/{plural}/{{name}}' in openapi['paths']
     assert made['spec']['names']['listKind'] == f'{made["spec"]["names"]["kind"]}List'
     stored = (await api.get(f'{CRDS}/{plural}.{GROUP}')).body
-    assert conditions_of(stored) == {'NamesAccepted': ('True', 'NoConflicts'),
-                                     'Established': ('True', 'InitialNamesAccepted')}
+    assert conditions_of(stored) == {
+        'NamesAccepted': ('True', 'NoConflicts'),
+        'Established': ('True', 'InitialNamesAccepted'),
+    }
     assert stored['status']['storedVersions'] == ['v1']
     assert stored['metadata']['generation'] == 1
 
@@ -66,7 +75,8 @@ async def test_invalid_definition_is_refused(api):
     assert reply.body['message'] == (
         'CustomResourceDefinition.apiextensions.k8s.io "other.name" is invalid: metadata.name: Invalid value: '
         '"other.name": '
-        'must be spec.names.plural+"."+spec.group')
+        'must be spec.names.plural+"."+spec.group'
+    )
 
 
 async def test_changed_schema_applies_to_stored_objects(api, plural, path):
@@ -75,8 +85,12 @@ async def test_changed_schema_applies_to_stored_objects(api, plural, path):
     made = await api.make(path, build(plural, 'a', spec={'size': 1}))
     changed = copy.deepcopy(crd['spec']['versions'])
     changed[0]['schema']['openAPIV3Schema']['properties']['spec'] = {
-        'type': 'object', 'properties': {'size': {'type': 'integer', 'maximum': 5},
-                                         'shape': {'type': 'string', 'default': 'round'}}}
+        'type': 'object',
+        'properties': {
+            'size': {'type': 'integer', 'maximum': 5},
+            'shape': {'type': 'string', 'default': 'round'},
+        },
+    }
 
     patched = await api.merge(f'{CRDS}/{plural}.{GROUP}', {'spec': {'versions': changed}})
     read = (await api.get(f'{path}/a')).body
@@ -90,8 +104,15 @@ async def test_changed_schema_applies_to_stored_objects(api, plural, path):
 
 
 async def test_objects_are_served_in_all_versions(api, plural, path):
-    await api.make(CRDS, build_crd(plural, build_version('v1', storage=False), build_version('v2'),
-                                   build_version('v3', served=False, storage=False)))
+    await api.make(
+        CRDS,
+        build_crd(
+            plural,
+            build_version('v1', storage=False),
+            build_version('v2'),
+            build_version('v3', served=False, storage=False),
+        ),
+    )
     newer = path.replace('/v1/', '/v2/')
 
     made = await api.make(path, build(plural, 'a', spec={'size': 1}))
@@ -102,9 +123,14 @@ async def test_objects_are_served_in_all_versions(api, plural, path):
         _, event = await stream.next()
 
     assert made['apiVersion'] == f'{GROUP}/v1'
-    assert read['apiVersion'] == f'{GROUP}/v2' and read['metadata']['uid'] == made['metadata']['uid']
+    assert (
+        read['apiVersion'] == f'{GROUP}/v2' and read['metadata']['uid'] == made['metadata']['uid']
+    )
     assert changed.body['apiVersion'] == f'{GROUP}/v2'
-    assert (listed['apiVersion'], [item['apiVersion'] for item in listed['items']]) == (f'{GROUP}/v2', [f'{GROUP}/v2'])
+    assert (listed['apiVersion'], [item['apiVersion'] for item in listed['items']]) == (
+        f'{GROUP}/v2',
+        [f'{GROUP}/v2'],
+    )
     assert (event['apiVersion'], event['spec']) == (f'{GROUP}/v1', {'size': 2, 'color': 'grey'})
     assert (await api.get(path.replace('/v1/', '/v3/'))).code == 404
     stored = (await api.get(f'{CRDS}/{plural}.{GROUP}')).body
@@ -112,14 +138,21 @@ async def test_objects_are_served_in_all_versions(api, plural, path):
 
 
 async def test_defaults_are_those_of_the_stored_version(api, plural, path):
-    versions = [build_defaulting_version('v1', storage=False, a='a1', c='c1'), build_defaulting_version('v2', b='b2',
-                a=None, c='c2'), build_defaulting_version('v3', storage=False, a=None, b=None, c=None, e='e3')]
+    versions = [
+        build_defaulting_version('v1', storage=False, a='a1', c='c1'),
+        build_defaulting_version('v2', b='b2', a=None, c='c2'),
+        build_defaulting_version('v3', storage=False, a=None, b=None, c=None, e='e3'),
+    ]
     await api.make(CRDS, build_crd(plural, *versions))
     seconds, thirds = path.replace('/v1/', '/v2/'), path.replace('/v1/', '/v3/')
 
     by_first = await api.make(path, build(plural, 'x', spec={}))
     by_third = await api.make(thirds, build(plural, 'y', 'v3', spec={}))
-    read = [(await api.get(f'{place}/{name}')).body['spec'] for name in 'xy' for place in (path, seconds, thirds)]
+    read = [
+        (await api.get(f'{place}/{name}')).body['spec']
+        for name in 'xy'
+        for place in (path, seconds, thirds)
+    ]
 
     assert by_first['spec'] == {'a': 'a1', 'c': 'c1'}
     assert by_third['spec'] == {'b': 'b2', 'c': 'c2'}
@@ -129,7 +162,10 @@ async def test_defaults_are_those_of_the_stored_version(api, plural, path):
 
 async def test_defaults_of_a_stored_version_apply_though_it_is_not_served(api, plural, path):
     hidden = build_defaulting_version('v2', served=False, a=None)
-    await api.make(CRDS, build_crd(plural, build_defaulting_version('v1', storage=False, a=None, b=None), hidden))
+    await api.make(
+        CRDS,
+        build_crd(plural, build_defaulting_version('v1', storage=False, a=None, b=None), hidden),
+    )
     await api.make(path, build(plural, 'x', spec={'a': '1', 'b': '2'}))
     hidden = build_defaulting_version('v2', served=False, a=None, b='b2')
 
@@ -146,8 +182,10 @@ async def test_new_version_is_served_after_an_update(api, plural, path):
     await api.make(CRDS, crd)
     await api.make(path, build(plural, 'a'))
 
-    await api.merge(f'{CRDS}/{plural}.{GROUP}', {'spec': {'versions': [build_version('v1', storage=False),
-            build_version('v2')]}})
+    await api.merge(
+        f'{CRDS}/{plural}.{GROUP}',
+        {'spec': {'versions': [build_version('v1', storage=False), build_version('v2')]}},
+    )
 
     assert (await api.get(f'{path.replace("/v1/", "/v2/")}/a')).body['apiVersion'] == f'{GROUP}/v2'
     stored = (await api.get(f'{CRDS}/{plural}.{GROUP}')).body
@@ -165,15 +203,22 @@ async def test_deleted_definition_takes_its_objects_and_ends_the_watches(api, pl
         events = await stream.rest()
 
     assert reply.code == 200
-    assert [(type, event['metadata']['name']) for type, event in events] == [('DELETED', 'a'), ('DELETED', 'b')]
+    assert [(type, event['metadata']['name']) for type, event in events] == [
+        ('DELETED', 'a'),
+        ('DELETED', 'b'),
+    ]
     assert (await api.get(f'{CRDS}/{plural}.{GROUP}')).code == 404
     assert (await api.get(path)).code == 404
-    assert plural not in {resource['name'] for resource in (await api.get(f'/apis/{GROUP}/v1')).body['resources']}
+    assert plural not in {
+        resource['name'] for resource in (await api.get(f'/apis/{GROUP}/v1')).body['resources']
+    }
 
 
 async def test_deleted_definition_waits_for_its_objects(api, plural, path):
     await api.make(CRDS, build_crd(plural))
-    await api.make(path, {**build(plural, 'a'), 'metadata': {'name': 'a', 'finalizers': ['example.com/x']}})
+    await api.make(
+        path, {**build(plural, 'a'), 'metadata': {'name': 'a', 'finalizers': ['example.com/x']}}
+    )
 
     async with api.watch(path) as stream:
         await stream.take(1)
@@ -186,12 +231,16 @@ async def test_deleted_definition_waits_for_its_objects(api, plural, path):
 
     assert type == 'MODIFIED' and event['metadata']['deletionTimestamp']
     assert terminating['metadata']['finalizers'] == ['customresourcecleanup.apiextensions.k8s.io']
-    assert terminating['metadata']['generation'] == 1 and 'deletionGracePeriodSeconds' not in terminating['metadata']
+    assert (
+        terminating['metadata']['generation'] == 1
+        and 'deletionGracePeriodSeconds' not in terminating['metadata']
+    )
     assert conditions_of(reply.body)['Terminating'] == ('True', 'InstanceDeletionPending')
     assert conditions_of(terminating)['Terminating'] == ('True', 'InstanceDeletionInProgress')
     assert refused.code == 403
     assert refused.body['message'] == (
-        f'{plural}.{GROUP} "b" is forbidden: create not allowed while custom resource definition is terminating')
+        f'{plural}.{GROUP} "b" is forbidden: create not allowed while custom resource definition is terminating'
+    )
 
 
 async def test_recreated_definition_begins_anew(api, plural, path):
@@ -215,23 +264,39 @@ async def test_resources_without_namespaces_are_served_without_them(api, plural,
 
 
 async def test_rules_of_the_api_are_set_as_defaults_and_kept(api, plural, path):
-    schema = {'type': 'object', 'properties': {'spec': {'type': 'object', 'default': {}, 'properties': {
-        'port': {'x-kubernetes-int-or-string': True},
-        'any': {'type': 'object', 'x-kubernetes-preserve-unknown-fields': True},
-        'mode': {'type': 'string', 'enum': ['fast', 'slow'], 'default': 'fast'},
-        'template': {'type': 'object', 'x-kubernetes-embedded-resource': True,
-                     'x-kubernetes-preserve-unknown-fields': True},
-    }}}}
+    schema = {
+        'type': 'object',
+        'properties': {
+            'spec': {
+                'type': 'object',
+                'default': {},
+                'properties': {
+                    'port': {'x-kubernetes-int-or-string': True},
+                    'any': {'type': 'object', 'x-kubernetes-preserve-unknown-fields': True},
+                    'mode': {'type': 'string', 'enum': ['fast', 'slow'], 'default': 'fast'},
+                    'template': {
+                        'type': 'object',
+                        'x-kubernetes-embedded-resource': True,
+                        'x-kubernetes-preserve-unknown-fields': True,
+                    },
+                },
+            }
+        },
+    }
     await api.make(CRDS, build_crd(plural, build_version(schema={'openAPIV3Schema': schema})))
 
-    made = await api.make(path, build(plural, 'a', spec={'port': 'http', 'any': {'x': {'y': 1}}, 'gone': 1}))
+    made = await api.make(
+        path, build(plural, 'a', spec={'port': 'http', 'any': {'x': {'y': 1}}, 'gone': 1})
+    )
     empty = await api.make(path, build(plural, 'b'))
     embedded = await api.post(path, build(plural, 'c', spec={'template': {'kind': 'Pod'}}))
 
     assert made['spec'] == {'port': 'http', 'any': {'x': {'y': 1}}, 'mode': 'fast'}
     assert empty['spec'] == {'mode': 'fast'}
     assert embedded.code == 422
-    assert [cause['field'] for cause in embedded.body['details']['causes']] == ['spec.template.apiVersion']
+    assert [cause['field'] for cause in embedded.body['details']['causes']] == [
+        'spec.template.apiVersion'
+    ]
 
 
 async def test_names_of_others_are_not_taken(api, plural, path):
@@ -241,7 +306,10 @@ async def test_names_of_others_are_not_taken(api, plural, path):
 
     await api.make(CRDS, twin)
     async with asyncio.timeout(10):
-        while 'conditions' not in (stored := (await api.get(f'{CRDS}/twin{plural}.{GROUP}')).body)['status']:
+        while (
+            'conditions'
+            not in (stored := (await api.get(f'{CRDS}/twin{plural}.{GROUP}')).body)['status']
+        ):
             pass
 
     assert conditions_of(stored)['NamesAccepted'][0] == 'False'
@@ -250,12 +318,26 @@ async def test_names_of_others_are_not_taken(api, plural, path):
 
 
 async def test_switch_of_the_storage_version_is_seen_in_its_answer(api, sandbox):
-    versions = [{'name': name, 'served': True, 'storage': name == 'v1',
-                 'schema': {'openAPIV3Schema': {'type': 'object'}}} for name in ('v1', 'v2')]
-    body = {'apiVersion': 'apiextensions.k8s.io/v1', 'kind': 'CustomResourceDefinition',
-            'metadata': {'name': 'switches.tests.kopf.dev'},
-            'spec': {'group': 'tests.kopf.dev', 'scope': 'Namespaced', 'versions': versions,
-                     'names': {'plural': 'switches', 'kind': 'Switch'}}}
+    versions = [
+        {
+            'name': name,
+            'served': True,
+            'storage': name == 'v1',
+            'schema': {'openAPIV3Schema': {'type': 'object'}},
+        }
+        for name in ('v1', 'v2')
+    ]
+    body = {
+        'apiVersion': 'apiextensions.k8s.io/v1',
+        'kind': 'CustomResourceDefinition',
+        'metadata': {'name': 'switches.tests.kopf.dev'},
+        'spec': {
+            'group': 'tests.kopf.dev',
+            'scope': 'Namespaced',
+            'versions': versions,
+            'names': {'plural': 'switches', 'kind': 'Switch'},
+        },
+    }
     path = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions'
     await api.make(path, body)
     stored = (await api.get(f'{path}/switches.tests.kopf.dev')).body

@@ -1,6 +1,7 @@
 """
 Deletions over HTTP: finalizers, preconditions, grace periods, collections, owners, namespaces.
 """
+
 import pytest
 from sandbox_http import GROUP
 
@@ -10,13 +11,19 @@ FINALIZERS = ['example.com/one', 'example.com/two']
 
 
 def build_pod(name, **spec):
-    return {'metadata': {'name': name}, 'spec': {'containers': [{'name': 'main', 'image': 'image:1'}], **spec}}
+    return {
+        'metadata': {'name': name},
+        'spec': {'containers': [{'name': 'main', 'image': 'image:1'}], **spec},
+    }
 
 
-@pytest.mark.parametrize('resource, body, group', [
-    pytest.param('configmaps', {}, {}, id='built-in'),
-    pytest.param('things', THING, {'group': GROUP}, id='custom'),
-])
+@pytest.mark.parametrize(
+    'resource, body, group',
+    [
+        pytest.param('configmaps', {}, {}, id='built-in'),
+        pytest.param('things', THING, {'group': GROUP}, id='custom'),
+    ],
+)
 async def test_object_without_finalizers_is_removed_at_once(api, paths, resource, body, group):
     path = paths[resource]
     made = await api.make(path, {**body, 'metadata': {'name': 'a'}})
@@ -25,7 +32,10 @@ async def test_object_without_finalizers_is_removed_at_once(api, paths, resource
 
     assert reply.code == 200
     assert reply.body == {
-        'kind': 'Status', 'apiVersion': 'v1', 'metadata': {}, 'status': 'Success',
+        'kind': 'Status',
+        'apiVersion': 'v1',
+        'metadata': {},
+        'status': 'Success',
         'details': {'name': 'a', **group, 'kind': resource, 'uid': made['metadata']['uid']},
     }
     assert (await api.get(f'{path}/a')).code == 404
@@ -72,7 +82,9 @@ async def test_object_goes_with_its_last_finalizer(api, things):
 
     assert (first.code, still.code, last.code) == (200, 200, 200)
     assert still.body['metadata']['finalizers'] == FINALIZERS[1:]
-    assert last.body['metadata']['deletionTimestamp'] == marked.body['metadata']['deletionTimestamp']
+    assert (
+        last.body['metadata']['deletionTimestamp'] == marked.body['metadata']['deletionTimestamp']
+    )
     assert 'finalizers' not in last.body['metadata']
     assert (await api.get(f'{things}/a')).code == 404
 
@@ -87,19 +99,24 @@ async def test_no_finalizers_are_added_to_an_object_being_deleted(api, things):
     assert reply.body['message'] == (
         f'Thing.{GROUP} "a" is invalid: metadata.finalizers: Forbidden: no new finalizers can be added if the object '
         f'is being '
-        f'deleted, found new finalizers []string{{"example.com/two"}}')
+        f'deleted, found new finalizers []string{{"example.com/two"}}'
+    )
 
 
 async def test_object_being_deleted_can_be_changed_otherwise(api, things):
     await api.make(things, {**THING, 'metadata': {'name': 'a', 'finalizers': FINALIZERS}})
     marked = await api.delete(f'{things}/a')
 
-    reply = await api.merge(f'{things}/a', {'metadata': {'labels': {'x': 'y'}, 'deletionTimestamp': None},
-                                            'spec': {'size': 1}})
+    reply = await api.merge(
+        f'{things}/a',
+        {'metadata': {'labels': {'x': 'y'}, 'deletionTimestamp': None}, 'spec': {'size': 1}},
+    )
 
     assert reply.code == 200
     assert reply.body['metadata']['labels'] == {'x': 'y'}
-    assert reply.body['metadata']['deletionTimestamp'] == marked.body['metadata']['deletionTimestamp']
+    assert (
+        reply.body['metadata']['deletionTimestamp'] == marked.body['metadata']['deletionTimestamp']
+    )
     assert reply.body['metadata']['generation'] == 3
 
 
@@ -122,20 +139,34 @@ async def test_assigned_pod_has_time_to_finish(api, pods):
     longer = await api.delete(f'{pods}/a', gracePeriodSeconds=50)
     removed = await api.delete(f'{pods}/a', {**OPTIONS, 'gracePeriodSeconds': 0})
 
-    seconds = [reply.body['metadata']['deletionGracePeriodSeconds'] for reply in (marked, shorter, longer, removed)]
+    seconds = [
+        reply.body['metadata']['deletionGracePeriodSeconds']
+        for reply in (marked, shorter, longer, removed)
+    ]
     assert seconds == [30, 5, 5, 0]
-    assert marked.body['metadata']['deletionTimestamp'] > marked.body['metadata']['creationTimestamp']
+    assert (
+        marked.body['metadata']['deletionTimestamp'] > marked.body['metadata']['creationTimestamp']
+    )
     assert (await api.get(f'{pods}/a')).code == 404
 
 
-@pytest.mark.parametrize('preconditions, message', [
-    pytest.param({'uid': 'another'}, 'the UID in the precondition (another) does not match the UID in record ({uid}). '
-                                     'The object might have been deleted and then recreated', id='uid'),
-    pytest.param({'resourceVersion': '1'},
-                 'the ResourceVersion in the precondition (1) does not match the ResourceVersion in '
-                                           'record ({resourceVersion}). The object might have been modified',
-                                           id='version'),
-])
+@pytest.mark.parametrize(
+    'preconditions, message',
+    [
+        pytest.param(
+            {'uid': 'another'},
+            'the UID in the precondition (another) does not match the UID in record ({uid}). '
+            'The object might have been deleted and then recreated',
+            id='uid',
+        ),
+        pytest.param(
+            {'resourceVersion': '1'},
+            'the ResourceVersion in the precondition (1) does not match the ResourceVersion in '
+            'record ({resourceVersion}). The object might have been modified',
+            id='version',
+        ),
+    ],
+)
 async def test_another_object_than_expected_is_not_deleted(api, configmaps, preconditions, message):
     made = await api.make(configmaps, {'metadata': {'name': 'a'}})
 
@@ -144,7 +175,8 @@ async def test_another_object_than_expected_is_not_deleted(api, configmaps, prec
     assert reply.code == 409
     assert reply.body['reason'] == 'Conflict'
     assert reply.body['message'] == (
-        f'Operation cannot be fulfilled on ConfigMap "a": {message.format(**made["metadata"])}')
+        f'Operation cannot be fulfilled on ConfigMap "a": {message.format(**made["metadata"])}'
+    )
     assert (await api.get(f'{configmaps}/a')).body == made
 
 
@@ -157,15 +189,28 @@ async def test_expected_object_is_deleted(api, configmaps):
     assert reply.code == 200
 
 
-@pytest.mark.parametrize('options, message', [
-    pytest.param({'propagationPolicy': 'Some'},
-                 'propagationPolicy: Unsupported value: "Some": supported values: "Foreground", "Background", '
-                 '"Orphan", "nil"', id='policy'),
-    pytest.param({'propagationPolicy': 'Orphan', 'orphanDependents': True},
-                 'propagationPolicy: Invalid value: "Orphan": orphanDependents and deletionPropagation cannot be both '
-                 'set', id='both'),
-    pytest.param({'dryRun': ['Some']}, 'dryRun: Unsupported value: ["Some"]: supported values: "All"', id='dry-run'),
-])
+@pytest.mark.parametrize(
+    'options, message',
+    [
+        pytest.param(
+            {'propagationPolicy': 'Some'},
+            'propagationPolicy: Unsupported value: "Some": supported values: "Foreground", "Background", '
+            '"Orphan", "nil"',
+            id='policy',
+        ),
+        pytest.param(
+            {'propagationPolicy': 'Orphan', 'orphanDependents': True},
+            'propagationPolicy: Invalid value: "Orphan": orphanDependents and deletionPropagation cannot be both '
+            'set',
+            id='both',
+        ),
+        pytest.param(
+            {'dryRun': ['Some']},
+            'dryRun: Unsupported value: ["Some"]: supported values: "All"',
+            id='dry-run',
+        ),
+    ],
+)
 async def test_wrong_options_are_refused(api, configmaps, options, message):
     await api.make(configmaps, {'metadata': {'name': 'a'}})
 
@@ -197,9 +242,14 @@ async def test_collection_of_all_namespaces_is_not_deleted(api):
 
     assert reply.code == 405
     assert reply.body == {
-        'kind': 'Status', 'apiVersion': 'v1', 'metadata': {}, 'status': 'Failure', 'reason': 'MethodNotAllowed',
+        'kind': 'Status',
+        'apiVersion': 'v1',
+        'metadata': {},
+        'status': 'Failure',
+        'reason': 'MethodNotAllowed',
         'code': 405,
-        'message': 'the server does not allow this method on the requested resource', 'details': {},
+        'message': 'the server does not allow this method on the requested resource',
+        'details': {},
     }
 
 
@@ -218,7 +268,8 @@ async def test_options_of_deletions_are_decoded(api, configmaps):
 
     assert reply.code == 400
     assert reply.body['message'] == (
-        'json: cannot unmarshal string into Go struct field DeleteOptions.dryRun of type []string')
+        'json: cannot unmarshal string into Go struct field DeleteOptions.dryRun of type []string'
+    )
 
 
 async def test_query_of_deletions_is_ignored_if_there_is_a_body(api, configmaps):

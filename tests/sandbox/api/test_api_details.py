@@ -1,6 +1,7 @@
 """
 Small things that were found by the comparison with a real API server, each of which some client can depend on.
 """
+
 import base64
 
 import pytest
@@ -11,17 +12,23 @@ CRDS = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions'
 UNRECOGNIZED = 'the object provided is unrecognized (must be of type'
 
 
-@pytest.mark.parametrize('resource, body', [
-    pytest.param('configmaps', {}, id='built-in'),
-    pytest.param('things', THING, id='custom'),
-])
+@pytest.mark.parametrize(
+    'resource, body',
+    [
+        pytest.param('configmaps', {}, id='built-in'),
+        pytest.param('things', THING, id='custom'),
+    ],
+)
 async def test_update_of_an_impossible_version_fails(api, paths, resource, body):
     path = paths[resource]
     await api.make(path, {**body, 'metadata': {'name': 'a'}})
 
     reply = await api.put(f'{path}/a', {**body, 'metadata': {'name': 'a', 'resourceVersion': 'x'}})
 
-    assert (reply.code, reply.body['message']) == (500, 'strconv.ParseUint: parsing "x": invalid syntax')
+    assert (reply.code, reply.body['message']) == (
+        500,
+        'strconv.ParseUint: parsing "x": invalid syntax',
+    )
 
 
 async def test_long_values_of_labels_are_measured_in_bytes(api, configmaps):
@@ -32,9 +39,13 @@ async def test_long_values_of_labels_are_measured_in_bytes(api, configmaps):
 
 
 async def test_unqualified_finalizers_are_warned_of_once_they_are_added(api, things):
-    made = await api.post(things, {**THING, 'metadata': {'name': 'a', 'finalizers': ['plain', 'kopf.dev/good']}})
+    made = await api.post(
+        things, {**THING, 'metadata': {'name': 'a', 'finalizers': ['plain', 'kopf.dev/good']}}
+    )
     changed = await api.merge(f'{things}/a', {'metadata': {'labels': {'x': 'y'}}})
-    wrong = await api.post(things, {**THING, 'metadata': {'name': 'b', 'finalizers': ['bad name!']}})
+    wrong = await api.post(
+        things, {**THING, 'metadata': {'name': 'b', 'finalizers': ['bad name!']}}
+    )
 
     [warning] = made.warnings
     assert 'metadata.finalizers: \\"plain\\": prefer a domain-qualified finalizer name' in warning
@@ -42,10 +53,17 @@ async def test_unqualified_finalizers_are_warned_of_once_they_are_added(api, thi
     assert (wrong.code, wrong.warnings) == (422, ())
 
 
-@pytest.mark.parametrize('patch, message', [
-    pytest.param({'kind': 'Other'}, 'no kind "Other" is registered for version "v1"', id='kind'),
-    pytest.param({'apiVersion': 'v9'}, 'no kind "ConfigMap" is registered for version "v9"', id='version'),
-])
+@pytest.mark.parametrize(
+    'patch, message',
+    [
+        pytest.param(
+            {'kind': 'Other'}, 'no kind "Other" is registered for version "v1"', id='kind'
+        ),
+        pytest.param(
+            {'apiVersion': 'v9'}, 'no kind "ConfigMap" is registered for version "v9"', id='version'
+        ),
+    ],
+)
 async def test_patches_cannot_change_the_kinds_of_built_in_objects(api, configmaps, patch, message):
     await api.make(configmaps, {'metadata': {'name': 'a'}})
 
@@ -61,21 +79,30 @@ async def test_patches_cannot_change_the_versions_of_custom_objects(api, things)
     reply = await api.merge(f'{things}/a', {'apiVersion': 'kopf.dev/v9'})
 
     assert (reply.code, reply.body['message']) == (
-        422, f'Thing.kopf.dev "a" is invalid: apiVersion: Invalid value: "kopf.dev/v9": must be {GROUP}/v1')
+        422,
+        f'Thing.kopf.dev "a" is invalid: apiVersion: Invalid value: "kopf.dev/v9": must be {GROUP}/v1',
+    )
 
 
 @pytest.mark.parametrize('resource', ['configmaps', 'things'])
-@pytest.mark.parametrize('identity, shown', [
-    pytest.param({}, '/, Kind=', id='none'),
-    pytest.param({'apiVersion': 'v9', 'kind': 'Other'}, '/v9, Kind=Other', id='other'),
-])
+@pytest.mark.parametrize(
+    'identity, shown',
+    [
+        pytest.param({}, '/, Kind=', id='none'),
+        pytest.param({'apiVersion': 'v9', 'kind': 'Other'}, '/v9, Kind=Other', id='other'),
+    ],
+)
 async def test_configurations_of_other_kinds_are_not_applied(api, paths, resource, identity, shown):
-    reply = await api.apply(f'{paths[resource]}/a', {**identity, 'metadata': {'name': 'a'}}, fieldManager='me')
+    reply = await api.apply(
+        f'{paths[resource]}/a', {**identity, 'metadata': {'name': 'a'}}, fieldManager='me'
+    )
 
     assert (reply.code, reply.body['message']) == (400, f'invalid object type: {shown}')
 
 
-@pytest.mark.parametrize('length, code', [pytest.param(128, 200, id='fits'), pytest.param(129, 422, id='long')])
+@pytest.mark.parametrize(
+    'length, code', [pytest.param(128, 200, id='fits'), pytest.param(129, 422, id='long')]
+)
 async def test_names_of_field_managers_are_limited(api, configmaps, length, code):
     await api.make(configmaps, {'metadata': {'name': 'a'}})
 
@@ -83,16 +110,23 @@ async def test_names_of_field_managers_are_limited(api, configmaps, length, code
 
     assert reply.code == code
     if code != 200:
-        assert reply.body['details']['causes'] == [{
-            'reason': 'FieldValueTooLong', 'message': 'Too long: may not be more than 128 bytes',
-            'field': 'fieldManager'}]
+        assert reply.body['details']['causes'] == [
+            {
+                'reason': 'FieldValueTooLong',
+                'message': 'Too long: may not be more than 128 bytes',
+                'field': 'fieldManager',
+            }
+        ]
 
 
 async def test_everything_wrong_in_the_options_of_a_list_is_told_at_once(api, configmaps):
     reply = await api.get(configmaps, resourceVersionMatch='Wrong', sendInitialEvents='true')
 
     assert [cause['reason'] for cause in reply.body['details']['causes']] == [
-        'FieldValueForbidden', 'FieldValueNotSupported', 'FieldValueForbidden']
+        'FieldValueForbidden',
+        'FieldValueNotSupported',
+        'FieldValueForbidden',
+    ]
 
 
 async def test_everything_wrong_in_the_options_of_a_watch_is_told_at_once(api, configmaps):
@@ -100,25 +134,39 @@ async def test_everything_wrong_in_the_options_of_a_watch_is_told_at_once(api, c
     limited = await api.get(configmaps, watch='true', limit='x')
 
     assert [cause['reason'] for cause in reply.body['details']['causes']] == [
-        'FieldValueForbidden', 'FieldValueNotSupported']
-    assert (limited.code, limited.body['message']) == (400, 'strconv.ParseInt: parsing "x": invalid syntax')
+        'FieldValueForbidden',
+        'FieldValueNotSupported',
+    ]
+    assert (limited.code, limited.body['message']) == (
+        400,
+        'strconv.ParseInt: parsing "x": invalid syntax',
+    )
 
 
 async def test_garbage_in_place_of_a_token_is_explained_as_go_does(api, configmaps):
     reply = await api.get(configmaps, **{'continue': 'garbage'})
 
     assert reply.code == 400
-    assert reply.body['message'].endswith(r"invalid character '\u0081' looking for beginning of value")
+    assert reply.body['message'].endswith(
+        r"invalid character '\u0081' looking for beginning of value"
+    )
 
 
-@pytest.mark.parametrize('resource, accept, message', [
-    pytest.param('configmaps', 'text/html', '406: Not Acceptable', id='built-in-unknown'),
-    pytest.param('configmaps', 'application/*', '406: Not Acceptable', id='built-in-wildcard'),
-    pytest.param('configmaps', 'application/json;as=Other;v=v1;g=meta.k8s.io', 'only the following',
-                 id='built-in-shape'),
-    pytest.param('things', 'text/html', 'only the following', id='custom-unknown'),
-    pytest.param('things', 'application/*', None, id='custom-wildcard'),
-])
+@pytest.mark.parametrize(
+    'resource, accept, message',
+    [
+        pytest.param('configmaps', 'text/html', '406: Not Acceptable', id='built-in-unknown'),
+        pytest.param('configmaps', 'application/*', '406: Not Acceptable', id='built-in-wildcard'),
+        pytest.param(
+            'configmaps',
+            'application/json;as=Other;v=v1;g=meta.k8s.io',
+            'only the following',
+            id='built-in-shape',
+        ),
+        pytest.param('things', 'text/html', 'only the following', id='custom-unknown'),
+        pytest.param('things', 'application/*', None, id='custom-wildcard'),
+    ],
+)
 async def test_unknown_forms_are_not_acceptable(api, paths, resource, accept, message):
     path = f'{paths[resource]}/a'
     body = THING if resource == 'things' else {}
@@ -136,17 +184,36 @@ async def test_malformed_options_of_deletions_are_refused_in_few_words(api, conf
 
     reply = await api.delete(f'{configmaps}/a', b'{not json')
 
-    assert reply.body['message'] == ("couldn't get version/kind; json parse error: invalid character 'n' "
-                                     "looking for beginning of object key string")
+    assert reply.body['message'] == (
+        "couldn't get version/kind; json parse error: invalid character 'n' "
+        'looking for beginning of object key string'
+    )
 
 
-@pytest.mark.parametrize('resource, body, message', [
-    pytest.param('things', b'null', "Thing): Object 'Kind' is missing in 'null' (6e756c6c)", id='custom-null'),
-    pytest.param('things', b'{"metadata": 5}', "Thing): Object 'Kind' is missing in '{\"metadata\": 5}' "
-                 '({"metadata": 5})', id='custom-kindless'),
-    pytest.param('configmaps', b'{"kind": 5}', "ConfigMap): couldn't get version/kind; json parse error: json: cannot "
-                 'unmarshal number into Go struct field .kind of type string ({"kind": 5})', id='number'),
-])
+@pytest.mark.parametrize(
+    'resource, body, message',
+    [
+        pytest.param(
+            'things',
+            b'null',
+            "Thing): Object 'Kind' is missing in 'null' (6e756c6c)",
+            id='custom-null',
+        ),
+        pytest.param(
+            'things',
+            b'{"metadata": 5}',
+            'Thing): Object \'Kind\' is missing in \'{"metadata": 5}\' ({"metadata": 5})',
+            id='custom-kindless',
+        ),
+        pytest.param(
+            'configmaps',
+            b'{"kind": 5}',
+            "ConfigMap): couldn't get version/kind; json parse error: json: cannot "
+            'unmarshal number into Go struct field .kind of type string ({"kind": 5})',
+            id='number',
+        ),
+    ],
+)
 async def test_unrecognized_bodies_are_quoted_as_they_are(api, paths, resource, body, message):
     reply = await api.post(paths[resource], body)
 
@@ -159,26 +226,36 @@ async def test_null_is_an_empty_built_in_object(api, configmaps):
     assert (reply.code, reply.body['details']['causes'][0]['field']) == (422, 'metadata.name')
 
 
-@pytest.mark.parametrize('method, code, message', [
-    pytest.param('PUT', 400, 'name must be provided', id='put'),
-    pytest.param('PATCH', 400, 'name must be provided', id='patch'),
-    pytest.param('OPTIONS', 405, f' is not supported on resources of kind "things.{GROUP}"', id='options'),
-])
-async def test_lists_of_custom_objects_refuse_what_is_for_single_ones(api, things, method, code, message):
+@pytest.mark.parametrize(
+    'method, code, message',
+    [
+        pytest.param('PUT', 400, 'name must be provided', id='put'),
+        pytest.param('PATCH', 400, 'name must be provided', id='patch'),
+        pytest.param(
+            'OPTIONS', 405, f' is not supported on resources of kind "things.{GROUP}"', id='options'
+        ),
+    ],
+)
+async def test_lists_of_custom_objects_refuse_what_is_for_single_ones(
+    api, things, method, code, message
+):
     reply = await api.ask(method, things, {}, type='application/merge-patch+json')
 
     assert (reply.code, reply.body['message']) == (code, message)
 
 
-@pytest.mark.parametrize('path, code', [
-    pytest.param('/api', 405, id='core'),
-    pytest.param('/api/v1', 405, id='core-version'),
-    pytest.param('/apis/apps/v1', 405, id='version'),
-    pytest.param('/version', 405, id='build'),
-    pytest.param('/apis', 200, id='groups'),
-    pytest.param(f'/apis/{GROUP}/v1', 200, id='custom-version'),
-    pytest.param('/nowhere', 404, id='nothing'),
-])
+@pytest.mark.parametrize(
+    'path, code',
+    [
+        pytest.param('/api', 405, id='core'),
+        pytest.param('/api/v1', 405, id='core-version'),
+        pytest.param('/apis/apps/v1', 405, id='version'),
+        pytest.param('/version', 405, id='build'),
+        pytest.param('/apis', 200, id='groups'),
+        pytest.param(f'/apis/{GROUP}/v1', 200, id='custom-version'),
+        pytest.param('/nowhere', 404, id='nothing'),
+    ],
+)
 async def test_some_documents_are_only_for_reading(api, path, code):
     reply = await api.post(path, {})
 
@@ -191,7 +268,10 @@ async def test_status_of_a_definition_is_owned_by_the_server(api):
     stored = await api.get(f'{CRDS}/owneds.{GROUP}')
 
     entries = {entry['manager']: entry for entry in stored.body['metadata']['managedFields']}
-    assert (set(entries), entries['kube-apiserver']['subresource']) == ({'api-tests', 'kube-apiserver'}, 'status')
+    assert (set(entries), entries['kube-apiserver']['subresource']) == (
+        {'api-tests', 'kube-apiserver'},
+        'status',
+    )
     assert set(entries['kube-apiserver']['fieldsV1']) == {'f:status'}
 
 
@@ -215,20 +295,39 @@ async def test_zeros_that_nobody_sent_are_owned_by_nobody(api, namespace):
 async def modern_event(api, namespace):
     """An event of the newer API, and its path."""
     path = f'/apis/events.k8s.io/v1/namespaces/{namespace}/events'
-    await api.make(path, {
-        'metadata': {'name': 'a'}, 'regarding': {'namespace': namespace, 'name': 'x'}, 'action': 'Act',
-        'type': 'Normal', 'reason': 'Testing', 'note': 'It works.', 'reportingController': 'kopf.dev/kopf',
-        'reportingInstance': 'dev', 'eventTime': '2020-01-01T00:00:00.000000Z'})
+    await api.make(
+        path,
+        {
+            'metadata': {'name': 'a'},
+            'regarding': {'namespace': namespace, 'name': 'x'},
+            'action': 'Act',
+            'type': 'Normal',
+            'reason': 'Testing',
+            'note': 'It works.',
+            'reportingController': 'kopf.dev/kopf',
+            'reportingInstance': 'dev',
+            'eventTime': '2020-01-01T00:00:00.000000Z',
+        },
+    )
     return f'{path}/a'
 
 
-@pytest.mark.parametrize('patch, message', [
-    pytest.param({'note': 'x'}, 'message: Invalid value: "x": field is immutable', id='note'),
-    pytest.param({'reportingController': 'x'}, 'reportingController: Invalid value: "x": field is immutable',
-                 id='reporter'),
-    pytest.param({'series': {'count': 1, 'lastObservedTime': '2020-01-01T00:00:01.000000Z'}},
-                 'series.count: Invalid value: "": should be at least 2', id='series'),
-])
+@pytest.mark.parametrize(
+    'patch, message',
+    [
+        pytest.param({'note': 'x'}, 'message: Invalid value: "x": field is immutable', id='note'),
+        pytest.param(
+            {'reportingController': 'x'},
+            'reportingController: Invalid value: "x": field is immutable',
+            id='reporter',
+        ),
+        pytest.param(
+            {'series': {'count': 1, 'lastObservedTime': '2020-01-01T00:00:01.000000Z'}},
+            'series.count: Invalid value: "": should be at least 2',
+            id='series',
+        ),
+    ],
+)
 async def test_events_of_the_newer_api_are_immutable(api, modern_event, patch, message):
     reply = await api.merge(modern_event, patch)
 
@@ -236,13 +335,16 @@ async def test_events_of_the_newer_api_are_immutable(api, modern_event, patch, m
 
 
 async def test_events_of_the_newer_api_go_on_as_series(api, modern_event):
-    reply = await api.merge(modern_event, {'series': {
-        'count': 2, 'lastObservedTime': '2020-01-01T00:00:01.000000Z'}})
+    reply = await api.merge(
+        modern_event, {'series': {'count': 2, 'lastObservedTime': '2020-01-01T00:00:01.000000Z'}}
+    )
 
     assert (reply.code, reply.body['series']['count']) == (200, 2)
 
 
-async def test_events_of_the_newer_api_are_listed_in_the_older_one_as_all_others(api, namespace, modern_event):
+async def test_events_of_the_newer_api_are_listed_in_the_older_one_as_all_others(
+    api, namespace, modern_event
+):
     reply = await api.get(f'/api/v1/namespaces/{namespace}/events')
 
     [event] = reply.body['items']
@@ -250,12 +352,17 @@ async def test_events_of_the_newer_api_are_listed_in_the_older_one_as_all_others
     assert 'kind' not in event and 'apiVersion' not in event
 
 
-@pytest.mark.parametrize('query, is_told', [
-    pytest.param({}, True, id='latest'),
-    pytest.param({'resourceVersion': '0'}, True, id='any'),
-    pytest.param({'resourceVersion': '1'}, False, id='past'),
-])
-async def test_end_of_the_current_objects_is_told_to_those_who_take_bookmarks(api, things, query, is_told):
+@pytest.mark.parametrize(
+    'query, is_told',
+    [
+        pytest.param({}, True, id='latest'),
+        pytest.param({'resourceVersion': '0'}, True, id='any'),
+        pytest.param({'resourceVersion': '1'}, False, id='past'),
+    ],
+)
+async def test_end_of_the_current_objects_is_told_to_those_who_take_bookmarks(
+    api, things, query, is_told
+):
     await api.make(things, {**THING, 'metadata': {'name': 'a'}})
 
     async with api.watch(things, allowWatchBookmarks='true', timeoutSeconds=1, **query) as stream:
@@ -264,11 +371,20 @@ async def test_end_of_the_current_objects_is_told_to_those_who_take_bookmarks(ap
     assert [type for type, _ in events] == ['ADDED', *(['BOOKMARK'] if is_told else [])]
 
 
-async def test_references_that_the_collector_removes_are_owned_by_nobody(api, configmaps, namespace):
+async def test_references_that_the_collector_removes_are_owned_by_nobody(
+    api, configmaps, namespace
+):
     secrets = f'/api/v1/namespaces/{namespace}/secrets'
     owner = await api.make(secrets, {'metadata': {'name': 'owner'}})
-    reference = {'apiVersion': 'v1', 'kind': 'Secret', 'name': 'owner', 'uid': owner['metadata']['uid']}
-    await api.make(configmaps, {'metadata': {'name': 'a', 'ownerReferences': [reference]}, 'data': {'x': 'y'}})
+    reference = {
+        'apiVersion': 'v1',
+        'kind': 'Secret',
+        'name': 'owner',
+        'uid': owner['metadata']['uid'],
+    }
+    await api.make(
+        configmaps, {'metadata': {'name': 'a', 'ownerReferences': [reference]}, 'data': {'x': 'y'}}
+    )
 
     await api.delete(f'{secrets}/owner', propagationPolicy='Orphan')
     await api.wait_until_gone(f'{secrets}/owner')
@@ -279,19 +395,45 @@ async def test_references_that_the_collector_removes_are_owned_by_nobody(api, co
     assert entry['fieldsV1'] == {'f:data': {'.': {}, 'f:x': {}}}
 
 
-async def test_fields_that_webhooks_invent_are_dropped_without_warnings(sandbox, api, configmaps, namespace):
+async def test_fields_that_webhooks_invent_are_dropped_without_warnings(
+    sandbox, api, configmaps, namespace
+):
     async def invent(path, review):
         patch = base64.b64encode(b'[{"op": "add", "path": "/unknown", "value": 1}]').decode()
-        response = {'uid': review['request']['uid'], 'allowed': True, 'patchType': 'JSONPatch', 'patch': patch}
+        response = {
+            'uid': review['request']['uid'],
+            'allowed': True,
+            'patchType': 'JSONPatch',
+            'patch': patch,
+        }
         return {**review, 'response': response}
 
     sandbox.add_service(namespace, 'inventor', invent)
-    await api.make('/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations', {
-        'metadata': {'name': namespace}, 'webhooks': [{
-            'name': 'hook.kopf.dev', 'sideEffects': 'None', 'admissionReviewVersions': ['v1'],
-            'clientConfig': {'service': {'namespace': namespace, 'name': 'inventor'}},
-            'namespaceSelector': {'matchLabels': {'kubernetes.io/metadata.name': namespace}},
-            'rules': [{'operations': ['*'], 'apiGroups': [''], 'apiVersions': ['*'], 'resources': ['configmaps']}]}]})
+    await api.make(
+        '/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations',
+        {
+            'metadata': {'name': namespace},
+            'webhooks': [
+                {
+                    'name': 'hook.kopf.dev',
+                    'sideEffects': 'None',
+                    'admissionReviewVersions': ['v1'],
+                    'clientConfig': {'service': {'namespace': namespace, 'name': 'inventor'}},
+                    'namespaceSelector': {
+                        'matchLabels': {'kubernetes.io/metadata.name': namespace}
+                    },
+                    'rules': [
+                        {
+                            'operations': ['*'],
+                            'apiGroups': [''],
+                            'apiVersions': ['*'],
+                            'resources': ['configmaps'],
+                        }
+                    ],
+                }
+            ],
+        },
+    )
 
     reply = await api.post(configmaps, {'metadata': {'name': 'a'}}, fieldValidation='Strict')
 
@@ -321,10 +463,18 @@ async def test_definitions_are_hashed_as_in_the_version_that_is_gone(api):
 
 
 async def test_counter_of_daemon_sets_is_owned_by_their_makers(api, namespace):
-    spec = {'selector': {'matchLabels': {'a': 'b'}}, 'template': {
-        'metadata': {'labels': {'a': 'b'}}, 'spec': {'containers': [{'name': 'main', 'image': 'busybox'}]}}}
+    spec = {
+        'selector': {'matchLabels': {'a': 'b'}},
+        'template': {
+            'metadata': {'labels': {'a': 'b'}},
+            'spec': {'containers': [{'name': 'main', 'image': 'busybox'}]},
+        },
+    }
 
-    made = await api.make(f'/apis/apps/v1/namespaces/{namespace}/daemonsets', {'metadata': {'name': 'a'}, 'spec': spec})
+    made = await api.make(
+        f'/apis/apps/v1/namespaces/{namespace}/daemonsets',
+        {'metadata': {'name': 'a'}, 'spec': spec},
+    )
 
     [entry] = made['metadata']['managedFields']
     counter = 'deprecated.daemonset.template.generation'

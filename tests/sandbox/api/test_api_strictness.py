@@ -1,6 +1,7 @@
 """
 Dry runs, and how strictly the fields of objects are checked.
 """
+
 import re
 
 from sandbox_http import GROUP
@@ -25,12 +26,15 @@ async def test_dry_runs_change_nothing(api, things, configmaps):
 
 
 async def test_dry_runs_check_everything(api, things):
-    reply = await api.post(things, {**THING, 'metadata': {'name': 'a'}, 'spec': {'size': -1}}, dryRun='All')
+    reply = await api.post(
+        things, {**THING, 'metadata': {'name': 'a'}, 'spec': {'size': -1}}, dryRun='All'
+    )
 
     assert reply.code == 422
     assert reply.body['message'] == (
         f'Thing.{GROUP} "a" is invalid: spec.size: Invalid value: -1: spec.size in body should be greater than or '
-        f'equal to 0')
+        f'equal to 0'
+    )
 
 
 async def test_unknown_dry_run_is_refused(api, configmaps):
@@ -38,7 +42,8 @@ async def test_unknown_dry_run_is_refused(api, configmaps):
 
     assert reply.code == 422
     assert reply.body['message'] == (
-        'CreateOptions.meta.k8s.io "" is invalid: dryRun: Unsupported value: ["Some"]: supported values: "All"')
+        'CreateOptions.meta.k8s.io "" is invalid: dryRun: Unsupported value: ["Some"]: supported values: "All"'
+    )
 
 
 UNKNOWN = {'metadata': {'name': 'a'}, 'spec': {'size': 1, 'wrong': 1}, 'wrong': 2}
@@ -49,7 +54,10 @@ async def test_unknown_fields_are_warned_of_by_default(api, things):
 
     assert reply.code == 201
     assert reply.body['spec'] == {'size': 1, 'color': 'grey'} and 'wrong' not in reply.body
-    assert reply.warnings == ('299 - "unknown field \\"spec.wrong\\""', '299 - "unknown field \\"wrong\\""')
+    assert reply.warnings == (
+        '299 - "unknown field \\"spec.wrong\\""',
+        '299 - "unknown field \\"wrong\\""',
+    )
 
 
 async def test_unknown_fields_are_ignored_on_request(api, things):
@@ -61,56 +69,85 @@ async def test_unknown_fields_are_ignored_on_request(api, things):
 
 async def test_unknown_fields_are_refused_on_request(api, things):
     made = await api.make(things, {**THING, 'metadata': {'name': 'b'}})
-    wrong = {**THING, **UNKNOWN, 'metadata': {'name': 'b', 'resourceVersion': made['metadata']['resourceVersion']}}
+    wrong = {
+        **THING,
+        **UNKNOWN,
+        'metadata': {'name': 'b', 'resourceVersion': made['metadata']['resourceVersion']},
+    }
 
     created = await api.post(things, {**THING, **UNKNOWN}, fieldValidation='Strict')
     replaced = await api.put(f'{things}/b', wrong, fieldValidation='Strict')
 
     assert created.code == replaced.code == 400
-    assert created.body['message'] == replaced.body['message'] == (
-        'Thing in version "v1" cannot be handled as a Thing: strict decoding error: unknown field "spec.wrong", '
-        'unknown field "wrong"')
+    assert (
+        created.body['message']
+        == replaced.body['message']
+        == (
+            'Thing in version "v1" cannot be handled as a Thing: strict decoding error: unknown field "spec.wrong", '
+            'unknown field "wrong"'
+        )
+    )
 
 
 async def test_unknown_fields_of_patches_are_refused_on_request(api, things):
     await api.make(things, {**THING, 'metadata': {'name': 'a'}})
 
-    reply = await api.merge(f'{things}/a', {'spec': {'wrong': 1}, 'wrong': 2}, fieldValidation='Strict')
+    reply = await api.merge(
+        f'{things}/a', {'spec': {'wrong': 1}, 'wrong': 2}, fieldValidation='Strict'
+    )
 
     assert reply.code == 422
-    assert re.fullmatch(re.escape(' "" is invalid: patch: Invalid value: '
-                                  '"{\\"apiVersion\\":\\"api.tests.kopf.dev/v1\\",') + '.*'
-                        + re.escape('\\"wrong\\":2}": strict decoding error: unknown field "spec.wrong", unknown '
-                                    'field "wrong"'),
-                        reply.body['message'])
+    assert re.fullmatch(
+        re.escape(
+            ' "" is invalid: patch: Invalid value: "{\\"apiVersion\\":\\"api.tests.kopf.dev/v1\\",'
+        )
+        + '.*'
+        + re.escape(
+            '\\"wrong\\":2}": strict decoding error: unknown field "spec.wrong", unknown '
+            'field "wrong"'
+        ),
+        reply.body['message'],
+    )
     assert reply.body['details']['causes'][0]['field'] == 'patch'
 
 
 async def test_unknown_fields_are_never_applied(api, things):
-    reply = await api.apply(f'{things}/a', {**THING, 'metadata': {'name': 'a'}, 'spec': {'wrong': 1}, 'wrong': 2},
-                            fieldManager='one', fieldValidation='Ignore')
+    reply = await api.apply(
+        f'{things}/a',
+        {**THING, 'metadata': {'name': 'a'}, 'spec': {'wrong': 1}, 'wrong': 2},
+        fieldManager='one',
+        fieldValidation='Ignore',
+    )
 
     assert reply.code == 500
     assert reply.body['message'] == (
         f'failed to create typed patch object (/a; {GROUP}/v1, Kind=Thing): errors:\n'
-        f'  .spec.wrong: field not declared in schema\n  .wrong: field not declared in schema')
+        f'  .spec.wrong: field not declared in schema\n  .wrong: field not declared in schema'
+    )
 
 
 async def test_applied_object_needs_its_name(api, things):
     reply = await api.apply(f'{things}/a', THING, fieldManager='one')
 
     assert reply.code == 400
-    assert reply.body['message'] == 'the name of the object (a based on URL) was undeterminable: name must be provided'
+    assert (
+        reply.body['message']
+        == 'the name of the object (a based on URL) was undeterminable: name must be provided'
+    )
 
 
 async def test_unknown_fields_of_built_in_objects_are_refused_on_request(api, configmaps):
-    reply = await api.post(configmaps, {'metadata': {'name': 'a', 'wrong': 1}, 'date': {'a': 'b'}},
-                           fieldValidation='Strict')
+    reply = await api.post(
+        configmaps,
+        {'metadata': {'name': 'a', 'wrong': 1}, 'date': {'a': 'b'}},
+        fieldValidation='Strict',
+    )
 
     assert reply.code == 400
     assert reply.body['message'] == (
         'ConfigMap in version "v1" cannot be handled as a ConfigMap: strict decoding error: '
-        'unknown field "metadata.wrong", unknown field "date"')
+        'unknown field "metadata.wrong", unknown field "date"'
+    )
 
 
 async def test_repeated_fields_are_refused_or_warned_of(api, configmaps):
@@ -122,9 +159,13 @@ async def test_repeated_fields_are_refused_or_warned_of(api, configmaps):
     assert strict.code == 400
     assert strict.body['message'] == (
         'ConfigMap in version "v1" cannot be handled as a ConfigMap: strict decoding error: '
-        'duplicate field "data.k", duplicate field "data"')
+        'duplicate field "data.k", duplicate field "data"'
+    )
     assert warned.code == 201
-    assert warned.warnings == ('299 - "duplicate field \\"data.k\\""', '299 - "duplicate field \\"data\\""')
+    assert warned.warnings == (
+        '299 - "duplicate field \\"data.k\\""',
+        '299 - "duplicate field \\"data\\""',
+    )
 
 
 async def test_unknown_mode_of_field_validation_is_refused(api, configmaps):
@@ -133,4 +174,5 @@ async def test_unknown_mode_of_field_validation_is_refused(api, configmaps):
     assert reply.code == 422
     assert reply.body['message'] == (
         'CreateOptions.meta.k8s.io "" is invalid: fieldValidation: Unsupported value: "Some": '
-        'supported values: "", "Ignore", "Strict", "Warn"')
+        'supported values: "", "Ignore", "Strict", "Warn"'
+    )

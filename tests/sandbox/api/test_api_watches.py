@@ -1,6 +1,7 @@
 """
 Watches over HTTP: from where they begin, what is seen through the selectors, how they end.
 """
+
 import pytest
 from sandbox_http import GROUP
 
@@ -38,7 +39,10 @@ async def test_watch_continues_from_a_version(api, things):
     assert events[2][0] == 'DELETED'
     versions = [int(body['metadata']['resourceVersion']) for _, body in events]
     assert versions == sorted(set(versions))
-    assert events[2][1] == {**second, 'metadata': {**second['metadata'], 'resourceVersion': str(versions[2])}}
+    assert events[2][1] == {
+        **second,
+        'metadata': {**second['metadata'], 'resourceVersion': str(versions[2])},
+    }
 
 
 async def test_watch_from_zero_begins_with_the_current_objects(api, configmaps):
@@ -71,17 +75,24 @@ async def test_selected_objects_come_and_go_with_their_labels(api, configmaps):
 
 
 async def test_selected_objects_come_and_go_with_their_fields(api, pods):
-    body = {'metadata': {'name': 'a'}, 'spec': {'containers': [{'name': 'main', 'image': 'image:1'}]}}
+    body = {
+        'metadata': {'name': 'a'},
+        'spec': {'containers': [{'name': 'main', 'image': 'image:1'}]},
+    }
     version = (await api.get(pods)).body['metadata']['resourceVersion']
     await api.make(pods, body)
     await api.merge(f'{pods}/a/status', {'status': {'phase': 'Running'}})
     await api.merge(f'{pods}/a/status', {'status': {'phase': 'Succeeded'}})
 
-    async with api.watch(pods, resourceVersion=version, fieldSelector='status.phase=Running') as stream:
+    async with api.watch(
+        pods, resourceVersion=version, fieldSelector='status.phase=Running'
+    ) as stream:
         events = [await stream.next() for _ in range(2)]
 
     assert [(type, event['status']['phase']) for type, event in events] == [
-        ('ADDED', 'Running'), ('DELETED', 'Running')]
+        ('ADDED', 'Running'),
+        ('DELETED', 'Running'),
+    ]
 
 
 async def test_one_object_is_watched_by_its_name(api, configmaps):
@@ -102,7 +113,10 @@ async def test_object_itself_cannot_be_watched(api, configmaps):
 
 async def test_watch_of_all_namespaces_sees_them_all(api, namespace, things):
     version = (await api.get(things)).body['metadata']['resourceVersion']
-    await api.make(things.replace(namespace, 'default'), {**THING, 'metadata': {'name': f'in-default-{namespace}'}})
+    await api.make(
+        things.replace(namespace, 'default'),
+        {**THING, 'metadata': {'name': f'in-default-{namespace}'}},
+    )
     await api.make(things, {**THING, 'metadata': {'name': 'a'}})
 
     async with api.watch(f'/apis/{GROUP}/v1/things', resourceVersion=version) as stream:
@@ -111,7 +125,9 @@ async def test_watch_of_all_namespaces_sees_them_all(api, namespace, things):
     assert [event['metadata']['namespace'] for _, event in events] == ['default', namespace]
 
 
-async def test_watch_ends_in_time_and_tells_the_end_of_the_current_objects_if_asked(api, configmaps):
+async def test_watch_ends_in_time_and_tells_the_end_of_the_current_objects_if_asked(
+    api, configmaps
+):
     made = await api.make(configmaps, {'metadata': {'name': 'a'}})
 
     async with api.watch(configmaps, timeoutSeconds=1, allowWatchBookmarks='true') as stream:
@@ -128,8 +144,12 @@ async def test_watch_ends_in_time_and_tells_the_end_of_the_current_objects_if_as
 async def test_initial_events_are_sent_with_the_closing_bookmark(api, things):
     await api.make(things, {**THING, 'metadata': {'name': 'a'}})
 
-    async with api.watch(things, sendInitialEvents='true', resourceVersionMatch='NotOlderThan',
-                         allowWatchBookmarks='true') as stream:
+    async with api.watch(
+        things,
+        sendInitialEvents='true',
+        resourceVersionMatch='NotOlderThan',
+        allowWatchBookmarks='true',
+    ) as stream:
         first = await stream.next()
         bookmark = await stream.next()
         made = await api.make(things, {**THING, 'metadata': {'name': 'b'}})
@@ -137,39 +157,65 @@ async def test_initial_events_are_sent_with_the_closing_bookmark(api, things):
 
     assert (first[0], first[1]['metadata']['name']) == ('ADDED', 'a')
     assert bookmark[0] == 'BOOKMARK'
-    assert bookmark[1] == {'kind': 'Thing', 'apiVersion': f'{GROUP}/v1', 'metadata': {
-        'annotations': {'k8s.io/initial-events-end': 'true'},
-        'resourceVersion': bookmark[1]['metadata']['resourceVersion']}}
+    assert bookmark[1] == {
+        'kind': 'Thing',
+        'apiVersion': f'{GROUP}/v1',
+        'metadata': {
+            'annotations': {'k8s.io/initial-events-end': 'true'},
+            'resourceVersion': bookmark[1]['metadata']['resourceVersion'],
+        },
+    }
     assert following == ('ADDED', made)
 
 
 async def test_initial_events_are_not_sent_on_request(api, things):
     await api.make(things, {**THING, 'metadata': {'name': 'a'}})
 
-    async with api.watch(things, sendInitialEvents='false', resourceVersionMatch='NotOlderThan') as stream:
+    async with api.watch(
+        things, sendInitialEvents='false', resourceVersionMatch='NotOlderThan'
+    ) as stream:
         await api.make(things, {**THING, 'metadata': {'name': 'b'}})
         assert await stream.take(1) == [('ADDED', 'b')]
 
 
-@pytest.mark.parametrize('options, problem', [
-    pytest.param({'watch': 'true', 'sendInitialEvents': 'true'},
-                 'resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to '
-                 'NotOlderThan', id='no-match'),
-    pytest.param({'watch': 'true', 'resourceVersionMatch': 'NotOlderThan'},
-                 'resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless '
-                 'sendInitialEvents is provided', id='only-match'),
-    pytest.param({'sendInitialEvents': 'true'},
-                 'sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list', id='list'),
-    pytest.param({'resourceVersionMatch': 'Exact'},
-                 'resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is '
-                 'provided', id='no-version'),
-    pytest.param({'resourceVersionMatch': 'Exact', 'resourceVersion': '0'},
-                 'resourceVersionMatch: Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"',
-                 id='exact-zero'),
-    pytest.param({'resourceVersionMatch': 'Some', 'resourceVersion': '1'},
-                 'resourceVersionMatch: Unsupported value: "Some": supported values: "Exact", "NotOlderThan", ""',
-                 id='unknown-match'),
-])
+@pytest.mark.parametrize(
+    'options, problem',
+    [
+        pytest.param(
+            {'watch': 'true', 'sendInitialEvents': 'true'},
+            'resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to '
+            'NotOlderThan',
+            id='no-match',
+        ),
+        pytest.param(
+            {'watch': 'true', 'resourceVersionMatch': 'NotOlderThan'},
+            'resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless '
+            'sendInitialEvents is provided',
+            id='only-match',
+        ),
+        pytest.param(
+            {'sendInitialEvents': 'true'},
+            'sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list',
+            id='list',
+        ),
+        pytest.param(
+            {'resourceVersionMatch': 'Exact'},
+            'resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is '
+            'provided',
+            id='no-version',
+        ),
+        pytest.param(
+            {'resourceVersionMatch': 'Exact', 'resourceVersion': '0'},
+            'resourceVersionMatch: Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"',
+            id='exact-zero',
+        ),
+        pytest.param(
+            {'resourceVersionMatch': 'Some', 'resourceVersion': '1'},
+            'resourceVersionMatch: Unsupported value: "Some": supported values: "Exact", "NotOlderThan", ""',
+            id='unknown-match',
+        ),
+    ],
+)
 async def test_wrong_options_are_refused(api, configmaps, options, problem):
     reply = await api.get(configmaps, **options)
 
@@ -178,21 +224,46 @@ async def test_wrong_options_are_refused(api, configmaps, options, problem):
     assert reply.body['message'] == f'ListOptions.meta.k8s.io "" is invalid: {problem}'
 
 
-@pytest.mark.parametrize('options, code, message', [
-    pytest.param({'labelSelector': 'x=('}, 400, "unable to parse requirement: found '(', expected: identifier",
-                 id='labels'),
-    pytest.param({'fieldSelector': 'spec.wrong=1'}, 400,
-                 '"spec.wrong" is not a known field selector: only "metadata.name", "metadata.namespace"', id='fields'),
-    pytest.param({'continue': 'wrong!'}, 400,
-                 'invalid continue token: continue key is not valid: illegal base64 data at input byte 5',
-                 id='continue'),
-    pytest.param({'limit': 'many'}, 400, 'strconv.ParseInt: parsing "many": invalid syntax', id='limit'),
-    pytest.param({'resourceVersion': 'some'}, 400, 'invalid resource version: resourceVersion: Invalid value: "some": '
-                                                   'strconv.ParseUint: parsing "some": invalid syntax', id='version'),
-    pytest.param({'resourceVersion': 'some', 'watch': 'true'}, 500, 'resourceVersion: Invalid value: "some": '
-                                                                    'strconv.ParseUint: parsing "some": invalid syntax',
-                                                                    id='watch-version'),
-])
+@pytest.mark.parametrize(
+    'options, code, message',
+    [
+        pytest.param(
+            {'labelSelector': 'x=('},
+            400,
+            "unable to parse requirement: found '(', expected: identifier",
+            id='labels',
+        ),
+        pytest.param(
+            {'fieldSelector': 'spec.wrong=1'},
+            400,
+            '"spec.wrong" is not a known field selector: only "metadata.name", "metadata.namespace"',
+            id='fields',
+        ),
+        pytest.param(
+            {'continue': 'wrong!'},
+            400,
+            'invalid continue token: continue key is not valid: illegal base64 data at input byte 5',
+            id='continue',
+        ),
+        pytest.param(
+            {'limit': 'many'}, 400, 'strconv.ParseInt: parsing "many": invalid syntax', id='limit'
+        ),
+        pytest.param(
+            {'resourceVersion': 'some'},
+            400,
+            'invalid resource version: resourceVersion: Invalid value: "some": '
+            'strconv.ParseUint: parsing "some": invalid syntax',
+            id='version',
+        ),
+        pytest.param(
+            {'resourceVersion': 'some', 'watch': 'true'},
+            500,
+            'resourceVersion: Invalid value: "some": '
+            'strconv.ParseUint: parsing "some": invalid syntax',
+            id='watch-version',
+        ),
+    ],
+)
 async def test_senseless_options_are_refused(api, configmaps, options, code, message):
     reply = await api.get(configmaps, **options)
 
@@ -218,9 +289,15 @@ async def test_pages_are_of_the_version_of_the_first_one(api, configmaps):
     second = await api.get(configmaps, limit=2, **{'continue': first.body['metadata']['continue']})
     third = await api.get(configmaps, limit=2, **{'continue': second.body['metadata']['continue']})
 
-    names = [[item['metadata']['name'] for item in page.body['items']] for page in (first, second, third)]
+    names = [
+        [item['metadata']['name'] for item in page.body['items']] for page in (first, second, third)
+    ]
     assert names == [['a', 'b'], ['c', 'd'], ['e']]
-    assert [page.body['metadata'].get('remainingItemCount') for page in (first, second, third)] == [3, 1, None]
+    assert [page.body['metadata'].get('remainingItemCount') for page in (first, second, third)] == [
+        3,
+        1,
+        None,
+    ]
     assert len({page.body['metadata']['resourceVersion'] for page in (first, second, third)}) == 1
     assert 'continue' not in third.body['metadata']
 
@@ -237,7 +314,9 @@ async def test_pages_with_selectors_do_not_tell_how_many_are_left(api, configmap
 
 async def test_past_version_is_listed_exactly(api, configmaps):
     await api.make(configmaps, {'metadata': {'name': 'a'}})
-    version = (await api.make(configmaps, {'metadata': {'name': 'b'}}))['metadata']['resourceVersion']
+    version = (await api.make(configmaps, {'metadata': {'name': 'b'}}))['metadata'][
+        'resourceVersion'
+    ]
     await api.delete(f'{configmaps}/a')
 
     exact = await api.get(configmaps, resourceVersion=version, resourceVersionMatch='Exact')
@@ -288,10 +367,16 @@ async def test_items_of_lists_have_kinds_only_if_custom(api, configmaps, things)
 
     built_in, custom = (await api.get(configmaps)).body, (await api.get(things)).body
 
-    assert (built_in['kind'], built_in['apiVersion'], set(built_in['items'][0])) == ('ConfigMapList', 'v1',
-            {'metadata'})
+    assert (built_in['kind'], built_in['apiVersion'], set(built_in['items'][0])) == (
+        'ConfigMapList',
+        'v1',
+        {'metadata'},
+    )
     assert (custom['kind'], custom['apiVersion']) == ('ThingList', f'{GROUP}/v1')
-    assert (custom['items'][0]['kind'], custom['items'][0]['apiVersion']) == ('Thing', f'{GROUP}/v1')
+    assert (custom['items'][0]['kind'], custom['items'][0]['apiVersion']) == (
+        'Thing',
+        f'{GROUP}/v1',
+    )
 
 
 async def test_version_of_the_future_is_not_waited_for_long(api, configmaps):
@@ -301,9 +386,12 @@ async def test_version_of_the_future_is_not_waited_for_long(api, configmaps):
 
     assert reply.code == 504
     assert reply.body['reason'] == 'Timeout'
-    assert reply.body['message'].startswith(f'Timeout: Too large resource version: {version}, current: ')
-    assert reply.body['details']['causes'] == [{'reason': 'ResourceVersionTooLarge',
-                                                'message': 'Too large resource version'}]
+    assert reply.body['message'].startswith(
+        f'Timeout: Too large resource version: {version}, current: '
+    )
+    assert reply.body['details']['causes'] == [
+        {'reason': 'ResourceVersionTooLarge', 'message': 'Too large resource version'}
+    ]
     assert reply.body['details']['retryAfterSeconds'] == 1
 
 
@@ -315,7 +403,9 @@ async def test_forgotten_versions_are_expired(sandbox, api, configmaps):
     sandbox.compact()
 
     continued = await api.get(configmaps, limit=1, **{'continue': page['continue']})
-    exact = await api.get(configmaps, resourceVersion=page['resourceVersion'], resourceVersionMatch='Exact')
+    exact = await api.get(
+        configmaps, resourceVersion=page['resourceVersion'], resourceVersionMatch='Exact'
+    )
     async with api.watch(configmaps, resourceVersion=page['resourceVersion']) as stream:
         [(type, status)] = await stream.rest()
 
@@ -325,7 +415,12 @@ async def test_forgotten_versions_are_expired(sandbox, api, configmaps):
     assert resumed == ['b']
     assert (exact.code, exact.body['reason']) == (410, 'Expired')
     assert exact.body['message'] == 'The resourceVersion for the provided list is too old.'
-    assert (type, status['kind'], status['code'], status['reason']) == ('ERROR', 'Status', 410, 'Expired')
+    assert (type, status['kind'], status['code'], status['reason']) == (
+        'ERROR',
+        'Status',
+        410,
+        'Expired',
+    )
     assert status['message'].startswith(f'too old resource version: {page["resourceVersion"]} (')
 
 

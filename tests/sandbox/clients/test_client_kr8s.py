@@ -1,6 +1,7 @@
 """
 The modern client: ``kr8s``, with both of its faces, asynchronous and synchronous.
 """
+
 import asyncio
 import subprocess
 import sys
@@ -28,7 +29,9 @@ async def api(sandbox):
     yield api
     await settle()
     if api._session is not None:
-        await api._session.aclose()  # it does not close its connections by itself, and has no means for that
+        await (
+            api._session.aclose()
+        )  # it does not close its connections by itself, and has no means for that
 
 
 async def settle():
@@ -50,16 +53,26 @@ async def names_of(iterator):
 
 
 async def test_objects_are_created_and_read(api):
-    configmap = await objects.ConfigMap(build(objects.ConfigMap, 'cm', data={'key': 'value'}), api=api)
-    secret = await objects.Secret(build(objects.Secret, 'secret', stringData={'password': 'qwerty'}), api=api)
-    pod = await objects.Pod(build(objects.Pod, 'pod', spec={'containers': [{'name': 'main', 'image': 'image:1'}]}),
-                            api=api)
+    configmap = await objects.ConfigMap(
+        build(objects.ConfigMap, 'cm', data={'key': 'value'}), api=api
+    )
+    secret = await objects.Secret(
+        build(objects.Secret, 'secret', stringData={'password': 'qwerty'}), api=api
+    )
+    pod = await objects.Pod(
+        build(objects.Pod, 'pod', spec={'containers': [{'name': 'main', 'image': 'image:1'}]}),
+        api=api,
+    )
     widget = await Widget(build(Widget, 'w', spec={'size': 1}), api=api)
     for obj in (configmap, secret, pod, widget):
         await obj.create()
 
-    assert (await objects.ConfigMap.get('cm', namespace='default', api=api)).data == {'key': 'value'}
-    assert (await objects.Secret.get('secret', namespace='default', api=api)).data == {'password': 'cXdlcnR5'}
+    assert (await objects.ConfigMap.get('cm', namespace='default', api=api)).data == {
+        'key': 'value'
+    }
+    assert (await objects.Secret.get('secret', namespace='default', api=api)).data == {
+        'password': 'cXdlcnR5'
+    }
     assert pod.status.phase == 'Pending'
     assert widget.metadata.generation == 1 and await widget.exists()
     assert 'default' in await names_of(api.get('namespaces'))
@@ -75,20 +88,30 @@ async def test_resources_are_discovered_by_their_names(api):
 
 async def test_lists_are_selected_by_labels_and_fields(api):
     for name, color in (('a', 'red'), ('b', 'blue'), ('c', 'red')):
-        await (await Widget(build(Widget, name, metadata={'labels': {'color': color}}), api=api)).create()
+        await (
+            await Widget(build(Widget, name, metadata={'labels': {'color': color}}), api=api)
+        ).create()
 
-    assert await names_of(api.get(Widget, namespace='default', label_selector={'color': 'red'})) == ['a', 'c']
-    assert await names_of(api.get(Widget, namespace=kr8s.ALL, field_selector='metadata.name=b')) == ['b']
+    assert await names_of(
+        api.get(Widget, namespace='default', label_selector={'color': 'red'})
+    ) == ['a', 'c']
+    assert await names_of(
+        api.get(Widget, namespace=kr8s.ALL, field_selector='metadata.name=b')
+    ) == ['b']
 
 
 async def test_lists_come_in_pages(sandbox, api):
     for number in range(5):
-        sandbox.create({'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': f'cm-{number}'}})
+        sandbox.create(
+            {'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': f'cm-{number}'}}
+        )
 
     pages, token = [], ''
     while not pages or token:
         params = {'limit': 2, 'continue': token}
-        async with api.call_api('GET', version='v1', namespace='default', url='configmaps', params=params) as response:
+        async with api.call_api(
+            'GET', version='v1', namespace='default', url='configmaps', params=params
+        ) as response:
             page = response.json()
         pages.append([item['metadata']['name'] for item in page['items']])
         token = page['metadata'].get('continue', '')
@@ -122,14 +145,26 @@ async def test_objects_are_labelled_and_annotated(api):
 
 
 async def test_objects_are_scaled(sandbox, api):
-    deployment = await objects.Deployment(build(objects.Deployment, 'web', spec={
-        'selector': {'matchLabels': {'app': 'web'}},
-        'template': {'metadata': {'labels': {'app': 'web'}},
-                     'spec': {'containers': [{'name': 'main', 'image': 'image:1'}]}}}), api=api)
+    deployment = await objects.Deployment(
+        build(
+            objects.Deployment,
+            'web',
+            spec={
+                'selector': {'matchLabels': {'app': 'web'}},
+                'template': {
+                    'metadata': {'labels': {'app': 'web'}},
+                    'spec': {'containers': [{'name': 'main', 'image': 'image:1'}]},
+                },
+            },
+        ),
+        api=api,
+    )
     await deployment.create()
 
     scaling = asyncio.create_task(deployment.scale(3))
-    await asyncio.to_thread(sandbox.wait, 'deployments', 'web', lambda body: body['spec']['replicas'] == 3)
+    await asyncio.to_thread(
+        sandbox.wait, 'deployments', 'web', lambda body: body['spec']['replicas'] == 3
+    )
     sandbox.patch('deployments', 'web', {'status': {'replicas': 3}}, subresource='status')
     await scaling
 
@@ -137,17 +172,26 @@ async def test_objects_are_scaled(sandbox, api):
 
 
 async def test_conditions_are_waited_for(sandbox, api):
-    pod = await objects.Pod(build(objects.Pod, 'pod', spec={'containers': [{'name': 'main', 'image': 'image:1'}]}),
-                            api=api)
+    pod = await objects.Pod(
+        build(objects.Pod, 'pod', spec={'containers': [{'name': 'main', 'image': 'image:1'}]}),
+        api=api,
+    )
     await pod.create()
 
     waiting = asyncio.create_task(pod.wait('condition=Ready', timeout=10))
-    await asyncio.to_thread(sandbox.patch, 'pods', 'pod',
-                            {'status': {'conditions': [{'type': 'Ready', 'status': 'True'}]}},
-                            type='strategic', subresource='status')
+    await asyncio.to_thread(
+        sandbox.patch,
+        'pods',
+        'pod',
+        {'status': {'conditions': [{'type': 'Ready', 'status': 'True'}]}},
+        type='strategic',
+        subresource='status',
+    )
     await waiting
 
-    assert [(condition.type, condition.status) for condition in pod.status.conditions] == [('Ready', 'True')]
+    assert [(condition.type, condition.status) for condition in pod.status.conditions] == [
+        ('Ready', 'True')
+    ]
 
 
 async def test_deletions_are_waited_for(sandbox, api):
@@ -188,15 +232,18 @@ async def test_refusals_are_told_with_their_statuses(api):
     with pytest.raises(kr8s.NotFoundError):
         await Widget.get('absent', namespace='default', api=api, timeout=0)
 
-    statuses = [(error.value.response.status_code, error.value.status['reason']) for error in (existing, invalid,
-            outdated)]
+    statuses = [
+        (error.value.response.status_code, error.value.status['reason'])
+        for error in (existing, invalid, outdated)
+    ]
     assert statuses == [(409, 'AlreadyExists'), (422, 'Invalid'), (409, 'Conflict')]
     assert str(existing.value) == 'widgets.clients.kopf.dev "w" already exists'
 
 
 async def test_watch_replays_the_changes_in_order(sandbox, api):
-    version = sandbox.create({'apiVersion': 'v1', 'kind': 'ConfigMap',
-                              'metadata': {'name': 'first'}})['metadata']['resourceVersion']
+    version = sandbox.create(
+        {'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': 'first'}}
+    )['metadata']['resourceVersion']
     sandbox.create({'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': 'a'}})
     sandbox.patch('configmaps', 'a', {'data': {'x': 'y'}})
     sandbox.delete('configmaps', 'a')
@@ -210,7 +257,7 @@ async def test_watch_replays_the_changes_in_order(sandbox, api):
     assert events == [('ADDED', 'a'), ('MODIFIED', 'a'), ('DELETED', 'a')]
 
 
-SYNCHRONOUS = '''
+SYNCHRONOUS = """
 import sys
 import kr8s
 
@@ -222,14 +269,23 @@ names = [item.name for item in api.get('configmaps', namespace='default')]
 data = dict(configmap.data)
 configmap.delete()
 assert (names, data, configmap.exists()) == (['cm'], {'a': 'b', 'c': 'd'}, False)
-'''
+"""
 
 
 def test_synchronous_face_works_too(sandbox):
     # In a process of its own, as its thread with connections is never stopped otherwise.
-    ended = subprocess.run([sys.executable, '-c', SYNCHRONOUS, sandbox.kubeconfig], capture_output=True, text=True,
-                           timeout=30)
+    ended = subprocess.run(
+        [sys.executable, '-c', SYNCHRONOUS, sandbox.kubeconfig],
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
 
     assert (ended.returncode, ended.stderr) == (0, '')
-    assert [asked.verb for asked in sandbox.requests if asked.plural == 'configmaps'] == ['create', 'patch', 'list',
-            'delete', 'get']
+    assert [asked.verb for asked in sandbox.requests if asked.plural == 'configmaps'] == [
+        'create',
+        'patch',
+        'list',
+        'delete',
+        'get',
+    ]

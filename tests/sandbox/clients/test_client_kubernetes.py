@@ -1,6 +1,7 @@
 """
 The official synchronous client: ``kubernetes``.
 """
+
 import datetime
 import json
 import textwrap
@@ -17,7 +18,9 @@ JSON = 'application/json-patch+json'
 @pytest.fixture
 def client(sandbox):
     configuration = kubernetes.client.Configuration()
-    kubernetes.config.load_kube_config(config_file=str(sandbox.kubeconfig), client_configuration=configuration)
+    kubernetes.config.load_kube_config(
+        config_file=str(sandbox.kubeconfig), client_configuration=configuration
+    )
     with kubernetes.client.ApiClient(configuration) as client:
         yield client
         client.rest_client.pool_manager.clear()  # it does not close its connections by itself
@@ -44,14 +47,27 @@ def cluster(client, tmp_path):
 
 
 def build_widget(name, **fields):
-    return {'apiVersion': 'clients.kopf.dev/v1', 'kind': 'Widget', 'metadata': {'name': name}, **fields}
+    return {
+        'apiVersion': 'clients.kopf.dev/v1',
+        'kind': 'Widget',
+        'metadata': {'name': name},
+        **fields,
+    }
 
 
 def build_deployment(name):
-    return {'apiVersion': 'apps/v1', 'kind': 'Deployment', 'metadata': {'name': name}, 'spec': {
-        'selector': {'matchLabels': {'app': name}},
-        'template': {'metadata': {'labels': {'app': name}}, 'spec': {'containers': [{'name': 'main',
-                'image': 'image:1'}]}}}}
+    return {
+        'apiVersion': 'apps/v1',
+        'kind': 'Deployment',
+        'metadata': {'name': name},
+        'spec': {
+            'selector': {'matchLabels': {'app': name}},
+            'template': {
+                'metadata': {'labels': {'app': name}},
+                'spec': {'containers': [{'name': 'main', 'image': 'image:1'}]},
+            },
+        },
+    }
 
 
 def refusal_of(error):
@@ -61,15 +77,29 @@ def refusal_of(error):
 
 
 def test_objects_are_created_and_read_as_models(core):
-    created = core.create_namespaced_config_map('default', kubernetes.client.V1ConfigMap(
-        metadata=kubernetes.client.V1ObjectMeta(name='cm', labels={'x': 'y'}), data={'key': 'value'}))
-    core.create_namespaced_secret('default', {'metadata': {'name': 'secret'}, 'stringData': {'password': 'qwerty'}})
-    core.create_namespaced_pod('default', {'metadata': {'name': 'pod'},
-                                           'spec': {'containers': [{'name': 'main', 'image': 'image:1'}]}})
+    created = core.create_namespaced_config_map(
+        'default',
+        kubernetes.client.V1ConfigMap(
+            metadata=kubernetes.client.V1ObjectMeta(name='cm', labels={'x': 'y'}),
+            data={'key': 'value'},
+        ),
+    )
+    core.create_namespaced_secret(
+        'default', {'metadata': {'name': 'secret'}, 'stringData': {'password': 'qwerty'}}
+    )
+    core.create_namespaced_pod(
+        'default',
+        {
+            'metadata': {'name': 'pod'},
+            'spec': {'containers': [{'name': 'main', 'image': 'image:1'}]},
+        },
+    )
     core.create_namespace({'metadata': {'name': 'space'}})
 
     assert core.read_namespaced_config_map('cm', 'default').data == {'key': 'value'}
-    assert created.metadata.uid and isinstance(created.metadata.creation_timestamp, datetime.datetime)
+    assert created.metadata.uid and isinstance(
+        created.metadata.creation_timestamp, datetime.datetime
+    )
     assert core.read_namespaced_secret('secret', 'default').data == {'password': 'cXdlcnR5'}
     assert core.read_namespaced_pod('pod', 'default').status.phase == 'Pending'
     assert core.read_namespace('space').status.phase == 'Active'
@@ -101,16 +131,25 @@ def test_custom_objects_come_in_pages(objects):
         objects.create_namespaced_custom_object(*WIDGETS, build_widget(f'w-{number}'))
 
     first = objects.list_namespaced_custom_object(*WIDGETS, limit=3)
-    last = objects.list_namespaced_custom_object(*WIDGETS, limit=3, _continue=first['metadata']['continue'])
+    last = objects.list_namespaced_custom_object(
+        *WIDGETS, limit=3, _continue=first['metadata']['continue']
+    )
 
-    assert [item['metadata']['name'] for item in (*first['items'], *last['items'])] == ['w-0', 'w-1', 'w-2', 'w-3',
-            'w-4']
+    assert [item['metadata']['name'] for item in (*first['items'], *last['items'])] == [
+        'w-0',
+        'w-1',
+        'w-2',
+        'w-3',
+        'w-4',
+    ]
     assert first['metadata']['remainingItemCount'] == 2
 
 
 def test_lists_are_selected_by_labels_and_fields(core):
     for name, color in (('a', 'red'), ('b', 'blue'), ('c', 'red')):
-        core.create_namespaced_config_map('default', {'metadata': {'name': name, 'labels': {'color': color}}})
+        core.create_namespaced_config_map(
+            'default', {'metadata': {'name': name, 'labels': {'color': color}}}
+        )
 
     reds = core.list_namespaced_config_map('default', label_selector='color in (red, green)')
     one = core.list_namespaced_config_map('default', field_selector='metadata.name=b')
@@ -120,19 +159,35 @@ def test_lists_are_selected_by_labels_and_fields(core):
 
 
 def test_objects_are_patched_in_all_ways(core, apps, objects):
-    core.create_namespaced_config_map('default', {'metadata': {'name': 'cm'}, 'data': {'a': '1', 'b': '2'}})
+    core.create_namespaced_config_map(
+        'default', {'metadata': {'name': 'cm'}, 'data': {'a': '1', 'b': '2'}}
+    )
     apps.create_namespaced_deployment('default', build_deployment('web'))
     objects.create_namespaced_custom_object(*WIDGETS, build_widget('w', spec={'size': 1}))
 
-    strategic = apps.patch_namespaced_deployment('web', 'default', {'spec': {'template': {'spec': {'containers': [
-        {'name': 'side', 'image': 'side:1'}]}}}})
-    by_json = core.patch_namespaced_config_map('cm', 'default', [{'op': 'remove', 'path': '/data/a'}])
-    merged = core.patch_namespaced_config_map('cm', 'default', {'data': {'b': None, 'c': '3'}}, _content_type=MERGE)
-    custom = objects.patch_namespaced_custom_object(*WIDGETS, 'w', {'spec': {'size': 2}}, _content_type=MERGE)
+    strategic = apps.patch_namespaced_deployment(
+        'web',
+        'default',
+        {'spec': {'template': {'spec': {'containers': [{'name': 'side', 'image': 'side:1'}]}}}},
+    )
+    by_json = core.patch_namespaced_config_map(
+        'cm', 'default', [{'op': 'remove', 'path': '/data/a'}]
+    )
+    merged = core.patch_namespaced_config_map(
+        'cm', 'default', {'data': {'b': None, 'c': '3'}}, _content_type=MERGE
+    )
+    custom = objects.patch_namespaced_custom_object(
+        *WIDGETS, 'w', {'spec': {'size': 2}}, _content_type=MERGE
+    )
     steps = [{'op': 'add', 'path': '/spec/replicas', 'value': 3}]
-    custom_by_json = objects.patch_namespaced_custom_object(*WIDGETS, 'w', steps, _content_type=JSON)
+    custom_by_json = objects.patch_namespaced_custom_object(
+        *WIDGETS, 'w', steps, _content_type=JSON
+    )
 
-    assert [container.name for container in strategic.spec.template.spec.containers] == ['side', 'main']
+    assert [container.name for container in strategic.spec.template.spec.containers] == [
+        'side',
+        'main',
+    ]
     assert by_json.data == {'b': '2'}
     assert merged.data == {'c': '3'}
     assert custom['spec'] == {'size': 2}
@@ -144,14 +199,21 @@ def test_status_is_written_apart_from_the_spec(apps, objects):
     apps.create_namespaced_deployment('default', build_deployment('web'))
     made = objects.create_namespaced_custom_object(*WIDGETS, build_widget('w', spec={'size': 1}))
 
-    deployment = apps.patch_namespaced_deployment_status('web', 'default',
-                                                         {'status': {'replicas': 1, 'readyReplicas': 1}})
+    deployment = apps.patch_namespaced_deployment_status(
+        'web', 'default', {'status': {'replicas': 1, 'readyReplicas': 1}}
+    )
     changed = {**made, 'spec': {'size': 9}, 'status': {'ready': True}}
     replaced = objects.replace_namespaced_custom_object_status(*WIDGETS, 'w', changed)
     addition = {'status': {'count': 1}}
-    patched = objects.patch_namespaced_custom_object_status(*WIDGETS, 'w', addition, _content_type=MERGE)
+    patched = objects.patch_namespaced_custom_object_status(
+        *WIDGETS, 'w', addition, _content_type=MERGE
+    )
 
-    assert (deployment.status.replicas, deployment.status.ready_replicas, deployment.metadata.generation) == (1, 1, 1)
+    assert (
+        deployment.status.replicas,
+        deployment.status.ready_replicas,
+        deployment.metadata.generation,
+    ) == (1, 1, 1)
     assert (replaced['spec'], replaced['status']) == ({'size': 1}, {'ready': True})
     assert patched['status'] == {'ready': True, 'count': 1}
     assert patched['metadata']['generation'] == 1
@@ -162,15 +224,21 @@ def test_scale_is_read_and_written(apps, objects):
     objects.create_namespaced_custom_object(*WIDGETS, build_widget('w', spec={'replicas': 1}))
 
     scale = apps.patch_namespaced_deployment_scale('web', 'default', {'spec': {'replicas': 4}})
-    custom = objects.patch_namespaced_custom_object_scale(*WIDGETS, 'w', {'spec': {'replicas': 5}}, _content_type=MERGE)
+    custom = objects.patch_namespaced_custom_object_scale(
+        *WIDGETS, 'w', {'spec': {'replicas': 5}}, _content_type=MERGE
+    )
 
-    assert scale.spec.replicas == apps.read_namespaced_deployment('web', 'default').spec.replicas == 4
+    assert (
+        scale.spec.replicas == apps.read_namespaced_deployment('web', 'default').spec.replicas == 4
+    )
     assert custom['spec'] == {'replicas': 5}
     assert objects.get_namespaced_custom_object(*WIDGETS, 'w')['spec'] == {'replicas': 5}
 
 
 def test_outdated_updates_are_conflicts(core):
-    made = core.create_namespaced_config_map('default', {'metadata': {'name': 'cm'}, 'data': {'a': '1'}})
+    made = core.create_namespaced_config_map(
+        'default', {'metadata': {'name': 'cm'}, 'data': {'a': '1'}}
+    )
     made.data = {'a': '2'}
     core.replace_namespaced_config_map('cm', 'default', made)
     made.data = {'a': '3'}
@@ -178,9 +246,12 @@ def test_outdated_updates_are_conflicts(core):
     with pytest.raises(kubernetes.client.ApiException) as error:
         core.replace_namespaced_config_map('cm', 'default', made)
 
-    assert refusal_of(error) == (409, 'Conflict',
-                                 'Operation cannot be fulfilled on configmaps "cm": the object has been modified; '
-                                                  'please apply your changes to the latest version and try again')
+    assert refusal_of(error) == (
+        409,
+        'Conflict',
+        'Operation cannot be fulfilled on configmaps "cm": the object has been modified; '
+        'please apply your changes to the latest version and try again',
+    )
     assert error.value.reason == 'Conflict'
 
 
@@ -196,19 +267,24 @@ def test_refusals_are_told_with_their_bodies(core, objects):
 
     assert refusal_of(absent) == (404, 'NotFound', 'configmaps "absent" not found')
     assert refusal_of(existing) == (409, 'AlreadyExists', 'configmaps "cm" already exists')
-    assert refusal_of(invalid) == (422, 'Invalid',
-                                   'Widget.clients.kopf.dev "w" is invalid: spec.size: Invalid value: -1: '
-                                                   'spec.size in body should be greater than or equal to 0')
+    assert refusal_of(invalid) == (
+        422,
+        'Invalid',
+        'Widget.clients.kopf.dev "w" is invalid: spec.size: Invalid value: -1: '
+        'spec.size in body should be greater than or equal to 0',
+    )
     assert json.loads(invalid.value.body)['details']['causes'][0]['field'] == 'spec.size'
 
 
 def test_deleted_objects_wait_for_their_finalizers(core, objects):
-    objects.create_namespaced_custom_object(*WIDGETS, {**build_widget('w'),
-                                                       'metadata': {'name': 'w', 'finalizers': ['example.com/x']}})
+    objects.create_namespaced_custom_object(
+        *WIDGETS, {**build_widget('w'), 'metadata': {'name': 'w', 'finalizers': ['example.com/x']}}
+    )
 
     marked = objects.delete_namespaced_custom_object(*WIDGETS, 'w')
-    released = objects.patch_namespaced_custom_object(*WIDGETS, 'w', {'metadata': {'finalizers': []}},
-                                                      _content_type=MERGE)
+    released = objects.patch_namespaced_custom_object(
+        *WIDGETS, 'w', {'metadata': {'finalizers': []}}, _content_type=MERGE
+    )
 
     assert marked['metadata']['deletionTimestamp'] == released['metadata']['deletionTimestamp']
     with pytest.raises(kubernetes.client.ApiException) as error:
@@ -216,32 +292,55 @@ def test_deleted_objects_wait_for_their_finalizers(core, objects):
     assert error.value.status == 404
 
 
-@pytest.mark.parametrize('policy, survivors', [
-    pytest.param('Background', [], id='background'),
-    pytest.param('Foreground', [], id='foreground'),
-    pytest.param('Orphan', ['child'], id='orphan'),
-])
+@pytest.mark.parametrize(
+    'policy, survivors',
+    [
+        pytest.param('Background', [], id='background'),
+        pytest.param('Foreground', [], id='foreground'),
+        pytest.param('Orphan', ['child'], id='orphan'),
+    ],
+)
 def test_dependents_share_the_fate_that_was_chosen(sandbox, core, objects, policy, survivors):
     owner = objects.create_namespaced_custom_object(*WIDGETS, build_widget('w'))
-    core.create_namespaced_config_map('default', {'metadata': {'name': 'child', 'ownerReferences': [{
-        'apiVersion': 'clients.kopf.dev/v1', 'kind': 'Widget', 'name': 'w', 'uid': owner['metadata']['uid'],
-        'blockOwnerDeletion': True}]}})
+    core.create_namespaced_config_map(
+        'default',
+        {
+            'metadata': {
+                'name': 'child',
+                'ownerReferences': [
+                    {
+                        'apiVersion': 'clients.kopf.dev/v1',
+                        'kind': 'Widget',
+                        'name': 'w',
+                        'uid': owner['metadata']['uid'],
+                        'blockOwnerDeletion': True,
+                    }
+                ],
+            }
+        },
+    )
 
     objects.delete_namespaced_custom_object(*WIDGETS, 'w', propagation_policy=policy)
     sandbox.wait('widgets', 'w', lambda body: body is None)
     if not survivors:
         sandbox.wait('configmaps', 'child', lambda body: body is None)
 
-    assert [item.metadata.name for item in core.list_namespaced_config_map('default').items] == survivors
+    assert [
+        item.metadata.name for item in core.list_namespaced_config_map('default').items
+    ] == survivors
 
 
 def test_collections_are_deleted(core):
     for name, color in (('a', 'red'), ('b', 'blue')):
-        core.create_namespaced_config_map('default', {'metadata': {'name': name, 'labels': {'color': color}}})
+        core.create_namespaced_config_map(
+            'default', {'metadata': {'name': name, 'labels': {'color': color}}}
+        )
 
     core.delete_collection_namespaced_config_map('default', label_selector='color=red')
 
-    assert [item.metadata.name for item in core.list_namespaced_config_map('default').items] == ['b']
+    assert [item.metadata.name for item in core.list_namespaced_config_map('default').items] == [
+        'b'
+    ]
 
 
 def test_watch_replays_the_changes_from_a_version(core):
@@ -251,10 +350,17 @@ def test_watch_replays_the_changes_from_a_version(core):
     core.delete_namespaced_config_map('a', 'default')
 
     watch = kubernetes.watch.Watch()
-    events = list(watch.stream(core.list_namespaced_config_map, 'default', resource_version=version, timeout_seconds=1))
+    events = list(
+        watch.stream(
+            core.list_namespaced_config_map, 'default', resource_version=version, timeout_seconds=1
+        )
+    )
 
     assert [(event['type'], event['object'].metadata.name) for event in events] == [
-        ('ADDED', 'a'), ('MODIFIED', 'a'), ('DELETED', 'a')]
+        ('ADDED', 'a'),
+        ('MODIFIED', 'a'),
+        ('DELETED', 'a'),
+    ]
     versions = [int(event['object'].metadata.resource_version) for event in events]
     assert int(version) < versions[0] < versions[1] < versions[2]
 
@@ -279,8 +385,14 @@ def test_watch_from_a_compacted_version_is_expired(sandbox, core):
     sandbox.compact()
 
     with pytest.raises(kubernetes.client.ApiException) as error:
-        list(kubernetes.watch.Watch().stream(core.list_namespaced_config_map, 'default', resource_version=version,
-                                             timeout_seconds=5))
+        list(
+            kubernetes.watch.Watch().stream(
+                core.list_namespaced_config_map,
+                'default',
+                resource_version=version,
+                timeout_seconds=5,
+            )
+        )
 
     assert error.value.status == 410
     assert error.value.reason.startswith(f'Expired: too old resource version: {version} (')
@@ -288,7 +400,8 @@ def test_watch_from_a_compacted_version_is_expired(sandbox, core):
 
 def test_manifests_are_created_from_files(client, core, apps, objects, tmp_path):
     path = tmp_path / 'manifests.yaml'
-    path.write_text(textwrap.dedent('''
+    path.write_text(
+        textwrap.dedent("""
         apiVersion: v1
         kind: ConfigMap
         metadata: {name: cm}
@@ -302,7 +415,8 @@ def test_manifests_are_created_from_files(client, core, apps, objects, tmp_path)
           template:
             metadata: {labels: {app: web}}
             spec: {containers: [{name: main, image: "image:1"}]}
-    '''))
+    """)
+    )
 
     kubernetes.utils.create_from_yaml(client, str(path))
 
@@ -321,10 +435,22 @@ def test_dynamic_client_discovers_the_resources(cluster):
 
     assert widgets.get(name='w', namespace='default').spec.size == 1
     assert [item.metadata.name for item in configmaps.get(namespace='default').items] == ['cm']
-    assert widgets.patch(body={'spec': {'size': 2}}, name='w', namespace='default', content_type=MERGE).spec.size == 2
-    assert widgets.status.patch(body={'status': {'ok': True}}, name='w', namespace='default',
-                                content_type=MERGE).status.ok is True
-    assert cluster.resources.get(short_names=['wd'], api_version='clients.kopf.dev/v1').kind == 'Widget'
+    assert (
+        widgets.patch(
+            body={'spec': {'size': 2}}, name='w', namespace='default', content_type=MERGE
+        ).spec.size
+        == 2
+    )
+    assert (
+        widgets.status.patch(
+            body={'status': {'ok': True}}, name='w', namespace='default', content_type=MERGE
+        ).status.ok
+        is True
+    )
+    assert (
+        cluster.resources.get(short_names=['wd'], api_version='clients.kopf.dev/v1').kind
+        == 'Widget'
+    )
 
 
 def test_dynamic_client_deletes_and_watches(cluster):
@@ -335,7 +461,10 @@ def test_dynamic_client_deletes_and_watches(cluster):
 
     events = list(widgets.watch(namespace='default', resource_version=version, timeout=1))
 
-    assert [(event['type'], event['object'].metadata.name) for event in events] == [('ADDED', 'w'), ('DELETED', 'w')]
+    assert [(event['type'], event['object'].metadata.name) for event in events] == [
+        ('ADDED', 'w'),
+        ('DELETED', 'w'),
+    ]
     with pytest.raises(dynamic.exceptions.NotFoundError):
         widgets.get(name='w', namespace='default')
 
@@ -343,14 +472,25 @@ def test_dynamic_client_deletes_and_watches(cluster):
 def test_dynamic_client_applies_on_the_server_side(cluster):
     widgets = cluster.resources.get(api_version='clients.kopf.dev/v1', kind='Widget')
 
-    made = widgets.server_side_apply(body=build_widget('w', spec={'size': 1}), namespace='default', field_manager='one')
+    made = widgets.server_side_apply(
+        body=build_widget('w', spec={'size': 1}), namespace='default', field_manager='one'
+    )
     with pytest.raises(dynamic.exceptions.ConflictError) as error:
-        widgets.server_side_apply(body=build_widget('w', spec={'size': 2}), namespace='default', field_manager='two')
-    forced = widgets.server_side_apply(body=build_widget('w', spec={'size': 2}), namespace='default',
-                                       field_manager='two', force_conflicts=True)
+        widgets.server_side_apply(
+            body=build_widget('w', spec={'size': 2}), namespace='default', field_manager='two'
+        )
+    forced = widgets.server_side_apply(
+        body=build_widget('w', spec={'size': 2}),
+        namespace='default',
+        field_manager='two',
+        force_conflicts=True,
+    )
 
     assert made.spec.size == 1
-    assert json.loads(error.value.body)['message'] == 'Apply failed with 1 conflict: conflict with "one": .spec.size'
+    assert (
+        json.loads(error.value.body)['message']
+        == 'Apply failed with 1 conflict: conflict with "one": .spec.size'
+    )
     assert forced.spec.size == 2
     assert [entry.manager for entry in forced.metadata.managedFields] == ['two']
 
@@ -358,9 +498,18 @@ def test_dynamic_client_applies_on_the_server_side(cluster):
 def test_leases_are_held_by_leaders(client):
     leases = kubernetes.client.CoordinationV1Api(client)
     now = datetime.datetime.now(tz=datetime.UTC)
-    made = leases.create_namespaced_lease('default', {'metadata': {'name': 'leader'}, 'spec': {
-        'holderIdentity': 'one', 'leaseDurationSeconds': 15, 'acquireTime': now.isoformat(timespec='microseconds'),
-        'renewTime': now.isoformat(timespec='microseconds')}})
+    made = leases.create_namespaced_lease(
+        'default',
+        {
+            'metadata': {'name': 'leader'},
+            'spec': {
+                'holderIdentity': 'one',
+                'leaseDurationSeconds': 15,
+                'acquireTime': now.isoformat(timespec='microseconds'),
+                'renewTime': now.isoformat(timespec='microseconds'),
+            },
+        },
+    )
     stale = leases.read_namespaced_lease('leader', 'default')
 
     made.spec.holder_identity = 'two'
@@ -376,8 +525,13 @@ def test_leases_are_held_by_leaders(client):
 
 
 def test_access_is_reviewed(client):
-    review = kubernetes.client.AuthorizationV1Api(client).create_self_subject_access_review({
-        'spec': {'resourceAttributes': {'verb': 'create', 'resource': 'pods', 'namespace': 'default'}}})
+    review = kubernetes.client.AuthorizationV1Api(client).create_self_subject_access_review(
+        {
+            'spec': {
+                'resourceAttributes': {'verb': 'create', 'resource': 'pods', 'namespace': 'default'}
+            }
+        }
+    )
 
     assert review.status.allowed is True
 
@@ -388,6 +542,8 @@ def test_definitions_are_read_as_models(client):
     crd = crds.read_custom_resource_definition('widgets.clients.kopf.dev')
 
     assert [(condition.type, condition.status) for condition in crd.status.conditions] == [
-        ('NamesAccepted', 'True'), ('Established', 'True')]
+        ('NamesAccepted', 'True'),
+        ('Established', 'True'),
+    ]
     assert crd.status.accepted_names.kind == 'Widget'
     assert kubernetes.client.VersionApi(client).get_code().minor == '35'

@@ -1,6 +1,7 @@
 """
 The lightweight synchronous client: ``pykube-ng``.
 """
+
 import pykube
 import pytest
 
@@ -29,17 +30,31 @@ def names_of(query):
 
 
 def build_deployment(name):
-    return build(pykube.Deployment, name, spec={
-        'selector': {'matchLabels': {'app': name}},
-        'template': {'metadata': {'labels': {'app': name}}, 'spec': {'containers': [{'name': 'main',
-                'image': 'image:1'}]}}})
+    return build(
+        pykube.Deployment,
+        name,
+        spec={
+            'selector': {'matchLabels': {'app': name}},
+            'template': {
+                'metadata': {'labels': {'app': name}},
+                'spec': {'containers': [{'name': 'main', 'image': 'image:1'}]},
+            },
+        },
+    )
 
 
 def test_objects_are_created_and_read(client):
     pykube.ConfigMap(client, build(pykube.ConfigMap, 'cm', data={'key': 'value'})).create()
-    pykube.Secret(client, build(pykube.Secret, 'secret', stringData={'password': 'qwerty'})).create()
-    pykube.Namespace(client, {'apiVersion': 'v1', 'kind': 'Namespace', 'metadata': {'name': 'space'}}).create()
-    pykube.Pod(client, build(pykube.Pod, 'pod', spec={'containers': [{'name': 'main', 'image': 'image:1'}]})).create()
+    pykube.Secret(
+        client, build(pykube.Secret, 'secret', stringData={'password': 'qwerty'})
+    ).create()
+    pykube.Namespace(
+        client, {'apiVersion': 'v1', 'kind': 'Namespace', 'metadata': {'name': 'space'}}
+    ).create()
+    pykube.Pod(
+        client,
+        build(pykube.Pod, 'pod', spec={'containers': [{'name': 'main', 'image': 'image:1'}]}),
+    ).create()
     widget = Widget(client, build(Widget, 'w', spec={'size': 1}))
     widget.create()
 
@@ -76,7 +91,9 @@ def test_lists_come_in_pages(client):
 
     pages, token = [], ''
     while not pages or token:
-        response = client.get(url=f'configmaps?limit=2&continue={token}', namespace='default').json()
+        response = client.get(
+            url=f'configmaps?limit=2&continue={token}', namespace='default'
+        ).json()
         pages.append([item['metadata']['name'] for item in response['items']])
         token = response['metadata'].get('continue', '')
 
@@ -119,16 +136,33 @@ def test_deployments_are_scaled(client):
     assert pykube.Deployment.objects(client).get_by_name('web').replicas == 3
 
 
-@pytest.mark.parametrize('action, code, message', [
-    pytest.param(lambda widget: Widget(widget.api, build(Widget, 'w')).create(), 409,
-                 'widgets.clients.kopf.dev "w" already exists', id='existing'),
-    pytest.param(lambda widget: widget.patch({'spec': {'size': -1}}), 422,
-                 'Widget.clients.kopf.dev "w" is invalid: spec.size: Invalid value: -1: '
-                 'spec.size in body should be greater than or equal to 0', id='invalid'),
-    pytest.param(lambda widget: widget.patch({'metadata': {'resourceVersion': '1'}, 'spec': {'size': 2}}), 409,
-                 'Operation cannot be fulfilled on widgets.clients.kopf.dev "w": the object has been modified; '
-                 'please apply your changes to the latest version and try again', id='outdated'),
-])
+@pytest.mark.parametrize(
+    'action, code, message',
+    [
+        pytest.param(
+            lambda widget: Widget(widget.api, build(Widget, 'w')).create(),
+            409,
+            'widgets.clients.kopf.dev "w" already exists',
+            id='existing',
+        ),
+        pytest.param(
+            lambda widget: widget.patch({'spec': {'size': -1}}),
+            422,
+            'Widget.clients.kopf.dev "w" is invalid: spec.size: Invalid value: -1: '
+            'spec.size in body should be greater than or equal to 0',
+            id='invalid',
+        ),
+        pytest.param(
+            lambda widget: widget.patch(
+                {'metadata': {'resourceVersion': '1'}, 'spec': {'size': 2}}
+            ),
+            409,
+            'Operation cannot be fulfilled on widgets.clients.kopf.dev "w": the object has been modified; '
+            'please apply your changes to the latest version and try again',
+            id='outdated',
+        ),
+    ],
+)
 def test_refusals_are_told_with_their_messages(client, action, code, message):
     widget = Widget(client, build(Widget, 'w', spec={'size': 1}))
     widget.create()
@@ -181,7 +215,11 @@ def test_watch_from_a_compacted_version_is_expired(sandbox, client):
     Widget(client, build(Widget, 'w')).create()
     sandbox.compact()
 
-    [event] = Widget.objects(client).filter(namespace='default').watch(since=version, params={'timeoutSeconds': 5})
+    [event] = (
+        Widget.objects(client)
+        .filter(namespace='default')
+        .watch(since=version, params={'timeoutSeconds': 5})
+    )
 
     assert event.type == 'ERROR'
     assert (event.object.obj['code'], event.object.obj['reason']) == (410, 'Expired')

@@ -1,6 +1,7 @@
 """
 One sandbox for all tests with kubectl, each of which has a namespace of its own.
 """
+
 import dataclasses
 import itertools
 import os
@@ -39,7 +40,9 @@ def environment(tmp_path_factory):
 @pytest.fixture
 def kubectl(kubectl_path, environment, sandbox, namespace) -> kubectls.Kubectl:
     """The real kubectl in the new namespace."""
-    return kubectls.Kubectl(kubectl_path, {**environment, 'KUBECONFIG': str(sandbox.kubeconfig)}, namespace)
+    return kubectls.Kubectl(
+        kubectl_path, {**environment, 'KUBECONFIG': str(sandbox.kubeconfig)}, namespace
+    )
 
 
 @pytest.fixture
@@ -51,15 +54,21 @@ def fresh_kubectl(kubectl, tmp_path) -> kubectls.Kubectl:
 @pytest.fixture
 def make(sandbox, namespace):
     """Creates objects in the new namespace, not by kubectl; returns the last one."""
+
     def make(*bodies):
-        return [sandbox.create({**body, 'metadata': {**body['metadata'], 'namespace': namespace}})
-                for body in bodies][-1]
+        return [
+            sandbox.create({**body, 'metadata': {**body['metadata'], 'namespace': namespace}})
+            for body in bodies
+        ][-1]
+
     return make
 
 
 @pytest.fixture
 def read(sandbox, namespace):
     """Gets objects of the new namespace, not by kubectl."""
+
     def read(resource, name='one'):
         return sandbox.get(resource, name, namespace)
+
     return read

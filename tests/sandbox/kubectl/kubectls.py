@@ -1,6 +1,7 @@
 """
 The real kubectl, pointed at a sandbox, and the objects that it is tried on.
 """
+
 import contextlib
 import dataclasses
 import datetime
@@ -84,35 +85,51 @@ def build(kind: str, name: str = 'one', api_version: str = 'v1', **fields: Any) 
     return {'apiVersion': api_version, 'kind': kind, 'metadata': meta, **fields}
 
 
-def build_widget(name: str = 'one', *, metadata: Mapping[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+def build_widget(
+    name: str = 'one', *, metadata: Mapping[str, Any] | None = None, **spec: Any
+) -> dict[str, Any]:
     return build('Widget', name, f'{GROUP}/v1', metadata=metadata or {}, spec={'size': 5, **spec})
 
 
-def build_config(name: str = 'one', *, metadata: Mapping[str, Any] | None = None, **values: str) -> dict[str, Any]:
+def build_config(
+    name: str = 'one', *, metadata: Mapping[str, Any] | None = None, **values: str
+) -> dict[str, Any]:
     return build('ConfigMap', name, metadata=metadata or {}, data=values)
 
 
-def build_pod(name: str = 'one', *, metadata: Mapping[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+def build_pod(
+    name: str = 'one', *, metadata: Mapping[str, Any] | None = None, **spec: Any
+) -> dict[str, Any]:
     containers = [{'name': 'main', 'image': 'busybox:1'}]
     return build('Pod', name, metadata=metadata or {}, spec={'containers': containers, **spec})
 
 
-def build_deployment(name: str = 'one', *containers: Mapping[str, Any], **spec: Any) -> dict[str, Any]:
+def build_deployment(
+    name: str = 'one', *containers: Mapping[str, Any], **spec: Any
+) -> dict[str, Any]:
     labels = {'app': name}
     pod = {'containers': list(containers) or [{'name': 'web', 'image': 'nginx:1'}]}
     template = {'metadata': {'labels': labels}, 'spec': pod}
-    return build('Deployment', name, 'apps/v1', metadata={'labels': labels},
-                 spec={'selector': {'matchLabels': labels}, 'template': template, **spec})
+    return build(
+        'Deployment',
+        name,
+        'apps/v1',
+        metadata={'labels': labels},
+        spec={'selector': {'matchLabels': labels}, 'template': template, **spec},
+    )
 
 
 def build_job(name: str = 'one', **spec: Any) -> dict[str, Any]:
-    template = {'spec': {'restartPolicy': 'Never', 'containers': [{'name': 'main', 'image': 'busybox:1'}]}}
+    template = {
+        'spec': {'restartPolicy': 'Never', 'containers': [{'name': 'main', 'image': 'busybox:1'}]}
+    }
     return build('Job', name, 'batch/v1', spec={'template': template, **spec})
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
     """What a command has come to."""
+
     code: int
     out: str
     err: str
@@ -156,22 +173,40 @@ class Watch:
 @dataclasses.dataclass(frozen=True)
 class Kubectl:
     """Runs the commands in one namespace."""
+
     path: pathlib.Path
     environment: Mapping[str, str]
     namespace: str
 
-    def __call__(self, command: str, *objects: Mapping[str, Any], editor: pathlib.Path | None = None) -> Run:
+    def __call__(
+        self, command: str, *objects: Mapping[str, Any], editor: pathlib.Path | None = None
+    ) -> Run:
         """Run a command until it ends; the objects are given to it as the file ``-``."""
-        environment = {**self.environment, 'KUBE_EDITOR': str(editor)} if editor else self.environment
-        done = subprocess.run(self._build_line(command), input=yaml.safe_dump_all(objects) if objects else '',
-                              capture_output=True, text=True, env=environment, timeout=PATIENCE, check=False)
+        environment = (
+            {**self.environment, 'KUBE_EDITOR': str(editor)} if editor else self.environment
+        )
+        done = subprocess.run(
+            self._build_line(command),
+            input=yaml.safe_dump_all(objects) if objects else '',
+            capture_output=True,
+            text=True,
+            env=environment,
+            timeout=PATIENCE,
+            check=False,
+        )
         return Run(done.returncode, done.stdout, done.stderr)
 
     @contextlib.contextmanager
     def start(self, command: str) -> Iterator[Watch]:
         """Start a command; it is killed on exit if it is still running."""
-        process = subprocess.Popen(self._build_line(command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True, env=self.environment)
+        process = subprocess.Popen(
+            self._build_line(command),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=self.environment,
+        )
         with process:
             try:
                 yield Watch(process)

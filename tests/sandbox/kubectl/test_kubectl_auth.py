@@ -1,6 +1,7 @@
 """
 kubectl auth: who is who, and who may do what, with roles in force.
 """
+
 import dataclasses
 
 import kubectls
@@ -24,15 +25,40 @@ def sandbox():
 @pytest.fixture
 def roles(make, namespace):
     """Bob may read config maps and paint one widget, the robot may view the rest, the developers may edit it: here."""
-    make(kubectls.build('Role', 'reader', RBAC, rules=[
-             {'apiGroups': [''], 'resources': ['configmaps'], 'verbs': ['get', 'list', 'watch']}]),
-         kubectls.build('Role', 'painter', RBAC, rules=[
-             {'apiGroups': [GROUP], 'resources': ['widgets', 'widgets/status'], 'resourceNames': ['one'],
-              'verbs': ['get', 'patch']}]),
-         build_binding('bob-reads', 'Role', 'reader', kind='User', name='bob'),
-         build_binding('bob-paints', 'Role', 'painter', kind='User', name='bob'),
-         build_binding('robot-views', 'ClusterRole', 'view', kind='ServiceAccount', name='robot', namespace=namespace),
-         build_binding('devs-edit', 'ClusterRole', 'edit', kind='Group', name='devs'))
+    make(
+        kubectls.build(
+            'Role',
+            'reader',
+            RBAC,
+            rules=[
+                {'apiGroups': [''], 'resources': ['configmaps'], 'verbs': ['get', 'list', 'watch']}
+            ],
+        ),
+        kubectls.build(
+            'Role',
+            'painter',
+            RBAC,
+            rules=[
+                {
+                    'apiGroups': [GROUP],
+                    'resources': ['widgets', 'widgets/status'],
+                    'resourceNames': ['one'],
+                    'verbs': ['get', 'patch'],
+                }
+            ],
+        ),
+        build_binding('bob-reads', 'Role', 'reader', kind='User', name='bob'),
+        build_binding('bob-paints', 'Role', 'painter', kind='User', name='bob'),
+        build_binding(
+            'robot-views',
+            'ClusterRole',
+            'view',
+            kind='ServiceAccount',
+            name='robot',
+            namespace=namespace,
+        ),
+        build_binding('devs-edit', 'ClusterRole', 'edit', kind='Group', name='devs'),
+    )
 
 
 def build_binding(title, role_kind, role_name, **subject):
@@ -42,33 +68,48 @@ def build_binding(title, role_kind, role_name, **subject):
     return kubectls.build('RoleBinding', title, RBAC, roleRef=role, subjects=[{**whose, **subject}])
 
 
-@pytest.mark.parametrize('question, expected', [
-    pytest.param('get configmaps', True, id='granted'),
-    pytest.param('get configmaps/any', True, id='granted-for-any-name'),
-    pytest.param('create configmaps', False, id='not-granted'),
-    pytest.param('get configmaps -n default', False, id='another-namespace'),
-    pytest.param('get configmaps -A', False, id='all-namespaces'),
-    pytest.param(f'patch widgets.{GROUP}/one', True, id='by-name'),
-    pytest.param(f'patch widgets.{GROUP}/two', False, id='by-another-name'),
-    pytest.param(f'patch widgets.{GROUP}/one --subresource=status', True, id='subresource'),
-    pytest.param(f'patch widgets.{GROUP}/one --subresource=scale', False, id='another-subresource'),
-    pytest.param('get /healthz', True, id='path'),
-    pytest.param('get /metrics', False, id='another-path'),
-    pytest.param("'*' '*'", False, id='everything'),
-])
+@pytest.mark.parametrize(
+    'question, expected',
+    [
+        pytest.param('get configmaps', True, id='granted'),
+        pytest.param('get configmaps/any', True, id='granted-for-any-name'),
+        pytest.param('create configmaps', False, id='not-granted'),
+        pytest.param('get configmaps -n default', False, id='another-namespace'),
+        pytest.param('get configmaps -A', False, id='all-namespaces'),
+        pytest.param(f'patch widgets.{GROUP}/one', True, id='by-name'),
+        pytest.param(f'patch widgets.{GROUP}/two', False, id='by-another-name'),
+        pytest.param(f'patch widgets.{GROUP}/one --subresource=status', True, id='subresource'),
+        pytest.param(
+            f'patch widgets.{GROUP}/one --subresource=scale', False, id='another-subresource'
+        ),
+        pytest.param('get /healthz', True, id='path'),
+        pytest.param('get /metrics', False, id='another-path'),
+        pytest.param("'*' '*'", False, id='everything'),
+    ],
+)
 def test_rights_of_a_user_are_told(kubectl, roles, question, expected):
     run = kubectl(f'auth can-i {question} --as=bob')
 
     assert (run.code, run.out) == ((0, 'yes\n') if expected else (1, 'no\n'))
 
 
-@pytest.mark.parametrize('question, who, expected', [
-    pytest.param("'*' '*'", '', True, id='administrator'),
-    pytest.param('list pods', '--as=system:serviceaccount:{namespace}:robot', True, id='service-account'),
-    pytest.param('list secrets', '--as=system:serviceaccount:{namespace}:robot', False, id='service-account-not'),
-    pytest.param('create deployments', '--as=ann --as-group=devs', True, id='group'),
-    pytest.param('create rolebindings', '--as=ann --as-group=devs', False, id='group-not'),
-])
+@pytest.mark.parametrize(
+    'question, who, expected',
+    [
+        pytest.param("'*' '*'", '', True, id='administrator'),
+        pytest.param(
+            'list pods', '--as=system:serviceaccount:{namespace}:robot', True, id='service-account'
+        ),
+        pytest.param(
+            'list secrets',
+            '--as=system:serviceaccount:{namespace}:robot',
+            False,
+            id='service-account-not',
+        ),
+        pytest.param('create deployments', '--as=ann --as-group=devs', True, id='group'),
+        pytest.param('create rolebindings', '--as=ann --as-group=devs', False, id='group-not'),
+    ],
+)
 def test_rights_of_others_are_told(kubectl, roles, namespace, question, who, expected):
     run = kubectl(f'auth can-i {question} {who.format(namespace=namespace)}')
 
@@ -76,7 +117,11 @@ def test_rights_of_others_are_told(kubectl, roles, namespace, question, who, exp
 
 
 def test_answer_may_be_quiet(kubectl, roles):
-    assert dataclasses.astuple(kubectl('auth can-i create configmaps --as=bob --quiet')) == (1, '', '')
+    assert dataclasses.astuple(kubectl('auth can-i create configmaps --as=bob --quiet')) == (
+        1,
+        '',
+        '',
+    )
     assert dataclasses.astuple(kubectl('auth can-i get configmaps --as=bob --quiet')) == (0, '', '')
 
 
@@ -103,25 +148,56 @@ def test_rights_of_the_administrator_are_listed(kubectl):
     assert ['[*]', '[]', '[*]'] in rows
 
 
-@pytest.mark.parametrize('command, problem', [
-    pytest.param('get configmaps -A',
-                 'configmaps is forbidden: User "bob" cannot list resource "configmaps" in API group "" '
-                 'at the cluster scope', id='all-namespaces'),
-    pytest.param('get pods', 'pods is forbidden: User "bob" cannot list resource "pods" in API group "" '
-                 'in the namespace "{namespace}"', id='list'),
-    pytest.param('get namespaces', 'namespaces is forbidden: User "bob" cannot list resource "namespaces" '
-                 'in API group "" at the cluster scope', id='cluster'),
-    pytest.param('delete configmap one', 'configmaps "one" is forbidden: User "bob" cannot delete resource '
-                 '"configmaps" in API group "" in the namespace "{namespace}"', id='delete'),
-    pytest.param('get widget two', f'widgets.{GROUP} "two" is forbidden: User "bob" cannot get resource "widgets" '
-                 f'in API group "{GROUP}" in the namespace "{{namespace}}"', id='custom'),
-    pytest.param('get widget one --subresource=scale', f'widgets.{GROUP} "one" is forbidden: User "bob" cannot get '
-                 f'resource "widgets/scale" in API group "{GROUP}" in the namespace "{{namespace}}"', id='subresource'),
-    pytest.param('create role more --verb=get --resource=secrets',
-                 'roles.rbac.authorization.k8s.io is forbidden: User "bob" cannot create resource "roles" in API group '
-                 '"rbac.authorization.k8s.io" in the namespace "{namespace}"', id='roles'),
-    pytest.param('get --raw /metrics', 'forbidden: User "bob" cannot get path "/metrics"', id='path'),
-])
+@pytest.mark.parametrize(
+    'command, problem',
+    [
+        pytest.param(
+            'get configmaps -A',
+            'configmaps is forbidden: User "bob" cannot list resource "configmaps" in API group "" '
+            'at the cluster scope',
+            id='all-namespaces',
+        ),
+        pytest.param(
+            'get pods',
+            'pods is forbidden: User "bob" cannot list resource "pods" in API group "" '
+            'in the namespace "{namespace}"',
+            id='list',
+        ),
+        pytest.param(
+            'get namespaces',
+            'namespaces is forbidden: User "bob" cannot list resource "namespaces" '
+            'in API group "" at the cluster scope',
+            id='cluster',
+        ),
+        pytest.param(
+            'delete configmap one',
+            'configmaps "one" is forbidden: User "bob" cannot delete resource '
+            '"configmaps" in API group "" in the namespace "{namespace}"',
+            id='delete',
+        ),
+        pytest.param(
+            'get widget two',
+            f'widgets.{GROUP} "two" is forbidden: User "bob" cannot get resource "widgets" '
+            f'in API group "{GROUP}" in the namespace "{{namespace}}"',
+            id='custom',
+        ),
+        pytest.param(
+            'get widget one --subresource=scale',
+            f'widgets.{GROUP} "one" is forbidden: User "bob" cannot get '
+            f'resource "widgets/scale" in API group "{GROUP}" in the namespace "{{namespace}}"',
+            id='subresource',
+        ),
+        pytest.param(
+            'create role more --verb=get --resource=secrets',
+            'roles.rbac.authorization.k8s.io is forbidden: User "bob" cannot create resource "roles" in API group '
+            '"rbac.authorization.k8s.io" in the namespace "{namespace}"',
+            id='roles',
+        ),
+        pytest.param(
+            'get --raw /metrics', 'forbidden: User "bob" cannot get path "/metrics"', id='path'
+        ),
+    ],
+)
 def test_what_is_not_granted_is_forbidden(kubectl, roles, make, namespace, command, problem):
     make(kubectls.build_widget())
 
@@ -135,7 +211,9 @@ def test_what_is_granted_is_allowed(kubectl, roles, make):
     make(kubectls.build_config(), kubectls.build_widget(), kubectls.build_widget('two'))
 
     read = kubectl('get configmaps -o name --as=bob')
-    painted = kubectl('patch widget one --type=merge -p \'{"spec":{"color":"blue"}}\' --as=bob -o name')
+    painted = kubectl(
+        'patch widget one --type=merge -p \'{"spec":{"color":"blue"}}\' --as=bob -o name'
+    )
     created = kubectl('create configmap two --as=ann --as-group=devs')
 
     assert read.out == 'configmap/one\n'
@@ -150,23 +228,47 @@ def test_nobody_grants_more_than_they_have(kubectl, namespace):
     role = kubectl('create role more --verb=get --resource=secrets --as=eve')
     binding = kubectl('create rolebinding more --clusterrole=view --user=eve --as=eve')
 
-    assert role.err == ('Error from server (Forbidden): roles.rbac.authorization.k8s.io "more" is forbidden: '
-                        'user "eve" (groups=["system:authenticated"]) is attempting to grant RBAC permissions '
-                        'not currently held:\n'
-                        '{APIGroups:[""], Resources:["secrets"], Verbs:["get"]}\n')
-    assert binding.err.startswith('error: failed to create rolebinding: rolebindings.rbac.authorization.k8s.io "more" '
-                                  'is forbidden: user "eve" (groups=["system:authenticated"]) is attempting to grant '
-                                  'RBAC permissions not currently held:\n')
+    assert role.err == (
+        'Error from server (Forbidden): roles.rbac.authorization.k8s.io "more" is forbidden: '
+        'user "eve" (groups=["system:authenticated"]) is attempting to grant RBAC permissions '
+        'not currently held:\n'
+        '{APIGroups:[""], Resources:["secrets"], Verbs:["get"]}\n'
+    )
+    assert binding.err.startswith(
+        'error: failed to create rolebinding: rolebindings.rbac.authorization.k8s.io "more" '
+        'is forbidden: user "eve" (groups=["system:authenticated"]) is attempting to grant '
+        'RBAC permissions not currently held:\n'
+    )
 
 
-@pytest.mark.parametrize('options, expected', [
-    pytest.param('', [['Username', 'kopf-sandbox-admin'], ['Groups', '[system:masters system:authenticated]']],
-                 id='administrator'),
-    pytest.param('--as=bob', [['Username', 'bob'], ['Groups', '[system:authenticated]']], id='impersonated'),
-    pytest.param('--as=bob --as-group=devs --as-user-extra=a=b --as-uid=u1',
-                 [['Username', 'bob'], ['UID', 'u1'], ['Groups', '[devs system:authenticated]'], ['Extra: a', '[b]']],
-                 id='in-detail'),
-])
+@pytest.mark.parametrize(
+    'options, expected',
+    [
+        pytest.param(
+            '',
+            [
+                ['Username', 'kopf-sandbox-admin'],
+                ['Groups', '[system:masters system:authenticated]'],
+            ],
+            id='administrator',
+        ),
+        pytest.param(
+            '--as=bob',
+            [['Username', 'bob'], ['Groups', '[system:authenticated]']],
+            id='impersonated',
+        ),
+        pytest.param(
+            '--as=bob --as-group=devs --as-user-extra=a=b --as-uid=u1',
+            [
+                ['Username', 'bob'],
+                ['UID', 'u1'],
+                ['Groups', '[devs system:authenticated]'],
+                ['Extra: a', '[b]'],
+            ],
+            id='in-detail',
+        ),
+    ],
+)
 def test_user_is_told(kubectl, options, expected):
     assert kubectl(f'auth whoami {options}').rows == [['ATTRIBUTE', 'VALUE'], *expected]
 
@@ -174,9 +276,14 @@ def test_user_is_told(kubectl, options, expected):
 @pytest.mark.parametrize('certificate', [False, True], ids=['token', 'certificate'])
 def test_users_come_with_their_own_credentials(kubectl, sandbox, namespace, roles, certificate):
     credentials = sandbox.add_user('bob', ['devs'], certificate=certificate)
-    bob = dataclasses.replace(kubectl, environment={**kubectl.environment, 'KUBECONFIG': str(credentials.kubeconfig)})
+    bob = dataclasses.replace(
+        kubectl, environment={**kubectl.environment, 'KUBECONFIG': str(credentials.kubeconfig)}
+    )
 
-    assert bob('auth whoami').rows[1:] == [['Username', 'bob'], ['Groups', '[devs system:authenticated]']]
+    assert bob('auth whoami').rows[1:] == [
+        ['Username', 'bob'],
+        ['Groups', '[devs system:authenticated]'],
+    ]
     assert bob('auth can-i get configmaps').out == 'yes\n'
     assert bob('auth can-i get roles').out == 'no\n'
 
@@ -191,9 +298,11 @@ def test_service_account_comes_with_its_token(kubectl, namespace, roles):
 
     assert who.rows[1] == ['Username', f'system:serviceaccount:{namespace}:robot']
     assert listed.code == 0
-    assert refused.err == ('Error from server (Forbidden): secrets is forbidden: User '
-                           f'"system:serviceaccount:{namespace}:robot" cannot list resource "secrets" in API group "" '
-                           f'in the namespace "{namespace}"\n')
+    assert refused.err == (
+        'Error from server (Forbidden): secrets is forbidden: User '
+        f'"system:serviceaccount:{namespace}:robot" cannot list resource "secrets" in API group "" '
+        f'in the namespace "{namespace}"\n'
+    )
 
 
 def test_strangers_are_not_let_in(kubectl):

@@ -1,6 +1,7 @@
 """
 kubectl describe and explain: objects and resources for people.
 """
+
 import kubectls
 import pytest
 from kubectls import GROUP
@@ -9,13 +10,19 @@ pytestmark = pytest.mark.slow
 
 
 def test_custom_object_is_described(kubectl, make, namespace):
-    made = make(kubectls.build_widget(metadata={'labels': {'app': 'x'}, 'annotations': {'note': 'hi'}},
-                                      parts=[{'name': 'a', 'count': 3}]))
+    made = make(
+        kubectls.build_widget(
+            metadata={'labels': {'app': 'x'}, 'annotations': {'note': 'hi'}},
+            parts=[{'name': 'a', 'count': 3}],
+        )
+    )
 
     run = kubectl('describe widget one')
 
     assert (run.code, run.err) == (0, '')
-    assert run.out == f"""\
+    assert (
+        run.out
+        == f"""\
 Name:         one
 Namespace:    {namespace}
 Labels:       app=x
@@ -36,10 +43,15 @@ Spec:
   Size:      5
 Events:      <none>
 """
+    )
 
 
-@pytest.mark.parametrize('body, expected', [
-    pytest.param(kubectls.build_config(a='1'), """
+@pytest.mark.parametrize(
+    'body, expected',
+    [
+        pytest.param(
+            kubectls.build_config(a='1'),
+            """
         Name: one
         Namespace: {namespace}
         Labels: <none>
@@ -56,8 +68,12 @@ Events:      <none>
         ====
 
         Events: <none>
-        """, id='configmap'),
-    pytest.param(kubectls.build('Secret', stringData={'a': 'bcd'}), """
+        """,
+            id='configmap',
+        ),
+        pytest.param(
+            kubectls.build('Secret', stringData={'a': 'bcd'}),
+            """
         Name: one
         Namespace: {namespace}
         Labels: <none>
@@ -68,8 +84,12 @@ Events:      <none>
         Data
         ====
         a: 3 bytes
-        """, id='secret'),
-    pytest.param(kubectls.build_pod(), """
+        """,
+            id='secret',
+        ),
+        pytest.param(
+            kubectls.build_pod(),
+            """
         Name: one
         Namespace: {namespace}
         Priority: 0
@@ -92,8 +112,12 @@ Events:      <none>
         Tolerations: node.kubernetes.io/not-ready:NoExecute op=Exists for 300s
         node.kubernetes.io/unreachable:NoExecute op=Exists for 300s
         Events: <none>
-        """, id='pod'),
-    pytest.param(kubectls.build_deployment(replicas=3), """
+        """,
+            id='pod',
+        ),
+        pytest.param(
+            kubectls.build_deployment(replicas=3),
+            """
         Name: one
         Namespace: {namespace}
         CreationTimestamp: {created}
@@ -117,8 +141,12 @@ Events:      <none>
         Node-Selectors: <none>
         Tolerations: <none>
         Events: <none>
-        """, id='deployment'),
-    pytest.param(kubectls.build_job(completions=2), """
+        """,
+            id='deployment',
+        ),
+        pytest.param(
+            kubectls.build_job(completions=2),
+            """
         Name: one
         Namespace: {namespace}
         Selector: batch.kubernetes.io/controller-uid={uid}
@@ -149,8 +177,11 @@ Events:      <none>
         Node-Selectors: <none>
         Tolerations: <none>
         Events: <none>
-        """, id='job'),
-])
+        """,
+            id='job',
+        ),
+    ],
+)
 def test_built_in_objects_are_described(kubectl, make, namespace, body, expected):
     made = make(body)
 
@@ -167,7 +198,8 @@ def test_namespace_is_described(kubectl, namespace):
 
     assert kubectls.squeeze(run.out) == (
         f'Name: {namespace}\nLabels: kubernetes.io/metadata.name={namespace}\nAnnotations: <none>\nStatus: Active\n\n'
-        'No resource quota.\n\nNo LimitRange resource.\n')
+        'No resource quota.\n\nNo LimitRange resource.\n'
+    )
 
 
 def test_definition_is_described(kubectl):
@@ -188,11 +220,18 @@ def test_all_objects_are_described(kubectl, make):
 def test_absent_objects_are_not_described(kubectl):
     run = kubectl('describe widget none')
 
-    assert (run.code, run.err) == (1, f'Error from server (NotFound): widgets.{GROUP} "none" not found\n')
+    assert (run.code, run.err) == (
+        1,
+        f'Error from server (NotFound): widgets.{GROUP} "none" not found\n',
+    )
 
 
-@pytest.mark.parametrize('field, expected', [
-    pytest.param('widget.spec', """
+@pytest.mark.parametrize(
+    'field, expected',
+    [
+        pytest.param(
+            'widget.spec',
+            """
         GROUP: {group}
         KIND: Widget
         VERSION: v1
@@ -219,8 +258,12 @@ def test_absent_objects_are_not_described(kubectl):
 
         size <integer> -required-
         The size in inches.
-        """, id='object'),
-    pytest.param('wd.spec.parts', """
+        """,
+            id='object',
+        ),
+        pytest.param(
+            'wd.spec.parts',
+            """
         GROUP: {group}
         KIND: Widget
         VERSION: v1
@@ -237,8 +280,12 @@ def test_absent_objects_are_not_described(kubectl):
 
         name <string> -required-
         The name of the part.
-        """, id='list'),
-    pytest.param('widgets.spec.parts.name', """
+        """,
+            id='list',
+        ),
+        pytest.param(
+            'widgets.spec.parts.name',
+            """
         GROUP: {group}
         KIND: Widget
         VERSION: v1
@@ -248,35 +295,87 @@ def test_absent_objects_are_not_described(kubectl):
 
         DESCRIPTION:
         The name of the part.
-        """, id='scalar'),
-])
+        """,
+            id='scalar',
+        ),
+    ],
+)
 def test_fields_of_custom_objects_are_explained(kubectl, field, expected):
     run = kubectl(f'explain {field}')
 
     assert (run.code, run.err) == (0, '')
-    assert kubectls.squeeze(run.out).strip() == kubectls.squeeze(expected.format(group=GROUP)).strip()
+    assert (
+        kubectls.squeeze(run.out).strip() == kubectls.squeeze(expected.format(group=GROUP)).strip()
+    )
 
 
-@pytest.mark.parametrize('field, lines', [
-    pytest.param('widget', ['DESCRIPTION:', 'A thing for tests.', 'apiVersion <string>', 'kind <string>',
-                            'metadata <ObjectMeta>', 'spec <Object> -required-', 'status <Object>'], id='custom'),
-    pytest.param('pod', ['KIND: Pod', 'VERSION: v1', 'spec <PodSpec>', 'status <PodStatus>'], id='pod'),
-    pytest.param('pod.spec.containers', ['FIELD: containers <[]Container>', 'name <string> -required-',
-                                         'env <[]EnvVar>', 'enum: Always, IfNotPresent, Never'], id='containers'),
-    pytest.param('deployment.spec.strategy.rollingUpdate.maxSurge', ['GROUP: apps', 'FIELD: maxSurge <IntOrString>'],
-                 id='nested'),
-    pytest.param('cronjob --api-version=batch/v1', ['GROUP: batch', 'KIND: CronJob', 'spec <CronJobSpec>'],
-                 id='version'),
-    pytest.param('configmap.metadata.ownerReferences', ['uid <string> -required-', 'blockOwnerDeletion <boolean>'],
-                 id='metadata'),
-    pytest.param('secret', ['data <map[string]string>', 'immutable <boolean>'], id='secret'),
-    pytest.param('job.spec', ['backoffLimit <integer>', 'template <PodTemplateSpec> -required-'], id='job'),
-    pytest.param('widget --output=plaintext-openapiv2', ['KIND: Widget', f'VERSION: {GROUP}/v1', 'A thing for tests.',
-                                                        'spec <Object> -required-'], id='older-format'),
-    pytest.param('pod.spec.containers --output=plaintext-openapiv2', ['RESOURCE: containers <[]Object>',
-                                                                     'name <string> -required-'],
-                 id='older-format-of-built-in'),
-])
+@pytest.mark.parametrize(
+    'field, lines',
+    [
+        pytest.param(
+            'widget',
+            [
+                'DESCRIPTION:',
+                'A thing for tests.',
+                'apiVersion <string>',
+                'kind <string>',
+                'metadata <ObjectMeta>',
+                'spec <Object> -required-',
+                'status <Object>',
+            ],
+            id='custom',
+        ),
+        pytest.param(
+            'pod', ['KIND: Pod', 'VERSION: v1', 'spec <PodSpec>', 'status <PodStatus>'], id='pod'
+        ),
+        pytest.param(
+            'pod.spec.containers',
+            [
+                'FIELD: containers <[]Container>',
+                'name <string> -required-',
+                'env <[]EnvVar>',
+                'enum: Always, IfNotPresent, Never',
+            ],
+            id='containers',
+        ),
+        pytest.param(
+            'deployment.spec.strategy.rollingUpdate.maxSurge',
+            ['GROUP: apps', 'FIELD: maxSurge <IntOrString>'],
+            id='nested',
+        ),
+        pytest.param(
+            'cronjob --api-version=batch/v1',
+            ['GROUP: batch', 'KIND: CronJob', 'spec <CronJobSpec>'],
+            id='version',
+        ),
+        pytest.param(
+            'configmap.metadata.ownerReferences',
+            ['uid <string> -required-', 'blockOwnerDeletion <boolean>'],
+            id='metadata',
+        ),
+        pytest.param('secret', ['data <map[string]string>', 'immutable <boolean>'], id='secret'),
+        pytest.param(
+            'job.spec',
+            ['backoffLimit <integer>', 'template <PodTemplateSpec> -required-'],
+            id='job',
+        ),
+        pytest.param(
+            'widget --output=plaintext-openapiv2',
+            [
+                'KIND: Widget',
+                f'VERSION: {GROUP}/v1',
+                'A thing for tests.',
+                'spec <Object> -required-',
+            ],
+            id='older-format',
+        ),
+        pytest.param(
+            'pod.spec.containers --output=plaintext-openapiv2',
+            ['RESOURCE: containers <[]Object>', 'name <string> -required-'],
+            id='older-format-of-built-in',
+        ),
+    ],
+)
 def test_resources_are_explained(kubectl, field, lines):
     run = kubectl(f'explain {field}')
 
@@ -289,20 +388,26 @@ def test_all_fields_are_listed(kubectl):
 
     _, _, fields = run.out.partition('  status\t<Object>\n')
     assert run.code == 0
-    assert fields.rstrip() == """\
+    assert (
+        fields.rstrip()
+        == """\
     conditions\t<[]Object>
       status\t<string>
       type\t<string>
     phase\t<string>
     replicas\t<integer>"""
+    )
     assert '    managedFields\t<[]ManagedFieldsEntry>\n      apiVersion\t<string>\n' in run.out
 
 
-@pytest.mark.parametrize('field, problem', [
-    pytest.param('widget.none', 'error: field "none" does not exist', id='field'),
-    pytest.param('pod.spec.none', 'error: field "none" does not exist', id='built-in-field'),
-    pytest.param('gizmo', 'the server doesn\'t have a resource type "gizmo"', id='resource'),
-])
+@pytest.mark.parametrize(
+    'field, problem',
+    [
+        pytest.param('widget.none', 'error: field "none" does not exist', id='field'),
+        pytest.param('pod.spec.none', 'error: field "none" does not exist', id='built-in-field'),
+        pytest.param('gizmo', 'the server doesn\'t have a resource type "gizmo"', id='resource'),
+    ],
+)
 def test_unknown_fields_are_not_explained(kubectl, field, problem):
     run = kubectl(f'explain {field}')
 

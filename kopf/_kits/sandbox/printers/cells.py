@@ -4,6 +4,7 @@ Cells: the bricks of which all printers are made.
 Objects are read as leniently as possible: a missing field and a field of a wrong type both read as empty.
 Nothing here raises on any JSON object, and nothing modifies it.
 """
+
 import dataclasses
 import datetime
 import re
@@ -18,9 +19,13 @@ UNKNOWN: Final = '<unknown>'
 INVALID: Final = '<invalid>'
 
 _SECOND: Final = datetime.timedelta(seconds=1)
-_LONGEST: Final = datetime.timedelta(microseconds=(1 << 63) // 1000)  # durations of the API do not go beyond
+_LONGEST: Final = datetime.timedelta(
+    microseconds=(1 << 63) // 1000
+)  # durations of the API do not go beyond
 _ZERO_TIME: Final = datetime.datetime.min.replace(tzinfo=datetime.UTC)
-_TIMESTAMP: Final = re.compile(r'\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d([.,]\d+)?(Z|[+-]\d\d:\d\d)', re.ASCII)
+_TIMESTAMP: Final = re.compile(
+    r'\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d([.,]\d+)?(Z|[+-]\d\d:\d\d)', re.ASCII
+)
 _SIGNS: Final = {'In': 'in', 'NotIn': 'notin'}
 _FORMS: Final = {'Exists': '{}', 'DoesNotExist': '!{}'}
 
@@ -28,6 +33,7 @@ _FORMS: Final = {'Exists': '{}', 'DoesNotExist': '!{}'}
 @dataclasses.dataclass(frozen=True)
 class Header:
     """A definition of a column; those of priority above zero are shown only in wide tables."""
+
     name: str
     type: str = 'string'
     description: str = ''
@@ -38,19 +44,30 @@ class Header:
 @dataclasses.dataclass(frozen=True)
 class Printer:
     """How the objects of one kind are shown: the headers, and a cell for each of them."""
+
     headers: Sequence[Header]
-    print: Callable[[Object, datetime.datetime], Sequence[Any]]  # all cells of one object, at a moment
-    conditions: Callable[[Object], Sequence[Object]] = lambda obj: ()  # of the whole row, if it is special
-    null_if_empty: bool = False  # whether a table with no objects has null instead of the rows: a quirk of the API
+    print: Callable[
+        [Object, datetime.datetime], Sequence[Any]
+    ]  # all cells of one object, at a moment
+    conditions: Callable[[Object], Sequence[Object]] = (
+        lambda obj: ()
+    )  # of the whole row, if it is special
+    null_if_empty: bool = (
+        False  # whether a table with no objects has null instead of the rows: a quirk of the API
+    )
 
 
 NAME: Final = Header('Name', format='name', description='The name of the object.')
 AGE: Final = Header('Age', description='The time since the object was created.')
 CONTAINERS: Final = (
-    Header('Containers', priority=1, description='The names of the containers in the pod template.'),
+    Header(
+        'Containers', priority=1, description='The names of the containers in the pod template.'
+    ),
     Header('Images', priority=1, description='The images of the containers in the pod template.'),
 )
-SELECTOR: Final = Header('Selector', priority=1, description='The labels by which the pods are selected.')
+SELECTOR: Final = Header(
+    'Selector', priority=1, description='The labels by which the pods are selected.'
+)
 
 
 def column(name: str, description: str, type: str = 'string') -> Header:
@@ -126,7 +143,9 @@ def has_condition(obj: Object, condition_type: str) -> bool:
 
 
 def find_condition(conditions: Iterable[Object], condition_type: str) -> Object | None:
-    return next((condition for condition in conditions if condition.get('type') == condition_type), None)
+    return next(
+        (condition for condition in conditions if condition.get('type') == condition_type), None
+    )
 
 
 def age(obj: Object, now: datetime.datetime) -> str:
@@ -182,7 +201,9 @@ def labels(obj: Any, *keys: str) -> str:
 def selector(obj: Any, *keys: str, nothing: str = NONE) -> str:
     """Show a label selector object in the textual form of selectors."""
     source = mapping(obj, *keys)
-    requirements = [(key, f'{key}={value}') for key, value in mapping(source, 'matchLabels').items()]
+    requirements = [
+        (key, f'{key}={value}') for key, value in mapping(source, 'matchLabels').items()
+    ]
     for expression in items(source, 'matchExpressions'):
         requirements.append((text(expression, 'key'), _show_expression(expression)))
     return ','.join(shown for _, shown in sorted(requirements)) or nothing
@@ -198,7 +219,9 @@ def _show_expression(expression: Object) -> str:
 def containers(template: Any) -> tuple[str, str]:
     """Show the names and the images of the containers of a pod template."""
     found = items(template, 'spec', 'containers')
-    return ','.join(text(item, 'name') for item in found), ','.join(text(item, 'image') for item in found)
+    return ','.join(text(item, 'name') for item in found), ','.join(
+        text(item, 'image') for item in found
+    )
 
 
 def shorten(shown: Sequence[str], limit: int = 3, separator: str = ',') -> str:

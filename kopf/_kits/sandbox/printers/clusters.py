@@ -1,6 +1,7 @@
 """
 Clusters, as shown in tables: namespaces, nodes, the plain objects in them, and what happens to these.
 """
+
 import datetime
 from collections.abc import Sequence
 from typing import Any
@@ -25,7 +26,12 @@ def print_config_map(obj: cells.Object, now: datetime.datetime) -> Sequence[Any]
 
 
 def print_secret(obj: cells.Object, now: datetime.datetime) -> Sequence[Any]:
-    return [cells.name(obj), cells.text(obj, 'type'), len(cells.mapping(obj, 'data')), cells.age(obj, now)]
+    return [
+        cells.name(obj),
+        cells.text(obj, 'type'),
+        len(cells.mapping(obj, 'data')),
+        cells.age(obj, now),
+    ]
 
 
 def print_node(obj: cells.Object, now: datetime.datetime) -> Sequence[Any]:
@@ -47,7 +53,9 @@ def print_node(obj: cells.Object, now: datetime.datetime) -> Sequence[Any]:
 def _show_node_status(obj: cells.Object) -> str:
     conditions = reversed(cells.items(obj, 'status', 'conditions'))  # the last one wins
     ready = cells.find_condition(conditions, 'Ready')
-    status = 'Unknown' if ready is None else 'Ready' if ready.get('status') == 'True' else 'NotReady'
+    status = (
+        'Unknown' if ready is None else 'Ready' if ready.get('status') == 'True' else 'NotReady'
+    )
     return f'{status},SchedulingDisabled' if cells.flag(obj, 'spec', 'unschedulable') else status
 
 
@@ -59,7 +67,9 @@ def _list_roles(obj: cells.Object) -> list[str]:
 
 def _find_address(obj: cells.Object, kind: str) -> str:
     addresses = cells.items(obj, 'status', 'addresses')
-    return next((cells.text(item, 'address') for item in addresses if item.get('type') == kind), cells.NONE)
+    return next(
+        (cells.text(item, 'address') for item in addresses if item.get('type') == kind), cells.NONE
+    )
 
 
 def print_event(obj: cells.Object, now: datetime.datetime) -> Sequence[Any]:
@@ -165,97 +175,141 @@ def print_slice(obj: cells.Object, now: datetime.datetime) -> Sequence[Any]:
 
 def print_component_status(obj: cells.Object, now: datetime.datetime) -> Sequence[Any]:
     healthy = cells.find_condition(cells.items(obj, 'conditions'), 'Healthy')
-    status = 'Unknown' if healthy is None else 'Healthy' if healthy.get('status') == 'True' else 'Unhealthy'
+    status = (
+        'Unknown'
+        if healthy is None
+        else 'Healthy'
+        if healthy.get('status') == 'True'
+        else 'Unhealthy'
+    )
     return [cells.name(obj), status, cells.text(healthy, 'message'), cells.text(healthy, 'error')]
 
 
-_EVENT = cells.Printer([
-    cells.column('Last Seen', 'The time since it happened last.'),
-    cells.column('Type', 'Whether it is normal or a warning.'),
-    cells.column('Reason', 'What happened, in one word.'),
-    cells.column('Object', 'To which object it happened.'),
-    cells.wide('Subobject', 'To which part of the object it happened.'),
-    cells.wide('Source', 'Who has reported it.'),
-    cells.column('Message', 'What happened, in words.'),
-    cells.wide('First Seen', 'The time since it happened first.'),
-    cells.wide('Count', 'How many times it happened.'),
-    cells.Header('Name', format='name', description=cells.NAME.description, priority=1),
-], print_event)
+_EVENT = cells.Printer(
+    [
+        cells.column('Last Seen', 'The time since it happened last.'),
+        cells.column('Type', 'Whether it is normal or a warning.'),
+        cells.column('Reason', 'What happened, in one word.'),
+        cells.column('Object', 'To which object it happened.'),
+        cells.wide('Subobject', 'To which part of the object it happened.'),
+        cells.wide('Source', 'Who has reported it.'),
+        cells.column('Message', 'What happened, in words.'),
+        cells.wide('First Seen', 'The time since it happened first.'),
+        cells.wide('Count', 'How many times it happened.'),
+        cells.Header('Name', format='name', description=cells.NAME.description, priority=1),
+    ],
+    print_event,
+)
 _AGED = cells.Printer([cells.NAME, cells.AGE], print_aged)
 
 PRINTERS = {
-    ('', 'Namespace'): cells.Printer([
-        cells.NAME,
-        cells.column('Status', 'The phase of the namespace.'),
-        cells.AGE,
-    ], print_namespace),
-    ('', 'ConfigMap'): cells.Printer([
-        cells.NAME,
-        cells.column('Data', 'How many keys there are.'),
-        cells.AGE,
-    ], print_config_map),
-    ('', 'Secret'): cells.Printer([
-        cells.NAME,
-        cells.column('Type', 'What the secret is for.'),
-        cells.column('Data', 'How many keys there are.'),
-        cells.AGE,
-    ], print_secret),
+    ('', 'Namespace'): cells.Printer(
+        [
+            cells.NAME,
+            cells.column('Status', 'The phase of the namespace.'),
+            cells.AGE,
+        ],
+        print_namespace,
+    ),
+    ('', 'ConfigMap'): cells.Printer(
+        [
+            cells.NAME,
+            cells.column('Data', 'How many keys there are.'),
+            cells.AGE,
+        ],
+        print_config_map,
+    ),
+    ('', 'Secret'): cells.Printer(
+        [
+            cells.NAME,
+            cells.column('Type', 'What the secret is for.'),
+            cells.column('Data', 'How many keys there are.'),
+            cells.AGE,
+        ],
+        print_secret,
+    ),
     ('', 'ServiceAccount'): _AGED,
     ('resource.k8s.io', 'DeviceClass'): _AGED,
     ('resource.k8s.io', 'ResourceClaimTemplate'): _AGED,
-    ('', 'Node'): cells.Printer([
-        cells.NAME,
-        cells.column('Status', 'Whether the node is ready and accepts pods.'),
-        cells.column('Roles', 'The roles of the node.'),
-        cells.AGE,
-        cells.column('Version', 'The version of the kubelet.'),
-        cells.wide('Internal-IP', 'The address inside of the cluster.'),
-        cells.wide('External-IP', 'The address outside of the cluster.'),
-        cells.wide('OS-Image', 'The operating system.'),
-        cells.wide('Kernel-Version', 'The version of the kernel.'),
-        cells.wide('Container-Runtime', 'The container runtime and its version.'),
-    ], print_node),
+    ('', 'Node'): cells.Printer(
+        [
+            cells.NAME,
+            cells.column('Status', 'Whether the node is ready and accepts pods.'),
+            cells.column('Roles', 'The roles of the node.'),
+            cells.AGE,
+            cells.column('Version', 'The version of the kubelet.'),
+            cells.wide('Internal-IP', 'The address inside of the cluster.'),
+            cells.wide('External-IP', 'The address outside of the cluster.'),
+            cells.wide('OS-Image', 'The operating system.'),
+            cells.wide('Kernel-Version', 'The version of the kernel.'),
+            cells.wide('Container-Runtime', 'The container runtime and its version.'),
+        ],
+        print_node,
+    ),
     ('', 'Event'): _EVENT,
     ('events.k8s.io', 'Event'): _EVENT,
-    ('', 'ResourceQuota'): cells.Printer([
-        cells.NAME,
-        cells.column('Request', 'How much is used of the quotas on requests and on objects.'),
-        cells.column('Limit', 'How much is used of the quotas on limits.'),
-        cells.AGE,
-    ], print_quota),
-    ('coordination.k8s.io', 'Lease'): cells.Printer([
-        cells.NAME,
-        cells.column('Holder', 'Who holds the lease.'),
-        cells.AGE,
-    ], print_lease),
-    ('scheduling.k8s.io', 'PriorityClass'): cells.Printer([
-        cells.NAME,
-        cells.column('Value', 'The priority: the higher, the more important.', 'integer'),
-        cells.column('Global-Default', 'Whether it is the class of pods that name no class.', 'boolean'),
-        cells.AGE,
-        cells.column('PreemptionPolicy', 'Whether the pods may evict others.'),
-    ], print_priority_class),
-    ('node.k8s.io', 'RuntimeClass'): cells.Printer([
-        cells.NAME,
-        cells.column('Handler', 'The configuration of the container runtime.'),
-        cells.AGE,
-    ], print_runtime_class),
-    ('resource.k8s.io', 'ResourceClaim'): cells.Printer([
-        cells.NAME,
-        cells.column('State', 'Whether the claim is allocated and used.'),
-        cells.AGE,
-    ], print_claim),
-    ('resource.k8s.io', 'ResourceSlice'): cells.Printer([
-        cells.NAME,
-        cells.column('Node', 'The node that has the resources.'),
-        cells.column('Driver', 'The driver that provides the resources.'),
-        cells.column('Pool', 'The pool of the resources.'),
-        cells.AGE,
-    ], print_slice),
-    ('', 'ComponentStatus'): cells.Printer([
-        cells.NAME,
-        cells.column('Status', 'Whether the component is healthy.'),
-        cells.column('Message', 'What the component says.'),
-        cells.column('Error', 'What is wrong with the component.'),
-    ], print_component_status),
+    ('', 'ResourceQuota'): cells.Printer(
+        [
+            cells.NAME,
+            cells.column('Request', 'How much is used of the quotas on requests and on objects.'),
+            cells.column('Limit', 'How much is used of the quotas on limits.'),
+            cells.AGE,
+        ],
+        print_quota,
+    ),
+    ('coordination.k8s.io', 'Lease'): cells.Printer(
+        [
+            cells.NAME,
+            cells.column('Holder', 'Who holds the lease.'),
+            cells.AGE,
+        ],
+        print_lease,
+    ),
+    ('scheduling.k8s.io', 'PriorityClass'): cells.Printer(
+        [
+            cells.NAME,
+            cells.column('Value', 'The priority: the higher, the more important.', 'integer'),
+            cells.column(
+                'Global-Default', 'Whether it is the class of pods that name no class.', 'boolean'
+            ),
+            cells.AGE,
+            cells.column('PreemptionPolicy', 'Whether the pods may evict others.'),
+        ],
+        print_priority_class,
+    ),
+    ('node.k8s.io', 'RuntimeClass'): cells.Printer(
+        [
+            cells.NAME,
+            cells.column('Handler', 'The configuration of the container runtime.'),
+            cells.AGE,
+        ],
+        print_runtime_class,
+    ),
+    ('resource.k8s.io', 'ResourceClaim'): cells.Printer(
+        [
+            cells.NAME,
+            cells.column('State', 'Whether the claim is allocated and used.'),
+            cells.AGE,
+        ],
+        print_claim,
+    ),
+    ('resource.k8s.io', 'ResourceSlice'): cells.Printer(
+        [
+            cells.NAME,
+            cells.column('Node', 'The node that has the resources.'),
+            cells.column('Driver', 'The driver that provides the resources.'),
+            cells.column('Pool', 'The pool of the resources.'),
+            cells.AGE,
+        ],
+        print_slice,
+    ),
+    ('', 'ComponentStatus'): cells.Printer(
+        [
+            cells.NAME,
+            cells.column('Status', 'Whether the component is healthy.'),
+            cells.column('Message', 'What the component says.'),
+            cells.column('Error', 'What is wrong with the component.'),
+        ],
+        print_component_status,
+    ),
 }

@@ -1,6 +1,7 @@
 """
 Networks, as shown in tables: services, their endpoints, ingresses, and addresses.
 """
+
 import datetime
 from collections.abc import Sequence
 from typing import Any
@@ -56,10 +57,11 @@ def print_endpoints(obj: cells.Object, now: datetime.datetime) -> Sequence[Any]:
 def _list_subset(subset: cells.Object) -> list[str]:
     addresses = [cells.text(address, 'ip') for address in cells.items(subset, 'addresses')]
     ports = cells.items(subset, 'ports')
-    return [
-        _join_port(address, cells.number(port, 'port'))
-        for port in ports for address in addresses
-    ] if ports else addresses
+    return (
+        [_join_port(address, cells.number(port, 'port')) for port in ports for address in addresses]
+        if ports
+        else addresses
+    )
 
 
 def _join_port(address: str, port: int) -> str:
@@ -69,7 +71,9 @@ def _join_port(address: str, port: int) -> str:
 def print_endpoint_slice(obj: cells.Object, now: datetime.datetime) -> Sequence[Any]:
     ports = [_show_slice_port(port) for port in cells.items(obj, 'ports')]
     endpoints = cells.items(obj, 'endpoints')
-    addresses = [address for endpoint in endpoints for address in cells.texts(endpoint, 'addresses')]
+    addresses = [
+        address for endpoint in endpoints for address in cells.texts(endpoint, 'addresses')
+    ]
     return [
         cells.name(obj),
         cells.text(obj, 'addressType'),
@@ -137,56 +141,87 @@ def _show_parent(parent: Any) -> str:
         return cells.NONE
     group = cells.text(parent, 'group')
     resource = cells.text(parent, 'resource') + (f'.{group}' if group else '')
-    return '/'.join(filter(None, [resource.lower(), cells.text(parent, 'namespace'), cells.text(parent, 'name')]))
+    return '/'.join(
+        filter(
+            None, [resource.lower(), cells.text(parent, 'namespace'), cells.text(parent, 'name')]
+        )
+    )
 
 
 PRINTERS = {
-    ('', 'Service'): cells.Printer([
-        cells.NAME,
-        cells.column('Type', 'How the service is exposed.'),
-        cells.column('Cluster-IP', 'The address inside of the cluster.'),
-        cells.column('External-IP', 'The addresses outside of the cluster.'),
-        cells.column('Port(s)', 'The ports of the service, with the ports of nodes if there are any.'),
-        cells.AGE, cells.SELECTOR,
-    ], print_service),
-    ('', 'Endpoints'): cells.Printer([
-        cells.NAME,
-        cells.column('Endpoints', 'The addresses and ports behind the service.'),
-        cells.AGE,
-    ], print_endpoints),
-    ('discovery.k8s.io', 'EndpointSlice'): cells.Printer([
-        cells.NAME,
-        cells.column('AddressType', 'Which addresses are in the slice.'),
-        cells.column('Ports', 'The ports of every endpoint.'),
-        cells.column('Endpoints', 'The addresses of the endpoints.'),
-        cells.AGE,
-    ], print_endpoint_slice),
-    ('networking.k8s.io', 'Ingress'): cells.Printer([
-        cells.NAME,
-        cells.column('Class', 'The class of the ingress.'),
-        cells.column('Hosts', 'The hosts that are routed.'),
-        cells.column('Address', 'The addresses of the load balancer.'),
-        cells.column('Ports', 'The ports that are open.'),
-        cells.AGE,
-    ], print_ingress),
-    ('networking.k8s.io', 'IngressClass'): cells.Printer([
-        cells.NAME,
-        cells.column('Controller', 'The controller that serves the class.'),
-        cells.column('Parameters', 'An object with parameters for the controller.'),
-        cells.AGE,
-    ], print_ingress_class),
-    ('networking.k8s.io', 'NetworkPolicy'): cells.Printer([
-        cells.NAME,
-        cells.column('Pod-Selector', 'The labels of the pods to which the policy applies.'),
-        cells.AGE,
-    ], print_network_policy),
-    ('networking.k8s.io', 'ServiceCIDR'): cells.Printer([
-        cells.NAME,
-        cells.column('CIDRs', 'The ranges of addresses for services.'),
-        cells.AGE,
-    ], print_service_cidr),
-    ('networking.k8s.io', 'IPAddress'): cells.Printer([
-        cells.NAME,
-        cells.column('ParentRef', 'The object to which the address is given.'),
-    ], print_ip_address),
+    ('', 'Service'): cells.Printer(
+        [
+            cells.NAME,
+            cells.column('Type', 'How the service is exposed.'),
+            cells.column('Cluster-IP', 'The address inside of the cluster.'),
+            cells.column('External-IP', 'The addresses outside of the cluster.'),
+            cells.column(
+                'Port(s)', 'The ports of the service, with the ports of nodes if there are any.'
+            ),
+            cells.AGE,
+            cells.SELECTOR,
+        ],
+        print_service,
+    ),
+    ('', 'Endpoints'): cells.Printer(
+        [
+            cells.NAME,
+            cells.column('Endpoints', 'The addresses and ports behind the service.'),
+            cells.AGE,
+        ],
+        print_endpoints,
+    ),
+    ('discovery.k8s.io', 'EndpointSlice'): cells.Printer(
+        [
+            cells.NAME,
+            cells.column('AddressType', 'Which addresses are in the slice.'),
+            cells.column('Ports', 'The ports of every endpoint.'),
+            cells.column('Endpoints', 'The addresses of the endpoints.'),
+            cells.AGE,
+        ],
+        print_endpoint_slice,
+    ),
+    ('networking.k8s.io', 'Ingress'): cells.Printer(
+        [
+            cells.NAME,
+            cells.column('Class', 'The class of the ingress.'),
+            cells.column('Hosts', 'The hosts that are routed.'),
+            cells.column('Address', 'The addresses of the load balancer.'),
+            cells.column('Ports', 'The ports that are open.'),
+            cells.AGE,
+        ],
+        print_ingress,
+    ),
+    ('networking.k8s.io', 'IngressClass'): cells.Printer(
+        [
+            cells.NAME,
+            cells.column('Controller', 'The controller that serves the class.'),
+            cells.column('Parameters', 'An object with parameters for the controller.'),
+            cells.AGE,
+        ],
+        print_ingress_class,
+    ),
+    ('networking.k8s.io', 'NetworkPolicy'): cells.Printer(
+        [
+            cells.NAME,
+            cells.column('Pod-Selector', 'The labels of the pods to which the policy applies.'),
+            cells.AGE,
+        ],
+        print_network_policy,
+    ),
+    ('networking.k8s.io', 'ServiceCIDR'): cells.Printer(
+        [
+            cells.NAME,
+            cells.column('CIDRs', 'The ranges of addresses for services.'),
+            cells.AGE,
+        ],
+        print_service_cidr,
+    ),
+    ('networking.k8s.io', 'IPAddress'): cells.Printer(
+        [
+            cells.NAME,
+            cells.column('ParentRef', 'The object to which the address is given.'),
+        ],
+        print_ip_address,
+    ),
 }

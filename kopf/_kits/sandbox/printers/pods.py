@@ -4,6 +4,7 @@ Pods, as shown in tables: how many containers are ready, and one word for what t
 The word comes, from the most to the least telling, from: the deletion, the containers from the first to the last,
 the failing or running init containers, the scheduling gates, the status' own reason, the phase.
 """
+
 import dataclasses
 import datetime
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ _TERMINAL_PHASES = {
 @dataclasses.dataclass
 class _Restarts:
     """A counter of restarts. Mutated only while one pod is being printed."""
+
     count: int = 0
     last: datetime.datetime | None = None
 
@@ -30,12 +32,17 @@ class _Restarts:
             self.last = finished
 
     def show(self, now: datetime.datetime) -> str:
-        return f'{self.count} ({cells.human(now - self.last)} ago)' if self.count and self.last else str(self.count)
+        return (
+            f'{self.count} ({cells.human(now - self.last)} ago)'
+            if self.count and self.last
+            else str(self.count)
+        )
 
 
 @dataclasses.dataclass
 class _Summary:
     """What is known of a pod so far. Mutated only while one pod is being printed."""
+
     reason: str
     ready: int = 0
     restarts: _Restarts = dataclasses.field(default_factory=_Restarts)
@@ -61,7 +68,11 @@ def print_pod(obj: cells.Object, now: datetime.datetime) -> Sequence[Any]:
 
 def print_template(obj: cells.Object, now: datetime.datetime) -> Sequence[Any]:
     template = cells.mapping(obj, 'template')
-    return [cells.name(obj), *cells.containers(template), cells.labels(template, 'metadata', 'labels')]
+    return [
+        cells.name(obj),
+        *cells.containers(template),
+        cells.labels(template, 'metadata', 'labels'),
+    ]
 
 
 def detect_conditions(obj: cells.Object) -> Sequence[cells.Object]:
@@ -69,13 +80,17 @@ def detect_conditions(obj: cells.Object) -> Sequence[cells.Object]:
     phase = cells.text(obj, 'status', 'phase')
     if phase not in _TERMINAL_PHASES:
         return ()
-    return [{'type': 'Completed', 'status': 'True', 'reason': phase, 'message': _TERMINAL_PHASES[phase]}]
+    return [
+        {'type': 'Completed', 'status': 'True', 'reason': phase, 'message': _TERMINAL_PHASES[phase]}
+    ]
 
 
 def _find_sidecars(obj: cells.Object) -> frozenset[str]:
     """Find the init containers that keep running beside the main ones."""
     found = cells.items(obj, 'spec', 'initContainers')
-    return frozenset(cells.text(item, 'name') for item in found if item.get('restartPolicy') == 'Always')
+    return frozenset(
+        cells.text(item, 'name') for item in found if item.get('restartPolicy') == 'Always'
+    )
 
 
 def _summarize(obj: cells.Object, sidecars: frozenset[str]) -> _Summary:
@@ -168,21 +183,34 @@ def _show_gates(obj: cells.Object) -> str:
 
 
 PRINTERS = {
-    ('', 'Pod'): cells.Printer([
-        cells.NAME,
-        cells.column('Ready', 'How many of the containers are ready.'),
-        cells.column('Status', 'What the pod is doing.'),
-        cells.column('Restarts', 'How many times the containers were restarted, and when it was last.'),
-        cells.AGE,
-        cells.wide('IP', 'The IP address of the pod.'),
-        cells.wide('Node', 'The node where the pod runs.'),
-        cells.wide('Nominated Node', 'The node where the pod is expected to run after a preemption.'),
-        cells.wide('Readiness Gates', 'How many of the additional conditions of readiness are true.'),
-    ], print_pod, detect_conditions),
-    ('', 'PodTemplate'): cells.Printer([
-        cells.NAME,
-        cells.column('Containers', 'The names of the containers in the template.'),
-        cells.column('Images', 'The images of the containers in the template.'),
-        cells.column('Pod Labels', 'The labels of the template.'),
-    ], print_template),
+    ('', 'Pod'): cells.Printer(
+        [
+            cells.NAME,
+            cells.column('Ready', 'How many of the containers are ready.'),
+            cells.column('Status', 'What the pod is doing.'),
+            cells.column(
+                'Restarts', 'How many times the containers were restarted, and when it was last.'
+            ),
+            cells.AGE,
+            cells.wide('IP', 'The IP address of the pod.'),
+            cells.wide('Node', 'The node where the pod runs.'),
+            cells.wide(
+                'Nominated Node', 'The node where the pod is expected to run after a preemption.'
+            ),
+            cells.wide(
+                'Readiness Gates', 'How many of the additional conditions of readiness are true.'
+            ),
+        ],
+        print_pod,
+        detect_conditions,
+    ),
+    ('', 'PodTemplate'): cells.Printer(
+        [
+            cells.NAME,
+            cells.column('Containers', 'The names of the containers in the template.'),
+            cells.column('Images', 'The images of the containers in the template.'),
+            cells.column('Pod Labels', 'The labels of the template.'),
+        ],
+        print_template,
+    ),
 }

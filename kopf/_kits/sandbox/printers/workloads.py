@@ -1,6 +1,7 @@
 """
 Workloads, as shown in tables: what runs pods, scales them, or protects them.
 """
+
 import datetime
 from collections.abc import Sequence
 from typing import Any
@@ -66,7 +67,11 @@ def print_daemon_set(obj: cells.Object, now: datetime.datetime) -> Sequence[Any]
 
 
 def print_controller_revision(obj: cells.Object, now: datetime.datetime) -> Sequence[Any]:
-    owners = [owner for owner in cells.items(obj, 'metadata', 'ownerReferences') if owner.get('controller') is True]
+    owners = [
+        owner
+        for owner in cells.items(obj, 'metadata', 'ownerReferences')
+        if owner.get('controller') is True
+    ]
     controller = _show_owner(owners[0]) if owners else cells.NONE
     return [cells.name(obj), controller, cells.number(obj, 'revision'), cells.age(obj, now)]
 
@@ -93,7 +98,10 @@ def _detect_job_state(obj: cells.Object) -> str:
     states = {
         **{state: cells.has_condition(obj, state) for state in ('Complete', 'Failed')},
         'Terminating': cells.is_deleting(obj),
-        **{state: cells.has_condition(obj, state) for state in ('Suspended', 'FailureTarget', 'SuccessCriteriaMet')},
+        **{
+            state: cells.has_condition(obj, state)
+            for state in ('Suspended', 'FailureTarget', 'SuccessCriteriaMet')
+        },
     }
     return next((state for state, present in states.items() if present), 'Running')
 
@@ -162,8 +170,14 @@ def _read_metrics(obj: cells.Object) -> tuple[list[cells.Object], list[cells.Obj
     if target is None:
         return cells.items(obj, 'spec', 'metrics'), cells.items(obj, 'status', 'currentMetrics')
     current = cells.dig(obj, 'status', 'currentCPUUtilizationPercentage')
-    spec = {'type': 'Resource', 'resource': {'name': 'cpu', 'target': {'averageUtilization': target}}}
-    status = {'type': 'Resource', 'resource': {'name': 'cpu', 'current': {'averageUtilization': current}}}
+    spec = {
+        'type': 'Resource',
+        'resource': {'name': 'cpu', 'target': {'averageUtilization': target}},
+    }
+    status = {
+        'type': 'Resource',
+        'resource': {'name': 'cpu', 'current': {'averageUtilization': current}},
+    }
     return [spec], [status]
 
 
@@ -176,12 +190,17 @@ def _show_metrics(specs: list[cells.Object], statuses: list[cells.Object]) -> st
 def _show_metric(spec: cells.Object, status: cells.Object) -> str:
     kind = cells.text(spec, 'type')
     source = kind[:1].lower() + kind[1:]
-    target, current = cells.mapping(spec, source, 'target'), cells.mapping(status, source, 'current')
+    target, current = (
+        cells.mapping(spec, source, 'target'),
+        cells.mapping(status, source, 'current'),
+    )
     match kind:
         case 'Resource' | 'ContainerResource':
             return f'{cells.text(spec, source, "name")}: {_show_utilization(target, current)}'
         case 'Pods':
-            return f'{_show_amount(current, "averageValue")}/{cells.quantity(target, "averageValue")}'
+            return (
+                f'{_show_amount(current, "averageValue")}/{cells.quantity(target, "averageValue")}'
+            )
         case 'External' | 'Object' if target.get('averageValue') is not None:
             return f'{_show_amount(current, "averageValue")}/{cells.quantity(target, "averageValue")} (avg)'
         case 'External' | 'Object':
@@ -206,76 +225,122 @@ _REPLICAS = [
     cells.column('Desired', 'How many pods are wanted.', 'integer'),
     cells.column('Current', 'How many pods there are.', 'integer'),
     cells.column('Ready', 'How many pods are ready.', 'integer'),
-    cells.AGE, *cells.CONTAINERS, cells.SELECTOR,
+    cells.AGE,
+    *cells.CONTAINERS,
+    cells.SELECTOR,
 ]
 
 PRINTERS = {
-    ('apps', 'Deployment'): cells.Printer([
-        cells.NAME,
-        cells.column('Ready', 'How many of the wanted pods are ready.'),
-        cells.column('Up-to-date', 'How many pods are of the current template.'),
-        cells.column('Available', 'How many pods have been ready for long enough.'),
-        cells.AGE, *cells.CONTAINERS, cells.SELECTOR,
-    ], print_deployment),
+    ('apps', 'Deployment'): cells.Printer(
+        [
+            cells.NAME,
+            cells.column('Ready', 'How many of the wanted pods are ready.'),
+            cells.column('Up-to-date', 'How many pods are of the current template.'),
+            cells.column('Available', 'How many pods have been ready for long enough.'),
+            cells.AGE,
+            *cells.CONTAINERS,
+            cells.SELECTOR,
+        ],
+        print_deployment,
+    ),
     ('apps', 'ReplicaSet'): cells.Printer(_REPLICAS, print_replica_set),
     ('', 'ReplicationController'): cells.Printer(_REPLICAS, print_replication_controller),
-    ('apps', 'StatefulSet'): cells.Printer([
-        cells.NAME,
-        cells.column('Ready', 'How many of the wanted pods are ready.'),
-        cells.AGE, *cells.CONTAINERS,
-    ], print_stateful_set),
-    ('apps', 'DaemonSet'): cells.Printer([
-        cells.NAME,
-        cells.column('Desired', 'How many nodes should run the pod.', 'integer'),
-        cells.column('Current', 'How many of these nodes run the pod.', 'integer'),
-        cells.column('Ready', 'How many of these nodes run a ready pod.', 'integer'),
-        cells.column('Up-to-date', 'How many of these nodes run a pod of the current template.', 'integer'),
-        cells.column('Available', 'How many of these nodes run a pod that has been ready for long enough.', 'integer'),
-        cells.column('Node Selector', 'The labels of the nodes that should run the pod.'),
-        cells.AGE, *cells.CONTAINERS, cells.SELECTOR,
-    ], print_daemon_set),
-    ('apps', 'ControllerRevision'): cells.Printer([
-        cells.NAME,
-        cells.column('Controller', 'The object whose revision it is.'),
-        cells.column('Revision', 'The number of the revision.'),
-        cells.AGE,
-    ], print_controller_revision),
-    ('batch', 'Job'): cells.Printer([
-        cells.NAME,
-        cells.column('Status', 'The state of the job.'),
-        cells.column('Completions', 'How many pods have succeeded.'),
-        cells.column('Duration', 'How long the job takes or took.'),
-        cells.AGE, *cells.CONTAINERS, cells.SELECTOR,
-    ], print_job),
-    ('batch', 'CronJob'): cells.Printer([
-        cells.NAME,
-        cells.column('Schedule', 'When the jobs are started, in the cron notation.'),
-        cells.column('Timezone', 'The time zone of the schedule.'),
-        cells.column('Suspend', 'Whether the schedule is suspended.', 'boolean'),
-        cells.column('Active', 'How many jobs are running.', 'integer'),
-        cells.column('Last Schedule', 'The time since a job was started last.'),
-        cells.AGE, *cells.CONTAINERS, cells.SELECTOR,
-    ], print_cron_job),
-    ('policy', 'PodDisruptionBudget'): cells.Printer([
-        cells.NAME,
-        cells.column('Min Available', 'How many pods must remain.'),
-        cells.column('Max Unavailable', 'How many pods may be missing.'),
-        cells.column('Allowed Disruptions', 'How many pods may be evicted now.', 'integer'),
-        cells.AGE,
-    ], print_disruption_budget),
-    ('autoscaling', 'Scale'): cells.Printer([
-        cells.column('Name', cells.NAME.description),
-        cells.column('Desired', 'How many replicas are wanted.', 'integer'),
-        cells.column('Available', 'How many replicas there are.', 'integer'),
-        cells.AGE,
-    ], print_scale),
-    ('autoscaling', 'HorizontalPodAutoscaler'): cells.Printer([
-        cells.NAME,
-        cells.column('Reference', 'The object to scale.'),
-        cells.column('Targets', 'The current and the wanted values of the metrics.'),
-        cells.column('MinPods', 'The lower limit of pods.'),
-        cells.column('MaxPods', 'The upper limit of pods.'),
-        cells.column('Replicas', 'How many pods there are.'),
-        cells.AGE,
-    ], print_autoscaler),
+    ('apps', 'StatefulSet'): cells.Printer(
+        [
+            cells.NAME,
+            cells.column('Ready', 'How many of the wanted pods are ready.'),
+            cells.AGE,
+            *cells.CONTAINERS,
+        ],
+        print_stateful_set,
+    ),
+    ('apps', 'DaemonSet'): cells.Printer(
+        [
+            cells.NAME,
+            cells.column('Desired', 'How many nodes should run the pod.', 'integer'),
+            cells.column('Current', 'How many of these nodes run the pod.', 'integer'),
+            cells.column('Ready', 'How many of these nodes run a ready pod.', 'integer'),
+            cells.column(
+                'Up-to-date',
+                'How many of these nodes run a pod of the current template.',
+                'integer',
+            ),
+            cells.column(
+                'Available',
+                'How many of these nodes run a pod that has been ready for long enough.',
+                'integer',
+            ),
+            cells.column('Node Selector', 'The labels of the nodes that should run the pod.'),
+            cells.AGE,
+            *cells.CONTAINERS,
+            cells.SELECTOR,
+        ],
+        print_daemon_set,
+    ),
+    ('apps', 'ControllerRevision'): cells.Printer(
+        [
+            cells.NAME,
+            cells.column('Controller', 'The object whose revision it is.'),
+            cells.column('Revision', 'The number of the revision.'),
+            cells.AGE,
+        ],
+        print_controller_revision,
+    ),
+    ('batch', 'Job'): cells.Printer(
+        [
+            cells.NAME,
+            cells.column('Status', 'The state of the job.'),
+            cells.column('Completions', 'How many pods have succeeded.'),
+            cells.column('Duration', 'How long the job takes or took.'),
+            cells.AGE,
+            *cells.CONTAINERS,
+            cells.SELECTOR,
+        ],
+        print_job,
+    ),
+    ('batch', 'CronJob'): cells.Printer(
+        [
+            cells.NAME,
+            cells.column('Schedule', 'When the jobs are started, in the cron notation.'),
+            cells.column('Timezone', 'The time zone of the schedule.'),
+            cells.column('Suspend', 'Whether the schedule is suspended.', 'boolean'),
+            cells.column('Active', 'How many jobs are running.', 'integer'),
+            cells.column('Last Schedule', 'The time since a job was started last.'),
+            cells.AGE,
+            *cells.CONTAINERS,
+            cells.SELECTOR,
+        ],
+        print_cron_job,
+    ),
+    ('policy', 'PodDisruptionBudget'): cells.Printer(
+        [
+            cells.NAME,
+            cells.column('Min Available', 'How many pods must remain.'),
+            cells.column('Max Unavailable', 'How many pods may be missing.'),
+            cells.column('Allowed Disruptions', 'How many pods may be evicted now.', 'integer'),
+            cells.AGE,
+        ],
+        print_disruption_budget,
+    ),
+    ('autoscaling', 'Scale'): cells.Printer(
+        [
+            cells.column('Name', cells.NAME.description),
+            cells.column('Desired', 'How many replicas are wanted.', 'integer'),
+            cells.column('Available', 'How many replicas there are.', 'integer'),
+            cells.AGE,
+        ],
+        print_scale,
+    ),
+    ('autoscaling', 'HorizontalPodAutoscaler'): cells.Printer(
+        [
+            cells.NAME,
+            cells.column('Reference', 'The object to scale.'),
+            cells.column('Targets', 'The current and the wanted values of the metrics.'),
+            cells.column('MinPods', 'The lower limit of pods.'),
+            cells.column('MaxPods', 'The upper limit of pods.'),
+            cells.column('Replicas', 'How many pods there are.'),
+            cells.AGE,
+        ],
+        print_autoscaler,
+    ),
 }

@@ -3,6 +3,7 @@ Rules of the built-in kinds: what kube-apiserver does to them in code, beyond th
 
 There is a module per topic, each with its ``RULES``; together they are found here by the group and kind.
 """
+
 from collections.abc import Mapping
 from typing import Final
 
@@ -22,12 +23,25 @@ from kopf._kits.sandbox.rules import (
 )
 
 BUILTIN: Final[Mapping[tuple[str, str], registry.Rules]] = {
-    **clusters.RULES, **configs.RULES, **jobs.RULES, **networks.RULES, **permissions.RULES, **pods.RULES,
-    **scaling.RULES, **services.RULES, **storages.RULES, **webhooks.RULES, **workloads.RULES,
+    **clusters.RULES,
+    **configs.RULES,
+    **jobs.RULES,
+    **networks.RULES,
+    **permissions.RULES,
+    **pods.RULES,
+    **scaling.RULES,
+    **services.RULES,
+    **storages.RULES,
+    **webhooks.RULES,
+    **workloads.RULES,
 }
 CUSTOM: Final = registry.Rules(
-    standard_finalizers=False, repeats_metadata=False, allows_unconditional_update=False,
-    has_generation=True, is_bumped=registry.bumped_by_content)
+    standard_finalizers=False,
+    repeats_metadata=False,
+    allows_unconditional_update=False,
+    has_generation=True,
+    is_bumped=registry.bumped_by_content,
+)
 
 
 def find_rules(group: str, kind: str) -> registry.Rules:

@@ -1,6 +1,7 @@
 """
 Checks: the rules that many kinds share: enumerations, ranges, selectors, immutability, amounts.
 """
+
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -25,11 +26,15 @@ def dig(obj: Any, *names: str) -> Any:
 
 def invalid_struct(field: str, value: Any, detail: str) -> errors.FieldError:
     """Refuse a value that is shown as a structure of Go: with its fields in the order of their declaration."""
-    return errors.FieldError('FieldValueInvalid', field, f'Invalid value: {_render_struct(value)}: {detail}')
+    return errors.FieldError(
+        'FieldValueInvalid', field, f'Invalid value: {_render_struct(value)}: {detail}'
+    )
 
 
 def duplicate_struct(field: str, value: Any) -> errors.FieldError:
-    return errors.FieldError('FieldValueDuplicate', field, f'Duplicate value: {_render_struct(value)}')
+    return errors.FieldError(
+        'FieldValueDuplicate', field, f'Duplicate value: {_render_struct(value)}'
+    )
 
 
 def unsupported_struct(field: str, value: Any, supported: Sequence[str]) -> errors.FieldError:
@@ -49,8 +54,14 @@ def check_enum(value: str | None, field: str, supported: Sequence[str]) -> regis
     return [] if value in supported else [errors.not_supported(field, value, supported)]
 
 
-def check_optional_enum(value: str | None, field: str, supported: Sequence[str]) -> registry.Problems:
-    return [] if value is None or value in supported else [errors.not_supported(field, value, supported)]
+def check_optional_enum(
+    value: str | None, field: str, supported: Sequence[str]
+) -> registry.Problems:
+    return (
+        []
+        if value is None or value in supported
+        else [errors.not_supported(field, value, supported)]
+    )
 
 
 def check_count(value: int | None, field: str) -> registry.Problems:
@@ -72,8 +83,13 @@ def check_required_name(value: str | None, field: str, check: naming.Check) -> r
 
 def check_port(value: Any, field: str) -> registry.Problems:
     """Check a port given by its number or name."""
-    texts = naming.check_port_name(value) if isinstance(value, str) else naming.check_port(value or 0)
-    return [errors.invalid_value(field, value or 0 if not isinstance(value, str) else value, text) for text in texts]
+    texts = (
+        naming.check_port_name(value) if isinstance(value, str) else naming.check_port(value or 0)
+    )
+    return [
+        errors.invalid_value(field, value or 0 if not isinstance(value, str) else value, text)
+        for text in texts
+    ]
 
 
 def check_immutable(new: Any, old: Any, field: str) -> registry.Problems:
@@ -96,8 +112,11 @@ def check_whole_at_most(value: Any, field: str) -> registry.Problems:
 
 def check_amounts(amounts: Mapping[str, str], field: str) -> registry.Problems:
     """Check that the amounts of resources are not negative."""
-    return [errors.invalid_value(f'{field}[{name}]', amount, NEGATIVE)
-            for name, amount in amounts.items() if quantities.parse_quantity(amount) < 0]
+    return [
+        errors.invalid_value(f'{field}[{name}]', amount, NEGATIVE)
+        for name, amount in amounts.items()
+        if quantities.parse_quantity(amount) < 0
+    ]
 
 
 def check_selector(selector: registry.Object | None, field: str) -> registry.Problems:
@@ -114,16 +133,31 @@ def _check_term(term: registry.Object, field: str) -> registry.Problems:
     operator, values = term.get('operator') or '', term.get('values') or ()
     problems = []
     if operator in _PAIR_OPERATORS and not values:
-        problems.append(errors.required(f'{field}.values', "must be specified when `operator` is 'In' or 'NotIn'"))
+        problems.append(
+            errors.required(
+                f'{field}.values', "must be specified when `operator` is 'In' or 'NotIn'"
+            )
+        )
     elif operator in _KEY_OPERATORS and values:
-        problems.append(errors.forbidden_field(
-            f'{field}.values', "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"))
+        problems.append(
+            errors.forbidden_field(
+                f'{field}.values',
+                "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
+            )
+        )
     elif operator not in (*_PAIR_OPERATORS, *_KEY_OPERATORS):
-        problems.append(errors.invalid_value(f'{field}.operator', operator, 'not a valid selector operator'))
-    problems += [errors.invalid_value(f'{field}.key', term.get('key') or '', text)
-                 for text in naming.check_key(term.get('key') or '')]
-    return problems + [errors.invalid_value(f'{field}.values[{index}]', value, text)
-                       for index, value in enumerate(values) for text in naming.check_label_value(value)]
+        problems.append(
+            errors.invalid_value(f'{field}.operator', operator, 'not a valid selector operator')
+        )
+    problems += [
+        errors.invalid_value(f'{field}.key', term.get('key') or '', text)
+        for text in naming.check_key(term.get('key') or '')
+    ]
+    return problems + [
+        errors.invalid_value(f'{field}.values[{index}]', value, text)
+        for index, value in enumerate(values)
+        for text in naming.check_label_value(value)
+    ]
 
 
 def is_empty_selector(selector: registry.Object) -> bool:

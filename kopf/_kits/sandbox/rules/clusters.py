@@ -1,6 +1,7 @@
 """
 Clusters: namespaces, nodes, accounts, quotas, leases, events: what the rest of the objects live among.
 """
+
 from typing import Any, Final
 
 from kopf._kits.sandbox import errors, metadata, naming
@@ -8,15 +9,44 @@ from kopf._kits.sandbox.rules import checks, poddefaults, registry
 
 _NAMESPACE_LABEL: Final = 'kubernetes.io/metadata.name'
 _NOT_READY: Final = {'key': 'node.kubernetes.io/not-ready', 'effect': 'NoSchedule'}
-_NODE_FACTS: Final = ('machineID', 'systemUUID', 'bootID', 'kernelVersion', 'osImage', 'containerRuntimeVersion',
-                      'kubeletVersion', 'kubeProxyVersion', 'operatingSystem', 'architecture')
+_NODE_FACTS: Final = (
+    'machineID',
+    'systemUUID',
+    'bootID',
+    'kernelVersion',
+    'osImage',
+    'containerRuntimeVersion',
+    'kubeletVersion',
+    'kubeProxyVersion',
+    'operatingSystem',
+    'architecture',
+)
 _EVENT_ALIASES: Final = (
-    ('eventTime', 'eventTime'), ('involvedObject', 'regarding'), ('message', 'note'),
-    ('reportingComponent', 'reportingController'), ('source', 'deprecatedSource'), ('count', 'deprecatedCount'),
-    ('firstTimestamp', 'deprecatedFirstTimestamp'), ('lastTimestamp', 'deprecatedLastTimestamp'))
+    ('eventTime', 'eventTime'),
+    ('involvedObject', 'regarding'),
+    ('message', 'note'),
+    ('reportingComponent', 'reportingController'),
+    ('source', 'deprecatedSource'),
+    ('count', 'deprecatedCount'),
+    ('firstTimestamp', 'deprecatedFirstTimestamp'),
+    ('lastTimestamp', 'deprecatedLastTimestamp'),
+)
 _IMMUTABLE_IN_EVENTS: Final = (
-    'involvedObject', 'reason', 'message', 'source', 'firstTimestamp', 'lastTimestamp', 'count', 'reason', 'type',
-    'eventTime', 'action', 'related', 'reportingComponent', 'reportingInstance')
+    'involvedObject',
+    'reason',
+    'message',
+    'source',
+    'firstTimestamp',
+    'lastTimestamp',
+    'count',
+    'reason',
+    'type',
+    'eventTime',
+    'action',
+    'related',
+    'reportingComponent',
+    'reportingInstance',
+)
 _OTHER_NAMESPACE: Final = 'does not match event.namespace'
 
 
@@ -35,9 +65,14 @@ def prepare_namespace(obj: dict[str, Any], site: registry.Site) -> None:
     obj['status'] = {'phase': 'Active'}
 
 
-def prepare_namespace_update(new: dict[str, Any], old: registry.Object, site: registry.Site) -> None:
+def prepare_namespace_update(
+    new: dict[str, Any], old: registry.Object, site: registry.Site
+) -> None:
     """Keep the finalizers of the namespace: they are changed only by its finalization. Mutates the new one."""
-    new['spec'] = {**(new.get('spec') or {}), 'finalizers': checks.dig(old, 'spec', 'finalizers') or []}
+    new['spec'] = {
+        **(new.get('spec') or {}),
+        'finalizers': checks.dig(old, 'spec', 'finalizers') or [],
+    }
 
 
 def default_node(obj: dict[str, Any]) -> None:
@@ -61,11 +96,16 @@ def validate_node(obj: registry.Object) -> registry.Problems:
     problems = []
     for index, taint in enumerate(checks.dig(obj, 'spec', 'taints') or ()):
         field = f'metadata.taints[{index}]'
-        problems += [errors.invalid_value(f'{field}.key', taint.get('key') or '', text)
-                     for text in naming.check_key(taint.get('key') or '')]
-        problems += checks.check_name(taint.get('value'), f'{field}.value', naming.check_label_value)
-        problems += checks.check_enum(taint.get('effect'), f'{field}.effect',
-                                      ('NoSchedule', 'PreferNoSchedule', 'NoExecute'))
+        problems += [
+            errors.invalid_value(f'{field}.key', taint.get('key') or '', text)
+            for text in naming.check_key(taint.get('key') or '')
+        ]
+        problems += checks.check_name(
+            taint.get('value'), f'{field}.value', naming.check_label_value
+        )
+        problems += checks.check_enum(
+            taint.get('effect'), f'{field}.effect', ('NoSchedule', 'PreferNoSchedule', 'NoExecute')
+        )
     return problems
 
 
@@ -96,7 +136,9 @@ def validate_lease(obj: registry.Object) -> registry.Problems:
     duration = spec.get('leaseDurationSeconds')
     problems = []
     if duration is not None and duration <= 0:
-        problems.append(errors.invalid_value('spec.leaseDurationSeconds', duration, 'must be greater than 0'))
+        problems.append(
+            errors.invalid_value('spec.leaseDurationSeconds', duration, 'must be greater than 0')
+        )
     problems += checks.check_counts(spec, 'spec', 'leaseTransitions')
     if spec.get('preferredHolder') and not spec.get('strategy'):
         text = 'may only be specified if `strategy` is defined'
@@ -113,20 +155,31 @@ def validate_runtime_class_update(new: registry.Object, old: registry.Object) ->
     return checks.check_immutable(new.get('handler'), old.get('handler'), 'handler')
 
 
-def validate_event(obj: registry.Object, reporter_field: str = 'reportingComponent') -> registry.Problems:
+def validate_event(
+    obj: registry.Object, reporter_field: str = 'reportingComponent'
+) -> registry.Problems:
     """Check an event in the shape of ``v1``, as it is stored."""
     namespace = obj['metadata'].get('namespace') or ''
     about, field = checks.dig(obj, 'involvedObject', 'namespace') or '', 'involvedObject.namespace'
     if obj.get('eventTime') is None:
         expected = ('default', '') if not about else (about,)
-        return [] if namespace in expected else [errors.invalid_value(field, about, _OTHER_NAMESPACE)]
+        return (
+            [] if namespace in expected else [errors.invalid_value(field, about, _OTHER_NAMESPACE)]
+        )
     problems = []
     if not about and namespace not in ('default', 'kube-system'):
         problems.append(errors.invalid_value(field, about, _OTHER_NAMESPACE))
     reporter = obj.get('reportingComponent') or ''
     problems += [] if reporter else [errors.required(reporter_field)]
-    problems += [errors.invalid_value(reporter_field, reporter, text) for text in naming.check_key(reporter)]
-    for name, limit in (('reportingInstance', 128), ('action', 128), ('reason', 128), ('message', 1024)):
+    problems += [
+        errors.invalid_value(reporter_field, reporter, text) for text in naming.check_key(reporter)
+    ]
+    for name, limit in (
+        ('reportingInstance', 128),
+        ('action', 128),
+        ('reason', 128),
+        ('message', 1024),
+    ):
         value = obj.get(name) or ''
         if not value and name != 'message':
             problems.append(errors.required(name))
@@ -143,14 +196,21 @@ def validate_modern_event(obj: registry.Object) -> registry.Problems:
 def validate_new_modern_event(obj: registry.Object) -> registry.Problems:
     """Check a new event in the shape of ``events.k8s.io``, for which the rules are stricter."""
     core = _read_core(obj)
-    problems = metadata.validate_metadata(obj['metadata'], namespaced=True, standard_finalizers=True)
+    problems = metadata.validate_metadata(
+        obj['metadata'], namespaced=True, standard_finalizers=True
+    )
     problems += _validate_series(obj)
     if core['eventTime'] is None:
         problems.append(errors.required('eventTime'))
     if obj.get('type') not in ('Normal', 'Warning'):
-        problems.append(errors.invalid_value('type', '', f'has invalid value: {obj.get("type") or ""}'))
-    return problems + [errors.invalid_value(name, '', 'needs to be unset')
-                       for name in ('firstTimestamp', 'lastTimestamp', 'count', 'source') if core[name]]
+        problems.append(
+            errors.invalid_value('type', '', f'has invalid value: {obj.get("type") or ""}')
+        )
+    return problems + [
+        errors.invalid_value(name, '', 'needs to be unset')
+        for name in ('firstTimestamp', 'lastTimestamp', 'count', 'source')
+        if core[name]
+    ]
 
 
 def validate_modern_event_update(new: registry.Object, old: registry.Object) -> registry.Problems:
@@ -183,27 +243,56 @@ def _validate_series(obj: registry.Object) -> registry.Problems:
 
 RULES: Final = {
     ('', 'Namespace'): registry.Rules(
-        name_rule=naming.check_label, defaults=default_namespace,
-        prepare_create=prepare_namespace, prepare_update=prepare_namespace_update),
-    ('', 'Node'): registry.Rules(defaults=default_node, prepare_create=prepare_node, validate=validate_node),
+        name_rule=naming.check_label,
+        defaults=default_namespace,
+        prepare_create=prepare_namespace,
+        prepare_update=prepare_namespace_update,
+    ),
+    ('', 'Node'): registry.Rules(
+        defaults=default_node, prepare_create=prepare_node, validate=validate_node
+    ),
     ('', 'ServiceAccount'): registry.Rules(),
     ('', 'LimitRange'): registry.Rules(
-        repeats_metadata=False, defaults=default_limits, allows_create_on_update=True),
-    ('', 'ResourceQuota'): registry.Rules(initial_status={}, repeats_metadata=False, validate=validate_quota),
+        repeats_metadata=False, defaults=default_limits, allows_create_on_update=True
+    ),
+    ('', 'ResourceQuota'): registry.Rules(
+        initial_status={}, repeats_metadata=False, validate=validate_quota
+    ),
     ('', 'Event'): registry.Rules(
-        name_rule=None, standard_finalizers=False, repeats_update=False, allows_create_on_update=True,
-        validate=validate_event),
+        name_rule=None,
+        standard_finalizers=False,
+        repeats_update=False,
+        allows_create_on_update=True,
+        validate=validate_event,
+    ),
     ('events.k8s.io', 'Event'): registry.Rules(
-        name_rule=None, standard_finalizers=False, repeats_update=False, allows_create_on_update=True,
-        validate=validate_modern_event, validate_new=validate_new_modern_event,
-        validate_update=validate_modern_event_update),
+        name_rule=None,
+        standard_finalizers=False,
+        repeats_update=False,
+        allows_create_on_update=True,
+        validate=validate_modern_event,
+        validate_new=validate_new_modern_event,
+        validate_update=validate_modern_event_update,
+    ),
     ('certificates.k8s.io', 'CertificateSigningRequest'): registry.Rules(initial_status={}),
     ('apiregistration.k8s.io', 'APIService'): registry.Rules(
-        standard_finalizers=False, initial_status={}, defaults=default_api_service, allows_unconditional_update=False),
+        standard_finalizers=False,
+        initial_status={},
+        defaults=default_api_service,
+        allows_unconditional_update=False,
+    ),
     ('coordination.k8s.io', 'Lease'): registry.Rules(
-        standard_finalizers=False, repeats_metadata=False, allows_unconditional_update=False,
-        allows_create_on_update=True, validate=validate_lease),
+        standard_finalizers=False,
+        repeats_metadata=False,
+        allows_unconditional_update=False,
+        allows_create_on_update=True,
+        validate=validate_lease,
+    ),
     ('node.k8s.io', 'RuntimeClass'): registry.Rules(
-        standard_finalizers=False, allows_unconditional_update=False, allows_create_on_update=True,
-        validate=validate_runtime_class, validate_update=validate_runtime_class_update),
+        standard_finalizers=False,
+        allows_unconditional_update=False,
+        allows_create_on_update=True,
+        validate=validate_runtime_class,
+        validate_update=validate_runtime_class_update,
+    ),
 }

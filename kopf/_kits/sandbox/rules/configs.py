@@ -1,6 +1,7 @@
 """
 Configs: config maps and secrets.
 """
+
 import base64
 import binascii
 import json
@@ -28,13 +29,19 @@ def default_secret(obj: dict[str, Any]) -> None:
     poddefaults.fill(obj, {'type': 'Opaque'})
     texts = obj.pop('stringData', None)
     if texts:
-        encoded = {key: base64.b64encode(text.encode('utf-8', 'surrogatepass')).decode() for key, text in texts.items()}
+        encoded = {
+            key: base64.b64encode(text.encode('utf-8', 'surrogatepass')).decode()
+            for key, text in texts.items()
+        }
         obj['data'] = {**(obj.get('data') or {}), **encoded}
 
 
 def _validate_keys(obj: registry.Object, field: str) -> registry.Problems:
-    return [errors.invalid_value(f'{field}[{key}]', key, text)
-            for key in obj.get(field) or () for text in naming.check_config_key(key)]
+    return [
+        errors.invalid_value(f'{field}[{key}]', key, text)
+        for key in obj.get(field) or ()
+        for text in naming.check_config_key(key)
+    ]
 
 
 def _measure(values: Mapping[str, str]) -> int:
@@ -48,8 +55,11 @@ def _measure_encoded(values: Mapping[str, str]) -> int:
 def validate_config_map(obj: registry.Object) -> registry.Problems:
     texts, blobs = obj.get('data') or {}, obj.get('binaryData') or {}
     problems = _validate_keys(obj, 'data')
-    problems += [errors.invalid_value(f'data[{key}]', key, 'duplicate of key present in binaryData')
-                 for key in texts if key in blobs]
+    problems += [
+        errors.invalid_value(f'data[{key}]', key, 'duplicate of key present in binaryData')
+        for key in texts
+        if key in blobs
+    ]
     problems += _validate_keys(obj, 'binaryData')
     if _measure(texts) + _measure_encoded(blobs) > _SIZE_LIMIT:
         problems.append(errors.too_long('[]', _SIZE_LIMIT))
@@ -69,10 +79,14 @@ def validate_secret(obj: registry.Object) -> registry.Problems:
         if key not in values or (kind == 'kubernetes.io/ssh-auth' and not values[key]):
             problems.append(errors.required(f'data[{key}]'))
         elif key in _JSON_KEYS and (text := _explain_json(values[key])):
-            problems.append(errors.invalid_value(f'data[{key}]', '<secret contents redacted>', text))
+            problems.append(
+                errors.invalid_value(f'data[{key}]', '<secret contents redacted>', text)
+            )
     if kind == 'kubernetes.io/basic-auth' and not any(key in values for key in _AUTH_KEYS):
         problems += [errors.required(f'data[{key}]') for key in _AUTH_KEYS]
-    if kind == 'kubernetes.io/service-account-token' and not checks.dig(obj, 'metadata', 'annotations', _ACCOUNT):
+    if kind == 'kubernetes.io/service-account-token' and not checks.dig(
+        obj, 'metadata', 'annotations', _ACCOUNT
+    ):
         problems.append(errors.required(f'metadata.annotations[{_ACCOUNT}]'))
     return problems
 
@@ -92,21 +106,31 @@ def _explain_json(encoded: str) -> str:
 
 
 def validate_secret_update(new: registry.Object, old: registry.Object) -> registry.Problems:
-    return [*checks.check_immutable(new.get('type'), old.get('type'), 'type'), *_validate_frozen(new, old, 'data')]
+    return [
+        *checks.check_immutable(new.get('type'), old.get('type'), 'type'),
+        *_validate_frozen(new, old, 'data'),
+    ]
 
 
 def _validate_frozen(new: registry.Object, old: registry.Object, *fields: str) -> registry.Problems:
     if not old.get('immutable'):
         return []
     problems = [] if new.get('immutable') else [errors.forbidden_field('immutable', _FROZEN)]
-    return problems + [errors.forbidden_field(field, _FROZEN) for field in fields
-                       if (new.get(field) or {}) != (old.get(field) or {})]
+    return problems + [
+        errors.forbidden_field(field, _FROZEN)
+        for field in fields
+        if (new.get(field) or {}) != (old.get(field) or {})
+    ]
 
 
 RULES: Final = {
     ('', 'ConfigMap'): registry.Rules(
-        changes_first=True, validate=validate_config_map, validate_update=validate_config_map_update),
+        changes_first=True, validate=validate_config_map, validate_update=validate_config_map_update
+    ),
     ('', 'Secret'): registry.Rules(
         changes_first=True,
-        defaults=default_secret, validate=validate_secret, validate_update=validate_secret_update),
+        defaults=default_secret,
+        validate=validate_secret,
+        validate_update=validate_secret_update,
+    ),
 }

@@ -1,6 +1,7 @@
 """
 Containers: what the API demands of the containers of pods.
 """
+
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
@@ -13,23 +14,61 @@ _MESSAGE_POLICIES: Final = ('File', 'FallbackToLogsOnError')
 _HANDLERS: Final = ('exec', 'httpGet', 'tcpSocket', 'grpc', 'sleep')
 _PROBES: Final = ('livenessProbe', 'readinessProbe', 'startupProbe')
 _PROBE_COUNTS: Final = (
-    'initialDelaySeconds', 'timeoutSeconds', 'periodSeconds', 'successThreshold', 'failureThreshold')
+    'initialDelaySeconds',
+    'timeoutSeconds',
+    'periodSeconds',
+    'successThreshold',
+    'failureThreshold',
+)
 _STANDARD_RESOURCES: Final = frozenset(('cpu', 'memory', 'ephemeral-storage'))
 _FIELD_PATHS: Final = (
-    'metadata.annotations', 'metadata.labels', 'metadata.name', 'metadata.namespace', 'metadata.uid',
-    'spec.nodeName', 'spec.serviceAccountName', 'status.hostIP', 'status.hostIPs', 'status.podIP', 'status.podIPs')
+    'metadata.annotations',
+    'metadata.labels',
+    'metadata.name',
+    'metadata.namespace',
+    'metadata.uid',
+    'spec.nodeName',
+    'spec.serviceAccountName',
+    'status.hostIP',
+    'status.hostIPs',
+    'status.podIP',
+    'status.podIPs',
+)
 _RESOURCE_FIELDS: Final = (
-    'limits.cpu', 'limits.ephemeral-storage', 'limits.memory',
-    'requests.cpu', 'requests.ephemeral-storage', 'requests.memory')
-_VALUE_SOURCES: Final = ('fieldRef', 'resourceFieldRef', 'configMapKeyRef', 'secretKeyRef', 'fileKeyRef')
+    'limits.cpu',
+    'limits.ephemeral-storage',
+    'limits.memory',
+    'requests.cpu',
+    'requests.ephemeral-storage',
+    'requests.memory',
+)
+_VALUE_SOURCES: Final = (
+    'fieldRef',
+    'resourceFieldRef',
+    'configMapKeyRef',
+    'secretKeyRef',
+    'fileKeyRef',
+)
 _SECURITY_FIELDS: Final = (
-    'Capabilities', 'Privileged', 'SELinuxOptions', 'WindowsOptions', 'RunAsUser', 'RunAsGroup', 'RunAsNonRoot',
-    'ReadOnlyRootFilesystem', 'AllowPrivilegeEscalation', 'ProcMount', 'SeccompProfile', 'AppArmorProfile')
+    'Capabilities',
+    'Privileged',
+    'SELinuxOptions',
+    'WindowsOptions',
+    'RunAsUser',
+    'RunAsGroup',
+    'RunAsNonRoot',
+    'ReadOnlyRootFilesystem',
+    'AllowPrivilegeEscalation',
+    'ProcMount',
+    'SeccompProfile',
+    'AppArmorProfile',
+)
 _ONLY_SIDECARS: Final = 'may not be set for init containers without restartPolicy=Always'
 
 
-def validate_containers(containers: Sequence[registry.Object], volumes: Collection[str],
-                        field: str) -> registry.Problems:
+def validate_containers(
+    containers: Sequence[registry.Object], volumes: Collection[str], field: str
+) -> registry.Problems:
     """Find what is wrong in the main containers."""
     if not containers:
         return [errors.required(field)]
@@ -45,8 +84,12 @@ def validate_containers(containers: Sequence[registry.Object], volumes: Collecti
     return problems + _find_port_conflicts(containers, field)
 
 
-def validate_init_containers(containers: Sequence[registry.Object], main: Sequence[registry.Object],
-                             volumes: Collection[str], field: str) -> registry.Problems:
+def validate_init_containers(
+    containers: Sequence[registry.Object],
+    main: Sequence[registry.Object],
+    volumes: Collection[str],
+    field: str,
+) -> registry.Problems:
     """Find what is wrong in the containers that run before the main ones, or beside them."""
     problems, names = [], {container.get('name') or '' for container in main}
     for index, container in enumerate(containers):
@@ -60,24 +103,36 @@ def validate_init_containers(containers: Sequence[registry.Object], main: Sequen
         if container.get('restartPolicy') == 'Always':
             problems += _validate_life(container, path)
         else:
-            problems += [errors.forbidden_field(f'{path}.{key}', _ONLY_SIDECARS)
-                         for key in ('lifecycle', *_PROBES) if key in container]
+            problems += [
+                errors.forbidden_field(f'{path}.{key}', _ONLY_SIDECARS)
+                for key in ('lifecycle', *_PROBES)
+                if key in container
+            ]
     return problems
 
 
-def _validate_common(container: registry.Object, volumes: Collection[str], field: str) -> registry.Problems:
-    problems = checks.check_required_name(container.get('name'), f'{field}.name', naming.check_label)
+def _validate_common(
+    container: registry.Object, volumes: Collection[str], field: str
+) -> registry.Problems:
+    problems = checks.check_required_name(
+        container.get('name'), f'{field}.name', naming.check_label
+    )
     if not container.get('image'):
         problems.append(errors.required(f'{field}.image'))
     return [
         *problems,
-        *checks.check_enum(container.get('terminationMessagePolicy'), f'{field}.terminationMessagePolicy',
-                           _MESSAGE_POLICIES),
+        *checks.check_enum(
+            container.get('terminationMessagePolicy'),
+            f'{field}.terminationMessagePolicy',
+            _MESSAGE_POLICIES,
+        ),
         *_validate_ports(container.get('ports') or (), f'{field}.ports'),
         *_validate_env(container.get('env') or (), f'{field}.env'),
         *_validate_env_from(container.get('envFrom') or (), f'{field}.envFrom'),
         *_validate_mounts(container.get('volumeMounts') or (), volumes, f'{field}.volumeMounts'),
-        *checks.check_enum(container.get('imagePullPolicy'), f'{field}.imagePullPolicy', PULL_POLICIES),
+        *checks.check_enum(
+            container.get('imagePullPolicy'), f'{field}.imagePullPolicy', PULL_POLICIES
+        ),
         *validate_resources(container.get('resources') or {}, f'{field}.resources'),
         *_validate_security(container.get('securityContext') or {}, f'{field}.securityContext'),
     ]
@@ -110,7 +165,9 @@ def _find_port_conflicts(containers: Sequence[registry.Object], field: str) -> r
                 continue
             text = f'{port.get("protocol")}/{port.get("hostIP") or ""}/{port["hostPort"]}'
             if text in taken:
-                problems.append(errors.duplicate(f'{field}[{index}].ports[{number}].hostPort', text))
+                problems.append(
+                    errors.duplicate(f'{field}[{index}].ports[{number}].hostPort', text)
+                )
             taken.add(text)
     return problems
 
@@ -119,7 +176,9 @@ def _validate_env(variables: Sequence[registry.Object], field: str) -> registry.
     problems = []
     for index, variable in enumerate(variables):
         path = f'{field}[{index}]'
-        problems += checks.check_required_name(variable.get('name'), f'{path}.name', naming.check_env_name)
+        problems += checks.check_required_name(
+            variable.get('name'), f'{path}.name', naming.check_env_name
+        )
         if 'valueFrom' in variable:
             problems += _validate_value_source(variable, f'{path}.valueFrom')
     return problems
@@ -140,9 +199,13 @@ def _validate_value_source(variable: registry.Object, field: str) -> registry.Pr
         listed = '`fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`'
         problems.append(errors.invalid_value(field, '', f'must specify one of: {listed}'))
     elif variable.get('value'):
-        problems.append(errors.invalid_value(field, '', 'may not be specified when `value` is not empty'))
+        problems.append(
+            errors.invalid_value(field, '', 'may not be specified when `value` is not empty')
+        )
     elif count > 1:
-        problems.append(errors.invalid_value(field, '', 'may not have more than one field specified at a time'))
+        problems.append(
+            errors.invalid_value(field, '', 'may not have more than one field specified at a time')
+        )
     return problems
 
 
@@ -151,8 +214,13 @@ def _validate_field_ref(ref: registry.Object, field: str) -> registry.Problems:
     if not path:
         return [errors.required(f'{field}.fieldPath')]
     if ref.get('apiVersion') != 'v1':
-        return [errors.invalid_value(f'{field}.fieldPath', path, 'error converting fieldPath: unsupported pod version: '
-                                     f'{ref.get("apiVersion")}')]
+        return [
+            errors.invalid_value(
+                f'{field}.fieldPath',
+                path,
+                f'error converting fieldPath: unsupported pod version: {ref.get("apiVersion")}',
+            )
+        ]
     name, subscript, _ = path.partition('[')
     if subscript:
         is_known = name in ('metadata.annotations', 'metadata.labels')
@@ -174,7 +242,9 @@ def _validate_resource_ref(ref: registry.Object, field: str) -> registry.Problem
 
 def _validate_key_ref(ref: registry.Object, field: str) -> registry.Problems:
     name = ref.get('name') or ''
-    problems = [errors.invalid_value(f'{field}.name', name, text) for text in naming.check_subdomain(name)]
+    problems = [
+        errors.invalid_value(f'{field}.name', name, text) for text in naming.check_subdomain(name)
+    ]
     if not ref.get('key'):
         return [*problems, errors.required(f'{field}.key')]
     return problems + checks.check_name(ref['key'], f'{field}.key', naming.check_config_key)
@@ -188,18 +258,33 @@ def _validate_env_from(sources: Sequence[registry.Object], field: str) -> regist
         names = [name for name in ('configMapRef', 'secretRef') if name in source]
         for name in names:
             problems += checks.check_required_name(
-                source[name].get('name'), f'{path}.{name}.name', naming.check_subdomain)
+                source[name].get('name'), f'{path}.{name}.name', naming.check_subdomain
+            )
         if not names:
-            problems.append(errors.invalid_value(field, '', 'must specify one of: `configMapRef` or `secretRef`'))
+            problems.append(
+                errors.invalid_value(
+                    field, '', 'must specify one of: `configMapRef` or `secretRef`'
+                )
+            )
         elif len(names) > 1:
-            problems.append(errors.invalid_value(field, '', 'may not have more than one field specified at a time'))
+            problems.append(
+                errors.invalid_value(
+                    field, '', 'may not have more than one field specified at a time'
+                )
+            )
     return problems
 
 
-def _validate_mounts(mounts: Sequence[registry.Object], volumes: Collection[str], field: str) -> registry.Problems:
+def _validate_mounts(
+    mounts: Sequence[registry.Object], volumes: Collection[str], field: str
+) -> registry.Problems:
     problems, taken = [], set()
     for index, mount in enumerate(mounts):
-        path, name, where = f'{field}[{index}]', mount.get('name') or '', mount.get('mountPath') or ''
+        path, name, where = (
+            f'{field}[{index}]',
+            mount.get('name') or '',
+            mount.get('mountPath') or '',
+        )
         if not name:
             problems.append(errors.required(f'{path}.name'))
         if name not in volumes:
@@ -239,8 +324,12 @@ def validate_resources(resources: registry.Object, field: str) -> registry.Probl
 def _validate_amount(name: str, amount: str, field: str) -> registry.Problems:
     problems = [errors.invalid_value(field, name, text) for text in naming.check_key(name)]
     if '/' not in name and name not in _STANDARD_RESOURCES and not name.startswith('hugepages-'):
-        problems.append(errors.invalid_value(field, name, 'must be a standard resource type or fully qualified'))
-        problems.append(errors.invalid_value(field, name, 'must be a standard resource for containers'))
+        problems.append(
+            errors.invalid_value(field, name, 'must be a standard resource type or fully qualified')
+        )
+        problems.append(
+            errors.invalid_value(field, name, 'must be a standard resource for containers')
+        )
     value = quantities.parse_quantity(amount)
     if value < 0:
         problems.append(errors.invalid_value(field, amount, checks.NEGATIVE))
@@ -249,14 +338,20 @@ def _validate_amount(name: str, amount: str, field: str) -> registry.Problems:
     return problems
 
 
-def _compare_with_limit(name: str, amount: str, limits: Mapping[str, str], field: str) -> registry.Problems:
+def _compare_with_limit(
+    name: str, amount: str, limits: Mapping[str, str], field: str
+) -> registry.Problems:
     is_exact = '/' in name or name.startswith('hugepages-')
     if name not in limits:
         text = 'Limit must be set for non overcommitable resources'
         return [errors.required(f'{field}.limits', text)] if is_exact else []
     value, limit = quantities.parse_quantity(amount), quantities.parse_quantity(limits[name])
     if is_exact and value != limit:
-        return [errors.invalid_value(f'{field}.requests', amount, f'must be equal to {name} limit of {limits[name]}')]
+        return [
+            errors.invalid_value(
+                f'{field}.requests', amount, f'must be equal to {name} limit of {limits[name]}'
+            )
+        ]
     if value > limit:
         text = f'must be less than or equal to {name} limit of {limits[name]}'
         return [errors.invalid_value(f'{field}.requests', amount, text)]
@@ -267,11 +362,18 @@ def _validate_security(context: registry.Object, field: str) -> registry.Problem
     problems = []
     for name in ('runAsUser', 'runAsGroup'):
         if not 0 <= (context.get(name) or 0) < 2**31:
-            problems.append(errors.invalid_value(f'{field}.{name}', context[name], naming.between(0, 2**31 - 1)))
+            problems.append(
+                errors.invalid_value(f'{field}.{name}', context[name], naming.between(0, 2**31 - 1))
+            )
     if context.get('allowPrivilegeEscalation') is False and context.get('privileged'):
         shown = {name: context.get(f'{name[:1].lower()}{name[1:]}') for name in _SECURITY_FIELDS}
-        problems.append(checks.invalid_struct(
-            field, shown, 'cannot set `allowPrivilegeEscalation` to false and `privileged` to true'))
+        problems.append(
+            checks.invalid_struct(
+                field,
+                shown,
+                'cannot set `allowPrivilegeEscalation` to false and `privileged` to true',
+            )
+        )
     return problems
 
 
@@ -287,7 +389,9 @@ def _validate_life(container: registry.Object, field: str) -> registry.Problems:
     for name in ('livenessProbe', 'startupProbe'):
         threshold = checks.dig(container, name, 'successThreshold')
         if threshold is not None and threshold != 1:
-            problems.append(errors.invalid_value(f'{field}.{name}.successThreshold', threshold, 'must be 1'))
+            problems.append(
+                errors.invalid_value(f'{field}.{name}.successThreshold', threshold, 'must be 1')
+            )
     return problems
 
 
@@ -295,7 +399,11 @@ def _validate_probe(probe: registry.Object, field: str) -> registry.Problems:
     problems = _validate_handler(probe, field) + checks.check_counts(probe, field, *_PROBE_COUNTS)
     grace = probe.get('terminationGracePeriodSeconds')
     if grace is not None and grace <= 0:
-        problems.append(errors.invalid_value(f'{field}.terminationGracePeriodSeconds', grace, 'must be greater than 0'))
+        problems.append(
+            errors.invalid_value(
+                f'{field}.terminationGracePeriodSeconds', grace, 'must be greater than 0'
+            )
+        )
     return problems
 
 
@@ -312,5 +420,7 @@ def _validate_handler(handler: registry.Object, field: str) -> registry.Problems
         problems += checks.check_port(action.get('port') or 0, f'{path}.port')
     if first == 'httpGet':
         problems += checks.check_enum(action.get('scheme'), f'{path}.scheme', ('HTTP', 'HTTPS'))
-    return problems + [errors.forbidden_field(f'{field}.{name}', 'may not specify more than 1 handler type')
-                       for name in others]
+    return problems + [
+        errors.forbidden_field(f'{field}.{name}', 'may not specify more than 1 handler type')
+        for name in others
+    ]

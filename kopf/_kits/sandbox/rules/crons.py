@@ -1,15 +1,24 @@
 """
 Crons: are the schedules of cron jobs well-formed, and what the API says if they are not.
 """
+
 import re
 import zoneinfo
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-_MONTHS: Final = {name: index for index, name in enumerate(
-    ('jan', 'feb', 'mar', 'apr', 'may', 'jun', 'jul', 'aug', 'sep', 'oct', 'nov', 'dec'), 1)}
-_DAYS: Final = {name: index for index, name in enumerate(('sun', 'mon', 'tue', 'wed', 'thu', 'fri', 'sat'))}
-_DESCRIPTORS: Final = frozenset(('@yearly', '@annually', '@monthly', '@weekly', '@daily', '@midnight', '@hourly'))
+_MONTHS: Final = {
+    name: index
+    for index, name in enumerate(
+        ('jan', 'feb', 'mar', 'apr', 'may', 'jun', 'jul', 'aug', 'sep', 'oct', 'nov', 'dec'), 1
+    )
+}
+_DAYS: Final = {
+    name: index for index, name in enumerate(('sun', 'mon', 'tue', 'wed', 'thu', 'fri', 'sat'))
+}
+_DESCRIPTORS: Final = frozenset(
+    ('@yearly', '@annually', '@monthly', '@weekly', '@daily', '@midnight', '@hourly')
+)
 _duration_regex = re.compile(r'[+-]?(\d+\.?\d*(ns|us|µs|ms|s|m|h))+|0')
 _zone_regex = re.compile(r'[A-Za-z0-9._+-]{1,14}')
 
@@ -24,7 +33,13 @@ class _Bounds(NamedTuple):
     names: Mapping[str, int] = {}
 
 
-_FIELDS: Final = (_Bounds(0, 59), _Bounds(0, 23), _Bounds(1, 31), _Bounds(1, 12, _MONTHS), _Bounds(0, 6, _DAYS))
+_FIELDS: Final = (
+    _Bounds(0, 59),
+    _Bounds(0, 23),
+    _Bounds(1, 31),
+    _Bounds(1, 12, _MONTHS),
+    _Bounds(0, 6, _DAYS),
+)
 
 
 def check_schedule(schedule: str) -> None:
@@ -36,7 +51,9 @@ def check_schedule(schedule: str) -> None:
         return
     fields = schedule.split()
     if len(fields) != len(_FIELDS):
-        raise ScheduleError(f'expected exactly {len(_FIELDS)} fields, found {len(fields)}: [{" ".join(fields)}]')
+        raise ScheduleError(
+            f'expected exactly {len(_FIELDS)} fields, found {len(fields)}: [{" ".join(fields)}]'
+        )
     for field, bounds in zip(fields, _FIELDS, strict=True):
         for part in field.split(','):
             if part:
@@ -58,7 +75,9 @@ def _check_descriptor(text: str) -> None:
     if text.startswith('@every '):
         duration = text.removeprefix('@every ')
         if not _duration_regex.fullmatch(duration):
-            raise ScheduleError(f'failed to parse duration {text}: time: invalid duration "{duration}"')
+            raise ScheduleError(
+                f'failed to parse duration {text}: time: invalid duration "{duration}"'
+            )
     elif text not in _DESCRIPTORS:
         raise ScheduleError(f'unrecognized descriptor: {text}')
 
@@ -91,5 +110,7 @@ def _parse(text: str, names: Mapping[str, int]) -> int:
     if text.lower() in names:
         return names[text.lower()]
     if not text.isascii() or not text.isdigit() or len(text) > 18:
-        raise ScheduleError(f'failed to parse int from {text}: strconv.Atoi: parsing "{text}": invalid syntax')
+        raise ScheduleError(
+            f'failed to parse int from {text}: strconv.Atoi: parsing "{text}": invalid syntax'
+        )
     return int(text)

@@ -1,6 +1,7 @@
 """
 Jobs: the kinds that run pods to completion, once or by a schedule.
 """
+
 from typing import Any, Final
 
 from kopf._kits.sandbox import errors
@@ -11,9 +12,22 @@ _NAME_LABELS: Final = ('batch.kubernetes.io/job-name', 'job-name')
 _FINITE: Final = ('OnFailure', 'Never')
 _MODES: Final = ('NonIndexed', 'Indexed')
 _CONCURRENCY: Final = ('Allow', 'Forbid', 'Replace')
-_COUNTS: Final = ('parallelism', 'completions', 'activeDeadlineSeconds', 'backoffLimit', 'ttlSecondsAfterFinished',
-                  'backoffLimitPerIndex', 'maxFailedIndexes')
-_IMMUTABLE: Final = ('completionMode', 'podFailurePolicy', 'backoffLimitPerIndex', 'managedBy', 'successPolicy')
+_COUNTS: Final = (
+    'parallelism',
+    'completions',
+    'activeDeadlineSeconds',
+    'backoffLimit',
+    'ttlSecondsAfterFinished',
+    'backoffLimitPerIndex',
+    'maxFailedIndexes',
+)
+_IMMUTABLE: Final = (
+    'completionMode',
+    'podFailurePolicy',
+    'backoffLimitPerIndex',
+    'managedBy',
+    'successPolicy',
+)
 _NAME_LIMIT: Final = 52
 _NOT_GENERATED: Final = '`selector` not auto-generated'
 
@@ -22,10 +36,19 @@ def default_job(obj: dict[str, Any]) -> None:
     spec = obj.setdefault('spec', {})
     if 'completions' not in spec and 'parallelism' not in spec:
         spec['completions'] = 1
-    poddefaults.fill(spec, {
-        'parallelism': 1, 'completionMode': 'NonIndexed', 'suspend': False, 'manualSelector': False,
-        'backoffLimit': 2**31 - 1 if 'backoffLimitPerIndex' in spec else 6,
-        'podReplacementPolicy': 'Failed' if 'podFailurePolicy' in spec else 'TerminatingOrFailed'})
+    poddefaults.fill(
+        spec,
+        {
+            'parallelism': 1,
+            'completionMode': 'NonIndexed',
+            'suspend': False,
+            'manualSelector': False,
+            'backoffLimit': 2**31 - 1 if 'backoffLimitPerIndex' in spec else 6,
+            'podReplacementPolicy': 'Failed'
+            if 'podFailurePolicy' in spec
+            else 'TerminatingOrFailed',
+        },
+    )
     _default_job_template(spec)
     labels = checks.dig(spec, 'template', 'metadata', 'labels')
     if labels:
@@ -34,8 +57,15 @@ def default_job(obj: dict[str, Any]) -> None:
 
 def default_cron_job(obj: dict[str, Any]) -> None:
     spec = obj.setdefault('spec', {})
-    poddefaults.fill(spec, {'concurrencyPolicy': 'Allow', 'suspend': False,
-                            'successfulJobsHistoryLimit': 3, 'failedJobsHistoryLimit': 1})
+    poddefaults.fill(
+        spec,
+        {
+            'concurrencyPolicy': 'Allow',
+            'suspend': False,
+            'successfulJobsHistoryLimit': 3,
+            'failedJobsHistoryLimit': 1,
+        },
+    )
     _default_job_template(checks.dig(spec, 'jobTemplate', 'spec') or {})
 
 
@@ -50,7 +80,9 @@ def prepare_job(obj: dict[str, Any], site: registry.Site) -> None:
     """Let the job select its own pods only, unless it selects them in its own way. Mutates the job."""
     meta, spec = obj['metadata'], obj['spec']
     if not spec.get('manualSelector'):
-        labels = dict.fromkeys(_UID_LABELS, meta['uid']) | dict.fromkeys(_NAME_LABELS, meta.get('name') or '')
+        labels = dict.fromkeys(_UID_LABELS, meta['uid']) | dict.fromkeys(
+            _NAME_LABELS, meta.get('name') or ''
+        )
         template = spec.setdefault('template', {}).setdefault('metadata', {})
         is_same = (meta.get('labels') or {}) == (template.get('labels') or {})
         template['labels'] = {**(template.get('labels') or {}), **labels}
@@ -60,7 +92,10 @@ def prepare_job(obj: dict[str, Any], site: registry.Site) -> None:
 
 
 def validate_job(obj: registry.Object) -> registry.Problems:
-    return [*_validate_generated(obj), *_validate_job_spec(obj.get('spec') or {}, 'spec', selected=True)]
+    return [
+        *_validate_generated(obj),
+        *_validate_job_spec(obj.get('spec') or {}, 'spec', selected=True),
+    ]
 
 
 def _validate_generated(obj: registry.Object) -> registry.Problems:
@@ -68,7 +103,9 @@ def _validate_generated(obj: registry.Object) -> registry.Problems:
     selector = spec.get('selector')
     if spec.get('manualSelector') or selector is None or checks.check_selector(selector, ''):
         return []
-    expected = dict.fromkeys(_UID_LABELS, meta.get('uid')) | dict.fromkeys(_NAME_LABELS, meta.get('name'))
+    expected = dict.fromkeys(_UID_LABELS, meta.get('uid')) | dict.fromkeys(
+        _NAME_LABELS, meta.get('name')
+    )
     if checks.matches(selector, expected):
         return []
     return [errors.invalid_value('spec.selector', selector, _NOT_GENERATED)]
@@ -78,16 +115,28 @@ def _validate_job_spec(spec: registry.Object, field: str, *, selected: bool) -> 
     template = spec.get('template') or {}
     problems = checks.check_counts(spec, field, *_COUNTS)
     if spec.get('maxFailedIndexes') is not None and spec.get('backoffLimitPerIndex') is None:
-        problems.append(errors.required(f'{field}.backoffLimitPerIndex', 'when maxFailedIndexes is specified'))
-    problems += checks.check_optional_enum(spec.get('completionMode'), f'{field}.completionMode', _MODES)
+        problems.append(
+            errors.required(f'{field}.backoffLimitPerIndex', 'when maxFailedIndexes is specified')
+        )
+    problems += checks.check_optional_enum(
+        spec.get('completionMode'), f'{field}.completionMode', _MODES
+    )
     if spec.get('completionMode') == 'Indexed':
         if spec.get('completions') is None:
-            problems.append(errors.required(f'{field}.completions', 'when completion mode is Indexed'))
+            problems.append(
+                errors.required(f'{field}.completions', 'when completion mode is Indexed')
+            )
     else:
-        problems += [errors.invalid_value(f'{field}.{name}', spec[name], 'requires indexed completion mode')
-                     for name in ('backoffLimitPerIndex', 'maxFailedIndexes') if spec.get(name) is not None]
-    problems += checks.check_optional_enum(spec.get('podReplacementPolicy'), f'{field}.podReplacementPolicy',
-                                           ('Failed', 'TerminatingOrFailed'))
+        problems += [
+            errors.invalid_value(f'{field}.{name}', spec[name], 'requires indexed completion mode')
+            for name in ('backoffLimitPerIndex', 'maxFailedIndexes')
+            if spec.get(name) is not None
+        ]
+    problems += checks.check_optional_enum(
+        spec.get('podReplacementPolicy'),
+        f'{field}.podReplacementPolicy',
+        ('Failed', 'TerminatingOrFailed'),
+    )
     problems += podspecs.validate_template(template, f'{field}.template')
     problems += _validate_policy(template, f'{field}.template.spec.restartPolicy')
     return problems + (_validate_selected(spec, template, field) if selected else [])
@@ -100,13 +149,17 @@ def _validate_policy(template: registry.Object, field: str) -> registry.Problems
     return checks.check_optional_enum(policy, field, _FINITE)
 
 
-def _validate_selected(spec: registry.Object, template: registry.Object, field: str) -> registry.Problems:
+def _validate_selected(
+    spec: registry.Object, template: registry.Object, field: str
+) -> registry.Problems:
     selector, labels = spec.get('selector'), checks.dig(template, 'metadata', 'labels')
     problems = checks.check_selector(selector, f'{field}.selector')
     if selector is None:
         problems.append(errors.required(f'{field}.selector'))
     if not checks.check_selector(selector, '') and not checks.matches(selector, labels or {}):
-        problems.append(errors.invalid_value(f'{field}.template.metadata.labels', labels, checks.MISMATCH))
+        problems.append(
+            errors.invalid_value(f'{field}.template.metadata.labels', labels, checks.MISMATCH)
+        )
     return problems
 
 
@@ -131,15 +184,25 @@ def _validate_completions(spec: registry.Object, known: registry.Object) -> regi
         return checks.check_immutable(completions, known.get('completions'), field)
     if completions in (None, known.get('completions'), spec.get('parallelism')):
         return []
-    return [errors.invalid_value(field, completions, 'can only be modified in tandem with spec.parallelism')]
+    return [
+        errors.invalid_value(
+            field, completions, 'can only be modified in tandem with spec.parallelism'
+        )
+    ]
 
 
 def _mask_scheduling(template: registry.Object) -> dict[str, Any]:
     """Leave what may not be changed even in the jobs that have not started yet."""
-    pod = {name: value for name, value in (template.get('spec') or {}).items()
-           if name not in ('nodeSelector', 'tolerations', 'schedulingGates', 'affinity')}
-    meta = {name: value for name, value in (template.get('metadata') or {}).items()
-            if name not in ('labels', 'annotations')}
+    pod = {
+        name: value
+        for name, value in (template.get('spec') or {}).items()
+        if name not in ('nodeSelector', 'tolerations', 'schedulingGates', 'affinity')
+    }
+    meta = {
+        name: value
+        for name, value in (template.get('metadata') or {}).items()
+        if name not in ('labels', 'annotations')
+    }
     return {'metadata': meta, 'spec': pod}
 
 
@@ -150,12 +213,16 @@ def validate_cron_job(obj: registry.Object) -> registry.Problems:
         *checks.check_counts(spec, 'spec', 'startingDeadlineSeconds'),
         *_validate_zone(spec.get('timeZone')),
         *checks.check_enum(spec.get('concurrencyPolicy'), 'spec.concurrencyPolicy', _CONCURRENCY),
-        *_validate_job_spec(checks.dig(spec, 'jobTemplate', 'spec') or {}, 'spec.jobTemplate.spec', selected=False),
+        *_validate_job_spec(
+            checks.dig(spec, 'jobTemplate', 'spec') or {}, 'spec.jobTemplate.spec', selected=False
+        ),
         *checks.check_counts(spec, 'spec', 'successfulJobsHistoryLimit', 'failedJobsHistoryLimit'),
     ]
     name = obj['metadata'].get('name') or ''
     if len(name) > _NAME_LIMIT:
-        problems.append(errors.invalid_value('metadata.name', name, 'must be no more than 52 characters'))
+        problems.append(
+            errors.invalid_value('metadata.name', name, 'must be no more than 52 characters')
+        )
     return problems
 
 
@@ -168,8 +235,13 @@ def _validate_schedule(schedule: str | None) -> registry.Problems:
     except crons.ScheduleError as e:
         problems.append(errors.invalid_value('spec.schedule', schedule, str(e)))
     if 'TZ' in schedule:
-        problems.append(errors.invalid_value(
-            'spec.schedule', schedule, 'cannot use TZ or CRON_TZ in schedule, use timeZone field instead'))
+        problems.append(
+            errors.invalid_value(
+                'spec.schedule',
+                schedule,
+                'cannot use TZ or CRON_TZ in schedule, use timeZone field instead',
+            )
+        )
     return problems
 
 
@@ -180,16 +252,33 @@ def _validate_zone(zone: str | None) -> registry.Problems:
     if not zone:
         return [errors.invalid_value(field, zone, 'timeZone must be nil or non-empty string')]
     if zone.lower() == 'local':
-        text = 'timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones'
+        text = (
+            'timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones'
+        )
         return [errors.invalid_value(field, zone, text)]
-    return [] if crons.is_time_zone(zone) else [errors.invalid_value(field, zone, f'unknown time zone {zone}')]
+    return (
+        []
+        if crons.is_time_zone(zone)
+        else [errors.invalid_value(field, zone, f'unknown time zone {zone}')]
+    )
 
 
 RULES: Final = {
     ('batch', 'Job'): registry.Rules(
-        has_generation=True, is_bumped=registry.bumped_by_spec, initial_status={},
-        defaults=default_job, prepare_create=prepare_job, validate=validate_job, validate_update=validate_job_update),
+        has_generation=True,
+        is_bumped=registry.bumped_by_spec,
+        initial_status={},
+        defaults=default_job,
+        prepare_create=prepare_job,
+        validate=validate_job,
+        validate_update=validate_job_update,
+    ),
     ('batch', 'CronJob'): registry.Rules(
-        has_generation=True, is_bumped=registry.bumped_by_spec, initial_status={}, repeats_metadata=False,
-        defaults=default_cron_job, validate=validate_cron_job),
+        has_generation=True,
+        is_bumped=registry.bumped_by_spec,
+        initial_status={},
+        repeats_metadata=False,
+        defaults=default_cron_job,
+        validate=validate_cron_job,
+    ),
 }

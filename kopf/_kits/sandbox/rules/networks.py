@@ -1,6 +1,7 @@
 """
 Networks: ingresses, network policies, endpoints.
 """
+
 import ipaddress
 from collections.abc import Sequence
 from typing import Any, Final
@@ -47,7 +48,11 @@ def validate_ingress(obj: registry.Object) -> registry.Problems:
     rules, backend = spec.get('rules') or (), spec.get('defaultBackend')
     problems = []
     if not rules and backend is None:
-        problems.append(errors.invalid_value('spec', None, 'either `defaultBackend` or `rules` must be specified'))
+        problems.append(
+            errors.invalid_value(
+                'spec', None, 'either `defaultBackend` or `rules` must be specified'
+            )
+        )
     if backend is not None:
         problems += _validate_backend(backend, 'spec.defaultBackend')
     for index, rule in enumerate(rules):
@@ -56,19 +61,27 @@ def validate_ingress(obj: registry.Object) -> registry.Problems:
         field = f'spec.tls[{index}]'
         for number, host in enumerate(tls.get('hosts') or ()):
             problems += _validate_host(host, f'{field}.hosts[{number}]')
-        problems += checks.check_name(tls.get('secretName'), f'{field}.secretName', naming.check_subdomain)
-    return problems + checks.check_name(spec.get('ingressClassName'), 'spec.ingressClassName', naming.check_subdomain)
+        problems += checks.check_name(
+            tls.get('secretName'), f'{field}.secretName', naming.check_subdomain
+        )
+    return problems + checks.check_name(
+        spec.get('ingressClassName'), 'spec.ingressClassName', naming.check_subdomain
+    )
 
 
 def _validate_host(host: str, field: str) -> registry.Problems:
-    return checks.check_name(host, field, naming.check_wildcard if '*' in host else naming.check_subdomain)
+    return checks.check_name(
+        host, field, naming.check_wildcard if '*' in host else naming.check_subdomain
+    )
 
 
 def _validate_rule(rule: registry.Object, field: str) -> registry.Problems:
     host, http = rule.get('host') or '', rule.get('http')
     problems = []
     if services.is_address(host):
-        problems.append(errors.invalid_value(f'{field}.host', host, 'must be a DNS name, not an IP address'))
+        problems.append(
+            errors.invalid_value(f'{field}.host', host, 'must be a DNS name, not an IP address')
+        )
     problems += _validate_host(host, f'{field}.host')
     if http is not None and not http.get('paths'):
         problems.append(errors.required(f'{field}.http.paths'))
@@ -86,10 +99,16 @@ def _validate_path(path: registry.Object, field: str) -> registry.Problems:
     if not problems and not text.startswith('/') and (text or is_strict):
         problems.append(errors.invalid_value(f'{field}.path', text, 'must be an absolute path'))
     if is_strict:
-        problems += [errors.invalid_value(f'{field}.path', text, f"must not contain '{part}'")
-                     for part in _BAD_SEQUENCES if part in text]
-        problems += [errors.invalid_value(f'{field}.path', text, f"cannot end with '{part}'")
-                     for part in _BAD_ENDINGS if text.endswith(part)]
+        problems += [
+            errors.invalid_value(f'{field}.path', text, f"must not contain '{part}'")
+            for part in _BAD_SEQUENCES
+            if part in text
+        ]
+        problems += [
+            errors.invalid_value(f'{field}.path', text, f"cannot end with '{part}'")
+            for part in _BAD_ENDINGS
+            if text.endswith(part)
+        ]
     return problems + _validate_backend(path.get('backend') or {}, f'{field}.backend')
 
 
@@ -101,7 +120,9 @@ def _validate_backend(backend: registry.Object, field: str) -> registry.Problems
         return _validate_reference(resource, f'{field}.resource')
     if service is None:
         return [errors.invalid_value(field, '', 'resource or service backend is required')]
-    problems = checks.check_required_name(service.get('name'), f'{field}.service.name', naming.check_old_label)
+    problems = checks.check_required_name(
+        service.get('name'), f'{field}.service.name', naming.check_old_label
+    )
     port = service.get('port') or {}
     if port.get('name') and port.get('number'):
         problems.append(errors.invalid_value(field, '', 'cannot set both port name & port number'))
@@ -117,7 +138,9 @@ def _validate_backend(backend: registry.Object, field: str) -> registry.Problems
 def _validate_reference(ref: registry.Object, field: str) -> registry.Problems:
     problems = checks.check_name(ref.get('apiGroup'), f'{field}.apiGroup', naming.check_subdomain)
     for name in ('kind', 'name'):
-        problems += checks.check_required_name(ref.get(name), f'{field}.{name}', naming.check_path_segment)
+        problems += checks.check_required_name(
+            ref.get(name), f'{field}.{name}', naming.check_path_segment
+        )
     return problems
 
 
@@ -129,17 +152,25 @@ def validate_ingress_class(obj: registry.Object) -> registry.Problems:
     if not controller:
         problems.append(errors.required(field))
     elif not host or not path:
-        problems.append(errors.invalid_value(
-            field, controller, 'must be a domain-prefixed path (such as "acme.io/foo")'))
+        problems.append(
+            errors.invalid_value(
+                field, controller, 'must be a domain-prefixed path (such as "acme.io/foo")'
+            )
+        )
     else:
         problems += checks.check_name(host, field, naming.check_subdomain)
     parameters = spec.get('parameters')
-    return problems + (_validate_reference(parameters, 'spec.parameters') if parameters is not None else [])
+    return problems + (
+        _validate_reference(parameters, 'spec.parameters') if parameters is not None else []
+    )
 
 
 def validate_ingress_class_update(new: registry.Object, old: registry.Object) -> registry.Problems:
     return checks.check_immutable(
-        checks.dig(new, 'spec', 'controller'), checks.dig(old, 'spec', 'controller'), 'spec.controller')
+        checks.dig(new, 'spec', 'controller'),
+        checks.dig(old, 'spec', 'controller'),
+        'spec.controller',
+    )
 
 
 def validate_policy(obj: registry.Object) -> registry.Problems:
@@ -152,8 +183,11 @@ def validate_policy(obj: registry.Object) -> registry.Problems:
                 problems += _validate_policy_port(port, f'{field}.ports[{number}]')
             for number, peer in enumerate(rule.get(side) or ()):
                 problems += _validate_peer(peer, f'{field}.{side}[{number}]')
-    return problems + [errors.not_supported(f'spec.policyTypes[{index}]', name, ('Ingress', 'Egress'))
-                       for index, name in enumerate(spec.get('policyTypes') or ()) if name not in ('Ingress', 'Egress')]
+    return problems + [
+        errors.not_supported(f'spec.policyTypes[{index}]', name, ('Ingress', 'Egress'))
+        for index, name in enumerate(spec.get('policyTypes') or ())
+        if name not in ('Ingress', 'Egress')
+    ]
 
 
 def validate_policy_update(new: registry.Object, old: registry.Object) -> registry.Problems:
@@ -162,7 +196,9 @@ def validate_policy_update(new: registry.Object, old: registry.Object) -> regist
 
 
 def _validate_policy_port(port: registry.Object, field: str) -> registry.Problems:
-    problems = checks.check_optional_enum(port.get('protocol'), f'{field}.protocol', ('TCP', 'UDP', 'SCTP'))
+    problems = checks.check_optional_enum(
+        port.get('protocol'), f'{field}.protocol', ('TCP', 'UDP', 'SCTP')
+    )
     start, end = port.get('port'), port.get('endPort')
     if start is not None:
         problems += checks.check_port(start, f'{field}.port')
@@ -170,9 +206,17 @@ def _validate_policy_port(port: registry.Object, field: str) -> registry.Problem
         return problems
     if not isinstance(start, int):
         what = 'not specified' if start is None else 'non-numeric'
-        problems.append(errors.invalid_value(f'{field}.endPort', end, f'may not be specified when `port` is {what}'))
+        problems.append(
+            errors.invalid_value(
+                f'{field}.endPort', end, f'may not be specified when `port` is {what}'
+            )
+        )
     elif end < start:
-        problems.append(errors.invalid_value(f'{field}.endPort', start, 'must be greater than or equal to `port`'))
+        problems.append(
+            errors.invalid_value(
+                f'{field}.endPort', start, 'must be greater than or equal to `port`'
+            )
+        )
     return problems
 
 
@@ -185,7 +229,9 @@ def _validate_peer(peer: registry.Object, field: str) -> registry.Problems:
     if 'ipBlock' in peer:
         problems += _validate_block(peer['ipBlock'], f'{field}.ipBlock')
         if len(peer) > 1:
-            problems.append(errors.forbidden_field(field, 'may not specify both ipBlock and another peer'))
+            problems.append(
+                errors.forbidden_field(field, 'may not specify both ipBlock and another peer')
+            )
     return problems
 
 
@@ -193,7 +239,9 @@ def _validate_block(block: registry.Object, field: str) -> registry.Problems:
     if not block.get('cidr'):
         return [errors.required(f'{field}.cidr')]
     blocks = [(f'{field}.cidr', block['cidr'])]
-    blocks += [(f'{field}.except[{index}]', text) for index, text in enumerate(block.get('except') or ())]
+    blocks += [
+        (f'{field}.except[{index}]', text) for index, text in enumerate(block.get('except') or ())
+    ]
     hint = 'must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)'
     return [errors.invalid_value(path, text, hint) for path, text in blocks if not _is_block(text)]
 
@@ -215,7 +263,9 @@ def validate_slice(obj: registry.Object) -> registry.Problems:
         problems += checks.check_name(name, f'{field}.name', naming.check_label)
         problems += [errors.duplicate(f'{field}.name', name)] if name in names else []
         names.add(name)
-        problems += checks.check_enum(port.get('protocol'), f'{field}.protocol', containers.PROTOCOLS)
+        problems += checks.check_enum(
+            port.get('protocol'), f'{field}.protocol', containers.PROTOCOLS
+        )
     return problems + _validate_endpoints(obj.get('endpoints') or (), kind or '')
 
 
@@ -229,8 +279,13 @@ def _validate_endpoints(endpoints: Sequence[registry.Object], kind: str) -> regi
             problems.append(errors.required(field, 'must contain at least 1 address'))
         for number, address in enumerate(endpoint.get('addresses') or ()):
             if kind in ('IPv4', 'IPv6') and not services.is_address(address):
-                problems.append(errors.invalid_value(
-                    f'{field}[{number}]', address, 'must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)'))
+                problems.append(
+                    errors.invalid_value(
+                        f'{field}[{number}]',
+                        address,
+                        'must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)',
+                    )
+                )
             elif kind == 'IPv4' and ':' in address:
                 problems.append(errors.invalid_value(field, address, 'must be an IPv4 address'))
             elif kind == 'IPv6' and ':' not in address:
@@ -244,24 +299,42 @@ def validate_slice_update(new: registry.Object, old: registry.Object) -> registr
 
 def is_slice_changed(new: registry.Object, old: registry.Object) -> bool:
     """The labels of slices matter for their users, and count too."""
-    return (registry.bumped_by_content(new, old)
-            or checks.dig(new, 'metadata', 'labels') != checks.dig(old, 'metadata', 'labels'))
+    return registry.bumped_by_content(new, old) or checks.dig(
+        new, 'metadata', 'labels'
+    ) != checks.dig(old, 'metadata', 'labels')
 
 
 RULES: Final = {
     (GROUP, 'Ingress'): registry.Rules(
-        has_generation=True, is_bumped=registry.bumped_by_spec, initial_status={'loadBalancer': {}},
-        validate=validate_ingress),
+        has_generation=True,
+        is_bumped=registry.bumped_by_spec,
+        initial_status={'loadBalancer': {}},
+        validate=validate_ingress,
+    ),
     (GROUP, 'IngressClass'): registry.Rules(
-        has_generation=True, is_bumped=registry.bumped_by_spec, changes_first=True, defaults=default_ingress_class,
-        validate=validate_ingress_class, validate_update=validate_ingress_class_update),
+        has_generation=True,
+        is_bumped=registry.bumped_by_spec,
+        changes_first=True,
+        defaults=default_ingress_class,
+        validate=validate_ingress_class,
+        validate_update=validate_ingress_class_update,
+    ),
     (GROUP, 'NetworkPolicy'): registry.Rules(
-        has_generation=True, is_bumped=registry.bumped_by_spec, defaults=default_policy,
-        validate=validate_policy, validate_update=validate_policy_update),
+        has_generation=True,
+        is_bumped=registry.bumped_by_spec,
+        defaults=default_policy,
+        validate=validate_policy,
+        validate_update=validate_policy_update,
+    ),
     (GROUP, 'ServiceCIDR'): registry.Rules(initial_status={}),
     (GROUP, 'IPAddress'): registry.Rules(),
     ('', 'Endpoints'): registry.Rules(defaults=default_endpoints, allows_create_on_update=True),
     ('discovery.k8s.io', 'EndpointSlice'): registry.Rules(
-        has_generation=True, is_bumped=is_slice_changed, repeats_update=False,
-        defaults=default_slice, validate=validate_slice, validate_update=validate_slice_update),
+        has_generation=True,
+        is_bumped=is_slice_changed,
+        repeats_update=False,
+        defaults=default_slice,
+        validate=validate_slice,
+        validate_update=validate_slice_update,
+    ),
 }

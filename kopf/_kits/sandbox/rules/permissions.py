@@ -1,6 +1,7 @@
 """
 Permissions: roles and their bindings.
 """
+
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -20,8 +21,11 @@ def default_binding(obj: dict[str, Any]) -> None:
 
 
 def _validate_rules(rules: Sequence[registry.Object], *, namespaced: bool) -> registry.Problems:
-    return [problem for index, rule in enumerate(rules)
-            for problem in _validate_rule(rule, f'rules[{index}]', namespaced=namespaced)]
+    return [
+        problem
+        for index, rule in enumerate(rules)
+        for problem in _validate_rule(rule, f'rules[{index}]', namespaced=namespaced)
+    ]
 
 
 def _validate_rule(rule: registry.Object, field: str, *, namespaced: bool) -> registry.Problems:
@@ -30,16 +34,34 @@ def _validate_rule(rule: registry.Object, field: str, *, namespaced: bool) -> re
         problems.append(errors.required(f'{field}.verbs', 'verbs must contain at least one value'))
     if urls := rule.get('nonResourceURLs'):
         if namespaced:
-            problems.append(errors.invalid_value(
-                f'{field}.nonResourceURLs', urls, 'namespaced rules cannot apply to non-resource URLs'))
+            problems.append(
+                errors.invalid_value(
+                    f'{field}.nonResourceURLs',
+                    urls,
+                    'namespaced rules cannot apply to non-resource URLs',
+                )
+            )
         if any(rule.get(name) for name in ('apiGroups', 'resources', 'resourceNames')):
-            problems.append(errors.invalid_value(
-                f'{field}.nonResourceURLs', urls, 'rules cannot apply to both regular resources and non-resource URLs'))
+            problems.append(
+                errors.invalid_value(
+                    f'{field}.nonResourceURLs',
+                    urls,
+                    'rules cannot apply to both regular resources and non-resource URLs',
+                )
+            )
         return problems
     if not rule.get('apiGroups'):
-        problems.append(errors.required(f'{field}.apiGroups', 'resource rules must supply at least one api group'))
+        problems.append(
+            errors.required(
+                f'{field}.apiGroups', 'resource rules must supply at least one api group'
+            )
+        )
     if not rule.get('resources'):
-        problems.append(errors.required(f'{field}.resources', 'resource rules must supply at least one resource'))
+        problems.append(
+            errors.required(
+                f'{field}.resources', 'resource rules must supply at least one resource'
+            )
+        )
     return problems
 
 
@@ -51,7 +73,10 @@ def validate_cluster_role(obj: registry.Object) -> registry.Problems:
     problems = _validate_rules(obj.get('rules') or (), namespaced=False)
     if 'aggregationRule' not in obj:
         return problems
-    selectors, field = obj['aggregationRule'].get('clusterRoleSelectors') or (), 'aggregationRule.clusterRoleSelectors'
+    selectors, field = (
+        obj['aggregationRule'].get('clusterRoleSelectors') or (),
+        'aggregationRule.clusterRoleSelectors',
+    )
     if not selectors:
         text = 'at least one clusterRoleSelector required if aggregationRule is non-nil'
         problems.append(errors.required(field, text))
@@ -60,7 +85,9 @@ def validate_cluster_role(obj: registry.Object) -> registry.Problems:
     return problems
 
 
-def _make_validator(kinds: Sequence[str], *, namespaced: bool) -> Callable[[registry.Object], registry.Problems]:
+def _make_validator(
+    kinds: Sequence[str], *, namespaced: bool
+) -> Callable[[registry.Object], registry.Problems]:
     def validate_binding(obj: registry.Object) -> registry.Problems:
         ref = obj.get('roleRef') or {}
         problems = [
@@ -71,11 +98,18 @@ def _make_validator(kinds: Sequence[str], *, namespaced: bool) -> Callable[[regi
         for index, subject in enumerate(obj.get('subjects') or ()):
             problems += _validate_subject(subject, f'subjects[{index}]', namespaced=namespaced)
         return problems
+
     return validate_binding
 
 
-def _validate_subject(subject: registry.Object, field: str, *, namespaced: bool) -> registry.Problems:
-    kind, name, group = subject.get('kind') or '', subject.get('name'), subject.get('apiGroup') or ''
+def _validate_subject(
+    subject: registry.Object, field: str, *, namespaced: bool
+) -> registry.Problems:
+    kind, name, group = (
+        subject.get('kind') or '',
+        subject.get('name'),
+        subject.get('apiGroup') or '',
+    )
     problems = [] if name else [errors.required(f'{field}.name')]
     if kind not in _SUBJECT_KINDS:
         return [*problems, errors.not_supported(f'{field}.kind', kind, _SUBJECT_KINDS)]
@@ -92,21 +126,31 @@ def validate_binding_update(new: registry.Object, old: registry.Object) -> regis
     ref = new.get('roleRef') or {}
     if ref == old.get('roleRef'):
         return []
-    shown = {'APIGroup': ref.get('apiGroup') or '', 'Kind': ref.get('kind') or '', 'Name': ref.get('name') or ''}
+    shown = {
+        'APIGroup': ref.get('apiGroup') or '',
+        'Kind': ref.get('kind') or '',
+        'Name': ref.get('name') or '',
+    }
     return [checks.invalid_struct('roleRef', shown, 'cannot change roleRef')]
 
 
 def _make_rules(**options: Any) -> registry.Rules:
-    return registry.Rules(name_rule=naming.check_path_segment, allows_create_on_update=True, **options)
+    return registry.Rules(
+        name_rule=naming.check_path_segment, allows_create_on_update=True, **options
+    )
 
 
 RULES: Final = {
     (GROUP, 'Role'): _make_rules(validate=validate_role),
     (GROUP, 'ClusterRole'): _make_rules(validate=validate_cluster_role),
     (GROUP, 'RoleBinding'): _make_rules(
-        defaults=default_binding, validate=_make_validator(('Role', 'ClusterRole'), namespaced=True),
-        validate_update=validate_binding_update),
+        defaults=default_binding,
+        validate=_make_validator(('Role', 'ClusterRole'), namespaced=True),
+        validate_update=validate_binding_update,
+    ),
     (GROUP, 'ClusterRoleBinding'): _make_rules(
-        defaults=default_binding, validate=_make_validator(('ClusterRole',), namespaced=False),
-        validate_update=validate_binding_update),
+        defaults=default_binding,
+        validate=_make_validator(('ClusterRole',), namespaced=False),
+        validate_update=validate_binding_update,
+    ),
 }

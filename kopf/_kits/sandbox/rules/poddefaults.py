@@ -1,6 +1,7 @@
 """
 Defaults of pods: what the API fills in the specs of pods, alone or in templates.
 """
+
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -15,11 +16,21 @@ _VOLUME_DEFAULTS: Final[dict[str, dict[str, Any]]] = {
     'hostPath': {'type': ''},
     'iscsi': {'iscsiInterface': 'default'},
     'rbd': {'pool': 'rbd', 'user': 'admin', 'keyring': '/etc/ceph/keyring'},
-    'azureDisk': {'cachingMode': 'ReadWrite', 'fsType': 'ext4', 'readOnly': False, 'kind': 'Shared'},
+    'azureDisk': {
+        'cachingMode': 'ReadWrite',
+        'fsType': 'ext4',
+        'readOnly': False,
+        'kind': 'Shared',
+    },
     'scaleIO': {'storageMode': 'ThinProvisioned', 'fsType': 'xfs'},
 }
 _PROBES: Final = ('livenessProbe', 'readinessProbe', 'startupProbe')
-_PROBE_DEFAULTS: Final = {'timeoutSeconds': 1, 'periodSeconds': 10, 'successThreshold': 1, 'failureThreshold': 3}
+_PROBE_DEFAULTS: Final = {
+    'timeoutSeconds': 1,
+    'periodSeconds': 10,
+    'successThreshold': 1,
+    'failureThreshold': 3,
+}
 _HTTP_DEFAULTS: Final = {'path': '/', 'scheme': 'HTTP'}
 
 
@@ -38,8 +49,15 @@ def default_template(template: dict[str, Any] | None) -> None:
 
 def default_spec(spec: dict[str, Any]) -> None:
     """Fill in what is common to all pod specs. Mutates the spec."""
-    fill(spec, {'dnsPolicy': 'ClusterFirst', 'restartPolicy': 'Always', 'terminationGracePeriodSeconds': 30,
-                'schedulerName': 'default-scheduler'})
+    fill(
+        spec,
+        {
+            'dnsPolicy': 'ClusterFirst',
+            'restartPolicy': 'Always',
+            'terminationGracePeriodSeconds': 30,
+            'schedulerName': 'default-scheduler',
+        },
+    )
     if 'securityContext' not in spec:
         spec['securityContext'] = {}
     if account := spec.get('serviceAccountName') or spec.get('serviceAccount'):
@@ -82,7 +100,10 @@ def _default_volume(volume: dict[str, Any]) -> None:
         if name in volume:
             fill(volume[name], defaults)
     if 'image' in volume:
-        fill(volume['image'], {'pullPolicy': default_pull_policy(volume['image'].get('reference') or '')})
+        fill(
+            volume['image'],
+            {'pullPolicy': default_pull_policy(volume['image'].get('reference') or '')},
+        )
     claim = checks.dig(volume, 'ephemeral', 'volumeClaimTemplate', 'spec')
     if claim is not None:
         fill(claim, {'volumeMode': 'Filesystem'})
@@ -100,7 +121,10 @@ def _default_file_fields(items: list[dict[str, Any]] | None) -> None:
 
 
 def _default_container(container: dict[str, Any]) -> None:
-    fill(container, {'terminationMessagePath': '/dev/termination-log', 'terminationMessagePolicy': 'File'})
+    fill(
+        container,
+        {'terminationMessagePath': '/dev/termination-log', 'terminationMessagePolicy': 'File'},
+    )
     if 'imagePullPolicy' not in container:
         container['imagePullPolicy'] = default_pull_policy(container.get('image') or '')
     for variable in container.get('env') or ():

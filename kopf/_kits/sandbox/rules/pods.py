@@ -1,6 +1,7 @@
 """
 Pods: their preparation by admission, and what may be changed in them.
 """
+
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -9,12 +10,19 @@ from kopf._kits.sandbox.rules import checks, poddefaults, podspecs, registry
 
 _GRACE: Final = 300
 _TAINTS: Final = ('node.kubernetes.io/not-ready', 'node.kubernetes.io/unreachable')
-_CHANGEABLE: Final = ('`spec.containers[*].image`', '`spec.initContainers[*].image`', '`spec.activeDeadlineSeconds`',
-                      '`spec.tolerations` (only additions to existing tolerations)',
-                      '`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)')
+_CHANGEABLE: Final = (
+    '`spec.containers[*].image`',
+    '`spec.initContainers[*].image`',
+    '`spec.activeDeadlineSeconds`',
+    '`spec.tolerations` (only additions to existing tolerations)',
+    '`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)',
+)
 _ONLY_ADDED: Final = 'existing toleration can not be modified except its tolerationSeconds'
 _QOS_RESOURCES: Final = ('cpu', 'memory')
-_SYSTEM_PRIORITIES: Final = {'system-node-critical': 2000001000, 'system-cluster-critical': 2000000000}
+_SYSTEM_PRIORITIES: Final = {
+    'system-node-critical': 2000001000,
+    'system-cluster-critical': 2000000000,
+}
 
 
 def prepare_pod(pod: dict[str, Any], site: registry.Site) -> None:
@@ -26,32 +34,54 @@ def prepare_pod(pod: dict[str, Any], site: registry.Site) -> None:
         spec['terminationGracePeriodSeconds'] = 1
     pod['status'] = {'phase': 'Pending', 'qosClass': find_qos_class(spec)}
     if spec.get('schedulingGates'):
-        pod['status']['conditions'] = [{
-            'type': 'PodScheduled', 'status': 'False', 'lastProbeTime': None, 'lastTransitionTime': site.now,
-            'reason': 'SchedulingGated', 'message': 'Scheduling is blocked due to non-empty scheduling gates'}]
+        pod['status']['conditions'] = [
+            {
+                'type': 'PodScheduled',
+                'status': 'False',
+                'lastProbeTime': None,
+                'lastTransitionTime': site.now,
+                'reason': 'SchedulingGated',
+                'message': 'Scheduling is blocked due to non-empty scheduling gates',
+            }
+        ]
 
 
 def prepare_pod_update(new: dict[str, Any], old: registry.Object, site: registry.Site) -> None:
     """Do what the admission does to updated pods: it keeps what it has once set. Mutates the new pod."""
     _add_tolerations(new['spec'])
     known = old.get('spec') or {}
-    poddefaults.fill(new['spec'], {name: known[name] for name in ('priority', 'preemptionPolicy') if name in known})
+    poddefaults.fill(
+        new['spec'],
+        {name: known[name] for name in ('priority', 'preemptionPolicy') if name in known},
+    )
 
 
 def _add_tolerations(spec: dict[str, Any]) -> None:
     known = spec.get('tolerations') or []
     for key in _TAINTS:
-        is_tolerated = any(toleration.get('key') in (None, key) and toleration.get('effect') in (None, 'NoExecute')
-                           for toleration in known)
+        is_tolerated = any(
+            toleration.get('key') in (None, key) and toleration.get('effect') in (None, 'NoExecute')
+            for toleration in known
+        )
         if not is_tolerated:
-            known = [*known, {'key': key, 'operator': 'Exists', 'effect': 'NoExecute', 'tolerationSeconds': _GRACE}]
+            known = [
+                *known,
+                {
+                    'key': key,
+                    'operator': 'Exists',
+                    'effect': 'NoExecute',
+                    'tolerationSeconds': _GRACE,
+                },
+            ]
     spec['tolerations'] = known
 
 
 def _set_priority(pod: dict[str, Any], priorities: Mapping[str, registry.Object]) -> None:
     spec, title = pod['spec'], pod['metadata'].get('name') or ''
     name = spec.get('priorityClassName') or ''
-    chosen = priorities.get(name) or ({'value': _SYSTEM_PRIORITIES[name]} if name in _SYSTEM_PRIORITIES else None)
+    chosen = priorities.get(name) or (
+        {'value': _SYSTEM_PRIORITIES[name]} if name in _SYSTEM_PRIORITIES else None
+    )
     if chosen is None and name:
         raise errors.forbidden('', 'pods', title, f'no PriorityClass with name {name} was found')
     if chosen is None:
@@ -59,11 +89,18 @@ def _set_priority(pod: dict[str, Any], priorities: Mapping[str, registry.Object]
         spec.update({'priorityClassName': chosen['metadata']['name']} if chosen else {})
     priority = chosen.get('value') or 0
     if spec.get('priority', priority) != priority:
-        raise errors.forbidden('', 'pods', title, f'the integer value of priority ({spec["priority"]}) must not be '
-                               'provided in pod spec; priority admission controller computed '
-                               f'{priority} from the given PriorityClass name')
+        raise errors.forbidden(
+            '',
+            'pods',
+            title,
+            f'the integer value of priority ({spec["priority"]}) must not be '
+            'provided in pod spec; priority admission controller computed '
+            f'{priority} from the given PriorityClass name',
+        )
     spec['priority'] = priority
-    poddefaults.fill(spec, {'preemptionPolicy': chosen.get('preemptionPolicy') or 'PreemptLowerPriority'})
+    poddefaults.fill(
+        spec, {'preemptionPolicy': chosen.get('preemptionPolicy') or 'PreemptLowerPriority'}
+    )
 
 
 def find_qos_class(spec: registry.Object) -> str:
@@ -71,7 +108,10 @@ def find_qos_class(spec: registry.Object) -> str:
     requests, limits, is_guaranteed = set[str](), set[str](), True
     for container in (*(spec.get('containers') or ()), *(spec.get('initContainers') or ())):
         resources = container.get('resources') or {}
-        asked, limited = _pick_amounts(resources.get('requests')), _pick_amounts(resources.get('limits'))
+        asked, limited = (
+            _pick_amounts(resources.get('requests')),
+            _pick_amounts(resources.get('limits')),
+        )
         requests.update(asked)
         limits.update(limited)
         is_guaranteed = is_guaranteed and len(limited) == len(_QOS_RESOURCES) and asked == limited
@@ -89,20 +129,30 @@ def validate_pod(pod: registry.Object) -> registry.Problems:
     spec = pod.get('spec') or {}
     problems = podspecs.validate_spec(spec, 'spec')
     for group in ('containers', 'initContainers'):
-        problems += [errors.invalid_value(f'spec.{group}[{index}].image', image,
-                                          'must not have leading or trailing whitespace')
-                     for index, container in enumerate(spec.get(group) or ())
-                     if (image := container.get('image') or '') != image.strip()]
+        problems += [
+            errors.invalid_value(
+                f'spec.{group}[{index}].image',
+                image,
+                'must not have leading or trailing whitespace',
+            )
+            for index, container in enumerate(spec.get(group) or ())
+            if (image := container.get('image') or '') != image.strip()
+        ]
     return problems
 
 
 def validate_new_pod(pod: registry.Object) -> registry.Problems:
     problems = []
     if checks.dig(pod, 'spec', 'ephemeralContainers'):
-        problems.append(errors.forbidden_field('spec.ephemeralContainers', 'cannot be set on create'))
+        problems.append(
+            errors.forbidden_field('spec.ephemeralContainers', 'cannot be set on create')
+        )
     if checks.dig(pod, 'spec', 'schedulingGates') and checks.dig(pod, 'spec', 'nodeName'):
-        problems.append(errors.forbidden_field(
-            'spec.nodeName', 'cannot be set until all schedulingGates have been cleared'))
+        problems.append(
+            errors.forbidden_field(
+                'spec.nodeName', 'cannot be set until all schedulingGates have been cleared'
+            )
+        )
     return problems
 
 
@@ -111,12 +161,22 @@ def validate_pod_update(new: registry.Object, old: registry.Object) -> registry.
     spec, known = new.get('spec') or {}, old.get('spec') or {}
     for group in ('containers', 'initContainers'):
         if len(spec.get(group) or ()) != len(known.get(group) or ()):
-            return [errors.forbidden_field(f'spec.{group}', 'pod updates may not add or remove containers')]
-    problems = _validate_deadline(spec.get('activeDeadlineSeconds'), known.get('activeDeadlineSeconds'))
+            return [
+                errors.forbidden_field(
+                    f'spec.{group}', 'pod updates may not add or remove containers'
+                )
+            ]
+    problems = _validate_deadline(
+        spec.get('activeDeadlineSeconds'), known.get('activeDeadlineSeconds')
+    )
     problems += _validate_tolerations(spec.get('tolerations') or (), known.get('tolerations') or ())
     if _mask(spec) != _mask(known):
         listed = ','.join(_CHANGEABLE)
-        problems.append(errors.forbidden_field('spec', f'pod updates may not change fields other than {listed}\n'))
+        problems.append(
+            errors.forbidden_field(
+                'spec', f'pod updates may not change fields other than {listed}\n'
+            )
+        )
     return problems
 
 
@@ -132,7 +192,9 @@ def _validate_deadline(new: int | None, old: int | None) -> registry.Problems:
     return []
 
 
-def _validate_tolerations(new: Sequence[registry.Object], old: Sequence[registry.Object]) -> registry.Problems:
+def _validate_tolerations(
+    new: Sequence[registry.Object], old: Sequence[registry.Object]
+) -> registry.Problems:
     stripped = [_strip_seconds(toleration) for toleration in new]
     if all(_strip_seconds(toleration) in stripped for toleration in old):
         return []
@@ -145,8 +207,11 @@ def _strip_seconds(toleration: registry.Object) -> dict[str, Any]:
 
 def _mask(spec: registry.Object) -> dict[str, Any]:
     """Leave only what may not be changed."""
-    rest = {name: value for name, value in spec.items()
-            if name not in ('activeDeadlineSeconds', 'tolerations', 'schedulingGates')}
+    rest = {
+        name: value
+        for name, value in spec.items()
+        if name not in ('activeDeadlineSeconds', 'tolerations', 'schedulingGates')
+    }
     for group in ('containers', 'initContainers'):
         if group in rest:
             rest[group] = [{**container, 'image': ''} for container in rest[group]]
@@ -167,10 +232,20 @@ def is_template_changed(new: registry.Object, old: registry.Object) -> bool:
 
 RULES: Final = {
     ('', 'Pod'): registry.Rules(
-        has_generation=True, is_bumped=registry.bumped_by_spec,
-        defaults=poddefaults.default_pod, prepare_create=prepare_pod, prepare_update=prepare_pod_update,
-        validate=validate_pod, validate_new=validate_new_pod, validate_update=validate_pod_update),
+        has_generation=True,
+        is_bumped=registry.bumped_by_spec,
+        defaults=poddefaults.default_pod,
+        prepare_create=prepare_pod,
+        prepare_update=prepare_pod_update,
+        validate=validate_pod,
+        validate_new=validate_new_pod,
+        validate_update=validate_pod_update,
+    ),
     ('', 'PodTemplate'): registry.Rules(
-        has_generation=True, is_bumped=is_template_changed, repeats_metadata=False,
-        defaults=default_pod_template, validate=validate_pod_template),
+        has_generation=True,
+        is_bumped=is_template_changed,
+        repeats_metadata=False,
+        defaults=default_pod_template,
+        validate=validate_pod_template,
+    ),
 }

@@ -1,6 +1,7 @@
 """
 Pod specs: what the API demands of the specs of pods, alone or in templates.
 """
+
 from collections.abc import Sequence
 from typing import Final
 
@@ -12,10 +13,23 @@ _DNS_POLICIES: Final = ('ClusterFirstWithHostNet', 'ClusterFirst', 'Default', 'N
 _EFFECTS: Final = ('NoSchedule', 'PreferNoSchedule', 'NoExecute')
 _MODE_HINT: Final = 'must be a number between 0 and 0777 (octal), both inclusive'
 _PATH_TYPES: Final = (
-    '', 'BlockDevice', 'CharDevice', 'Directory', 'DirectoryOrCreate', 'File', 'FileOrCreate', 'Socket')
+    '',
+    'BlockDevice',
+    'CharDevice',
+    'Directory',
+    'DirectoryOrCreate',
+    'File',
+    'FileOrCreate',
+    'Socket',
+)
 _REQUIRED_IN_VOLUMES: Final = {
-    'secret': 'secretName', 'configMap': 'name', 'persistentVolumeClaim': 'claimName', 'hostPath': 'path',
-    'csi': 'driver', 'image': 'reference'}
+    'secret': 'secretName',
+    'configMap': 'name',
+    'persistentVolumeClaim': 'claimName',
+    'hostPath': 'path',
+    'csi': 'driver',
+    'image': 'reference',
+}
 
 
 def validate_template(template: registry.Object, field: str) -> registry.Problems:
@@ -27,8 +41,12 @@ def validate_template(template: registry.Object, field: str) -> registry.Problem
         *validate_spec(spec, f'{field}.spec'),
     ]
     if spec.get('ephemeralContainers'):
-        problems.append(errors.forbidden_field(
-            f'{field}.spec.ephemeralContainers', 'ephemeral containers not allowed in pod template'))
+        problems.append(
+            errors.forbidden_field(
+                f'{field}.spec.ephemeralContainers',
+                'ephemeral containers not allowed in pod template',
+            )
+        )
     return problems
 
 
@@ -40,23 +58,36 @@ def validate_spec(spec: registry.Object, field: str) -> registry.Problems:
     return [
         *_validate_volumes(volumes, f'{field}.volumes'),
         *containers.validate_containers(main, names, f'{field}.containers'),
-        *containers.validate_init_containers(spec.get('initContainers') or (), main, names, f'{field}.initContainers'),
+        *containers.validate_init_containers(
+            spec.get('initContainers') or (), main, names, f'{field}.initContainers'
+        ),
         *_validate_host_ports(spec, field),
         *checks.check_enum(spec.get('restartPolicy'), f'{field}.restartPolicy', RESTART_POLICIES),
         *checks.check_enum(spec.get('dnsPolicy'), f'{field}.dnsPolicy', _DNS_POLICIES),
         *metadata.validate_labels(spec.get('nodeSelector') or {}, f'{field}.nodeSelector'),
         *_validate_security(spec.get('securityContext') or {}, f'{field}.securityContext'),
-        *_validate_spreading(spec.get('topologySpreadConstraints') or (), f'{field}.topologySpreadConstraints'),
-        *checks.check_name(spec.get('serviceAccountName'), f'{field}.serviceAccountName', naming.check_subdomain),
+        *_validate_spreading(
+            spec.get('topologySpreadConstraints') or (), f'{field}.topologySpreadConstraints'
+        ),
+        *checks.check_name(
+            spec.get('serviceAccountName'), f'{field}.serviceAccountName', naming.check_subdomain
+        ),
         *checks.check_name(spec.get('nodeName'), f'{field}.nodeName', naming.check_subdomain),
         *_validate_deadline(spec, field),
         *checks.check_name(spec.get('hostname'), f'{field}.hostname', naming.check_label),
         *checks.check_name(spec.get('subdomain'), f'{field}.subdomain', naming.check_label),
         *_validate_tolerations(spec.get('tolerations') or (), f'{field}.tolerations'),
-        *checks.check_name(spec.get('priorityClassName'), f'{field}.priorityClassName', naming.check_subdomain),
-        *checks.check_name(spec.get('runtimeClassName'), f'{field}.runtimeClassName', naming.check_subdomain),
-        *checks.check_optional_enum(spec.get('preemptionPolicy'), f'{field}.preemptionPolicy',
-                                    ('PreemptLowerPriority', 'Never')),
+        *checks.check_name(
+            spec.get('priorityClassName'), f'{field}.priorityClassName', naming.check_subdomain
+        ),
+        *checks.check_name(
+            spec.get('runtimeClassName'), f'{field}.runtimeClassName', naming.check_subdomain
+        ),
+        *checks.check_optional_enum(
+            spec.get('preemptionPolicy'),
+            f'{field}.preemptionPolicy',
+            ('PreemptLowerPriority', 'Never'),
+        ),
     ]
 
 
@@ -92,14 +123,18 @@ def _validate_source(volume: registry.Object, field: str) -> registry.Problems:
         problems.append(errors.invalid_value(f'{path}.defaultMode', mode, _MODE_HINT))
     if first in ('secret', 'configMap'):
         problems += _validate_items(source.get('items') or (), f'{path}.items')
-    return problems + [errors.forbidden_field(f'{field}.{kind}', 'may not specify more than 1 volume type')
-                       for kind in others]
+    return problems + [
+        errors.forbidden_field(f'{field}.{kind}', 'may not specify more than 1 volume type')
+        for kind in others
+    ]
 
 
 def _validate_host_path(source: registry.Object, field: str) -> registry.Problems:
     problems = []
     if '..' in source['path'].split('/'):
-        problems.append(errors.invalid_value(f'{field}.path', source['path'], "must not contain '..'"))
+        problems.append(
+            errors.invalid_value(f'{field}.path', source['path'], "must not contain '..'")
+        )
     return problems + checks.check_optional_enum(source.get('type'), f'{field}.type', _PATH_TYPES)
 
 
@@ -120,16 +155,24 @@ def _validate_items(items: Sequence[registry.Object], field: str) -> registry.Pr
 def _validate_host_ports(spec: registry.Object, field: str) -> registry.Problems:
     if not spec.get('hostNetwork'):
         return []
-    return [errors.invalid_value(f'{field}.containers[{index}].ports[{number}].hostPort', port.get('hostPort') or 0,
-                                 'must match `containerPort` when `hostNetwork` is true')
-            for index, container in enumerate(spec.get('containers') or ())
-            for number, port in enumerate(container.get('ports') or ())
-            if port.get('hostPort') != port.get('containerPort')]
+    return [
+        errors.invalid_value(
+            f'{field}.containers[{index}].ports[{number}].hostPort',
+            port.get('hostPort') or 0,
+            'must match `containerPort` when `hostNetwork` is true',
+        )
+        for index, container in enumerate(spec.get('containers') or ())
+        for number, port in enumerate(container.get('ports') or ())
+        if port.get('hostPort') != port.get('containerPort')
+    ]
 
 
 def _validate_security(context: registry.Object, field: str) -> registry.Problems:
-    return [errors.invalid_value(f'{field}.{name}', context[name], naming.between(0, 2**31 - 1))
-            for name in ('fsGroup', 'runAsUser', 'runAsGroup') if not 0 <= (context.get(name) or 0) < 2**31]
+    return [
+        errors.invalid_value(f'{field}.{name}', context[name], naming.between(0, 2**31 - 1))
+        for name in ('fsGroup', 'runAsUser', 'runAsGroup')
+        if not 0 <= (context.get(name) or 0) < 2**31
+    ]
 
 
 def _validate_spreading(constraints: Sequence[registry.Object], field: str) -> registry.Problems:
@@ -137,11 +180,16 @@ def _validate_spreading(constraints: Sequence[registry.Object], field: str) -> r
     for index, constraint in enumerate(constraints):
         path, skew = f'{field}[{index}]', constraint.get('maxSkew') or 0
         if skew <= 0:
-            problems.append(errors.invalid_value(f'{path}.maxSkew', skew, 'must be greater than zero'))
+            problems.append(
+                errors.invalid_value(f'{path}.maxSkew', skew, 'must be greater than zero')
+            )
         if not constraint.get('topologyKey'):
             problems.append(errors.required(f'{path}.topologyKey', 'can not be empty'))
-        problems += checks.check_optional_enum(constraint.get('whenUnsatisfiable') or '', f'{path}.whenUnsatisfiable',
-                                               ('DoNotSchedule', 'ScheduleAnyway'))
+        problems += checks.check_optional_enum(
+            constraint.get('whenUnsatisfiable') or '',
+            f'{path}.whenUnsatisfiable',
+            ('DoNotSchedule', 'ScheduleAnyway'),
+        )
         problems += checks.check_selector(constraint.get('labelSelector'), f'{path}.labelSelector')
     return problems
 
@@ -150,12 +198,19 @@ def _validate_deadline(spec: registry.Object, field: str) -> registry.Problems:
     deadline = spec.get('activeDeadlineSeconds')
     if deadline is None or 1 <= deadline < 2**31:
         return []
-    return [errors.invalid_value(f'{field}.activeDeadlineSeconds', deadline, naming.between(1, 2**31 - 1))]
+    return [
+        errors.invalid_value(
+            f'{field}.activeDeadlineSeconds', deadline, naming.between(1, 2**31 - 1)
+        )
+    ]
 
 
 def _validate_tolerations(tolerations: Sequence[registry.Object], field: str) -> registry.Problems:
-    return [problem for index, toleration in enumerate(tolerations)
-            for problem in _validate_toleration(toleration, f'{field}[{index}]')]
+    return [
+        problem
+        for index, toleration in enumerate(tolerations)
+        for problem in _validate_toleration(toleration, f'{field}[{index}]')
+    ]
 
 
 def _validate_toleration(toleration: registry.Object, field: str) -> registry.Problems:
@@ -163,18 +218,32 @@ def _validate_toleration(toleration: registry.Object, field: str) -> registry.Pr
     value, effect = toleration.get('value') or '', toleration.get('effect') or ''
     problems = checks.check_name(key, f'{field}.key', naming.check_key)
     if not key and operator != 'Exists':
-        problems.append(errors.invalid_value(
-            f'{field}.operator', operator,
-            'operator must be Exists when `key` is empty, which means "match all values and all keys"'))
+        problems.append(
+            errors.invalid_value(
+                f'{field}.operator',
+                operator,
+                'operator must be Exists when `key` is empty, which means "match all values and all keys"',
+            )
+        )
     if toleration.get('tolerationSeconds') is not None and effect != 'NoExecute':
-        problems.append(errors.invalid_value(
-            f'{field}.effect', effect, "effect must be 'NoExecute' when `tolerationSeconds` is set"))
+        problems.append(
+            errors.invalid_value(
+                f'{field}.effect',
+                effect,
+                "effect must be 'NoExecute' when `tolerationSeconds` is set",
+            )
+        )
     if operator in ('Equal', ''):
         texts = naming.check_label_value(value)
-        problems += [errors.invalid_value(f'{field}.operator', value, ';'.join(texts))] if texts else []
+        problems += (
+            [errors.invalid_value(f'{field}.operator', value, ';'.join(texts))] if texts else []
+        )
     elif operator == 'Exists' and value:
-        problems.append(errors.invalid_value(
-            f'{field}.operator', value, "value must be empty when `operator` is 'Exists'"))
+        problems.append(
+            errors.invalid_value(
+                f'{field}.operator', value, "value must be empty when `operator` is 'Exists'"
+            )
+        )
     elif operator != 'Exists':
         problems.append(errors.not_supported(f'{field}.operator', operator, ('Equal', 'Exists')))
     return problems + (checks.check_enum(effect, f'{field}.effect', _EFFECTS) if effect else [])

@@ -4,6 +4,7 @@ The registry's entries: what is special about one kind of objects.
 All objects get here decoded: values are of the right types, empty optional fields are absent.
 The functions of an entry get whole objects; those that prepare objects mutate them, those that validate do not.
 """
+
 import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
@@ -16,6 +17,7 @@ Problems = list[errors.FieldError]
 
 class Allocator(Protocol):
     """Gives out the addresses and ports of services."""
+
     def allocate_address(self) -> str: ...
     def allocate_port(self) -> int: ...
 
@@ -23,9 +25,12 @@ class Allocator(Protocol):
 @dataclasses.dataclass(frozen=True)
 class Site:
     """What the preparation of new objects needs to know of the cluster."""
+
     now: str  # as the API writes times
     allocator: Allocator
-    priorities: Mapping[str, Object] = dataclasses.field(default_factory=dict)  # the known PriorityClasses by name
+    priorities: Mapping[str, Object] = dataclasses.field(
+        default_factory=dict
+    )  # the known PriorityClasses by name
 
 
 def _keep(obj: dict[str, Any]) -> None:
@@ -65,7 +70,10 @@ def bumped_by_content(new: Object, old: Object) -> bool:
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rules:
     """The rules of one kind; the defaults are those of custom resources and of simple kinds."""
-    name_rule: naming.Check | None = naming.check_subdomain  # None if only the common rules apply to the metadata
+
+    name_rule: naming.Check | None = (
+        naming.check_subdomain
+    )  # None if only the common rules apply to the metadata
     standard_finalizers: bool = True
     has_generation: bool = False
     is_bumped: Callable[[Object, Object], bool] = never_bumped
@@ -75,7 +83,9 @@ class Rules:
     prepare_update: Callable[[dict[str, Any], Object, Site], None] = _keep_updated
     validate: Callable[[Object], Problems] = _accept
     validate_new: Callable[[Object], Problems] = _accept  # only what is checked on creation
-    validate_update: Callable[[Object, Object], Problems] = _accept_update  # only what depends on the old object
+    validate_update: Callable[[Object, Object], Problems] = (
+        _accept_update  # only what depends on the old object
+    )
     changes_first: bool = False  # the forbidden changes are reported before the wrong values
     repeats_update: bool = True  # the kind's own rules check the changes of the metadata once more
     repeats_metadata: bool = True  # … and the new metadata too
@@ -87,5 +97,9 @@ class Rules:
         """Find what is wrong in the metadata by the rules of the kind."""
         if self.name_rule is None:
             return []
-        return metadata.validate_metadata(obj['metadata'], namespaced=namespaced, name_rule=self.name_rule,
-                                          standard_finalizers=self.standard_finalizers)
+        return metadata.validate_metadata(
+            obj['metadata'],
+            namespaced=namespaced,
+            name_rule=self.name_rule,
+            standard_finalizers=self.standard_finalizers,
+        )

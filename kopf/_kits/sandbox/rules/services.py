@@ -1,6 +1,7 @@
 """
 Services: their defaults, their addresses and ports, and what is demanded of them.
 """
+
 import ipaddress
 from collections.abc import Sequence
 from typing import Any, Final
@@ -35,7 +36,9 @@ def default_service(obj: dict[str, Any]) -> None:
 
 
 def _is_external(spec: registry.Object) -> bool:
-    return spec.get('type') in _EXTERNAL or bool(spec.get('type') == 'ClusterIP' and spec.get('externalIPs'))
+    return spec.get('type') in _EXTERNAL or bool(
+        spec.get('type') == 'ClusterIP' and spec.get('externalIPs')
+    )
 
 
 def prepare_service(obj: dict[str, Any], site: registry.Site) -> None:
@@ -49,15 +52,25 @@ def prepare_service_update(new: dict[str, Any], old: registry.Object, site: regi
     spec, known = new['spec'], old.get('spec') or {}
     if spec['type'] == 'ExternalName':
         if known.get('type') != 'ExternalName' and spec.get('clusterIP') == known.get('clusterIP'):
-            for name in ('clusterIP', 'clusterIPs', 'ipFamilies', 'ipFamilyPolicy', 'internalTrafficPolicy'):
+            for name in (
+                'clusterIP',
+                'clusterIPs',
+                'ipFamilies',
+                'ipFamilyPolicy',
+                'internalTrafficPolicy',
+            ):
                 spec.pop(name, None)
         _drop_ports(spec, known)
         return
     if not spec.get('clusterIP'):
         spec.update({name: known[name] for name in ('clusterIP', 'clusterIPs') if name in known})
-    elif spec.get('clusterIP') != known.get('clusterIP') and spec.get('clusterIPs') == known.get('clusterIPs'):
+    elif spec.get('clusterIP') != known.get('clusterIP') and spec.get('clusterIPs') == known.get(
+        'clusterIPs'
+    ):
         spec['clusterIPs'] = [spec['clusterIP']] if spec.get('clusterIP') else []
-    poddefaults.fill(spec, {name: known[name] for name in ('ipFamilies', 'ipFamilyPolicy') if name in known})
+    poddefaults.fill(
+        spec, {name: known[name] for name in ('ipFamilies', 'ipFamilyPolicy') if name in known}
+    )
     _keep_ports(spec, known)
     _allocate(spec, site.allocator)
 
@@ -66,8 +79,11 @@ def _keep_ports(spec: dict[str, Any], known: registry.Object) -> None:
     if spec['type'] not in _EXTERNAL:
         _drop_ports(spec, known)
         return
-    taken = {(before.get('protocol'), before.get('port')): before['nodePort']
-             for before in known.get('ports') or () if before.get('nodePort')}
+    taken = {
+        (before.get('protocol'), before.get('port')): before['nodePort']
+        for before in known.get('ports') or ()
+        if before.get('nodePort')
+    }
     for port in spec.get('ports') or ():
         if not port.get('nodePort') and (port.get('protocol'), port.get('port')) in taken:
             port['nodePort'] = taken[port.get('protocol'), port.get('port')]
@@ -92,10 +108,16 @@ def _allocate(spec: dict[str, Any], allocator: registry.Allocator) -> None:
     if not spec.get('clusterIPs'):
         spec['clusterIPs'] = [spec['clusterIP']]
     is_dual = spec['clusterIP'] == _HEADLESS and not spec.get('selector')
-    poddefaults.fill(spec, {'ipFamilies': ['IPv4', 'IPv6'] if is_dual else ['IPv4'],
-                            'ipFamilyPolicy': 'RequireDualStack' if is_dual else 'SingleStack'})
+    poddefaults.fill(
+        spec,
+        {
+            'ipFamilies': ['IPv4', 'IPv6'] if is_dual else ['IPv4'],
+            'ipFamilyPolicy': 'RequireDualStack' if is_dual else 'SingleStack',
+        },
+    )
     wants_ports = spec['type'] == 'NodePort' or (
-        spec['type'] == 'LoadBalancer' and spec.get('allocateLoadBalancerNodePorts') is not False)
+        spec['type'] == 'LoadBalancer' and spec.get('allocateLoadBalancerNodePorts') is not False
+    )
     for port in (spec.get('ports') or ()) if wants_ports else ():
         if not port.get('nodePort'):
             port['nodePort'] = allocator.allocate_port()
@@ -117,26 +139,40 @@ def validate_service(obj: registry.Object) -> registry.Problems:
         problems += _validate_external_name(spec)
     problems += _validate_ports(ports, 'spec.ports')
     problems += metadata.validate_labels(spec.get('selector') or {}, 'spec.selector')
-    problems += checks.check_enum(spec.get('sessionAffinity'), 'spec.sessionAffinity', ('ClientIP', 'None'))
+    problems += checks.check_enum(
+        spec.get('sessionAffinity'), 'spec.sessionAffinity', ('ClientIP', 'None')
+    )
     problems += checks.check_enum(kind, 'spec.type', _TYPES)
     problems += _validate_port_use(ports, spec)
     if _is_external(spec):
         problems += checks.check_enum(
-            spec.get('externalTrafficPolicy'), 'spec.externalTrafficPolicy', ('Cluster', 'Local'))
+            spec.get('externalTrafficPolicy'), 'spec.externalTrafficPolicy', ('Cluster', 'Local')
+        )
     elif spec.get('externalTrafficPolicy'):
-        problems.append(errors.invalid_value('spec.externalTrafficPolicy', spec['externalTrafficPolicy'],
-                                             'may only be set for externally-accessible services'))
+        problems.append(
+            errors.invalid_value(
+                'spec.externalTrafficPolicy',
+                spec['externalTrafficPolicy'],
+                'may only be set for externally-accessible services',
+            )
+        )
     problems += checks.check_optional_enum(
-        spec.get('internalTrafficPolicy'), 'spec.internalTrafficPolicy', ('Cluster', 'Local'))
-    problems += [errors.invalid_value(f'spec.externalIPs[{index}]', address, _ADDRESS_HINT)
-                 for index, address in enumerate(spec.get('externalIPs') or ()) if not is_address(address)]
+        spec.get('internalTrafficPolicy'), 'spec.internalTrafficPolicy', ('Cluster', 'Local')
+    )
+    problems += [
+        errors.invalid_value(f'spec.externalIPs[{index}]', address, _ADDRESS_HINT)
+        for index, address in enumerate(spec.get('externalIPs') or ())
+        if not is_address(address)
+    ]
     return problems + _validate_addresses(spec)
 
 
 def _validate_external_name(spec: registry.Object) -> registry.Problems:
     problems = []
     if spec.get('clusterIPs'):
-        problems.append(errors.forbidden_field('spec.clusterIPs', 'may not be set for ExternalName services'))
+        problems.append(
+            errors.forbidden_field('spec.clusterIPs', 'may not be set for ExternalName services')
+        )
     name = (spec.get('externalName') or '').removesuffix('.')
     if not name:
         return [*problems, errors.required('spec.externalName')]
@@ -154,26 +190,44 @@ def _validate_ports(ports: Sequence[registry.Object], field: str) -> registry.Pr
         elif len(ports) > 1:
             problems.append(errors.required(f'{path}.name'))
         number = port.get('port') or 0
-        problems += [errors.invalid_value(f'{path}.port', number, text) for text in naming.check_port(number)]
-        problems += checks.check_enum(port.get('protocol'), f'{path}.protocol', containers.PROTOCOLS)
+        problems += [
+            errors.invalid_value(f'{path}.port', number, text) for text in naming.check_port(number)
+        ]
+        problems += checks.check_enum(
+            port.get('protocol'), f'{path}.protocol', containers.PROTOCOLS
+        )
         problems += checks.check_port(port.get('targetPort'), f'{path}.targetPort')
-        problems += checks.check_name(port.get('appProtocol'), f'{path}.appProtocol', naming.check_key)
+        problems += checks.check_name(
+            port.get('appProtocol'), f'{path}.appProtocol', naming.check_key
+        )
     return problems
 
 
-def _validate_port_use(ports: Sequence[registry.Object], spec: registry.Object) -> registry.Problems:
+def _validate_port_use(
+    ports: Sequence[registry.Object], spec: registry.Object
+) -> registry.Problems:
     problems, taken, used = [], set(), set()
     for index, port in enumerate(ports):
         node, protocol = port.get('nodePort'), port.get('protocol')
         if node and spec.get('type') not in _EXTERNAL:
-            problems.append(errors.forbidden_field(
-                f'spec.ports[{index}].nodePort', f"may not be used when `type` is '{spec.get('type')}'"))
+            problems.append(
+                errors.forbidden_field(
+                    f'spec.ports[{index}].nodePort',
+                    f"may not be used when `type` is '{spec.get('type')}'",
+                )
+            )
         if node and (protocol, node) in taken:
             problems.append(errors.duplicate(f'spec.ports[{index}].nodePort', node))
         taken.add((protocol, node))
         if (protocol, port.get('port')) in used:
-            shown = {'Name': '', 'Protocol': protocol, 'AppProtocol': None, 'Port': port.get('port'),
-                     'TargetPort': 0, 'NodePort': 0}
+            shown = {
+                'Name': '',
+                'Protocol': protocol,
+                'AppProtocol': None,
+                'Port': port.get('port'),
+                'TargetPort': 0,
+                'NodePort': 0,
+            }
             problems.append(checks.duplicate_struct(f'spec.ports[{index}]', shown))
         used.add((protocol, port.get('port')))
     return problems
@@ -185,17 +239,28 @@ def _validate_addresses(spec: registry.Object) -> registry.Problems:
     address, addresses = spec.get('clusterIP') or '', spec.get('clusterIPs') or []
     problems = []
     if address and addresses and addresses[0] != address:
-        problems.append(errors.invalid_value('spec.clusterIPs', addresses, 'first value must match `clusterIP`'))
+        problems.append(
+            errors.invalid_value('spec.clusterIPs', addresses, 'first value must match `clusterIP`')
+        )
     for index, item in enumerate(addresses):
         if item != _HEADLESS and not is_address(item):
             problems.append(errors.invalid_value(f'spec.clusterIPs[{index}]', item, _ADDRESS_HINT))
         elif item != _HEADLESS and ipaddress.ip_address(item) not in _NETWORK:
-            problems.append(errors.invalid_value(
-                'spec.clusterIPs', addresses, f'failed to allocate IP {item}: the provided IP ({item}) is not in the '
-                f'valid range. The range of valid IPs is {_NETWORK}'))
+            problems.append(
+                errors.invalid_value(
+                    'spec.clusterIPs',
+                    addresses,
+                    f'failed to allocate IP {item}: the provided IP ({item}) is not in the '
+                    f'valid range. The range of valid IPs is {_NETWORK}',
+                )
+            )
     if address != _HEADLESS and 'IPv6' in (spec.get('ipFamilies') or ()):
         index = spec['ipFamilies'].index('IPv6')
-        problems.append(errors.invalid_value(f'spec.ipFamilies[{index}]', 'IPv6', 'not configured on this cluster'))
+        problems.append(
+            errors.invalid_value(
+                f'spec.ipFamilies[{index}]', 'IPv6', 'not configured on this cluster'
+            )
+        )
     return problems
 
 
@@ -220,7 +285,14 @@ def validate_service_update(new: registry.Object, old: registry.Object) -> regis
 
 RULES: Final = {
     ('', 'Service'): registry.Rules(
-        name_rule=naming.check_old_label, changes_first=True, repeats_metadata=False, defaults=default_service,
-        prepare_create=prepare_service, prepare_update=prepare_service_update,
-        validate=validate_service, validate_update=validate_service_update, allows_create_on_update=True),
+        name_rule=naming.check_old_label,
+        changes_first=True,
+        repeats_metadata=False,
+        defaults=default_service,
+        prepare_create=prepare_service,
+        prepare_update=prepare_service_update,
+        validate=validate_service,
+        validate_update=validate_service_update,
+        allows_create_on_update=True,
+    ),
 }

@@ -1,6 +1,7 @@
 """
 Webhooks: the configurations of admission webhooks.
 """
+
 import urllib.parse
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -17,7 +18,9 @@ _FORM: Final = '; desired format: https://host[/path]'
 
 def default_validating(obj: dict[str, Any]) -> None:
     for hook in obj.get('webhooks') or ():
-        poddefaults.fill(hook, {'failurePolicy': 'Fail', 'matchPolicy': 'Equivalent', 'timeoutSeconds': 10})
+        poddefaults.fill(
+            hook, {'failurePolicy': 'Fail', 'matchPolicy': 'Equivalent', 'timeoutSeconds': 10}
+        )
         for name in ('namespaceSelector', 'objectSelector'):
             hook.setdefault(name, {})
         service = checks.dig(hook, 'clientConfig', 'service')
@@ -41,7 +44,10 @@ def default_policy(obj: dict[str, Any]) -> None:
         poddefaults.fill(constraints, {'matchPolicy': 'Equivalent'})
         for name in ('namespaceSelector', 'objectSelector'):
             constraints.setdefault(name, {})
-        for rule in (*(constraints.get('resourceRules') or ()), *(constraints.get('excludeResourceRules') or ())):
+        for rule in (
+            *(constraints.get('resourceRules') or ()),
+            *(constraints.get('excludeResourceRules') or ()),
+        ):
             poddefaults.fill(rule, {'scope': '*'})
 
 
@@ -57,6 +63,7 @@ def _make_validator(*, mutating: bool) -> Callable[[registry.Object], registry.P
                 problems.append(errors.duplicate(f'{field}.name', name))
             names.add(name)
         return problems
+
     return validate_configuration
 
 
@@ -64,20 +71,36 @@ def _validate_hook(hook: registry.Object, field: str, *, mutating: bool) -> regi
     problems = _validate_name(hook.get('name') or '', f'{field}.name')
     for index, rule in enumerate(hook.get('rules') or ()):
         problems += _validate_rule(rule, f'{field}.rules[{index}]')
-    problems += checks.check_optional_enum(hook.get('failurePolicy'), f'{field}.failurePolicy', ('Fail', 'Ignore'))
-    problems += checks.check_optional_enum(hook.get('matchPolicy'), f'{field}.matchPolicy', ('Equivalent', 'Exact'))
+    problems += checks.check_optional_enum(
+        hook.get('failurePolicy'), f'{field}.failurePolicy', ('Fail', 'Ignore')
+    )
+    problems += checks.check_optional_enum(
+        hook.get('matchPolicy'), f'{field}.matchPolicy', ('Equivalent', 'Exact')
+    )
     if hook.get('sideEffects') is None:
-        problems.append(errors.required(f'{field}.sideEffects', f'must specify one of {", ".join(_SIDE_EFFECTS)}'))
-    problems += checks.check_optional_enum(hook.get('sideEffects'), f'{field}.sideEffects', _SIDE_EFFECTS)
+        problems.append(
+            errors.required(
+                f'{field}.sideEffects', f'must specify one of {", ".join(_SIDE_EFFECTS)}'
+            )
+        )
+    problems += checks.check_optional_enum(
+        hook.get('sideEffects'), f'{field}.sideEffects', _SIDE_EFFECTS
+    )
     timeout = hook.get('timeoutSeconds')
     if timeout is not None and not 1 <= timeout <= 30:
-        problems.append(errors.invalid_value(
-            f'{field}.timeoutSeconds', timeout, 'the timeout value must be between 1 and 30 seconds'))
+        problems.append(
+            errors.invalid_value(
+                f'{field}.timeoutSeconds',
+                timeout,
+                'the timeout value must be between 1 and 30 seconds',
+            )
+        )
     for name in ('namespaceSelector', 'objectSelector'):
         problems += checks.check_selector(hook.get(name), f'{field}.{name}')
     if mutating:
-        problems += checks.check_optional_enum(hook.get('reinvocationPolicy'), f'{field}.reinvocationPolicy',
-                                               ('IfNeeded', 'Never'))
+        problems += checks.check_optional_enum(
+            hook.get('reinvocationPolicy'), f'{field}.reinvocationPolicy', ('IfNeeded', 'Never')
+        )
     problems += _validate_client(hook.get('clientConfig') or {}, f'{field}.clientConfig')
     for index, condition in enumerate(hook.get('matchConditions') or ()):
         problems += _validate_condition(condition, f'{field}.matchConditions[{index}]')
@@ -98,21 +121,35 @@ def _validate_name(name: str, field: str) -> registry.Problems:
 def _validate_rule(rule: registry.Object, field: str) -> registry.Problems:
     operations = rule.get('operations') or []
     problems = _validate_wildcard(operations, f'{field}.operations', 'operations')
-    problems += [errors.not_supported(f'{field}.operations[{index}]', operation, _OPERATIONS)
-                 for index, operation in enumerate(operations) if operation not in _OPERATIONS]
+    problems += [
+        errors.not_supported(f'{field}.operations[{index}]', operation, _OPERATIONS)
+        for index, operation in enumerate(operations)
+        if operation not in _OPERATIONS
+    ]
     problems += _validate_wildcard(rule.get('apiGroups') or [], f'{field}.apiGroups', 'API groups')
-    problems += _validate_wildcard(rule.get('apiVersions') or [], f'{field}.apiVersions', 'API versions')
-    problems += [errors.required(f'{field}.apiVersions[{index}]')
-                 for index, version in enumerate(rule.get('apiVersions') or ()) if not version]
+    problems += _validate_wildcard(
+        rule.get('apiVersions') or [], f'{field}.apiVersions', 'API versions'
+    )
+    problems += [
+        errors.required(f'{field}.apiVersions[{index}]')
+        for index, version in enumerate(rule.get('apiVersions') or ())
+        if not version
+    ]
     problems += _validate_resources(rule.get('resources') or [], f'{field}.resources')
-    return problems + checks.check_optional_enum(rule.get('scope'), f'{field}.scope', ('*', 'Cluster', 'Namespaced'))
+    return problems + checks.check_optional_enum(
+        rule.get('scope'), f'{field}.scope', ('*', 'Cluster', 'Namespaced')
+    )
 
 
 def _validate_wildcard(values: list[str], field: str, named: str) -> registry.Problems:
     if not values:
         return [errors.required(field)]
     if len(values) > 1 and '*' in values:
-        return [errors.invalid_value(field, values, f"if '*' is present, must not specify other {named}")]
+        return [
+            errors.invalid_value(
+                field, values, f"if '*' is present, must not specify other {named}"
+            )
+        ]
     return []
 
 
@@ -125,19 +162,35 @@ def _validate_resources(resources: list[str], field: str) -> registry.Problems:
         if not text:
             problems.append(errors.required(f'{field}[{index}]'))
         if slash and resource in whole:
-            problems.append(errors.invalid_value(
-                f'{field}[{index}]', text, f"if '{resource}/*' is present, must not specify {text}"))
+            problems.append(
+                errors.invalid_value(
+                    f'{field}[{index}]',
+                    text,
+                    f"if '{resource}/*' is present, must not specify {text}",
+                )
+            )
         if slash and part in everywhere:
-            problems.append(errors.invalid_value(
-                f'{field}[{index}]', text, f"if '*/{part}' is present, must not specify {text}"))
+            problems.append(
+                errors.invalid_value(
+                    f'{field}[{index}]', text, f"if '*/{part}' is present, must not specify {text}"
+                )
+            )
         whole.update({resource} if part == '*' else ())
         everywhere.update({part} if resource == '*' and slash else ())
     if '*/*' in resources and len(resources) > 1:
-        problems.append(errors.invalid_value(
-            field, resources, "if '*/*' is present, must not specify other resources"))
+        problems.append(
+            errors.invalid_value(
+                field, resources, "if '*/*' is present, must not specify other resources"
+            )
+        )
     if '*' in resources and any('/' not in text and text != '*' for text in resources[-1:]):
-        problems.append(errors.invalid_value(
-            field, resources, "if '*' is present, must not specify other resources without subresources"))
+        problems.append(
+            errors.invalid_value(
+                field,
+                resources,
+                "if '*' is present, must not specify other resources without subresources",
+            )
+        )
     return problems
 
 
@@ -158,36 +211,66 @@ def _validate_url(url: str, field: str) -> registry.Problems:
     user = parts.netloc.rpartition('@')[0]
     problems = []
     if parts.scheme != 'https':
-        problems.append(errors.invalid_value(field, parts.scheme, f"'https' is the only allowed URL scheme{_FORM}"))
+        problems.append(
+            errors.invalid_value(
+                field, parts.scheme, f"'https' is the only allowed URL scheme{_FORM}"
+            )
+        )
     if not parts.netloc:
         problems.append(errors.invalid_value(field, '', f'host must be specified{_FORM}'))
     if user:
-        problems.append(errors.invalid_value(field, user, 'user information is not permitted in the URL'))
+        problems.append(
+            errors.invalid_value(field, user, 'user information is not permitted in the URL')
+        )
     if parts.fragment:
-        problems.append(errors.invalid_value(field, parts.fragment, 'fragments are not permitted in the URL'))
+        problems.append(
+            errors.invalid_value(field, parts.fragment, 'fragments are not permitted in the URL')
+        )
     if parts.query:
-        problems.append(errors.invalid_value(field, parts.query, 'query parameters are not permitted in the URL'))
+        problems.append(
+            errors.invalid_value(
+                field, parts.query, 'query parameters are not permitted in the URL'
+            )
+        )
     return problems
 
 
 def _validate_service(service: registry.Object, field: str) -> registry.Problems:
-    problems = [errors.required(f'{field}.{name}') for name in ('name', 'namespace') if not service.get(name)]
+    problems = [
+        errors.required(f'{field}.{name}')
+        for name in ('name', 'namespace')
+        if not service.get(name)
+    ]
     port, path = service.get('port') or 0, service.get('path') or '/'
-    problems += [errors.invalid_value(f'{field}.port', port, f'port is not valid: {text}')
-                 for text in naming.check_port(port)]
+    problems += [
+        errors.invalid_value(f'{field}.port', port, f'port is not valid: {text}')
+        for text in naming.check_port(port)
+    ]
     if path == '/':
         return problems
     if not path.startswith('/'):
         problems.append(errors.invalid_value(f'{field}.path', path, "must start with a '/'"))
     for index, step in enumerate(path[1:].removesuffix('/').split('/')):
-        texts = [f': {text}' for text in naming.check_subdomain(step)] if step else [' may not be empty']
-        problems += [errors.invalid_value(f'{field}.path', path, f'segment[{index}]{text}') for text in texts]
+        texts = (
+            [f': {text}' for text in naming.check_subdomain(step)]
+            if step
+            else [' may not be empty']
+        )
+        problems += [
+            errors.invalid_value(f'{field}.path', path, f'segment[{index}]{text}') for text in texts
+        ]
     return problems
 
 
 def _validate_condition(condition: registry.Object, field: str) -> registry.Problems:
-    problems = [] if (condition.get('expression') or '').strip() else [errors.required(f'{field}.expression')]
-    return problems + checks.check_required_name(condition.get('name'), f'{field}.name', naming.check_key)
+    problems = (
+        []
+        if (condition.get('expression') or '').strip()
+        else [errors.required(f'{field}.expression')]
+    )
+    return problems + checks.check_required_name(
+        condition.get('name'), f'{field}.name', naming.check_key
+    )
 
 
 def _validate_versions(versions: Sequence[str], field: str) -> registry.Problems:
@@ -198,25 +281,37 @@ def _validate_versions(versions: Sequence[str], field: str) -> registry.Problems
         if version in versions[:index]:
             problems.append(errors.invalid_value(f'{field}[{index}]', version, 'duplicate version'))
         else:
-            problems += [errors.invalid_value(f'{field}[{index}]', version, text)
-                         for text in naming.check_old_label(version)]
+            problems += [
+                errors.invalid_value(f'{field}[{index}]', version, text)
+                for text in naming.check_old_label(version)
+            ]
     if not any(version in _REVIEW_VERSIONS for version in versions):
-        problems.append(errors.invalid_value(
-            field, list(versions), f'must include at least one of {", ".join(_REVIEW_VERSIONS)}'))
+        problems.append(
+            errors.invalid_value(
+                field, list(versions), f'must include at least one of {", ".join(_REVIEW_VERSIONS)}'
+            )
+        )
     return problems
 
 
 def _make_rules(**options: Any) -> registry.Rules:
     return registry.Rules(
-        standard_finalizers=False, has_generation=True, is_bumped=registry.bumped_by_content, repeats_update=False,
-        allows_unconditional_update=False, **options)
+        standard_finalizers=False,
+        has_generation=True,
+        is_bumped=registry.bumped_by_content,
+        repeats_update=False,
+        allows_unconditional_update=False,
+        **options,
+    )
 
 
 RULES: Final = {
     (GROUP, 'ValidatingWebhookConfiguration'): _make_rules(
-        defaults=default_validating, validate=_make_validator(mutating=False)),
+        defaults=default_validating, validate=_make_validator(mutating=False)
+    ),
     (GROUP, 'MutatingWebhookConfiguration'): _make_rules(
-        defaults=default_mutating, validate=_make_validator(mutating=True)),
+        defaults=default_mutating, validate=_make_validator(mutating=True)
+    ),
     (GROUP, 'ValidatingAdmissionPolicy'): _make_rules(defaults=default_policy, initial_status={}),
     (GROUP, 'ValidatingAdmissionPolicyBinding'): _make_rules(),
 }

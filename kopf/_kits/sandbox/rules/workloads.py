@@ -1,17 +1,26 @@
 """
 Workloads: the kinds that keep pods running: deployments, replica sets, stateful sets, daemon sets.
 """
+
 from typing import Any, Final
 
 from kopf._kits.sandbox import errors, naming
 from kopf._kits.sandbox.rules import checks, poddefaults, podspecs, registry, storages
 
 _GENERATION: Final = 'deprecated.daemonset.template.generation'
-_MUTABLE: Final = ('replicas', 'template', 'updateStrategy', 'minReadySeconds', 'ordinals', 'revisionHistoryLimit',
-                   'persistentVolumeClaimRetentionPolicy')
+_MUTABLE: Final = (
+    'replicas',
+    'template',
+    'updateStrategy',
+    'minReadySeconds',
+    'ordinals',
+    'revisionHistoryLimit',
+    'persistentVolumeClaimRetentionPolicy',
+)
 _STATEFUL_ONLY: Final = (
     "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "
-    "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden")
+    "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
+)
 _ROLLING: Final = 'RollingUpdate'
 
 
@@ -36,7 +45,9 @@ def default_deployment(obj: dict[str, Any]) -> None:
     strategy = obj['spec'].setdefault('strategy', {})
     poddefaults.fill(strategy, {'type': _ROLLING})
     if strategy['type'] == _ROLLING:
-        poddefaults.fill(strategy.setdefault('rollingUpdate', {}), {'maxUnavailable': '25%', 'maxSurge': '25%'})
+        poddefaults.fill(
+            strategy.setdefault('rollingUpdate', {}), {'maxUnavailable': '25%', 'maxSurge': '25%'}
+        )
 
 
 def default_stateful_set(obj: dict[str, Any]) -> None:
@@ -47,8 +58,10 @@ def default_stateful_set(obj: dict[str, Any]) -> None:
     poddefaults.fill(strategy, {'type': _ROLLING})
     if strategy['type'] == _ROLLING:
         poddefaults.fill(strategy.setdefault('rollingUpdate', {}), {'partition': 0})
-    poddefaults.fill(spec.setdefault('persistentVolumeClaimRetentionPolicy', {}),
-                     {'whenDeleted': 'Retain', 'whenScaled': 'Retain'})
+    poddefaults.fill(
+        spec.setdefault('persistentVolumeClaimRetentionPolicy', {}),
+        {'whenDeleted': 'Retain', 'whenScaled': 'Retain'},
+    )
     for claim in spec.get('volumeClaimTemplates') or ():
         claim.update(kind='PersistentVolumeClaim', apiVersion='v1')
         storages.default_claim(claim)
@@ -63,24 +76,31 @@ def default_daemon_set(obj: dict[str, Any]) -> None:
     strategy = spec.setdefault('updateStrategy', {})
     poddefaults.fill(strategy, {'type': _ROLLING})
     if strategy['type'] == _ROLLING:
-        poddefaults.fill(strategy.setdefault('rollingUpdate', {}), {'maxUnavailable': 1, 'maxSurge': 0})
+        poddefaults.fill(
+            strategy.setdefault('rollingUpdate', {}), {'maxUnavailable': 1, 'maxSurge': 0}
+        )
 
 
 def prepare_daemon_set(obj: dict[str, Any], site: registry.Site) -> None:
     obj['metadata'].setdefault('annotations', {})[_GENERATION] = '1'
 
 
-def prepare_daemon_set_update(new: dict[str, Any], old: registry.Object, site: registry.Site) -> None:
+def prepare_daemon_set_update(
+    new: dict[str, Any], old: registry.Object, site: registry.Site
+) -> None:
     """Count the changes of the template in the annotation. Mutates the new object."""
     counted = str(checks.dig(old, 'metadata', 'annotations', _GENERATION) or '1')
-    generation = int(counted) if counted.isascii() and counted.isdigit() and len(counted) < 19 else 1
+    generation = (
+        int(counted) if counted.isascii() and counted.isdigit() and len(counted) < 19 else 1
+    )
     if checks.dig(new, 'spec', 'template') != checks.dig(old, 'spec', 'template'):
         generation += 1
     new['metadata'].setdefault('annotations', {})[_GENERATION] = str(generation)
 
 
-def _validate_pods(spec: registry.Object, kind: str, *, owner: str,
-                   text: str = 'invalid label selector') -> registry.Problems:
+def _validate_pods(
+    spec: registry.Object, kind: str, *, owner: str, text: str = 'invalid label selector'
+) -> registry.Problems:
     """Check the selector and the template that it must match."""
     selector, template = spec.get('selector'), spec.get('template') or {}
     problems = []
@@ -89,22 +109,37 @@ def _validate_pods(spec: registry.Object, kind: str, *, owner: str,
     else:
         problems += checks.check_selector(selector, 'spec.selector')
         if checks.is_empty_selector(selector):
-            problems.append(errors.invalid_value('spec.selector', selector, f'empty selector is invalid for {kind}'))
+            problems.append(
+                errors.invalid_value(
+                    'spec.selector', selector, f'empty selector is invalid for {kind}'
+                )
+            )
     if checks.check_selector(selector, ''):
         return [*problems, errors.invalid_value('spec.selector', selector, text)]
     labels = checks.dig(template, 'metadata', 'labels')
     if not checks.matches(selector, labels or {}):
-        problems.append(errors.invalid_value('spec.template.metadata.labels', labels, checks.MISMATCH))
-    return [*problems, *podspecs.validate_template(template, 'spec.template'), *_validate_policy(template, owner)]
+        problems.append(
+            errors.invalid_value('spec.template.metadata.labels', labels, checks.MISMATCH)
+        )
+    return [
+        *problems,
+        *podspecs.validate_template(template, 'spec.template'),
+        *_validate_policy(template, owner),
+    ]
 
 
 def _validate_policy(template: registry.Object, owner: str) -> registry.Problems:
     spec = template.get('spec') or {}
     problems = checks.check_optional_enum(
-        spec.get('restartPolicy') or '', 'spec.template.spec.restartPolicy', ('Always',))
+        spec.get('restartPolicy') or '', 'spec.template.spec.restartPolicy', ('Always',)
+    )
     if spec.get('activeDeadlineSeconds') is not None:
-        problems.append(errors.forbidden_field('spec.template.spec.activeDeadlineSeconds',
-                                               f'activeDeadlineSeconds in {owner} is not Supported'))
+        problems.append(
+            errors.forbidden_field(
+                'spec.template.spec.activeDeadlineSeconds',
+                f'activeDeadlineSeconds in {owner} is not Supported',
+            )
+        )
     return problems
 
 
@@ -114,12 +149,17 @@ def validate_deployment(obj: registry.Object) -> registry.Problems:
         *checks.check_counts(spec, 'spec', 'replicas'),
         *_validate_pods(spec, 'deployment', owner='ReplicaSet'),
         *_validate_strategy(spec.get('strategy') or {}),
-        *checks.check_counts(spec, 'spec', 'minReadySeconds', 'revisionHistoryLimit', 'progressDeadlineSeconds'),
+        *checks.check_counts(
+            spec, 'spec', 'minReadySeconds', 'revisionHistoryLimit', 'progressDeadlineSeconds'
+        ),
     ]
     deadline = spec.get('progressDeadlineSeconds')
     if deadline is not None and deadline <= (spec.get('minReadySeconds') or 0):
-        problems.append(errors.invalid_value(
-            'spec.progressDeadlineSeconds', deadline, 'must be greater than minReadySeconds'))
+        problems.append(
+            errors.invalid_value(
+                'spec.progressDeadlineSeconds', deadline, 'must be greater than minReadySeconds'
+            )
+        )
     return problems
 
 
@@ -127,7 +167,9 @@ def _validate_strategy(strategy: registry.Object) -> registry.Problems:
     rolling = strategy.get('rollingUpdate')
     if strategy.get('type') == 'Recreate':
         text = "may not be specified when strategy `type` is 'Recreate'"
-        return [] if rolling is None else [errors.forbidden_field('spec.strategy.rollingUpdate', text)]
+        return (
+            [] if rolling is None else [errors.forbidden_field('spec.strategy.rollingUpdate', text)]
+        )
     if strategy.get('type') != _ROLLING:
         shown = {'Type': strategy.get('type') or '', 'RollingUpdate': rolling}
         return [checks.unsupported_struct('spec.strategy', shown, ('Recreate', _ROLLING))]
@@ -136,23 +178,31 @@ def _validate_strategy(strategy: registry.Object) -> registry.Problems:
 
 def _validate_rolling(rolling: registry.Object, field: str) -> registry.Problems:
     unavailable, surge = rolling.get('maxUnavailable'), rolling.get('maxSurge')
-    problems = [*checks.check_count_or_percent(unavailable, f'{field}.maxUnavailable'),
-                *checks.check_count_or_percent(surge, f'{field}.maxSurge')]
+    problems = [
+        *checks.check_count_or_percent(unavailable, f'{field}.maxUnavailable'),
+        *checks.check_count_or_percent(surge, f'{field}.maxSurge'),
+    ]
     if unavailable in (0, '0%') and surge in (0, '0%'):
-        problems.append(errors.invalid_value(
-            f'{field}.maxUnavailable', unavailable, 'may not be 0 when `maxSurge` is 0'))
+        problems.append(
+            errors.invalid_value(
+                f'{field}.maxUnavailable', unavailable, 'may not be 0 when `maxSurge` is 0'
+            )
+        )
     return problems + checks.check_whole_at_most(unavailable, f'{field}.maxUnavailable')
 
 
 def validate_replica_set(obj: registry.Object) -> registry.Problems:
     spec = obj.get('spec') or {}
-    return [*checks.check_counts(spec, 'spec', 'replicas', 'minReadySeconds'),
-            *_validate_pods(spec, 'deployment', owner='ReplicaSet')]
+    return [
+        *checks.check_counts(spec, 'spec', 'replicas', 'minReadySeconds'),
+        *_validate_pods(spec, 'deployment', owner='ReplicaSet'),
+    ]
 
 
 def validate_selector_update(new: registry.Object, old: registry.Object) -> registry.Problems:
     return checks.check_immutable(
-        checks.dig(new, 'spec', 'selector'), checks.dig(old, 'spec', 'selector'), 'spec.selector')
+        checks.dig(new, 'spec', 'selector'), checks.dig(old, 'spec', 'selector'), 'spec.selector'
+    )
 
 
 def validate_stateful_set(obj: registry.Object) -> registry.Problems:
@@ -160,13 +210,22 @@ def validate_stateful_set(obj: registry.Object) -> registry.Problems:
     policy, strategy = spec.get('podManagementPolicy'), spec.get('updateStrategy') or {}
     problems = []
     if policy not in ('OrderedReady', 'Parallel'):
-        problems.append(errors.invalid_value(
-            'spec.podManagementPolicy', policy, "must be 'OrderedReady' or 'Parallel'"))
+        problems.append(
+            errors.invalid_value(
+                'spec.podManagementPolicy', policy, "must be 'OrderedReady' or 'Parallel'"
+            )
+        )
     if strategy.get('type') not in (_ROLLING, 'OnDelete'):
         shown = {'Type': strategy.get('type') or '', 'RollingUpdate': strategy.get('rollingUpdate')}
-        problems.append(checks.invalid_struct('spec.updateStrategy', shown, "must be 'RollingUpdate' or 'OnDelete'"))
+        problems.append(
+            checks.invalid_struct(
+                'spec.updateStrategy', shown, "must be 'RollingUpdate' or 'OnDelete'"
+            )
+        )
     for index, claim in enumerate(spec.get('volumeClaimTemplates') or ()):
-        problems += storages.validate_claim_spec(claim.get('spec') or {}, f'spec.volumeClaimTemplates[{index}].spec')
+        problems += storages.validate_claim_spec(
+            claim.get('spec') or {}, f'spec.volumeClaimTemplates[{index}].spec'
+        )
     problems += checks.check_counts(spec, 'spec', 'replicas', 'minReadySeconds')
     problems += checks.check_name(spec.get('serviceName'), 'spec.serviceName', naming.check_label)
     return problems + _validate_pods(_add_claims(spec), 'statefulset', owner='StatefulSet', text='')
@@ -174,7 +233,10 @@ def validate_stateful_set(obj: registry.Object) -> registry.Problems:
 
 def _add_claims(spec: registry.Object) -> registry.Object:
     """Let the pods mount the volumes that are claimed for each of them."""
-    claims = [checks.dig(claim, 'metadata', 'name') or '' for claim in spec.get('volumeClaimTemplates') or ()]
+    claims = [
+        checks.dig(claim, 'metadata', 'name') or ''
+        for claim in spec.get('volumeClaimTemplates') or ()
+    ]
     if not claims:
         return spec
     template = spec.get('template') or {}
@@ -185,8 +247,10 @@ def _add_claims(spec: registry.Object) -> registry.Object:
 
 
 def validate_stateful_set_update(new: registry.Object, old: registry.Object) -> registry.Problems:
-    kept, known = ({name: value for name, value in (obj.get('spec') or {}).items() if name not in _MUTABLE}
-                   for obj in (new, old))
+    kept, known = (
+        {name: value for name, value in (obj.get('spec') or {}).items() if name not in _MUTABLE}
+        for obj in (new, old)
+    )
     return [] if kept == known else [errors.forbidden_field('spec', _STATEFUL_ONLY)]
 
 
@@ -196,17 +260,30 @@ def validate_daemon_set(obj: registry.Object) -> registry.Problems:
     labels = checks.dig(template, 'metadata', 'labels')
     problems = checks.check_selector(selector, 'spec.selector')
     if not problems and not checks.matches(selector, labels or {}):
-        problems.append(errors.invalid_value('spec.template.metadata.labels', labels, checks.MISMATCH))
+        problems.append(
+            errors.invalid_value('spec.template.metadata.labels', labels, checks.MISMATCH)
+        )
     if selector is not None and checks.is_empty_selector(selector):
-        problems.append(errors.invalid_value('spec.selector', selector, 'empty selector is invalid for daemonset'))
-    problems += [*podspecs.validate_template(template, 'spec.template'), *_validate_policy(template, 'DaemonSet'),
-                 *checks.check_counts(spec, 'spec', 'minReadySeconds')]
+        problems.append(
+            errors.invalid_value(
+                'spec.selector', selector, 'empty selector is invalid for daemonset'
+            )
+        )
+    problems += [
+        *podspecs.validate_template(template, 'spec.template'),
+        *_validate_policy(template, 'DaemonSet'),
+        *checks.check_counts(spec, 'spec', 'minReadySeconds'),
+    ]
     strategy = spec.get('updateStrategy') or {}
     if strategy.get('type') not in (_ROLLING, 'OnDelete'):
         shown = {'Type': strategy.get('type') or '', 'RollingUpdate': strategy.get('rollingUpdate')}
-        problems.append(checks.unsupported_struct('spec.updateStrategy', shown, (_ROLLING, 'OnDelete')))
+        problems.append(
+            checks.unsupported_struct('spec.updateStrategy', shown, (_ROLLING, 'OnDelete'))
+        )
     elif strategy['type'] == _ROLLING:
-        problems += _validate_daemon_rolling(strategy.get('rollingUpdate') or {}, 'spec.updateStrategy.rollingUpdate')
+        problems += _validate_daemon_rolling(
+            strategy.get('rollingUpdate') or {}, 'spec.updateStrategy.rollingUpdate'
+        )
     return problems + checks.check_counts(spec, 'spec', 'revisionHistoryLimit')
 
 
@@ -231,30 +308,62 @@ def validate_revision(obj: registry.Object) -> registry.Problems:
 
 def is_deployment_changed(new: registry.Object, old: registry.Object) -> bool:
     """Deployments pass their annotations to the replica sets: these count too."""
-    return (registry.bumped_by_spec(new, old)
-            or (checks.dig(new, 'metadata', 'annotations') or {}) != (checks.dig(old, 'metadata', 'annotations') or {}))
+    return registry.bumped_by_spec(new, old) or (
+        checks.dig(new, 'metadata', 'annotations') or {}
+    ) != (checks.dig(old, 'metadata', 'annotations') or {})
 
 
 RULES: Final = {
     ('', 'ReplicationController'): registry.Rules(
-        has_generation=True, is_bumped=registry.bumped_by_spec, initial_status={'replicas': 0},
-        defaults=default_controller),
+        has_generation=True,
+        is_bumped=registry.bumped_by_spec,
+        initial_status={'replicas': 0},
+        defaults=default_controller,
+    ),
     ('apps', 'Deployment'): registry.Rules(
-        has_generation=True, is_bumped=is_deployment_changed, initial_status={}, repeats_metadata=False,
-        defaults=default_deployment, validate=validate_deployment, validate_update=validate_selector_update),
+        has_generation=True,
+        is_bumped=is_deployment_changed,
+        initial_status={},
+        repeats_metadata=False,
+        defaults=default_deployment,
+        validate=validate_deployment,
+        validate_update=validate_selector_update,
+    ),
     ('apps', 'ReplicaSet'): registry.Rules(
-        has_generation=True, is_bumped=registry.bumped_by_spec, initial_status={'replicas': 0}, repeats_metadata=False,
-        defaults=default_replicated, validate=validate_replica_set, validate_update=validate_selector_update),
+        has_generation=True,
+        is_bumped=registry.bumped_by_spec,
+        initial_status={'replicas': 0},
+        repeats_metadata=False,
+        defaults=default_replicated,
+        validate=validate_replica_set,
+        validate_update=validate_selector_update,
+    ),
     ('apps', 'StatefulSet'): registry.Rules(
-        name_rule=naming.check_label, has_generation=True, is_bumped=registry.bumped_by_spec, repeats_metadata=False,
+        name_rule=naming.check_label,
+        has_generation=True,
+        is_bumped=registry.bumped_by_spec,
+        repeats_metadata=False,
         initial_status={'replicas': 0, 'availableReplicas': 0},
-        defaults=default_stateful_set, validate=validate_stateful_set, validate_update=validate_stateful_set_update),
+        defaults=default_stateful_set,
+        validate=validate_stateful_set,
+        validate_update=validate_stateful_set_update,
+    ),
     ('apps', 'DaemonSet'): registry.Rules(
-        has_generation=True, is_bumped=registry.bumped_by_spec, repeats_metadata=False,
+        has_generation=True,
+        is_bumped=registry.bumped_by_spec,
+        repeats_metadata=False,
         changes_first=True,
-        initial_status={'currentNumberScheduled': 0, 'numberMisscheduled': 0, 'desiredNumberScheduled': 0,
-                        'numberReady': 0},
-        defaults=default_daemon_set, prepare_create=prepare_daemon_set, prepare_update=prepare_daemon_set_update,
-        validate=validate_daemon_set, validate_update=validate_selector_update),
+        initial_status={
+            'currentNumberScheduled': 0,
+            'numberMisscheduled': 0,
+            'desiredNumberScheduled': 0,
+            'numberReady': 0,
+        },
+        defaults=default_daemon_set,
+        prepare_create=prepare_daemon_set,
+        prepare_update=prepare_daemon_set_update,
+        validate=validate_daemon_set,
+        validate_update=validate_selector_update,
+    ),
     ('apps', 'ControllerRevision'): registry.Rules(validate=validate_revision),
 }
