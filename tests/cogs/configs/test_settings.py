@@ -2,9 +2,11 @@
 The settings of operators: their names, defaults and types, and the rules of the deprecated ones.
 """
 
+import ast
 import concurrent.futures
 import dataclasses
 import inspect
+import itertools
 import logging
 
 import pytest
@@ -171,11 +173,21 @@ def test_operators_share_nothing():
     ],
 )
 def test_every_field_has_a_text(section):
-    source = inspect.getsource(section)
+    [definition] = ast.parse(inspect.getsource(section)).body
+    following = itertools.pairwise(definition.body)
+    described = {
+        statement.target.id
+        for statement, text in following
+        if isinstance(statement, ast.AnnAssign) and is_text(text)
+    }
 
-    for name in list_fields(section()):
-        _, _, rest = source.partition(f'\n    {name}: ')
-        assert rest.splitlines()[1].startswith('    """'), name
+    assert set(list_fields(section())) <= described
+
+
+def is_text(statement):
+    """Return whether the statement is nothing but a string."""
+    is_constant = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+    return is_constant and isinstance(statement.value.value, str)
 
 
 @pytest.mark.guarantee('NEW-009')
