@@ -23,6 +23,8 @@ _OPTIONS = requests.Options(answers=(404, 409, 422))
 class Step(enum.Enum):
     """The kinds of requests: what is sent, and where. Their order is up to the senders."""
 
+    __hash__ = object.__hash__  # members are looked up with every request; that of enums is slow
+
     MERGE_STATUS = enum.auto()
     MERGE_BODY = enum.auto()
     AMEND_BODY = enum.auto()

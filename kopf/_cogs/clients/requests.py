@@ -294,15 +294,21 @@ async def _fetch(session: calls.Session, call: calls.Call, context: Context) -> 
         ) from error
 
 
-async def read_document(raw: bytes, interpret: Interpret = lambda raw, read: read(raw)) -> Any:
+def _read(raw: bytes, read: Callable[[bytes], Any]) -> Any:
+    return read(raw)
+
+
+async def read_document(raw: bytes, interpret: Interpret = _read) -> Any:
     """
     Read JSON as `documents.read` does; if it takes long, in a thread, where it does not hold the event loop.
 
     The reading is interpreted in the same place: ``interpret`` gets the text, and the function that reads it.
     """
     if len(raw) <= documents.LARGE:
-        with contextlib.suppress(documents.LaboriousError):
+        try:
             return interpret(raw, documents.read_quickly)
+        except documents.LaboriousError:
+            pass  # it is read in the thread
     return await offloads.read_aside(interpret, raw, documents.read)
 
 

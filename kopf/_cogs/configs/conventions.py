@@ -187,10 +187,10 @@ class AnnotationStoring(KeyForming, StanzaCleaning):
         """Remove everything under the prefix: also before it is marked, for the essence to be the same after that."""
         annotations = dicts.resolve_mapping(essence, ANNOTATIONS)
         if annotations:
-            prefix = f'{self.prefix}/'
-            self.remove_annotations(
-                essence, {name for name in annotations if name.startswith(prefix)}
-            )
+            self.remove_annotations(essence, set(filter(self._is_own, annotations)))
+
+    def _is_own(self, name: str) -> bool:
+        return name.startswith(f'{self.prefix}/')
 
 
 def put(body: Mapping[str, Any], patch: dict[str, Any], path: dicts.FieldPath, value: Any) -> None:
@@ -241,6 +241,16 @@ def select_garbage(annotations: Collection[str]) -> set[str]:
     split = {key: key.rpartition('/') for key in annotations}
     managed = {prefix for prefix, _, name in split.values() if _is_managed(prefix, name)}
     return {key for key, (prefix, _, _) in split.items() if prefix in managed or key in GARBAGE}
+
+
+def has_empty_stanzas(essence: Mapping[str, Any]) -> bool:
+    """Return whether `StanzaCleaning.remove_empty_stanzas` can have anything to remove."""
+    if not essence.get('status', True):
+        return True
+    metadata = essence.get('metadata')
+    if type(metadata) is not dict:
+        return 'metadata' in essence
+    return not metadata or not metadata.get('labels', True) or not metadata.get('annotations', True)
 
 
 def is_custom(storage: object) -> bool:

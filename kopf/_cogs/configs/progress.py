@@ -84,6 +84,10 @@ class ProgressStorage(conventions.StanzaCleaning, abc.ABC):
         """Return whether surely nothing is kept in the object; only the framework's own storages are asked."""
         return False
 
+    def _is_clear(self, essence: Mapping[str, Any]) -> bool:
+        """Return whether `clear` would surely remove nothing; only the framework's own storages are asked."""
+        return False
+
     def flush(self) -> None:
         """Write what is kept in memory, if it is; called when there is nothing more to keep for now."""
         return
@@ -128,6 +132,12 @@ class AnnotationsProgressStorage(conventions.AnnotationStoring, ProgressStorage)
             if prefix == self.prefix and rest not in (conventions.LAST_HANDLED, conventions.MARKER):
                 return False
         return True
+
+    def _is_clear(self, essence: Mapping[str, Any]) -> bool:
+        if conventions.has_empty_stanzas(essence):
+            return False
+        annotations = dicts.resolve_mapping(essence, conventions.ANNOTATIONS)
+        return not annotations or not any(map(self._is_own, annotations))
 
     def touch(self, *, body: objects.Body, patch: patches.Patch, value: str | None) -> None:
         if value is None:
@@ -202,6 +212,9 @@ class StatusProgressStorage(ProgressStorage):
     def _is_blank(self, body: Mapping[str, Any]) -> bool:
         return not dicts.has(body, self.field) and not dicts.has(body, self.touch_field)
 
+    def _is_clear(self, essence: Mapping[str, Any]) -> bool:
+        return self._field[0] not in essence and self._touch_field[0] not in essence
+
     def touch(self, *, body: objects.Body, patch: patches.Patch, value: str | None) -> None:
         conventions.put(body, patch, self.touch_field, value)
 
@@ -263,6 +276,12 @@ class MultiProgressStorage(ProgressStorage):
     def _is_blank(self, body: Mapping[str, Any]) -> bool:
         return all(
             not conventions.is_custom(storage) and storage._is_blank(body)
+            for storage in self.storages
+        )
+
+    def _is_clear(self, essence: Mapping[str, Any]) -> bool:
+        return all(
+            not conventions.is_custom(storage) and storage._is_clear(essence)
             for storage in self.storages
         )
 

@@ -104,8 +104,8 @@ def _is_suspicious(raw: bytes | str) -> bool:
     if isinstance(raw, str):
         return raw.count('{') + raw.count('[') > DEEPEST
     # Bytes are removed several times sooner than counted: the former is by blocks, the latter is one by one.
-    rests = [raw.replace(bracket, b'', DEEPEST + 1) for bracket in (b'{', b'[')]
-    return sum(len(raw) - len(rest) for rest in rests) > DEEPEST
+    rest = len(raw.replace(b'{', b'', DEEPEST + 1)) + len(raw.replace(b'[', b'', DEEPEST + 1))
+    return 2 * len(raw) - rest > DEEPEST
 
 
 def _read_by_parts(raw: bytes) -> Any:

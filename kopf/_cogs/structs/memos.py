@@ -2,7 +2,7 @@
 Memos: what users remember about their objects and operators while the process lives.
 """
 
-from typing import Any
+from typing import Any, Self
 
 AnyMemo = Any
 """Users can bring containers of their own, of any type."""
@@ -14,6 +14,13 @@ class Memo(dict[Any, Any]):
 
     The attributes of dicts stay what they are: a value under such a key is accessible only by that key.
     """
+
+    def __copy__(self) -> Self:
+        """Copy the memo: the operator's one is copied for every object, and the general way is slow."""
+        copied = type(self).__new__(type(self))
+        copied.update(self)
+        vars(copied).update(vars(self))
+        return copied
 
     def __getattr__(self, name: str) -> Any:
         try:

@@ -139,6 +139,7 @@ class TextFormatter(logging.Formatter):
         self, pattern: str, *, is_prefixed: bool = False, name_width: int | None = None
     ) -> None:
         super().__init__(pattern)
+        self._pattern = pattern
         self._is_prefixed = is_prefixed
         self._name_width = name_width
         self._second = (0, '')
@@ -158,14 +159,11 @@ class TextFormatter(logging.Formatter):
             record.message = (
                 build_prefix(record) + record.message
             )  # every formatter sets it again before using it
-        if self._name_width is None:
-            return super().formatMessage(record)
         name = record.name
-        record.name = shorten_name(
-            name, self._name_width
-        )  # not in a copy: making one takes as long as the rest
+        if self._name_width is not None:  # not in a copy: making one takes as long as the rest
+            record.name = shorten_name(name, self._name_width)
         try:
-            return super().formatMessage(record)
+            return self._pattern % record.__dict__  # as the library does it in three calls
         finally:
             record.name = name
 

@@ -10,7 +10,7 @@ import datetime
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from kopf._cogs.helpers import times
+from kopf._cogs.helpers import lazies, times
 from kopf._cogs.structs import ids, objects
 from kopf._core.actions import outcomes
 
@@ -187,9 +187,9 @@ class State(Mapping[ids.HandlerId, HandlerState]):
         """The handlers with records of other purposes, of no use now."""
         return self._foreign
 
-    @property
+    @lazies.lazy
     def is_begun(self) -> bool:
-        """Is there any progress of the past, of this purpose or of another one?"""
+        """Whether there is any progress of the past, of this purpose or of another one."""
         return bool(self._foreign) or any(
             state is not BLANK and state != BLANK for state in self._known.values()
         )

@@ -20,6 +20,8 @@ _NOTHING: Mapping[str, Any] = {}
 class Place(enum.Enum):
     """Which part of an object a request is for; if the status is not a subresource, all of it is the body."""
 
+    __hash__ = object.__hash__  # members are looked up with every request; that of enums is slow
+
     BODY = enum.auto()
     STATUS = enum.auto()
 

@@ -94,7 +94,7 @@ def decide(view: views.View) -> Plan:
     if not is_blocked and view.is_surely_needed:
         return Send(application.Holding.BLOCK)
 
-    is_needed = view.is_accompanied or view.registry.requires_finalizer(view.cause)
+    is_needed = view.is_surely_needed or view.registry.requires_finalizer(view.cause)
     holding = decide_holding(is_needed=is_needed, is_blocked=is_blocked)
     if holding is application.Holding.ALLOW and not view.is_ours:
         holding = application.Holding.KEEP
@@ -151,6 +151,8 @@ def _decide_change(view: views.View, holding: application.Holding) -> Plan:
 
 def _wait_if_early(view: views.View, run: Run) -> Plan:
     """Wait if all that is left to do is for later, and nothing is to be recorded till then."""
+    if not run.state.is_begun:
+        return run
     now = view.site.now()
     delay = run.state.delay(run.ids, now)
     if (

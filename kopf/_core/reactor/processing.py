@@ -87,7 +87,8 @@ class Processor:
 
     def _dismiss(self, batch: queueing.Batch, *, now: float) -> bool:
         memory = self._recall(batch)
-        self._note_handled(batch, memory)
+        if self.site.memories.has_versions(self.served.resource):
+            self._note_handled(batch, memory)
         if memory.throttle is not None or memory.lives is not None or memory.outbox is not None:
             return False
         if batch.events[-1]['type'] == 'DELETED':
@@ -118,14 +119,15 @@ class Processor:
             return queueing.Verdict()  # until it is fit for handling again
         memory = self._recall(batch)
         is_gone = bool(batch.events) and batch.events[-1]['type'] == 'DELETED'
-        pause = None if is_gone else self._measure_pause(batch, memory)
+        began = _read_clock()
+        pause = None if is_gone else self._measure_pause(batch, memory, now=began)
         if pause is not None:
             return queueing.Verdict(pause, is_postponed=True)
 
-        began = _read_clock()
         try:
             if self.site.memories.has_versions(resource):
                 async with self._lock(batch):
+                    self._note_handled(batch, memory)
                     verdict = await self._handle(batch, memory, is_gone=is_gone)
             else:
                 self.site.memories.alone.add(id(memory))
@@ -163,7 +165,6 @@ class Processor:
     async def _handle(
         self, batch: queueing.Batch, memory: inventory.Memory, *, is_gone: bool
     ) -> queueing.Verdict:
-        self._note_handled(batch, memory)
         now = _read_clock()
         known = memory.choose_newest(batch.body, now=now, is_new=bool(batch.events))
         mistrust = memory.measure_mistrust(batch.body, known, now=now)
@@ -263,8 +264,6 @@ class Processor:
 
         From then on, each version remembers by itself what it has handled: the record on the object is common to all.
         """
-        if not self.site.memories.has_versions(self.served.resource):
-            return
         is_met_again = bool(batch.events) and batch.events[0]['type'] is None
         if memory.cycle.handled is None:
             memory.cycle = dataclasses.replace(
@@ -288,9 +287,10 @@ class Processor:
             for one in memories:
                 one.cycle = dataclasses.replace(one.cycle, handled=handled)
 
-    def _measure_pause(self, batch: queueing.Batch, memory: inventory.Memory) -> float | None:
+    def _measure_pause(
+        self, batch: queueing.Batch, memory: inventory.Memory, *, now: float
+    ) -> float | None:
         """Return for how many seconds the object is left alone: after errors, or if it is handled too often."""
-        now = _read_clock()
         throttle = memory.throttle
         if (
             throttle is not None
@@ -304,7 +304,9 @@ class Processor:
 
     def _measure_inconsistency(self, memory: inventory.Memory) -> float | None:
         """Return for how many seconds to wait for our own changes to come at most; ``None`` if there is no need to."""
-        remaining = 0.0 if memory.awaited is None else memory.awaited.deadline - _read_clock()
+        if memory.awaited is None:
+            return None
+        remaining = memory.awaited.deadline - _read_clock()
         return remaining if remaining > 0 else None
 
     def _throttle(

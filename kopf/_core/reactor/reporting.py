@@ -57,8 +57,8 @@ def log_summary(
 
 def count_outcomes(state: progression.State, handlers: Iterable[ids.HandlerId]) -> tuple[int, int]:
     """Return how many of these handlers have succeeded and how many have failed for good, by their final states."""
-    states = [found for id in dict.fromkeys(handlers) if (found := state.get(id)) is not None]
-    return sum(1 for found in states if found.success), sum(1 for found in states if found.failure)
+    states = [state.get(id, progression.BLANK) for id in dict.fromkeys(handlers)]
+    return sum([found.success for found in states]), sum([found.failure for found in states])
 
 
 def log_holding(logger: causes.Logger, holding: application.Holding) -> None:

@@ -31,6 +31,7 @@ class View:
 
     served: sites.Served
     raw: bodies.RawBody  # the newest known state
+    version: str | None  # of that state
     memo: Any
     cycle: inventory.CycleMemory
     outbox: inventory.Outbox | None
@@ -63,6 +64,7 @@ class View:
         vars(self).update(  # at once, as there are several views in every cycle
             served=served,
             raw=raw,
+            version=bodies.get_version(raw),
             memo=memory.memo,
             cycle=memory.cycle,
             outbox=memory.outbox,
@@ -79,10 +81,6 @@ class View:
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f'Views do not change, {name} too: take another view.')
-
-    @lazies.lazy
-    def version(self) -> str | None:
-        return bodies.get_version(self.raw)
 
     @lazies.lazy
     def logger(self) -> causes.Logger:
@@ -145,13 +143,20 @@ class View:
         """Our records that wait to be accepted, unless others have recorded something since then."""
         if self.outbox is None or not self.outbox.own:
             return {}
-        recorded = self.persistence.diffbase_storage.fetch(body=objects.Body(self.raw))
+        recorded = self.persistence.diffbase_storage.fetch(body=self._origin)
         return self.outbox.own if digest(recorded) == self.outbox.recorded else {}
 
     @lazies.lazy
     def stored(self) -> objects.Body:
         """The object for the storages: with our records that wait to be accepted."""
-        return objects.Body(patches.merge(self.raw, self.pending) if self.pending else self.raw)
+        if self.outbox is None or not self.pending:
+            return self._origin
+        return objects.Body(patches.merge(self.raw, self.pending))
+
+    @lazies.lazy
+    def _origin(self) -> objects.Body:
+        """The object for the storages, exactly as it is known."""
+        return objects.Body(self.raw)
 
     @lazies.lazy
     def body(self) -> objects.Body:
@@ -178,12 +183,12 @@ class View:
     @lazies.lazy
     def new(self) -> bodies.BodyEssence:
         """The current essence of the object; with digests if such is to be kept."""
-        return self._build_essence(objects.Body(self.raw))
+        return self._build_essence(self._origin)
 
     @lazies.lazy
     def plain(self) -> bodies.BodyEssence:
         """The current essence of the object, always with its values."""
-        return self._extract_essence(objects.Body(self.raw)) if self._is_digested else self.new
+        return self._extract_essence(self._origin) if self._is_digested else self.new
 
     @lazies.lazy
     def seen(self) -> cycles.Essence:
@@ -336,7 +341,7 @@ class View:
         storage = self.persistence.progress_storage
         if conventions.is_custom(storage):
             return storage.clear(essence=conventions.copy_essence(essence, fully=True))
-        return storage.clear(essence=essence)
+        return essence if storage._is_clear(essence) else storage.clear(essence=essence)
 
 
 def digest(essence: Mapping[str, Any] | None) -> str | None:

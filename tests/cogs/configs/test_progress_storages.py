@@ -668,3 +668,50 @@ def test_storages_of_users_are_never_believed_to_be_blank():
         pass
 
     assert not progress.MultiProgressStorage([UsersStorage()])._is_blank(objects.Body({}))
+
+
+STANZAS = strategies.fixed_dictionaries(
+    {},
+    optional={
+        'spec': strategies.just({'x': 1}),
+        'kopf': strategies.sampled_from([{}, {'progress': {}}]),
+        'status': strategies.sampled_from(
+            [
+                {},
+                {'x': 1},
+                {'kopf': {}},
+                {'kopf': {'progress': {'fn': {}}}},
+                {'kopf': {'dummy': '1'}},
+            ]
+        ),
+        'metadata': strategies.sampled_from(
+            [
+                {},
+                {'labels': {}},
+                {'labels': {'x': 'y'}},
+                {'annotations': {}},
+                {'annotations': {'x': 'y'}, 'labels': {'x': 'y'}},
+                {'annotations': {'kopf.zalando.org/fn': '{}'}},
+                {'annotations': {'kopf.zalando.org/last-handled-configuration': '{}', 'x': 'y'}},
+                {'annotations': {'kopf.zalando.org.x/fn': '{}'}},
+            ]
+        ),
+    },
+)
+
+
+@hypothesis.given(STANZAS)
+@pytest.mark.parametrize(
+    'storage',
+    [
+        progress.AnnotationsProgressStorage(),
+        progress.StatusProgressStorage(),
+        progress.StatusProgressStorage(field='kopf.progress', touch_field='kopf.dummy'),
+        progress.MultiProgressStorage([]),
+        progress.SmartProgressStorage(),
+    ],
+    ids=lambda storage: type(storage).__name__,
+)
+def test_essences_that_need_no_clearing_are_recognised(storage, essence):
+    if storage._is_clear(essence):
+        assert storage.clear(essence=essence) == essence
