@@ -126,33 +126,21 @@ async def apply_changes(
     harmless to repeat then. So it is if cancelled.
     """
     sender = _Sender(target, body, context, logger)
-    kept: tuple[patches.PatchFn, ...] = ()
-    is_refused, conflicts = False, 0
+    loss = _Loss()
+    conflicts = 0
     while (refusal := await sender.send(changes)) is not None:
         changes = sender.left
-        fns, is_amended = tuple(changes.patch.fns), refusal.step in sequences.AMENDMENTS.values()
-        if is_amended and is_outdated(refusal.error):
-            return Applied(
-                sender.version,
-                kept or fns,
-                is_held=changes.holding is not Holding.KEEP,
-                is_refused=is_refused,
-                unsent=dict(changes.patch),
-                own=dict(changes.own),
-                body=sender.patched,
-                drifts=tuple(sender.drifts),
-            )
-        if is_conflicting(refusal.error, changes) and conflicts < CONFLICTS and not sender.is_stuck:
+        if refusal.is_amended and is_outdated(refusal.error):
+            return _conclude_outdated(sender, loss)
+        if is_conflicting(refusal.error, changes):
+            if conflicts >= CONFLICTS or sender.is_stuck:
+                raise refusal.error
             await asyncio.sleep(math.ldexp(CONFLICT_DELAY, conflicts) * (1 + context.chance() / 2))
             conflicts += 1
             continue
-        lesser = (
-            None
-            if is_conflicting(refusal.error, changes)
-            else lessen(
-                changes, is_amended=is_amended, is_status=refusal.step is patching.Step.MERGE_STATUS
-            )
-        )
+
+        is_status = refusal.step is patching.Step.MERGE_STATUS
+        lesser = lessen(changes, is_amended=refusal.is_amended, is_status=is_status)
         if lesser is None:
             raise refusal.error
         logger.error(
@@ -160,15 +148,30 @@ async def apply_changes(
             _describe_loss(changes, lesser),
             refusal.error,
         )
-        if is_amended and not finalizers.is_deletion_ongoing(sender.body):
-            kept, is_refused = fns, True
-        is_refused = is_refused or (not is_amended and lesser.own != changes.own)
+        is_deleted = finalizers.is_deletion_ongoing(sender.body)
+        loss = loss.extend(refusal, changes, lesser, is_deleted=is_deleted)
         changes = lesser
+
     return Applied(
         sender.version,
-        kept,
+        loss.fns,
         is_gone=sender.is_gone,
-        is_refused=is_refused and not sender.is_gone,
+        is_refused=loss.is_refused and not sender.is_gone,
+        body=sender.patched,
+        drifts=tuple(sender.drifts),
+    )
+
+
+def _conclude_outdated(sender: '_Sender', loss: '_Loss') -> Applied:
+    """Leave the rest for a newer version of the object."""
+    left = sender.left
+    return Applied(
+        sender.version,
+        loss.fns or tuple(left.patch.fns),
+        is_held=left.holding is not Holding.KEEP,
+        is_refused=loss.is_refused,
+        unsent=dict(left.patch),
+        own=dict(left.own),
         body=sender.patched,
         drifts=tuple(sender.drifts),
     )
@@ -243,6 +246,29 @@ class _Refusal:
 
     error: errors.APIError
     step: patching.Step
+
+    @property
+    def is_amended(self) -> bool:
+        """Whether it is a JSON patch: the functions of the users, or the finalizer."""
+        return self.step in sequences.AMENDMENTS.values()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Loss:
+    """What is left out of the changes, as the cluster refuses it."""
+
+    fns: tuple[patches.PatchFn, ...] = ()  # can be accepted for another version of the object
+    is_refused: bool = False  # whether the functions or our own part are among that
+
+    def extend(
+        self, refusal: _Refusal, changes: Changes, lesser: Changes, *, is_deleted: bool
+    ) -> '_Loss':
+        """Leave out what one more refusal is about."""
+        if not refusal.is_amended:
+            return _Loss(self.fns, self.is_refused or lesser.own != changes.own)
+        if is_deleted:
+            return self
+        return _Loss(tuple(changes.patch.fns), is_refused=True)
 
 
 def _describe_loss(changes: Changes, lesser: Changes) -> str:

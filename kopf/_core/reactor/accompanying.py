@@ -44,24 +44,33 @@ def accompany(
         living.refresh(dicts.copy_json(batch.body))
         if _is_changed(served, living, memory):
             living.note_change(_read_clock())
-    is_deleted = finalizers.is_deletion_ongoing(living.body)
     if living.matching is None:
-        living.matching = (
-            () if is_deleted else tuple(registry.iter_handlers(_build_cause(served, living)))
-        )
-    reasons = stoppers.DaemonStoppingReason
+        living.matching = _choose_matching(served, living)
+    _adjust(served, living, living.matching)
+    expected = map(lives.identify, living.matching)
+    return living.is_alive or any(key not in living.finished for key in expected)
+
+
+def _choose_matching(
+    served: sites.Served, living: lives.Lives
+) -> tuple[handlers.SpawningHandler, ...]:
+    """Choose the daemons and timers that should live beside the object as it is now."""
+    if finalizers.is_deletion_ongoing(living.body):
+        return ()
+    registry = served.site.registry._spawning
+    return tuple(registry.iter_handlers(_build_cause(served, living)))
+
+
+def _adjust(
+    served: sites.Served, living: lives.Lives, matching: Collection[handlers.SpawningHandler]
+) -> None:
     finalizer = served.site.settings.persistence.finalizer
     may_start = living.is_due and finalizers.is_blocked(living.body, finalizer)
     living.is_due = living.is_due and not may_start
-    served.site.spawner.adjust(
-        living,
-        living.matching,
-        may_start=may_start,
-        reason=reasons.RESOURCE_DELETED if is_deleted else reasons.FILTERS_MISMATCH,
-    )
-    return living.is_alive or any(
-        lives.identify(handler) not in living.finished for handler in living.matching
-    )
+    reason = stoppers.DaemonStoppingReason.FILTERS_MISMATCH
+    if finalizers.is_deletion_ongoing(living.body):
+        reason = stoppers.DaemonStoppingReason.RESOURCE_DELETED
+    served.site.spawner.adjust(living, matching, may_start=may_start, reason=reason)
 
 
 def forget(site: sites.Site, memory: inventory.Memory) -> None:
