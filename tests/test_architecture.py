@@ -21,7 +21,7 @@ ROOT = pathlib.Path(__file__).parent.parent
 PACKAGE = ROOT / 'kopf'
 PUBLIC = {'cli', 'on', 'testing'}
 
-LAYERS = ['_kits', '_core', '_cogs']
+LAYERS = ['_kits', '_sandbox', '_core', '_cogs']
 CORE = ['reactor', 'engines', 'intents', 'actions']
 COGS = ['clients', 'configs', 'structs', 'aiokits', 'helpers']
 
@@ -31,7 +31,7 @@ SERVERS = (
     'kopf._core.engines.probing',
     'kopf._core.engines.metrics',
     'kopf._kits.webhooks',
-    'kopf._kits.sandbox',
+    'kopf._sandbox',
 )
 SESSIONS = 'kopf._cogs.structs.credentials'
 """Credentials are told in terms of the HTTP library, if they are of it."""

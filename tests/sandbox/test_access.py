@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kopf._kits.sandbox import access, errors, rbac, requests, tokens
+from kopf._sandbox.auth import authn, rbac, tokens
+from kopf._sandbox.meta import errors, requests
 
 NOW = 1_700_000_000.0
 ACCOUNT = tokens.Account('ns', 'robot', 'uid-1', token_id='id-1', audiences=(tokens.AUDIENCE,))
@@ -26,7 +27,7 @@ def make_objects():
 
 
 def make_authenticator(objects=None, *, anonymous=True):
-    authenticator = access.Authenticator(
+    authenticator = authn.Authenticator(
         SIGNER, objects if objects is not None else make_objects(), anonymous=anonymous
     )
     authenticator.add_token('sesame', requests.User('admin', ('system:masters',), 'admin-uid'))
@@ -98,7 +99,7 @@ def test_client_certificate_goes_before_tokens():
 def test_certificate_without_common_name_is_no_credential():
     user = make_authenticator().authenticate('', {'subject': ()}, NOW)
 
-    assert user is access.ANONYMOUS
+    assert user is authn.ANONYMOUS
 
 
 def test_service_account_token_authenticates_the_account():
@@ -272,7 +273,7 @@ ADMIN = requests.User('admin')
             requests.User('jane', ('system:unauthenticated',)),
             id='unauthenticated',
         ),
-        pytest.param([('Impersonate-User', 'system:anonymous')], access.ANONYMOUS, id='anonymous'),
+        pytest.param([('Impersonate-User', 'system:anonymous')], authn.ANONYMOUS, id='anonymous'),
         pytest.param(
             [('Impersonate-User', 'system:serviceaccount:ns:robot')],
             requests.User(
@@ -294,7 +295,7 @@ ADMIN = requests.User('admin')
     ],
 )
 def test_impersonation_replaces_the_user(headers, expected):
-    assert access.impersonate(ADMIN, headers, permit) == expected
+    assert authn.impersonate(ADMIN, headers, permit) == expected
 
 
 @pytest.mark.parametrize(
@@ -316,7 +317,7 @@ def test_impersonation_replaces_the_user(headers, expected):
 )
 def test_impersonation_without_rights_is_forbidden(headers, message):
     with pytest.raises(errors.ApiError) as info:
-        access.impersonate(requests.User('nobody'), headers, permit)
+        authn.impersonate(requests.User('nobody'), headers, permit)
 
     assert info.value.code == 403
     assert info.value.message == message
@@ -329,7 +330,7 @@ def test_impersonation_of_extras_needs_rights_to_each_of_them():
         asked.append((attributes.group, attributes.full_resource, attributes.name))
         return rbac.Decision(True)
 
-    access.impersonate(
+    authn.impersonate(
         ADMIN,
         [('Impersonate-User', 'jane'), ('Impersonate-Extra-Scope', 'a'), ('Impersonate-Uid', 'u')],
         note,
@@ -359,6 +360,6 @@ def test_impersonation_of_extras_needs_rights_to_each_of_them():
 )
 def test_impersonation_of_nobody_is_a_bad_request(headers, message):
     with pytest.raises(errors.ApiError) as info:
-        access.impersonate(ADMIN, headers, permit)
+        authn.impersonate(ADMIN, headers, permit)
 
     assert (info.value.code, info.value.message) == (400, message)

@@ -9,7 +9,10 @@ import json
 import pytest
 from aiohttp import web
 
-from kopf._kits.sandbox import admission, certificates, errors, hooks, kinds, requests, storage
+from kopf._sandbox.admission import chain, matching
+from kopf._sandbox.auth import certificates
+from kopf._sandbox.meta import errors, kinds, requests
+from kopf._sandbox.storage import memory
 
 NOW = datetime.datetime.now(datetime.UTC)
 CA = certificates.make_ca(NOW)
@@ -90,15 +93,15 @@ async def server():
 
 @pytest.fixture
 def store():
-    store = storage.Storage()
-    store.put(hooks.NAMESPACES, {'metadata': {'name': 'ns', 'labels': {'team': 'a'}}})
+    store = memory.Storage()
+    store.put(matching.NAMESPACES, {'metadata': {'name': 'ns', 'labels': {'team': 'a'}}})
     return store
 
 
 @pytest.fixture
 async def gate(store):
     ids = (f'uid-{number}' for number in itertools.count(1))
-    gate = admission.Gate(store, CATALOG, lambda: next(ids))
+    gate = chain.Gate(store, CATALOG, lambda: next(ids))
     yield gate
     await gate.close()
 
@@ -163,7 +166,7 @@ async def test_without_webhooks_the_same_object_goes_on(gate):
 
 
 async def test_webhook_gets_the_review(gate, store, server):
-    configure(store, admission.VALIDATING, make_hook('a.b.c', '/v', server, timeoutSeconds=7))
+    configure(store, chain.VALIDATING, make_hook('a.b.c', '/v', server, timeoutSeconds=7))
     request = make_request(verb='update', options={'fieldManager': 'fm'})
     new, old = make_object(data={'a': 'b'}), make_object()
 
@@ -202,10 +205,10 @@ async def test_webhook_gets_the_review(gate, store, server):
 
 
 async def test_mutating_webhooks_see_the_changes_of_previous_ones(gate, store, server):
-    configure(store, admission.MUTATING, make_hook('z.b.c', '/m3', server), name='second')
+    configure(store, chain.MUTATING, make_hook('z.b.c', '/m3', server), name='second')
     configure(
         store,
-        admission.MUTATING,
+        chain.MUTATING,
         make_hook('b.b.c', '/m1', server),
         make_hook('a.b.c', '/m2', server),
         name='first',
@@ -232,7 +235,7 @@ async def test_mutating_webhooks_see_the_changes_of_previous_ones(gate, store, s
 async def test_object_changed_there_and_back_is_the_same_object(gate, store, server):
     configure(
         store,
-        admission.MUTATING,
+        chain.MUTATING,
         make_hook('a.b.c', '/m1', server),
         make_hook('b.b.c', '/m2', server),
     )
@@ -257,7 +260,7 @@ async def test_webhooks_are_asked_again_after_changes_of_others(
 ):
     configure(
         store,
-        admission.MUTATING,
+        chain.MUTATING,
         *(
             make_hook(f'{name}.b.c', f'/{name}', server, reinvocationPolicy=policy)
             for name in ('m1', 'm2', 'm3')
@@ -272,7 +275,7 @@ async def test_webhooks_are_asked_again_after_changes_of_others(
 
 async def test_webhook_is_not_asked_again_after_its_own_changes(gate, store, server):
     configure(
-        store, admission.MUTATING, make_hook('a.b.c', '/m', server, reinvocationPolicy='IfNeeded')
+        store, chain.MUTATING, make_hook('a.b.c', '/m', server, reinvocationPolicy='IfNeeded')
     )
     server.answers = {'/m': set_data('x')}
 
@@ -286,7 +289,7 @@ async def test_changes_in_the_second_round_involve_the_later_webhooks_but_no_thi
 ):
     configure(
         store,
-        admission.MUTATING,
+        chain.MUTATING,
         *(
             make_hook(f'{name}.b.c', f'/{name}', server, reinvocationPolicy='IfNeeded')
             for name in ('m1', 'm2', 'm3')
@@ -306,7 +309,7 @@ async def test_changes_in_the_second_round_involve_the_later_webhooks_but_no_thi
 async def test_equivalent_version_is_shown_and_the_changes_come_in_the_requested_one(
     gate, store, server
 ):
-    configure(store, admission.MUTATING, make_hook('a.b.c', '/m', server))
+    configure(store, chain.MUTATING, make_hook('a.b.c', '/m', server))
     server.answers = {'/m': set_data('x')}
 
     changed = await gate.mutate(
@@ -318,7 +321,7 @@ async def test_equivalent_version_is_shown_and_the_changes_come_in_the_requested
 
 
 async def test_patch_that_does_not_fit_fails_the_request(gate, store, server):
-    configure(store, admission.MUTATING, make_hook('a.b.c', '/m', server, failurePolicy='Ignore'))
+    configure(store, chain.MUTATING, make_hook('a.b.c', '/m', server, failurePolicy='Ignore'))
     server.answers = {'/m': patch({'op': 'test', 'path': '/data', 'value': 1})}
 
     with pytest.raises(errors.ApiError) as info:
@@ -337,8 +340,8 @@ async def test_patch_that_does_not_fit_fails_the_request(gate, store, server):
 
 
 async def test_deletion_is_shown_to_both_kinds_of_webhooks(gate, store, server):
-    configure(store, admission.MUTATING, make_hook('a.b.c', '/m', server))
-    configure(store, admission.VALIDATING, make_hook('a.b.c', '/v', server))
+    configure(store, chain.MUTATING, make_hook('a.b.c', '/m', server))
+    configure(store, chain.VALIDATING, make_hook('a.b.c', '/v', server))
 
     await gate.validate(
         make_request(verb='delete'), 'DELETE', None, make_object(), {'gracePeriodSeconds': 0}
@@ -359,7 +362,7 @@ async def test_deletion_is_shown_to_both_kinds_of_webhooks(gate, store, server):
 
 
 async def test_deletion_cannot_be_changed(gate, store, server):
-    configure(store, admission.MUTATING, make_hook('a.b.c', '/m', server))
+    configure(store, chain.MUTATING, make_hook('a.b.c', '/m', server))
     server.answers = {'/m': set_data('x')}
 
     with pytest.raises(
@@ -375,7 +378,7 @@ async def test_validating_webhooks_are_asked_at_once_and_the_first_denial_counts
 ):
     configure(
         store,
-        admission.VALIDATING,
+        chain.VALIDATING,
         *(make_hook(f'{name}.b.c', f'/{name}', server) for name in ('a', 'b', 'c')),
     )
     server.answers = {
@@ -392,7 +395,7 @@ async def test_validating_webhooks_are_asked_at_once_and_the_first_denial_counts
 async def test_mutating_denial_stops_the_rest(gate, store, server):
     configure(
         store,
-        admission.MUTATING,
+        chain.MUTATING,
         make_hook('a.b.c', '/a', server),
         make_hook('b.b.c', '/b', server),
     )
@@ -408,10 +411,10 @@ async def test_mutating_denial_stops_the_rest(gate, store, server):
 
 
 async def test_warnings_are_collected_from_all_webhooks(gate, store, server):
-    configure(store, admission.MUTATING, make_hook('a.b.c', '/m', server))
+    configure(store, chain.MUTATING, make_hook('a.b.c', '/m', server))
     configure(
         store,
-        admission.VALIDATING,
+        chain.VALIDATING,
         make_hook('a.b.c', '/v', server),
         make_hook('b.b.c', '/w', server),
     )
@@ -441,7 +444,7 @@ async def test_warnings_are_collected_from_all_webhooks(gate, store, server):
 async def test_dry_run_needs_webhooks_with_no_side_effects(gate, store, server, effects, is_called):
     configure(
         store,
-        admission.VALIDATING,
+        chain.VALIDATING,
         make_hook('a.b.c', '/v', server, sideEffects=effects, failurePolicy='Ignore'),
     )
     outcome = gate.validate(make_request(dry_run=True), 'CREATE', make_object(), None)
@@ -463,7 +466,7 @@ def respond(status, text):
 
 
 async def test_failed_webhook_fails_the_request(gate, store, server):
-    configure(store, admission.VALIDATING, make_hook('a.b.c', '/v', server))
+    configure(store, chain.VALIDATING, make_hook('a.b.c', '/v', server))
     server.answers = {'/v': respond(404, '')}
 
     with pytest.raises(errors.ApiError) as info:
@@ -487,7 +490,7 @@ async def test_failed_webhook_fails_the_request(gate, store, server):
 )
 @pytest.mark.parametrize('method', ['mutate', 'validate'])
 async def test_failed_webhook_is_passed_by_if_it_may_fail(gate, store, server, method, response):
-    for home in (admission.VALIDATING, admission.MUTATING):
+    for home in (chain.VALIDATING, chain.MUTATING):
         configure(store, home, make_hook('a.b.c', '/v', server, failurePolicy='Ignore'))
     server.answers = {'/v': response}
 
@@ -502,9 +505,7 @@ async def test_service_in_this_process_is_asked_directly(gate, store):
         return {**review, 'response': response}
 
     gate.services.register('ns', 'hook', deny)
-    configure(
-        store, admission.VALIDATING, make_hook('a.b.c', '', clientConfig={'service': SERVICE})
-    )
+    configure(store, chain.VALIDATING, make_hook('a.b.c', '', clientConfig={'service': SERVICE}))
 
     with pytest.raises(
         errors.ApiError, match=r'^admission webhook "a.b.c" denied the request: /v$'
@@ -525,7 +526,7 @@ async def test_cancelled_request_cancels_the_calls(gate, store, method):
             ended.append(path)
 
     gate.services.register('ns', 'hook', serve)
-    for home in (admission.VALIDATING, admission.MUTATING):
+    for home in (chain.VALIDATING, chain.MUTATING):
         configure(store, home, make_hook('a.b.c', '/v', clientConfig={'service': SERVICE}))
     task = asyncio.create_task(getattr(gate, method)(make_request(), 'CREATE', make_object(), None))
     await started.wait()
@@ -538,16 +539,16 @@ async def test_cancelled_request_cancels_the_calls(gate, store, method):
 
 
 async def test_configurations_are_never_shown_to_webhooks(gate, store, server):
-    configure(store, admission.VALIDATING, make_hook('a.b.c', '/v', server))
+    configure(store, chain.VALIDATING, make_hook('a.b.c', '/v', server))
     resource = kinds.Resource(
-        hooks.GROUP,
+        matching.GROUP,
         'v1',
         'validatingwebhookconfigurations',
         '',
         'ValidatingWebhookConfiguration',
         False,
         (),
-        home=admission.VALIDATING,
+        home=chain.VALIDATING,
     )
     request = requests.Request('create', resource, requests.User('jane'))
 
@@ -557,10 +558,10 @@ async def test_configurations_are_never_shown_to_webhooks(gate, store, server):
 
 
 async def test_changed_configuration_applies_at_once(gate, store, server):
-    configure(store, admission.VALIDATING, make_hook('a.b.c', '/one', server))
+    configure(store, chain.VALIDATING, make_hook('a.b.c', '/one', server))
     await gate.validate(make_request(), 'CREATE', make_object(), None)
 
-    configure(store, admission.VALIDATING, make_hook('a.b.c', '/two', server))
+    configure(store, chain.VALIDATING, make_hook('a.b.c', '/two', server))
     await gate.validate(make_request(), 'CREATE', make_object(), None)
 
     assert server.paths == ['/one', '/two']

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kopf._kits.sandbox import applying, errors, managers, patches, schemas
+from kopf._sandbox.apply import managers, patches, server_side
+from kopf._sandbox.meta import errors, schemas
 
 API = 'example.com/v1'
 NOW, LATER = '2020-01-01T00:00:00Z', '2020-01-01T00:00:01Z'
@@ -75,17 +76,17 @@ def entry(manager, operation, fields, time=NOW, **kwargs):
 
 def create(spec, manager='me', **kwargs):
     created = obj(spec, **kwargs)
-    entries = applying.record_update(None, created, schema=SCHEMA, author=author(manager))
+    entries = server_side.record_update(None, created, schema=SCHEMA, author=author(manager))
     return {**created, 'metadata': {**created['metadata'], 'managedFields': entries}}
 
 
 def update(live, patch, manager='me', **kwargs):
     patched = patches.merge(live, patch)
-    return applying.record_update(live, patched, schema=SCHEMA, author=author(manager, **kwargs))
+    return server_side.record_update(live, patched, schema=SCHEMA, author=author(manager, **kwargs))
 
 
 def apply(live, spec, manager='me', now=NOW, force=False, **kwargs):
-    return applying.apply(
+    return server_side.apply(
         live, obj(spec, **kwargs), schema=SCHEMA, author=author(manager, now), force=force
     )
 
@@ -98,7 +99,7 @@ def list_owners(applied):
 
 
 def test_creator_owns_all():
-    entries = applying.record_update(
+    entries = server_side.record_update(
         None,
         obj({'replicas': 1, 'items': [{'name': 'x'}]}, metadata={'labels': {'a': 'b'}, 'uid': 'u'}),
         schema=SCHEMA,
@@ -124,7 +125,7 @@ def test_creator_owns_all():
 
 
 def test_creator_of_nothing_owns_nothing():
-    assert applying.record_update(None, obj(), schema=SCHEMA, author=author()) is None
+    assert server_side.record_update(None, obj(), schema=SCHEMA, author=author()) is None
 
 
 @pytest.mark.parametrize(
@@ -226,7 +227,7 @@ def test_owners_are_not_recorded_since_they_are_reset(sent):
 def test_owners_are_recorded_on_creation_even_if_reset():
     created = obj({'replicas': 1}, metadata={'managedFields': [{}]})
 
-    assert applying.record_update(None, created, schema=SCHEMA, author=author()) == [
+    assert server_side.record_update(None, created, schema=SCHEMA, author=author()) == [
         entry('me', 'Update', {'f:spec': {'.': {}, 'f:replicas': {}}})
     ]
 
@@ -293,7 +294,7 @@ def test_applied_configuration_creates_an_object():
     )
     before = copy.deepcopy(config)
 
-    applied = applying.apply(None, config, schema=SCHEMA, author=author())
+    applied = server_side.apply(None, config, schema=SCHEMA, author=author())
 
     assert config == before
     assert {**applied, 'metadata': config['metadata']} == config
@@ -444,7 +445,7 @@ def test_objects_without_owners_get_one_for_what_was_before():
     live = create({'replicas': 1}, status={'x': 1})
     del live['metadata']['managedFields']
 
-    applied = applying.apply(
+    applied = server_side.apply(
         live, obj({'paused': True}), schema=SCHEMA, author=author(reset_fields=('status',))
     )
 
@@ -528,14 +529,14 @@ def test_forced_conflicts_take_the_fields_over():
 def test_kubectl_continues_what_it_applied_on_its_side():
     last = json.dumps(obj({'replicas': 1, 'paused': True}))
     live = create(
-        {'replicas': 1, 'paused': False}, metadata={'annotations': {applying.LAST_APPLIED: last}}
+        {'replicas': 1, 'paused': False}, metadata={'annotations': {server_side.LAST_APPLIED: last}}
     )
 
     applied = apply(live, {'replicas': 2}, 'kubectl')
 
     assert applied['spec'] == {'replicas': 2, 'paused': False}
     assert applied['metadata']['annotations'] == {
-        applying.LAST_APPLIED: (
+        server_side.LAST_APPLIED: (
             '{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"x"},"spec":{"replicas":2}}\n'
         )
     }
@@ -555,7 +556,7 @@ def test_kubectl_continues_what_it_applied_on_its_side():
     ],
 )
 def test_kubectl_has_conflicts_if_it_is_not_known_what_it_applied(last):
-    live = create({'replicas': 1}, metadata={'annotations': {applying.LAST_APPLIED: last}})
+    live = create({'replicas': 1}, metadata={'annotations': {server_side.LAST_APPLIED: last}})
 
     with pytest.raises(errors.ApiError, match='1 conflict'):
         apply(live, {'replicas': 2}, 'kubectl')
@@ -586,7 +587,7 @@ def test_kubectl_has_conflicts_if_it_is_not_known_what_it_applied(last):
 )
 def test_bad_configurations_are_bad_requests(config, message):
     with pytest.raises(errors.ApiError) as caught:
-        applying.apply(create({}), config, schema=SCHEMA, author=author())
+        server_side.apply(create({}), config, schema=SCHEMA, author=author())
 
     assert (caught.value.code, caught.value.reason, caught.value.message) == (
         400,

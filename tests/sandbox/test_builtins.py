@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from kopf._kits.sandbox import builtins, kinds, schemas
+from kopf._sandbox.meta import builtins, kinds, schemas
 
 RESOURCES = builtins.load_resources()
 

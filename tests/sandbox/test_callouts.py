@@ -9,12 +9,14 @@ import ssl
 import pytest
 from aiohttp import web
 
-from kopf._kits.sandbox import callouts, certificates, hooks, selectors, verdicts
+from kopf._sandbox.admission import admission_review, matching, webhook_client
+from kopf._sandbox.auth import certificates
+from kopf._sandbox.meta import selectors
 
 NOW = datetime.datetime.now(datetime.UTC)
 CA = certificates.make_ca(NOW)
 PAIR = certificates.issue_server(CA, ['localhost', 'hook.ns.svc'], NOW)
-SERVICE = hooks.Service('ns', 'hook', path='/v')
+SERVICE = matching.Service('ns', 'hook', path='/v')
 
 
 @dataclasses.dataclass
@@ -58,25 +60,25 @@ async def server():
 
 @pytest.fixture
 def services():
-    return callouts.Services()
+    return webhook_client.Services()
 
 
 @pytest.fixture
 async def caller(services):
-    caller = callouts.Caller(services)
+    caller = webhook_client.Caller(services)
     yield caller
     await caller.close()
 
 
 def make_hook(url='', *, ca=CA.pem, service=None):
     nothing = selectors.Selector()
-    return hooks.Hook(
+    return matching.Hook(
         'a.b.c', 'id', (), nothing, nothing, url, service, base64.b64encode(ca).decode()
     )
 
 
 async def fail(caller, hook):
-    with pytest.raises(verdicts.CallError) as info:
+    with pytest.raises(admission_review.CallError) as info:
         await caller.ask(hook, {'request': {}})
     return str(info.value)
 
@@ -245,7 +247,7 @@ async def test_service_is_called_where_it_is_registered(caller, services, server
 async def test_service_must_have_its_own_certificate(caller, services, server):
     services.register('ns', 'other', f'https://127.0.0.1:{server.port}')
 
-    error = await fail(caller, make_hook(service=hooks.Service('ns', 'other', path='/v')))
+    error = await fail(caller, make_hook(service=matching.Service('ns', 'other', path='/v')))
 
     assert error == (
         'failed to call webhook: Post "https://other.ns.svc:443/v?timeout=10s": tls: failed to verify '
@@ -259,7 +261,9 @@ async def test_service_is_served_by_a_function_on_its_port(caller, services):
 
     services.register('ns', 'hook', serve, port=8443)
 
-    raw = await caller.ask(make_hook(service=hooks.Service('ns', 'hook', 8443, '/v')), {'a': 'b'})
+    raw = await caller.ask(
+        make_hook(service=matching.Service('ns', 'hook', 8443, '/v')), {'a': 'b'}
+    )
 
     assert raw == b'{"path":"/v","a":"b"}'
 

@@ -9,7 +9,8 @@ import tempfile
 
 import pytest
 
-from kopf._kits.sandbox import certificates, options
+from kopf._sandbox import options
+from kopf._sandbox.auth import certificates
 
 NOW = datetime.datetime.now(datetime.UTC)
 CA = certificates.make_ca(NOW)

@@ -22,7 +22,9 @@ from click.testing import CliRunner
 
 import kopf
 from kopf import cli
-from kopf._kits.sandbox import commands, hosting, kubeconfigs, manifests
+from kopf._kits.commands import sandbox_command
+from kopf._sandbox import hosting, kubeconfigs
+from kopf._sandbox.codec import manifests
 
 ROOT = pathlib.Path(kopf.__file__).parent.parent
 CONFIG = {'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': 'cm'}, 'data': {'a': '1'}}
@@ -328,13 +330,13 @@ def test_command_is_stopped_also_while_it_starts(monkeypatch, tmp_path):
 
 
 def test_nothing_heavy_is_loaded_before_the_signals_are_caught():
-    program = 'import kopf._kits.sandbox.commands; import sys; print(*sys.modules)'
+    program = 'import kopf._kits.commands.sandbox_command; import sys; print(*sys.modules)'
 
     done = subprocess.run(
         [sys.executable, '-c', program], capture_output=True, text=True, check=True, cwd=ROOT
     )
 
-    heavy = {'asyncio', 'aiohttp', 'yaml', 'cryptography', 'kopf._kits.sandbox.hosting'}
+    heavy = {'asyncio', 'aiohttp', 'yaml', 'cryptography', 'kopf._sandbox.hosting'}
     assert heavy & set(done.stdout.split()) == set()
 
 
@@ -511,7 +513,7 @@ def test_only_our_own_kubeconfigs_are_replaced(tmp_path, content, is_refused):
 
 
 def test_wrong_usage_is_explained():
-    result = CliRunner().invoke(commands.sandbox, ['--port', '99999999'])
+    result = CliRunner().invoke(sandbox_command.sandbox, ['--port', '99999999'])
 
     assert result.exit_code == 2
     assert "Invalid value for '--port'" in result.stderr

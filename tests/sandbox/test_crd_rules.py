@@ -4,7 +4,8 @@ import copy
 
 import pytest
 
-from kopf._kits.sandbox import crds, errors
+from kopf._sandbox.apiextensions import crds
+from kopf._sandbox.meta import errors
 
 STRING = {'type': 'string'}
 GOOD = {

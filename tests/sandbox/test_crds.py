@@ -4,7 +4,8 @@ import copy
 
 import pytest
 
-from kopf._kits.sandbox import crds, kinds
+from kopf._sandbox.apiextensions import crds
+from kopf._sandbox.meta import kinds
 
 NOW, LATER = '2020-01-01T00:00:00Z', '2020-01-01T00:01:00Z'
 SCHEMA = {

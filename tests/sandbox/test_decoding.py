@@ -1,6 +1,7 @@
 import pytest
 
-from kopf._kits.sandbox import builtins, decoding, errors
+from kopf._sandbox.codec import decoding
+from kopf._sandbox.meta import builtins, errors
 
 
 def decode(api_version, kind, **content):

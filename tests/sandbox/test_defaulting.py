@@ -1,6 +1,8 @@
 import pytest
 
-from kopf._kits.sandbox import builtins, decoding, defaulting
+from kopf._sandbox.codec import decoding
+from kopf._sandbox.meta import builtins
+from kopf._sandbox.registry import defaulting
 
 CONTAINER = {'name': 'c', 'image': 'i'}
 DEFAULT_CONTAINER = {

@@ -3,7 +3,9 @@ import datetime
 
 import pytest
 
-from kopf._kits.sandbox import deletion, errors, kinds, storage
+from kopf._sandbox.meta import errors, kinds
+from kopf._sandbox.registry import deletion
+from kopf._sandbox.storage import memory
 
 NOW = datetime.datetime(2026, 11, 16, 12, 30, 45, tzinfo=datetime.UTC)
 CUSTOM = kinds.Resource(
@@ -219,7 +221,7 @@ def test_contradicting_options_are_invalid(body):
     ],
 )
 def test_failed_preconditions_are_conflicts(options, message):
-    stored = storage.build_stored({'metadata': {'name': 'a', 'uid': 'u'}}, 5, {})
+    stored = memory.build_stored({'metadata': {'name': 'a', 'uid': 'u'}}, 5, {})
 
     with pytest.raises(errors.ApiError) as e:
         deletion.check_preconditions(CUSTOM, stored, options)

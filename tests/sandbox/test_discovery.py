@@ -4,7 +4,7 @@ import hypothesis
 import hypothesis.strategies
 import pytest
 
-from kopf._kits.sandbox import builtins, discovery, kinds
+from kopf._sandbox.meta import builtins, discovery, kinds
 
 VERBS = ('delete', 'deletecollection', 'get', 'list', 'patch', 'create', 'update', 'watch')
 SCALE = kinds.Scale(spec_path='.spec.replicas', status_path='.status.replicas')

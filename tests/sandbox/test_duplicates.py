@@ -1,6 +1,6 @@
 import pytest
 
-from kopf._kits.sandbox import duplicates
+from kopf._sandbox.codec import duplicates
 
 
 @pytest.mark.parametrize(

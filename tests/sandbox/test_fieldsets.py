@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kopf._kits.sandbox import fieldsets, schemas
+from kopf._sandbox.apply import fieldsets
+from kopf._sandbox.meta import schemas
 
 STEPS = st.sampled_from(['f:a', 'f:b', 'k:{"name":"x"}', 'k:{"name":"y"}', 'v:1', 'v:22'])
 PATHS = st.lists(STEPS, min_size=1, max_size=3).map(tuple)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kopf._kits.sandbox import formats
+from kopf._sandbox.schema import formats
 
 
 @pytest.mark.parametrize(

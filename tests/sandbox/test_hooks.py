@@ -7,16 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kopf._kits.sandbox import (
-    admission,
-    errors,
-    hooks,
-    kinds,
-    mutations,
-    notices,
-    requests,
-    verdicts,
-)
+from kopf._sandbox.admission import admission_review, chain, json_patch, matching
+from kopf._sandbox.http import warning_headers
+from kopf._sandbox.meta import errors, kinds, requests
 
 USER = requests.User('jane', ('devs',))
 
@@ -65,13 +58,13 @@ def make_attempt(
     )
     new = build(labels) if operation != 'DELETE' else None
     old = build(old_labels) if operation != 'CREATE' else None
-    return hooks.Attempt(request, operation, new, old, {})
+    return matching.Attempt(request, operation, new, old, {})
 
 
 def make_hook(**content):
     rules = [{'operations': ['*'], 'apiGroups': ['*'], 'apiVersions': ['*'], 'resources': ['*']}]
     body = {'metadata': {'name': 'cfg'}, 'webhooks': [{'name': 'a.b.c', 'rules': rules, **content}]}
-    return hooks.parse_configuration(body)[0]
+    return matching.parse_configuration(body)[0]
 
 
 def make_rule(operations='*', groups='*', versions='*', resources='*', **content):
@@ -93,7 +86,7 @@ def find_labels(namespace):
 
 
 def matches(hook, attempt):
-    return hooks.match(hook, attempt, CATALOG, find_labels) is not None
+    return matching.match(hook, attempt, CATALOG, find_labels) is not None
 
 
 @pytest.mark.parametrize(
@@ -212,7 +205,7 @@ def test_objects_are_selected_by_old_and_new_labels(attempt, expected):
 
 def test_absent_namespace_is_not_found_only_if_it_has_to_be_selected():
     request = requests.Request('create', PODS, USER, namespace='absent')
-    attempt = hooks.Attempt(request, 'CREATE', {'metadata': {}}, None, {})
+    attempt = matching.Attempt(request, 'CREATE', {'metadata': {}}, None, {})
     selector = {'namespaceSelector': {'matchLabels': {'a': 'b'}}}
 
     with pytest.raises(errors.ApiError, match=r'^namespaces "absent" not found$'):
@@ -234,11 +227,11 @@ def test_other_versions_are_matched_only_if_equivalent(policy, expected):
         matchPolicy=policy, **make_rule(groups='kopf.dev', versions='v1', resources='things')
     )
 
-    assert hooks.match(hook, make_attempt(THINGS2), CATALOG, find_labels) is expected
+    assert matching.match(hook, make_attempt(THINGS2), CATALOG, find_labels) is expected
 
 
 def test_review_of_equivalent_version_tells_both_versions():
-    review = verdicts.build_review(
+    review = admission_review.build_review(
         make_attempt(THINGS2, 'UPDATE', verb='patch'), THINGS1, 'uid', 'v1'
     )
 
@@ -257,8 +250,8 @@ def test_review_of_scale_keeps_its_own_kind():
         'patch', THINGS2, USER, namespace='ns', name='x', subresource='scale'
     )
 
-    asked = verdicts.build_review(
-        hooks.Attempt(request, 'UPDATE', scale, scale, {}), THINGS1, 'uid', 'v1'
+    asked = admission_review.build_review(
+        matching.Attempt(request, 'UPDATE', scale, scale, {}), THINGS1, 'uid', 'v1'
     )['request']
 
     assert (
@@ -271,7 +264,7 @@ def test_review_of_scale_keeps_its_own_kind():
 
 
 def test_review_of_creation_has_no_old_object_and_no_subresource():
-    asked = verdicts.build_review(make_attempt(), PODS, 'uid', 'v1')['request']
+    asked = admission_review.build_review(make_attempt(), PODS, 'uid', 'v1')['request']
 
     assert list(asked) == [
         'uid',
@@ -293,7 +286,7 @@ def test_review_of_creation_has_no_old_object_and_no_subresource():
 
 
 def test_review_of_collection_has_no_name():
-    asked = verdicts.build_review(
+    asked = admission_review.build_review(
         make_attempt(operation='DELETE', verb='deletecollection'), PODS, 'u', 'v1'
     )['request']
 
@@ -301,7 +294,9 @@ def test_review_of_collection_has_no_name():
 
 
 def test_review_of_namespace_is_in_itself():
-    asked = verdicts.build_review(make_attempt(NAMESPACES), NAMESPACES, 'u', 'v1')['request']
+    asked = admission_review.build_review(make_attempt(NAMESPACES), NAMESPACES, 'u', 'v1')[
+        'request'
+    ]
 
     assert (asked['name'], asked['namespace']) == ('x', 'x')
 
@@ -357,7 +352,7 @@ def test_review_of_namespace_is_in_itself():
 def test_review_has_the_options_of_the_operation(operation, query, given, dry_run, expected):
     request = requests.Request('x', PODS, USER, options=query, dry_run=dry_run)
 
-    assert admission.build_options(request, operation, given) == {
+    assert chain.build_options(request, operation, given) == {
         'apiVersion': 'meta.k8s.io/v1',
         **expected,
     }
@@ -366,7 +361,7 @@ def test_review_has_the_options_of_the_operation(operation, query, given, dry_ru
 def test_configuration_with_conditions_is_warned_about():
     body = {'webhooks': [{}, {'matchConditions': [{'name': 'x', 'expression': 'true'}]}]}
 
-    assert hooks.list_unsupported(body) == [
+    assert matching.list_unsupported(body) == [
         'webhooks[1].matchConditions: CEL is not evaluated in the sandbox; the webhook is called always'
     ]
 
@@ -501,8 +496,8 @@ PATCH = [{'op': 'add', 'path': '/x', 'value': 1}]
     ],
 )
 def test_wrong_answers_are_told_in_the_words_of_the_api(raw, is_mutating, message):
-    with pytest.raises(verdicts.CallError) as info:
-        verdicts.parse_answer(raw, REVIEW, is_mutating=is_mutating)
+    with pytest.raises(admission_review.CallError) as info:
+        admission_review.parse_answer(raw, REVIEW, is_mutating=is_mutating)
 
     assert str(info.value) == message
 
@@ -540,16 +535,16 @@ def test_any_answer_is_understood_or_refused(value, is_mutating):
         answer({'uid': 'u1', 'allowed': True, 'status': value}),
     ):
         try:
-            verdict = verdicts.parse_answer(raw, REVIEW, is_mutating=is_mutating)
-        except verdicts.CallError:
+            verdict = admission_review.parse_answer(raw, REVIEW, is_mutating=is_mutating)
+        except admission_review.CallError:
             continue
-        verdicts.build_denial(make_hook(), verdict)
+        admission_review.build_denial(make_hook(), verdict)
 
 
 def test_answer_in_old_version_needs_neither_uid_nor_patch_type():
     raw = answer({'allowed': True, 'patch': encode(PATCH)}, apiVersion='admission.k8s.io/v1beta1')
 
-    verdict = verdicts.parse_answer(raw, OLD_REVIEW, is_mutating=True)
+    verdict = admission_review.parse_answer(raw, OLD_REVIEW, is_mutating=True)
 
     assert verdict.operations == tuple(PATCH)
 
@@ -563,16 +558,16 @@ def test_answer_in_old_version_needs_neither_uid_nor_patch_type():
     ],
 )
 def test_first_known_version_of_reviews_is_used(versions, expected):
-    assert verdicts.choose_version(make_hook(admissionReviewVersions=versions)) == expected
+    assert admission_review.choose_version(make_hook(admissionReviewVersions=versions)) == expected
 
 
 def test_webhook_with_unknown_versions_of_reviews_cannot_be_called():
     with pytest.raises(
-        verdicts.CallError,
+        admission_review.CallError,
         match=r'^could not create admission objects: webhook does not accept known '
         r'AdmissionReview versions \(v1, v1beta1\)$',
     ):
-        verdicts.choose_version(make_hook(admissionReviewVersions=['v3']))
+        admission_review.choose_version(make_hook(admissionReviewVersions=['v3']))
 
 
 @pytest.mark.parametrize(
@@ -598,7 +593,7 @@ def test_webhook_with_unknown_versions_of_reviews_cannot_be_called():
     ],
 )
 def test_denial_is_worded_as_the_api_does(status, code, reason, tail):
-    error = verdicts.build_denial(make_hook(), verdicts.Verdict(False, status))
+    error = admission_review.build_denial(make_hook(), admission_review.Verdict(False, status))
 
     assert (error.code, error.reason) == (code, reason)
     assert error.message == f'admission webhook "a.b.c" denied the request{tail}'
@@ -608,7 +603,9 @@ def test_denial_is_worded_as_the_api_does(status, code, reason, tail):
 def test_denial_keeps_the_details():
     details = {'causes': [{'reason': 'x', 'message': 'm', 'field': 'f'}]}
 
-    error = verdicts.build_denial(make_hook(), verdicts.Verdict(False, {'details': details}))
+    error = admission_review.build_denial(
+        make_hook(), admission_review.Verdict(False, {'details': details})
+    )
 
     assert error.status['details'] == details
 
@@ -674,14 +671,14 @@ BODY = {'metadata': {'name': 'x'}, 'items': [1, 2]}
 )
 def test_patch_that_does_not_fit_is_explained(operation, message):
     with pytest.raises(errors.ApiError) as info:
-        mutations.apply_operations(BODY, [{'op': 'add', 'path': '/ok', 'value': 1}, operation])
+        json_patch.apply_operations(BODY, [{'op': 'add', 'path': '/ok', 'value': 1}, operation])
 
     assert info.value.code == 500
     assert info.value.message == f'Internal error occurred: {message}'
 
 
 def test_patch_makes_a_new_object():
-    patched = mutations.apply_operations(
+    patched = json_patch.apply_operations(
         BODY,
         [
             {'op': 'replace', 'path': '/items/0', 'value': 5},
@@ -712,10 +709,10 @@ def test_patch_makes_a_new_object():
     ],
 )
 def test_warnings_are_fit_for_headers(warnings, expected):
-    assert notices.build_headers(warnings) == expected
+    assert warning_headers.build_headers(warnings) == expected
 
 
 def test_warnings_are_limited_in_total():
-    headers = notices.build_headers(str(number) * 300 for number in range(100, 200))
+    headers = warning_headers.build_headers(str(number) * 300 for number in range(100, 200))
 
     assert len(headers) == 16

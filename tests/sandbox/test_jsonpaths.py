@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kopf._kits.sandbox import jsonpaths
+from kopf._sandbox.schema import jsonpaths
 
 OBJ = {
     'metadata': {'annotations': {'a.b/c': 'ann'}},

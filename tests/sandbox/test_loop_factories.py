@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from kopf._kits.sandbox import threads
+from kopf._sandbox import threads
 
 CLOSED = RuntimeError(
     'unable to perform operation on <TCPTransport closed=True>; the handler is closed'

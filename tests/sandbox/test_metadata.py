@@ -3,7 +3,7 @@ import datetime
 
 import pytest
 
-from kopf._kits.sandbox import errors, metadata, naming
+from kopf._sandbox.meta import errors, metadata, naming
 
 KEY = (
     "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "

@@ -1,6 +1,6 @@
 import pytest
 
-from kopf._kits.sandbox import naming
+from kopf._sandbox.meta import naming
 
 LABEL = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "

@@ -2,7 +2,8 @@ import json
 
 import pytest
 
-from kopf._kits.sandbox import builtins, descriptions, kinds, openapi, schemas
+from kopf._sandbox.meta import builtins, kinds, schemas
+from kopf._sandbox.openapi import builder, descriptions
 
 VERBS = ('delete', 'deletecollection', 'get', 'list', 'patch', 'create', 'update', 'watch')
 OBJECT_META = 'io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta'
@@ -45,7 +46,7 @@ def catalog():
 
 @pytest.fixture
 def publisher(catalog):
-    return openapi.Publisher(catalog)
+    return builder.Publisher(catalog)
 
 
 def test_index_has_all_versions_with_hashes_of_their_documents(publisher):
@@ -375,7 +376,7 @@ def test_swagger_keeps_the_marks_beside_references(publisher):
 def test_every_builtin_kind_is_explained(resource):
     name = builtins.load_definition_names()[resource.group, resource.version, resource.kind]
 
-    definition = openapi.load_definition(name)
+    definition = builder.load_definition(name)
 
     assert definition['description']
     assert definition['properties']['metadata']['description']

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kopf._kits.sandbox import fieldsets, ownership, patches, schemas
+from kopf._sandbox.apply import fieldsets, ownership, patches
+from kopf._sandbox.meta import schemas
 
 ITEM = {'type': 'object', 'properties': {'name': {'type': 'string'}, 'v': {'type': 'integer'}}}
 RAW = {

@@ -4,7 +4,8 @@ What the API says of malformed JSON, and how it reads numbers.
 
 import pytest
 
-from kopf._kits.sandbox import answers, parsing
+from kopf._sandbox.codec import parsing
+from kopf._sandbox.endpoints import negotiation
 
 
 @pytest.mark.parametrize(
@@ -97,10 +98,10 @@ def test_bytes_of_strings_that_are_no_text_are_replaced():
     ],
 )
 def test_numbers_of_custom_objects_and_patches_are_normalized(raw, expected):
-    assert repr(answers.decode_body(raw, 'application/json', 'Thing')) == expected
-    assert repr(answers.decode_patch(raw, custom=True)) == expected
+    assert repr(negotiation.decode_body(raw, 'application/json', 'Thing')) == expected
+    assert repr(negotiation.decode_patch(raw, custom=True)) == expected
 
 
 def test_numbers_of_built_in_objects_stay_as_they_are():
-    assert repr(answers.decode_body(b'1.0', 'application/json', 'ConfigMap', 'v1')) == '1.0'
-    assert repr(answers.decode_patch(b'1.0')) == '1.0'
+    assert repr(negotiation.decode_body(b'1.0', 'application/json', 'ConfigMap', 'v1')) == '1.0'
+    assert repr(negotiation.decode_patch(b'1.0')) == '1.0'

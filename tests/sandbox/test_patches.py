@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kopf._kits.sandbox import errors, patches
+from kopf._sandbox.apply import patches
+from kopf._sandbox.meta import errors
 
 SCALARS = st.none() | st.booleans() | st.integers(-3, 3) | st.text('ab', max_size=2)
 VALUES = st.recursive(

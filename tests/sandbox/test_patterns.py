@@ -2,7 +2,7 @@
 
 import pytest
 
-from kopf._kits.sandbox import patterns
+from kopf._sandbox.schema import patterns
 
 
 @pytest.mark.parametrize(

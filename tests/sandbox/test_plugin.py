@@ -9,7 +9,7 @@ import tomllib
 import pytest
 
 import kopf
-from kopf._kits.sandbox import commands
+from kopf._kits.commands import sandbox_command
 
 ROOT = pathlib.Path(kopf.__file__).parent.parent
 
@@ -23,7 +23,7 @@ def run_tests(pytester, monkeypatch):
         pytester.makeini(
             '[pytest]\naddopts = --strict-markers\nasyncio_default_fixture_loop_scope = function'
         )
-        pytester.makeconftest('from kopf._kits.sandbox.plugin import *  # noqa: F403')
+        pytester.makeconftest('from kopf._kits.pytest_plugin import *  # noqa: F403')
         pytester.makepyfile(*sources, **modules)
         return pytester.runpytest_subprocess()
 
@@ -52,7 +52,7 @@ def test_plugin_gives_a_sandbox_per_test(run_tests):
 def test_plugin_is_declared_for_pytest():
     project = tomllib.loads((ROOT / 'pyproject.toml').read_text())['project']
 
-    assert project['entry-points']['pytest11'] == {'kopf': 'kopf._kits.sandbox.plugin'}
+    assert project['entry-points']['pytest11'] == {'kopf': 'kopf._kits.pytest_plugin'}
 
 
 @pytest.mark.slow
@@ -74,7 +74,7 @@ def test_options_of_the_command_are_in_the_docs():
 
     known = {
         name
-        for option in commands.sandbox.params
+        for option in sandbox_command.sandbox.params
         for name in (*option.opts, *option.secondary_opts)
     }
     assert documented == known - {'--tls', '--verbose', '--quiet'}

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kopf._kits.sandbox import columns, kinds
+from kopf._sandbox.endpoints import columns
+from kopf._sandbox.meta import kinds
 
 NOW = datetime.datetime(2024, 6, 1, 12, 0, 0, tzinfo=datetime.UTC)
 CREATED = '2024-06-01T11:00:00Z'  # 60 minutes ago

@@ -2,7 +2,7 @@ import datetime
 
 import pytest
 
-from kopf._kits.sandbox.printers import pods
+from kopf._sandbox.endpoints.printers import pods
 
 NOW = datetime.datetime(2024, 6, 1, 12, 0, 0, tzinfo=datetime.UTC)
 CREATED = '2024-06-01T11:00:00Z'  # 60 minutes ago

@@ -11,17 +11,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kopf._kits.sandbox import (
-    answers,
-    builtins,
-    clusters,
-    errors,
-    handling,
-    kinds,
-    protobufs,
-    requests,
-    wireformats,
-)
+from kopf._sandbox import clusters
+from kopf._sandbox.codec import protobuf, wire_format
+from kopf._sandbox.endpoints import negotiation, verbs
+from kopf._sandbox.meta import builtins, errors, kinds, requests
 
 PROTOBUF = 'application/vnd.kubernetes.protobuf'
 META = 'io.k8s.apimachinery.pkg.apis.meta.v1'
@@ -30,7 +23,7 @@ INT_OR_STRING = 'io.k8s.apimachinery.pkg.util.intstr.IntOrString'
 QUANTITY = 'io.k8s.apimachinery.pkg.api.resource.Quantity'
 RAW = 'io.k8s.apimachinery.pkg.runtime.RawExtension'
 CORE = 'io.k8s.api.core.v1'
-MESSAGES = protobufs._load_messages()
+MESSAGES = protobuf._load_messages()
 CAPTURED = protobuf_samples.CAPTURED
 
 encode_varint, number, content = (
@@ -45,7 +38,7 @@ envelope, named = protobuf_samples.envelope, protobuf_samples.named
     'raw, expected', [pytest.param(*value, id=key) for key, value in CAPTURED.items()]
 )
 def test_bodies_of_real_clients_are_decoded(raw: str, expected: dict[str, Any]) -> None:
-    assert protobufs.decode_object(base64.b64decode(raw), '', '') == expected
+    assert protobuf.decode_object(base64.b64decode(raw), '', '') == expected
 
 
 @pytest.mark.parametrize(
@@ -183,7 +176,7 @@ def test_bodies_of_real_clients_are_decoded(raw: str, expected: dict[str, Any]) 
     ],
 )
 def test_messages_are_decoded_as_json(message: str, raw: bytes, expected: Any) -> None:
-    result = protobufs.decode_message(message, raw)
+    result = protobuf.decode_message(message, raw)
 
     assert result == expected
     assert type(result) is type(expected)
@@ -198,7 +191,7 @@ def test_messages_are_decoded_as_json(message: str, raw: bytes, expected: Any) -
     ],
 )
 def test_expected_kind_is_assumed_if_none_is_named(api_version: str, kind: str) -> None:
-    obj = protobufs.decode_object(envelope(api_version, kind, named('x')), 'ConfigMap', 'v1')
+    obj = protobuf.decode_object(envelope(api_version, kind, named('x')), 'ConfigMap', 'v1')
 
     assert obj == {'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': 'x'}}
 
@@ -207,7 +200,7 @@ def test_expected_kind_is_assumed_if_none_is_named(api_version: str, kind: str) 
 def test_options_of_deletion_are_the_same_in_all_groups(api_version: str) -> None:
     raw = envelope(api_version, 'DeleteOptions', content(2, content(1, 'uid-1')))
 
-    obj = protobufs.decode_object(raw, 'DeleteOptions', 'v1')
+    obj = protobuf.decode_object(raw, 'DeleteOptions', 'v1')
 
     assert obj == {
         'apiVersion': api_version,
@@ -315,7 +308,7 @@ NO_PREFIX = 'provided data does not appear to be a protobuf message, expected pr
 )
 def test_malformed_bodies_are_refused_as_the_api_does(raw: bytes, message: str) -> None:
     with pytest.raises(errors.ApiError) as e:
-        protobufs.decode_object(raw, 'ConfigMap', 'v1')
+        protobuf.decode_object(raw, 'ConfigMap', 'v1')
 
     assert e.value.code == 400
     assert e.value.message == message
@@ -341,7 +334,7 @@ def test_malformed_options_of_deletion_are_refused_as_the_api_does(
     raw: bytes, message: str
 ) -> None:
     with pytest.raises(errors.ApiError) as e:
-        protobufs.decode_object(raw, 'DeleteOptions', 'v1')
+        protobuf.decode_object(raw, 'DeleteOptions', 'v1')
 
     assert (e.value.code, e.value.message) == (400, message)
 
@@ -354,7 +347,7 @@ def test_wrong_values_are_refused_as_those_in_json() -> None:
     )
 
     with pytest.raises(errors.ApiError) as e:
-        protobufs.decode_object(raw, 'ResourceQuota', 'v1')
+        protobuf.decode_object(raw, 'ResourceQuota', 'v1')
 
     assert e.value.code == 400
     assert (
@@ -367,7 +360,7 @@ def test_broken_json_inside_is_refused() -> None:
     raw = envelope('apps/v1', 'ControllerRevision', content(2, content(1, '{"a":')))
 
     with pytest.raises(errors.ApiError, match='json parse error') as e:
-        protobufs.decode_object(raw, 'ControllerRevision', 'apps/v1')
+        protobuf.decode_object(raw, 'ControllerRevision', 'apps/v1')
 
     assert e.value.code == 400
 
@@ -377,8 +370,8 @@ def test_endless_nesting_is_refused() -> None:
     for _ in range(1000):
         schema = content(27, schema)
 
-    with pytest.raises(wireformats.MalformedError, match='exceeded max depth'):
-        protobufs.decode_message(f'{CRD}.JSONSchemaProps', schema)
+    with pytest.raises(wire_format.MalformedError, match='exceeded max depth'):
+        protobuf.decode_message(f'{CRD}.JSONSchemaProps', schema)
 
 
 def test_deep_schemas_are_decoded() -> None:
@@ -386,7 +379,7 @@ def test_deep_schemas_are_decoded() -> None:
     for _ in range(40):
         raw = content(29, content(1, 'x') + content(2, raw))
 
-    schema = protobufs.decode_message(f'{CRD}.JSONSchemaProps', raw)
+    schema = protobuf.decode_message(f'{CRD}.JSONSchemaProps', raw)
 
     for _ in range(40):
         schema = schema['properties']['x']
@@ -413,7 +406,7 @@ def test_all_resources_that_can_be_written_have_messages() -> None:
 
 def list_names(message: str) -> list[str]:
     """List the names of all fields, with those of the inlined ones."""
-    fields = protobufs._load_fields(message).values()
+    fields = protobuf._load_fields(message).values()
     return [
         name
         for field in fields
@@ -451,8 +444,8 @@ RAW_FIELDS = st.recursive(
 @given(st.sampled_from(sorted(MESSAGES)), st.lists(RAW_FIELDS, max_size=5).map(b''.join))
 def test_any_bytes_are_either_decoded_or_refused(message: str, raw: bytes) -> None:
     try:
-        protobufs.decode_message(message, raw)
-    except wireformats.MalformedError:
+        protobuf.decode_message(message, raw)
+    except wire_format.MalformedError:
         pass
 
 
@@ -472,7 +465,7 @@ def test_damaged_bodies_are_either_decoded_or_refused(
     damaged = raw[:place] + instead + raw[place + length :]
 
     try:
-        obj = protobufs.decode_object(damaged, 'Pod', 'v1')
+        obj = protobuf.decode_object(damaged, 'Pod', 'v1')
     except errors.ApiError as e:
         assert e.code == 400
     else:
@@ -490,7 +483,7 @@ def test_other_media_types_are_refused_with_those_that_are_not(
     media_type: str, api_version: str
 ) -> None:
     with pytest.raises(errors.ApiError) as e:
-        answers.decode_body(b'', media_type, 'ConfigMap', api_version)
+        negotiation.decode_body(b'', media_type, 'ConfigMap', api_version)
 
     assert e.value.code == 415
     assert e.value.message == (
@@ -509,7 +502,7 @@ def test_other_media_types_are_refused_with_those_that_are_not(
 )
 def test_unreadable_json_is_shown_in_short(raw: bytes, shown: str) -> None:
     with pytest.raises(errors.ApiError) as e:
-        answers.decode_body(raw, 'application/json', 'ConfigMap', 'v1')
+        negotiation.decode_body(raw, 'application/json', 'ConfigMap', 'v1')
 
     assert e.value.message == (
         f"{UNRECOGNIZED}couldn't get version/kind; json parse error: "
@@ -522,16 +515,16 @@ async def test_objects_are_created_and_deleted_by_bodies_in_protobuf() -> None:
     await cluster.start()
     resource = cluster.catalog.find('', 'v1', 'configmaps')
     assert resource is not None
-    handler = handling.Handler(cluster)
+    handler = verbs.Handler(cluster)
     creation = requests.Request('create', resource, clusters.ADMIN, 'default')
     deletion = requests.Request('delete', resource, clusters.ADMIN, 'default', 'a')
     another = envelope('v1', 'DeleteOptions', content(2, content(1, 'another-uid')))
 
     created = await handler.handle(
-        creation, handling.Asking(envelope('v1', 'ConfigMap', named('a')), PROTOBUF)
+        creation, verbs.Asking(envelope('v1', 'ConfigMap', named('a')), PROTOBUF)
     )
     with pytest.raises(errors.ApiError) as e:
-        await handler.handle(deletion, handling.Asking(another, PROTOBUF))
+        await handler.handle(deletion, verbs.Asking(another, PROTOBUF))
     await cluster.close()
 
     assert created.code == 201
@@ -548,8 +541,8 @@ async def test_custom_objects_are_never_in_protobuf() -> None:
     creation = requests.Request('create', resource, clusters.ADMIN, 'default')
 
     with pytest.raises(errors.ApiError) as e:
-        asking = handling.Asking(envelope('kopf.dev/v1', 'Thing', named('a')), PROTOBUF)
-        await handling.Handler(cluster).handle(creation, asking)
+        asking = verbs.Asking(envelope('kopf.dev/v1', 'Thing', named('a')), PROTOBUF)
+        await verbs.Handler(cluster).handle(creation, asking)
     await cluster.close()
 
     assert e.value.code == 415

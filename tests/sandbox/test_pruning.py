@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kopf._kits.sandbox import builtins, errors, pruning, schemas, validation
+from kopf._sandbox.meta import builtins, errors, schemas
+from kopf._sandbox.schema import pruning, validation
 
 EMBEDDED = {'type': 'object', 'x-kubernetes-embedded-resource': True}
 PRESERVING = {'x-kubernetes-preserve-unknown-fields': True}

@@ -4,7 +4,7 @@ import hypothesis
 import hypothesis.strategies
 import pytest
 
-from kopf._kits.sandbox import quantities
+from kopf._sandbox.meta import quantities
 
 
 @pytest.mark.parametrize(

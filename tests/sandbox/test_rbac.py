@@ -2,7 +2,8 @@
 
 import pytest
 
-from kopf._kits.sandbox import errors, escalations, kinds, paths, rbac, requests, roles
+from kopf._sandbox.auth import escalation, rbac, roles
+from kopf._sandbox.meta import errors, kinds, request_info, requests
 
 GROUP = rbac.GROUP
 JANE = requests.User('jane', ('devs', 'system:authenticated'))
@@ -380,7 +381,9 @@ def make_request(plural, *, user=JANE, verb='create', namespace='', name=''):
 
 
 def test_namespace_itself_is_asked_for_in_itself():
-    attributes = rbac.attributes_of('GET', paths.Target('', 'v1', 'namespaces', name='foo'), {})
+    attributes = rbac.attributes_of(
+        'GET', request_info.Target('', 'v1', 'namespaces', name='foo'), {}
+    )
 
     assert attributes == rbac.Attributes('get', '', 'namespaces', '', 'foo', 'foo')
 
@@ -406,7 +409,7 @@ def test_namespace_itself_is_asked_for_in_itself():
     ],
 )
 def test_selected_name_is_the_name_that_is_asked_for(method, options, name):
-    attributes = rbac.attributes_of(method, paths.Target('', 'v1', 'pods', 'ns'), options)
+    attributes = rbac.attributes_of(method, request_info.Target('', 'v1', 'pods', 'ns'), options)
 
     assert (attributes.name, attributes.namespace) == (name, 'ns')
 
@@ -502,7 +505,7 @@ GRANTER = [
 
 def check(plural, body, *others, user=JANE, old=None, namespace='ns'):
     request = make_request(plural, user=user, namespace=namespace)
-    escalations.check_escalation(
+    escalation.check_escalation(
         request, body, old, rbac.RoleAuthorizer(Policies(*GRANTER, *others))
     )
 

@@ -4,7 +4,8 @@ import itertools
 
 import pytest
 
-from kopf._kits.sandbox import access, errors, kinds, rbac, requests, reviews, tokens
+from kopf._sandbox.auth import authn, rbac, reviews, tokens
+from kopf._sandbox.meta import errors, kinds, requests
 
 NOW = 1_700_000_000.0
 TIME = '2023-11-14T22:13:20Z'
@@ -36,7 +37,7 @@ class PodReaders:
 
 
 def make_reviewer():
-    authenticator = access.Authenticator(SIGNER, lookup, anonymous=True)
+    authenticator = authn.Authenticator(SIGNER, lookup, anonymous=True)
     authenticator.add_token('sesame', JANE)
     ids = (f'id-{number}' for number in itertools.count(1))
     return reviews.Reviewer(PodReaders(), authenticator, SIGNER, lookup, lambda: next(ids))

@@ -1,6 +1,6 @@
 import pytest
 
-from kopf._kits.sandbox import sameness
+from kopf._sandbox.meta import equality
 
 
 @pytest.mark.parametrize(
@@ -20,5 +20,5 @@ from kopf._kits.sandbox import sameness
     ],
 )
 def test_values_of_different_types_are_different(one, another, expected):
-    assert sameness.is_same(one, another) is expected
-    assert sameness.is_same(another, one) is expected
+    assert equality.is_same(one, another) is expected
+    assert equality.is_same(another, one) is expected

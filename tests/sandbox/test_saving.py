@@ -15,7 +15,8 @@ import urllib.request
 import pytest
 
 import kopf.testing
-from kopf._kits.sandbox import kinds, saving
+from kopf._sandbox import persistence
+from kopf._sandbox.meta import kinds
 
 CRD = {
     'apiVersion': 'apiextensions.k8s.io/v1',
@@ -250,7 +251,7 @@ def test_saved_files_are_private(directory):
 
 def test_directory_is_of_one_sandbox_at_a_time(directory):
     with kopf.testing.Sandbox(tls=False, save=directory) as first:
-        with pytest.raises(saving.SaveError, match=f'{directory} is used by another sandbox'):
+        with pytest.raises(persistence.SaveError, match=f'{directory} is used by another sandbox'):
             kopf.testing.Sandbox(tls=False, save=directory).__enter__()
         first.create(CONFIG)
 
@@ -381,7 +382,7 @@ def test_damage_is_refused_and_left_as_it_is(directory, crash, name, damage, mes
     damage(crashed / name)
     before = {path.name: path.read_bytes() for path in crashed.iterdir()}
 
-    with pytest.raises(saving.SaveError, match=message):
+    with pytest.raises(persistence.SaveError, match=message):
         kopf.testing.Sandbox(tls=False, save=crashed).__enter__()
 
     assert {path.name: path.read_bytes() for path in crashed.iterdir()} == before
@@ -401,7 +402,7 @@ def test_damage_is_refused_and_left_as_it_is(directory, crash, name, damage, mes
 def test_unusable_directory_is_refused(directory, prepare, message):
     prepare(directory)
 
-    with pytest.raises(saving.SaveError, match=message):
+    with pytest.raises(persistence.SaveError, match=message):
         kopf.testing.Sandbox(tls=False, save=directory).__enter__()
 
 
@@ -430,7 +431,7 @@ def test_failure_to_save_at_the_start_leaves_nothing_behind(tmp_path):
     (tmp_path / 'credentials.json').mkdir()
 
     with pytest.raises(
-        saving.SaveError, match=f'Cannot use the directory {tmp_path}: Is a directory'
+        persistence.SaveError, match=f'Cannot use the directory {tmp_path}: Is a directory'
     ):
         kopf.testing.Sandbox(tls=False, save=tmp_path).__enter__()
 
@@ -439,7 +440,7 @@ def test_failure_to_save_at_the_start_leaves_nothing_behind(tmp_path):
 
 def test_failure_to_save_in_the_end_is_raised(directory):
     with (
-        pytest.raises(saving.SaveError, match=f'Cannot use the directory {directory}'),
+        pytest.raises(persistence.SaveError, match=f'Cannot use the directory {directory}'),
         kopf.testing.Sandbox(tls=False, save=directory),
     ):
         shutil.rmtree(directory)
@@ -454,7 +455,7 @@ def test_failure_to_save_in_the_end_masks_no_other_failure(directory, caplog):
 
 
 def test_long_journal_becomes_a_snapshot(directory, crash, monkeypatch):
-    monkeypatch.setattr(saving, 'LONG_JOURNAL', 10)
+    monkeypatch.setattr(persistence, 'LONG_JOURNAL', 10)
     with kopf.testing.Sandbox(tls=False, save=directory, apply=[CONFIG]) as sandbox:
         for index in range(25):
             sandbox.patch('cm', 'cm', {'data': {'b': str(index)}})
@@ -469,8 +470,8 @@ def test_full_disk_leaves_the_journal_without_damage(directory, crash, monkeypat
     with kopf.testing.Sandbox(tls=False, save=directory) as sandbox:
         sandbox.create(CONFIG)
         journal = (directory / 'journal.jsonl').read_bytes()
-        encode = saving.encode_entry
-        monkeypatch.setattr(saving, 'encode_entry', lambda *args: Torn(encode(*args)))
+        encode = persistence.encode_entry
+        monkeypatch.setattr(persistence, 'encode_entry', lambda *args: Torn(encode(*args)))
         sandbox.patch('cm', 'cm', {'data': {'b': '2'}})
         monkeypatch.undo()
         sandbox.patch('cm', 'cm', {'data': {'b': '3'}})
@@ -492,11 +493,11 @@ class Torn(bytes):
 def test_only_the_last_states_are_left_of_the_changes():
     home = kinds.Home('', 'configmaps')
     entries = [
-        saving.Entry(
+        persistence.Entry(
             version, type, home, {'metadata': {'name': 'x', 'resourceVersion': str(version)}}
         )
         for version, type in [(1, 'ADDED'), (2, 'MODIFIED'), (3, 'DELETED'), (4, 'ADDED')]
     ]
 
-    assert [body['metadata']['resourceVersion'] for _, body in saving.replay(entries)] == ['4']
-    assert saving.replay(entries[:3]) == []
+    assert [body['metadata']['resourceVersion'] for _, body in persistence.replay(entries)] == ['4']
+    assert persistence.replay(entries[:3]) == []

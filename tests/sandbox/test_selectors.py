@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from kopf._kits.sandbox import errors, selectors
+from kopf._sandbox.meta import errors, selectors
 
 
 @pytest.mark.parametrize(

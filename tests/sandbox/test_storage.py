@@ -4,7 +4,9 @@ import json
 
 import pytest
 
-from kopf._kits.sandbox import errors, kinds, reading, selectors, storage, watching
+from kopf._sandbox.meta import errors, kinds, selectors
+from kopf._sandbox.registry import reader, watcher
+from kopf._sandbox.storage import memory
 
 HOME = kinds.Home('kopf.dev', 'kopfexamples')
 RESOURCE = kinds.Resource(
@@ -29,7 +31,7 @@ def make_body(name, namespace='ns', **labels):
 
 @pytest.fixture()
 def store():
-    return storage.Storage()
+    return memory.Storage()
 
 
 def put(store, name, namespace='ns', **labels):
@@ -74,7 +76,7 @@ def test_stored_objects_are_not_affected_by_their_sources(store):
 
 
 def test_history_is_trimmed_by_the_retention(store, monkeypatch):
-    monkeypatch.setattr(storage, 'RETENTION', 5)
+    monkeypatch.setattr(memory, 'RETENTION', 5)
     versions = [put(store, 'a').version for _ in range(10)]
 
     assert len(store.shelf(HOME).changes) == 5
@@ -114,9 +116,7 @@ def test_lists_contain_the_wanted_objects(store, kwargs, expected):
     put(store, 'b', color='blue')
     put(store, 'c', color='red')
 
-    listing = reading.list_objects(
-        store, RESOURCE, selectors.parse_interest(kwargs, '', []), kwargs
-    )
+    listing = reader.list_objects(store, RESOURCE, selectors.parse_interest(kwargs, '', []), kwargs)
 
     assert names(listing.items) == expected
     assert listing.version == store.version
@@ -126,13 +126,13 @@ def test_lists_contain_the_wanted_objects(store, kwargs, expected):
 def test_pages_are_consistent_with_the_first_one(store):
     for name in 'abcde':
         put(store, name)
-    first = reading.list_objects(store, RESOURCE, EVERYTHING, {'limit': '2'})
+    first = reader.list_objects(store, RESOURCE, EVERYTHING, {'limit': '2'})
     store.remove(HOME, store.get(HOME, 'ns', 'c'))
     put(store, 'aa')
-    second = reading.list_objects(
+    second = reader.list_objects(
         store, RESOURCE, EVERYTHING, {'limit': '2', 'continue': first.token}
     )
-    third = reading.list_objects(
+    third = reader.list_objects(
         store, RESOURCE, EVERYTHING, {'limit': '2', 'continue': second.token}
     )
 
@@ -145,7 +145,7 @@ def test_remaining_count_is_unknown_with_selectors(store):
     for name in 'abc':
         put(store, name, color='red')
 
-    page = reading.list_objects(store, RESOURCE, RED, {'limit': '2'})
+    page = reader.list_objects(store, RESOURCE, RED, {'limit': '2'})
 
     assert page.token and page.remaining is None
 
@@ -175,7 +175,7 @@ def test_remaining_count_is_unknown_with_selectors(store):
 )
 def test_malformed_options_of_lists_are_refused(store, options, code, reason):
     with pytest.raises(errors.ApiError) as e:
-        reading.list_objects(store, RESOURCE, EVERYTHING, options)
+        reader.list_objects(store, RESOURCE, EVERYTHING, options)
 
     assert (e.value.code, e.value.reason) == (code, reason)
 
@@ -183,7 +183,7 @@ def test_malformed_options_of_lists_are_refused(store, options, code, reason):
 def test_pages_and_exact_versions_expire_with_compaction(store):
     for name in 'abc':
         put(store, name)
-    page = reading.list_objects(store, RESOURCE, EVERYTHING, {'limit': '2'})
+    page = reader.list_objects(store, RESOURCE, EVERYTHING, {'limit': '2'})
     put(store, 'd')
     store.compact()
 
@@ -192,21 +192,21 @@ def test_pages_and_exact_versions_expire_with_compaction(store):
         {'resourceVersion': str(page.version), 'resourceVersionMatch': 'Exact'},
     ]:
         with pytest.raises(errors.ApiError) as e:
-            reading.list_objects(store, RESOURCE, EVERYTHING, options)
+            reader.list_objects(store, RESOURCE, EVERYTHING, options)
         assert (e.value.code, e.value.reason) == (410, 'Expired')
 
 
 def test_expired_pages_go_on_as_of_now(store):
     for name in 'abc':
         put(store, name)
-    page = reading.list_objects(store, RESOURCE, EVERYTHING, {'limit': '1'})
+    page = reader.list_objects(store, RESOURCE, EVERYTHING, {'limit': '1'})
     put(store, 'd')
     store.compact()
 
     with pytest.raises(errors.ApiError) as e:
-        reading.list_objects(store, RESOURCE, EVERYTHING, {'continue': page.token})
+        reader.list_objects(store, RESOURCE, EVERYTHING, {'continue': page.token})
     token = e.value.status['metadata']['continue']
-    resumed = reading.list_objects(store, RESOURCE, EVERYTHING, {'continue': token, 'limit': '2'})
+    resumed = reader.list_objects(store, RESOURCE, EVERYTHING, {'continue': token, 'limit': '2'})
 
     assert names(resumed.items) == ['b', 'c']
     assert (resumed.version, resumed.remaining) == (store.version, 1)
@@ -215,10 +215,10 @@ def test_expired_pages_go_on_as_of_now(store):
 def test_pages_of_any_version_have_no_limit(store):
     for name in 'abc':
         put(store, name)
-    page = reading.list_objects(store, RESOURCE, EVERYTHING, {'limit': '1'})
+    page = reader.list_objects(store, RESOURCE, EVERYTHING, {'limit': '1'})
 
     options = {'continue': page.token, 'limit': '1', 'resourceVersion': '0'}
-    rest = reading.list_objects(store, RESOURCE, EVERYTHING, options)
+    rest = reader.list_objects(store, RESOURCE, EVERYTHING, options)
 
     assert names(rest.items) == ['b', 'c']
 
@@ -247,7 +247,7 @@ def test_forged_tokens_are_refused(store, record, message):
     token = base64.urlsafe_b64encode(json.dumps(record).encode()).decode().rstrip('=')
 
     with pytest.raises(errors.ApiError) as e:
-        reading.list_objects(store, RESOURCE, EVERYTHING, {'continue': token})
+        reader.list_objects(store, RESOURCE, EVERYTHING, {'continue': token})
 
     assert e.value.message == f'invalid continue token: continue key is not valid: {message}'
 
@@ -257,10 +257,10 @@ def test_first_page_of_a_version_is_as_it_was(store):
     store.remove(HOME, store.get(HOME, 'ns', 'a'))
     put(store, 'b')
 
-    page = reading.list_objects(
+    page = reader.list_objects(
         store, RESOURCE, EVERYTHING, {'resourceVersion': str(past), 'limit': '1'}
     )
-    whole = reading.list_objects(store, RESOURCE, EVERYTHING, {'resourceVersion': str(past)})
+    whole = reader.list_objects(store, RESOURCE, EVERYTHING, {'resourceVersion': str(past)})
 
     assert (names(page.items), page.version) == (['a'], past)
     assert (names(whole.items), whole.version) == (['b'], store.version)
@@ -271,7 +271,7 @@ def test_exact_versions_are_listed_as_they_were(store):
     put(store, 'b')
 
     options = {'resourceVersion': str(past), 'resourceVersionMatch': 'Exact'}
-    listing = reading.list_objects(store, RESOURCE, EVERYTHING, options)
+    listing = reader.list_objects(store, RESOURCE, EVERYTHING, options)
 
     assert names(listing.items) == ['a']
     assert listing.version == past
@@ -298,7 +298,7 @@ def test_changes_are_seen_through_selectors(store, before, after, expected):
     else:
         store.remove(HOME, store.get(HOME, 'ns', 'a'))
 
-    seen = watching.see(store.shelf(HOME).changes[-1], RED)
+    seen = watcher.see(store.shelf(HOME).changes[-1], RED)
 
     assert (seen[0] if seen else None) == expected
     assert seen is None or seen[1].version == store.version
@@ -308,7 +308,7 @@ def test_objects_leaving_the_selector_are_shown_as_they_were_with_the_new_versio
     put(store, 'a', color='red')
     put(store, 'a', color='blue')
 
-    _, stored = watching.see(store.shelf(HOME).changes[-1], RED)
+    _, stored = watcher.see(store.shelf(HOME).changes[-1], RED)
 
     assert stored.load()['metadata']['labels'] == {'color': 'red'}
     assert stored.load()['metadata']['resourceVersion'] == str(store.version)
@@ -384,7 +384,7 @@ async def test_watchers_of_compacted_versions_get_the_error_410(store):
 
 
 async def test_watchers_that_fall_behind_get_the_error_410(store, monkeypatch):
-    monkeypatch.setattr(storage, 'RETENTION', 5)
+    monkeypatch.setattr(memory, 'RETENTION', 5)
     lines = watch(store, since=store.version)
     waiting = asyncio.create_task(anext(lines))
     await asyncio.sleep(0)
@@ -407,14 +407,14 @@ async def test_watchers_end_after_the_last_changes_when_the_resource_is_gone(sto
 
 
 async def test_crowds_of_watchers_get_several_changes_together(store, virtual_time):
-    crowd = [watch(store, since=store.version) for _ in range(storage.CROWD + 1)]
+    crowd = [watch(store, since=store.version) for _ in range(memory.CROWD + 1)]
     waiting = [asyncio.create_task(anext(lines)) for lines in crowd]
     await asyncio.sleep(0)
     put(store, 'a')
     put(store, 'b')
 
     assert await asyncio.gather(*waiting) == [[('ADDED', 'a'), ('ADDED', 'b')]] * len(crowd)
-    assert virtual_time.elapsed == pytest.approx(storage.PAUSE)
+    assert virtual_time.elapsed == pytest.approx(memory.PAUSE)
     for lines in crowd:
         await lines.aclose()
 
@@ -453,7 +453,7 @@ async def test_cancelled_watchers_leave_nothing_behind(store):
     ],
 )
 def test_watches_start_where_asked(options, since):
-    assert watching.parse_watch(options, EVERYTHING, version=9).since == since
+    assert watcher.parse_watch(options, EVERYTHING, version=9).since == since
 
 
 @pytest.mark.parametrize(
@@ -465,22 +465,20 @@ def test_watches_start_where_asked(options, since):
 )
 def test_malformed_options_of_watches_are_refused(options):
     with pytest.raises(errors.ApiError) as e:
-        watching.parse_watch(options, EVERYTHING, version=9)
+        watcher.parse_watch(options, EVERYTHING, version=9)
 
     assert e.value.code == 422
 
 
 async def watch(store, since, timeout=1000.0, **kwargs):
     """Yield the non-empty batches of the stream in a short form."""
-    form = watching.Format(
+    form = watcher.Format(
         encode=lambda type, stored: f'{type} {stored.name}\n'.encode(),
         bookmark=lambda version, annotations: (
             f'BOOKMARK {version} {"".join(annotations)}\n'.encode()
         ),
     )
-    stream = watching.stream(
-        store, HOME, watching.Watch(EVERYTHING, since, timeout, **kwargs), form
-    )
+    stream = watcher.stream(store, HOME, watcher.Watch(EVERYTHING, since, timeout, **kwargs), form)
     try:
         async for batch in stream:
             if batch.startswith(b'{"type":"ERROR"'):

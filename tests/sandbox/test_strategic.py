@@ -6,7 +6,8 @@ import copy
 
 import pytest
 
-from kopf._kits.sandbox import errors, schemas, strategic
+from kopf._sandbox.apply import strategic
+from kopf._sandbox.meta import errors, schemas
 
 ENV = {
     'type': 'array',

@@ -4,10 +4,12 @@ import hypothesis
 import hypothesis.strategies as st
 import pytest
 
-from kopf._kits.sandbox import allocations, builtins, defaulting, errors, rules, storage, strategies
-from kopf._kits.sandbox.rules import registry
+from kopf._sandbox.meta import builtins, errors
+from kopf._sandbox.registry import allocations, defaulting, rules, strategies
+from kopf._sandbox.registry.rules import entries
+from kopf._sandbox.storage import memory
 
-SITE = registry.Site(now='2020-01-01T00:00:00Z', allocator=allocations.Allocator(storage.Storage()))
+SITE = entries.Site(now='2020-01-01T00:00:00Z', allocator=allocations.Allocator(memory.Storage()))
 POD = {'containers': [{'name': 'c', 'image': 'i'}]}
 TEMPLATE = {'metadata': {'labels': {'a': 'b'}}, 'spec': POD}
 SELECTOR = {'matchLabels': {'a': 'b'}}

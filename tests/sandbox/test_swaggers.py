@@ -3,13 +3,14 @@ import struct
 
 import pytest
 
-from kopf._kits.sandbox import swaggers, wireformats
+from kopf._sandbox.codec import wire_format
+from kopf._sandbox.openapi import v2
 
 KEY = {'type': 'apiKey', 'description': 'By a token', 'name': 'authorization', 'in': 'header'}
 
 
 def encode(definitions):
-    return swaggers.encode(
+    return v2.encode(
         {
             'swagger': '2.0',
             'info': {'title': 'Kubernetes', 'version': '1.35'},
@@ -24,7 +25,7 @@ def encode(definitions):
 def read(raw):
     """Read the fields of a message: lists of values by the numbers."""
     fields = {}
-    for number, _, value in wireformats.read_fields(raw, 'Message'):
+    for number, _, value in wire_format.read_fields(raw, 'Message'):
         fields.setdefault(number, []).append(value)
     return fields
 

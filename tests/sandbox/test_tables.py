@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kopf._kits.sandbox import columns, errors, kinds, tables
-from kopf._kits.sandbox.printers import cells
+from kopf._sandbox.endpoints import columns, tables
+from kopf._sandbox.endpoints.printers import cells
+from kopf._sandbox.meta import errors, kinds
 
 NOW = datetime.datetime(2024, 6, 1, 12, 0, 0, tzinfo=datetime.UTC)
 METADATA = {

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kopf._kits.sandbox import schemas, validation, validators
+from kopf._sandbox.meta import schemas
+from kopf._sandbox.schema import validation, validators
 
 STRING, INTEGER = {'type': 'string'}, {'type': 'integer'}
 SET = {'type': 'array', 'items': STRING, 'x-kubernetes-list-type': 'set'}

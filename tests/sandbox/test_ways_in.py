@@ -648,7 +648,7 @@ def test_address_that_cannot_be_had_is_an_error_that_says_so(monkeypatch):
             'could not bind on any address'
         )  # with no number, as in newer versions of Python
 
-    monkeypatch.setattr('kopf._kits.sandbox.serving.Server.start', fail)
+    monkeypatch.setattr('kopf._sandbox.http.server.Server.start', fail)
 
     with pytest.raises(
         OSError, match=r'^Cannot listen on 127.0.0.1:0: could not bind on any address\.$'
@@ -695,7 +695,7 @@ def test_sandbox_is_used_only_while_it_runs():
 
 
 def test_imports_are_cheap():
-    heavy = {'aiohttp', 'asyncio', 'ssl', 'yaml', 'cryptography', 'kopf._kits.sandbox.serving'}
+    heavy = {'aiohttp', 'asyncio', 'ssl', 'yaml', 'cryptography', 'kopf._sandbox.http.server'}
     program = (
         'from kopf.testing import ApiError, Sandbox; Sandbox(); import sys; print(*sys.modules)'
     )

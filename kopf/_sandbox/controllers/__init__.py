@@ -1,0 +1,3 @@
+"""
+Controllers: what the cluster does by itself, with no requests behind it.
+"""
