@@ -12,7 +12,14 @@ from typing import Any
 from kopf._sandbox import faults
 from kopf._sandbox.admission import chain
 from kopf._sandbox.auth import authn, escalation, rbac, reviews, roles, tokens
-from kopf._sandbox.controllers import establishing, garbage_collector, internal_client
+from kopf._sandbox.controllers import (
+    crd_finalizer,
+    establishing,
+    garbage_collector,
+    interfaces,
+    internal_client,
+    namespaces,
+)
 from kopf._sandbox.meta import builtins, kinds, requests, rest_mapper
 from kopf._sandbox.openapi import builder
 from kopf._sandbox.registry import allocations, conversions, prepare, writer
@@ -78,7 +85,7 @@ class Cluster:
     def restore(self, version: int, objects: Iterable[tuple[kinds.Home, dict[str, Any]]]) -> None:
         """Put back what was saved as of the version; before the start. The CRDs may be anywhere in it."""
         self.store.resume(version)
-        for home, body in sorted(objects, key=lambda item: item[0] != garbage_collector.CRDS):
+        for home, body in sorted(objects, key=lambda item: item[0] != kinds.CRDS):
             resource = rest_mapper.find_stored_resource(self.catalog, home)
             obj = (
                 conversions.reread(resource, body)
@@ -108,15 +115,15 @@ class Cluster:
         """Find the resource of objects of this kind."""
         return self.catalog.find_kind(*kinds.split_api_version(api_version), kind)
 
-    def _make_controllers(self) -> Sequence[garbage_collector.Controller]:
+    def _make_controllers(self) -> Sequence[interfaces.Controller]:
         hands = internal_client.Housekeeper(self.store, self.catalog, self.sources)
         self.store.observe(
             establishing.Establisher(self.store, self.catalog, self.sources.format_now).notice
         )
-        made: list[garbage_collector.Controller] = [
+        made: list[interfaces.Controller] = [
             garbage_collector.GarbageCollector(self.store, hands),
-            garbage_collector.NamespaceController(self.store, hands),
-            garbage_collector.DefinitionController(self.store, hands),
+            namespaces.NamespaceController(self.store, hands),
+            crd_finalizer.DefinitionController(self.store, hands),
         ]
         for controller in made:
             self.store.observe(controller.notice)

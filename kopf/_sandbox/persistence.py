@@ -20,7 +20,7 @@ from typing import Any
 
 from kopf._cogs.helpers import jsons
 from kopf._sandbox import keyrings
-from kopf._sandbox.controllers import establishing, garbage_collector
+from kopf._sandbox.controllers import establishing
 from kopf._sandbox.meta import kinds
 from kopf._sandbox.storage import memory
 
@@ -208,7 +208,7 @@ def replay(entries: list[Entry]) -> list[tuple[kinds.Home, dict[str, Any]]]:
             objects[entry.place] = entry
             continue
         objects.pop(entry.place, None)
-        if entry.home == garbage_collector.CRDS:
+        if entry.home == kinds.CRDS:
             gone = establishing.get_home(entry.body['metadata']['name'])
             objects = {place: other for place, other in objects.items() if other.home != gone}
     return [(entry.home, entry.body) for entry in objects.values()]

@@ -10,7 +10,6 @@ from typing import Any
 
 from kopf._sandbox.apiextensions import crds
 from kopf._sandbox.apply import managers, server_side
-from kopf._sandbox.controllers import garbage_collector
 from kopf._sandbox.meta import kinds
 from kopf._sandbox.registry import conversions
 from kopf._sandbox.storage import memory
@@ -27,7 +26,7 @@ class Establisher:
         self._store, self._catalog, self._format_now = store, catalog, format_now
 
     def notice(self, change: memory.Change) -> None:
-        if change.home != garbage_collector.CRDS:
+        if change.home != kinds.CRDS:
             return
         home = get_home(change.new.name)
         if change.type == 'DELETED':
@@ -41,7 +40,7 @@ class Establisher:
         body = stored.load()
         others = [
             other.load()
-            for other in self._store.shelf(garbage_collector.CRDS).select('')
+            for other in self._store.shelf(kinds.CRDS).select('')
             if other.name != stored.name
         ]
         status = crds.build_status(body, others, self._format_now())
@@ -49,16 +48,14 @@ class Establisher:
             self._serve(home, body)
         if status != body.get('status'):
             self._store.put(
-                garbage_collector.CRDS,
+                kinds.CRDS,
                 self._record(body, {**body, 'status': status}),
                 fields=stored.fields,
             )
 
     def _record(self, old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
         """Note that the status is written by the API server itself."""
-        resource = self._catalog.find(
-            garbage_collector.CRDS.group, 'v1', garbage_collector.CRDS.plural
-        )
+        resource = self._catalog.find(kinds.CRDS.group, 'v1', kinds.CRDS.plural)
         assert resource is not None, 'CRDs are always served'
         author = managers.Author(
             MANAGER, resource.api_version, self._format_now(), 'status', ('spec',)
@@ -70,7 +67,7 @@ class Establisher:
 
     def _reconsider(self, group: str) -> None:
         """Names are free again: somebody could have waited for them."""
-        for stored in self._store.shelf(garbage_collector.CRDS).select(''):
+        for stored in self._store.shelf(kinds.CRDS).select(''):
             home = get_home(stored.name)
             if home.group == group and not self._catalog.find_versions(home):
                 self._establish(home, stored)

@@ -1,45 +1,22 @@
 """
-Controllers: those parts of a cluster without which deletions would never end.
-
-The garbage collector follows the owner references, the namespace controller empties the namespaces being deleted,
-and the definitions' controller removes the objects of a deleted CRD. Each notices changes synchronously, remembers
-what is to be looked at, and does its work later in `settle`, outside of the request that has caused it.
-There are no other controllers here: no deployments roll out and no pods run.
+The garbage collector: follows the owner references, without which deletions would never end.
 """
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
-from kopf._sandbox.apiextensions import crds
-from kopf._sandbox.controllers import namespace_conditions
+from kopf._sandbox.controllers import interfaces
 from kopf._sandbox.meta import kinds
 from kopf._sandbox.registry import deletion
 from kopf._sandbox.storage import memory
 
-NAMESPACES = kinds.Home('', 'namespaces')
-CRDS = kinds.Home('apiextensions.k8s.io', 'customresourcedefinitions')
-
 Place = tuple[kinds.Home, str]  # the home and the key of an object
-
-
-class Hands(Protocol):
-    """What the controllers do to objects; provided by the writing side."""
-
-    def update(self, home: kinds.Home, stored: memory.Stored, body: dict[str, Any]) -> None: ...
-    def delete(self, home: kinds.Home, stored: memory.Stored, propagation: str) -> None: ...
-
-
-class Controller(Protocol):
-    """Something that acts on changes by itself, a bit later."""
-
-    def notice(self, change: memory.Change) -> None: ...
-    def settle(self) -> bool: ...
 
 
 class GarbageCollector:
     """Deletes the objects whose owners are gone, and executes the foreground and orphaning deletions."""
 
-    def __init__(self, store: memory.Storage, hands: Hands) -> None:
+    def __init__(self, store: memory.Storage, hands: interfaces.Hands) -> None:
         self._store, self._hands = store, hands
         self._alive: dict[str, Place] = {}  # by uid
         self._dependents: dict[str, set[Place]] = {}  # by the owner's uid
@@ -189,111 +166,6 @@ class GarbageCollector:
             self._dependents.setdefault(uid, set()).add(place)
         if owners:
             self._owners[place] = owners
-
-
-class NamespaceController:
-    """Empties the namespaces that are being deleted, and lets them go when they are empty."""
-
-    def __init__(self, store: memory.Storage, hands: Hands) -> None:
-        self._store, self._hands = store, hands
-        self._terminating: dict[str, None] = {}
-        self._is_pending = False
-
-    def notice(self, change: memory.Change) -> None:
-        if change.home == NAMESPACES:
-            if change.type == 'DELETED':
-                self._terminating.pop(change.new.name, None)
-            elif b'"deletionTimestamp"' in change.new.raw:
-                self._terminating[change.new.name] = None
-                self._is_pending = True
-        elif change.new.namespace in self._terminating:
-            self._is_pending = True
-
-    def settle(self) -> bool:
-        """Push the deletions on; tell if there was anything to do."""
-        if not self._is_pending:
-            return False
-        self._is_pending = False
-        for name in list(self._terminating):
-            self._empty(name)
-        return True
-
-    def _empty(self, namespace: str) -> None:
-        for home, stored in self._find_content(namespace):
-            if b'"deletionTimestamp"' not in stored.raw:
-                self._hands.delete(home, stored, 'Background')
-        left = self._find_content(namespace)
-        self._note_contents(namespace, left)
-        emptied = self._store.get(NAMESPACES, '', namespace)
-        if emptied is not None and not left:
-            body = emptied.load()
-            finalizers = [
-                name
-                for name in body.get('spec', {}).get('finalizers') or []
-                if name != 'kubernetes'
-            ]
-            body['spec'] = {'finalizers': finalizers} if finalizers else {}
-            self._hands.update(NAMESPACES, emptied, body)
-
-    def _note_contents(self, namespace: str, left: list[tuple[kinds.Home, memory.Stored]]) -> None:
-        stored = self._store.get(NAMESPACES, '', namespace)
-        if stored is not None and b'"deletionTimestamp"' in stored.raw:
-            body = stored.load()
-            namespace_conditions.note_contents(body, [(home, item.load()) for home, item in left])
-            self._hands.update(NAMESPACES, stored, body)
-
-    def _find_content(self, namespace: str) -> list[tuple[kinds.Home, memory.Stored]]:
-        return [
-            (home, stored)
-            for home, shelf in self._store
-            for stored in shelf.select(namespace)
-            if stored.namespace
-        ]
-
-
-class DefinitionController:
-    """Removes the objects of the CRDs that are being deleted, and then the CRDs."""
-
-    def __init__(self, store: memory.Storage, hands: Hands) -> None:
-        self._store, self._hands = store, hands
-        self._leaving: dict[str, kinds.Home] = {}  # by the name of the CRD
-        self._is_pending = False
-
-    def notice(self, change: memory.Change) -> None:
-        if change.home == CRDS:
-            if change.type == 'DELETED':
-                self._leaving.pop(change.new.name, None)
-            elif b'"deletionTimestamp"' in change.new.raw:
-                plural, _, group = change.new.name.partition('.')
-                self._leaving[change.new.name] = kinds.Home(group, plural)
-                self._is_pending = True
-        elif change.home in self._leaving.values():
-            self._is_pending = True
-
-    def settle(self) -> bool:
-        """Push the deletions on; tell if there was anything to do."""
-        if not self._is_pending:
-            return False
-        self._is_pending = False
-        for name, home in list(self._leaving.items()):
-            for stored in self._store.shelf(home).select(''):
-                if b'"deletionTimestamp"' not in stored.raw:
-                    self._hands.delete(home, stored, 'Background')
-            stored_crd = self._store.get(CRDS, '', name)
-            if stored_crd is not None:
-                self._release(stored_crd, is_empty=not self._store.shelf(home).objects)
-        return True
-
-    def _release(self, stored: memory.Stored, *, is_empty: bool) -> None:
-        body = stored.load()
-        if is_empty:
-            finalizers = body['metadata'].get('finalizers') or []
-            body['metadata']['finalizers'] = [
-                other for other in finalizers if other != crds.CLEANUP_FINALIZER
-            ]
-        else:
-            crds.note_deletion(body, has_begun=True)
-        self._hands.update(CRDS, stored, body)
 
 
 def _get_owner_uids(stored: memory.Stored) -> tuple[str, ...]:

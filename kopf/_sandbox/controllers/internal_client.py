@@ -5,7 +5,6 @@ The internal client: the writes that the cluster makes by itself, with no reques
 from typing import Any
 
 from kopf._sandbox.apply import managers, server_side
-from kopf._sandbox.controllers import garbage_collector
 from kopf._sandbox.meta import kinds
 from kopf._sandbox.registry import deletion, prepare
 from kopf._sandbox.storage import memory
@@ -51,7 +50,7 @@ class Housekeeper:
         self, resource: kinds.Resource, old: dict[str, Any], new: dict[str, Any]
     ) -> dict[str, Any]:
         """Note that the changed fields are of the program in which such a controller works in real clusters."""
-        manager = SERVER if resource.home == garbage_collector.CRDS else CONTROLLERS
+        manager = SERVER if resource.home == kinds.CRDS else CONTROLLERS
         subresource = 'status' if new.get('status') != old.get('status') else ''
         author = managers.Author(
             manager, new['apiVersion'], self._sources.format_now(), subresource

@@ -20,6 +20,8 @@ class Home(NamedTuple):
 
 
 NOWHERE = Home('', '')
+NAMESPACES = Home('', 'namespaces')
+CRDS = Home('apiextensions.k8s.io', 'customresourcedefinitions')
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,7 +2,7 @@
 Deletion: what becomes of an object that was asked to go.
 
 Pure decisions: an object either goes at once, or stays marked until its finalizers, or its grace period, let it go.
-Whoever stores the result is somebody else, and so are those who follow the deletion (see `controllers`).
+The results are stored by others (`writer`), and the deletions are followed by the controllers.
 """
 
 import dataclasses

@@ -11,7 +11,6 @@ from typing import Any
 
 from kopf._sandbox.admission import chain, matching
 from kopf._sandbox.apply import managers, server_side
-from kopf._sandbox.controllers import garbage_collector
 from kopf._sandbox.meta import equality, errors, kinds, metadata, requests, selectors
 from kopf._sandbox.registry import conversions, deletion, prepare, scale_subresource, strategies
 from kopf._sandbox.schema import pruning
@@ -99,7 +98,7 @@ class Writer:
         resource = request.resource
         stored = self._find(request)
         deletion.check_preconditions(resource, stored, options)
-        if resource.home == garbage_collector.NAMESPACES and stored.name in IMMORTAL:
+        if resource.home == kinds.NAMESPACES and stored.name in IMMORTAL:
             raise errors.forbidden(
                 '', 'namespaces', stored.name, 'this namespace may not be deleted'
             )
@@ -324,9 +323,7 @@ class Writer:
         """Nothing is created of the kinds that are going away, or are gone since the request has come."""
         resource = request.resource
         definition = f'{resource.plural}.{resource.group}'
-        stored = (
-            self._store.get(garbage_collector.CRDS, '', definition) if resource.custom else None
-        )
+        stored = self._store.get(kinds.CRDS, '', definition) if resource.custom else None
         if resource.custom and stored is None:
             raise errors.no_such_resource()
         if stored is not None and b'"deletionTimestamp"' in stored.raw:
@@ -340,7 +337,7 @@ class Writer:
     def _check_namespace(self, request: requests.Request, obj: Mapping[str, Any]) -> None:
         """Nothing is created in namespaces that do not exist or are going away."""
         name = request.namespace
-        namespace = self._store.get(garbage_collector.NAMESPACES, '', name) if name else None
+        namespace = self._store.get(kinds.NAMESPACES, '', name) if name else None
         if name and namespace is None:
             raise errors.not_found('', 'namespaces', name)
         if namespace is not None and b'"deletionTimestamp"' in namespace.raw:
