@@ -31,7 +31,8 @@ from typing import Any
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from kopf._kits.sandbox import certificates, kubeconfigs
+from kopf._sandbox import kubeconfigs
+from kopf._sandbox.auth import certificates
 
 VERSION = '1.35.4'  # the same as in the Makefile
 BUILD = f'kopf-tests/controlplane-{VERSION}'  # in the user's cache; made by `make controlplane`

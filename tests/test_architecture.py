@@ -21,9 +21,24 @@ ROOT = pathlib.Path(__file__).parent.parent
 PACKAGE = ROOT / 'kopf'
 PUBLIC = {'cli', 'on', 'testing'}
 
-LAYERS = ['_kits', '_core', '_cogs']
+LAYERS = ['_kits', '_sandbox | _core', '_cogs']
 CORE = ['reactor', 'engines', 'intents', 'actions']
 COGS = ['clients', 'configs', 'structs', 'aiokits', 'helpers']
+SANDBOX = [
+    'sandboxes',
+    'async_sandbox',
+    'hosting | fault_injection',
+    'persistence | kubeconfigs | admin_client',
+    'keyrings | http',
+    'endpoints',
+    'clusters',
+    'openapi | controllers',
+    'registry',
+    'admission | apiextensions',
+    'auth | apply | schema | faults',
+    'codec | storage',
+    'meta | threads | options',
+]
 
 CLIENT_LIBRARY = 'kopf._cogs.clients'
 SERVERS = (
@@ -31,7 +46,8 @@ SERVERS = (
     'kopf._core.engines.probing',
     'kopf._core.engines.metrics',
     'kopf._kits.webhooks',
-    'kopf._kits.sandbox',
+    'kopf._sandbox.http.server',
+    'kopf._sandbox.admission.webhook_client',
 )
 SESSIONS = 'kopf._cogs.structs.credentials'
 """Credentials are told in terms of the HTTP library, if they are of it."""
@@ -57,16 +73,24 @@ IMPORTS = [(name, imported) for name, path in list_modules() for imported in ite
 
 
 def find_upward(parent, layers):
-    """Imports of higher layers from lower ones; the layers are from the top."""
-    prefixes = [f'{parent}.{layer}' for layer in layers]
+    """Imports of higher layers from lower ones, and between siblings; the layers are from the top."""
+    levels = {
+        f'{parent}.{name}': level
+        for level, layer in enumerate(layers)
+        for name in layer.split(' | ')
+    }
     return [
         (name, imported)
         for name, imported in IMPORTS
-        for lower, prefix in enumerate(prefixes)
-        if is_inside(name, prefix)
-        for higher in prefixes[:lower]
-        if is_inside(imported, higher)
+        for importer, lower in levels.items()
+        if is_inside(name, importer)
+        for target, higher in levels.items()
+        if target != importer and higher <= lower and is_inside(imported, target)
     ]
+
+
+def list_names(layers):
+    return {name for layer in layers for name in layer.split(' | ')}
 
 
 def is_inside(name, prefix):
@@ -78,7 +102,7 @@ def test_all_modules_are_either_promised_or_hidden_by_their_names():
     names = {module.name for module in pkgutil.iter_modules(kopf.__path__)}
 
     assert {name for name in names if not name.startswith('_')} == PUBLIC
-    assert {name for name in names if name.startswith('_')} == {*LAYERS, '__main__'}
+    assert {name for name in names if name.startswith('_')} == {*list_names(LAYERS), '__main__'}
 
 
 @pytest.mark.guarantee('ARC-001')
@@ -104,7 +128,7 @@ def test_lower_layers_do_not_import_higher_ones():
     of_public = [
         (name, imported)
         for name, imported in IMPORTS
-        if is_inside(name, 'kopf._core') or is_inside(name, 'kopf._cogs')
+        if any(is_inside(name, f'kopf.{hidden}') for hidden in ('_sandbox', '_core', '_cogs'))
         for module in public
         if is_inside(imported, module)
     ]
@@ -115,7 +139,7 @@ def test_lower_layers_do_not_import_higher_ones():
 
 @pytest.mark.guarantee('ARC-005')
 def test_framework_works_without_its_kits():
-    blocked = 'import sys; sys.modules["kopf._kits"] = None\n'
+    blocked = 'import sys; sys.modules["kopf._kits"] = sys.modules["kopf._sandbox"] = None\n'
     program = 'import kopf._core.reactor.running, kopf.on, kopf\nkopf.operator\ndef fn(**_): ...\n'
     program += 'kopf.on.create("pods")(fn)\nprint("ok")'
     done = subprocess.run([sys.executable, '-c', blocked + program], capture_output=True, text=True)
@@ -124,18 +148,35 @@ def test_framework_works_without_its_kits():
     assert [
         pair
         for pair in IMPORTS
-        if is_inside(pair[1], 'kopf._kits')
+        if (is_inside(pair[1], 'kopf._kits') or is_inside(pair[1], 'kopf._sandbox'))
         and (is_inside(pair[0], 'kopf._core') or is_inside(pair[0], 'kopf._cogs'))
     ] == []
 
 
 @pytest.mark.guarantee('ARC-006', 'ARC-007')
-@pytest.mark.parametrize('parent, layers', [('kopf._core', CORE), ('kopf._cogs', COGS)])
+@pytest.mark.parametrize(
+    'parent, layers', [('kopf._core', CORE), ('kopf._cogs', COGS), ('kopf._sandbox', SANDBOX)]
+)
 def test_inner_layers_are_these_and_do_not_import_higher_ones(parent, layers):
     package = importlib.import_module(parent)
 
-    assert {module.name for module in pkgutil.iter_modules(package.__path__)} == set(layers)
+    assert {module.name for module in pkgutil.iter_modules(package.__path__)} == list_names(layers)
     assert find_upward(parent, layers) == []
+
+
+@pytest.mark.guarantee('ARC-004')
+def test_sandbox_uses_only_helpers_of_the_rest():
+    used = {
+        imported
+        for name, imported in IMPORTS
+        if is_inside(name, 'kopf._sandbox') and is_inside(imported, 'kopf')
+    }
+
+    assert [
+        name
+        for name in used
+        if not is_inside(name, 'kopf._sandbox') and not is_inside(name, 'kopf._cogs.helpers')
+    ] == []
 
 
 @pytest.mark.guarantee('ARC-006', 'ARC-009')
@@ -214,6 +255,30 @@ def test_there_are_no_public_functions_for_arbitrary_requests():
             'kopf/_core/actions/outcomes.py', 'from kopf._kits import loops', 1, id='core-to-kits'
         ),
         pytest.param('kopf/_core/intents/causes.py', 'import aiohttp', 1, id='http-beside-clients'),
+        pytest.param(
+            'kopf/_core/actions/outcomes.py',
+            'from kopf._sandbox import options',
+            1,
+            id='core-to-sandbox',
+        ),
+        pytest.param(
+            'kopf/_sandbox/options.py',
+            'from kopf._core.actions import outcomes',
+            1,
+            id='sandbox-to-core',
+        ),
+        pytest.param(
+            'kopf/_sandbox/options.py',
+            'from kopf._cogs.structs import dicts',
+            1,
+            id='sandbox-to-other-cogs',
+        ),
+        pytest.param(
+            'kopf/_sandbox/storage/memory.py',
+            'from kopf._sandbox.registry import writer',
+            1,
+            id='storage-to-registry',
+        ),
     ],
 )
 def test_layers_are_held_by_the_linter(tmp_path, module, line, verdict):

@@ -23,7 +23,9 @@ import yaml
 import kopf
 import kopf.testing
 from kopf._cogs.helpers import execs
-from kopf._kits.sandbox import certificates, clusters, manifests
+from kopf._sandbox import clusters
+from kopf._sandbox.auth import certificates
+from kopf._sandbox.codec import manifests
 
 PACKAGE = pathlib.Path(kopf.__file__).parent
 ROOT = PACKAGE.parent
@@ -51,7 +53,7 @@ FORBIDDEN = {
     'subprocess': {'getoutput', 'getstatusoutput'},
 }
 ALLOWED = {
-    ('kopf/_kits/sandbox/manifests.py', 'yaml.load_all')
+    ('kopf/_sandbox/codec/manifests.py', 'yaml.load_all')
 }  # with a loader that is safe: see the test of it
 
 

@@ -126,13 +126,32 @@ def draw_layers() -> str:
             '_kits',
             [
                 'what authors of operators use, and the framework does not:',
-                'hierarchies, webhook servers, tools for tests, the sandbox, the commands',
+                'hierarchies, webhook servers, tools for tests, chaos, the commands',
             ],
         ),
-        Box(10, core_top, 760, 44 + 4 * row, '_core: what makes an operator move'),
+        Box(10, core_top, 540, 44 + 4 * row, '_core: what makes an operator move'),
         *(
-            Box(26, core_top + 38 + row * number, 728, row - 8, name, [note], 'deep')
+            Box(26, core_top + 38 + row * number, 508, row - 8, name, [note], 'deep')
             for number, (name, note) in enumerate(core)
+        ),
+        Box(
+            562,
+            core_top,
+            208,
+            44 + 4 * row,
+            '_sandbox',
+            [
+                'a Kubernetes API server',
+                'in this process, in folders',
+                'as those of kube-apiserver:',
+                'http, endpoints, openapi,',
+                'controllers, registry,',
+                'admission, apiextensions,',
+                'auth, apply, schema,',
+                'codec, storage, meta;',
+                'of the rest, it imports',
+                'only the helpers',
+            ],
         ),
         Box(10, cogs_top, 760, 44 + 5 * row, '_cogs: parts with no idea of operators'),
         *(
@@ -142,7 +161,8 @@ def draw_layers() -> str:
         Arrow([(800, 20), (800, cogs_top + 44 + 5 * row)], 'imports', (812, 40)),
     ]
     title = (
-        'Layers of the package from the top: public modules, kits, core, cogs; imports go down only'
+        'Layers of the package from the top: public modules, kits, core beside sandbox, cogs; '
+        'imports go down only'
     )
     return compose('layers', title, (900, cogs_top + 44 + 5 * row + 10), parts)
 

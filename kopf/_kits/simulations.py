@@ -22,7 +22,7 @@ from kopf._cogs.structs import credentials, vaults
 from kopf._core.intents import registries
 from kopf._core.reactor import running
 from kopf._kits import loops
-from kopf._kits.sandbox import coroutines, sandboxes, threads
+from kopf._sandbox import async_sandbox, sandboxes, threads
 
 T = TypeVar('T')
 
@@ -40,7 +40,7 @@ class Operator:
 
     def __init__(
         self,
-        sandbox: coroutines.AsyncSandbox,
+        sandbox: async_sandbox.AsyncSandbox,
         *paths: str | os.PathLike[str],
         registry: registries.OperatorRegistry | None = None,
         settings: settings_.OperatorSettings | None = None,
@@ -209,7 +209,7 @@ class Simulation(sandboxes.Sandbox):
         self,
         resource: str,
         name: str,
-        condition: coroutines.Condition,
+        condition: async_sandbox.Condition,
         namespace: str = 'default',
         *,
         timeout: float = HOUR,

@@ -7,15 +7,15 @@ Importing it is cheap: each tool is loaded when it is used.
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from kopf._kits.sandbox.errors import ApiError
-from kopf._kits.sandbox.manifests import ManifestError
-from kopf._kits.sandbox.sandboxes import Sandbox
+from kopf._sandbox.codec.manifests import ManifestError
+from kopf._sandbox.meta.errors import ApiError
+from kopf._sandbox.sandboxes import Sandbox
 
 if TYPE_CHECKING:
     from kopf._kits.calls import call
     from kopf._kits.runner import KopfRunner
-    from kopf._kits.sandbox.coroutines import AsyncSandbox
     from kopf._kits.simulations import Operator, Simulation
+    from kopf._sandbox.async_sandbox import AsyncSandbox
     from kopf.testing import chaos
 
 __all__ = [
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 _ORIGINS = {
-    'AsyncSandbox': 'kopf._kits.sandbox.coroutines',
+    'AsyncSandbox': 'kopf._sandbox.async_sandbox',
     'KopfRunner': 'kopf._kits.runner',
     'Operator': 'kopf._kits.simulations',
     'Simulation': 'kopf._kits.simulations',

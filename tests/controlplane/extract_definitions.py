@@ -67,7 +67,7 @@ def main() -> None:
         '--into',
         type=pathlib.Path,
         help='the directory for the files',
-        default=pathlib.Path(__file__).parents[2] / 'kopf' / '_kits' / 'sandbox' / 'definitions',
+        default=pathlib.Path(__file__).parents[2] / 'kopf' / '_sandbox' / 'meta' / 'definitions',
     )
     options = parser.parse_args()
 

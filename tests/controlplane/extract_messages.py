@@ -57,7 +57,7 @@ def main() -> None:
         '--definitions',
         type=pathlib.Path,
         help='the directory of the files',
-        default=pathlib.Path(__file__).parents[2] / 'kopf' / '_kits' / 'sandbox' / 'definitions',
+        default=pathlib.Path(__file__).parents[2] / 'kopf' / '_sandbox' / 'meta' / 'definitions',
     )
     options = parser.parse_args()
     definitions = json.loads((options.definitions / 'schemas.json').read_bytes())

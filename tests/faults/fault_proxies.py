@@ -15,7 +15,7 @@ import aiohttp
 from aiohttp import web
 
 from kopf._kits.chaos import meddlers, plans
-from kopf._kits.sandbox import paths
+from kopf._sandbox.meta import request_info
 
 PACE = 0.02
 """Real seconds per planned second."""
@@ -117,10 +117,10 @@ class FaultProxy:
 
     async def _recognise(self, http):
         query = dict(http.query)
-        target = paths.parse_path(http.path)
+        target = request_info.parse_path(http.path)
         verb, plural, name = http.method.lower(), http.path, ''
         if target is not None:
-            verb = paths.detect_verb(http.method, target, query) or verb
+            verb = request_info.detect_verb(http.method, target, query) or verb
             plural, name = target.plural, '/'.join(filter(None, [target.name, target.subresource]))
         self._asked[verb, plural, name] += 1
         request = meddlers.Request(verb, plural, name, self._asked[verb, plural, name])

@@ -6,7 +6,7 @@ import fidelity_runs
 import pytest
 import transcripts
 
-from kopf._kits.sandbox import reading, strategies, watching
+from kopf._sandbox.registry import reader, strategies, watcher
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.slow]
 
@@ -22,7 +22,7 @@ def show_everything(change, interest):
 
 
 def continue_from_now(store, resource, interest, position, limit):
-    return reading.Listing(store.shelf(resource.home).select(interest.namespace), store.version)
+    return reader.Listing(store.shelf(resource.home).select(interest.namespace), store.version)
 
 
 @pytest.mark.parametrize(
@@ -35,13 +35,13 @@ def continue_from_now(store, resource, interest, position, limit):
             id='generations-on-status-writes',
         ),
         pytest.param(
-            (watching, 'see', show_everything),
+            (watcher, 'see', show_everything),
             'watch-selectors',
             '.body.type',
             id='selectors-of-watches',
         ),
         pytest.param(
-            (reading, '_continue', continue_from_now),
+            (reader, '_continue', continue_from_now),
             'pages',
             '.body.items[',
             id='consistency-of-pages',

@@ -19,7 +19,7 @@ import fidelity_samples
 from aiohttp import web
 from fidelity_talks import Exchange, Talk, Transcript
 
-from kopf._kits.sandbox import certificates
+from kopf._sandbox.auth import certificates
 
 CONFIGS = '/apis/admissionregistration.k8s.io/v1'
 KINDS = {'validating': 'ValidatingWebhookConfiguration', 'mutating': 'MutatingWebhookConfiguration'}

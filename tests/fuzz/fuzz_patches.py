@@ -8,7 +8,7 @@ from typing import Any
 
 from kopf._cogs.helpers import jsons
 from kopf._cogs.structs import dicts, diffs, patches
-from kopf._kits.sandbox import patches as server
+from kopf._sandbox.apply import patches as server
 
 DEEPEST = 100
 

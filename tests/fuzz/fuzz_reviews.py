@@ -18,7 +18,7 @@ import admitting
 import kopf
 from kopf._cogs.helpers import jsons
 from kopf._cogs.structs import reviews
-from kopf._kits.sandbox import patches
+from kopf._sandbox.apply import patches
 
 office = admitting.Office()
 

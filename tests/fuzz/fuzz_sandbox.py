@@ -14,7 +14,9 @@ from typing import Any, NoReturn
 import multidict
 
 from kopf._cogs.helpers import jsons
-from kopf._kits.sandbox import answers, clusters, faults, routing
+from kopf._sandbox import clusters, faults
+from kopf._sandbox.endpoints import negotiation
+from kopf._sandbox.http import routing
 
 LIMIT = 10  # requests
 WATCHING = 0.002  # seconds
@@ -211,7 +213,9 @@ async def _send_all(
     await cluster.close()
 
 
-async def _send(router: routing.Router, cluster: clusters.Cluster, raw: bytes) -> answers.Answer:
+async def _send(
+    router: routing.Router, cluster: clusters.Cluster, raw: bytes
+) -> negotiation.Answer:
     head, _, body = raw.partition(b'\n\n')
     start, *lines = head.decode('latin-1').split('\n')
     method, _, url = start.partition(' ')
@@ -231,7 +235,7 @@ async def _send(router: routing.Router, cluster: clusters.Cluster, raw: bytes) -
     return await router.answer(call, faults.Asked(method, path, query))
 
 
-async def _check_answer(answer: answers.Answer) -> None:
+async def _check_answer(answer: negotiation.Answer) -> None:
     if answer.lines is not None:
         try:
             async with asyncio.timeout(WATCHING):
@@ -243,7 +247,7 @@ async def _check_answer(answer: answers.Answer) -> None:
         await answer.lines.aclose()
         return
     content = (
-        jsons.loads(answer.body) if answer.media_type == answers.JSON and answer.body else None
+        jsons.loads(answer.body) if answer.media_type == negotiation.JSON and answer.body else None
     )
     if answer.code >= 400 and content is not None:
         assert content['kind'] == 'Status'

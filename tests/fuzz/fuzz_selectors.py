@@ -9,8 +9,9 @@ from typing import Any
 
 from kopf._cogs.configs import selections
 from kopf._cogs.structs import dicts, references, selectors
-from kopf._kits.sandbox import errors, formats, jsonpaths, paths, patterns, quantities
-from kopf._kits.sandbox import selectors as label_selectors
+from kopf._sandbox.meta import errors, quantities, request_info
+from kopf._sandbox.meta import selectors as label_selectors
+from kopf._sandbox.schema import formats, jsonpaths, patterns
 
 RESOURCES = [
     references.Resource(
@@ -112,9 +113,9 @@ def _check_formats(text: str) -> None:
 
 
 def _check_path(text: str) -> None:
-    target = paths.parse_path(text)
+    target = request_info.parse_path(text)
     if target is not None:
-        paths.detect_verb('GET', target, {})
+        request_info.detect_verb('GET', target, {})
 
 
 def _refusing(fn: Callable[[str], None], *refusals: type[Exception]) -> Callable[[str], None]:

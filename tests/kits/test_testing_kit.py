@@ -711,7 +711,7 @@ def run_tests(pytester, monkeypatch):
         pytester.makeini(
             '[pytest]\naddopts = --strict-markers\nasyncio_default_fixture_loop_scope = function'
         )
-        pytester.makeconftest('from kopf._kits.sandbox.plugin import *  # noqa: F403')
+        pytester.makeconftest('from kopf._kits.pytest_plugin import *  # noqa: F403')
         pytester.makepyfile(**modules)
         return pytester.runpytest_subprocess()
 

@@ -12,7 +12,7 @@ import aiohttp
 from aiohttp import web
 
 from kopf._cogs.structs import reviews
-from kopf._kits.sandbox import certificates
+from kopf._sandbox.auth import certificates
 
 MANAGED = 'auto.kopf.dev'
 VALIDATING, MUTATING = 'validatingwebhookconfigurations', 'mutatingwebhookconfigurations'

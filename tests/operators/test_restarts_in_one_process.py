@@ -24,7 +24,7 @@ NAMES = [f'obj-{number}' for number in range(5)]
 DESCRIPTORS = pathlib.Path('/proc/self/fd')
 ALLOWANCE = 10  # some things come and go all the time; what is leaked, even by one restart of ten, is not fewer
 FOREIGN = (
-    'kopf._kits.sandbox',
+    'kopf._sandbox',
     'kopf.testing',
 )  # the cluster; it lives in the same process and grows as clusters do
 

@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 
 import kopf.testing
-from kopf._kits.sandbox import faults
+from kopf._sandbox import faults
 
 CONFIG = {'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': 'cm'}}
 CONFIGS = '/api/v1/namespaces/default/configmaps'

@@ -7,7 +7,8 @@ import stat
 import pytest
 import yaml
 
-from kopf._kits.sandbox import certificates, kubeconfigs
+from kopf._sandbox import kubeconfigs
+from kopf._sandbox.auth import certificates
 
 URL = 'https://127.0.0.1:6443'
 PAIR = certificates.Pair(b'cert', b'key')

@@ -9,7 +9,10 @@ import pytest
 from hypothesis import settings, stateful
 from hypothesis import strategies as st
 
-from kopf._kits.sandbox import answers, clusters, errors, handling, requests, selectors, watching
+from kopf._sandbox import clusters
+from kopf._sandbox.endpoints import negotiation, verbs
+from kopf._sandbox.meta import errors, requests, selectors
+from kopf._sandbox.registry import watcher
 
 NAMES = st.sampled_from(['a', 'b', 'c', 'd'])
 COLORS = st.sampled_from(['red', 'blue', None])
@@ -25,7 +28,7 @@ class ClusterMachine(stateful.RuleBasedStateMachine):
         super().__init__()
         self.loop = asyncio.new_event_loop()
         self.cluster = clusters.Cluster()
-        self.handler = handling.Handler(self.cluster)
+        self.handler = verbs.Handler(self.cluster)
         self.loop.run_until_complete(self.cluster.start())
         self.resource = self.cluster.find('v1', 'ConfigMap')
         self.model = {}  # by name: what must be there
@@ -180,7 +183,7 @@ class ClusterMachine(stateful.RuleBasedStateMachine):
             options=options or {},
             field_manager='tests',
         )
-        asking = handling.Asking(b'' if body is None else json.dumps(body).encode(), content_type)
+        asking = verbs.Asking(b'' if body is None else json.dumps(body).encode(), content_type)
         try:
             answer = self.loop.run_until_complete(self.handler.handle(request, asking))
         except errors.ApiError as e:
@@ -192,10 +195,10 @@ class ClusterMachine(stateful.RuleBasedStateMachine):
 
     async def read_stream(self, since, selector):
         interest = selectors.parse_interest({'labelSelector': selector}, 'default', [])
-        renderer = answers.Renderer(self.resource, answers.Form(), clusters.utc_now)
-        form = watching.Format(renderer.render_line, renderer.render_bookmark)
-        watch = watching.Watch(interest, since, timeout=0)
-        stream = watching.stream(self.cluster.store, self.resource.home, watch, form)
+        renderer = negotiation.Renderer(self.resource, negotiation.Form(), clusters.utc_now)
+        form = watcher.Format(renderer.render_line, renderer.render_bookmark)
+        watch = watcher.Watch(interest, since, timeout=0)
+        stream = watcher.stream(self.cluster.store, self.resource.home, watch, form)
         return [json.loads(line) async for batch in stream for line in batch.splitlines()]
 
     def list(self, selector):

@@ -19,7 +19,7 @@ import yaml
 import kopf
 import kopf.testing
 from kopf._cogs.structs import credentials
-from kopf._kits.sandbox import doors
+from kopf._sandbox.http import filters
 
 CONFIGMAPS = '/api/v1/namespaces/default/configmaps'
 CONFIGMAP = {'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': 'x'}}
@@ -149,7 +149,7 @@ def test_hosts_of_this_machine_are_answered(sandbox, host):
     ],
 )
 def test_hosts_are_those_where_it_listens(header, host, expected):
-    assert doors.is_host_served(header, host) is expected
+    assert filters.is_host_served(header, host) is expected
 
 
 @pytest.mark.guarantee('FND-063')

@@ -13,7 +13,7 @@ import urllib.request
 import pytest
 
 import kopf.testing
-from kopf._kits.sandbox import manifests
+from kopf._sandbox.codec import manifests
 
 GENEROUS = 10.0  # seconds; it takes milliseconds, and took hours or gigabytes before
 CATASTROPHIC = [r'^(a+)+$', r'^(a|aa)+$', r'^(a|a?)+$', r'^([a-z]+)*$', r'(.*)*x$', r'^(\w+\s?)*$']

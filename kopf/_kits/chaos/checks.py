@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, TypedDict, Unpack
 
 from kopf._kits.chaos import plans, servers, states, timelines, watchdogs, worlds
-from kopf._kits.sandbox import options as options_
+from kopf._sandbox import options as options_
 
 SEEDS = 20
 """How many seeds are tried if it is not said which ones; for crashes, all writes of the scenario are tried."""

@@ -12,7 +12,12 @@ import dataclasses
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from kopf._kits.chaos import plans, timelines, watchdogs
-from kopf._kits.sandbox import answers, errors, faults, kinds, paths, routing, storage, watching
+from kopf._sandbox import faults
+from kopf._sandbox.endpoints import negotiation
+from kopf._sandbox.http import routing
+from kopf._sandbox.meta import errors, kinds, request_info
+from kopf._sandbox.registry import watcher
+from kopf._sandbox.storage import memory
 
 UNCOUNTED = frozenset(
     {'events', 'selfsubjectaccessreviews', 'selfsubjectrulesreviews', 'leases', 'tokenreviews'}
@@ -29,7 +34,7 @@ _is_operator: contextvars.ContextVar[bool] = contextvars.ContextVar(
 )
 """Whether the current task serves a request: all of these are made by the operator and by clients in its handlers."""
 
-Proceed = Callable[[routing.Call], Awaitable[answers.Answer]]
+Proceed = Callable[[routing.Call], Awaitable[negotiation.Answer]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +68,7 @@ class Meddler:
     def __init__(
         self,
         plan: plans.Plan,
-        store: storage.Storage,
+        store: memory.Storage,
         streams: faults.Faults,
         timeline: timelines.Timeline,
         watchdog: watchdogs.Watchdog,
@@ -101,7 +106,7 @@ class Meddler:
 
     async def intercept(
         self, call: routing.Call, asked: faults.Asked, proceed: Proceed
-    ) -> answers.Answer:
+    ) -> negotiation.Answer:
         """Answer a request, or not, as planned."""
         _is_operator.set(True)
         request = self._recognise(call, asked)
@@ -132,10 +137,10 @@ class Meddler:
         ) or plans.choose_conflict(self._plan, request.verb, request.what, request.nth)
 
     def _recognise(self, call: routing.Call, asked: faults.Asked) -> Request:
-        target = paths.parse_path(call.path)
+        target = request_info.parse_path(call.path)
         verb, plural, name = call.method.lower(), call.path, ''
         if target is not None:
-            verb = paths.detect_verb(call.method, target, call.options) or verb
+            verb = request_info.detect_verb(call.method, target, call.options) or verb
             plural, name = (
                 target.plural,
                 '/'.join(filter(None, [target.namespace, target.name, target.subresource])),
@@ -149,14 +154,14 @@ class Meddler:
             is_own=asked.user_agent.startswith(OWN_AGENT),
         )
 
-    def _report(self, request: Request, asked: faults.Asked, answer: answers.Answer) -> None:
+    def _report(self, request: Request, asked: faults.Asked, answer: negotiation.Answer) -> None:
         if request.verb in plans.WRITES or request.verb in ('list', 'watch'):
             number = f' (write {self.writes})' if request.is_counted else ''
             self._timeline.note('request', f'{request.verb} {request.what}: {answer.code}{number}')
 
     async def _execute(
         self, request: Request, call: routing.Call, proceed: Proceed
-    ) -> answers.Answer:
+    ) -> negotiation.Answer:
         """Let it be done; for writes, it can be the last thing that the operator does."""
         if self._is_behind(request, call):
             return await self._look_behind(request, call, proceed)
@@ -192,9 +197,9 @@ class Meddler:
 
     async def _look_behind(
         self, request: Request, call: routing.Call, proceed: Proceed
-    ) -> answers.Answer:
+    ) -> negotiation.Answer:
         """Answer with a list of a past version."""
-        target = paths.parse_path(call.path)
+        target = request_info.parse_path(call.path)
         shelf = self._store.shelf(
             kinds.NOWHERE if target is None else kinds.Home(target.group, target.plural)
         )
@@ -206,8 +211,11 @@ class Meddler:
         return await proceed(dataclasses.replace(call, options={**call.options, **past}))
 
     async def _spoil(
-        self, request: Request, harm: plans.Harm, execute: Callable[[], Awaitable[answers.Answer]]
-    ) -> answers.Answer:
+        self,
+        request: Request,
+        harm: plans.Harm,
+        execute: Callable[[], Awaitable[negotiation.Answer]],
+    ) -> negotiation.Answer:
         if request.is_own:  # others are usually in threads, for which the time is real
             await self._sleep(harm.seconds)
         match harm.way:
@@ -240,7 +248,7 @@ class Meddler:
                     if harm is not None and not self._is_lifted and count >= harm.lines:
                         await self._sleep(harm.seconds)
                         if harm.way is plans.Way.EXPIRE:
-                            yield watching.encode_error(errors.expired('too old resource version'))
+                            yield watcher.encode_error(errors.expired('too old resource version'))
                         if harm.way in (plans.Way.EXPIRE, plans.Way.END):
                             return
                         raise faults.Cut
@@ -263,14 +271,14 @@ class Meddler:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._lifted.wait(), seconds)
 
-    def _notice(self, change: storage.Change) -> None:
+    def _notice(self, change: memory.Change) -> None:
         """Count the changes, whoever makes them, and begin the gaps when it is time."""
         if change.home.plural in UNCOUNTED:
             return
         self.changes += 1
         if not is_by_operator():
             self._watchdog.note_foreign_change(f'{change.new.namespace}/{change.new.name}')
-        name = storage.make_key(change.new.namespace, change.new.name)
+        name = memory.make_key(change.new.namespace, change.new.name)
         self._timeline.note(
             'object', f'{change.type} {change.home.plural} {name} (version {change.version})'
         )

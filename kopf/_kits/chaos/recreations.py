@@ -13,7 +13,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from kopf._kits.chaos import meddlers, plans, servers, timelines
-from kopf._kits.sandbox import kinds, preparing, storage
+from kopf._sandbox.meta import kinds
+from kopf._sandbox.registry import prepare
+from kopf._sandbox.storage import memory
 
 VOLATILE = (
     'uid',
@@ -41,8 +43,8 @@ class Recreator:
     def __init__(
         self,
         plan: plans.Plan,
-        store: storage.Storage,
-        sources: preparing.Sources,
+        store: memory.Storage,
+        sources: prepare.Sources,
         server: servers.Server,
         timeline: timelines.Timeline,
     ) -> None:
@@ -67,7 +69,7 @@ class Recreator:
             for stored in shelf.objects.values():
                 self._manifests[Place(home, stored.namespace, stored.name)] = stored.load()
 
-    def _notice(self, change: storage.Change) -> None:
+    def _notice(self, change: memory.Change) -> None:
         place = Place(change.home, change.new.namespace, change.new.name)
         self._remember(place, change)
         if change.home.plural in meddlers.UNCOUNTED:
@@ -77,7 +79,7 @@ class Recreator:
         if planned is not None and is_recreatable(change.home):
             asyncio.get_running_loop().call_later(planned.delay, self._recreate, place)
 
-    def _remember(self, place: Place, change: storage.Change) -> None:
+    def _remember(self, place: Place, change: memory.Change) -> None:
         """Note what others have written. What the operator has created, is its own to re-create."""
         is_foreign = not meddlers.is_by_operator()
         if change.type == 'DELETED':

@@ -20,7 +20,8 @@ from kopf._core.intents import handlers as handlers_
 from kopf._core.intents import registries
 from kopf._kits import simulations
 from kopf._kits.chaos import meddlers, plans, recreations, servers, timelines, watchdogs
-from kopf._kits.sandbox import coroutines, storage
+from kopf._sandbox import async_sandbox
+from kopf._sandbox.storage import memory
 
 Handlers = (
     registries.OperatorRegistry
@@ -81,7 +82,7 @@ class World(simulations.Simulation):
     def check_always(self, check: Callable[[dict[str, Any]], object]) -> None:
         """Show every new state of every object to the function; what it raises, ends the run."""
 
-        def notice(change: storage.Change) -> None:
+        def notice(change: memory.Change) -> None:
             try:
                 check(change.new.load())
             except Exception as error:
@@ -197,7 +198,7 @@ class World(simulations.Simulation):
         if not self._supervisor.cancelled():
             self._supervisor.result()
 
-    async def _supervise(self, sandbox: coroutines.AsyncSandbox) -> None:
+    async def _supervise(self, sandbox: async_sandbox.AsyncSandbox) -> None:
         """Run the operator again and again, whenever it is killed or ends."""
         while self.starts < MOST_RESTARTS:
             self.starts += 1
@@ -213,7 +214,7 @@ class World(simulations.Simulation):
             f'The operator has ended {MOST_RESTARTS} times, and is not started again.'
         )
 
-    async def _live(self, sandbox: coroutines.AsyncSandbox) -> None:
+    async def _live(self, sandbox: async_sandbox.AsyncSandbox) -> None:
         """Run the operator until it is killed or ends; stop it properly if cancelled."""
         operator = make_operator(
             sandbox, self._handlers, {**self._options_of_operator, 'ready_flag': self._is_ready}
@@ -249,7 +250,7 @@ class Operator(simulations.Operator):
 
     def __init__(
         self,
-        sandbox: coroutines.AsyncSandbox,
+        sandbox: async_sandbox.AsyncSandbox,
         *paths: str | os.PathLike[str],
         registry: registries.OperatorRegistry,
         **options: Any,
@@ -266,7 +267,7 @@ class Operator(simulations.Operator):
 
 
 def make_operator(
-    sandbox: coroutines.AsyncSandbox, handlers: Handlers, options: Mapping[str, Any]
+    sandbox: async_sandbox.AsyncSandbox, handlers: Handlers, options: Mapping[str, Any]
 ) -> Operator:
     """
     Make an operator of what is given as its handlers.

@@ -66,7 +66,7 @@ SUBCOMMANDS = {
     ),
     'run': Subcommand('kopf._kits.commands.runs', 'run', help='Run an operator.'),
     'sandbox': Subcommand(
-        'kopf._kits.sandbox.commands', 'sandbox', help='Serve a Kubernetes API in memory.'
+        'kopf._kits.commands.sandbox_command', 'sandbox', help='Serve a Kubernetes API in memory.'
     ),
 }
 

@@ -263,7 +263,7 @@ def _event_loop(loop: 'asyncio.AbstractEventLoop | None') -> Iterator['asyncio.A
     """Use this loop, or the fastest one of those installed; our own one is closed in the end."""
     import asyncio
 
-    from kopf._kits.sandbox import threads
+    from kopf._sandbox import threads
 
     if loop is not None:
         yield loop

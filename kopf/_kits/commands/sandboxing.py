@@ -17,7 +17,10 @@ from typing import Any
 import click
 
 from kopf._cogs.structs import credentials, vaults
-from kopf._kits.sandbox import commands, errors, manifests, options, sandboxes
+from kopf._kits.commands import sandbox_command
+from kopf._sandbox import options, sandboxes
+from kopf._sandbox.codec import manifests
+from kopf._sandbox.meta import errors
 
 GREETING = """\
 The operator runs on a sandbox, served at {url}
@@ -42,7 +45,7 @@ def serve_sandbox(sources: Sequence[str], *, is_quiet: bool) -> Iterator[sandbox
             options.MissingLibraryError,
             OSError,
         ) as e:
-            raise commands.Failure(e) from e
+            raise sandbox_command.Failure(e) from e
         stack.enter_context(_kubeconfig_variable(sandbox.kubeconfig))
         if not is_quiet:
             click.echo(

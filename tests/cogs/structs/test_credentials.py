@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import serialization
 
 import kopf.testing
 from kopf._cogs.structs import credentials
-from kopf._kits.sandbox import certificates
+from kopf._sandbox.auth import certificates
 
 NOW = datetime.datetime(2020, 1, 1, 12, 0, 0, tzinfo=datetime.UTC)
 SECRETS = {

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import strategies
 
 from kopf._cogs.structs import dicts, objects, patches
-from kopf._kits.sandbox import patches as api
+from kopf._sandbox.apply import patches as api
 
 SCALARS = (
     strategies.booleans() | strategies.integers(-2, 2) | strategies.sampled_from(['x', 'y', ''])

@@ -10,8 +10,8 @@ import pytest
 import kopf
 import kopf.testing
 from kopf._cogs.helpers import certificates
-from kopf._kits.sandbox import certificates as sandbox_certificates
 from kopf._kits.webhooks import detection, servers, tunnels
+from kopf._sandbox.auth import certificates as sandbox_certificates
 
 NOW = datetime.datetime.now(datetime.UTC)
 

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 from sandbox_http import GROUP
 
-from kopf._kits.sandbox import certificates
+from kopf._sandbox.auth import certificates
 
 NOW = datetime.datetime.now(datetime.UTC)
 CA = certificates.make_ca(NOW)

@@ -1,0 +1,3 @@
+"""
+Admission: the webhooks that change and refuse what is going to be stored.
+"""

@@ -1,0 +1,261 @@
+"""
+The chain: foreign webhooks change and refuse what is going to be stored.
+
+Mutating webhooks are asked one after another, in the order of the names of their configurations; each sees what
+the previous ones have made. Validating webhooks are asked all at once.
+"""
+
+import asyncio
+import dataclasses
+import functools
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from kopf._sandbox.admission import admission_review, json_patch, matching, webhook_client
+from kopf._sandbox.meta import errors, kinds, requests
+from kopf._sandbox.storage import memory
+
+MUTATING = kinds.Home(matching.GROUP, 'mutatingwebhookconfigurations')
+VALIDATING = kinds.Home(matching.GROUP, 'validatingwebhookconfigurations')
+
+_CACHED_CONFIGURATIONS = 256
+_OPTIONS_KINDS = {'CREATE': 'CreateOptions', 'UPDATE': 'UpdateOptions', 'DELETE': 'DeleteOptions'}
+
+
+def _make_id() -> str:
+    return str(uuid.uuid4())
+
+
+class Gate:
+    """
+    Lets requests through to the storage, or not. Any number of requests may be in progress at once.
+
+    With no webhooks configured, nothing awaits. The connections are closed in `close`.
+    """
+
+    def __init__(
+        self, store: memory.Storage, catalog: kinds.Catalog, new_id: Callable[[], str] = _make_id
+    ) -> None:
+        self._store, self._catalog, self._new_id = store, catalog, new_id
+        self.services = webhook_client.Services()
+        self._caller = webhook_client.Caller(self.services)
+        self._parse = functools.lru_cache(maxsize=_CACHED_CONFIGURATIONS)(_parse_stored)
+
+    async def close(self) -> None:
+        """Close the connections to the webhooks."""
+        await self._caller.close()
+
+    async def mutate(
+        self,
+        request: requests.Request,
+        operation: str,
+        new: dict[str, Any],
+        old: dict[str, Any] | None,
+    ) -> dict[str, Any]:
+        """
+        Let the mutating webhooks change an object; return the changed one, or the very same if nothing is changed.
+
+        The given object is not modified. Deletions have nothing to change: their webhooks are asked in `validate`.
+        Raises the API's errors: of the webhooks that deny the request, or that fail and may not.
+        """
+        if not self._store.shelf(MUTATING).keys:
+            return new
+        attempt = matching.Attempt(request, operation, new, old, build_options(request, operation))
+        return await self._mutate(attempt) or new
+
+    async def validate(
+        self,
+        request: requests.Request,
+        operation: str,
+        new: dict[str, Any] | None,
+        old: dict[str, Any] | None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        """
+        Let the validating webhooks see what is going to be stored or deleted, all at once.
+
+        For deletions, the ``options`` are those in the body, and the mutating webhooks are asked before.
+        Raises the API's error of the first one, in their order, that denies the request or fails and may not.
+        """
+        if not self._store.shelf(VALIDATING).keys and not self._store.shelf(MUTATING).keys:
+            return
+        attempt = matching.Attempt(
+            request, operation, new, old, build_options(request, operation, options)
+        )
+        if new is None:
+            await self._mutate(attempt)
+        matched = [
+            (hook, self._match(hook, attempt)) for hook in self._list_hooks(VALIDATING, request)
+        ]
+        called = [(hook, resource) for hook, resource in matched if resource is not None]
+        if not called:
+            return
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(
+                    self._validate_once(hook, resource, attempt), name=f'webhook {hook.name}'
+                )
+                for hook, resource in called
+            ]
+        outcomes = [task.result() for task in tasks]
+        for outcome in outcomes:
+            request.warnings.extend(
+                outcome.warnings if isinstance(outcome, admission_review.Verdict) else ()
+            )
+        for (hook, _), outcome in zip(called, outcomes, strict=True):
+            if isinstance(outcome, errors.ApiError):
+                raise outcome
+            if outcome is not None and not outcome.allowed:
+                raise admission_review.build_denial(hook, outcome)
+
+    async def _mutate(self, attempt: matching.Attempt) -> dict[str, Any] | None:
+        configured = self._list_hooks(MUTATING, attempt.request)
+        recalls, original = _Recalls(), attempt.new
+        for is_again in (False, True):
+            for hook in configured:
+                if is_again and hook.id not in recalls.due:
+                    continue
+                changed = await self._mutate_once(hook, attempt, recalls)
+                if changed is not attempt.new:
+                    recalls.require_again()
+                    attempt = dataclasses.replace(attempt, new=changed)
+                recalls.remember(hook)
+        return original if attempt.new == original else attempt.new
+
+    async def _mutate_once(
+        self, hook: matching.Hook, attempt: matching.Attempt, recalls: '_Recalls'
+    ) -> dict[str, Any] | None:
+        resource = self._match(hook, attempt)
+        if resource is None:
+            return attempt.new
+        recalls.called.add(hook.id)
+        verdict = await self._consult(hook, resource, attempt, is_mutating=True)
+        if verdict is None:
+            return attempt.new
+        attempt.request.warnings.extend(verdict.warnings)
+        if not verdict.allowed:
+            raise admission_review.build_denial(hook, verdict)
+        if not verdict.operations:
+            return attempt.new
+        return self._apply(hook, resource, attempt, verdict)
+
+    def _apply(
+        self,
+        hook: matching.Hook,
+        resource: kinds.Resource,
+        attempt: matching.Attempt,
+        verdict: admission_review.Verdict,
+    ) -> dict[str, Any]:
+        source = attempt.request.resource
+        seen = admission_review.convert(attempt.new, source, resource)
+        if seen is None or attempt.new is None:
+            raise errors.internal(
+                f'admission webhook "{hook.name}" attempted to modify the object, which is not '
+                f'supported for this operation'
+            )
+        patched = json_patch.apply_operations(seen, verdict.operations)
+        if not isinstance(patched, dict):
+            raise errors.internal(
+                "couldn't get version/kind; json parse error: the patched object is not an object"
+            )
+        changed = admission_review.convert(patched, resource, source) or patched
+        return attempt.new if changed == attempt.new else changed
+
+    async def _validate_once(
+        self,
+        hook: matching.Hook,
+        resource: kinds.Resource,
+        attempt: matching.Attempt,
+    ) -> admission_review.Verdict | errors.ApiError | None:
+        try:
+            return await self._consult(hook, resource, attempt, is_mutating=False)
+        except errors.ApiError as error:
+            return error
+
+    async def _consult(
+        self,
+        hook: matching.Hook,
+        resource: kinds.Resource,
+        attempt: matching.Attempt,
+        *,
+        is_mutating: bool,
+    ) -> admission_review.Verdict | None:
+        """Ask a webhook; there is no verdict if it has failed but may fail."""
+        if attempt.request.dry_run and hook.side_effects not in ('None', 'NoneOnDryRun'):
+            raise errors.bad_request(f'admission webhook "{hook.name}" does not support dry run')
+        try:
+            version = admission_review.choose_version(hook)
+            review = admission_review.build_review(attempt, resource, self._new_id(), version)
+            raw = await self._caller.ask(hook, review)
+            return admission_review.parse_answer(raw, review, is_mutating=is_mutating)
+        except admission_review.CallError as error:
+            if hook.fails_open:
+                return None
+            raise errors.internal(f'failed calling webhook "{hook.name}": {error}') from error
+
+    def _list_hooks(self, home: kinds.Home, request: requests.Request) -> list[matching.Hook]:
+        configurations = self._store.shelf(home).select('')
+        if not configurations or matching.is_exempt(request.resource):
+            return []
+        return [hook for stored in configurations for hook in self._parse(stored)]
+
+    def _match(self, hook: matching.Hook, attempt: matching.Attempt) -> kinds.Resource | None:
+        return matching.match(hook, attempt, self._catalog, self._find_labels)
+
+    def _find_labels(self, namespace: str) -> Mapping[str, str] | None:
+        stored = self._store.get(matching.NAMESPACES, '', namespace)
+        return stored.labels if stored is not None else None
+
+
+class _Recalls:
+    """Which webhooks are to be asked again, since others have changed the object after them."""
+
+    def __init__(self) -> None:
+        self.called: set[str] = set()
+        self.due: set[str] = set()
+        self._reinvocable: set[str] = set()
+
+    def remember(self, hook: matching.Hook) -> None:
+        """Note a webhook that was called and wants to know if others change the object afterwards."""
+        if hook.is_reinvocable and hook.id in self.called:
+            self._reinvocable.add(hook.id)
+
+    def require_again(self) -> None:
+        """Note that the object was changed after all those noted before."""
+        self.due |= self._reinvocable
+        self._reinvocable.clear()
+
+
+def build_options(
+    request: requests.Request, operation: str, given: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Build the options of the operation: those in the query, or in the body of a deletion."""
+    query = request.options
+    options: dict[str, Any] = {
+        'kind': _OPTIONS_KINDS.get(operation, 'CreateOptions'),
+        'apiVersion': 'meta.k8s.io/v1',
+    }
+    options.update(
+        _select(
+            given or {},
+            ('gracePeriodSeconds', 'preconditions', 'orphanDependents', 'propagationPolicy'),
+        )
+    )
+    if operation == 'DELETE':
+        if query.get('gracePeriodSeconds', '').isdigit():
+            options['gracePeriodSeconds'] = int(query['gracePeriodSeconds'])
+        options.update(_select(query, ('propagationPolicy',)))
+    if request.dry_run:
+        options['dryRun'] = ['All']
+    if operation != 'DELETE':
+        options.update(_select(query, ('fieldManager', 'fieldValidation')))
+    return options
+
+
+def _select(source: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+    return {key: source[key] for key in keys if source.get(key) is not None and source[key] != ''}
+
+
+def _parse_stored(stored: memory.Stored) -> tuple[matching.Hook, ...]:
+    return matching.parse_configuration(stored.load())

@@ -1,0 +1,364 @@
+"""
+CRDs: from the definitions of custom resources to the resources that are served.
+
+Here the definitions get their defaults and statuses, are validated, and become `kinds.Resource`.
+All functions are pure; only the defaulting mutates its argument.
+"""
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from kopf._sandbox.apiextensions import crd_rules
+from kopf._sandbox.meta import discovery, errors, kinds, schemas
+from kopf._sandbox.schema import formats
+
+CLEANUP_FINALIZER: Final = 'customresourcecleanup.apiextensions.k8s.io'
+"""Put on CRDs when they are being deleted, until all of their objects are gone."""
+
+VERBS: Final = ('delete', 'deletecollection', 'get', 'list', 'patch', 'create', 'update', 'watch')
+_DEFAULT_PORT: Final = 443
+_NAME_REASONS: Final = {
+    'plural': 'PluralConflict',
+    'singular': 'SingularConflict',
+    'shortNames': 'ShortNamesConflict',
+    'kind': 'KindConflict',
+    'listKind': 'ListKindConflict',
+}
+
+
+def default_crd(body: dict[str, Any]) -> None:
+    """Fill in the defaults of a definition. Mutates it."""
+    spec = body.setdefault('spec', {})
+    if not isinstance(spec, dict):
+        return
+    names = spec.setdefault('names', {})
+    if isinstance(names, dict):
+        _default_names(names)
+    if spec.get('conversion') is None:
+        spec['conversion'] = {'strategy': 'None'}
+    service = _dig(spec, 'conversion', 'webhook', 'clientConfig', 'service')
+    if isinstance(service, dict) and service.get('port') is None:
+        service['port'] = _DEFAULT_PORT
+    if spec.get('preserveUnknownFields') is False:
+        del spec['preserveUnknownFields']
+    for version in spec.get('versions') or ():
+        if isinstance(version, dict):
+            version.setdefault('served', False)
+            version.setdefault('storage', False)
+
+
+def _default_names(names: dict[str, Any]) -> None:
+    kind = names.setdefault('kind', '')
+    names.setdefault('plural', '')
+    if isinstance(kind, str) and kind:
+        names['singular'] = names.get('singular') or kind.lower()
+        names['listKind'] = names.get('listKind') or f'{kind}List'
+
+
+def _dig(value: Any, *path: str) -> Any:
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def validate_crd(
+    new: Mapping[str, Any], old: Mapping[str, Any] | None = None
+) -> list[errors.FieldError]:
+    """
+    Find everything that is wrong with a definition, defaulted already; on an update, with its changes too.
+
+    The name is only compared to the names in the spec: the rest of metadata is checked as of any object.
+    Raises the API's 400 if there are values of wrong types in the schemas.
+    """
+    spec = crd_rules.mapping(new.get('spec'))
+    crd_rules.check_types(spec)
+    problems = [] if old is not None else list(crd_rules.check_name(new, spec))
+    problems += crd_rules.check_spec(spec)
+    if old is not None:
+        problems += crd_rules.check_changes(
+            spec, crd_rules.mapping(old.get('spec')), is_established(old)
+        )
+    problems += crd_rules.check_stored(find_stored_versions(new, old), crd_rules.versions_of(spec))
+    problems += crd_rules.check_approval(new, old)
+    if spec.get('preserveUnknownFields') and not (
+        old and _dig(old, 'spec', 'preserveUnknownFields')
+    ):
+        why = (
+            'cannot set to true, set x-kubernetes-preserve-unknown-fields to true in '
+            'spec.versions[*].schema instead'
+        )
+        problems.append(errors.invalid_value('spec.preserveUnknownFields', True, why))
+    return problems
+
+
+def list_warnings(new: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> list[str]:
+    """List what is allowed in a definition, but is probably not what its author means; on an update, only the new."""
+    before = set(_iterate_unknown_formats(old)) if old is not None else set()
+    return [
+        f'unrecognized format "{name}"'
+        for name in _iterate_unknown_formats(new)
+        if name not in before
+    ]
+
+
+def _iterate_unknown_formats(body: Mapping[str, Any]) -> Iterator[str]:
+    for version in crd_rules.versions_of(crd_rules.mapping(body.get('spec'))):
+        yield from _iterate_formats_in(
+            crd_rules.mapping(version.get('schema')).get('openAPIV3Schema')
+        )
+
+
+def _iterate_formats_in(raw: Any) -> Iterator[str]:
+    if isinstance(raw, Mapping):
+        name = raw.get('format')
+        if (
+            isinstance(name, str)
+            and name
+            and raw.get('type') == 'string'
+            and formats.find_check(name) is None
+        ):
+            yield name
+        for key, value in raw.items():
+            if key not in ('default', 'enum', 'example'):
+                yield from _iterate_formats_in(value)
+    elif isinstance(raw, list):
+        for item in raw:
+            yield from _iterate_formats_in(item)
+
+
+def is_established(body: Mapping[str, Any]) -> bool:
+    return any(
+        condition['type'] == 'Established' and condition['status'] == 'True'
+        for condition in _dig(body, 'status', 'conditions') or ()
+    )
+
+
+def find_stored_versions(new: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> list[str]:
+    """List the versions in which objects have ever been stored, with the current one added."""
+    stored = list(_dig(old, 'status', 'storedVersions') or ())
+    versions = crd_rules.versions_of(crd_rules.mapping(new.get('spec')))
+    current = [crd_rules.text(version, 'name') for version in versions if version.get('storage')]
+    return [*stored, *(name for name in current[:1] if name not in stored)]
+
+
+def build_initial_status(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Build the status with which a definition is created: it is what the creator sees."""
+    return {
+        'conditions': None,
+        'acceptedNames': {'plural': '', 'kind': ''},
+        'storedVersions': find_stored_versions(body),
+    }
+
+
+def build_status(
+    body: Mapping[str, Any], others: Iterable[Mapping[str, Any]], now: str | None = None
+) -> dict[str, Any]:
+    """
+    Build the status that a valid definition gets soon after it is created or changed.
+
+    ``now`` is the time of the transitions, if there are any; by default, that of the creation.
+    The names that are taken by the ``others`` in the same group are not accepted, and nothing is served then.
+    """
+    now = now or _dig(body, 'metadata', 'creationTimestamp')
+    status = body.get('status') or build_initial_status(body)
+    group, accepted = body['spec']['group'], status.get('acceptedNames') or {}
+    neighbours = [
+        _dig(other, 'status', 'acceptedNames') or {}
+        for other in others
+        if _dig(other, 'spec', 'group') == group
+    ]
+    names, verdict = _accept_names(body['spec']['names'], accepted, [*neighbours, accepted])
+    conditions = {condition['type']: condition for condition in status.get('conditions') or ()}
+    _note(conditions, 'NamesAccepted', verdict, now)
+    _note(conditions, 'Established', _decide_established(conditions), now)
+    return {
+        **status,
+        'conditions': list(conditions.values()),
+        'acceptedNames': names,
+        'storedVersions': find_stored_versions(body, {'status': status}),
+    }
+
+
+def note_deletion(body: dict[str, Any], *, has_begun: bool) -> None:
+    """Tell in the status of a definition how far its deletion has gone. Modifies the definition."""
+    status = body.setdefault('status', {})
+    conditions = {condition['type']: condition for condition in status.get('conditions') or ()}
+    progress = (
+        (True, 'InstanceDeletionInProgress', 'CustomResource deletion is in progress')
+        if has_begun
+        else (
+            True,
+            'InstanceDeletionPending',
+            'CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon',
+        )
+    )
+    _note(conditions, 'Terminating', progress, body['metadata'].get('deletionTimestamp'))
+    status['conditions'] = list(conditions.values())
+
+
+def _note(
+    conditions: dict[str, Any], kind: str, verdict: tuple[bool, str, str], now: str | None
+) -> None:
+    value, reason, message = verdict
+    old, status = conditions.get(kind), 'True' if value else 'False'
+    since = old['lastTransitionTime'] if old and old['status'] == status else now
+    conditions[kind] = {
+        'type': kind,
+        'status': status,
+        'lastTransitionTime': since,
+        'reason': reason,
+        'message': message,
+    }
+
+
+def _decide_established(conditions: Mapping[str, Any]) -> tuple[bool, str, str]:
+    """Decide on serving: once established, it is for ever."""
+    old = conditions.get('Established')
+    if conditions['NamesAccepted']['status'] == 'True' or (old and old['status'] == 'True'):
+        return True, 'InitialNamesAccepted', 'the initial names have been accepted'
+    return False, 'NotAccepted', 'not all names are accepted'
+
+
+def _accept_names(
+    requested: Mapping[str, Any], accepted: Mapping[str, Any], taken: Iterable[Mapping[str, Any]]
+) -> tuple[dict[str, Any], tuple[bool, str, str]]:
+    """Accept the names that are free, keep the old ones instead of those that are not; tell of the last conflict."""
+    taken = list(taken)
+    resources = {name for names in taken for name in _iterate_resource_names(names)}
+    kinds_taken = {names.get(key) for names in taken for key in ('kind', 'listKind')}
+    names, verdict = dict(accepted), (True, 'NoConflicts', 'no conflicts found')
+    for key, reason in _NAME_REASONS.items():
+        used = kinds_taken if key in ('kind', 'listKind') else resources
+        wanted = requested.get(key) or ([] if key == 'shortNames' else '')
+        current = accepted.get(key) or ([] if key == 'shortNames' else '')
+        fresh = (
+            [name for name in wanted if name not in current] if key == 'shortNames' else [wanted]
+        )
+        conflicts = (
+            []
+            if wanted == current
+            else [f'"{name}" is already in use' for name in fresh if name in used]
+        )
+        if conflicts:
+            unique = list(dict.fromkeys(conflicts))
+            verdict = (False, reason, unique[0] if len(unique) == 1 else f'[{", ".join(unique)}]')
+        else:
+            names[key] = wanted
+    names['categories'] = requested.get('categories')
+    order = ('plural', 'singular', 'shortNames', 'kind', 'listKind', 'categories')
+    return {
+        key: names.get(key) or '' for key in order if names.get(key) or key in ('plural', 'kind')
+    }, verdict
+
+
+def _iterate_resource_names(names: Mapping[str, Any]) -> Iterator[Any]:
+    yield from (names.get('plural'), names.get('singular'))
+    yield from names.get('shortNames') or ()
+
+
+def build_resources(body: Mapping[str, Any]) -> list[kinds.Resource]:
+    """Build the resources that an established definition makes: one per each served version."""
+    spec = body['spec']
+    loaders = {
+        version['name']: _make_loader(_dig(version, 'schema', 'openAPIV3Schema'))
+        for version in spec['versions']
+    }
+    return [
+        _build_resource(body, version, loaders)
+        for version in spec['versions']
+        if version.get('served')
+    ]
+
+
+def _build_resource(
+    body: Mapping[str, Any],
+    version: Mapping[str, Any],
+    loaders: Mapping[str, Callable[[], schemas.Schema | None]],
+) -> kinds.Resource:
+    spec = body['spec']
+    storage_version = next(
+        version['name'] for version in spec['versions'] if version.get('storage')
+    )
+    group, names = spec['group'], {**spec['names'], **(_dig(body, 'status', 'acceptedNames') or {})}
+    names = {
+        **names,
+        **{key: spec['names'][key] for key in ('plural', 'kind') if not names.get(key)},
+    }
+    subresources = version.get('subresources') or {}
+    scale = subresources.get('scale')
+    return kinds.Resource(
+        group=group,
+        version=version['name'],
+        plural=names['plural'],
+        singular=names.get('singular') or '',
+        kind=names['kind'],
+        namespaced=spec['scope'] == 'Namespaced',
+        verbs=VERBS,
+        short_names=tuple(names.get('shortNames') or ()),
+        categories=tuple(names.get('categories') or ()),
+        list_kind=names.get('listKind') or '',
+        has_status=subresources.get('status') is not None,
+        scale=_build_scale(scale) if scale is not None else None,
+        storage_version=storage_version,
+        home=kinds.Home(group, names['plural']),
+        custom=True,
+        columns=tuple(
+            _build_column(column) for column in version.get('additionalPrinterColumns') or ()
+        ),
+        selectable=tuple(field['jsonPath'] for field in version.get('selectableFields') or ()),
+        warning=_build_warning(spec, version, names['kind']),
+        load_schema=loaders[version['name']],
+        load_stored_schema=loaders[storage_version],
+    )
+
+
+def _make_loader(raw: Mapping[str, Any] | None) -> Callable[[], schemas.Schema | None]:
+    """Compile the schema when it is first needed, and once."""
+    return functools.cache(lambda: None if raw is None else schemas.compile_schema(raw))
+
+
+def _build_scale(scale: Mapping[str, Any]) -> kinds.Scale:
+    return kinds.Scale(
+        spec_path=scale['specReplicasPath'],
+        status_path=scale['statusReplicasPath'],
+        selector_path=scale.get('labelSelectorPath') or '',
+    )
+
+
+def _build_column(column: Mapping[str, Any]) -> kinds.Column:
+    return kinds.Column(
+        name=column['name'],
+        type=column['type'],
+        path=column['jsonPath'],
+        format=column.get('format') or '',
+        description=column.get('description') or '',
+        priority=column.get('priority') or 0,
+    )
+
+
+def _build_warning(spec: Mapping[str, Any], version: Mapping[str, Any], kind: str) -> str:
+    """Warn of a deprecated version; unless the author says what to do, the best of the later versions is advised."""
+    if not version.get('deprecated'):
+        return ''
+    group, rank = spec['group'], discovery.rank_version(version['name'])
+    better = sorted(
+        (
+            other['name']
+            for other in spec['versions']
+            if other.get('served')
+            and not other.get('deprecated')
+            and discovery.rank_version(other['name']) < rank
+        ),
+        key=discovery.rank_version,
+    )
+    advice = f'; use {group}/{better[0]} {kind}' if better else ''
+    return (
+        version.get('deprecationWarning')
+        or f'{group}/{version["name"]} {kind} is deprecated{advice}'
+    )
+
+
+def convert(obj: dict[str, Any], resource: kinds.Resource) -> dict[str, Any]:
+    """Show an object in another version of its resource: only the version changes. Does not mutate the object."""
+    return {**obj, 'apiVersion': resource.api_version}

@@ -1,0 +1,285 @@
+"""
+Server-side apply: what becomes of the fields and their owners when an object is updated or a configuration is applied.
+
+All functions are pure: they do not modify their arguments, and the results share with them what they can.
+Neither defaults nor validations are here: the callers add the former before, and the latter after.
+"""
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from kopf._sandbox.apply import fieldsets, managers, merging, ownership
+from kopf._sandbox.meta import errors, go_format, schemas
+
+FIRST_MANAGER: Final = 'before-first-apply'
+KUBECTL_MANAGER: Final = 'kubectl'
+LAST_APPLIED: Final = 'kubectl.kubernetes.io/last-applied-configuration'
+MAX_ANNOTATIONS_SIZE: Final = 256 * 1024
+
+Conflict: TypeAlias = tuple[managers.Entry, fieldsets.FieldSet]
+"""An owner, and its fields that someone else wants to change."""
+
+
+def record_update(
+    live: Mapping[str, Any] | None,
+    new: Mapping[str, Any],
+    *,
+    schema: schemas.Schema | None,
+    author: managers.Author,
+) -> list[managers.Entry] | None:
+    """
+    Tell the managed fields of an object after it is created (nothing is live) or updated.
+
+    The author owns all that was added or modified, and nobody else does; nobody owns what was removed.
+    The result is the very list of the live object if it does not change. If nothing was recorded for the object before
+    (the users can reset it), nothing is recorded further on.
+    """
+    entries = managers.choose_entries(live, new, author)
+    if live is None:
+        live = ownership.build_baseline(new, schema)
+    elif not entries:
+        return None
+    comparison = _compare(live, new, schema, author)
+    if not comparison.changed and not comparison.removed:
+        return entries or None
+    return managers.merge_oldest(managers.record(entries, comparison, author)) or None
+
+
+def apply(
+    live: Mapping[str, Any] | None,
+    config: Any,
+    *,
+    schema: schemas.Schema | None,
+    author: managers.Author,
+    force: bool = False,
+) -> dict[str, Any]:
+    """
+    Apply a configuration; return the new object with its managed fields, but with no defaults yet.
+
+    The fields that the author applied before and does not apply now are removed, unless someone else owns them.
+    Changing the values that others own is a conflict; if forced, the author takes these fields over.
+    An object with no changes is equal to the live one.
+    """
+    config = _check_config(live, config, author)
+    schema = ownership.as_object(schema)
+    complaints = merging.check(config, schema)
+    if complaints:
+        raise _untyped('patch', config, complaints)
+    entries = managers.read_entries(live)
+    if live is not None and not entries:
+        first = dataclasses.replace(author, manager=FIRST_MANAGER)
+        entries = managers.record(
+            [], _compare(ownership.build_baseline(live, schema), live, schema, author), first
+        )
+    try:
+        return _apply(live or {}, config, entries, schema=schema, author=author, force=force)
+    except ValueError as e:
+        raise _untyped('live', live or {}, [str(e)]) from e
+
+
+def _apply(
+    live: Mapping[str, Any],
+    config: Mapping[str, Any],
+    entries: list[managers.Entry],
+    *,
+    schema: schemas.Schema,
+    author: managers.Author,
+    force: bool,
+) -> dict[str, Any]:
+    mine = managers.identify_author(author, 'Apply')
+    last = next((entry for entry in entries if managers.identify(entry) == mine), None)
+    others = [entry for entry in entries if entry is not last]
+    mentioned = _exclude_reset(ownership.extract(config, schema), author)
+    merged = merging.merge(live, config, schema)
+    if last is not None and fieldsets.difference(last['fieldsV1'], mentioned):
+        merged = _prune(
+            merged, last['fieldsV1'], [mentioned, *(entry['fieldsV1'] for entry in others)], schema
+        )
+    comparison = _compare(live, merged, schema, author)
+    conflicts = [] if force else _find_conflicts(others, comparison.changed)
+    if conflicts and author.manager == KUBECTL_MANAGER:
+        conflicts = _find_conflicts(
+            others, fieldsets.difference(comparison.changed, _read_last_applied(live, schema))
+        )
+    if conflicts:
+        raise _conflict(conflicts)
+    time = (
+        author.now
+        if comparison.changed or comparison.removed
+        else last.get('time')
+        if last is not None
+        else None
+    )
+    result = managers.disown(others, comparison)
+    if fields := ownership.strip(mentioned):
+        result.append(managers.build_entry(mine, author.api_version, fields, time))
+    return managers.put_entries(_renew_last_applied(merged, config, author), result)
+
+
+def _check_config(
+    live: Mapping[str, Any] | None, config: Any, author: managers.Author
+) -> dict[str, Any]:
+    if not isinstance(config, dict | None):
+        raise errors.bad_request(
+            f'error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal '
+            f'{go_format.json_type(config)} into Go value of type map[string]interface {{}}'
+        )
+    checked: dict[str, Any] = config or {}
+    kind = live.get('kind') if live is not None else checked.get('kind')
+    if checked.get('apiVersion') != author.api_version or checked.get('kind') != kind:
+        raise errors.bad_request(f'invalid object type: {describe_type(checked)}')
+    metadata = checked.get('metadata')
+    if isinstance(metadata, dict) and metadata.get('managedFields') is not None:
+        raise errors.bad_request('metadata.managedFields must be nil')
+    return checked
+
+
+def _untyped(role: str, obj: Mapping[str, Any], complaints: Sequence[str]) -> errors.ApiError:
+    metadata = obj.get('metadata')
+    names = metadata if isinstance(metadata, dict) else {}
+    listed = complaints[0] if len(complaints) == 1 else '\n  '.join(('errors:', *complaints))
+    return errors.ApiError(
+        500,
+        '',
+        f'failed to create typed {role} object ({names.get("namespace", "")}/'
+        f'{names.get("name", "")}; {describe_type(obj)}): {listed}',
+    )
+
+
+def describe_type(obj: Mapping[str, Any]) -> str:
+    """Name the kind of an object as the messages do: ``kopf.dev/v1, Kind=KopfExample``."""
+    group, _, version = str(obj.get('apiVersion') or '').rpartition('/')
+    return f'{group}/{version}, Kind={obj.get("kind") or ""}'
+
+
+def _prune(
+    merged: dict[str, Any],
+    last: fieldsets.FieldSet,
+    owned: Iterable[fieldsets.FieldSet],
+    schema: schemas.Schema,
+) -> dict[str, Any]:
+    """Remove what the author applied last time, but not this time, and nobody else owns."""
+    kept: fieldsets.FieldSet = {}
+    for fields in owned:
+        kept = fieldsets.union(kept, fields)
+    last, kept = (
+        ownership.ensure_structures(last, schema),
+        ownership.ensure_structures(kept, schema),
+    )
+    had = _extract_all(merged, schema)
+    left = _extract_all(merging.remove(merged, last, schema), schema)
+    unowned = fieldsets.difference(had, fieldsets.union(left, kept))
+    left = _extract_all(merging.remove(merged, unowned, schema), schema)
+    doomed = fieldsets.intersection(fieldsets.difference(had, left), last)
+    pruned: dict[str, Any] = merging.remove(merged, doomed, schema)
+    return pruned
+
+
+def _extract_all(obj: Mapping[str, Any], schema: schemas.Schema) -> fieldsets.FieldSet:
+    return ownership.ensure_structures(ownership.extract(obj, schema), schema)
+
+
+def _compare(
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    schema: schemas.Schema | None,
+    author: managers.Author,
+) -> ownership.Comparison:
+    changed, removed = ownership.compare(old, new, schema)
+    return ownership.Comparison(_exclude_reset(changed, author), _exclude_reset(removed, author))
+
+
+def _exclude_reset(fields: fieldsets.FieldSet, author: managers.Author) -> fieldsets.FieldSet:
+    for path in author.reset_fields:
+        fields = fieldsets.exclude(fields, tuple(f'f:{name}' for name in path.split('.')))
+    return fields
+
+
+def _find_conflicts(
+    entries: Iterable[managers.Entry], changed: fieldsets.FieldSet
+) -> list[Conflict]:
+    found = ((entry, fieldsets.intersection(entry['fieldsV1'], changed)) for entry in entries)
+    return sorted(
+        ((entry, fields) for entry, fields in found if fields),
+        key=lambda conflict: managers.identify(conflict[0]),
+    )
+
+
+def _conflict(conflicts: Sequence[Conflict]) -> errors.ApiError:
+    listed = [
+        (
+            _describe_manager(entry),
+            [fieldsets.render_path(path) for path in fieldsets.iter_paths(fields)],
+        )
+        for entry, fields in conflicts
+    ]
+    causes = [
+        {'reason': 'FieldManagerConflict', 'message': f'conflict with {who}', 'field': path}
+        for who, paths in listed
+        for path in paths
+    ]
+    if len(causes) == 1:
+        text = f'1 conflict: {causes[0]["message"]}: {causes[0]["field"]}'
+    else:
+        lines = [
+            line
+            for who, paths in listed
+            for line in (f'conflicts with {who}:', *(f'- {path}' for path in paths))
+        ]
+        text = '\n'.join((f'{len(causes)} conflicts: {lines[0]}', *lines[1:]))
+    return errors.ApiError(409, 'Conflict', f'Apply failed with {text}', details={'causes': causes})
+
+
+def _describe_manager(entry: managers.Entry) -> str:
+    text = go_format.quoted(entry.get('manager', ''))
+    if entry.get('subresource'):
+        text += f' with subresource {go_format.quoted(entry["subresource"])}'
+    return text if entry['operation'] == 'Apply' else f'{text} using {entry["apiVersion"]}'
+
+
+def _read_last_applied(live: Mapping[str, Any], schema: schemas.Schema) -> fieldsets.FieldSet:
+    """Get what was applied by clients before the server could do that, and has not changed since."""
+    try:
+        config = json.loads(_get_annotations(live)[LAST_APPLIED])
+    except (KeyError, TypeError, ValueError):
+        return {}
+    if not isinstance(config, dict) or config.get('apiVersion') != live.get('apiVersion'):
+        return {}
+    if merging.check(config, schema):
+        return {}
+    comparison = ownership.compare(config, live, schema)
+    fields = fieldsets.difference(ownership.extract(config, schema), comparison.changed)
+    return fieldsets.difference(fields, comparison.removed)
+
+
+def _renew_last_applied(
+    merged: Mapping[str, Any], config: Mapping[str, Any], author: managers.Author
+) -> Mapping[str, Any]:
+    """Keep the annotation of those who apply on the client side, if they have ever done that, for them to continue."""
+    annotations = _get_annotations(merged)
+    if author.manager != KUBECTL_MANAGER or not annotations.get(LAST_APPLIED):
+        return merged
+    applied = {
+        name: value for name, value in _get_annotations(config).items() if name != LAST_APPLIED
+    }
+    metadata = {**(config.get('metadata') or {}), 'annotations': applied}
+    if not applied:
+        del metadata['annotations']
+    renewed = {
+        **annotations,
+        LAST_APPLIED: f'{go_format.encode({**config, "metadata": metadata})}\n',
+    }
+    if (
+        sum(len(str(part).encode()) for pair in renewed.items() for part in pair)
+        > MAX_ANNOTATIONS_SIZE
+    ):
+        del renewed[LAST_APPLIED]
+    return {**merged, 'metadata': {**merged['metadata'], 'annotations': renewed}}
+
+
+def _get_annotations(obj: Mapping[str, Any]) -> dict[str, Any]:
+    metadata = obj.get('metadata')
+    annotations = metadata.get('annotations') if isinstance(metadata, dict) else None
+    return annotations if isinstance(annotations, dict) else {}

@@ -1,0 +1,203 @@
+"""
+The asynchronous sandbox: a sandbox in the current event loop.
+
+Everything lives by the clock of that loop, so virtual time applies to it. The objects are handled without the network.
+"""
+
+import contextlib
+import pathlib
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from typing import Any
+
+from kopf._sandbox import admin_client, fault_injection, hosting, options
+from kopf._sandbox.admission import webhook_client
+from kopf._sandbox.codec import manifests
+
+Condition = Callable[[admin_client.Body | None], bool]
+"""Tells if an object is as expected; gets ``None`` when there is no object."""
+
+
+class AsyncSandbox:
+    """
+    A running Kubernetes API with its objects, for coroutines: got from ``async with kopf.testing.Sandbox(...)``.
+
+    Resources are named as for kubectl (``pods``, ``po``, ``Pod``, ``kopfexamples.kopf.dev``), or with their versions
+    (``v1/pods``, ``kopf.dev/v1/kopfexamples``). Errors of the API are raised as ``kopf.testing.ApiError``.
+    """
+
+    def __init__(self, host: hosting.Host) -> None:
+        self._host, self._operator = host, host.operator
+        self.faults = fault_injection.AsyncFaults(host.cluster.faults, host)
+        self.requests = fault_injection.Requests(host.server.requests)
+
+    @property
+    def url(self) -> str:
+        """Where it is served: ``https://127.0.0.1:12345``."""
+        return self._host.server.url
+
+    @property
+    def kubeconfig(self) -> pathlib.Path:
+        """The file that leads clients to the sandbox as its administrator."""
+        return self._host.kubeconfig
+
+    @property
+    def token(self) -> str:
+        """The bearer token of the administrator."""
+        return self._host.cluster.admin_token
+
+    @property
+    def ca_path(self) -> pathlib.Path:
+        """The file with the certificate of the authority that signs the server's one; empty without TLS."""
+        return self._host.ca_path
+
+    @property
+    def ca_data(self) -> bytes:
+        """The certificate of the authority in PEM; empty without TLS."""
+        return self._host.ca_pem
+
+    async def apply(self, *sources: options.Source) -> admin_client.Bodies:
+        """
+        Create the objects, or bring them to what the manifests say, as ``kubectl apply`` does; return them.
+
+        The sources are paths of files and directories, texts of YAML or JSON (with line breaks), objects, and lists.
+        All of them are read, and their kinds are checked, before the first one is applied: raises ``ManifestError``.
+        """
+        return await self._operator.apply(manifests.load_sources(sources))
+
+    async def get(
+        self, resource: str, name: str, namespace: str = admin_client.DEFAULT_NAMESPACE
+    ) -> admin_client.Body:
+        """Get an object. The namespace is ignored where there are no namespaces."""
+        return self._operator.get(admin_client.Target(resource, name, namespace))
+
+    async def list(
+        self,
+        resource: str,
+        namespace: str | None = None,
+        *,
+        labels: admin_client.Selection = None,
+        fields: admin_client.Selection = None,
+    ) -> admin_client.Bodies:
+        """List the objects of one namespace or of all, those that fit the selectors (``a=b,c!=d`` or a dict)."""
+        return self._operator.list(admin_client.Query(resource, namespace, labels, fields))
+
+    async def create(self, body: Mapping[str, Any]) -> admin_client.Body:
+        """Create an object; return it as stored. Without a namespace in its metadata, it goes to the default one."""
+        return await self._operator.create(body)
+
+    async def update(self, body: Mapping[str, Any], *, subresource: str = '') -> admin_client.Body:
+        """Replace an object, or only its ``status`` or another subresource."""
+        return await self._operator.update(body, subresource)
+
+    async def patch(
+        self,
+        resource: str,
+        name: str,
+        patch: Any,
+        namespace: str = admin_client.DEFAULT_NAMESPACE,
+        *,
+        type: admin_client.PatchType = 'merge',
+        subresource: str = '',
+    ) -> admin_client.Body:
+        """Patch an object by a merge, ``json``, ``strategic`` patch, or ``apply`` (server-side, with no force)."""
+        return await self._operator.patch(
+            admin_client.Target(resource, name, namespace, subresource), patch, type
+        )
+
+    async def delete(
+        self,
+        resource: str,
+        name: str,
+        namespace: str = admin_client.DEFAULT_NAMESPACE,
+        *,
+        propagation: str = '',
+        grace_period: int | None = None,
+    ) -> None:
+        """Delete an object, or mark it as being deleted if it has finalizers or a grace period."""
+        target = admin_client.Target(resource, name, namespace)
+        await self._operator.delete(target, propagation=propagation, grace_period=grace_period)
+
+    async def wait(
+        self,
+        resource: str,
+        name: str,
+        condition: Condition,
+        namespace: str = admin_client.DEFAULT_NAMESPACE,
+        *,
+        timeout: float = 10.0,
+    ) -> admin_client.Body | None:
+        """
+        Wait until an object is as expected; return it in that state (or ``None`` if it was expected to be absent).
+
+        The condition is checked on the current state, and then on every change. Any number of tasks may wait.
+        Raises `TimeoutError` after ``timeout`` seconds by the clock of the loop.
+        """
+        last: admin_client.Body | None = None
+        async with contextlib.aclosing(
+            self.follow(resource, name, namespace, timeout=timeout)
+        ) as states:
+            async for last in states:
+                if condition(last):
+                    return last
+        if self._operator.is_closed:
+            raise RuntimeError('The sandbox is not running any more.')
+        raise TimeoutError(describe_timeout(resource, name, timeout, last))
+
+    def follow(
+        self,
+        resource: str,
+        name: str,
+        namespace: str = admin_client.DEFAULT_NAMESPACE,
+        *,
+        timeout: float = options.DAY,
+    ) -> AsyncGenerator[admin_client.Body | None]:
+        """Iterate over the states of one object, from the current one as of the call; ``None`` is for its absence."""
+        return self._operator.follow(admin_client.Target(resource, name, namespace), timeout)
+
+    def watch(
+        self,
+        resource: str,
+        namespace: str | None = None,
+        *,
+        labels: admin_client.Selection = None,
+        fields: admin_client.Selection = None,
+        since: str | None = None,
+        timeout: float = options.DAY,
+    ) -> AsyncGenerator[admin_client.Body]:
+        """
+        Iterate over the raw events of a resource (``type``, ``object``): of the changes after a version;
+        or of all objects that exist at the time of the call, as of added ones, and of the changes since then.
+        """
+        return self._operator.watch(
+            admin_client.Query(resource, namespace, labels, fields), since=since, timeout=timeout
+        )
+
+    async def compact(self) -> None:
+        """Forget the history, so that watches and lists from past versions get 410."""
+        self._host.cluster.store.compact()
+
+    async def add_user(
+        self, name: str, groups: Sequence[str] = (), *, certificate: bool = False
+    ) -> hosting.Credentials:
+        """Let a user in by a token, or by a client certificate; return the token and the path of a kubeconfig."""
+        return self._host.add_user(name, groups, certificate=certificate)
+
+    async def add_service(
+        self, namespace: str, name: str, endpoint: str | webhook_client.Handler, *, port: int = 443
+    ) -> None:
+        """Tell where a service is that webhooks refer to: a URL, or a coroutine function of the path and the review."""
+        self._host.cluster.gate.services.register(namespace, name, endpoint, port=port)
+
+
+def describe_timeout(
+    resource: str, name: str, timeout: float, last: admin_client.Body | None
+) -> str:
+    """Say what was waited for in vain."""
+    state = (
+        'it does not exist'
+        if last is None
+        else f'its last version is {last["metadata"]["resourceVersion"]}'
+    )
+    return (
+        f'The object {name!r} of {resource} is not as expected after {timeout:g} seconds: {state}.'
+    )

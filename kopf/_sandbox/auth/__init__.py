@@ -1,0 +1,3 @@
+"""
+Authentication and authorization: who makes a request, and whether they may.
+"""

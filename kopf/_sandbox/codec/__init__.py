@@ -1,0 +1,3 @@
+"""
+Codecs: JSON, YAML and protobuf as the API server decodes them.
+"""

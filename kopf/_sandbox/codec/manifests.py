@@ -1,0 +1,183 @@
+"""
+Manifests: objects written by people, in files of YAML or JSON.
+
+YAML is read as kubectl reads it: nothing but JSON's types comes out, so dates stay strings. Aliases are expanded up to
+a size, as a few lines of them can stand for gigabytes.
+Whatever is wrong with a file is said in one line that names the file.
+"""
+
+import json
+import os
+import pathlib
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from kopf._sandbox import options
+
+SUFFIXES: Final = ('.yaml', '.yml', '.json')
+UNKNOWN: Final = 'the manifest'
+MAX_EXPANDED: Final = 3 * 1024 * 1024
+"""How many characters a document with aliases can be in full: as many as a request to the API can have."""
+
+
+class ManifestError(Exception):
+    """A manifest cannot be read, or it is not of an object."""
+
+
+class Manifest(dict[str, Any]):
+    """An object that knows where it was written."""
+
+    def __init__(self, body: Mapping[str, Any], source: str) -> None:
+        super().__init__(body)
+        self.source = source
+
+
+def get_source(body: Mapping[str, Any]) -> str:
+    """Tell where an object was written, in words for the user."""
+    return body.source if isinstance(body, Manifest) else UNKNOWN
+
+
+def load_manifests(text: str | bytes, *, source: str = UNKNOWN) -> list[dict[str, Any]]:
+    """Read all objects of a text with one or many documents; lists of objects are taken apart."""
+    return list(_flatten(parse_yaml(text, source=source), source))
+
+
+def read_manifests(paths: Iterable[str | pathlib.Path]) -> list[dict[str, Any]]:
+    """Read all objects of files and directories (of their files with known suffixes, sorted by name)."""
+    return [
+        body
+        for path in paths
+        for file in _find_files(pathlib.Path(path))
+        for body in load_manifests(_read_file(file), source=str(file))
+    ]
+
+
+def load_sources(sources: Iterable[options.Source]) -> list[dict[str, Any]]:
+    """Read all objects from wherever they are: see `options.Source`."""
+    return [body for source in sources for body in _load_source(source)]
+
+
+def _load_source(source: options.Source) -> list[dict[str, Any]]:
+    match source:
+        case str() if '\n' in source:
+            return load_manifests(source)
+        case str() | os.PathLike():
+            return read_manifests([pathlib.Path(source)])
+        case Manifest():
+            return [source]
+        case Mapping():
+            return list(_flatten([_simplify(source, UNKNOWN)], UNKNOWN))
+        case Sequence() if not isinstance(source, bytes | bytearray):
+            return list(_flatten(_simplify(source, UNKNOWN), UNKNOWN))
+        case _:
+            raise TypeError(
+                f'Manifests are paths, texts, objects or lists of objects, not {type(source).__name__}.'
+            )
+
+
+def parse_yaml(text: str | bytes, *, source: str) -> list[Any]:
+    """Read all documents, whatever is in them; the empty ones are skipped."""
+    import yaml
+
+    try:
+        documents = list(yaml.load_all(text, Loader=_make_loader()))
+    except (
+        yaml.YAMLError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ) as e:
+        raise ManifestError(
+            f'{source} is not valid YAML or JSON: {" ".join(str(e).split())}'
+        ) from e
+    return [_simplify(document, source) for document in documents if document is not None]
+
+
+def _find_files(path: pathlib.Path) -> list[pathlib.Path]:
+    if path.is_dir():
+        return sorted(file for file in path.iterdir() if file.suffix in SUFFIXES and file.is_file())
+    return [path]
+
+
+def _read_file(file: pathlib.Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as e:
+        raise ManifestError(f'Cannot read {file}: {e.strerror or e}') from e
+
+
+def _flatten(documents: Iterable[Any], source: str) -> Iterator[dict[str, Any]]:
+    for body in documents:
+        if not isinstance(body, dict):
+            raise ManifestError(
+                f'{source} must contain objects with apiVersion, kind and metadata, '
+                f'not {type(body).__name__}.'
+            )
+        if str(body.get('kind') or '').endswith('List') and isinstance(body.get('items'), list):
+            yield from _flatten(body['items'], source)
+            continue
+        missing = [
+            name
+            for name in ('apiVersion', 'kind')
+            if not isinstance(body.get(name), str) or not body[name]
+        ]
+        if missing:
+            raise ManifestError(f'An object in {source} has no {" and no ".join(missing)}.')
+        if not isinstance(body.get('metadata'), dict):
+            raise ManifestError(f'{body["kind"]} in {source} has no metadata.')
+        yield Manifest(body, source)
+
+
+def _simplify(document: Any, source: str) -> Any:
+    """Leave only JSON's types, e.g. with keys as strings."""
+    try:
+        return json.loads(json.dumps(document, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as e:
+        raise ManifestError(f'{source} has a value that JSON cannot express: {e}') from e
+
+
+def _make_loader() -> Any:
+    import yaml
+
+    base = getattr(yaml, 'CSafeLoader', yaml.SafeLoader)
+    composer = (
+        yaml.composer.Composer
+    )  # that of the C library has no limit of recursion but the stack of the process
+
+    def __init__(self: Any, stream: Any) -> None:
+        base.__init__(self, stream)
+        composer.__init__(self)
+        self.limit = max(MAX_EXPANDED, 2 * len(stream))  # what has no aliases is never so big
+
+    def construct_document(self: Any, node: Any) -> Any:
+        if _measure(node, {}) > self.limit:
+            raise yaml.constructor.ConstructorError(problem='document contains excessive aliasing')
+        return base.construct_document(self, node)
+
+    bases = (base,) if issubclass(base, composer) else (composer, base)
+    loader: Any = type(
+        'ManifestLoader', bases, {'__init__': __init__, 'construct_document': construct_document}
+    )
+    loader.yaml_implicit_resolvers = {
+        char: [(tag, regexp) for tag, regexp in resolvers if tag != 'tag:yaml.org,2002:timestamp']
+        for char, resolvers in base.yaml_implicit_resolvers.items()
+    }
+    return loader
+
+
+def _measure(node: Any, known: dict[int, int]) -> int:
+    """Count the characters and values of a node of YAML with all its aliases; loops of them are endless."""
+    if isinstance(node.value, str):
+        return len(node.value) + 1
+    if id(node) not in known:
+        known[id(node)] = (
+            sys.maxsize
+        )  # until it is known: it is seen only by the aliases inside of it
+        children = (
+            child for item in node.value for child in (item if isinstance(item, tuple) else (item,))
+        )
+        known[id(node)] = 1 + sum(_measure(child, known) for child in children)
+    return known[id(node)]

@@ -1,0 +1,63 @@
+"""
+The internal client: the writes that the cluster makes by itself, with no requests behind them.
+"""
+
+from typing import Any
+
+from kopf._sandbox.apply import managers, server_side
+from kopf._sandbox.meta import kinds
+from kopf._sandbox.registry import deletion, prepare
+from kopf._sandbox.storage import memory
+
+SERVER = 'kube-apiserver'
+CONTROLLERS = 'kube-controller-manager'
+
+
+class Housekeeper:
+    """The hands of the controllers."""
+
+    def __init__(
+        self, store: memory.Storage, catalog: kinds.Catalog, sources: prepare.Sources
+    ) -> None:
+        self._store, self._catalog, self._sources = store, catalog, sources
+
+    def update(self, home: kinds.Home, stored: memory.Stored, body: dict[str, Any]) -> None:
+        """Store another state of an object, or let it go if nothing holds it any more."""
+        resource = self._find(home)
+        if resource is not None and deletion.is_released(resource, body):
+            self._store.remove(home, stored)
+        elif body != (old := stored.load()):
+            recorded = body if resource is None else self._record(resource, old, body)
+            self._store.put(home, recorded, fields=stored.fields)
+
+    def delete(self, home: kinds.Home, stored: memory.Stored, propagation: str) -> None:
+        """Remove an object, or mark it as being deleted."""
+        resource, body = self._find(home), stored.load()
+        if resource is None:
+            self._store.remove(home, stored)
+            return
+        verdict = deletion.mark(
+            resource, body, deletion.Options(propagation=propagation), self._sources.now()
+        )
+        if verdict is deletion.Verdict.REMOVE:
+            self._store.remove(home, stored)
+        elif verdict is not deletion.Verdict.WAIT:
+            marked = self._store.put(home, body, fields=stored.fields)
+            if verdict is deletion.Verdict.DISMISS:
+                self._store.remove(home, marked)
+
+    def _record(
+        self, resource: kinds.Resource, old: dict[str, Any], new: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Note that the changed fields are of the program in which such a controller works in real clusters."""
+        manager = SERVER if resource.home == kinds.CRDS else CONTROLLERS
+        subresource = 'status' if new.get('status') != old.get('status') else ''
+        author = managers.Author(
+            manager, new['apiVersion'], self._sources.format_now(), subresource
+        )
+        managed = server_side.record_update(old, new, schema=resource.schema, author=author)
+        rest = {name: value for name, value in new['metadata'].items() if name != 'managedFields'}
+        return {**new, 'metadata': {**rest, **({'managedFields': managed} if managed else {})}}
+
+    def _find(self, home: kinds.Home) -> kinds.Resource | None:
+        return next(iter(self._catalog.find_versions(home).values()), None)

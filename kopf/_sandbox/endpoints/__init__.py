@@ -1,0 +1,3 @@
+"""
+Endpoints: the verbs of the resources, and the forms in which objects are answered.
+"""

@@ -1,0 +1,308 @@
+"""
+Negotiation: in which form a client wants its objects, and the objects in that form.
+
+JSON and YAML are written; tables and mere metadata are made where asked for. Protobuf is understood in requests
+to the built-in resources, but never written: clients that prefer it take JSON instead.
+"""
+
+import dataclasses
+import datetime
+import json
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from typing import Any
+
+from kopf._cogs.helpers import jsons
+from kopf._sandbox.codec import manifests, parsing, protobuf
+from kopf._sandbox.endpoints import tables
+from kopf._sandbox.meta import errors, go_format, kinds
+from kopf._sandbox.registry import conversions, reader, watcher
+from kopf._sandbox.storage import memory
+
+JSON = 'application/json'
+YAML = 'application/yaml'
+PROTOBUF = 'application/vnd.kubernetes.protobuf'
+WRITTEN = (JSON, YAML, PROTOBUF)
+"""What refusals offer, in this order."""
+
+Headers = Sequence[tuple[str, str]]
+Clock = Callable[[], datetime.datetime]
+
+
+@dataclasses.dataclass(frozen=True)
+class Form:
+    """A form of answers: the media type and, for objects, the shape."""
+
+    media_type: str = JSON
+    shape: str = (
+        ''  # Table, PartialObjectMetadata, PartialObjectMetadataList, or '' for objects as they are
+    )
+    group: str = ''
+    version: str = ''
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """An answer in full, or a stream of lines of a watch."""
+
+    code: int = 200
+    body: bytes = b''
+    media_type: str = JSON
+    headers: Headers = ()
+    lines: AsyncGenerator[bytes] | None = None
+
+
+def choose_form(accept: str, *, shapes: bool, custom: bool = False, streams: bool = False) -> Form:
+    """
+    Choose the first acceptable form of the header; refuse if there is none.
+
+    With ``shapes``, objects can be shown as tables and as mere metadata. The built-in endpoints, i.e. not ``custom``,
+    refuse in their own way; those of them with ``streams`` are also for watching, and say so.
+    """
+    wildcards = ('application/*', '*/*') if custom else ('*/*',)
+    is_written = False
+    for media_type, parameters in parse_accept(accept or '*/*'):
+        shape = parameters.get('as', '')
+        known = not shape or (
+            shapes
+            and shape in ('Table', 'PartialObjectMetadata', 'PartialObjectMetadataList')
+            and parameters.get('g') == 'meta.k8s.io'
+            and parameters.get('v') in ('v1', 'v1beta1')
+        )
+        is_written = is_written or media_type in (*WRITTEN, *wildcards)
+        if known and media_type in (JSON, *wildcards):
+            return Form(JSON, shape, parameters.get('g', ''), parameters.get('v', ''))
+        if known and not shape and media_type in (YAML, 'application/x-yaml'):
+            return Form(YAML)
+    if custom or is_written:
+        raise errors.unknown_shape(WRITTEN)
+    streaming = (f'{JSON};stream=watch', f'{PROTOBUF};stream=watch') if streams else ()
+    raise errors.not_acceptable((*WRITTEN, *streaming))
+
+
+def parse_accept(header: str) -> list[tuple[str, dict[str, str]]]:
+    """Read the media types with their parameters, in the order of preference."""
+    options = []
+    for part in header.split(','):
+        media_type, *pairs = (piece.strip() for piece in part.split(';'))
+        parameters = dict(pair.split('=', 1) for pair in pairs if '=' in pair)
+        options.append((media_type.lower(), parameters))
+    return sorted(options, key=lambda option: -_parse_quality(option[1].get('q', '1')))
+
+
+def decode_body(raw: bytes, content_type: str, kind: str, api_version: str = '') -> Any:
+    """
+    Decode a body by its media type; the kind is that which is expected.
+
+    If it is a built-in one, its version is also given, and the body may be in protobuf. The numbers of custom ones
+    are normalized, and of the built-in ones in JSON are not: ``1.0`` is no integer for them.
+    """
+    media_type = content_type.split(';')[0].strip().lower() or JSON
+    if media_type in (YAML, 'application/x-yaml'):
+        return decode_yaml(raw)
+    if media_type == PROTOBUF and api_version:
+        return protobuf.decode_object(raw, kind, api_version)
+    if media_type != JSON:
+        raise errors.unsupported_media_type((JSON, YAML, PROTOBUF))
+    try:
+        value = parsing.parse_json(raw)
+        _check_envelope(value)
+    except ValueError as e:
+        why = f"couldn't get version/kind; json parse error: {e}"
+        raise (
+            errors.bad_request(why) if kind == 'DeleteOptions' else _unrecognized(kind, why, raw)
+        ) from e
+    if api_version:
+        return {} if value is None else value
+    if isinstance(value, dict | None) and (missing := _find_missing(value or {})):
+        raise _unrecognized(
+            kind, f"Object '{missing}' is missing in '{raw.decode('utf-8', 'replace')}'", raw
+        )
+    return parsing.normalize_numbers(value, raw)
+
+
+def _check_envelope(value: Any) -> None:
+    """Check the fields that are read before all others. Raises `ValueError` if they are of wrong types."""
+    for name in ('apiVersion', 'kind'):
+        found = value.get(name) if isinstance(value, dict) else None
+        if found is not None and not isinstance(found, str):
+            kind = go_format.json_type(found)
+            raise ValueError(
+                f'json: cannot unmarshal {kind} into Go struct field .{name} of type string'
+            )
+
+
+def _find_missing(value: Mapping[str, Any]) -> str:
+    return 'Kind' if not value.get('kind') else 'apiVersion' if not value.get('apiVersion') else ''
+
+
+def _unrecognized(kind: str, why: str, raw: bytes) -> errors.ApiError:
+    return errors.bad_request(
+        f'the object provided is unrecognized (must be of type {kind}): {why} '
+        f'({protobuf.summarize(raw)})'
+    )
+
+
+def decode_patch(raw: bytes, *, custom: bool = False) -> Any:
+    """Decode the body of a patch, which is always JSON; in those of custom objects, the numbers are normalized."""
+    try:
+        value = parsing.parse_json(raw)
+    except ValueError as e:
+        raise errors.bad_request(f'error decoding patch: {e}') from e
+    return parsing.normalize_numbers(value, raw) if custom else value
+
+
+def decode_yaml(raw: bytes) -> Any:
+    """Decode the only document of a body."""
+    try:
+        documents = manifests.parse_yaml(raw, source='the body')
+    except manifests.ManifestError as e:
+        why = parsing.explain_yaml(e.__cause__)
+        raise errors.bad_request(
+            f'error decoding YAML: error converting YAML to JSON: yaml: {why}'
+        ) from e
+    try:
+        return parsing.normalize_numbers(documents[0], raw) if documents else None
+    except OverflowError as e:
+        raise errors.bad_request('error decoding YAML: there is a number out of range') from e
+
+
+def encode_value(value: Any, form: Form, *, pretty: bool = False) -> bytes:
+    """Encode anything that is not an object of a resource: statuses, discovery, …"""
+    if form.media_type == YAML:
+        import yaml
+
+        return yaml.safe_dump(
+            jsons.loads(jsons.dumps(value)), allow_unicode=True
+        ).encode()  # with no aliases
+    if pretty:
+        return json.dumps(value, indent=2, ensure_ascii=False).encode() + b'\n'
+    return jsons.dumps(value) + b'\n'
+
+
+@dataclasses.dataclass(frozen=True)
+class Renderer:
+    """Writes the objects of one resource for one client."""
+
+    resource: kinds.Resource
+    form: Form
+    clock: Clock
+    include: str = 'Metadata'  # what of the object goes with the rows of tables
+    pretty: bool = False
+    shown: set[str] = dataclasses.field(
+        default_factory=set
+    )  # which shapes have had their headers in this stream
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the objects can be written as they are stored."""
+        return self.form == Form() and not self.pretty
+
+    def render_object(self, stored: memory.Stored) -> bytes:
+        if self.is_plain:
+            return conversions.read_raw(self.resource, stored) + b'\n'
+        return self.render_body(conversions.read(self.resource, stored))
+
+    def render_body(self, body: dict[str, Any]) -> bytes:
+        """An object that is not stored as such but only shown."""
+        return self._encode(self._shape(body))
+
+    def render_list(self, listing: reader.Listing) -> bytes:
+        meta: dict[str, Any] = {'continue': ''} if self.resource.custom else {}
+        meta['resourceVersion'] = str(listing.version)
+        if listing.token:
+            meta['continue'] = listing.token
+        if listing.remaining is not None:
+            meta['remainingItemCount'] = listing.remaining
+        if self.is_plain:
+            return self._join_list(meta, listing.items)
+        return self._encode(self._shape_list(meta, listing.items))
+
+    def render_line(self, type: str, stored: memory.Stored) -> bytes:
+        """One event of a watch. Of the tables, only the first one has the headers."""
+        if self.form == Form():
+            return watcher.encode_line(type, conversions.read_raw(self.resource, stored))
+        body = self._shape(conversions.read(self.resource, stored))
+        return watcher.encode_line(type, jsons.dumps(self._drop_headers(body)))
+
+    def render_bookmark(self, version: int, annotations: Mapping[str, str]) -> bytes:
+        meta: dict[str, Any] = {'resourceVersion': str(version)}
+        if annotations:
+            meta['annotations'] = dict(annotations)
+        body = {
+            'kind': self.resource.kind,
+            'apiVersion': self.resource.api_version,
+            'metadata': meta,
+        }
+        if self.form.shape:
+            body = self._drop_headers(self._shape(body))
+        return watcher.encode_line('BOOKMARK', jsons.dumps(body))
+
+    def _join_list(self, meta: Mapping[str, Any], items: Sequence[memory.Stored]) -> bytes:
+        """The built-in objects have no kinds and versions in lists, the custom ones do."""
+        read, custom = conversions.read_raw, self.resource.custom
+        kind, api_version = jsons.dumps(self.resource.kind), jsons.dumps(self.resource.api_version)
+        prefix = b'{"kind":%b,"apiVersion":%b,' % (kind, api_version)
+        raws = [read(self.resource, stored) for stored in items]
+        if not custom:
+            raws = [
+                b'{' + raw.removeprefix(prefix) if raw.startswith(prefix) else raw for raw in raws
+            ]
+        return b'{"kind":%b,"apiVersion":%b,"metadata":%b,"items":[%b]}\n' % (
+            jsons.dumps(self.resource.list_kind),
+            api_version,
+            jsons.dumps(meta),
+            b','.join(raws),
+        )
+
+    def _shape(self, body: dict[str, Any]) -> dict[str, Any]:
+        match self.form.shape:
+            case 'Table':
+                return tables.build_table(
+                    self.resource, [body], now=self.clock(), include=self.include
+                )
+            case 'PartialObjectMetadata' | 'PartialObjectMetadataList':
+                return tables.build_partial(self.resource, body)
+            case _:
+                return body
+
+    def _drop_headers(self, body: dict[str, Any]) -> dict[str, Any]:
+        is_repeated = self.form.shape in self.shown
+        self.shown.add(self.form.shape)
+        return (
+            {**body, 'columnDefinitions': None}
+            if is_repeated and self.form.shape == 'Table'
+            else body
+        )
+
+    def _shape_list(self, meta: dict[str, Any], items: Sequence[memory.Stored]) -> dict[str, Any]:
+        bodies = [conversions.read(self.resource, stored) for stored in items]
+        match self.form.shape:
+            case 'Table':
+                return tables.build_table(
+                    self.resource,
+                    bodies,
+                    now=self.clock(),
+                    include=self.include,
+                    list_metadata=meta,
+                )
+            case 'PartialObjectMetadata' | 'PartialObjectMetadataList':
+                return tables.build_partial_list(self.resource, bodies, list_metadata=meta)
+            case _:
+                for body in bodies if not self.resource.custom else ():
+                    del body['kind'], body['apiVersion']
+                return {
+                    'kind': self.resource.list_kind,
+                    'apiVersion': self.resource.api_version,
+                    'metadata': meta,
+                    'items': bodies,
+                }
+
+    def _encode(self, value: Any) -> bytes:
+        return encode_value(value, self.form, pretty=self.pretty)
+
+
+def _parse_quality(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0

@@ -1,0 +1,350 @@
+"""
+Verbs: requests to resources, from what was asked to what is answered. No HTTP here: bytes in, bytes out.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from kopf._sandbox import clusters
+from kopf._sandbox.apply import patches, strategic
+from kopf._sandbox.codec import decoding, duplicates
+from kopf._sandbox.endpoints import negotiation, tables
+from kopf._sandbox.meta import builtins, errors, requests, selectors
+from kopf._sandbox.registry import (
+    conversions,
+    deletion,
+    prepare,
+    reader,
+    scale_subresource,
+    watcher,
+)
+from kopf._sandbox.storage import memory
+
+JSON_PATCH = 'application/json-patch+json'
+MERGE_PATCH = 'application/merge-patch+json'
+STRATEGIC_PATCH = 'application/strategic-merge-patch+json'
+APPLY_PATCH = 'application/apply-patch+yaml'
+MAX_MANAGER = 128
+
+DELETE_OPTIONS = 'io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions'
+JOBS_WARNING = (
+    'child pods are preserved by default when jobs are deleted; set propagationPolicy=Background '
+    'to remove them or set propagationPolicy=Orphan to suppress this warning'
+)
+BODY_KINDS = {  # of the subresources whose objects are of other kinds than the resource
+    'token': ('TokenRequest', 'authentication.k8s.io/v1'),
+    'eviction': ('Eviction', 'policy/v1'),
+    'binding': ('Binding', 'v1'),
+    'scale': ('Scale', 'autoscaling/v1'),
+}
+ORDERS = {'eviction': 'io.k8s.api.policy.v1.Eviction', 'binding': 'io.k8s.api.core.v1.Binding'}
+SUCCESS = {'kind': 'Status', 'apiVersion': 'v1', 'metadata': {}, 'status': 'Success'}
+
+
+@dataclasses.dataclass(frozen=True)
+class Asking:
+    """How the request came: what it carries, and what it wants back."""
+
+    body: bytes = b''
+    content_type: str = ''
+    accept: str = ''
+    pretty: bool = False
+
+
+class Handler:
+    """Answers the requests to the resources of one cluster. Any number of requests may be in progress at once."""
+
+    def __init__(self, cluster: clusters.Cluster) -> None:
+        self._cluster = cluster
+
+    async def handle(self, request: requests.Request, asking: Asking) -> negotiation.Answer:
+        """Fulfil a request that is allowed already, or raise `ApiError`."""
+        _check_options(request)
+        if request.resource.warning:
+            request.warnings.append(request.resource.warning)
+        match request.verb:
+            case 'get':
+                return self._get(request, asking)
+            case 'list':
+                return self._list(request, asking)
+            case 'watch':
+                return self._watch(request, asking)
+            case 'create':
+                return await self._create(request, asking)
+            case 'update':
+                return await self._update(request, asking)
+            case 'patch':
+                return await self._patch(request, asking)
+            case 'delete':
+                return await self._delete(request, asking)
+            case _:
+                return await self._delete_collection(request, asking)
+
+    def _get(self, request: requests.Request, asking: Asking) -> negotiation.Answer:
+        stored = reader.get_object(
+            self._cluster.store, request.resource, request.namespace, request.name, request.options
+        )
+        return self._answer(request, asking, stored)
+
+    def _list(self, request: requests.Request, asking: Asking) -> negotiation.Answer:
+        renderer = self._choose_renderer(request, asking)
+        interest = _parse_interest(request)
+        listing = reader.list_objects(
+            self._cluster.store, request.resource, interest, request.options
+        )
+        return negotiation.Answer(
+            body=renderer.render_list(listing), media_type=renderer.form.media_type
+        )
+
+    def _watch(self, request: requests.Request, asking: Asking) -> negotiation.Answer:
+        renderer = dataclasses.replace(self._choose_renderer(request, asking), pretty=False)
+        interest = _parse_interest(request)
+        watch = watcher.parse_watch(request.options, interest, version=self._cluster.store.version)
+        form = watcher.Format(renderer.render_line, renderer.render_bookmark)
+        return negotiation.Answer(
+            lines=watcher.stream(self._cluster.store, request.resource.home, watch, form)
+        )
+
+    async def _create(self, request: requests.Request, asking: Asking) -> negotiation.Answer:
+        body, request = _decode_body(request, asking), _find_duplicates(request, asking)
+        reviewer = self._cluster.reviewer
+        if request.subresource == 'token' or reviewer.answers(request):
+            if not isinstance(body, dict):
+                prepare.decode_object(request, body)
+            now = self._cluster.sources.now().timestamp()
+            return self._answer_value(reviewer.answer(request, body, now), asking, 201)
+        if request.subresource:
+            return await self._act_on_pod(request, body, asking)
+        return self._answer(
+            request, asking, (await self._cluster.writer.create(request, body)).stored, 201
+        )
+
+    async def _act_on_pod(
+        self, request: requests.Request, body: Any, asking: Asking
+    ) -> negotiation.Answer:
+        """Evictions and bindings are orders to do something to a pod."""
+        if not isinstance(body, dict):
+            prepare.decode_object(request, body)
+        kind, schema = (
+            BODY_KINDS[request.subresource][0],
+            builtins.load_schema(ORDERS[request.subresource]),
+        )
+        decoding.decode_object(body, schema, kind=kind, version='v1')
+        if request.subresource == 'eviction':
+            options = deletion.parse_options(body.get('deleteOptions') or {}, {})
+            await self._cluster.writer.delete(
+                dataclasses.replace(request, verb='delete', subresource=''), options
+            )
+        else:
+            node = (body.get('target') or {}).get('name') or ''
+            binding = dataclasses.replace(request, verb='patch')
+            await self._cluster.writer.patch(binding, lambda old: _bind(binding, old, node))
+        return self._answer_value({**SUCCESS, 'code': 201}, asking, 201)
+
+    async def _update(self, request: requests.Request, asking: Asking) -> negotiation.Answer:
+        body, request = _decode_body(request, asking), _find_duplicates(request, asking)
+        if request.subresource == 'scale':
+            outcome = await self._cluster.writer.patch(
+                request, lambda old: scale_subresource.scale_object(request.resource, old, body)
+            )
+        else:
+            outcome = await self._cluster.writer.update(request, body)
+        return self._answer(request, asking, outcome.stored)
+
+    async def _patch(self, request: requests.Request, asking: Asking) -> negotiation.Answer:
+        media_type = asking.content_type.split(';')[0].strip().lower()
+        _check_patch_type(request, media_type)
+        if media_type == APPLY_PATCH:
+            config = negotiation.decode_body(asking.body, negotiation.YAML, request.resource.kind)
+            force = request.options.get('force') in ('true', '1')
+            outcome = await self._cluster.writer.apply(request, config, force=force)
+            return self._answer(request, asking, outcome.stored, 201 if outcome.is_created else 200)
+        is_free = request.resource.custom or media_type == STRATEGIC_PATCH
+        patch, request = (
+            negotiation.decode_patch(asking.body, custom=is_free),
+            _find_duplicates(request, asking),
+        )
+        outcome = await self._cluster.writer.patch(
+            request, lambda old: _apply_patch(request, media_type, old, patch)
+        )
+        return self._answer(request, asking, outcome.stored)
+
+    async def _delete(self, request: requests.Request, asking: Asking) -> negotiation.Answer:
+        options = self._parse_delete_options(request, asking)
+        request = dataclasses.replace(request, dry_run=options.dry_run)
+        outcome = await self._cluster.writer.delete(request, options)
+        if (
+            outcome.is_removed
+            and (request.resource.group, request.resource.plural) not in deletion.RETURNED
+        ):
+            return self._answer_value(
+                deletion.build_answer(request.resource, outcome.stored), asking
+            )
+        return self._answer(request, asking, outcome.stored)
+
+    async def _delete_collection(
+        self, request: requests.Request, asking: Asking
+    ) -> negotiation.Answer:
+        options = self._parse_delete_options(request, asking)
+        request = dataclasses.replace(request, dry_run=options.dry_run)
+        interest = _parse_interest(request)
+        items = await self._cluster.writer.delete_collection(request, interest, options)
+        renderer = self._choose_renderer(request, asking)
+        listing = reader.Listing(items, self._cluster.store.version)
+        return negotiation.Answer(
+            body=renderer.render_list(listing), media_type=renderer.form.media_type
+        )
+
+    def _parse_delete_options(self, request: requests.Request, asking: Asking) -> deletion.Options:
+        body = _decode_delete_options(asking) if asking.body.strip() else None
+        options = deletion.parse_options(body, request.options)
+        if (
+            options.propagation
+            or (request.resource.group, request.resource.plural) not in deletion.ORPHANING
+        ):
+            return options
+        if request.resource.plural == 'jobs':
+            request.warnings.append(JOBS_WARNING)
+        return dataclasses.replace(options, propagation='Orphan')
+
+    def _answer(
+        self, request: requests.Request, asking: Asking, stored: memory.Stored, code: int = 200
+    ) -> negotiation.Answer:
+        renderer = self._choose_renderer(request, asking)
+        if request.subresource == 'scale':
+            scale = scale_subresource.build_scale(
+                request.resource, conversions.read(request.resource, stored)
+            )
+            renderer = dataclasses.replace(renderer, resource=scale_subresource.SCALES)
+            return negotiation.Answer(code, renderer.render_body(scale), renderer.form.media_type)
+        return negotiation.Answer(code, renderer.render_object(stored), renderer.form.media_type)
+
+    def _answer_value(
+        self, value: Mapping[str, Any], asking: Asking, code: int = 200
+    ) -> negotiation.Answer:
+        form = negotiation.choose_form(asking.accept, shapes=True)
+        return negotiation.Answer(
+            code, negotiation.encode_value(value, form, pretty=asking.pretty), form.media_type
+        )
+
+    def _choose_renderer(self, request: requests.Request, asking: Asking) -> negotiation.Renderer:
+        form = negotiation.choose_form(
+            asking.accept,
+            shapes=True,
+            custom=request.resource.custom,
+            streams=request.verb in ('list', 'watch'),
+        )
+        include = tables.parse_include(request.options.get('includeObject', ''))
+        return negotiation.Renderer(
+            request.resource, form, self._cluster.sources.now, include, asking.pretty
+        )
+
+
+def _decode_body(request: requests.Request, asking: Asking) -> Any:
+    """Decode the object of a request; only the custom objects are never in protobuf."""
+    own = (request.resource.kind, '' if request.resource.custom else request.resource.api_version)
+    kind, api_version = BODY_KINDS.get(request.subresource, own)
+    return negotiation.decode_body(asking.body, asking.content_type, kind, api_version)
+
+
+def _parse_interest(request: requests.Request) -> selectors.Interest:
+    resource = request.resource
+    return selectors.parse_interest(
+        request.options, request.namespace, resource.selectable, custom=resource.custom
+    )
+
+
+def _find_duplicates(request: requests.Request, asking: Asking) -> requests.Request:
+    """Note the repeated fields of the body, which cannot be seen once it is decoded."""
+    found = duplicates.find_duplicates(asking.body)
+    return dataclasses.replace(request, duplicates=tuple(found)) if found else request
+
+
+def _decode_delete_options(asking: Asking) -> dict[str, Any]:
+    body = negotiation.decode_body(asking.body, asking.content_type, 'DeleteOptions', 'v1')
+    if not isinstance(body, dict):
+        raise errors.bad_request('the body of a deletion must be DeleteOptions')
+    kind, api_version = body.get('kind') or 'DeleteOptions', body.get('apiVersion') or 'v1'
+    if kind != 'DeleteOptions':
+        raise errors.bad_request(errors.describe_unknown_kind(kind, api_version))
+    try:
+        decoding.decode_object(body, builtins.load_schema(DELETE_OPTIONS), kind=kind, version='v1')
+    except errors.ApiError as e:
+        raise errors.bad_request(e.message.partition(f'as a {kind}: ')[2]) from e
+    return body
+
+
+def _apply_patch(
+    request: requests.Request, media_type: str, old: dict[str, Any], patch: Any
+) -> dict[str, Any]:
+    """Make the new state of an object by a patch of the object, or of its scale."""
+    resource = request.resource
+    target = (
+        scale_subresource.build_patchable(resource, old) if request.subresource == 'scale' else old
+    )
+    if media_type == JSON_PATCH:
+        patched = patches.apply_json_patch(target, patch)
+    elif media_type == MERGE_PATCH:
+        patched = patches.merge(target, patch)
+    else:
+        patched = strategic.strategic_merge(
+            target, patch, None if request.subresource == 'scale' else resource.schema
+        )
+    return (
+        scale_subresource.scale_object(resource, old, patched)
+        if request.subresource == 'scale'
+        else patched
+    )
+
+
+def _bind(request: requests.Request, old: dict[str, Any], node: str) -> dict[str, Any]:
+    current, why = (old.get('spec') or {}).get('nodeName'), ''
+    if old['metadata'].get('deletionTimestamp'):
+        why = f'pod {request.name} is being deleted, cannot be assigned to a host'
+    elif current:
+        why = f'pod {request.name} is already assigned to node {errors.render(current)}'
+    if why:
+        raise errors.conflict('', 'pods/binding', request.name, why)
+    return {**old, 'spec': {**(old.get('spec') or {}), 'nodeName': node}}
+
+
+def _check_patch_type(request: requests.Request, media_type: str) -> None:
+    accepted = [
+        JSON_PATCH,
+        MERGE_PATCH,
+        *(() if request.resource.custom else [STRATEGIC_PATCH]),
+        APPLY_PATCH,
+    ]
+    if media_type not in accepted:
+        raise errors.unsupported_media_type(accepted if request.resource.custom else ())
+    problem: errors.FieldError | None = None
+    if media_type == APPLY_PATCH and not request.options.get('fieldManager'):
+        problem = errors.required('fieldManager', 'is required for apply patch')
+    elif media_type != APPLY_PATCH and 'force' in request.options:
+        problem = errors.forbidden_field('force', 'may not be specified for non-apply patch')
+    if problem is not None:
+        raise errors.invalid('meta.k8s.io', 'PatchOptions', '', [problem])
+
+
+_OPTION_KINDS = {'create': 'CreateOptions', 'update': 'UpdateOptions', 'patch': 'PatchOptions'}
+
+
+def _check_options(request: requests.Request) -> None:
+    kind = _OPTION_KINDS.get(request.verb, 'DeleteOptions')
+    problems = []
+    if (
+        len(request.options.get('fieldManager', '').encode()) > MAX_MANAGER
+        and request.verb in _OPTION_KINDS
+    ):
+        problems.append(errors.too_long('fieldManager', MAX_MANAGER))
+    dry_run = request.options.get('dryRun')
+    if dry_run and dry_run != 'All':
+        problems.append(errors.unknown_dry_run([dry_run]))
+    mode = request.options.get('fieldValidation')
+    if mode and mode not in ('Strict', 'Warn', 'Ignore'):
+        problems.append(
+            errors.not_supported('fieldValidation', mode, ['', 'Ignore', 'Strict', 'Warn'])
+        )
+    if problems:
+        raise errors.invalid('meta.k8s.io', kind, '', problems)

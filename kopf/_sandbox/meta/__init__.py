@@ -1,0 +1,3 @@
+"""
+Meta: what all other parts share: kinds, requests, errors, names, selectors, schemas.
+"""

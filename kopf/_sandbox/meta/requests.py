@@ -1,0 +1,39 @@
+"""
+Requests: what is asked of the API about one resource, and by whom.
+
+A request is decoded once, and then goes through authorization, admission and storage as one value.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+
+from kopf._sandbox.meta import kinds
+
+
+@dataclasses.dataclass(frozen=True)
+class User:
+    """Who asks, as the authentication has found."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+    uid: str = ''
+    extra: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """One request to a resource."""
+
+    verb: str  # get, list, watch, create, update, patch, delete, deletecollection
+    resource: kinds.Resource
+    user: User
+    namespace: str = ''
+    name: str = ''
+    subresource: str = ''
+    options: Mapping[str, str] = dataclasses.field(default_factory=dict)  # the query parameters
+    dry_run: bool = False
+    field_manager: str = ''
+    duplicates: tuple[str, ...] = ()  # the repeated fields of the body
+    warnings: list[str] = dataclasses.field(
+        default_factory=list
+    )  # for the Warning headers of the answer

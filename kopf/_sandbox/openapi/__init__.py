@@ -1,0 +1,3 @@
+"""
+OpenAPI: the published schemas and paths of everything that is served.
+"""

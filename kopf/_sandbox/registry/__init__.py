@@ -1,0 +1,3 @@
+"""
+The registry: how objects are prepared, validated, written, read, watched and deleted.
+"""

@@ -1,0 +1,58 @@
+"""
+Conversions: the same object in another version of its resource.
+
+Custom resources are converted as with the strategy ``None``: only the ``apiVersion`` changes, and the fields
+unknown in that version are not shown. They are stored as the schema of the stored version reads them,
+with its defaults, so that nothing is left to do for reading them. Of the built-in ones, only the two shapes
+of events differ.
+"""
+
+from typing import Any
+
+from kopf._cogs.helpers import jsons
+from kopf._sandbox.meta import builtins, kinds
+from kopf._sandbox.schema import pruning
+from kopf._sandbox.storage import memory
+
+EVENTS = kinds.Home('', 'events')
+
+
+def read_raw(resource: kinds.Resource, stored: memory.Stored) -> bytes:
+    """Encode a stored object in the version of this resource."""
+    return stored.raw if _is_native(resource) else jsons.dumps(read(resource, stored))
+
+
+def read(resource: kinds.Resource, stored: memory.Stored) -> dict[str, Any]:
+    """Decode a stored object in the version of this resource."""
+    body = stored.load()
+    if _is_native(resource):
+        return body
+    if resource.home == EVENTS:
+        return builtins.convert_event(body, resource.api_version)
+    body['apiVersion'] = resource.api_version
+    schema = resource.schema
+    if schema is not None:
+        pruning.prune(body, schema)
+    return body
+
+
+def make_storable(resource: kinds.Resource, body: dict[str, Any]) -> dict[str, Any]:
+    """Turn an object of this resource's version into the stored one. May modify and return the same object."""
+    if _is_native(resource):
+        return body
+    if resource.home == EVENTS:
+        return builtins.convert_event(body, 'v1')
+    return reread(resource, body)
+
+
+def reread(resource: kinds.Resource, body: dict[str, Any]) -> dict[str, Any]:
+    """Bring a custom object, which is modified, to what the schema of the stored version makes of it."""
+    schema = resource.stored_schema
+    if schema is not None:
+        pruning.prune(body, schema)
+        pruning.apply_defaults(body, schema)
+    return {**body, 'apiVersion': resource.stored_api_version}
+
+
+def _is_native(resource: kinds.Resource) -> bool:
+    return resource.version == resource.storage_version and resource.group == resource.home.group

@@ -1,0 +1,243 @@
+"""
+Deletion: what becomes of an object that was asked to go.
+
+Pure decisions: an object either goes at once, or stays marked until its finalizers, or its grace period, let it go.
+The results are stored by others (`writer`), and the deletions are followed by the controllers.
+"""
+
+import dataclasses
+import datetime
+import enum
+from collections.abc import Mapping
+from typing import Any
+
+from kopf._sandbox.apiextensions import crds
+from kopf._sandbox.meta import errors, kinds
+from kopf._sandbox.storage import memory
+
+ORPHAN = 'orphan'
+FOREGROUND = 'foregroundDeletion'
+_POLICIES = ('Background', 'Foreground', 'Orphan')
+
+RETURNED = frozenset(
+    {
+        ('', 'pods'),
+        ('', 'services'),
+        ('', 'serviceaccounts'),
+        ('', 'persistentvolumes'),
+        ('', 'persistentvolumeclaims'),
+        ('', 'podtemplates'),
+        ('', 'resourcequotas'),
+        ('storage.k8s.io', 'storageclasses'),
+        ('storage.k8s.io', 'csidrivers'),
+        ('storage.k8s.io', 'csinodes'),
+        ('storage.k8s.io', 'volumeattachments'),
+    }
+)
+"""The resources whose deletion is answered with the last state of the object rather than with a status."""
+
+
+ORPHANING = frozenset({('', 'replicationcontrollers'), ('batch', 'jobs')})
+"""The resources whose dependents are left alone unless asked otherwise."""
+
+
+CRD = ('apiextensions.k8s.io', 'CustomResourceDefinition')
+NAMESPACE = ('', 'Namespace')
+POD = ('', 'Pod')
+
+
+class Verdict(enum.Enum):
+    REMOVE = enum.auto()  # nothing holds the object
+    DISMISS = enum.auto()  # the same, but it is marked before it goes
+    MARK = enum.auto()  # it stays, marked with the deletion's time and finalizers
+    WAIT = enum.auto()  # it is marked already, and nothing changes
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What was asked for with the deletion."""
+
+    grace_period: int | None = None
+    propagation: str = ''  # Background, Foreground, Orphan; '' for the resource's default
+    uid: str = ''  # the preconditions
+    version: str = ''
+    dry_run: bool = False
+    body: Mapping[str, Any] = dataclasses.field(
+        default_factory=dict
+    )  # as they were sent, for webhooks
+
+
+def parse_options(body: Mapping[str, Any] | None, query: Mapping[str, str]) -> Options:
+    """Read ``DeleteOptions``, decoded already, of the body; or of the query, but only if there is no body."""
+    given = _read_query(query) if body is None else body
+    preconditions = given.get('preconditions') or {}
+    propagation, orphan = given.get('propagationPolicy') or '', given.get('orphanDependents')
+    grace, dry_run = given.get('gracePeriodSeconds'), given.get('dryRun') or []
+    problems = []
+    if dry_run and dry_run != ['All']:
+        problems.append(errors.unknown_dry_run(dry_run))
+    if propagation and propagation not in _POLICIES:
+        supported = ['Foreground', 'Background', 'Orphan', 'nil']
+        problems.append(errors.not_supported('propagationPolicy', propagation, supported))
+    if propagation and orphan is not None:
+        problems.append(
+            errors.invalid_value(
+                'propagationPolicy',
+                propagation,
+                'orphanDependents and deletionPropagation cannot be both set',
+            )
+        )
+    if problems:
+        raise errors.invalid('meta.k8s.io', 'DeleteOptions', '', problems)
+    if orphan is not None:
+        propagation = 'Orphan' if orphan else 'Background'
+    return Options(
+        grace_period=_parse_grace(grace),
+        propagation=propagation,
+        uid=preconditions.get('uid') or '',
+        version=preconditions.get('resourceVersion') or '',
+        dry_run=bool(dry_run),
+        body=body or {},
+    )
+
+
+def check_preconditions(resource: kinds.Resource, stored: memory.Stored, options: Options) -> None:
+    """Refuse to delete another object, or another version of it, than was meant."""
+    why = ''
+    if options.uid and options.uid != stored.uid:
+        why = (
+            f'the UID in the precondition ({options.uid}) does not match the UID in record ({stored.uid}). '
+            f'The object might have been deleted and then recreated'
+        )
+    elif options.version and options.version != str(stored.version):
+        why = (
+            f'the ResourceVersion in the precondition ({options.version}) does not match '
+            f'the ResourceVersion in record ({stored.version}). The object might have been modified'
+        )
+    if why:
+        raise errors.conflict(resource.group, resource.kind, stored.name, why)
+
+
+def mark(
+    resource: kinds.Resource, obj: dict[str, Any], options: Options, now: datetime.datetime
+) -> Verdict:
+    """Decide on the deletion. The object is modified if, and only if, it is to be stored as marked."""
+    meta = obj['metadata']
+    finalizers = choose_finalizers(meta.get('finalizers') or [], options.propagation)
+    if (resource.group, resource.kind) == CRD and meta.get('deletionTimestamp') is None:
+        finalizers.append(crds.CLEANUP_FINALIZER)
+    grace = _choose_grace(resource, obj, options)
+    is_free = not finalizers and not has_spec_finalizers(resource, obj) and not grace
+    if is_free and (resource.group, resource.kind) != POD:
+        return Verdict.REMOVE
+    marked = meta.get('deletionTimestamp') is not None
+    is_sooner = grace < (meta.get('deletionGracePeriodSeconds') or 0)
+    if marked and not is_sooner and not is_free and finalizers == (meta.get('finalizers') or []):
+        return Verdict.WAIT
+    _set_or_pop(meta, 'finalizers', finalizers)
+    if not marked or is_sooner:
+        meta['deletionTimestamp'] = format_time(now + datetime.timedelta(seconds=grace))
+        meta['deletionGracePeriodSeconds'] = grace
+    if not marked and meta.get('generation') and (resource.group, resource.kind) != CRD:
+        meta['generation'] += 1
+    _note_termination(resource, obj)
+    return Verdict.DISMISS if is_free else Verdict.MARK
+
+
+def _note_termination(resource: kinds.Resource, obj: dict[str, Any]) -> None:
+    """The objects that contain other objects tell in their status that they are being deleted."""
+    if (resource.group, resource.kind) == NAMESPACE:
+        obj.setdefault('status', {})['phase'] = 'Terminating'
+    elif (resource.group, resource.kind) == CRD:
+        crds.note_deletion(obj, has_begun=False)
+    else:
+        return
+    obj['metadata'].pop('deletionGracePeriodSeconds', None)
+
+
+def choose_finalizers(finalizers: list[str], propagation: str) -> list[str]:
+    """Put the finalizers of the garbage collector in line with the propagation policy."""
+    if not propagation:
+        return list(finalizers)
+    kept = [finalizer for finalizer in finalizers if finalizer not in (ORPHAN, FOREGROUND)]
+    return kept + {'Orphan': [ORPHAN], 'Foreground': [FOREGROUND]}.get(propagation, [])
+
+
+def is_released(resource: kinds.Resource, obj: Mapping[str, Any]) -> bool:
+    """Tell if an update has taken away the last thing that held an object being deleted."""
+    meta = obj['metadata']
+    return (
+        meta.get('deletionTimestamp') is not None
+        and not meta.get('finalizers')
+        and not meta.get('deletionGracePeriodSeconds')
+        and not has_spec_finalizers(resource, obj)
+    )
+
+
+def has_spec_finalizers(resource: kinds.Resource, obj: Mapping[str, Any]) -> bool:
+    """Namespaces have finalizers of a second kind."""
+    return (resource.group, resource.kind) == NAMESPACE and bool(
+        (obj.get('spec') or {}).get('finalizers')
+    )
+
+
+def build_answer(resource: kinds.Resource, stored: memory.Stored) -> dict[str, Any]:
+    """The status that tells of an object's removal."""
+    named = {
+        'name': stored.name,
+        'group': resource.group,
+        'kind': resource.plural,
+        'uid': stored.uid,
+    }
+    return {
+        'kind': 'Status',
+        'apiVersion': 'v1',
+        'metadata': {},
+        'status': 'Success',
+        'details': {key: value for key, value in named.items() if value},
+    }
+
+
+def format_time(moment: datetime.datetime) -> str:
+    return moment.astimezone(datetime.UTC).strftime('%Y-%m-%dT%H:%M:%SZ')
+
+
+def _choose_grace(resource: kinds.Resource, obj: Mapping[str, Any], options: Options) -> int:
+    """Only the pods that are assigned to a node, and not over yet, have time to finish."""
+    spec, phase = obj.get('spec') or {}, (obj.get('status') or {}).get('phase')
+    if (
+        (resource.group, resource.kind) != POD
+        or not spec.get('nodeName')
+        or phase in ('Succeeded', 'Failed')
+    ):
+        return 0
+    if options.grace_period is not None:
+        return options.grace_period
+    known = obj['metadata'].get('deletionGracePeriodSeconds')
+    return int(known if known is not None else spec.get('terminationGracePeriodSeconds') or 0)
+
+
+def _read_query(query: Mapping[str, str]) -> dict[str, Any]:
+    flags = {'true': True, '1': True, 'false': False, '0': False}
+    return {
+        'propagationPolicy': query.get('propagationPolicy'),
+        'gracePeriodSeconds': query.get('gracePeriodSeconds'),
+        'orphanDependents': flags.get(query.get('orphanDependents', '')),
+        'dryRun': [query['dryRun']] if query.get('dryRun') else [],
+    }
+
+
+def _parse_grace(value: Any) -> int | None:
+    try:
+        return None if value is None or value == '' else max(int(value), 0)
+    except (TypeError, ValueError):
+        raise errors.bad_request(
+            f'gracePeriodSeconds must be a number, not {errors.render(value)}'
+        ) from None
+
+
+def _set_or_pop(mapping: dict[str, Any], key: str, value: Any) -> None:
+    if value:
+        mapping[key] = value
+    else:
+        mapping.pop(key, None)

@@ -1,0 +1,105 @@
+"""
+Entries: what is special about one kind of objects.
+
+All objects get here decoded: values are of the right types, empty optional fields are absent.
+The functions of an entry get whole objects; those that prepare objects mutate them, those that validate do not.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from kopf._sandbox.meta import equality, errors, metadata, naming
+
+Object = Mapping[str, Any]
+Problems = list[errors.FieldError]
+
+
+class Allocator(Protocol):
+    """Gives out the addresses and ports of services."""
+
+    def allocate_address(self) -> str: ...
+    def allocate_port(self) -> int: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Site:
+    """What the preparation of new objects needs to know of the cluster."""
+
+    now: str  # as the API writes times
+    allocator: Allocator
+    priorities: Mapping[str, Object] = dataclasses.field(
+        default_factory=dict
+    )  # the known PriorityClasses by name
+
+
+def _keep(obj: dict[str, Any]) -> None:
+    pass
+
+
+def _keep_new(obj: dict[str, Any], site: Site) -> None:
+    pass
+
+
+def _keep_updated(new: dict[str, Any], old: Object, site: Site) -> None:
+    pass
+
+
+def _accept(obj: Object) -> Problems:
+    return []
+
+
+def _accept_update(new: Object, old: Object) -> Problems:
+    return []
+
+
+def never_bumped(new: Object, old: Object) -> bool:
+    return False
+
+
+def bumped_by_spec(new: Object, old: Object) -> bool:
+    return not equality.is_same(new.get('spec'), old.get('spec'))
+
+
+def bumped_by_content(new: Object, old: Object) -> bool:
+    """Tell if anything besides the metadata has changed."""
+    names = {*new, *old} - {'metadata', 'apiVersion', 'kind', 'status'}
+    return not all(equality.is_same(new.get(name), old.get(name)) for name in names)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Rules:
+    """The rules of one kind; the defaults are those of custom resources and of simple kinds."""
+
+    name_rule: naming.Check | None = (
+        naming.check_subdomain
+    )  # None if only the common rules apply to the metadata
+    standard_finalizers: bool = True
+    has_generation: bool = False
+    is_bumped: Callable[[Object, Object], bool] = never_bumped
+    initial_status: Object | None = None  # replaces the status of new objects, if not None
+    defaults: Callable[[dict[str, Any]], None] = _keep
+    prepare_create: Callable[[dict[str, Any], Site], None] = _keep_new
+    prepare_update: Callable[[dict[str, Any], Object, Site], None] = _keep_updated
+    validate: Callable[[Object], Problems] = _accept
+    validate_new: Callable[[Object], Problems] = _accept  # only what is checked on creation
+    validate_update: Callable[[Object, Object], Problems] = (
+        _accept_update  # only what depends on the old object
+    )
+    changes_first: bool = False  # the forbidden changes are reported before the wrong values
+    repeats_update: bool = True  # the kind's own rules check the changes of the metadata once more
+    repeats_metadata: bool = True  # … and the new metadata too
+    validates_updated: bool = True  # … and the new object, as if it were created
+    allows_unconditional_update: bool = True  # updates with no resourceVersion
+    allows_create_on_update: bool = False  # PUT makes objects that do not exist
+
+    def validate_metadata(self, obj: Object, *, namespaced: bool) -> Problems:
+        """Find what is wrong in the metadata by the rules of the kind."""
+        if self.name_rule is None:
+            return []
+        return metadata.validate_metadata(
+            obj['metadata'],
+            namespaced=namespaced,
+            name_rule=self.name_rule,
+            standard_finalizers=self.standard_finalizers,
+        )

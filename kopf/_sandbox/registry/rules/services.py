@@ -1,0 +1,296 @@
+"""
+Services: their defaults, their addresses and ports, and what is demanded of them.
+"""
+
+import ipaddress
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kopf._sandbox.meta import errors, metadata, naming
+from kopf._sandbox.registry.rules import checks, containers, entries, pod_defaults
+
+_TYPES: Final = ('ClusterIP', 'ExternalName', 'LoadBalancer', 'NodePort')
+_EXTERNAL: Final = ('NodePort', 'LoadBalancer')
+_HEADLESS: Final = 'None'
+_AFFINITY_SECONDS: Final = 10800
+_NETWORK: Final = ipaddress.ip_network('10.96.0.0/12')
+_ADDRESS_HINT: Final = 'must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)'
+
+
+def default_service(obj: dict[str, Any]) -> None:
+    spec = obj.setdefault('spec', {})
+    pod_defaults.fill(spec, {'sessionAffinity': 'None', 'type': 'ClusterIP'})
+    if spec['sessionAffinity'] == 'None':
+        spec.pop('sessionAffinityConfig', None)
+    elif checks.dig(spec, 'sessionAffinityConfig', 'clientIP', 'timeoutSeconds') is None:
+        spec['sessionAffinityConfig'] = {'clientIP': {'timeoutSeconds': _AFFINITY_SECONDS}}
+    for port in spec.get('ports') or ():
+        pod_defaults.fill(port, {'protocol': 'TCP'})
+        port['targetPort'] = port.get('targetPort') or port.get('port') or 0
+    if _is_external(spec):
+        pod_defaults.fill(spec, {'externalTrafficPolicy': 'Cluster'})
+    if spec['type'] != 'ExternalName':
+        pod_defaults.fill(spec, {'internalTrafficPolicy': 'Cluster'})
+    if spec['type'] == 'LoadBalancer':
+        pod_defaults.fill(spec, {'allocateLoadBalancerNodePorts': True})
+
+
+def _is_external(spec: entries.Object) -> bool:
+    return spec.get('type') in _EXTERNAL or bool(
+        spec.get('type') == 'ClusterIP' and spec.get('externalIPs')
+    )
+
+
+def prepare_service(obj: dict[str, Any], site: entries.Site) -> None:
+    """Give the service its addresses and ports. Mutates the service."""
+    _allocate(obj['spec'], site.allocator)
+    obj['status'] = {'loadBalancer': {}}
+
+
+def prepare_service_update(new: dict[str, Any], old: entries.Object, site: entries.Site) -> None:
+    """Keep the addresses and ports that the service has, if it still needs them, or give new. Mutates the new one."""
+    spec, known = new['spec'], old.get('spec') or {}
+    if spec['type'] == 'ExternalName':
+        if known.get('type') != 'ExternalName' and spec.get('clusterIP') == known.get('clusterIP'):
+            for name in (
+                'clusterIP',
+                'clusterIPs',
+                'ipFamilies',
+                'ipFamilyPolicy',
+                'internalTrafficPolicy',
+            ):
+                spec.pop(name, None)
+        _drop_ports(spec, known)
+        return
+    if not spec.get('clusterIP'):
+        spec.update({name: known[name] for name in ('clusterIP', 'clusterIPs') if name in known})
+    elif spec.get('clusterIP') != known.get('clusterIP') and spec.get('clusterIPs') == known.get(
+        'clusterIPs'
+    ):
+        spec['clusterIPs'] = [spec['clusterIP']] if spec.get('clusterIP') else []
+    pod_defaults.fill(
+        spec, {name: known[name] for name in ('ipFamilies', 'ipFamilyPolicy') if name in known}
+    )
+    _keep_ports(spec, known)
+    _allocate(spec, site.allocator)
+
+
+def _keep_ports(spec: dict[str, Any], known: entries.Object) -> None:
+    if spec['type'] not in _EXTERNAL:
+        _drop_ports(spec, known)
+        return
+    taken = {
+        (before.get('protocol'), before.get('port')): before['nodePort']
+        for before in known.get('ports') or ()
+        if before.get('nodePort')
+    }
+    for port in spec.get('ports') or ():
+        if not port.get('nodePort') and (port.get('protocol'), port.get('port')) in taken:
+            port['nodePort'] = taken[port.get('protocol'), port.get('port')]
+
+
+def _drop_ports(spec: dict[str, Any], known: entries.Object) -> None:
+    """Forget what only the services of external types have, if it has not been set anew."""
+    taken = {before.get('nodePort') for before in known.get('ports') or ()}
+    for port in spec.get('ports') or ():
+        if port.get('nodePort') in taken:
+            port.pop('nodePort', None)
+    for name in ('externalTrafficPolicy', 'healthCheckNodePort', 'allocateLoadBalancerNodePorts'):
+        if spec.get(name) == known.get(name) and not spec.get('externalIPs'):
+            spec.pop(name, None)
+
+
+def _allocate(spec: dict[str, Any], allocator: entries.Allocator) -> None:
+    if spec['type'] == 'ExternalName':
+        return
+    if not spec.get('clusterIP'):
+        spec['clusterIP'] = (spec.get('clusterIPs') or [None])[0] or allocator.allocate_address()
+    if not spec.get('clusterIPs'):
+        spec['clusterIPs'] = [spec['clusterIP']]
+    is_dual = spec['clusterIP'] == _HEADLESS and not spec.get('selector')
+    pod_defaults.fill(
+        spec,
+        {
+            'ipFamilies': ['IPv4', 'IPv6'] if is_dual else ['IPv4'],
+            'ipFamilyPolicy': 'RequireDualStack' if is_dual else 'SingleStack',
+        },
+    )
+    wants_ports = spec['type'] == 'NodePort' or (
+        spec['type'] == 'LoadBalancer' and spec.get('allocateLoadBalancerNodePorts') is not False
+    )
+    for port in (spec.get('ports') or ()) if wants_ports else ():
+        if not port.get('nodePort'):
+            port['nodePort'] = allocator.allocate_port()
+    if spec['type'] == 'LoadBalancer' and spec.get('externalTrafficPolicy') == 'Local':
+        pod_defaults.fill(spec, {'healthCheckNodePort': allocator.allocate_port()})
+
+
+def validate_service(obj: entries.Object) -> entries.Problems:
+    spec = obj.get('spec') or {}
+    ports, kind = spec.get('ports') or (), spec.get('type')
+    is_headless = spec.get('clusterIP') == _HEADLESS
+    problems = []
+    if not ports and not is_headless and kind != 'ExternalName':
+        problems.append(errors.required('spec.ports'))
+    if kind in _EXTERNAL and is_headless:
+        text = f"may not be set to 'None' for {kind} services"
+        problems.append(errors.invalid_value('spec.clusterIPs[0]', 'None', text))
+    if kind == 'ExternalName':
+        problems += _validate_external_name(spec)
+    problems += _validate_ports(ports, 'spec.ports')
+    problems += metadata.validate_labels(spec.get('selector') or {}, 'spec.selector')
+    problems += checks.check_enum(
+        spec.get('sessionAffinity'), 'spec.sessionAffinity', ('ClientIP', 'None')
+    )
+    problems += checks.check_enum(kind, 'spec.type', _TYPES)
+    problems += _validate_port_use(ports, spec)
+    if _is_external(spec):
+        problems += checks.check_enum(
+            spec.get('externalTrafficPolicy'), 'spec.externalTrafficPolicy', ('Cluster', 'Local')
+        )
+    elif spec.get('externalTrafficPolicy'):
+        problems.append(
+            errors.invalid_value(
+                'spec.externalTrafficPolicy',
+                spec['externalTrafficPolicy'],
+                'may only be set for externally-accessible services',
+            )
+        )
+    problems += checks.check_optional_enum(
+        spec.get('internalTrafficPolicy'), 'spec.internalTrafficPolicy', ('Cluster', 'Local')
+    )
+    problems += [
+        errors.invalid_value(f'spec.externalIPs[{index}]', address, _ADDRESS_HINT)
+        for index, address in enumerate(spec.get('externalIPs') or ())
+        if not is_address(address)
+    ]
+    return problems + _validate_addresses(spec)
+
+
+def _validate_external_name(spec: entries.Object) -> entries.Problems:
+    problems = []
+    if spec.get('clusterIPs'):
+        problems.append(
+            errors.forbidden_field('spec.clusterIPs', 'may not be set for ExternalName services')
+        )
+    name = (spec.get('externalName') or '').removesuffix('.')
+    if not name:
+        return [*problems, errors.required('spec.externalName')]
+    return problems + checks.check_name(name, 'spec.externalName', naming.check_subdomain)
+
+
+def _validate_ports(ports: Sequence[entries.Object], field: str) -> entries.Problems:
+    problems, names = [], set()
+    for index, port in enumerate(ports):
+        path, name = f'{field}[{index}]', port.get('name')
+        if name:
+            problems += checks.check_name(name, f'{path}.name', naming.check_label)
+            problems += [errors.duplicate(f'{path}.name', name)] if name in names else []
+            names.add(name)
+        elif len(ports) > 1:
+            problems.append(errors.required(f'{path}.name'))
+        number = port.get('port') or 0
+        problems += [
+            errors.invalid_value(f'{path}.port', number, text) for text in naming.check_port(number)
+        ]
+        problems += checks.check_enum(
+            port.get('protocol'), f'{path}.protocol', containers.PROTOCOLS
+        )
+        problems += checks.check_port(port.get('targetPort'), f'{path}.targetPort')
+        problems += checks.check_name(
+            port.get('appProtocol'), f'{path}.appProtocol', naming.check_key
+        )
+    return problems
+
+
+def _validate_port_use(ports: Sequence[entries.Object], spec: entries.Object) -> entries.Problems:
+    problems, taken, used = [], set(), set()
+    for index, port in enumerate(ports):
+        node, protocol = port.get('nodePort'), port.get('protocol')
+        if node and spec.get('type') not in _EXTERNAL:
+            problems.append(
+                errors.forbidden_field(
+                    f'spec.ports[{index}].nodePort',
+                    f"may not be used when `type` is '{spec.get('type')}'",
+                )
+            )
+        if node and (protocol, node) in taken:
+            problems.append(errors.duplicate(f'spec.ports[{index}].nodePort', node))
+        taken.add((protocol, node))
+        if (protocol, port.get('port')) in used:
+            shown = {
+                'Name': '',
+                'Protocol': protocol,
+                'AppProtocol': None,
+                'Port': port.get('port'),
+                'TargetPort': 0,
+                'NodePort': 0,
+            }
+            problems.append(checks.duplicate_struct(f'spec.ports[{index}]', shown))
+        used.add((protocol, port.get('port')))
+    return problems
+
+
+def _validate_addresses(spec: entries.Object) -> entries.Problems:
+    if spec.get('type') == 'ExternalName':
+        return []
+    address, addresses = spec.get('clusterIP') or '', spec.get('clusterIPs') or []
+    problems = []
+    if address and addresses and addresses[0] != address:
+        problems.append(
+            errors.invalid_value('spec.clusterIPs', addresses, 'first value must match `clusterIP`')
+        )
+    for index, item in enumerate(addresses):
+        if item != _HEADLESS and not is_address(item):
+            problems.append(errors.invalid_value(f'spec.clusterIPs[{index}]', item, _ADDRESS_HINT))
+        elif item != _HEADLESS and ipaddress.ip_address(item) not in _NETWORK:
+            problems.append(
+                errors.invalid_value(
+                    'spec.clusterIPs',
+                    addresses,
+                    f'failed to allocate IP {item}: the provided IP ({item}) is not in the '
+                    f'valid range. The range of valid IPs is {_NETWORK}',
+                )
+            )
+    if address != _HEADLESS and 'IPv6' in (spec.get('ipFamilies') or ()):
+        index = spec['ipFamilies'].index('IPv6')
+        problems.append(
+            errors.invalid_value(
+                f'spec.ipFamilies[{index}]', 'IPv6', 'not configured on this cluster'
+            )
+        )
+    return problems
+
+
+def is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def validate_service_update(new: entries.Object, old: entries.Object) -> entries.Problems:
+    spec, known = new.get('spec') or {}, old.get('spec') or {}
+    if 'ExternalName' in (spec.get('type'), known.get('type')):
+        return []
+    before, after = known.get('clusterIPs') or [], spec.get('clusterIPs') or []
+    if before and (not after or after[0] != before[0]):
+        text = 'may not change once set' if after else 'primary clusterIP can not be unset'
+        return [errors.invalid_value('spec.clusterIPs[0]', after, text)]
+    return []
+
+
+RULES: Final = {
+    ('', 'Service'): entries.Rules(
+        name_rule=naming.check_old_label,
+        changes_first=True,
+        repeats_metadata=False,
+        defaults=default_service,
+        prepare_create=prepare_service,
+        prepare_update=prepare_service_update,
+        validate=validate_service,
+        validate_update=validate_service_update,
+        allows_create_on_update=True,
+    ),
+}

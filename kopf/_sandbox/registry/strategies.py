@@ -1,0 +1,131 @@
+"""
+Strategies: how new and updated objects are prepared and validated, by the rules of their kinds.
+
+For custom resources, only the metadata are checked here: the rest of their rules are in their schemas.
+The order of a write: decoding, defaults, the metadata set by the server, the preparation, the validation.
+"""
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from kopf._sandbox.codec import decoding
+from kopf._sandbox.meta import equality, errors, metadata, naming, schemas
+from kopf._sandbox.registry import rules
+from kopf._sandbox.registry.rules import entries
+
+
+def check_types(
+    obj: dict[str, Any], schema: schemas.Schema, kind: str, version: str
+) -> errors.ApiError | None:
+    """
+    Decode a built-in object: bring it to the form in which the API keeps it. Mutates the object.
+
+    Returns the refusal if some values are of wrong types; the object is then half-decoded and of no use.
+    """
+    try:
+        decoding.decode_object(obj, schema, kind=kind, version=version)
+    except errors.ApiError as e:
+        return e
+    return None
+
+
+def prepare_create(group: str, kind: str, obj: dict[str, Any], site: entries.Site) -> None:
+    """Set what is the server's to set in a new object: generation, status, allocations. Mutates the object."""
+    found = rules.find_rules(group, kind)
+    if found.has_generation:
+        obj['metadata']['generation'] = 1
+    if found.initial_status is not None:
+        obj['status'] = copy.deepcopy(found.initial_status)
+    found.prepare_create(obj, site)
+
+
+def prepare_update(
+    group: str,
+    kind: str,
+    new: dict[str, Any],
+    old: Mapping[str, Any],
+    site: entries.Site,
+    *,
+    counts_status: bool = False,
+) -> None:
+    """Restore in an updated object what is not for the client to change, and count its generation. Mutates it."""
+    found = rules.find_rules(group, kind)
+    found.prepare_update(new, old, site)
+    if is_generation_bumped(group, kind, new, old, counts_status=counts_status):
+        new['metadata']['generation'] = (old['metadata'].get('generation') or 0) + 1
+
+
+def is_generation_bumped(
+    group: str,
+    kind: str,
+    new: Mapping[str, Any],
+    old: Mapping[str, Any],
+    *,
+    counts_status: bool = False,
+) -> bool:
+    """
+    Tell if this change of an object is counted in its generation.
+
+    Changes of the status count only for custom resources without the status subresource.
+    """
+    if counts_status and not equality.is_same(new.get('status'), old.get('status')):
+        return True
+    return rules.find_rules(group, kind).is_bumped(new, old)
+
+
+def has_generation(group: str, kind: str) -> bool:
+    """Tell if new objects of this kind get a generation. Deletions count wherever there is a generation."""
+    return rules.find_rules(group, kind).has_generation
+
+
+def validate_create(
+    group: str, kind: str, obj: Mapping[str, Any], *, namespaced: bool
+) -> list[errors.FieldError]:
+    """Find what is wrong in a new object."""
+    found = rules.find_rules(group, kind)
+    problems = (
+        found.validate_metadata(obj, namespaced=namespaced)
+        + found.validate(obj)
+        + found.validate_new(obj)
+    )
+    if problems or found.name_rule is not None:
+        return problems
+    return metadata.validate_metadata(
+        obj['metadata'], namespaced=namespaced, name_rule=naming.check_path_segment
+    )
+
+
+def validate_update(
+    group: str, kind: str, new: Mapping[str, Any], old: Mapping[str, Any], *, namespaced: bool
+) -> list[errors.FieldError]:
+    """
+    Find what is wrong in an updated object, or is not allowed to change.
+
+    Problems with the metadata are repeated as many times as the API repeats them in the causes of its answers.
+    """
+    found = rules.find_rules(group, kind)
+    problems = metadata.validate_common_update(
+        new['metadata'], old['metadata'], namespaced=namespaced
+    )
+    if found.repeats_update:
+        problems += metadata.validate_metadata_update(new['metadata'], old['metadata'])
+        problems += (
+            metadata.validate_standard_finalizers(new['metadata'])
+            if found.standard_finalizers
+            else []
+        )
+    wrong = found.validate_metadata(new, namespaced=namespaced) if found.repeats_metadata else []
+    wrong += found.validate(new) if found.validates_updated else []
+    changes = found.validate_update(new, old)
+    return [*problems, *changes, *wrong] if found.changes_first else [*problems, *wrong, *changes]
+
+
+def allows_unconditional_update(group: str, kind: str) -> bool:
+    """Tell if objects of this kind can be replaced with no ``resourceVersion``."""
+    return rules.find_rules(group, kind).allows_unconditional_update
+
+
+def allows_create_on_update(group: str, kind: str) -> bool:
+    """Tell if PUT creates the objects of this kind if they do not exist."""
+    return rules.find_rules(group, kind).allows_create_on_update

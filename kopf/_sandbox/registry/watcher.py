@@ -1,0 +1,247 @@
+"""
+The watcher: the changes of a resource as a stream of events, from now on or from a past version.
+
+A watcher keeps only its position in the history, so a slow one costs no memory; if it falls so far behind
+that the history is compacted, it gets the ERROR event with the code 410 and has to list again.
+"""
+
+import asyncio
+import dataclasses
+import math
+import random
+from collections.abc import AsyncGenerator, Callable, Mapping
+
+from kopf._cogs.helpers import jsons
+from kopf._sandbox.meta import errors, go_format, kinds, selectors
+from kopf._sandbox.storage import memory
+
+BATCH = 500
+"""How many events are encoded and sent at once, so that nobody else is kept waiting."""
+
+BOOKMARK_INTERVAL = 60.0
+"""Seconds between bookmarks in a stream that asked for them."""
+
+BOOKMARK_AHEAD = 2.0
+"""Seconds between the last bookmark and the end of the stream, so that it is not lost."""
+
+Encoder = Callable[[str, memory.Stored], bytes]
+"""Makes a line of the stream of an event's type and object."""
+
+Bookmarker = Callable[[int, Mapping[str, str]], bytes]
+"""Makes a line of a bookmark of the version and annotations."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Watch:
+    """What a client asked to watch."""
+
+    interest: selectors.Interest
+    since: (
+        int | None
+    )  # the version to continue from; None for the objects as they are now, and then the changes
+    timeout: float
+    bookmarks: bool = False
+    initial_end: bool = False  # tell by a bookmark when all current objects were sent
+
+
+@dataclasses.dataclass(frozen=True)
+class Format:
+    """How the events are written for this client."""
+
+    encode: Encoder
+    bookmark: Bookmarker
+
+
+def parse_watch(options: Mapping[str, str], interest: selectors.Interest, *, version: int) -> Watch:
+    """Read the query of a watch; ``version`` is the current version of the storage."""
+    initial = options.get('sendInitialEvents')
+    check_version_options(options, watch=True)
+    since = parse_version(options.get('resourceVersion', ''))
+    tells_end = initial == 'true' or (initial is None and not since)
+    if initial == 'false':
+        since = version if since is None else since
+    elif initial == 'true' or not since:
+        since = None
+    parse_number(options, 'limit')  # there are no pages, but it must be a number
+    timeout = parse_number(options, 'timeoutSeconds')
+    bookmarks = options.get('allowWatchBookmarks') in ('true', '1')
+    return Watch(
+        interest,
+        since,
+        timeout=float(timeout or random.randint(1800, 3600)),
+        bookmarks=bookmarks,
+        initial_end=bookmarks and tells_end,
+    )
+
+
+def check_version_options(options: Mapping[str, str], *, watch: bool) -> None:
+    """Refuse the combinations of options that the API refuses, with all that is wrong in them."""
+    problems = _check_watch_options(options) if watch else _check_list_options(options)
+    if problems:
+        raise errors.invalid('meta.k8s.io', 'ListOptions', '', problems)
+
+
+def _check_watch_options(options: Mapping[str, str]) -> list[errors.FieldError]:
+    match, initial = options.get('resourceVersionMatch', ''), options.get('sendInitialEvents')
+    problems = []
+    if initial is not None and match != 'NotOlderThan':
+        problems.append(
+            _forbid_match('sendInitialEvents requires setting resourceVersionMatch to NotOlderThan')
+        )
+    if match and initial is None:
+        problems.append(
+            _forbid_match(
+                'resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided'
+            )
+        )
+    if match and match != 'NotOlderThan':
+        problems.append(errors.not_supported('resourceVersionMatch', match, ['NotOlderThan']))
+    if match and options.get('continue'):
+        problems.append(
+            _forbid_match('resourceVersionMatch is forbidden when continue is provided')
+        )
+    return problems
+
+
+def _check_list_options(options: Mapping[str, str]) -> list[errors.FieldError]:
+    match, version = options.get('resourceVersionMatch', ''), options.get('resourceVersion')
+    problems = []
+    if match and not version:
+        problems.append(
+            _forbid_match('resourceVersionMatch is forbidden unless resourceVersion is provided')
+        )
+    if match and options.get('continue'):
+        problems.append(
+            _forbid_match('resourceVersionMatch is forbidden when continue is provided')
+        )
+    if match and match not in ('Exact', 'NotOlderThan'):
+        problems.append(
+            errors.not_supported('resourceVersionMatch', match, ['Exact', 'NotOlderThan', ''])
+        )
+    if match == 'Exact' and version == '0':
+        problems.append(
+            _forbid_match('resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
+        )
+    if options.get('sendInitialEvents') is not None:
+        problems.append(
+            errors.forbidden_field('sendInitialEvents', 'sendInitialEvents is forbidden for list')
+        )
+    return problems
+
+
+def _forbid_match(why: str) -> errors.FieldError:
+    return errors.forbidden_field('resourceVersionMatch', why)
+
+
+def parse_version(text: str) -> int | None:
+    """Read a ``resourceVersion`` of a query; ``None`` if it is not given."""
+    if not text:
+        return None
+    try:
+        return go_format.parse_uint(text)
+    except ValueError as e:
+        problem = errors.invalid_value('resourceVersion', text, str(e))
+        raise errors.ApiError(500, '', str(problem)) from None
+
+
+def parse_number(options: Mapping[str, str], name: str) -> int | None:
+    """Read a numeric option of a query."""
+    text = options.get(name)
+    if not text:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise errors.bad_request(
+            f'strconv.ParseInt: parsing {errors.render(text)}: invalid syntax'
+        ) from None
+
+
+def see(change: memory.Change, interest: selectors.Interest) -> tuple[str, memory.Stored] | None:
+    """
+    Tell how a change looks to a watcher: which event with which object, or nothing at all.
+
+    With selectors, an object that stops matching is DELETED for the watcher, one that starts matching is ADDED.
+    """
+    is_wanted = change.type != 'DELETED' and interest.wants(change.new)
+    was_wanted = change.old is not None and interest.wants(change.old)
+    if is_wanted:
+        return ('MODIFIED' if was_wanted else 'ADDED'), change.new
+    if not was_wanted or change.old is None:
+        return None
+    return 'DELETED', change.new if change.type == 'DELETED' else _restamp(
+        change.old, change.version
+    )
+
+
+async def stream(
+    store: memory.Storage, home: kinds.Home, watch: Watch, form: Format
+) -> AsyncGenerator[bytes]:
+    """
+    Yield the lines of the stream in batches until the timeout, or until the resource is not served any more.
+
+    An empty batch is yielded first, when the watch is accepted. Cancellation leaves nothing behind.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + watch.timeout
+    reminder = schedule_bookmark(loop.time(), deadline)
+    shelf = store.shelf(home)
+    since = store.version if watch.since is None else watch.since
+    initial = shelf.select(watch.interest.namespace) if watch.since is None else []
+    yield b''
+    for first in range(0, len(initial), BATCH):
+        batch = initial[first : first + BATCH]
+        yield b''.join(
+            form.encode('ADDED', stored) for stored in batch if watch.interest.wants(stored)
+        )
+    if watch.initial_end:
+        yield form.bookmark(since, {'k8s.io/initial-events-end': 'true'})
+    while True:
+        if since < shelf.compacted:
+            yield encode_error(
+                errors.expired(f'too old resource version: {since} ({shelf.compacted})')
+            )
+            return
+        first = shelf.find_since(since)
+        changes = shelf.changes[first : first + BATCH]
+        if changes:
+            since = changes[-1].version
+            yield b''.join(
+                form.encode(*seen) for change in changes if (seen := see(change, watch.interest))
+            )
+        elif shelf.is_closed:
+            return
+        else:
+            since = max(since, store.version)
+            moment = loop.time() + memory.TICK
+            if moment >= deadline:
+                return
+            if moment < reminder:
+                await shelf.wait(
+                    until=min(reminder, deadline)
+                )  # no await or yield since the look for changes
+                continue
+            reminder = schedule_bookmark(moment, deadline)
+            yield form.bookmark(since, {}) if watch.bookmarks else b''
+
+
+def schedule_bookmark(now: float, deadline: float) -> float:
+    """Tell when the next bookmark is due; the last one is shortly before the end, but not at the very beginning."""
+    last = deadline - BOOKMARK_AHEAD
+    return min(now + BOOKMARK_INTERVAL, last) if now < last else math.inf
+
+
+def encode_error(error: errors.ApiError) -> bytes:
+    """The last line of a stream that cannot go on."""
+    return encode_line('ERROR', jsons.dumps(error.status))
+
+
+def encode_line(type: str, raw: bytes) -> bytes:
+    return b'{"type":"%b","object":%b}\n' % (type.encode(), raw)
+
+
+def _restamp(stored: memory.Stored, version: int) -> memory.Stored:
+    """The same state as if it were of another version."""
+    body = stored.load()
+    body['metadata']['resourceVersion'] = str(version)
+    return dataclasses.replace(stored, version=version, raw=jsons.dumps(body))

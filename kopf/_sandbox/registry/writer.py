@@ -1,0 +1,349 @@
+"""
+The writer: creations, updates, patches and deletions, from a decoded request to a stored version.
+
+While webhooks are asked, other requests go on, so every write ends with a check that the object is still as it was
+read; if not, it is refused or tried again on the newer state, as the API does. Without webhooks nothing awaits.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kopf._sandbox.admission import chain, matching
+from kopf._sandbox.apply import managers, server_side
+from kopf._sandbox.meta import equality, errors, kinds, metadata, requests, selectors
+from kopf._sandbox.registry import conversions, deletion, prepare, scale_subresource, strategies
+from kopf._sandbox.schema import pruning
+from kopf._sandbox.storage import memory
+
+MODIFIED = (
+    'the object has been modified; please apply your changes to the latest version and try again'
+)
+ATTEMPTS = 5
+IMMORTAL = ('default', 'kube-system', 'kube-public')
+
+Change = Callable[[dict[str, Any]], dict[str, Any]]
+"""Makes the new state of an object of its current one, which it may modify and take parts of."""
+
+Guard = Callable[[requests.Request, Mapping[str, Any], Mapping[str, Any] | None], None]
+"""Refuses the new states of objects (given with the old ones) that this user may not bring about."""
+
+
+class Stale(Exception):
+    """The object was changed by somebody else while the request was being admitted."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What a write has come to; the state may be not stored if it was a dry run."""
+
+    stored: memory.Stored
+    is_created: bool = False
+    is_removed: bool = False
+
+
+class Writer:
+    """All writes to one storage. Any number of requests may be in progress at once."""
+
+    def __init__(
+        self, store: memory.Storage, gate: chain.Gate, sources: prepare.Sources, guard: Guard
+    ) -> None:
+        self._store, self._gate, self._sources, self._guard = store, gate, sources, guard
+
+    async def create(self, request: requests.Request, body: Any) -> Outcome:
+        """Store a new object, or refuse."""
+        obj = prepare.decode_object(request, body)
+        metadata.wipe(obj)
+        self._check_namespace(request, obj)
+        prepare.set_defaults(request, obj)
+        self._record(request, None, obj)
+        return await self._create(request, obj)
+
+    async def update(self, request: requests.Request, body: Any) -> Outcome:
+        """Replace an object, or refuse."""
+        resource = request.resource
+        obj = prepare.decode_object(request, body)
+        if self._is_absent(request) and strategies.allows_create_on_update(
+            resource.group, resource.kind
+        ):
+            return await self.create(dataclasses.replace(request, verb='create'), obj)
+        self._check_uid(request, obj['metadata'].get('uid') or '')
+        if not obj['metadata'].get('resourceVersion'):
+            self._check_unconditional(request)
+        return await self._modify(request, lambda old: pruning.clone(obj))
+
+    async def patch(self, request: requests.Request, change: Change) -> Outcome:
+        """Store what the patch makes of an object, or refuse."""
+        return await self._modify(request, lambda old: prepare.decode_object(request, change(old)))
+
+    async def apply(self, request: requests.Request, config: Any, *, force: bool) -> Outcome:
+        """Apply a configuration on behalf of its manager: create the object, or merge into it."""
+        prepare.check_applied(request, config)
+        if not request.subresource and self._is_absent(request):
+            creation = dataclasses.replace(request, verb='create')
+            obj = self._merge(creation, None, config, force)
+            self._check_namespace(creation, obj)
+            prepare.set_defaults(creation, obj)
+            try:
+                return await self._create(creation, obj)
+            except errors.ApiError as e:
+                if e.reason != 'AlreadyExists':  # somebody was faster while the webhooks were asked
+                    raise
+        return await self._modify(
+            request, lambda old: self._merge(request, old, config, force), is_recorded=True
+        )
+
+    async def delete(self, request: requests.Request, options: deletion.Options) -> Outcome:
+        """Remove an object, or mark it as being deleted."""
+        resource = request.resource
+        stored = self._find(request)
+        deletion.check_preconditions(resource, stored, options)
+        if resource.home == kinds.NAMESPACES and stored.name in IMMORTAL:
+            raise errors.forbidden(
+                '', 'namespaces', stored.name, 'this namespace may not be deleted'
+            )
+        await self._gate.validate(
+            request, 'DELETE', None, conversions.read(resource, stored), options.body
+        )
+        current = self._store.get(resource.home, stored.namespace, stored.name)
+        if current is None or current.uid != stored.uid:
+            raise errors.not_found(resource.group, resource.plural, stored.name)
+        deletion.check_preconditions(resource, current, options)
+        return self._delete(resource, current, options, dry_run=request.dry_run)
+
+    async def delete_collection(
+        self, request: requests.Request, interest: selectors.Interest, options: deletion.Options
+    ) -> list[memory.Stored]:
+        """Remove or mark all wanted objects; return them as they were."""
+        items = self._store.shelf(request.resource.home).select(interest.namespace)
+        wanted = [stored for stored in items if interest.wants(stored)]
+        for stored in wanted:
+            try:
+                await self.delete(
+                    dataclasses.replace(request, name=stored.name, namespace=stored.namespace),
+                    options,
+                )
+            except errors.ApiError as e:
+                if e.code != 404:
+                    raise
+        return wanted
+
+    async def _create(self, request: requests.Request, obj: dict[str, Any]) -> Outcome:
+        """Bring a new object through all checks to the storage."""
+        self._check_definition(request, obj)
+        obj = await self._admit(request, 'CREATE', obj, None)
+        prepare.prepare_create(request, obj, self._sources)
+        prepare.validate(request, obj)
+        self._guard(request, obj, None)
+        await self._gate.validate(request, 'CREATE', obj, None)
+        self._check_definition(
+            request, obj
+        )  # these could have changed while the webhooks were asked
+        self._check_namespace(request, obj)
+        self._check_absent(request, obj)
+        return Outcome(self._put(request, obj), is_created=True)
+
+    async def _modify(
+        self, request: requests.Request, change: Change, *, is_recorded: bool = False
+    ) -> Outcome:
+        """Change an object; again, if it has been changed by somebody else meanwhile."""
+        for _ in range(ATTEMPTS):
+            stored = self._find(request)
+            old = conversions.read(request.resource, stored)
+            obj = change(conversions.read(request.resource, stored))
+            version = metadata.parse_version(obj)
+            if version and version != stored.version:
+                break
+            prepare.set_defaults(request, obj)
+            if not is_recorded:
+                self._record(request, old, obj)
+            try:
+                return await self._replace(request, stored, old, obj)
+            except Stale:
+                continue
+        raise errors.conflict(
+            request.resource.group, request.resource.plural, request.name, MODIFIED
+        )
+
+    async def _replace(
+        self,
+        request: requests.Request,
+        stored: memory.Stored,
+        old: dict[str, Any],
+        obj: dict[str, Any],
+    ) -> Outcome:
+        """Bring a new state through all checks to the storage; raise `Stale` if it is based on an outdated one."""
+        resource = request.resource
+        obj['metadata']['resourceVersion'] = str(stored.version)
+        obj = await self._admit(request, 'UPDATE', obj, old)
+        obj = prepare.prepare_update(request, obj, old, self._sources)
+        prepare.validate(request, obj, old)
+        self._guard(request, obj, old)
+        await self._gate.validate(request, 'UPDATE', obj, old)
+        if self._store.get(resource.home, stored.namespace, stored.name) is not stored:
+            raise Stale
+        if deletion.is_released(resource, obj):
+            if not request.dry_run:
+                self._store.remove(resource.home, stored)
+            return Outcome(self._show(request, obj, stored.version), is_removed=True)
+        return Outcome(stored if equality.is_same(obj, old) else self._put(request, obj))
+
+    def _delete(
+        self,
+        resource: kinds.Resource,
+        stored: memory.Stored,
+        options: deletion.Options,
+        *,
+        dry_run: bool,
+    ) -> Outcome:
+        obj = stored.load()
+        verdict = deletion.mark(resource, obj, options, self._sources.now())
+        if verdict is deletion.Verdict.REMOVE:
+            return Outcome(
+                stored if dry_run else self._store.remove(resource.home, stored), is_removed=True
+            )
+        if verdict is deletion.Verdict.WAIT or dry_run:
+            return Outcome(stored)
+        marked = self._store.put(resource.home, obj, fields=prepare.extract_fields(resource, obj))
+        if verdict is deletion.Verdict.DISMISS:
+            return Outcome(self._store.remove(resource.home, marked), is_removed=True)
+        return Outcome(marked)
+
+    def _merge(
+        self,
+        request: requests.Request,
+        old: dict[str, Any] | None,
+        config: dict[str, Any],
+        force: bool,
+    ) -> dict[str, Any]:
+        merged = server_side.apply(
+            old, config, schema=request.resource.schema, author=self._author(request), force=force
+        )
+        return prepare.decode_object(request, pruning.clone(merged))
+
+    async def _admit(
+        self,
+        request: requests.Request,
+        operation: str,
+        obj: dict[str, Any],
+        old: dict[str, Any] | None,
+    ) -> dict[str, Any]:
+        """Let the mutating webhooks change the object. As in the API, nobody comes to own what they change."""
+        admitted = await self._gate.mutate(request, operation, obj, old)
+        if admitted is not obj:
+            tolerant = dataclasses.replace(
+                request, options={**request.options, 'fieldValidation': 'Ignore'}
+            )
+            admitted = prepare.decode_object(tolerant, pruning.clone(admitted))
+            prepare.set_defaults(request, admitted)
+        return admitted
+
+    def _record(
+        self, request: requests.Request, old: Mapping[str, Any] | None, obj: dict[str, Any]
+    ) -> None:
+        if (
+            request.subresource == 'scale'
+            and old is not None
+            and not scale_subresource.is_owned(request.resource, old)
+        ):
+            return
+        managed = server_side.record_update(
+            old, obj, schema=request.resource.schema, author=self._author(request)
+        )
+        if managed:
+            obj['metadata']['managedFields'] = managed
+        else:
+            obj['metadata'].pop('managedFields', None)
+
+    def _author(self, request: requests.Request) -> managers.Author:
+        reset = prepare.list_reset_fields(request)
+        now = self._sources.format_now()
+        return managers.Author(
+            request.field_manager, request.resource.api_version, now, request.subresource, reset
+        )
+
+    def _put(self, request: requests.Request, obj: dict[str, Any]) -> memory.Stored:
+        """Store the object, unless it is a dry run."""
+        if request.resource.group == matching.GROUP:
+            request.warnings.extend(matching.list_unsupported(obj))
+        if request.dry_run:
+            return self._show(request, obj, 0)
+        body = conversions.make_storable(request.resource, obj)
+        return self._store.put(
+            request.resource.home, body, fields=prepare.extract_fields(request.resource, body)
+        )
+
+    def _show(self, request: requests.Request, obj: dict[str, Any], version: int) -> memory.Stored:
+        """A state that is shown but not stored."""
+        return memory.build_stored(conversions.make_storable(request.resource, obj), version, {})
+
+    def _find(self, request: requests.Request) -> memory.Stored:
+        stored = self._store.get(request.resource.home, request.namespace, request.name)
+        if stored is None:
+            raise errors.not_found(request.resource.group, request.resource.plural, request.name)
+        return stored
+
+    def _is_absent(self, request: requests.Request) -> bool:
+        return self._store.get(request.resource.home, request.namespace, request.name) is None
+
+    def _check_absent(self, request: requests.Request, obj: Mapping[str, Any]) -> None:
+        name = obj['metadata'].get('name') or ''
+        stored = self._store.get(request.resource.home, request.namespace, name) if name else None
+        if stored is not None:
+            raise errors.already_exists(
+                request.resource.group,
+                request.resource.plural,
+                name,
+                is_leaving=b'"deletionTimestamp"' in stored.raw,
+            )
+
+    def _check_uid(self, request: requests.Request, uid: str) -> None:
+        """An object that was deleted meanwhile is not replaced in its namesake."""
+        resource, stored = request.resource, self._find(request)
+        if uid and uid != stored.uid:
+            group = f'{resource.group}/' if resource.custom else ''
+            why = (
+                f'StorageError: invalid object, Code: 4, Key: /registry/{group}{resource.plural}/{stored.key}, '
+                f'ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, '
+                f'UID in object meta: {stored.uid}'
+            )
+            raise errors.conflict(resource.group, resource.plural, request.name, why)
+
+    def _check_unconditional(self, request: requests.Request) -> None:
+        """Many kinds cannot be replaced without saying which version of the object is meant."""
+        resource = request.resource
+        if not strategies.allows_unconditional_update(resource.group, resource.kind):
+            self._find(request)
+            problem = errors.invalid_value(
+                'metadata.resourceVersion', 0, 'must be specified for an update'
+            )
+            raise errors.invalid(resource.group, resource.plural, request.name, [problem])
+
+    def _check_definition(self, request: requests.Request, obj: Mapping[str, Any]) -> None:
+        """Nothing is created of the kinds that are going away, or are gone since the request has come."""
+        resource = request.resource
+        definition = f'{resource.plural}.{resource.group}'
+        stored = self._store.get(kinds.CRDS, '', definition) if resource.custom else None
+        if resource.custom and stored is None:
+            raise errors.no_such_resource()
+        if stored is not None and b'"deletionTimestamp"' in stored.raw:
+            raise errors.forbidden(
+                resource.group,
+                resource.plural,
+                obj['metadata'].get('name') or '',
+                'create not allowed while custom resource definition is terminating',
+            )
+
+    def _check_namespace(self, request: requests.Request, obj: Mapping[str, Any]) -> None:
+        """Nothing is created in namespaces that do not exist or are going away."""
+        name = request.namespace
+        namespace = self._store.get(kinds.NAMESPACES, '', name) if name else None
+        if name and namespace is None:
+            raise errors.not_found('', 'namespaces', name)
+        if namespace is not None and b'"deletionTimestamp"' in namespace.raw:
+            raise errors.namespace_terminating(
+                request.resource.group,
+                request.resource.plural,
+                obj['metadata'].get('name') or '',
+                name,
+            )

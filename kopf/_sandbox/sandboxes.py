@@ -1,0 +1,347 @@
+"""
+Sandboxes: a cluster in this process as a context manager, for tests and experiments.
+
+Importing this is cheap: everything else is loaded when a sandbox is entered.
+"""
+
+import datetime
+import logging
+import os
+import pathlib
+import types
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from kopf._sandbox import options
+
+if TYPE_CHECKING:
+    from kopf._sandbox import admin_client, async_sandbox, fault_injection, hosting, threads
+    from kopf._sandbox.admission import webhook_client
+
+logger = logging.getLogger('kopf.sandbox')
+
+T = TypeVar('T')
+
+
+class Sandbox:
+    """
+    A Kubernetes API in memory, served on a port of this machine while the context is entered.
+
+    As ``with Sandbox() as sandbox:``, it lives in a thread of its own, and its methods can be called from any thread.
+    As ``async with Sandbox() as sandbox:``, it lives in the current event loop, and its methods are awaited.
+
+    ``port`` and ``host`` are where to listen (0 for any free port; `OSError` if it is busy). With ``rbac``, only what
+    the roles grant is allowed. Without ``tls``, plain HTTP is served, and those without credentials are administrators.
+    ``apply`` lists manifests to begin with; ``save`` is a directory in which the objects outlive the sandbox;
+    ``now`` is the clock for the times in the objects.
+    """
+
+    def __init__(
+        self,
+        *,
+        port: int = 0,
+        host: str = '127.0.0.1',
+        rbac: bool = False,
+        tls: bool = True,
+        apply: Sequence[options.Source] = (),
+        save: str | os.PathLike[str] | None = None,
+        now: Callable[[], datetime.datetime] | None = None,
+    ) -> None:
+        self._options = options.Options(
+            host=host, port=port, rbac=rbac, tls=tls, apply=apply, save=save, now=now
+        )
+        self._host: hosting.Host | None = None
+        self._thread: threads.LoopThread | None = None
+        self._inner: async_sandbox.AsyncSandbox | None = None
+        self._requests: fault_injection.Requests | None = None
+
+    async def __aenter__(self) -> 'async_sandbox.AsyncSandbox':
+        from kopf._sandbox import async_sandbox
+
+        return async_sandbox.AsyncSandbox(await self._start())
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: types.TracebackType | None,
+    ) -> None:
+        host, self._host = self._host, None
+        try:
+            if host is not None:
+                await host.stop()
+        except Exception:
+            if exc is None:
+                raise
+            logger.exception('The sandbox has failed to stop.')
+
+    def __enter__(self) -> Self:
+        self._check_idle()
+        self._thread = self._make_thread()
+        self._thread.start()
+        try:
+            self._inner = self._thread.call(self.__aenter__())
+        except BaseException:
+            self._stop_thread()
+            raise
+        self._requests = self._running.requests.from_thread(self._thread)
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: types.TracebackType | None,
+    ) -> None:
+        try:
+            self._call(self.__aexit__(exc_type, exc, traceback))
+        finally:
+            self._stop_thread()
+
+    @property
+    def url(self) -> str:
+        """Where it is served: ``https://127.0.0.1:12345``."""
+        return self._running.url
+
+    @property
+    def kubeconfig(self) -> pathlib.Path:
+        """The file that leads clients to the sandbox as its administrator."""
+        return self._running.kubeconfig
+
+    @property
+    def token(self) -> str:
+        """The bearer token of the administrator."""
+        return self._running.token
+
+    @property
+    def ca_path(self) -> pathlib.Path:
+        """The file with the certificate of the authority that signs the server's one; empty without TLS."""
+        return self._running.ca_path
+
+    @property
+    def ca_data(self) -> bytes:
+        """The certificate of the authority in PEM; empty without TLS."""
+        return self._running.ca_data
+
+    @property
+    def faults(self) -> 'fault_injection.SyncFaults':
+        """What goes wrong on request."""
+        from kopf._sandbox import fault_injection
+
+        return fault_injection.SyncFaults(self._running.faults, self._running_thread)
+
+    @property
+    def requests(self) -> 'fault_injection.Requests':
+        """What was asked of the sandbox by its clients; also after it has ended."""
+        if self._requests is None:
+            raise _not_running()
+        return self._requests
+
+    def apply(self, *sources: options.Source) -> 'admin_client.Bodies':
+        """
+        Create the objects, or bring them to what the manifests say, as ``kubectl apply`` does; return them.
+
+        The sources are paths of files and directories, texts of YAML or JSON (with line breaks), objects, and lists.
+        All of them are read, and their kinds are checked, before the first one is applied: raises ``ManifestError``.
+        """
+        return self._call(self._running.apply(*sources))
+
+    def get(self, resource: str, name: str, namespace: str = 'default') -> 'admin_client.Body':
+        """Get an object. The namespace is ignored where there are no namespaces."""
+        return self._call(self._running.get(resource, name, namespace))
+
+    def list(
+        self,
+        resource: str,
+        namespace: str | None = None,
+        *,
+        labels: 'admin_client.Selection' = None,
+        fields: 'admin_client.Selection' = None,
+    ) -> 'admin_client.Bodies':
+        """List the objects of one namespace or of all, those that fit the selectors (``a=b,c!=d`` or a dict)."""
+        return self._call(self._running.list(resource, namespace, labels=labels, fields=fields))
+
+    def create(self, body: Mapping[str, Any]) -> 'admin_client.Body':
+        """Create an object; return it as stored. Without a namespace in its metadata, it goes to the default one."""
+        return self._call(self._running.create(body))
+
+    def update(self, body: Mapping[str, Any], *, subresource: str = '') -> 'admin_client.Body':
+        """Replace an object, or only its ``status`` or another subresource."""
+        return self._call(self._running.update(body, subresource=subresource))
+
+    def patch(
+        self,
+        resource: str,
+        name: str,
+        patch: Any,
+        namespace: str = 'default',
+        *,
+        type: 'admin_client.PatchType' = 'merge',
+        subresource: str = '',
+    ) -> 'admin_client.Body':
+        """Patch an object by a merge, ``json``, ``strategic`` patch, or ``apply`` (server-side, with no force)."""
+        return self._call(
+            self._running.patch(
+                resource, name, patch, namespace, type=type, subresource=subresource
+            )
+        )
+
+    def delete(
+        self,
+        resource: str,
+        name: str,
+        namespace: str = 'default',
+        *,
+        propagation: str = '',
+        grace_period: int | None = None,
+    ) -> None:
+        """Delete an object, or mark it as being deleted if it has finalizers or a grace period."""
+        self._call(
+            self._running.delete(
+                resource, name, namespace, propagation=propagation, grace_period=grace_period
+            )
+        )
+
+    def wait(
+        self,
+        resource: str,
+        name: str,
+        condition: 'async_sandbox.Condition',
+        namespace: str = 'default',
+        *,
+        timeout: float = 10.0,
+    ) -> 'admin_client.Body | None':
+        """
+        Wait until an object is as expected; return it in that state (or ``None`` if it was expected to be absent).
+
+        The condition is checked in this thread, on the current state, and then on every change.
+        Raises `TimeoutError` after ``timeout`` seconds.
+        """
+        from kopf._sandbox import async_sandbox
+
+        last = None
+        for last in self.follow(resource, name, namespace, timeout=timeout):
+            if condition(last):
+                return last
+        if self._host is None:
+            raise _not_running()
+        raise TimeoutError(async_sandbox.describe_timeout(resource, name, timeout, last))
+
+    def follow(
+        self, resource: str, name: str, namespace: str = 'default', *, timeout: float = options.DAY
+    ) -> 'Iterator[admin_client.Body | None]':
+        """Iterate over the states of one object, from the current one as of the call; ``None`` is for its absence."""
+        return self._iterate(
+            lambda: self._running.follow(resource, name, namespace, timeout=timeout)
+        )
+
+    def watch(
+        self,
+        resource: str,
+        namespace: str | None = None,
+        *,
+        labels: 'admin_client.Selection' = None,
+        fields: 'admin_client.Selection' = None,
+        since: str | None = None,
+        timeout: float = options.DAY,
+    ) -> 'Iterator[admin_client.Body]':
+        """
+        Iterate over the raw events of a resource (``type``, ``object``): of the changes after a version;
+        or of all objects that exist at the time of the call, as of added ones, and of the changes since then.
+        """
+        return self._iterate(
+            lambda: self._running.watch(
+                resource, namespace, labels=labels, fields=fields, since=since, timeout=timeout
+            )
+        )
+
+    def compact(self) -> None:
+        """Forget the history, so that watches and lists from past versions get 410."""
+        self._call(self._running.compact())
+
+    def add_user(
+        self, name: str, groups: Sequence[str] = (), *, certificate: bool = False
+    ) -> 'hosting.Credentials':
+        """Let a user in by a token, or by a client certificate; return the token and the path of a kubeconfig."""
+        return self._call(self._running.add_user(name, groups, certificate=certificate))
+
+    def add_service(
+        self,
+        namespace: str,
+        name: str,
+        endpoint: 'str | webhook_client.Handler',
+        *,
+        port: int = 443,
+    ) -> None:
+        """Tell where a service is that webhooks refer to: a URL, or a coroutine function of the path and the review."""
+        self._call(self._running.add_service(namespace, name, endpoint, port=port))
+
+    async def _start(self) -> 'hosting.Host':
+        from kopf._sandbox import hosting
+
+        self._check_idle()
+        host = hosting.Host(self._options)
+        await host.start()
+        self._host = host
+        return host
+
+    def _make_thread(self) -> 'threads.LoopThread':
+        from kopf._sandbox import threads
+
+        return threads.LoopThread(name='kopf-sandbox')
+
+    def _check_idle(self) -> None:
+        if self._host is not None:
+            raise RuntimeError('The sandbox is running already.')
+
+    @property
+    def _running(self) -> 'async_sandbox.AsyncSandbox':
+        if self._inner is None:
+            raise _not_running()
+        return self._inner
+
+    @property
+    def _running_thread(self) -> 'threads.LoopThread':
+        if self._thread is None:
+            raise _not_running()
+        return self._thread
+
+    def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self._running_thread.call(coroutine)
+
+    def _iterate(self, begin: Callable[[], AsyncGenerator[T]]) -> Iterator[T]:
+        """Begin at once, and go on while the sandbox lives."""
+        return _iterate(self._running_thread, self._call(_begin(begin)))
+
+    def _stop_thread(self) -> None:
+        thread, self._thread, self._inner = self._thread, None, None
+        if thread is not None:
+            thread.stop()
+
+
+async def _begin(fn: Callable[[], AsyncGenerator[T]]) -> AsyncGenerator[T]:
+    return fn()
+
+
+def _iterate(thread: 'threads.LoopThread', generator: AsyncGenerator[T]) -> Iterator[T]:
+    """Take the items one by one. If it is abandoned, in any thread, the generator is closed by its event loop."""
+    from kopf._sandbox import threads
+
+    while thread.is_running:
+        try:
+            items = thread.call(_take_next(generator))
+        except threads.EndedError:
+            return
+        if not items:
+            return
+        yield items[0]
+
+
+async def _take_next(generator: AsyncGenerator[T]) -> Sequence[T]:
+    async for item in generator:
+        return [item]
+    return []
+
+
+def _not_running() -> RuntimeError:
+    return RuntimeError('The sandbox is not running: use it as a context manager.')

@@ -1,0 +1,3 @@
+"""
+Schemas at work: pruning, defaulting and validation of values.
+"""

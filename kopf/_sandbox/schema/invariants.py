@@ -1,0 +1,129 @@
+"""
+Invariants: what must hold in custom objects besides the schemas themselves.
+
+Lists declared as sets or as maps have no duplicates; embedded resources are well-formed objects of their own.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from kopf._sandbox.meta import errors, metadata, naming, schemas
+
+
+def check_lists(value: Any, schema: schemas.Schema, path: str) -> Iterator[errors.FieldError]:
+    """Find the duplicates in all sets and maps inside of the value."""
+    if isinstance(value, list):
+        if schema.list_type != 'atomic':
+            yield from _check_list(value, schema, path)
+        if schema.items is not None:
+            for index, item in enumerate(value):
+                yield from check_lists(item, schema.items, f'{path}[{index}]')
+    elif isinstance(value, dict):
+        for name, item in sorted(value.items()):
+            if name in schema.properties:
+                yield from check_lists(
+                    item, schema.properties[name], f'{path}.{name}' if path else name
+                )
+            elif schema.additional is not None:
+                yield from check_lists(item, schema.additional, f'{path}[{name}]')
+
+
+def check_embedded(value: Any, schema: schemas.Schema, path: str) -> Iterator[errors.FieldError]:
+    """Find what is wrong with all embedded resources inside of the value."""
+    if isinstance(value, list) and schema.items is not None:
+        for index, item in enumerate(value):
+            yield from check_embedded(item, schema.items, f'{path}[{index}]')
+    elif isinstance(value, dict):
+        if schema.embedded:
+            yield from check_resource(value, path)
+        for name, item in sorted(value.items()):
+            if name in schema.properties:
+                yield from check_embedded(
+                    item, schema.properties[name], f'{path}.{name}' if path else name
+                )
+            elif schema.additional is not None:
+                yield from check_embedded(item, schema.additional, f'{path}[{name}]')
+
+
+def has_duplicates(values: Sequence[Any]) -> bool:
+    """Tell whether a set has duplicates; the order of keys in objects does not matter, the types of scalars do."""
+    return len(values) > 1 and len({_identify(value) for value in values}) < len(values)
+
+
+def is_good_map(values: Sequence[Any], keys: Sequence[str]) -> bool:
+    """Tell whether a list is good as a map: its items are objects with different keys."""
+    if len(keys) == 1:
+        try:
+            if len({value[keys[0]] for value in values}) == len(values):
+                return True
+        except (KeyError, TypeError, IndexError):
+            pass  # something unusual: to be looked at with more care
+    if any(not isinstance(value, dict) for value in values if value is not None):
+        return False
+    return not has_duplicates(_extract_keys(values, keys))
+
+
+def _check_list(
+    values: list[Any], schema: schemas.Schema, path: str
+) -> Iterator[errors.FieldError]:
+    if schema.list_type == 'set':
+        for index in _find_duplicates(values):
+            yield errors.duplicate(f'{path}[{index}]', values[index])
+        return
+    for index, value in enumerate(values):
+        if value is not None and not isinstance(value, dict):
+            yield errors.invalid_value(
+                f'{path}[{index}]', value, 'must be an object for an array of list-type map'
+            )
+            return
+    identities = _extract_keys(values, schema.list_map_keys)
+    for index in _find_duplicates(identities):
+        yield errors.duplicate(f'{path}[{index}]', identities[index])
+
+
+def _extract_keys(values: Sequence[Any], keys: Sequence[str]) -> list[dict[str, Any]]:
+    return [{key: value[key] for key in keys if key in value} if value else {} for value in values]
+
+
+def _find_duplicates(values: Sequence[Any]) -> Iterator[int]:
+    """Find where values occur for the second time; the further times do not count."""
+    times: dict[Any, int] = {}
+    for index, value in enumerate(values):
+        identity = _identify(value)
+        times[identity] = times.get(identity, 0) + 1
+        if times[identity] == 2:
+            yield index
+
+
+def _identify(value: Any) -> tuple[type, Any]:
+    return type(value), json.dumps(value, sort_keys=True) if isinstance(
+        value, dict | list
+    ) else value
+
+
+def check_resource(resource: dict[str, Any], path: str) -> Iterator[errors.FieldError]:
+    """Find what is wrong with one embedded resource; its metadata have been decoded by pruning."""
+    for name in ('apiVersion', 'kind'):
+        field = f'{path}.{name}' if path else name
+        if name not in resource:
+            yield errors.required(field)
+        elif not isinstance(resource[name], str):
+            yield errors.invalid_value(field, resource[name], 'must be a string')
+        elif not resource[name]:
+            yield errors.invalid_value(field, '', 'must not be empty')
+    api_version, kind = resource.get('apiVersion'), resource.get('kind')
+    if isinstance(api_version, str) and api_version.count('/') > 1:
+        why = f'unexpected GroupVersion string: {api_version}'
+        yield errors.invalid_value(f'{path}.apiVersion' if path else 'apiVersion', api_version, why)
+    if kind and isinstance(kind, str) and (problems := naming.check_old_label(kind.lower())):
+        why = f'may have mixed case, but should otherwise match: {",".join(problems)}'
+        yield errors.invalid_value(f'{path}.kind' if path else 'kind', kind, why)
+    if isinstance(resource.get('metadata'), dict):
+        meta = {'name': 'any', **resource['metadata']}
+        yield from metadata.validate_metadata(
+            meta,
+            namespaced=bool(meta.get('namespace')),
+            name_rule=naming.check_path_segment,
+            field=f'{path}.metadata' if path else 'metadata',
+        )

@@ -1,0 +1,3 @@
+"""
+Storage: the objects, their versions, and the history of their changes.
+"""
