@@ -15,11 +15,8 @@ import aiohttp
 from aiohttp import web
 
 from kopf._cogs.aiokits import bells, offloads
-from kopf._cogs.helpers import heaps
+from kopf._cogs.helpers import documents, heaps
 from kopf._kits.webhooks import options
-
-LARGE_SIZE = 256 * 1024
-"""The size of a large content, in bytes: it costs much time and memory, and is treated with care."""
 
 RECEIVING_TIMEOUT = 30.0
 """Seconds for a client to send its whole request after the headers; API servers do not wait longer themselves."""
@@ -72,7 +69,7 @@ class Budget:
             self._taken -= payload.size
             payload.free()
             self._changed.ring()
-            if payload.size > LARGE_SIZE and not self._taken:
+            if payload.size > documents.LARGE and not self._taken:
                 offloads.leave_aside(heaps.trim)
 
     async def take(self, size: int, payload: 'Payload') -> None:
@@ -150,7 +147,7 @@ class Payload:
     def _write(self, chunk: bytes) -> None:
         """Keep the chunk. Large contents are out of the usual memory: that is not always returned to the system."""
         self._chunks.append(chunk)
-        if self._map is None and self.size > LARGE_SIZE:
+        if self._map is None and self.size > documents.LARGE:
             self._map = mmap.mmap(-1, self._capacity)
         if self._map is not None:
             for one in self._chunks:
