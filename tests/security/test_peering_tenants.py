@@ -336,6 +336,24 @@ async def test_crowds_of_records_and_long_names_do_not_flood_the_logs(
 
 
 @pytest.mark.guarantee('FND-054')
+async def test_edits_of_records_do_not_flood_the_logs(operator, peering, caplog, warnings):
+    """Before, there were two lines for each pair of the edits. The last pause is always told of, though later."""
+    for number in range(50):
+        await peering({'priority': 5, 'lifetime': 300}, f'tenant{number}')
+        await asyncio.sleep(1)
+        await peering(None, f'tenant{number}')
+        await asyncio.sleep(1)
+    lines = [text for text in caplog.messages if 'pauses' in text or 'nobody to pause' in text]
+    assert 2 <= len(lines) <= 10
+
+    for _ in range(6):
+        await peering({'priority': 5, 'lifetime': 600}, 'last')
+        await asyncio.sleep(110)
+
+    assert 'last (priority 5)' in warnings()[-1]
+
+
+@pytest.mark.guarantee('FND-054')
 async def test_operator_pauses_as_a_whole_only_if_all_its_namespaces_do(sandbox, peering):
     await sandbox.apply(
         {

@@ -29,7 +29,7 @@ How many lists and objects there can be: it takes 20 milliseconds to free so man
 50 bytes or more, so there are half as many in the two largest objects that fit in one review.
 """
 
-UNCUT_LIMIT = 1024 * 1024
+UNCUT_LIMIT = 256 * 1024
 """How many bytes in a row can have no commas, unless it is a string; there are not as many brackets, spaces, digits."""
 
 Buffer = Any  # anything with bytes in it: `bytes`, `mmap.mmap`
