@@ -2,7 +2,7 @@
 Tenants with rights over the peering of their own namespace: what they can do to an operator of many namespaces.
 
 They write anything there. The operator pauses in that namespace at most, for ten minutes at most unless they repeat it,
-and says who has caused it.
+and says who has caused it. Before, one record paused the operator in all namespaces, for years.
 """
 
 import asyncio

@@ -1,5 +1,8 @@
 """
 Silent, slow and greedy clients neither delay the reviews of a running operator, nor take its memory or event loop.
+
+Before, with 2,000 connections, a good request took 4.5 seconds or was not accepted at all; unfinished bodies took
+hundreds of megabytes for good; one review held the event loop for up to 2 seconds. `SECURITY.md` has the figures.
 """
 
 import concurrent.futures
