@@ -37,6 +37,15 @@ def build_keys(size=SIZE):
     return fill(b'{' + b','.join(b'"%x":1' % number for number in range(size // 11)) + b'}')
 
 
+def build_changes(size=SIZE):
+    """Build a review in which all of the many fields are changed."""
+    count = size // 2 // 16
+    return build_review(
+        {'a': dict.fromkeys(map(hex, range(count)), 1)},
+        {'a': dict.fromkeys(map(hex, range(count)), 2)},
+    )
+
+
 SHAPES = {
     'small': build_review(),
     'usual': build_usual(),
@@ -48,6 +57,7 @@ SHAPES = {
     'floats': repeat(b'1.5'),
     'small strings': repeat(b'"ab"'),
     'keys': build_keys(),
+    'changes': build_changes(),
     'lists': repeat(b'[]'),
     'objects': repeat(b'{}'),
     'nested lists': repeat(b'[[[[[[[[]]]]]]]]'),
