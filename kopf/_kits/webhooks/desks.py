@@ -49,6 +49,7 @@ class Desk:
 
     def __init__(self, fn: reviews.WebhookFn, path: str, budget: payloads.Budget) -> None:
         self._fn, self._path, self._budget = fn, path, budget
+        self._parsing = payloads.Parsing()
 
     async def answer(self, request: web.BaseRequest) -> web.Response:
         """Answer one request. It never fails, except for the cancellation."""
@@ -68,7 +69,10 @@ class Desk:
 
     async def _review(self, request: web.BaseRequest) -> bytes:
         webhook = self._parse_webhook(request)
-        async with self._budget.receive(request) as payload:
+        async with (
+            self._budget.receive(request) as payload,
+            self._parsing.admit(payload.size),
+        ):
             run = offloads.choose_run(payload.size)
             review = await run(_parse_review, payload.content)
             payload.free()

@@ -27,6 +27,15 @@ PATIENCE = 0.25
 WAITING_TIMEOUT = 5.0
 """Seconds to wait for the budget if it is taken by the requests that have come in full, and are not answered yet."""
 
+PARSED_LIMIT = 16 * 1024 * 1024
+"""
+Bytes of all large contents that are parsed, and not answered yet: two of the largest. When parsed, and copied for the
+handlers that change it, a content takes 10 to 25 times as much memory.
+"""
+
+PARSING_TIMEOUT = 10.0
+"""Seconds for a large content to wait until others are answered; API servers do not wait longer by default."""
+
 RETRY_AFTER = 1
 """Seconds after which those who were refused for the lack of the budget may try again."""
 
@@ -97,6 +106,35 @@ class Budget:
         self._taken += size
         payload.size += size
         return True
+
+
+class Parsing:
+    """The large contents that are parsed, and not answered yet. Belongs to one event loop."""
+
+    def __init__(self) -> None:
+        self._taken = 0
+        self._changed = bells.Bell()  # rings when something is answered
+
+    @contextlib.asynccontextmanager
+    async def admit(self, size: int) -> AsyncIterator[None]:
+        """
+        Wait until there is memory for a content of this size to be parsed, and keep it until the end of the block.
+
+        Contents that are not large do not wait. Raises `Refusal` if it takes too long.
+        """
+        taken = size if size > documents.LARGE else 0
+        try:
+            async with asyncio.timeout(PARSING_TIMEOUT):
+                while taken and self._taken + taken > PARSED_LIMIT:
+                    await self._changed.wait()
+        except TimeoutError:
+            raise make_budget_refusal() from None
+        self._taken += taken
+        try:
+            yield
+        finally:
+            self._taken -= taken
+            self._changed.ring()
 
 
 class Payload:
