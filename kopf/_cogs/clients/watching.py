@@ -16,7 +16,7 @@ from typing import Any
 from kopf._cogs.aiokits import mergers
 from kopf._cogs.clients import echoes, errors, listing, misfits, requests, signals
 from kopf._cogs.configs import connecting
-from kopf._cogs.helpers import meters
+from kopf._cogs.helpers import meters, repeats
 from kopf._cogs.structs import references
 
 HEALTHY_PERIOD = 10.0
@@ -460,11 +460,16 @@ async def _read_signal(
 
 
 def _leave_alone(position: _Position, misfit: signals.Misfit) -> None:
-    """Report an object that is not fit for handling, once for each version of it."""
-    if position.state.unfit.add(misfit):
-        finalizer = position.context.settings.persistence.finalizer
-        position.context.logger.error('%s', misfits.describe(misfit, position.resource, finalizer))
-        position.flow.misfits += 1
+    """Report an object that is not fit for handling; count each version of it, but do not repeat the same report."""
+    unfit = position.state.unfit
+    if not unfit.add(misfit):
+        return
+    position.flow.misfits += 1
+    finalizer = position.context.settings.persistence.finalizer
+    report = misfits.describe(misfit, position.resource, finalizer)
+    left_out = unfit.reports.admit(report, now=asyncio.get_running_loop().time())
+    if left_out is not None:
+        position.context.logger.error('%s%s', report, repeats.describe(left_out))
 
 
 def build_watch_params(

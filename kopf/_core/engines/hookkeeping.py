@@ -14,6 +14,7 @@ from typing import Protocol
 
 from kopf._cogs.aiokits import bells
 from kopf._cogs.clients import creating, errors, requests, signals
+from kopf._cogs.helpers import repeats
 from kopf._cogs.structs import credentials, references, reviews, selectors
 from kopf._core.engines import hookconfigs, webhooks
 from kopf._core.intents import causes
@@ -91,6 +92,7 @@ class Keeper:
         self._unseen: set[causes.WebhookType] = (
             set()
         )  # those that could not be read when looked at last
+        self._repairs = repeats.Repeats()
         self._bell = bells.Bell()
 
     def reconfigure(self, client: reviews.WebhookClientConfig) -> None:
@@ -173,16 +175,24 @@ class Keeper:
             return
         differences = hookconfigs.list_differences(stored, found)
         if differences:
-            logger.warning(
-                'The %s %r was changed by others, and is put right: %s. It is checked every %d seconds. If other '
-                'operators use the same name, give them different ones in settings.admission.managed.',
-                hookconfigs.RESOURCES[type].kind,
-                self._name,
-                '; '.join(differences),
-                INSPECTION_PERIOD,
-            )
+            self._report_repair(type, '; '.join(differences))
             self._written[type] = None
             self._bell.ring()
+
+    def _report_repair(self, type: causes.WebhookType, differences: str) -> None:
+        """Warn of changes by others; those who make the same ones again and again are told of once in a while."""
+        now = asyncio.get_running_loop().time()
+        left_out = self._repairs.admit((type, differences), now=now)
+        logger.log(
+            logging.DEBUG if left_out is None else logging.WARNING,
+            'The %s %r was changed by others, and is put right: %s. It is checked every %d seconds. If other '
+            'operators use the same name, give them different ones in settings.admission.managed.%s',
+            hookconfigs.RESOURCES[type].kind,
+            self._name,
+            differences,
+            INSPECTION_PERIOD,
+            repeats.describe(left_out or 0),
+        )
 
     def _report_unseen(self, type: causes.WebhookType, error: Exception) -> None:
         """Warn that changes by others are not noticed, once until they are."""
