@@ -80,6 +80,7 @@ def draw_pictures(measured: results.Results) -> dict[str, str]:
     pictures = {'ratios.svg': draw_ratios(measured)}
     if 'lifecycle' in measured:
         stages = {f'{stage}, CPU s': stage for stage in ('created', 'updated', 'deleted')}
+        pictures['overview.svg'] = draw_overview(measured['lifecycle'])
         pictures['lifecycle.svg'] = draw_groups(
             'Seconds of CPU by stages', measured['lifecycle'], stages, unit=' s'
         )
@@ -119,6 +120,36 @@ def draw_ratios(measured: results.Results) -> str:
         )
     }
     return charts.draw_bars('Figures as parts of those of Kopf 1.45.2', groups, series)
+
+
+def draw_overview(measurement: results.Measurement) -> str:
+    """Draw the CPU and the memory of all, each as a part of the largest: the picture for the README."""
+    figures = {'in all, CPU s': ('CPU time', 's'), 'peak RSS MB': ('peak memory', 'MB')}
+    names = [
+        name
+        for name in (results.OURS, results.REFERENCE, results.GO)
+        if name in measurement.figures
+    ]
+    groups = []
+    for figure, (title, unit) in figures.items():
+        values = {
+            name: value
+            for name in names
+            if (value := measurement.compute_value(name, figure)) is not None
+        }
+        largest = max(values.values(), default=0) or 1
+        labels = {name: f'{charts.format_number(value)} {unit}' for name, value in values.items()}
+        groups.append(
+            charts.Group(
+                title, {name: value / largest for name, value in values.items()}, labels=labels
+            )
+        )
+    return charts.draw_bars(
+        'CPU time and peak memory of a life cycle',
+        groups,
+        {name: SERIES[name] for name in names},
+        paper='#ffffff',
+    )
 
 
 def draw_groups(
