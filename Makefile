@@ -72,8 +72,8 @@ audit: .venv-audit/tool ## look for known vulnerabilities in all that is install
 	@.venv-audit/audited/bin/python -m pip freeze --exclude-editable > .venv-audit/audited.txt
 	$(AUDIT) -r .venv-audit/audited.txt $(ARGS)
 
-docs: $(VENV)/.for-docs ## build the documentation, and check the links inside of it
-	$(BIN)/python -m sphinx -q -W --keep-going -b html -d docs/_build/doctrees docs docs/_build/html
+docs: $(VENV)/.for-docs ## build the documentation, and check the links inside of it; ARGS='-D repository=ADDRESS'
+	$(BIN)/python -m sphinx -q -W --keep-going -b html -d docs/_build/doctrees $(ARGS) docs docs/_build/html
 	@$(BIN)/python docs/tools/links.py docs/_build/html
 
 bench: $(VENV)/.for-test .venv-bench/kopf .venv-bench/plain .venv-bench/reference .venv-bench/go controlplane ## compare with the reference and with Go, refresh docs/performance; ARGS='--quick --only A,B'

@@ -297,6 +297,7 @@ def test_source_archive_has_all_that_is_needed_to_work_on_it_and_nothing_that_is
         'Makefile',
         'Dockerfile',
         'peering.yaml',
+        'peering-default.yaml',
         'tests/conftest.py',
         'docs/conf.py',
         'deploy/deployment.yaml',

@@ -28,7 +28,8 @@ LETTER, ROW, MARGIN, BAR = 7.2, 17, 18, 30  # pixels
 TYPING, PRINTING = 1.2, 0.15  # seconds until the next line appears
 
 STYLE = (
-    'text { font: 12px ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; fill: #d6deeb; white-space: pre; } '
+    'text { font: 12px ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; '
+    'fill: #d6deeb; white-space: pre; } '
     '.typed { fill: #ffffff; font-weight: 600; } .time { fill: #7f8ea3; } .title { fill: #7f8ea3; } '
     '.line { animation: hidden linear; } @keyframes hidden { from, to { opacity: 0; } } '
     '@media (prefers-reduced-motion: reduce) { .line { animation: none; } }'
@@ -181,7 +182,7 @@ def draw_terminal(
 
 
 def normalize(text: str) -> str:
-    """Leave only what is the same each time: no times, ports, versions, paths, wraps, and no details of a hasty exit."""
+    """Leave only what is the same in each run: no times, ports, versions, paths, wraps."""
     text = re.sub(r'\s*\n {4}(?=\S)', ' ', text)
     text = re.sub(r'^.*Waiting for \d+ .*\n', '', text, flags=re.MULTILINE)
     text = re.sub(r'^\[[\d: ,-]+\]', '[time]', text, flags=re.MULTILINE)
