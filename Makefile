@@ -26,16 +26,25 @@ GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w \
 
 AUDIT := .venv-audit/tool/bin/pip-audit --strict --disable-pip --no-deps --progress-spinner off
 
-.PHONY: help run test lint audit docs fidelity bench chaos fuzz load soak kubectl controlplane clean
+.PHONY: help run test test-fast lint audit docs fidelity bench chaos fuzz load soak kubectl controlplane clean
 
 help: ## show these targets
-	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+	@sed -nE 's/^([a-z-]+):.*## (.*)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 run: $(VENV)/.for-run ## run the minimal example on the sandbox: no cluster is needed; ARGS goes to kopf run
+	@printf '%s\n' 'The example handles kopfexamples. Point kubectl at the sandbox as shown below, then try:' '' \
+	    '    kubectl get kopfexamples' '    kubectl delete -f examples/obj.yaml' '    kubectl create -f examples/obj.yaml' ''
 	@$(BIN)/kopf run --sandbox --apply examples/crd.yaml --apply examples/obj.yaml $(ARGS) examples/01-minimal/example.py
 
-test: $(VENV)/.for-test ## run the tests; ARGS goes to pytest
+test: $(VENV)/.for-test ## run all tests: about half an hour on 2 cores; ARGS goes to pytest
+	@echo 'All tests take about half an hour on 2 cores. The fast part of them takes about 3 minutes: make test-fast'
 	@$(BIN)/python -m pytest $(ARGS)
+
+FAST := -m 'not slow and not controlplane' --ignore=tests/docs --ignore=tests/endtoend --ignore=tests/faults \
+    --ignore=tests/fidelity --ignore=tests/fuzz --ignore=tests/operators/matrix --ignore=tests/sandbox/kubectl
+
+test-fast: $(VENV)/.for-test ## run the fast part of the tests: about 3 minutes on 2 cores; ARGS goes to pytest
+	@$(BIN)/python -m pytest -q $(FAST) $(ARGS)
 
 fidelity: $(VENV)/.for-test controlplane ## hold the sandbox to a real API server: compare their answers
 	@KOPF_TESTS_CONTROLPLANE=required $(BIN)/python -m pytest -q -m controlplane tests/fidelity $(ARGS)
@@ -101,7 +110,10 @@ $(VENV)/.for-fuzz: EXTRAS := dev,speed,test,fuzz
 $(VENV)/.for-lint: EXTRAS := dev,speed,test,lint
 $(VENV)/.for-docs: EXTRAS := dev,docs
 $(VENV)/.for-%: $(BIN)/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
+	@echo 'Installing the package with the extras $(EXTRAS) into $(VENV), once. It takes about a minute:'
+	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --editable '.[$(EXTRAS)]' \
+	    | sed -u -nE 's/^Collecting ([^ <>=!;(]+).*/  \1/p; s/^(Successfully installed) .*/\1./p'
+	@$(BIN)/python -c 'import kopf'
 	@touch $@
 
 .venv-bench/kopf: PACKAGES := --editable '.[speed]'

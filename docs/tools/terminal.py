@@ -1,9 +1,9 @@
 """
-The picture of a terminal in the README: a real run of the operator that the README shows, recorded and drawn.
+The picture of two terminals in the README: the operator of the README is run, and what it prints is drawn.
 
-    python docs/tools/terminal.py --kubectl PATH    # runs it, and writes docs/pictures/terminal.svg
+    python docs/tools/terminal.py --kubectl PATH    # writes docs/pictures/terminal.svg
 
-The lines appear one by one. Where pictures do not move, or the reader prefers them not to, all lines are shown.
+The lines appear one by one. Where pictures are not animated, or the reader prefers them not to be, all lines are shown.
 """
 
 import argparse
@@ -23,17 +23,18 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 README = ROOT / 'README.md'
 PICTURE = ROOT / 'docs' / 'pictures' / 'terminal.svg'
 
-COLUMNS = 112
+COLUMNS = 118
 LETTER, ROW, MARGIN, BAR = 7.2, 17, 18, 30  # pixels
 TYPING, PRINTING = 1.2, 0.15  # seconds until the next line appears
 
 STYLE = (
     'text { font: 12px ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; '
     'fill: #d6deeb; white-space: pre; } '
-    '.typed { fill: #ffffff; font-weight: 600; } .time { fill: #7f8ea3; } .title { fill: #7f8ea3; } '
+    '.typed { fill: #ffffff; font-weight: 600; } .dim { fill: #7f8ea3; } .level { fill: #7fd88f; } '
     '.line { animation: hidden linear; } @keyframes hidden { from, to { opacity: 0; } } '
     '@media (prefers-reduced-motion: reduce) { .line { animation: none; } }'
 )
+LOG = re.compile(r'(?P<dim>\[[\d: ,-]+\] \S+ +)(?P<level>\[\w+ *\])(?P<text>.*)')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Line:
 
 @dataclasses.dataclass(frozen=True)
 class Recording:
-    """What two terminals have shown, and after which line of the first one the second one was used."""
+    """The lines of two terminals; the second one is used after so many lines of the first one."""
 
     operator: Sequence[Line]
     kubectl: Sequence[Line]
@@ -64,12 +65,13 @@ def read_commands(readme: str) -> tuple[str, str, str]:
 
 
 def record(kubectl: str, directory: pathlib.Path) -> Recording:
-    """Run the commands of the README in the directory, one in each terminal, and Ctrl-C at the end."""
+    """Run the commands of the README in this directory, one in each terminal, and press Ctrl-C at the end."""
     code, run, create = read_commands(README.read_text())
     (directory / 'handlers.py').write_text(code)
     process = subprocess.Popen(
         [sys.executable, '-m', *run.split()],
         cwd=directory,
+        env=os.environ | {'NO_COLOR': '1'},
         text=True,
         bufsize=1,
         stdout=subprocess.PIPE,
@@ -89,7 +91,7 @@ def record(kubectl: str, directory: pathlib.Path) -> Recording:
         process.kill()
         process.wait()
     if process.returncode:
-        raise RuntimeError(f'The operator has failed: {rest}')
+        raise RuntimeError(f'The operator failed: {rest}')
 
     printed = [Line(text) for text in (*started, *handled)]
     stopping = [Line('^C', is_typed=True), *(Line(text) for text in rest.splitlines())]
@@ -110,11 +112,11 @@ def read_until(process: subprocess.Popen[str], text: str) -> Iterator[str]:
         yield line.rstrip('\n')
         if text in line:
             return
-    raise RuntimeError(f'The operator has exited before it printed {text!r}.')
+    raise RuntimeError(f'The operator exited before it printed {text!r}.')
 
 
 def draw(recording: Recording) -> str:
-    """Draw both terminals, one under another, with the moments when their lines appear."""
+    """Draw both terminals, one below the other, with the moments when their lines appear."""
     before = recording.operator[: recording.switched]
     after = recording.operator[recording.switched :]
     moments = list(schedule([*before, *recording.kubectl, *after]))
@@ -132,7 +134,7 @@ def draw(recording: Recording) -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         f'role="img" aria-labelledby="title">',
-        '<title id="title">An operator is run on the sandbox, greets an object made by kubectl, and is stopped</title>',
+        '<title id="title">An operator runs on the sandbox, greets an object created by kubectl, and is stopped</title>',
         f'<style>{STYLE}</style>',
         *draw_terminal('The operator', upper, 0, width, top - 6),
         *draw_terminal('Another terminal', lower, top, width, height - top),
@@ -157,7 +159,7 @@ def wrap(lines: Sequence[tuple[Line, float]]) -> Iterator[tuple[str, str, float]
             line.text,
             COLUMNS,
             subsequent_indent='    ',
-            drop_whitespace=False,
+            replace_whitespace=False,
             break_on_hyphens=False,
         )
         for row in rows or ['']:
@@ -171,14 +173,27 @@ def draw_terminal(
     width: int,
     height: int,
 ) -> Iterator[str]:
-    yield f'<rect y="{top}" width="{width}" height="{height}" rx="8" fill="#10151f"/>'
-    yield f'<text class="title" x="{MARGIN}" y="{top + 22}">{html.escape(title)}</text>'
+    """Draw one terminal: its window, its title, and its rows."""
+    yield (
+        f'<rect x="1" y="{top + 1}" width="{width - 2}" height="{height - 2}" rx="8" '
+        f'fill="#10151f" stroke="#3a4556"/>'
+    )
+    yield f'<text class="dim" x="{MARGIN}" y="{top + 22}">{html.escape(title)}</text>'
     for number, (text, style, moment) in enumerate(rows):
         y = top + BAR + MARGIN + ROW * number
         yield (
             f'<text class="{style}" x="{MARGIN}" y="{y}" xml:space="preserve" '
-            f'style="animation-duration: {moment}s">{html.escape(text)}</text>'
+            f'style="animation-duration: {moment}s">{colour(text)}</text>'
         )
+
+
+def colour(row: str) -> str:
+    """Return the row as SVG; the times, loggers and levels of log lines have colours of their own."""
+    match = LOG.fullmatch(row)
+    if match is None:
+        return html.escape(row)
+    dim, level, text = map(html.escape, match.groups())
+    return f'<tspan class="dim">{dim}</tspan><tspan class="level">{level}</tspan>{text}'
 
 
 def normalize(text: str) -> str:
@@ -193,9 +208,8 @@ def normalize(text: str) -> str:
 
 def read_rows(picture: str) -> str:
     """Return the texts of the picture, a row each."""
-    return '\n'.join(
-        html.unescape(text) for text in re.findall(r'<text [^>]*>(.*?)</text>', picture)
-    )
+    rows = re.findall(r'<text [^>]*>(.*?)</text>', picture)
+    return '\n'.join(html.unescape(re.sub(r'<[^>]+>', '', row)) for row in rows)
 
 
 def main() -> None:
