@@ -109,11 +109,11 @@ $(VENV)/.for-test: EXTRAS := dev,speed,test
 $(VENV)/.for-fuzz: EXTRAS := dev,speed,test,fuzz
 $(VENV)/.for-lint: EXTRAS := dev,speed,test,lint
 $(VENV)/.for-docs: EXTRAS := dev,docs
+$(VENV)/.for-%: SHELL := bash
 $(VENV)/.for-%: $(BIN)/python pyproject.toml
 	@echo 'Installing the package with the extras $(EXTRAS) into $(VENV), once. It takes about a minute:'
-	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --editable '.[$(EXTRAS)]' \
+	@set -o pipefail; $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --editable '.[$(EXTRAS)]' \
 	    | sed -u -nE 's/^Collecting ([^ <>=!;(]+).*/  \1/p; s/^(Successfully installed) .*/\1./p'
-	@$(BIN)/python -c 'import kopf'
 	@touch $@
 
 .venv-bench/kopf: PACKAGES := --editable '.[speed]'

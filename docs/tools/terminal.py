@@ -34,6 +34,7 @@ STYLE = (
     '.line { animation: hidden linear; } @keyframes hidden { from, to { opacity: 0; } } '
     '@media (prefers-reduced-motion: reduce) { .line { animation: none; } }'
 )
+TITLE = 'An operator runs on the sandbox, greets an object created by kubectl, and is stopped'
 LOG = re.compile(r'(?P<dim>\[[\d: ,-]+\] \S+ +)(?P<level>\[\w+ *\])(?P<text>.*)')
 
 
@@ -134,7 +135,7 @@ def draw(recording: Recording) -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         f'role="img" aria-labelledby="title">',
-        '<title id="title">An operator runs on the sandbox, greets an object created by kubectl, and is stopped</title>',
+        f'<title id="title">{TITLE}</title>',
         f'<style>{STYLE}</style>',
         *draw_terminal('The operator', upper, 0, width, top - 6),
         *draw_terminal('Another terminal', lower, top, width, height - top),

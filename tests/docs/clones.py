@@ -1,5 +1,5 @@
 """
-Fresh installations, as the documents describe them: from a clone or by the address of the repository, never from an index.
+Fresh installations, as the documents describe them: from a clone, or by the address of the repository.
 """
 
 import json

@@ -4,8 +4,7 @@ The tutorial works: everything on its pages is typed as it is there, page by pag
 Blocks with names of files in their first lines are put to the files; ``name, added`` is put to the end of the file,
 except for the imports that are there already. In the consoles, the lines with ``$`` are typed, and the lines after them
 are what is printed; consoles with no such lines are what the operator says by itself. Only times, ports, paths and ages
-differ. The installation, which is in ``bash``, is typed first, with the address of a new repository of this package; the other
-``bash`` is advice.
+differ. The installation, which is in ``bash``, is typed first; the other ``bash`` is advice.
 """
 
 import itertools
