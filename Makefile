@@ -113,7 +113,7 @@ $(VENV)/.for-%: SHELL := bash
 $(VENV)/.for-%: $(BIN)/python pyproject.toml
 	@echo 'Installing the package with the extras $(EXTRAS) into $(VENV), once. It takes about a minute:'
 	@set -o pipefail; $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --editable '.[$(EXTRAS)]' \
-	    | sed -u -nE 's/^Collecting ([^ <>=!;(]+).*/  \1/p; s/^(Successfully installed) .*/\1./p'
+	    | sed -u -nE 's/^Collecting ([^ <>=!~;(]+).*/  \1/p; s/^(Successfully installed) .*/\1./p'
 	@touch $@
 
 .venv-bench/kopf: PACKAGES := --editable '.[speed]'
