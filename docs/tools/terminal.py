@@ -79,7 +79,7 @@ def record(kubectl: str, directory: pathlib.Path) -> Recording:
         stderr=subprocess.STDOUT,
     )
     try:
-        started = list(read_until(process, 'is on its own'))
+        started = list(read_until(process, 'peering'))
         kubeconfig = re.search(r'KUBECONFIG=(\S+)', '\n'.join(started))[1]
         env = os.environ | {'KUBECONFIG': kubeconfig}
         created = subprocess.run(
@@ -204,7 +204,7 @@ def normalize(text: str) -> str:
     text = re.sub(r'^\[[\d: ,-]+\]', '[time]', text, flags=re.MULTILINE)
     text = re.sub(r'127\.0\.0\.1:\d+', '127.0.0.1:port', text)
     text = re.sub(r'kopf \d+\.\d+[\w.+]*', 'kopf version', text)
-    return re.sub(r'/\S*kubeconfig', 'kubeconfig', text)
+    return re.sub(r'KUBECONFIG=\S+', 'KUBECONFIG=path', text)
 
 
 def read_rows(picture: str) -> str:

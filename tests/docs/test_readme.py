@@ -76,7 +76,7 @@ def run_and_greet(command, blocks, directory, env, kubectl_path):
         stderr=subprocess.STDOUT,
     )
     try:
-        said = read_until(process, 'is on its own')
+        said = read_until(process, 'peering')
         kubeconfig = re.search(r'KUBECONFIG=(\S+)', said)[1]
         create = find_block(blocks, 'kubectl create').split()[1:]
         subprocess.run([kubectl_path, *create], env={**env, 'KUBECONFIG': kubeconfig}, check=True)
