@@ -115,3 +115,16 @@ def test_readme_mentions_the_bare_name_only_to_warn_of_it():
     (sentence,) = re.findall(r'[^.:(]*`pip install kopf`[^.:)]*', (ROOT / 'README.md').read_text())
 
     assert 'original Kopf' in sentence
+
+
+def test_repository_is_named_by_the_placeholder_that_the_documentation_fills():
+    pages = {page: (doc_blocks.DOCS / f'{page}.md').read_text() for page in doc_blocks.list_pages()}
+    (placeholder,) = re.findall(
+        r"^REPOSITORY = '(.+?)'", (doc_blocks.DOCS / 'conf.py').read_text(), re.M
+    )
+
+    named = {page for page, text in pages.items() if f'git+{placeholder}' in text}
+    others = {page for page, text in pages.items() if re.search(rf'git\+(?!{placeholder})', text)}
+
+    assert {'index', 'install', 'walkthrough/prerequisites'} <= named
+    assert others == set()
