@@ -40,8 +40,9 @@ test: $(VENV)/.for-test ## run all tests: about half an hour on 2 cores; ARGS go
 	@echo 'All tests take about half an hour on 2 cores. The fast part of them takes about 3 minutes: make test-fast'
 	@$(BIN)/python -m pytest $(ARGS)
 
-FAST := -m 'not slow and not controlplane' --ignore=tests/docs --ignore=tests/endtoend --ignore=tests/faults \
-    --ignore=tests/fidelity --ignore=tests/fuzz --ignore=tests/operators/matrix --ignore=tests/sandbox/kubectl
+# The logic of operators, in one process: neither the sandbox itself, nor the command line, nor attacks, nor documents.
+SLOW_PARTS := docs endtoend faults fidelity fuzz operators/matrix sandbox security commands test_documents.py
+FAST := -m 'not slow and not controlplane' $(addprefix --ignore=tests/,$(SLOW_PARTS))
 
 test-fast: $(VENV)/.for-test ## run the fast part of the tests: about 3 minutes on 2 cores; ARGS goes to pytest
 	@$(BIN)/python -m pytest -q $(FAST) $(ARGS)
