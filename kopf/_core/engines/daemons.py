@@ -229,7 +229,7 @@ class Spawner(lives.Crew):
             kwargs = execution.build_kwargs(
                 execution.begin(life.handler, None, self._now()), cause, env
             )
-            seconds = delay(**kwargs)
+            seconds = life.handler.call_back(delay, kwargs=kwargs)
             return None if seconds is None else float(seconds)
         except Exception:
             cause.logger.exception(
