@@ -316,5 +316,6 @@ class _Notebook:
         reason: str,
         message: str,
         backoffs: connecting.Backoffs,
+        is_optional: bool = False,
     ) -> None:
         logger.info('K8s-event of %s: %s, %s: %s', ref.get('name'), type, reason, message)

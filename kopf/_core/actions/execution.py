@@ -128,6 +128,9 @@ class Environment:
         False  # whether the successes are only worth a debug line, whatever the handlers are
     )
     meter: meters.Meter | None = None  # where the attempts are counted
+    complain: Callable[[Exception, outcomes.Outcome, 'Attempt', Any], None] | None = (
+        None  # to whom the failures matter, besides those who read the logs
+    )
     family: str | None = (
         None  # under which name, if not by the ids: those of sub-handlers can be of any number
     )
@@ -290,6 +293,8 @@ async def run_attempt(
             outcome = conclude(error, attempt, env, default_errors)
             kind = classify_failure(error, outcome)
             diagnostics.log_failure(error, outcome, attempt, cause.logger)
+            if env.complain is not None:
+                env.complain(error, outcome, attempt, cause)
         else:
             outcome = outcomes.Outcome(
                 final=True, result=result, began=attempt.began, ended=env.now()
