@@ -21,7 +21,7 @@ from kopf._cogs.helpers import loaders
 from kopf._cogs.structs import credentials, vaults
 from kopf._core.intents import registries
 from kopf._core.reactor import running
-from kopf._kits import loops
+from kopf._kits import collectors, loops
 from kopf._kits.sandbox import coroutines, sandboxes, threads
 
 T = TypeVar('T')
@@ -96,8 +96,11 @@ class Operator:
     async def stop(self) -> None:
         """Stop the operator gracefully. Raises its error if it has failed."""
         flags.raise_flag(self._stop_flag)
-        if self._task is not None:
-            await self._task
+        try:
+            if self._task is not None:
+                await self._task
+        finally:
+            collectors.forget(self._paths)
 
     def spawn(self, context: contextvars.Context | None = None) -> 'asyncio.Task[None]':
         """Start the operator, optionally in a context, and do not wait for it."""
@@ -124,6 +127,7 @@ class Operator:
             return self._registry if self._registry is not None else default
         registry = self._registry if self._registry is not None else registries.OperatorRegistry()
         registries.set_default_registry(registry)
+        collectors.watch()
         try:
             loaders.preload(self._paths, ())
         finally:
