@@ -29,6 +29,16 @@ T = TypeVar('T')
 HOUR = 60 * 60.0
 
 
+class Seconds(float):
+    """A duration to a millisecond. So are the differences: 61.1 - 1.1 is 60, not 59.99999999999999."""
+
+    def __sub__(self, other: float) -> float:
+        return round(float(self) - float(other), 3)
+
+    def __rsub__(self, other: float) -> float:
+        return round(float(other) - float(self), 3)
+
+
 class Operator:
     """
     An operator on a sandbox, in the event loop of the sandbox: ``async with Operator(sandbox, 'handlers.py'): ...``.
@@ -202,8 +212,8 @@ class Simulation(sandboxes.Sandbox):
 
     @property
     def elapsed(self) -> float:
-        """How many virtual seconds have passed since the beginning."""
-        return round(self._stepping.elapsed, 3)
+        """How many virtual seconds have passed since the beginning, to a millisecond; so are the differences."""
+        return Seconds(round(self._stepping.elapsed, 3))
 
     def now(self) -> datetime.datetime:
         """Tell the virtual time of day."""
