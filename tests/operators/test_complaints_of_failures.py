@@ -183,7 +183,10 @@ async def test_missing_permission_is_told_once_and_the_cluster_is_not_asked_agai
     await asyncio.sleep(300)
 
     assert len([asked for asked in sandbox.requests if asked.plural == 'events']) == 1
-    assert len([line for line in logs() if 'not permitted to create k8s-events' in line]) == 1
+    assert (
+        len([line for line in logs() if 'not permitted to create k8s-events in default' in line])
+        == 1
+    )
     assert not [line for line in logs(logging.WARNING) if 'k8s-event' in line]
 
 

@@ -63,7 +63,7 @@ class Poster:
         self._progress = bells.Bell()
         self._dropped = 0
         self._forbidden_until = 0.0
-        self._denied_until = 0.0
+        self._denied: dict[str, float] = {}  # until when it is so, by namespaces
         self._is_overflown = False
         self._is_woken = self._is_started = self._is_closed = False
 
@@ -84,6 +84,8 @@ class Poster:
         skipped: they would never end. So are optional ones for a while after one was forbidden.
         """
         if events.is_about_event(ref):
+            return
+        if self._is_closed and is_optional:
             return
         if self._is_closed:
             logger.warning(
@@ -237,7 +239,7 @@ class Poster:
     async def _post(self, pending: foldings.Pending) -> None:
         """Post a report, unless there were too many about this object; then it is only counted."""
         report, posting = pending.report, self.settings.posting
-        if report.is_optional and self._loop.time() < self._denied_until:
+        if report.is_optional and self._is_denied(report):
             return
         series = self._history.add(pending)
         if posting.burst_limit is not None:
@@ -285,17 +287,29 @@ class Poster:
                 backoffs=report.backoffs,
                 answers=(403,) if report.is_optional else (),
             )
-        except errors.APIForbiddenError:
-            self._deny()
+        except errors.APIForbiddenError as error:
+            self._deny(report, error)
             return
         if posted is not None:
             series.renew(posted)
 
-    def _deny(self) -> None:
-        """Stop posting what is optional for a while: it is not permitted, and it is up to others to permit it."""
-        if self._loop.time() >= self._denied_until:
+    def _is_denied(self, report: foldings.Report) -> bool:
+        """Return whether what is optional is not posted there for now."""
+        return self._loop.time() < self._denied.get(_get_namespace(report), 0.0)
+
+    def _deny(self, report: foldings.Report, error: errors.APIForbiddenError) -> None:
+        """Stop posting what is optional there for a while: it is not permitted, or the namespace is being deleted."""
+        now = self._loop.time()
+        if not self._is_denied(report):
             logger.info(
-                'It is not permitted to create k8s-events, so failures of handlers are only logged. Grant the verb '
-                '"create" for "events", or set settings.posting.failures = False.'
+                'It is not permitted to create k8s-events in %s, so failures of handlers are only logged: %s. Grant '
+                'the verb "create" for "events", or set settings.posting.failures = False.',
+                _get_namespace(report) or 'the default namespace',
+                error,
             )
-        self._denied_until = self._loop.time() + FORBIDDEN_PERIOD
+        self._denied = {place: until for place, until in self._denied.items() if now < until}
+        self._denied[_get_namespace(report)] = now + FORBIDDEN_PERIOD
+
+
+def _get_namespace(report: foldings.Report) -> str:
+    return str(report.ref.get('namespace') or '')
