@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar, TypeVarTuple
 
+from kopf._cogs.aiokits import clocks
+
 PATIENCE = 0.001
 """Real seconds for the network to bring what was sent by this very process, before the time jumps."""
 
@@ -26,6 +28,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._virtual = VirtualTimeSelector()
         super().__init__(self._virtual)
+        clocks.detach(self)
 
     def time(self) -> float:
         return self._virtual.now

@@ -21,12 +21,22 @@ from kopf._cogs.helpers import loaders
 from kopf._cogs.structs import credentials, vaults
 from kopf._core.intents import registries
 from kopf._core.reactor import running
-from kopf._kits import loops
+from kopf._kits import collectors, loops
 from kopf._sandbox import async_sandbox, sandboxes, threads
 
 T = TypeVar('T')
 
 HOUR = 60 * 60.0
+
+
+class Seconds(float):
+    """A duration to a millisecond. So are the differences: 61.1 - 1.1 is 60, not 59.99999999999999."""
+
+    def __sub__(self, other: float) -> float:
+        return round(float(self) - float(other), 3)
+
+    def __rsub__(self, other: float) -> float:
+        return round(float(other) - float(self), 3)
 
 
 class Operator:
@@ -96,8 +106,11 @@ class Operator:
     async def stop(self) -> None:
         """Stop the operator gracefully. Raises its error if it has failed."""
         flags.raise_flag(self._stop_flag)
-        if self._task is not None:
-            await self._task
+        try:
+            if self._task is not None:
+                await self._task
+        finally:
+            collectors.forget(self._paths)
 
     def spawn(self, context: contextvars.Context | None = None) -> 'asyncio.Task[None]':
         """Start the operator, optionally in a context, and do not wait for it."""
@@ -124,6 +137,7 @@ class Operator:
             return self._registry if self._registry is not None else default
         registry = self._registry if self._registry is not None else registries.OperatorRegistry()
         registries.set_default_registry(registry)
+        collectors.watch()
         try:
             loaders.preload(self._paths, ())
         finally:
@@ -198,8 +212,8 @@ class Simulation(sandboxes.Sandbox):
 
     @property
     def elapsed(self) -> float:
-        """How many virtual seconds have passed since the beginning."""
-        return round(self._stepping.elapsed, 3)
+        """How many virtual seconds have passed since the beginning, to a millisecond; so are the differences."""
+        return Seconds(round(self._stepping.elapsed, 3))
 
     def now(self) -> datetime.datetime:
         """Tell the virtual time of day."""

@@ -9,12 +9,13 @@ import asyncio
 import contextlib
 import dataclasses
 import enum
+import logging
 import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from typing import Any
 
 from kopf._cogs.aiokits import mergers
-from kopf._cogs.clients import echoes, errors, listing, misfits, requests, signals
+from kopf._cogs.clients import echoes, errors, listing, misfits, outages, requests, signals
 from kopf._cogs.configs import connecting
 from kopf._cogs.helpers import meters, repeats
 from kopf._cogs.structs import references
@@ -539,7 +540,8 @@ def _prepare_retry(position: _Position, failure: Exception) -> float:
             'The stream of %s cannot be continued, and begins anew: %s', position, failure
         )
     else:
-        context.logger.warning(
+        context.logger.log(
+            _choose_level(position, failure),
             'The stream of %s has failed (%d in a row), and will be continued in %.1f s: %s',
             position,
             state.failures,
@@ -547,6 +549,14 @@ def _prepare_retry(position: _Position, failure: Exception) -> float:
             failure,
         )
     return delay
+
+
+def _choose_level(position: _Position, failure: Exception) -> int:
+    """Choose how a failure is logged: if the cluster goes away, all streams are lost at once, and it is one trouble."""
+    is_lost = position.opened is not None and isinstance(failure, errors.APIDisconnectedError)
+    if is_lost and not position.context.reachability.note_loss(_read_clock()):
+        return logging.DEBUG
+    return outages.choose_level(failure)
 
 
 def _is_barren(position: _Position) -> bool:

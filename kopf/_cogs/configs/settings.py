@@ -40,6 +40,13 @@ class PostingSettings:
     It is looked at once, when the operator starts.
     """
 
+    failures: bool = True
+    """
+    Whether a k8s-event of the type ``Warning`` is posted when a handler of an object fails, for its users:
+    at once for unexpected and permanent errors, from the third one in a row for `TemporaryError`. The same failures
+    are counted in one k8s-event. If ``loggers`` are on, they are posted as the log messages they are.
+    """
+
     level: int = logging.INFO
     """The level from which messages are posted: ``logging.WARNING`` posts less, ``logging.DEBUG`` more."""
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from kopf._cogs.aiokits import bells
-from kopf._cogs.clients import errors, patching, requests, signals, watching
+from kopf._cogs.clients import errors, outages, patching, requests, signals, watching
 from kopf._cogs.configs import selections
 from kopf._cogs.configs import settings as settings_
 from kopf._cogs.helpers import repeats
@@ -268,7 +268,8 @@ class Member:
                 LONGEST_BACKOFF, signals.choose_backoff(self._failures, membership.context.chance())
             )
             self._earliest = _read_clock() + delay
-            logger.warning(
+            logger.log(
+                outages.choose_level(error),
                 'The keep-alive of %s is not sent, and will be in %.1f s: %s',
                 membership,
                 delay,

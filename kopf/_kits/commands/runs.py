@@ -153,12 +153,15 @@ def _is_process() -> bool:
 
 def load(paths: Sequence[str], modules: Sequence[str]) -> None:
     """Load the users' code, or show why it cannot be loaded."""
-    from kopf._core.intents import registries
+    from kopf._core.intents import arguments, registries
 
     try:
         loaders.preload(paths, modules)
+        arguments.check_signatures(registries.get_default_registry()._iter_handlers())
     except loaders.LoadingError as e:
         raise Failure(str(e)) from e.__cause__
+    except arguments.SignatureError as e:
+        raise Failure(str(e)) from e
     except Exception as e:
         raise BrokenCode(e) from e
     if not any(registries.get_default_registry()._iter_handlers()):
@@ -182,6 +185,7 @@ def operate(
     """Run the operator to its end, unless it is interrupted before it starts."""
     from kopf._cogs.structs import credentials, reviews
     from kopf._core.engines import activities, endpoints
+    from kopf._core.intents import arguments
     from kopf._core.reactor import operating, running, stopping
 
     if _is_process():
@@ -195,6 +199,7 @@ def operate(
         except (
             credentials.LoginError,
             activities.ActivityError,
+            arguments.SignatureError,
             operating.SettingsError,
             endpoints.EndpointError,
             reviews.ServerError,
