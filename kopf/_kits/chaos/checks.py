@@ -4,13 +4,13 @@ Checks: does an operator come to the same end, whatever happens to it and to its
 
 import contextlib
 import dataclasses
-import os
 import random
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, TypedDict, Unpack
 
+from kopf._kits import libraries
 from kopf._kits.chaos import plans, servers, states, timelines, watchdogs, worlds
 from kopf._kits.sandbox import options as options_
 
@@ -237,9 +237,13 @@ class Trial:
             bounds=watchdogs.Bounds(calls=self._options.get('calls')),
             apply=self._options.get('apply', ()),
         )
-        with timelines.recorded(world.timeline), _restored(), world:
+        with (
+            timelines.recorded(world.timeline),
+            _restored_randomness(),
+            world,
+            libraries.pointed_at(world.kubeconfig),
+        ):
             random.seed(plan.seed)
-            os.environ['KUBECONFIG'] = str(world.kubeconfig)
             error = self._live(world, plan)
             state = states.build_state(world.collect(), self._blindness)
             observed, mistake = self._observe(world)
@@ -297,13 +301,9 @@ def _end(world: worlds.World) -> Exception | None:
 
 
 @contextlib.contextmanager
-def _restored() -> Iterator[None]:
-    """Restore all that is set for a run: where clients in handlers find the cluster, and the source of randomness."""
-    kubeconfig, chance = os.environ.get('KUBECONFIG'), random.getstate()
+def _restored_randomness() -> Iterator[None]:
+    state = random.getstate()
     try:
         yield
     finally:
-        random.setstate(chance)
-        os.environ.pop('KUBECONFIG', None)
-        if kubeconfig is not None:
-            os.environ['KUBECONFIG'] = kubeconfig
+        random.setstate(state)

@@ -136,11 +136,11 @@ def run(
         if is_sandboxed:
             from kopf._kits.commands import sandboxing
 
-            is_quiet = click.get_current_context().params['quiet']
-            sandbox = stack.enter_context(sandboxing.serve_sandbox(sources, is_quiet=is_quiet))
-            controls = dataclasses.replace(controls, vault=sandboxing.make_vault(sandbox))
+            sandbox = stack.enter_context(sandboxing.serve_sandbox(sources))
             load(paths, modules)
-            sandboxing.configure_clients(sandbox.kubeconfig)
+            if not click.get_current_context().params['quiet']:
+                sandboxing.greet(sandbox)
+            controls = dataclasses.replace(controls, vault=sandboxing.connect(sandbox))
         else:
             load(paths, modules)
         operate(controls, chosen, interruption)

@@ -6,9 +6,6 @@ While it lives, ``KUBECONFIG`` leads there, so that no client in the handlers ca
 
 import asyncio
 import contextlib
-import importlib
-import os
-import pathlib
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,7 +13,9 @@ from typing import Any
 
 import click
 
-from kopf._cogs.structs import credentials, vaults
+from kopf._cogs.structs import vaults
+from kopf._core.intents import registries
+from kopf._kits import libraries
 from kopf._kits.sandbox import commands, errors, manifests, options, sandboxes
 
 GREETING = """\
@@ -30,8 +29,8 @@ Press Ctrl-C to stop both."""
 
 
 @contextlib.contextmanager
-def serve_sandbox(sources: Sequence[str], *, is_quiet: bool) -> Iterator[sandboxes.Sandbox]:
-    """Serve a sandbox with these manifests (``-`` is for the standard input) applied; say how to reach it."""
+def serve_sandbox(sources: Sequence[str]) -> Iterator[sandboxes.Sandbox]:
+    """Serve a sandbox with these manifests (``-`` is for the standard input) applied; let all clients find it."""
     with contextlib.ExitStack() as stack:
         try:
             bodies = [body for source in sources for body in _read(source)]
@@ -43,53 +42,24 @@ def serve_sandbox(sources: Sequence[str], *, is_quiet: bool) -> Iterator[sandbox
             OSError,
         ) as e:
             raise commands.Failure(e) from e
-        stack.enter_context(_kubeconfig_variable(sandbox.kubeconfig))
-        if not is_quiet:
-            click.echo(
-                GREETING.format(url=sandbox.url, kubeconfig=shlex.quote(str(sandbox.kubeconfig)))
-            )
+        stack.enter_context(libraries.pointed_at(sandbox.kubeconfig))
         yield sandbox
 
 
-def make_vault(sandbox: sandboxes.Sandbox) -> vaults.Vault:
-    """Make credentials for the sandbox; there is no login then."""
-    info = credentials.ConnectionInfo(
-        server=sandbox.url,
-        token=sandbox.token,
-        ca_data=sandbox.ca_data,
-        default_namespace='default',
-    )
-    return vaults.Vault({'sandbox': info})
+def greet(sandbox: sandboxes.Sandbox) -> None:
+    """Tell the user how to reach the sandbox."""
+    path = shlex.quote(str(sandbox.kubeconfig))
+    click.echo(GREETING.format(url=sandbox.url, kubeconfig=path))
 
 
-def configure_clients(kubeconfig: pathlib.Path) -> None:
-    """Let the client libraries that are in use be ready for handlers, as they are after the usual login."""
-    if 'kubernetes' in sys.modules:
-        _load('kubernetes.config').load_kube_config(config_file=str(kubeconfig))
-    if 'kubernetes_asyncio' in sys.modules:
-        asyncio.run(
-            _load('kubernetes_asyncio.config').load_kube_config(config_file=str(kubeconfig))
-        )
-
-
-def _load(name: str) -> Any:
-    return importlib.import_module(name)
+def connect(sandbox: sandboxes.Sandbox) -> vaults.Vault:
+    """Make the credentials for the sandbox, and let the client libraries be ready for handlers."""
+    registry = registries.get_default_registry()
+    asyncio.run(libraries.configure(registry))
+    return libraries.make_vault(sandbox, registry)
 
 
 def _read(source: str) -> list[dict[str, Any]]:
     if source == '-':
         return manifests.load_manifests(sys.stdin.buffer.read(), source='the standard input')
     return manifests.read_manifests([source])
-
-
-@contextlib.contextmanager
-def _kubeconfig_variable(path: pathlib.Path) -> Iterator[None]:
-    previous = os.environ.get('KUBECONFIG')
-    os.environ['KUBECONFIG'] = str(path)
-    try:
-        yield
-    finally:
-        if previous is None:
-            del os.environ['KUBECONFIG']
-        else:
-            os.environ['KUBECONFIG'] = previous
