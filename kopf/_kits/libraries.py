@@ -30,6 +30,7 @@ HIDDEN = (
 )
 """The variables by which the libraries find the cluster of the pod that they run in, e.g. of a CI job."""
 
+REMEMBERED = 'KUBE_CONFIG_DEFAULT_LOCATION'
 
 REMEMBERING = (
     'kubernetes.config',
@@ -39,10 +40,10 @@ REMEMBERING = (
     'kubernetes_asyncio.config',
     'kubernetes_asyncio.config.kube_config',
 )
-"""The modules that remember ``KUBECONFIG`` in this constant since they were imported; kr8s remembers whole connections instead."""
-
-
-REMEMBERED = 'KUBE_CONFIG_DEFAULT_LOCATION'
+"""
+The modules that remember ``KUBECONFIG`` in this constant since they were imported.
+Another library, kr8s, remembers whole connections.
+"""
 
 
 class Sandbox(Protocol):
