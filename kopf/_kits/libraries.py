@@ -170,3 +170,11 @@ def refresh() -> None:
     connections = getattr(getattr(sys.modules.get('kr8s._api'), 'Api', None), '_instances', None)
     if isinstance(connections, dict):
         connections.clear()
+
+
+def remove_files() -> None:
+    """Remove the certificates that the libraries have put to temporary files, as they do in the end of the process."""
+    for name in REMEMBERING:
+        remove = getattr(sys.modules.get(name), '_cleanup_temp_files', None)
+        if remove is not None:
+            remove()
