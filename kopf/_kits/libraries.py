@@ -14,11 +14,17 @@ import sys
 from collections.abc import Iterator
 from typing import Protocol
 
+from kopf._cogs.configs import settings as settings_
 from kopf._cogs.helpers import kubeconfigs
 from kopf._cogs.structs import credentials, vaults
 from kopf._core.intents import causes, piggybacking, registries
 
 logger = logging.getLogger(__name__)
+
+LOOPBACK = '127.0.0.1'
+
+CONFIGURATIONS = 'admission.sandbox.kopf.dev'
+"""The name of the webhook configurations of operators that do not set any."""
 
 VARIABLE = 'KUBECONFIG'
 
@@ -125,6 +131,18 @@ def make_vault(sandbox: Sandbox, registry: registries.OperatorRegistry) -> vault
     )
     fixed = {'sandbox': info}
     return vaults.Vault(None if _has_logins(registry) else fixed, fixed=fixed)
+
+
+def adjust_settings(
+    settings: settings_.OperatorSettings | None,
+) -> settings_.OperatorSettings:
+    """Let handlers of admission be called with no server set by the operator: by one on a loopback address."""
+    from kopf._kits.webhooks import servers
+
+    settings = settings if settings is not None else settings_.OperatorSettings()
+    server = servers.WebhookServer(addr=LOOPBACK, host=LOOPBACK)
+    settings.admission._fall_back_to(server, CONFIGURATIONS)
+    return settings
 
 
 async def configure(registry: registries.OperatorRegistry) -> None:

@@ -141,7 +141,8 @@ class Operator:
             **self._options,
         }
         await libraries.configure(registry)
-        await running.operator(registry=registry, settings=self._settings, **options)
+        settings = libraries.adjust_settings(self._settings)
+        await running.operator(registry=registry, settings=settings, **options)
 
 
 class Simulation(sandboxes.Sandbox):

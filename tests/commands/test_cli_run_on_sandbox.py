@@ -649,3 +649,53 @@ def test_threads_that_are_waited_for_are_announced_at_last(start_process):
     process.send_signal(signal.SIGINT)
 
     assert 'Exiting at once' in process.communicate(timeout=20)[1]
+
+
+# Admission.
+
+REVIEWING = """
+    import kopf
+
+    @kopf.on.mutate('kopfexamples')
+    async def mutate(patch, name, **_):
+        if name == 'wrong':
+            raise kopf.AdmissionError('It is wrong.')
+        patch.metadata.annotations['mutated'] = 'yes'
+
+    @kopf.on.create('kopfexamples')
+    async def create_fn(annotations, **_):
+        print('CREATED', annotations.get('mutated'))
+"""
+
+
+def test_objects_are_reviewed_by_the_operator_with_no_server_of_its_own(start_process):
+    bodies = [build_object('wrong'), build_object('x'), CRD]
+    write('objects.json', '\n---\n'.join(map(json.dumps, bodies)))
+    process = start_process('--sandbox', '--apply=objects.json', write('handlers.py', REVIEWING))
+
+    said = read_until(process.stdout, 'CREATED')
+
+    _, problems = stop_process(process)
+    assert 'CREATED yes\n' in said
+    assert 'Cannot apply: objects.json: KopfExample "wrong": admission webhook' in problems
+    assert 'denied the request: It is wrong.' in problems
+    assert process.returncode == 0
+
+
+def test_servers_of_startup_handlers_are_used_for_admission(start_process):
+    write('objects.json', '\n---\n'.join(map(json.dumps, [build_object('x'), CRD])))
+    configuring = """
+    @kopf.on.startup()
+    async def configure(settings, **_):
+        settings.admission.server = kopf.WebhookServer(addr='127.0.0.1', host='127.0.0.1', path='/mine')
+        settings.admission.managed = 'mine.kopf.dev'
+    """
+    path = write('handlers.py', REVIEWING, configuring)
+    process = start_process('--sandbox', '--apply=objects.json', path)
+
+    said = read_until(process.stdout, 'CREATED')
+
+    _, problems = stop_process(process)
+    assert 'CREATED yes\n' in said
+    assert "'mine.kopf.dev' has 1 webhooks" in problems
+    assert re.search(r'The webhooks are served at https://127.0.0.1:\d+/mine', problems)

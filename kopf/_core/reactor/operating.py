@@ -281,6 +281,8 @@ class Operator:
 
     async def _start_up(self) -> None:
         await self._run_activity(causes.Activity.STARTUP)
+        if self.admission.is_needed:
+            self.plan.settings.admission._fall_back()
         complaints = checks.check_settings(self.plan.settings)
         if complaints:
             raise SettingsError(f'Some settings are wrong: {"; ".join(complaints)}')

@@ -154,11 +154,14 @@ def run(
         if is_sandboxed:
             from kopf._kits.commands import sandboxing
 
-            sandbox = stack.enter_context(sandboxing.serve_sandbox(sources, kubeconfig))
+            bodies = sandboxing.read_manifests(sources)
+            sandbox = stack.enter_context(sandboxing.serve_sandbox(bodies, kubeconfig))
             load(paths, modules)
             if not click.get_current_context().params['quiet']:
                 sandboxing.greet(sandbox)
-            controls = dataclasses.replace(controls, vault=sandboxing.connect(sandbox))
+            controls = stack.enter_context(
+                sandboxing.applied(bodies, sandbox, sandboxing.connect(controls, sandbox))
+            )
         else:
             load(paths, modules)
         _choose_scope(chosen, is_sandboxed=is_sandboxed)

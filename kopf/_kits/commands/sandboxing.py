@@ -13,21 +13,28 @@ import pathlib
 import shlex
 import socket
 import sys
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import click
 
-from kopf._cogs.structs import vaults
+from kopf._cogs.aiokits import flags
 from kopf._core.intents import registries
 from kopf._core.reactor import stopping
 from kopf._kits import libraries
 from kopf._kits.commands import directories
+from kopf._kits.commands import options as command_options
 from kopf._kits.sandbox import commands, errors, manifests, options, sandboxes
 
 logger = logging.getLogger('kopf.cli')
 
 HOST = '127.0.0.1'
+
+EARLY = ('CustomResourceDefinition', 'Namespace')
+"""The kinds that are applied before the operator starts; it has to be ready for the others, to review them."""
+
+FAILURES = (manifests.ManifestError, errors.ApiError, options.MissingLibraryError, OSError)
 
 GREETING = """\
 The operator runs on a sandbox, served at {url}
@@ -46,6 +53,11 @@ class CommandSandbox(sandboxes.Sandbox):
         super().__init__(**chosen)
         self._options = dataclasses.replace(self._options, kubeconfig=kubeconfig)
 
+    def check(self, bodies: Sequence[Mapping[str, Any]]) -> None:
+        """Raise the errors that would be raised if these objects were applied now."""
+        if self._host is not None:
+            self._call(self._host.operator.apply(bodies, dry_run=True))
+
     def abandon(self) -> None:
         """Remove the temporary files, as they have secrets, before the process is ended with nothing else done."""
         if self._host is not None:
@@ -54,22 +66,22 @@ class CommandSandbox(sandboxes.Sandbox):
 
 @contextlib.contextmanager
 def serve_sandbox(
-    sources: Sequence[str], kubeconfig: pathlib.Path | None
+    bodies: Sequence[Mapping[str, Any]], kubeconfig: pathlib.Path | None
 ) -> Iterator[CommandSandbox]:
-    """Serve a sandbox with these manifests (``-`` is for the standard input) applied; let all clients find it."""
+    """
+    Serve a sandbox, and let all clients find it.
+
+    Of these objects, only the definitions and the namespaces are applied; the others are checked.
+    """
     path, port = directories.choose_place(os.environ, os.getcwd())
     with contextlib.ExitStack() as stack:
         try:
-            bodies = [body for source in sources for body in _read(source)]
             if kubeconfig is None:
                 kubeconfig = stack.enter_context(_private_directory(path)) / 'kubeconfig'
-            sandbox = stack.enter_context(_start(kubeconfig, port, apply=bodies))
-        except (
-            manifests.ManifestError,
-            errors.ApiError,
-            options.MissingLibraryError,
-            OSError,
-        ) as e:
+            early = [body for body in bodies if body['kind'] in EARLY]
+            sandbox = stack.enter_context(_start(kubeconfig, port, apply=early))
+            sandbox.check([body for body in bodies if body['kind'] not in EARLY])
+        except FAILURES as e:
             raise commands.Failure(e) from e
         stack.enter_context(stopping.sudden_exit(sandbox.abandon))
         stack.enter_context(stopping.sudden_exit(libraries.remove_files))
@@ -114,11 +126,78 @@ def greet(sandbox: sandboxes.Sandbox) -> None:
     click.echo(GREETING.format(url=sandbox.url, kubeconfig=path))
 
 
-def connect(sandbox: sandboxes.Sandbox) -> vaults.Vault:
-    """Make the credentials for the sandbox, and let the client libraries be ready for handlers."""
+def connect(
+    controls: command_options.CLIControls, sandbox: sandboxes.Sandbox
+) -> command_options.CLIControls:
+    """Let the operator run on the sandbox, and let the client libraries be ready for its handlers."""
     registry = registries.get_default_registry()
     asyncio.run(libraries.configure(registry))
-    return libraries.make_vault(sandbox, registry)
+    return dataclasses.replace(
+        controls,
+        vault=libraries.make_vault(sandbox, registry),
+        settings=libraries.adjust_settings(controls.settings),
+    )
+
+
+def read_manifests(sources: Sequence[str]) -> list[dict[str, Any]]:
+    """Read the manifests of files, directories, and of the standard input for ``-``."""
+    try:
+        return [body for source in sources for body in _read(source)]
+    except FAILURES as e:
+        raise commands.Failure(e) from e
+
+
+@contextlib.contextmanager
+def applied(
+    bodies: Sequence[Mapping[str, Any]],
+    sandbox: sandboxes.Sandbox,
+    controls: command_options.CLIControls,
+) -> Iterator[command_options.CLIControls]:
+    """
+    Apply the objects that are not applied yet: at once, or, if there is anybody to review them, when that one is ready.
+
+    In the latter case, it is done in a thread, while the operator runs in the block with the changed controls.
+    """
+    late = [body for body in bodies if body['kind'] not in EARLY]
+    if not late or not registries.get_default_registry().reviewed_selectors():
+        try:
+            sandbox.apply(*late)
+        except FAILURES as e:
+            raise commands.Failure(e) from e
+        yield controls
+        return
+
+    is_ready, is_over = threading.Event(), threading.Event()
+
+    def apply() -> None:
+        is_ready.wait()
+        if not is_over.is_set():
+            _apply(late, sandbox)
+            _raise_flag(controls)
+
+    thread = threading.Thread(target=apply, name='kopf-applying', daemon=True)
+    thread.start()
+    try:
+        yield dataclasses.replace(controls, ready_flag=is_ready)
+    finally:
+        is_over.set()
+        is_ready.set()
+        thread.join()
+
+
+def _apply(bodies: Sequence[Mapping[str, Any]], sandbox: sandboxes.Sandbox) -> None:
+    for body in bodies:
+        try:
+            sandbox.apply(body)
+        except FAILURES as e:
+            logger.error('Cannot apply: %s', commands.Failure(e).message)
+
+
+def _raise_flag(controls: command_options.CLIControls) -> None:
+    if controls.loop is not None:
+        controls.loop.call_soon_threadsafe(flags.raise_flag, controls.ready_flag)
+    else:
+        flags.raise_flag(controls.ready_flag)
 
 
 def _read(source: str) -> list[dict[str, Any]]:
