@@ -42,6 +42,7 @@ class Options(TypedDict, total=False):
         [dict[str, Any]], object
     ]  # gets every stored state of every object; raises if it is wrong
     rest: float  # seconds in the end in which nothing has to be written, and no handlers have to be called
+    insist: bool  # repeat the requests of the scenario that the operator, being down, could not review; the default
     calls: int  # of one handler for one object, for each change of it by others and each start of the operator
 
 
@@ -235,6 +236,7 @@ class Trial:
             self._options.get('operator', {}),
             server=self._options.get('server', ()),
             bounds=watchdogs.Bounds(calls=self._options.get('calls')),
+            insist=self._options.get('insist', True),
             apply=self._options.get('apply', ()),
         )
         with (
