@@ -7,7 +7,16 @@ The requests are the same as those of clients, made by the administrator, and so
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from typing import Any, Literal, NamedTuple
 
 from kopf._cogs.helpers import jsons
@@ -60,6 +69,10 @@ class Query:
     fields: Selection = None
 
 
+Refusal = Callable[[errors.ApiError, int], Awaitable[bool]]
+"""Gets an error and the number of the attempt; returns whether to ask again, when it is time to."""
+
+
 class Operator:
     """The administrator's hands on one cluster, in the event loop of the cluster."""
 
@@ -67,6 +80,7 @@ class Operator:
         self._cluster = cluster
         self._handler = verbs.Handler(cluster)
         self.is_closed = False
+        self.on_refusal: Refusal | None = None  # decides whether to repeat what is refused
 
     def close(self) -> None:
         """Let go all who watch and follow: nothing is going to happen any more."""
@@ -124,14 +138,15 @@ class Operator:
             'delete', resource, target, {'kind': 'DeleteOptions', 'apiVersion': 'v1', **given}
         )
 
-    async def apply(self, bodies: Sequence[Mapping[str, Any]]) -> Bodies:
+    async def apply(self, bodies: Sequence[Mapping[str, Any]], *, dry_run: bool = False) -> Bodies:
         """
         Create or change the objects to be as the manifests say; return them in the same order.
 
         Definitions of resources and namespaces go first. All kinds are checked before anything is done:
         raises `ManifestError` if some are not served. If the API refuses an object, those before it stay applied,
-        and the error has a note of which object it is, and where it is from.
+        and the error has a note of which object it is, and where it is from. In a dry run, nothing is stored.
         """
+        query = {'force': 'true', **({'dryRun': 'All'} if dry_run else {})}
         self._check(bodies)
         applied: dict[int, Body] = {}
         for index, body in sorted(
@@ -145,7 +160,7 @@ class Operator:
                     _locate(body),
                     body,
                     content_type=verbs.APPLY_PATCH,
-                    query={'force': 'true'},
+                    query=query,
                 )
         return [applied[index] for index in range(len(bodies))]
 
@@ -250,8 +265,16 @@ class Operator:
             subresource=target.subresource,
             options={'fieldManager': MANAGER, **query},
             field_manager=MANAGER,
+            dry_run='dryRun' in query,
         )
-        answer = await self._handler.handle(request, verbs.Asking(_encode(body), content_type))
+        asking = verbs.Asking(_encode(body), content_type)
+        for attempt in itertools.count():
+            try:
+                answer = await self._handler.handle(request, asking)
+                break
+            except errors.ApiError as error:
+                if self.on_refusal is None or not await self.on_refusal(error, attempt):
+                    raise
         result: Body = jsons.loads(answer.body)
         return result
 

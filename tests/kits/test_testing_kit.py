@@ -783,4 +783,4 @@ def test_snippets_of_the_docs_run(run_tests, pytester):
     result = run_tests(**modules)
 
     result.assert_outcomes(passed=sum(snippet.count('def test_') for snippet in modules.values()))
-    assert len(modules) == 5
+    assert len(modules) == 6

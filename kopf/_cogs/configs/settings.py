@@ -200,6 +200,21 @@ class AdmissionSettings:
     ``None`` means that they are managed by somebody else.
     """
 
+    def __post_init__(self) -> None:
+        self._fallback: tuple[reviews.WebhookServerProtocol, str] | None = None
+
+    def _fall_back_to(self, server: reviews.WebhookServerProtocol, name: str) -> None:
+        """Choose the server and the name of the configurations for operators that set no server when they start."""
+        if self._fallback is not None and self.server is self._fallback[0]:  # of the previous run
+            self.server = None
+        self._fallback = (server, name)
+
+    def _fall_back(self) -> None:
+        """Set what is chosen for operators that have set no server; those that have set one know what they do."""
+        if self.server is None and self._fallback is not None:
+            self.server, name = self._fallback
+            self.managed = self.managed or name
+
 
 @dataclasses.dataclass
 class ExecutionSettings:

@@ -65,7 +65,8 @@ class Keeper:
     """
     Keeps the configurations of one operator. Belongs to its event loop; it is run by one task, and then withdrawn.
 
-    What is to be written is not known until there are resources and a client config.
+    What is to be written is not known until there are resources and a client config. After each attempt to write,
+    successful or not, ``on_attempt`` is called.
     """
 
     def __init__(
@@ -75,7 +76,9 @@ class Keeper:
         context: requests.Context,
         scope: Scope,
         get_webhooks: Callable[[], Sequence[webhooks.Webhook]],
+        on_attempt: Callable[[], None] = lambda: None,
     ) -> None:
+        self._on_attempt = on_attempt
         self._name, self._context, self._scope, self._get_webhooks = (
             name,
             context,
@@ -147,6 +150,7 @@ class Keeper:
                 await self._bell.wait()
                 continue
             results = [await self._try(type, wanted[type]) for type in outdated]
+            self._on_attempt()
             failures = 0 if all(results) else failures + 1
             if failures:
                 await self._wait(signals.choose_backoff(failures, self._context.chance()))

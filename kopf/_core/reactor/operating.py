@@ -282,6 +282,8 @@ class Operator:
     async def _start_up(self) -> None:
         arguments.check_signatures(self.plan.registry._iter_handlers())
         await self._run_activity(causes.Activity.STARTUP)
+        if self.admission.is_needed:
+            self.plan.settings.admission._fall_back()
         declared = list(self.plan.registry._iter_handlers())
         arguments.check_all(declared, indices=arguments.list_indices(declared))
         complaints = checks.check_settings(self.plan.settings)
