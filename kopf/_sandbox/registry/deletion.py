@@ -191,7 +191,7 @@ def _is_marked(meta: Mapping[str, Any]) -> bool:
 
 
 def _is_rescheduled(meta: Mapping[str, Any], holds: _Holds) -> bool:
-    """Return whether the time of the deletion is to be set: for the first time, or to an earlier one."""
+    """Return whether the time of the deletion gets set: for the first time, or to an earlier one."""
     return not _is_marked(meta) or holds.grace < (meta.get('deletionGracePeriodSeconds') or 0)
 
 
