@@ -39,23 +39,26 @@ _context = decimal.Context(prec=60, rounding=decimal.ROUND_UP)
 
 
 class QuantityError(ValueError):
-    """The value is not a quantity; the text is as the API says it."""
+    """The value is not a quantity; the message is that of the API."""
 
 
 @dataclasses.dataclass(frozen=True)
 class _Quantity:
     amount: decimal.Decimal
     family: str  # decimal, binary, exponent
-    text: str  # as it was written, if it is kept so
+    text: str  # the original text, if it is preserved
 
 
 def parse_quantity(value: Any) -> decimal.Decimal:
-    """Tell the amount; raise `QuantityError` if it is not one."""
+    """Return the amount; raise `QuantityError` if the value is not a quantity."""
     return _parse(_spell(value)).amount
 
 
 def format_quantity(value: Any, *, milli: bool = False) -> str:
-    """Rewrite in the canonical form, rounded up to thousandths if so asked; raise `QuantityError` for the rest."""
+    """
+    Return the canonical form, rounded up to thousandths with ``milli``; raise `QuantityError` if it
+    is not a quantity.
+    """
     return _format(_spell(value), milli)
 
 

@@ -1,5 +1,5 @@
 """
-Request info: what the URL and the method of a request refer to.
+Request info: the target and the verb of a request by its URL and method.
 """
 
 import dataclasses
@@ -17,14 +17,14 @@ class Target:
     namespace: str = ''
     name: str = ''
     subresource: str = ''
-    is_watch: bool = False  # whether it is to be watched by its path, whatever the query says
+    is_watch: bool = False  # a watch by its path, regardless of the query
 
 
 def parse_path(path: str) -> Target | None:
     """
-    Read the path of a resource; ``None`` if it is of anything else (discovery, health, …).
+    Parse the path of a resource; return ``None`` for other paths (discovery, health, …).
 
-    The old paths for watching (``/api/v1/watch/pods``) are understood unless they are of a single object.
+    The old watch paths (``/api/v1/watch/pods``) are supported, except for single objects.
     """
     parts = [unquote(part) for part in path.strip('/').split('/')]
     if parts[0] == 'api' and len(parts) >= 3:
@@ -48,7 +48,7 @@ def parse_path(path: str) -> Target | None:
 
 
 def detect_verb(method: str, target: Target, options: Mapping[str, str]) -> str | None:
-    """Tell what is asked for; ``None`` if the method has no meaning there."""
+    """Return the verb of a request; ``None`` if the method is not supported there."""
     if target.is_watch:
         return 'watch' if method == 'GET' else None
     match method, bool(target.name):
