@@ -1,8 +1,8 @@
 """
-Validators: schemas compiled into quick tests of values.
+Validators: schemas compiled into fast tests of values.
 
-A validator only tells good values from bad ones: nearly all values are good, and this must cost little.
-Why a value is bad is found out from the same validator by another module, slowly.
+A validator only separates valid values from invalid ones: nearly all values are valid, and their
+check must be cheap. The problems of an invalid value are found by the slower `validation`.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ from kopf._sandbox.schema import constraints, formats, invariants
 
 Test = Callable[[Any], bool]
 Tests = dict[type, Test | None]
-"""How to test a value of each of the types of JSON; ``None`` if any value of the type is good."""
+"""The tests of values by their JSON types; ``None`` if any value of the type is valid."""
 
 _TYPES: Final[Mapping[type, tuple[str, ...]]] = {
     dict: ('object',),
@@ -30,11 +30,11 @@ _TYPES: Final[Mapping[type, tuple[str, ...]]] = {
 
 @dataclasses.dataclass(slots=True)
 class Validator:
-    """One node of a schema, or of its ``anyOf`` and alike."""
+    """One node of a schema, or of its ``anyOf`` and similar."""
 
     types: tuple[str, ...]
     nullable: bool
-    format: str  # only those that are checked
+    format: str  # only if it is checked
     check_format: formats.Check | None
     strings: Sequence[constraints.Constraint]
     numbers: Sequence[constraints.Constraint]
@@ -118,7 +118,10 @@ def _build_test(cls: type, validator: Validator) -> Test | None:
 
 
 def _is_loose(cls: type, validator: Validator) -> bool:
-    """Tell the values to which the type is not applied as it is written, or is applied later."""
+    """
+    Return whether values of a class pass in spite of the declared type, or are checked for it
+    later.
+    """
     is_formatted_list = (
         cls is list and bool(validator.format) and not set(validator.types) & {'integer', 'number'}
     )
@@ -142,7 +145,7 @@ def _list_tests(cls: type, validator: Validator) -> list[Test]:
 
 
 def _join(tests: Sequence[Test]) -> Test | None:
-    """Make one test of many; without loops for the usual numbers of them, as this is where the time goes."""
+    """Join tests into one; without loops for a few of them, for speed."""
     match tests:
         case []:
             return None
