@@ -93,9 +93,7 @@ class Operator:
         return [conversions.read(resource, stored) for stored in listing.items]
 
     async def create(self, body: Mapping[str, Any]) -> Body:
-        """
-        Create an object. Without a namespace in its metadata, it goes to the default namespace.
-        """
+        """Create an object, in the default namespace if its metadata has none."""
         resource = self._find_kind(body)
         return await self._ask(
             'create', resource, dataclasses.replace(_locate(body), name=''), body
@@ -346,9 +344,7 @@ def _locate(body: Mapping[str, Any]) -> Target:
 
 
 def _list_defined_kinds(body: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    """
-    Yield the API versions and kinds that a CRD will serve; nothing for other or malformed objects.
-    """
+    """Yield the API versions and kinds that a CRD will serve; nothing for other objects."""
     if body['kind'] != 'CustomResourceDefinition':
         return []
     try:

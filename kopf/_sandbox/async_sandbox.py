@@ -20,7 +20,7 @@ Condition = Callable[[admin_client.Body | None], bool]
 
 class AsyncSandbox:
     """
-    A running Kubernetes API with its objects, for coroutines: got from ``async with
+    A running Kubernetes API with its objects, for coroutines: the target of ``async with
     kopf.testing.Sandbox(...)``.
 
     Resources are named as for kubectl (``pods``, ``po``, ``Pod``, ``kopfexamples.kopf.dev``), or
@@ -50,10 +50,7 @@ class AsyncSandbox:
 
     @property
     def ca_path(self) -> pathlib.Path:
-        """
-        The file with the certificate of the authority that signed the server's certificate; empty
-        without TLS.
-        """
+        """The file with the certificate of the server's authority; empty without TLS."""
         return self._host.ca_path
 
     @property
@@ -85,10 +82,7 @@ class AsyncSandbox:
         labels: admin_client.Selection = None,
         fields: admin_client.Selection = None,
     ) -> admin_client.Bodies:
-        """
-        Return the objects of one namespace or of all that match the selectors (``a=b,c!=d`` or a
-        dict).
-        """
+        """Return the objects of one or all namespaces, by selectors (``a=b,c!=d`` or a dict)."""
         return self._operator.list(admin_client.Query(resource, namespace, labels, fields))
 
     async def create(self, body: Mapping[str, Any]) -> admin_client.Body:
@@ -112,10 +106,7 @@ class AsyncSandbox:
         type: admin_client.PatchType = 'merge',
         subresource: str = '',
     ) -> admin_client.Body:
-        """
-        Patch an object by a merge, ``json``, ``strategic`` patch, or ``apply`` (server-side,
-        without force).
-        """
+        """Patch an object: ``merge``, ``json``, ``strategic``, or (without force) ``apply``."""
         return await self._operator.patch(
             admin_client.Target(resource, name, namespace, subresource), patch, type
         )
@@ -200,19 +191,13 @@ class AsyncSandbox:
     async def add_user(
         self, name: str, groups: Sequence[str] = (), *, certificate: bool = False
     ) -> hosting.Credentials:
-        """
-        Add a user with a token or a client certificate; return the credentials with the path of a
-        kubeconfig.
-        """
+        """Add a user with a token or a client certificate; return them with a kubeconfig's path."""
         return self._host.add_user(name, groups, certificate=certificate)
 
     async def add_service(
         self, namespace: str, name: str, endpoint: str | webhook_client.Handler, *, port: int = 443
     ) -> None:
-        """
-        Register a service that webhooks refer to: a URL, or a coroutine function of the path and
-        the review.
-        """
+        """Register a service for webhooks: a URL, or a coroutine function of path and review."""
         self._host.cluster.gate.services.register(namespace, name, endpoint, port=port)
 
 

@@ -83,10 +83,7 @@ class Cluster:
             await self._seed(body)
 
     def restore(self, version: int, objects: Iterable[tuple[kinds.Home, dict[str, Any]]]) -> None:
-        """
-        Restore the objects saved as of a version; call it before the start. CRDs may be anywhere
-        among them.
-        """
+        """Restore the objects saved as of a version, CRDs among them. Call it before the start."""
         self.store.resume(version)
         for home, body in sorted(objects, key=lambda item: item[0] != kinds.CRDS):
             resource = rest_mapper.find_stored_resource(self.catalog, home)

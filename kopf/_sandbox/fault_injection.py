@@ -20,9 +20,7 @@ class Restartable(Protocol):
 
 
 class AsyncFaults:
-    """
-    The faults of a sandbox, for its own event loop. Iterates over the currently injected ones.
-    """
+    """The faults of a sandbox, for its own event loop. Iterates over the injected ones."""
 
     def __init__(self, injected: faults.Faults, host: Restartable) -> None:
         self._injected, self._host = injected, host
@@ -53,9 +51,7 @@ class AsyncFaults:
     def end_streams(
         self, code: int = 410, *, reason: str = '', message: str = '', **scope: Unpack[faults.Where]
     ) -> int:
-        """
-        End the open watches, all or some, with an ERROR event, once; return the number of them.
-        """
+        """End the open watches, all or some, with an ERROR event, once; return their number."""
         return self._injected.end_streams(
             faults.build_error(code, reason, message), faults.build_scope(scope)
         )
@@ -84,10 +80,7 @@ class SyncFault:
         return self._fault.hits
 
     def wait_until_hit(self, timeout: float = 10.0) -> None:
-        """
-        Wait until a request is affected. Raises `TimeoutError` if there is none within the timeout
-        in seconds.
-        """
+        """Wait until a request is affected. Raises `TimeoutError` after ``timeout`` seconds."""
         self._thread.call(asyncio.wait_for(self._fault.wait_until_hit(), timeout))
 
     def lift(self) -> None:
@@ -124,9 +117,7 @@ class SyncFaults:
     def end_streams(
         self, code: int = 410, *, reason: str = '', message: str = '', **scope: Unpack[faults.Where]
     ) -> int:
-        """
-        End the open watches, all or some, with an ERROR event, once; return the number of them.
-        """
+        """End the open watches, all or some, with an ERROR event, once; return their number."""
         return self._thread.call(
             _call(lambda: self._inner.end_streams(code, reason=reason, message=message, **scope))
         )

@@ -78,18 +78,13 @@ class Where(TypedDict, total=False):
 
 
 def build_scope(where: Where) -> Scope:
-    """
-    Build a scope. Raises `TypeError` for unknown keywords, and `ValueError` for unknown verbs.
-    """
+    """Build a scope. Raises `TypeError` for unknown keywords, `ValueError` for unknown verbs."""
     _check_keywords(where, Where)
     return Scope(**where)
 
 
 class Trouble(Where, total=False):
-    """
-    The effects of a fault, and the number of times (``None`` for no limit). Latency goes with any
-    effect.
-    """
+    """The effects of a fault, and the number of times (``None`` for no limit)."""
 
     code: int | None  # refuse with a status of this code: 410, 409, 429, 500, …
     reason: str
@@ -107,10 +102,7 @@ class Cut(Exception):
 
 @dataclasses.dataclass(eq=False)
 class Fault:
-    """
-    One injected fault; lift it by `lift` or by leaving its context. Used only from the serving
-    loop.
-    """
+    """One injected fault; lift it by `lift` or by leaving its context. For the serving loop."""
 
     scope: Scope
     error: errors.ApiError | None = None
@@ -241,9 +233,7 @@ class Faults:
         return len(streams)
 
     def end_streams(self, error: errors.ApiError, scope: Scope = ANY) -> int:
-        """
-        End the open streams with an error as their last event, once; return the number of them.
-        """
+        """End the open streams with an error as their last event, once; return their number."""
         streams = [
             stream
             for stream in self._streams

@@ -89,18 +89,12 @@ class Host:
         await self._stack.aclose()
 
     def abandon(self) -> None:
-        """
-        Remove the temporary files, which have secrets, before the process is ended without a proper
-        stop.
-        """
+        """Remove the temporary files, which have secrets, before the process is killed."""
         if self._temporary is not None:
             self._temporary.cleanup()
 
     async def restart(self, downtime: float, *, compact: bool) -> None:
-        """
-        Stop listening, and listen again on the same port after a while. Raises `OSError` if it is
-        taken.
-        """
+        """Stop listening, and listen again after a while. Raises `OSError` if the port is taken."""
         await self.server.stop()
         if compact:
             self.cluster.store.compact()
@@ -108,10 +102,7 @@ class Host:
         await self.server.start()
 
     def add_user(self, name: str, groups: Sequence[str], *, certificate: bool) -> Credentials:
-        """
-        Add a user with a token or a client certificate; write a kubeconfig and return the
-        credentials.
-        """
+        """Add a user with a token or a client certificate, and write a kubeconfig."""
         token, pair = '', None
         if certificate:
             if self._ca is None:
@@ -161,9 +152,7 @@ class Host:
         self.server.context = certificates.build_server_context(pair, self._ca.pem)
 
     async def _listen(self) -> None:
-        """
-        Listen on the requested port; if any port is accepted, prefer the saved one if it is free.
-        """
+        """Listen on the requested port; if any is accepted, on the saved one if it is free."""
         if not self._options.port and self._keyring.port:
             self.server.port = self._keyring.port
             try:

@@ -25,10 +25,7 @@ class Login:
 
 @dataclasses.dataclass
 class Keyring:
-    """
-    The secrets. Modified only by the host of the sandbox, when users are added and when the port is
-    known.
-    """
+    """The secrets. Modified only by the host: when users are added, and when the port is known."""
 
     ca: certificates.Pair | None = None
     signing_key: bytes = dataclasses.field(default=b'', repr=False)
@@ -38,9 +35,7 @@ class Keyring:
 
 
 def install(keyring: Keyring, cluster: clusters.Cluster) -> None:
-    """
-    Install the saved key and tokens in the cluster. Raises `ValueError` if the key is damaged.
-    """
+    """Install the saved key and tokens in the cluster. Raises `ValueError` if damaged."""
     if keyring.admin_token:
         cluster.admin_token = keyring.admin_token
         cluster.authenticator.add_token(keyring.admin_token, clusters.ADMIN)

@@ -96,9 +96,7 @@ class Saver:
             raise
 
     def begin(self, store: memory.Storage, keyring: keyrings.Keyring) -> None:
-        """
-        Save the current state, and then each change. Raises `SaveError` if it cannot be written.
-        """
+        """Save the current state, and then each change. Raises `SaveError` if it fails."""
         self.save_keyring(keyring)
         with self._explain():
             self._rewrite(store)
@@ -106,16 +104,12 @@ class Saver:
         store.observe(self._notice)
 
     def save_keyring(self, keyring: keyrings.Keyring) -> None:
-        """
-        Save the secrets, readable only by the user. Raises `SaveError` if they cannot be written.
-        """
+        """Save the secrets, readable only by the user. Raises `SaveError` if it fails."""
         with self._explain():
             _replace(self._directory / 'credentials.json', [keyrings.dump_keyring(keyring)])
 
     def close(self) -> None:
-        """
-        Save everything for the last time, and unlock the directory. Raises `SaveError` if it fails.
-        """
+        """Save everything, and unlock the directory. Raises `SaveError` if it fails."""
         try:
             if self._store is not None:
                 with self._explain():
@@ -159,9 +153,7 @@ class Saver:
             self._lines = 0
 
     def _give_up(self, position: int, error: OSError) -> None:
-        """
-        Stop the journal, without the partially written line: it ends with the last complete change.
-        """
+        """Stop the journal at the last complete change, without the partially written line."""
         logger.error(
             'The changes are not saved to %s any more, until the sandbox ends: %s',
             self._directory,
@@ -194,10 +186,7 @@ class Saver:
 
 
 def read_saved(directory: pathlib.Path) -> Saved:
-    """
-    Read everything saved in a directory. Raises `SaveError` if it is damaged, `OSError` if
-    unreadable.
-    """
+    """Read a directory. Raises `SaveError` if it is damaged, `OSError` if unreadable."""
     snapshot, journal = directory / 'snapshot.jsonl', directory / 'journal.jsonl'
     if not snapshot.exists():
         if journal.exists():

@@ -117,10 +117,7 @@ class Sandbox:
 
     @property
     def ca_path(self) -> pathlib.Path:
-        """
-        The file with the certificate of the authority that signed the server's certificate; empty
-        without TLS.
-        """
+        """The file with the certificate of the server's authority; empty without TLS."""
         return self._running.ca_path
 
     @property
@@ -164,10 +161,7 @@ class Sandbox:
         labels: 'admin_client.Selection' = None,
         fields: 'admin_client.Selection' = None,
     ) -> 'admin_client.Bodies':
-        """
-        Return the objects of one namespace or of all that match the selectors (``a=b,c!=d`` or a
-        dict).
-        """
+        """Return the objects of one or all namespaces, by selectors (``a=b,c!=d`` or a dict)."""
         return self._call(self._running.list(resource, namespace, labels=labels, fields=fields))
 
     def create(self, body: Mapping[str, Any]) -> 'admin_client.Body':
@@ -191,10 +185,7 @@ class Sandbox:
         type: 'admin_client.PatchType' = 'merge',
         subresource: str = '',
     ) -> 'admin_client.Body':
-        """
-        Patch an object by a merge, ``json``, ``strategic`` patch, or ``apply`` (server-side,
-        without force).
-        """
+        """Patch an object: ``merge``, ``json``, ``strategic``, or (without force) ``apply``."""
         return self._call(
             self._running.patch(
                 resource, name, patch, namespace, type=type, subresource=subresource
@@ -282,10 +273,7 @@ class Sandbox:
     def add_user(
         self, name: str, groups: Sequence[str] = (), *, certificate: bool = False
     ) -> 'hosting.Credentials':
-        """
-        Add a user with a token or a client certificate; return the credentials with the path of a
-        kubeconfig.
-        """
+        """Add a user with a token or a client certificate; return them with a kubeconfig's path."""
         return self._call(self._running.add_user(name, groups, certificate=certificate))
 
     def add_service(
@@ -296,10 +284,7 @@ class Sandbox:
         *,
         port: int = 443,
     ) -> None:
-        """
-        Register a service that webhooks refer to: a URL, or a coroutine function of the path and
-        the review.
-        """
+        """Register a service for webhooks: a URL, or a coroutine function of path and review."""
         self._call(self._running.add_service(namespace, name, endpoint, port=port))
 
     async def _start(self) -> 'hosting.Host':

@@ -99,10 +99,7 @@ class LoopThread:
         return self._wait_for(future, timely, coroutine)
 
     async def _run_in_time(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """
-        Run a coroutine, unless the loop is about to end: there would be no one to clean up after
-        it.
-        """
+        """Run a coroutine, unless the loop is about to end: nothing would clean up after it."""
         if self._stopping.is_set():
             coroutine.close()
             raise EndedError
@@ -125,10 +122,7 @@ class LoopThread:
         return future.result()
 
     def stop(self) -> None:
-        """
-        Stop the loop and the thread, and wait for their end. Does nothing if they are stopped
-        already.
-        """
+        """Stop the loop and the thread, and wait for their end. Does nothing if stopped already."""
         if self.is_running:
             self._started.result().call_soon_threadsafe(self._stopping.set)
             self._thread.join()

@@ -39,10 +39,7 @@ _FIELDS: tuple[
 
 
 class CallError(Exception):
-    """
-    A webhook cannot be called, or its response is malformed. Its failure policy decides what
-    follows.
-    """
+    """A webhook cannot be called, or its response is malformed. See its failure policy."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,10 +66,7 @@ def choose_version(hook: matching.Hook) -> str:
 def build_review(
     attempt: matching.Attempt, resource: kinds.Resource, uid: str, version: str
 ) -> dict[str, Any]:
-    """
-    Build the review; ``resource`` is in the version that the webhook matches, not that of the
-    request.
-    """
+    """Build the review; ``resource`` is in the version for the webhook, not for the request."""
     request = attempt.request
     group, own_version = kinds.split_api_version(attempt.subject.get('apiVersion'))
     kind = attempt.subject.get('kind', '')

@@ -18,10 +18,7 @@ _MISSING = 'missing value'
 
 
 def apply_operations(body: dict[str, Any], operations: Iterable[Mapping[str, Any]]) -> Any:
-    """
-    Apply the operations to an object, which is not modified; raise the API's 500 for the first that
-    fails.
-    """
+    """Apply the operations to a copy of an object; raise the API's 500 for the first that fails."""
     for operation in operations:
         try:
             body = patches.apply_json_patch(body, [operation])

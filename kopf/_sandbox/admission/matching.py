@@ -23,9 +23,7 @@ EXEMPT_KINDS = frozenset(
         'MutatingAdmissionPolicyBinding',
     }
 )
-"""
-The kinds that are never sent to webhooks: otherwise, a broken configuration could not be fixed.
-"""
+"""The kinds that are never sent to webhooks: otherwise, broken webhooks could block their fixes."""
 
 DEFAULT_TIMEOUT = 10
 NAMESPACES = kinds.Home('', 'namespaces')
@@ -158,9 +156,7 @@ def _match_rules(hook: Hook, attempt: Attempt, resource: kinds.Resource) -> bool
 
 
 def match_rule(rule: Rule, attempt: Attempt, resource: kinds.Resource) -> bool:
-    """
-    Return whether a rule matches an attempt as if it was made in this version of the resource.
-    """
+    """Return whether a rule matches an attempt as if it was made in this version."""
     return (
         _has(rule.operations, attempt.operation)
         and _has(rule.groups, resource.group)

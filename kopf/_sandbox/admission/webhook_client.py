@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     import aiohttp
 
 Handler = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
-"""
-Serves a service in this process: takes the path and the review, returns the review with a response.
-"""
+"""Serves a service in this process: takes the path and the review, returns the review answered."""
 
 _HEADERS = {
     'Accept': 'application/json, */*',
@@ -59,10 +57,7 @@ class Services:
     def register(
         self, namespace: str, name: str, endpoint: str | Handler, *, port: int = 443
     ) -> None:
-        """
-        Register the address (``https://127.0.0.1:9443``, or ``http://``) or the function that
-        serves a service.
-        """
+        """Register the URL (``https://127.0.0.1:9443``) or the function that serves a service."""
         self._endpoints[namespace, name, port] = endpoint
 
     def find(self, service: matching.Service) -> str | Handler | None:
@@ -185,9 +180,7 @@ async def _note_old_connection(session: object, context: Any, params: object) ->
 
 
 def build_url(hook: matching.Hook) -> str:
-    """
-    Build the URL of a webhook as the API reports it, with the timeout that the webhook receives.
-    """
+    """Build the URL of a webhook as the API reports it, including the timeout."""
     service = hook.service
     base = (
         f'https://{service.name}.{service.namespace}.svc:{service.port}{service.path}'
@@ -266,10 +259,7 @@ def _explain_status(status: int, raw: bytes) -> str:
 
 
 def _build_context(ca_bundle: str) -> ssl.SSLContext:
-    """
-    Build a TLS context that trusts the bundle as Go does: even if it is the server's own
-    certificate.
-    """
+    """Build a TLS context that trusts the bundle as Go does: even a server's own certificate."""
     if not ca_bundle:
         return ssl.create_default_context()
     try:

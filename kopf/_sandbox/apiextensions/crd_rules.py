@@ -224,10 +224,7 @@ def _check_labels(names: Mapping[str, Any], name: str) -> Problems:
 def _check_parts(
     parts: Mapping[str, Any], path: str, version: Mapping[str, Any], *, schema_field: str = 'schema'
 ) -> Problems:
-    """
-    Check the schema, subresources, columns and fields of one version, or those shared by all
-    versions.
-    """
+    """Check the schema, subresources, columns and fields of one version, or of all versions."""
     raw = mapping(parts.get('schema')).get('openAPIV3Schema')
     subresources = mapping(parts.get('subresources'))
     if raw is not None:
@@ -316,10 +313,7 @@ def _check_selectable(fields: list[Any], raw: Mapping[str, Any], path: str) -> P
 
 
 def _find_field(path: str, raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    """
-    Return the schema of a field by its path; raise `ValueError` with the API's message if it is
-    unknown.
-    """
+    """Return the schema of a field by its path; raise `ValueError` if it is unknown."""
     head, *names = path.replace('[', '.[').split('.')
     if head:
         raise ValueError(f'expected [ or . but got: {head}')

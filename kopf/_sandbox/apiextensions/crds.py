@@ -93,9 +93,7 @@ def validate_crd(
 
 
 def list_warnings(new: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> list[str]:
-    """
-    Return warnings about allowed but suspicious parts of a CRD; for updates, only the new warnings.
-    """
+    """Return warnings about suspicious parts of a CRD; for updates, only the new warnings."""
     before = set(_iterate_unknown_formats(old)) if old is not None else set()
     return [
         f'unrecognized format "{name}"'
@@ -344,10 +342,7 @@ def _build_column(column: Mapping[str, Any]) -> kinds.Column:
 
 
 def _build_warning(spec: Mapping[str, Any], version: Mapping[str, Any], kind: str) -> str:
-    """
-    Return the deprecation warning of a version: the author's text, or the advice to use a newer
-    version.
-    """
+    """Return the deprecation warning of a version; by default, it advises a newer version."""
     if not version.get('deprecated'):
         return ''
     group, rank = spec['group'], discovery.rank_version(version['name'])

@@ -148,10 +148,7 @@ def _is_int_or_string(options: Any) -> bool:
 
 
 def _check_options(raw: Raw, path: str, *, skipping: bool) -> Problems:
-    """
-    Check the restrictions of values; with ``skipping``, the two forms of "an integer or a string"
-    are allowed.
-    """
+    """Check the restrictions of values; with ``skipping``, allow "an integer or a string"."""
     if not (skipping and _is_int_or_string(raw.get('anyOf'))):
         for index, option in enumerate(raw.get('anyOf') or ()):
             yield from _check_option(option, f'{path}.anyOf[{index}]')

@@ -17,10 +17,7 @@ _NOT_WEBHOOK: Final = 'should not be set when strategy is not set to Webhook'
 
 
 def check_conversion(conversion: Mapping[str, Any], path: str) -> Problems:
-    """
-    Yield the problems of a CRD's conversion. The API names its fields differently from the
-    manifest.
-    """
+    """Yield the problems of a CRD's conversion. The API reports other names of its fields."""
     strategy, webhook = conversion.get('strategy'), _mapping(conversion.get('webhook'))
     client, reviews = webhook.get('clientConfig'), webhook.get('conversionReviewVersions') or []
     if not strategy:

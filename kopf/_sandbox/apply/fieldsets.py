@@ -22,9 +22,7 @@ Path: TypeAlias = tuple[str, ...]
 
 SELF: Final = '.'
 LEAF: Final[FieldSet] = {}
-"""
-The node of a field with nothing inside. Shared by all sets to save memory; must not be modified.
-"""
+"""The node of a field with nothing inside. Shared by all sets; must not be modified."""
 
 _ALONE: Final[FieldSet] = {SELF: LEAF}  # a leaf as an operand: with its member explicit
 _KINDS: Final = {SELF: 0, 'f:': 1, 'k:': 2, 'v:': 3, 'i:': 4}
@@ -107,9 +105,7 @@ def has_path(fields: FieldSet, path: Path) -> bool:
 
 
 def iter_paths(fields: FieldSet, prefix: Path = ()) -> Iterator[Path]:
-    """
-    Yield the fields of the set as the API does: all members of a level first, then their children.
-    """
+    """Yield the fields of the set as the API does: members of a level first, then children."""
     steps = [step for step in fields if step != SELF]
     yield from ((*prefix, step) for step in steps if is_member(fields[step]))
     for step in steps:
@@ -137,18 +133,12 @@ def render_step(step: str) -> str:
 
 @functools.lru_cache(maxsize=65536)
 def build_field_step(name: str) -> str:
-    """
-    Return the step of a field of a structure or a key of a map. The strings are interned to save
-    memory.
-    """
+    """Return the step of a field or a map's key. The strings are cached to save memory."""
     return f'f:{name}'
 
 
 def build_item_step(item: Any, schema: schemas.Schema) -> str:
-    """
-    Return the step of an item of a list that is a set or a map; raise `ValueError` if it has no
-    identity.
-    """
+    """Return the step of a list's item; raise `ValueError` if the item has no identity."""
     if schema.list_type == 'map':
         keys = _read_keys(item, schema)
         return f'k:{{{",".join(f"{go_format.encode(name)}:{go_format.encode(keys[name])}" for name in sorted(keys))}}}'
@@ -183,9 +173,7 @@ def _read_keys(item: Any, schema: schemas.Schema) -> dict[str, Any]:
 
 
 def sort_steps(node: FieldSet) -> FieldSet:
-    """
-    Order one level of the tree as the API does. Returns the same node if it is ordered already.
-    """
+    """Order one level of the tree as the API does. Returns the same node if it is ordered."""
     if len(node) < 2:
         return node
     return {step: node[step] for step in sorted(node, key=_build_sort_key)}

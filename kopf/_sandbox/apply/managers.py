@@ -114,9 +114,7 @@ def disown(entries: Iterable[Entry], comparison: ownership.Comparison) -> list[E
 
 
 def merge_oldest(entries: list[Entry]) -> list[Entry]:
-    """
-    Merge the entries of the oldest updates, if there are too many, separately for each API version.
-    """
+    """Merge the oldest updates of each API version if there are too many entries."""
     updates = [entry for entry in entries if entry['operation'] == 'Update']
     excess = len(updates) - MAX_UPDATE_MANAGERS
     if excess <= 0:
@@ -151,9 +149,7 @@ def identify_author(author: Author, operation: str) -> Identity:
 def build_entry(
     identity: Identity, api_version: str, fields: fieldsets.FieldSet, time: str | None
 ) -> Entry:
-    """
-    Build an entry. Without ``time``, it has no timestamp: the apply has not changed the object.
-    """
+    """Build an entry; without ``time`` if the apply has not changed the object."""
     manager, operation, _, subresource = identity
     entry: Entry = {'manager': manager} if manager else {}
     entry['operation'] = operation

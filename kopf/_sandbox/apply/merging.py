@@ -15,9 +15,7 @@ from kopf._sandbox.meta import go_format, schemas
 def check(
     value: Any, schema: schemas.Schema | None, path: str = '', *, lenient: bool = False
 ) -> list[str]:
-    """
-    Return all mismatches with the schema, with their paths. If lenient, unknown fields are allowed.
-    """
+    """Return all mismatches with the schema, with paths. If lenient, unknown fields are allowed."""
     if schema is None or value is None:
         return []
     if schema.type == 'object' or (not schema.type and isinstance(value, dict)):
@@ -134,9 +132,7 @@ def _merge_item(
 
 
 def remove(value: Any, fields: fieldsets.FieldSet, schema: schemas.Schema | None) -> Any:
-    """
-    Remove the fields and items of a set; containers that become empty are replaced with nulls.
-    """
+    """Remove the fields and items of a set; containers that become empty turn into nulls."""
     if isinstance(value, dict) and ownership.is_granular(schema):
         return _remove_fields(value, fields, schema) or None
     if isinstance(value, list) and schema is not None and ownership.is_associative(schema):

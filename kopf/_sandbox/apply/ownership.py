@@ -101,10 +101,7 @@ def as_object(schema: schemas.Schema | None) -> schemas.Schema:
 
 
 def find_child(schema: schemas.Schema | None, name: str) -> schemas.Schema | None:
-    """
-    Return the schema of a field, if known. The common fields of objects are known even if not
-    declared.
-    """
+    """Return the schema of a field, if known. The common fields of objects are always known."""
     if schema is None:
         return None
     if schema.embedded and name == 'metadata':
@@ -177,10 +174,7 @@ def _extract_list(items: Sequence[Any], schema: schemas.Schema) -> fieldsets.Fie
 
 
 def group_items(items: Sequence[Any], schema: schemas.Schema) -> dict[str, list[Any]]:
-    """
-    Group the items of a list by identity: usually one in each group. Items without identity are
-    omitted.
-    """
+    """Group the items of a list by identity. Items without identity are omitted."""
     groups: dict[str, list[Any]] = {}
     for item in items:
         try:
@@ -194,9 +188,7 @@ def group_items(items: Sequence[Any], schema: schemas.Schema) -> dict[str, list[
 def ensure_structures(
     fields: fieldsets.FieldSet, schema: schemas.Schema | None
 ) -> fieldsets.FieldSet:
-    """
-    Add the fixed structures that lead to the fields of a set: they are never owned explicitly.
-    """
+    """Add the fixed structures that lead to the fields of a set: they have no explicit owners."""
     result: fieldsets.FieldSet = {}
     for step, node in fields.items():
         name = step[2:] if step.startswith('f:') else ''
@@ -347,9 +339,7 @@ def _compare_lists(
 
 
 def _collect(value: Any, schema: schemas.Schema | None) -> fieldsets.FieldSet:
-    """
-    Return all fields of a value that was added or removed as a whole, including the containers.
-    """
+    """Return all fields of a value that was added or removed as a whole, with the containers."""
     if not value:
         return fieldsets.LEAF
     if isinstance(value, dict) and is_granular(schema):

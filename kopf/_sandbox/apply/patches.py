@@ -23,10 +23,7 @@ Container: TypeAlias = 'dict[str, Any] | list[Any]'
 
 
 def merge(target: Mapping[str, Any], patch: Any) -> dict[str, Any]:
-    """
-    Apply a merge patch to an object: nulls remove fields, objects are merged, other values are
-    replaced.
-    """
+    """Apply a merge patch to an object: remove nulls, merge objects, replace other values."""
     if patch is None:
         raise errors.bad_request('Invalid JSON Patch')
     if not isinstance(patch, dict):
@@ -61,9 +58,7 @@ def _without_nulls(value: Any) -> Any:
 
 
 def apply_json_patch(target: Mapping[str, Any], operations: Any) -> Any:
-    """
-    Apply a JSON patch to an object. The result may be not an object if the patch replaces the root.
-    """
+    """Apply a JSON patch to an object. The result may be of any type if the root is replaced."""
     for operation in _check_operations(operations):
         _check_operation(operation)
     if len(operations or ()) > MAX_OPERATIONS:
@@ -193,9 +188,7 @@ class _Document:
         return parent[_existing_index(parent, key)] if isinstance(parent, list) else parent.get(key)
 
     def _locate(self, path: str) -> tuple[Container, str]:
-        """
-        Return the container of the path's last key; all containers on the path are made modifiable.
-        """
+        """Return the container of the path's last key; make all containers up to it modifiable."""
         _, *keys = (key.replace('~1', '/').replace('~0', '~') for key in path.split('/'))
         if not keys:
             raise _InapplicableError

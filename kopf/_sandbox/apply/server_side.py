@@ -161,10 +161,7 @@ def _prune(
     owned: Iterable[fieldsets.FieldSet],
     schema: schemas.Schema,
 ) -> dict[str, Any]:
-    """
-    Remove the fields that the author applied last time but not this time, if they have no other
-    owners.
-    """
+    """Remove the fields that the author has stopped applying, if they have no other owners."""
     kept: fieldsets.FieldSet = {}
     for fields in owned:
         kept = fieldsets.union(kept, fields)
@@ -244,10 +241,7 @@ def _describe_manager(entry: managers.Entry) -> str:
 
 
 def _read_last_applied(live: Mapping[str, Any], schema: schemas.Schema) -> fieldsets.FieldSet:
-    """
-    Return the fields applied on the client side before server-side apply, and not changed since
-    then.
-    """
+    """Return the fields applied on the client side and not changed since then."""
     try:
         config = json.loads(_get_annotations(live)[LAST_APPLIED])
     except (KeyError, TypeError, ValueError):
@@ -264,10 +258,7 @@ def _read_last_applied(live: Mapping[str, Any], schema: schemas.Schema) -> field
 def _renew_last_applied(
     merged: Mapping[str, Any], config: Mapping[str, Any], author: managers.Author
 ) -> Mapping[str, Any]:
-    """
-    Update the annotation of client-side apply, if the object has it, so that kubectl can continue
-    to use it.
-    """
+    """Update the annotation of client-side apply, if it exists, for kubectl to use it later."""
     annotations = _get_annotations(merged)
     if author.manager != KUBECTL_MANAGER or not annotations.get(LAST_APPLIED):
         return merged

@@ -208,9 +208,7 @@ def _read_key(item: Any, merge_key: str) -> Any:
 def _merge_ordered_lists(
     result: dict[str, Any], patch: Mapping[str, Any], schema: schemas.Schema | None
 ) -> set[str]:
-    """
-    Merge the lists whose order is given in the patch; return their names. Modifies the result.
-    """
+    """Merge the lists whose order is in the patch; return their names. Modifies the result."""
     ordered = set()
     for key, order in patch.items():
         if not key.startswith(ORDER_PREFIX):
@@ -250,9 +248,7 @@ def _merge_in_order(
 
 
 def _check_order(patch: list[Any], order: list[Any], merge_key: str) -> None:
-    """
-    Raise an error if the items of a patch are not in the order that the patch itself requires.
-    """
+    """Raise an error if the items of a patch are not in the order that it requires."""
     if not patch or not order:
         return
     remaining = [

@@ -182,9 +182,7 @@ def _account_groups(namespace: str) -> tuple[str, ...]:
 
 
 class Claim(NamedTuple):
-    """
-    One claim of an impersonation; in errors, it is formatted as Go prints an object reference.
-    """
+    """One claim of an impersonation; formatted as Go prints an object reference."""
 
     kind: str  # User, ServiceAccount, Group, UserExtra, UID
     name: str

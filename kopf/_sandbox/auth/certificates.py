@@ -34,10 +34,7 @@ LOCAL_HOSTS = (
 
 
 def make_ca(now: datetime.datetime) -> Authority:
-    """
-    Make a self-signed authority. Raises `MissingLibraryError` if the library for it is not
-    installed.
-    """
+    """Make a self-signed authority. Raises `MissingLibraryError` without the library for it."""
     try:
         return certificates.issue(certificates.Profile('kopf-sandbox-ca', is_authority=True), now)
     except ImportError as error:
@@ -50,9 +47,7 @@ def export_ca(ca: Authority) -> Pair:
 
 
 def load_ca(pair: Pair) -> Authority:
-    """
-    Load an exported authority. Raises `ValueError` if it is damaged, and `MissingLibraryError`.
-    """
+    """Load an exported authority. Raises `ValueError` if damaged, and `MissingLibraryError`."""
     try:
         from cryptography import x509
     except ImportError as error:
@@ -93,10 +88,7 @@ def issue_client(ca: Authority, user: str, groups: Sequence[str], now: datetime.
 
 
 def build_server_context(pair: Pair, client_ca: bytes | None = None) -> ssl.SSLContext:
-    """
-    Build the TLS context of a server; with ``client_ca``, clients may present certificates signed
-    by it.
-    """
+    """Build the TLS context of a server; with ``client_ca``, it accepts client certificates."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     load_pair(context, pair)

@@ -67,9 +67,7 @@ class Authorizer(Protocol):
     def authorize(self, user: requests.User, attributes: Attributes) -> Decision: ...
 
     def rules_for(self, user: requests.User, namespace: str) -> tuple[list[_Body], list[str]]:
-        """
-        Return all rules for the user in the namespace, and the failures to resolve some of them.
-        """
+        """Return all rules for the user in the namespace, and the errors of resolving them."""
         ...
 
 
@@ -118,10 +116,7 @@ class RoleAuthorizer:
         return collected, failures
 
     def find_rules(self, reference: _Body, namespace: str) -> list[_Body] | None:
-        """
-        Return the rules of the role that a binding in this namespace refers to; ``None`` if there
-        is none.
-        """
+        """Return the rules of the role that a binding refers to; ``None`` if it does not exist."""
         kind, name = reference.get('kind'), reference.get('name')
         if kind not in ('Role', 'ClusterRole') or (kind == 'Role' and not namespace):
             return None
@@ -169,9 +164,7 @@ def attributes_of(
 
 
 def _find_selected_name(options: Mapping[str, str]) -> str:
-    """
-    Return the name from the field selector: such lists and watches are requests for one object.
-    """
+    """Return the name from the field selector: such lists and watches are for one object."""
     try:
         requirements = selectors.parse_fields(options.get('fieldSelector', '')).requirements
     except errors.ApiError:  # malformed: refused later, after the authorization
@@ -237,9 +230,7 @@ def covers_path(pattern: str, path: str) -> bool:
 
 
 def collect_aggregated(role: _Body, roles: Iterable[_Body]) -> list[_Body]:
-    """
-    Collect the rules of all cluster roles that an aggregated role selects, directly or indirectly.
-    """
+    """Collect the rules of all cluster roles that a role aggregates, directly or indirectly."""
     listed = sorted(roles, key=_name_of)
     collected: list[_Body] = []
     seen = {_name_of(role)}

@@ -41,9 +41,7 @@ class Reviewer:
         return request.subresource == 'token' or request.resource.kind.endswith('Review')
 
     def answer(self, request: requests.Request, body: _Body, now: float) -> dict[str, Any]:
-        """
-        Answer the creation of a review of any kind. Raises the API's errors for malformed reviews.
-        """
+        """Answer the creation of a review. Raises the API's errors for malformed reviews."""
         if request.subresource == 'token':
             return self._issue_token(request, body, now)
         resource = request.resource
@@ -195,9 +193,7 @@ def review_token(body: _Body, authenticator: authn.Authenticator, now: float) ->
 
 
 def find_account(request: requests.Request, body: _Body, lookup: authn.Lookup) -> _Body:
-    """
-    Return the service account for which a token is requested; refuse if the body names another one.
-    """
+    """Return the service account to issue a token for; refuse if the body names another one."""
     metadata = _mapping(body.get('metadata'))
     for field, wanted in (('name', request.name), ('namespace', request.namespace)):
         if metadata.get(field) and metadata[field] != wanted:
@@ -223,10 +219,7 @@ def find_account(request: requests.Request, body: _Body, lookup: authn.Lookup) -
 
 
 def build_token_spec(body: _Body) -> dict[str, Any]:
-    """
-    Return the spec of the requested token, with the defaults; refuse lifetimes that are too short
-    or too long.
-    """
+    """Return the spec of the requested token, with defaults; refuse unsupported lifetimes."""
     spec = _mapping(body.get('spec'))
     lifetime = spec.get('expirationSeconds')
     if not isinstance(lifetime, int):

@@ -93,10 +93,7 @@ def build_legacy_claims(account: Account, secret_name: str) -> dict[str, Any]:
 def build_secret_data(
     signer: 'Signer', account: Account, secret_name: str, ca_pem: bytes
 ) -> dict[str, str]:
-    """
-    Build the data of a secret of type ``kubernetes.io/service-account-token``, as the controller
-    does.
-    """
+    """Build the data of a secret of type ``kubernetes.io/service-account-token``."""
     token = signer.sign(build_legacy_claims(account, secret_name))
     values = {'ca.crt': ca_pem, 'namespace': account.namespace.encode(), 'token': token.encode()}
     return {key: base64.b64encode(value).decode() for key, value in values.items()}
@@ -171,10 +168,7 @@ class Signer:
         return f'{signed}.{_encode(b"".join(number.to_bytes(_SIGNATURE_HALF, "big") for number in pair))}'
 
     def verify(self, token: str) -> Mapping[str, Any] | None:
-        """
-        Return the claims of a token, or ``None`` if it was not signed with this key. The time is
-        not checked.
-        """
+        """Return the claims of a token, or ``None`` if it is forged. The time is not checked."""
         return self._verify_cached(token) if token.count('.') == 2 else None
 
     def _verify(self, token: str) -> Mapping[str, Any] | None:
@@ -199,9 +193,7 @@ class Signer:
 
 
 def intersect_audiences(asked: Sequence[str], account: Account) -> tuple[str, ...]:
-    """
-    Return the requested audiences for which a token is valid; raise `TokenError` if there are none.
-    """
+    """Return the requested audiences for which a token is valid; raise `TokenError` if none."""
     offered = (AUDIENCE,) if account.is_legacy else account.audiences
     common = tuple(audience for audience in asked if audience in offered)
     if not common:

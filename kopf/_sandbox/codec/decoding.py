@@ -29,10 +29,7 @@ _compiled: dict[schemas.Schema, go_types.Struct] = {}
 
 
 def decode_object(obj: dict[str, Any], schema: schemas.Schema, *, kind: str, version: str) -> None:
-    """
-    Convert a built-in object to its normal form, in place; raise 400 if some values have wrong
-    types.
-    """
+    """Convert a built-in object to its normal form, in place; raise 400 for wrong types."""
     struct = _compiled.get(schema)
     if struct is None:
         struct = _compiled[schema] = compile_object(schema)

@@ -30,10 +30,7 @@ class Type:
     name: str = 'interface {}'  # the name in Go's errors
 
     def decode(self, value: Any, struct: str, path: str) -> Any:
-        """
-        Return the value in its normal form; ``struct`` and ``path`` are its location for the
-        errors.
-        """
+        """Return the value in its normal form; ``struct`` and ``path`` are for the errors."""
         return value
 
     def make_zero(self) -> Any:
@@ -266,9 +263,7 @@ _KINDS: Final[Mapping[type, str]] = {
 
 
 def refuse(value: Any, name: str, struct: str, path: str, *, shown: bool = False) -> Any:
-    """
-    Raise Go's error about a value of a wrong type; with ``shown``, the value is in the message.
-    """
+    """Raise Go's error about a value of a wrong type; with ``shown``, numbers are included."""
     kind = _KINDS.get(type(value), 'null')
     if shown and kind == 'number':
         kind = f'number {value!r}'
@@ -309,9 +304,7 @@ _LAYOUT: Final = (
 
 
 def clean_time(text: str, *, micro: bool = False) -> str:
-    """
-    Convert a time to UTC, to seconds or to microseconds; raise `MismatchError` if it is malformed.
-    """
+    """Convert a time to UTC, to seconds or to microseconds; raise `MismatchError` if malformed."""
     regex = _micro_regex if micro else _time_regex
     if not regex.fullmatch(text):
         raise MismatchError(_explain_time(text, micro=micro))

@@ -18,9 +18,7 @@ from kopf._sandbox import options
 SUFFIXES: Final = ('.yaml', '.yml', '.json')
 UNKNOWN: Final = 'the manifest'
 MAX_EXPANDED: Final = 3 * 1024 * 1024
-"""
-The maximum size of a document with its aliases expanded, in characters: the limit of API requests.
-"""
+"""The limit of characters in a document with its aliases expanded: as for API requests."""
 
 
 class ManifestError(Exception):
@@ -46,10 +44,7 @@ def load_manifests(text: str | bytes, *, source: str = UNKNOWN) -> list[dict[str
 
 
 def read_manifests(paths: Iterable[str | pathlib.Path]) -> list[dict[str, Any]]:
-    """
-    Read all objects from files and directories (from their files with known suffixes, sorted by
-    name).
-    """
+    """Read all objects from files, and from files of directories with known suffixes, sorted."""
     return [
         body
         for path in paths

@@ -17,10 +17,7 @@ _UNFINISHED_NUMBER: Final = re.compile(r'(?<=[0-9])(?:(\.)|[eE][+-]?)')
 _MAX_EXACT: Final = 2**53 - 1  # larger floats are not converted to integers even if they are whole
 _INTEGERS: Final = range(-(2**63), 2**63)
 _DEEPEST: Final = 400
-"""
-The maximum nesting that can be stored and patched here. The API server, written in Go, allows
-10,000.
-"""
+"""The maximum nesting that can be stored and patched here. The API server allows 10,000."""
 
 
 def parse_json(raw: bytes) -> Any:
@@ -46,10 +43,7 @@ def _parse_mistaken(raw: bytes) -> Any:
 
 
 def normalize_numbers(value: Any, raw: bytes) -> Any:
-    """
-    Convert whole floats to integers, and integers beyond 64 bits to floats, if the raw text may
-    have any.
-    """
+    """Convert whole floats to integers, and integers beyond 64 bits to floats."""
     return _normalize(value) if _UNUSUAL_NUMBER.search(raw) else value
 
 
@@ -84,10 +78,7 @@ def _normalize(value: Any) -> Any:
 
 
 def _explain(raw: bytes) -> str:
-    """
-    Return the API's message about malformed JSON. Bytes are shown as characters regardless of
-    encoding.
-    """
+    """Return the API's message about malformed JSON, with bytes shown as characters."""
     text = raw.decode('latin-1')
     try:
         json.loads(text, parse_constant=_refuse_constant)
@@ -147,10 +138,7 @@ def _word_value(text: str, position: int) -> str:
 
 
 def _word_number(text: str, position: int) -> str:
-    """
-    Word the error of an unfinished number, if there is one: Python stops before the unfinished
-    part.
-    """
+    """Word the error of an unfinished number: Python stops before the unfinished part."""
     found = _UNFINISHED_NUMBER.match(text, position)
     if found is None:
         return ''

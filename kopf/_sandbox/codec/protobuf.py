@@ -21,9 +21,7 @@ from kopf._sandbox.meta import builtins, errors, kinds
 
 PREFIX: Final = b'k8s\0'
 MAX_DEPTH: Final = 100
-"""
-The maximum nesting of messages. The API has no limit, but real objects are far below this one.
-"""
+"""The maximum nesting of messages. The API has no limit; real objects are far below this one."""
 
 _META: Final = 'io.k8s.apimachinery.pkg.apis.meta.v1'
 _CRD: Final = 'io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1'

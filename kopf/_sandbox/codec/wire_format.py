@@ -46,10 +46,7 @@ def read_fields(raw: bytes, name: str) -> Iterator[tuple[int, int, int | bytes]]
 
 
 def read_pair(raw: bytes, name: str) -> tuple[bytes, bytes]:
-    """
-    Read a message of two delimited fields: a map item, a part of an envelope. Absent fields are
-    empty.
-    """
+    """Read a message of two delimited fields, e.g. a map item. Absent fields are empty."""
     first, second = b'', b''
     for number, wire, value in read_fields(raw, name):
         if number > 2:

@@ -49,10 +49,7 @@ class Housekeeper:
     def _record(
         self, resource: kinds.Resource, old: dict[str, Any], new: dict[str, Any]
     ) -> dict[str, Any]:
-        """
-        Record the owner of the changed fields: the component that runs such a controller in real
-        clusters.
-        """
+        """Record the owner of the changed fields: the component that does it in real clusters."""
         manager = SERVER if resource.home == kinds.CRDS else CONTROLLERS
         subresource = 'status' if new.get('status') != old.get('status') else ''
         author = managers.Author(

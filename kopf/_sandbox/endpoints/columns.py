@@ -63,10 +63,7 @@ _DEFAULT = cells.Printer(
 
 @functools.lru_cache(maxsize=256)
 def _define_custom(columns: tuple[kinds.Column, ...]) -> cells.Printer:
-    """
-    Build a printer by the columns of a CRD. As in the API, the first malformed column ends the
-    list.
-    """
+    """Build a printer of a CRD's columns; as in the API, only of those before a malformed one."""
     known = list(itertools.takewhile(_is_valid, columns))
     paths = [jsonpaths.compile_path(column.path) for column in known]
     renders: list[_Renderer] = [_RENDERERS.get(column.type, _render_nothing) for column in known]

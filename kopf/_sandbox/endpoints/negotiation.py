@@ -123,9 +123,7 @@ def decode_body(raw: bytes, content_type: str, kind: str, api_version: str = '')
 
 
 def _check_envelope(value: Any) -> None:
-    """
-    Check the types of the fields that are decoded first. Raises `ValueError` if they are wrong.
-    """
+    """Check the types of the fields that are decoded first. Raises `ValueError` if wrong."""
     for name in ('apiVersion', 'kind'):
         found = value.get(name) if isinstance(value, dict) else None
         if found is not None and not isinstance(found, str):
@@ -240,10 +238,7 @@ class Renderer:
         return watcher.encode_line('BOOKMARK', jsons.dumps(body))
 
     def _join_list(self, meta: Mapping[str, Any], items: Sequence[memory.Stored]) -> bytes:
-        """
-        Join stored objects to a list; built-in objects have no kind and API version there, custom
-        ones do.
-        """
+        """Join stored objects to a list, where built-in objects have no kind and API version."""
         read, custom = conversions.read_raw, self.resource.custom
         kind, api_version = jsons.dumps(self.resource.kind), jsons.dumps(self.resource.api_version)
         prefix = b'{"kind":%b,"apiVersion":%b,' % (kind, api_version)

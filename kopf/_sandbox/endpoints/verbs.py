@@ -53,10 +53,7 @@ class Asking:
 
 
 class Handler:
-    """
-    Handles the requests to resources of one cluster. Any number of requests may be in progress at
-    once.
-    """
+    """Handles the requests to resources of one cluster, any number of them at once."""
 
     def __init__(self, cluster: clusters.Cluster) -> None:
         self._cluster = cluster
@@ -259,9 +256,7 @@ def _parse_interest(request: requests.Request) -> selectors.Interest:
 
 
 def _find_duplicates(request: requests.Request, asking: Asking) -> requests.Request:
-    """
-    Add the repeated fields of the body to the request: they are lost when the body is decoded.
-    """
+    """Add the repeated fields of the body to the request: decoding loses them."""
     found = duplicates.find_duplicates(asking.body)
     return dataclasses.replace(request, duplicates=tuple(found)) if found else request
 

@@ -15,10 +15,7 @@ from kopf._sandbox.auth import certificates
 from kopf._sandbox.meta import errors
 
 TOKEN_PREFIX = '/token/'
-"""
-The prefix of paths with tokens. Without TLS, kubectl sends no credentials except in the server's
-URL.
-"""
+"""The prefix of paths with tokens. Without TLS, kubectl sends no credentials but in the URL."""
 
 WILDCARDS = ('', '0.0.0.0', '::')
 """The hosts that mean listening on all addresses."""

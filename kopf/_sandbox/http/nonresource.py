@@ -27,10 +27,7 @@ class Library:
     def find(
         self, path: str, accept: str, *, address: str, pretty: bool
     ) -> negotiation.Answer | None:
-        """
-        Return the document at a path, if there is one. Raises `ApiError` if its forms are not
-        acceptable.
-        """
+        """Return the document at a path, if any. Raises `ApiError` if it is not acceptable."""
         path = path.rstrip('/') or '/'
         if path in HEALTH or path.startswith(tuple(f'{root}/' for root in HEALTH)):
             return negotiation.Answer(200, b'ok', 'text/plain; charset=utf-8')
@@ -94,10 +91,7 @@ class Library:
                 return None
 
     def _find_resources(self, group: str, version: str) -> dict[str, Any] | None:
-        """
-        Return the resources of a version. For unknown versions of built-in groups, the API's error
-        differs.
-        """
+        """Return the resources of a version. Raises 404 for unknown versions of built-in groups."""
         catalog = self._cluster.catalog
         found = discovery.build_resources(catalog, group, version)
         if found is None and any(
@@ -107,9 +101,7 @@ class Library:
         return found
 
     def _find_aggregated(self, path: str, accept: str) -> negotiation.Answer | None:
-        """
-        Return the aggregated discovery if the client accepts it, even if it prefers the other one.
-        """
+        """Return the aggregated discovery if the client accepts it, even as the second choice."""
         for media_type, parameters in negotiation.parse_accept(accept):
             asked = parameters.get('g'), parameters.get('v'), parameters.get('as')
             if (

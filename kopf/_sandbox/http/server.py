@@ -32,10 +32,7 @@ KEEPALIVE = 3630.0
 
 
 class Interceptor(Protocol):
-    """
-    A layer between the clients and the cluster: it can change calls and responses, or refuse to
-    answer.
-    """
+    """A layer between clients and the cluster: changes calls and responses, or disconnects."""
 
     async def intercept(
         self,
@@ -43,17 +40,11 @@ class Interceptor(Protocol):
         asked: faults.Asked,
         proceed: Callable[[routing.Call], Awaitable[negotiation.Answer]],
     ) -> negotiation.Answer:
-        """
-        Answer a call, usually by letting it proceed. Raises `faults.Cut` to close the connection
-        instead.
-        """
+        """Answer a call, usually by letting it proceed. Raises `faults.Cut` to disconnect."""
 
 
 class Server:
-    """
-    One cluster on one port. Started and stopped from the loop that serves requests, possibly many
-    times.
-    """
+    """One cluster on one port. Started and stopped from the serving loop, possibly many times."""
 
     def __init__(
         self,

@@ -109,10 +109,7 @@ def load_resources() -> list[kinds.Resource]:
 
 @functools.cache
 def load_definitions() -> Mapping[str, Any]:
-    """
-    Load the published definitions of all built-in objects and their parts, by name. Must not be
-    modified.
-    """
+    """Load the published definitions of all built-in objects, by name. Must not be modified."""
     definitions: dict[str, Any] = jsons.loads((DEFINITIONS / 'schemas.json').read_bytes())
     return definitions
 

@@ -19,10 +19,7 @@ AGGREGATED_MEDIA_TYPE: Final = (
     'application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList'
 )
 AGGREGATED_KIND: Final = ('apidiscovery.k8s.io', 'v2', 'APIGroupDiscoveryList')
-"""
-The group, version and kind of the aggregated discovery; other requests get the discovery step by
-step.
-"""
+"""The group, version and kind of the aggregated discovery, as requested by clients."""
 
 KUBERNETES_VERSION: Final = (1, 35, 4)
 """The version of Kubernetes that the sandbox emulates."""
@@ -49,9 +46,7 @@ class Subresource(NamedTuple):
 
 
 def build_core_versions(server_address: str) -> dict[str, Any]:
-    """
-    Build the response for ``/api``; the address of the server is ``127.0.0.1:6443`` or similar.
-    """
+    """Build the response for ``/api``; the server's address is as ``127.0.0.1:6443``."""
     addresses = [{'clientCIDR': '0.0.0.0/0', 'serverAddress': server_address}]
     return {'kind': 'APIVersions', 'versions': ['v1'], 'serverAddressByClientCIDRs': addresses}
 
@@ -78,9 +73,7 @@ def build_group(catalog: kinds.Catalog, group: str) -> dict[str, Any] | None:
 
 
 def build_resources(catalog: kinds.Catalog, group: str, version: str) -> dict[str, Any] | None:
-    """
-    Build the response for ``/api/v1`` or ``/apis/{group}/{version}``, if the version is served.
-    """
+    """Build the response for ``/api/v1`` or ``/apis/{group}/{version}``, if it is served."""
     resources = select_resources(catalog, group, version)
     if not resources:
         return None
@@ -94,10 +87,7 @@ def build_resources(catalog: kinds.Catalog, group: str, version: str) -> dict[st
 
 
 def build_aggregated(catalog: kinds.Catalog, *, core: bool) -> dict[str, Any]:
-    """
-    Build the aggregated response for ``/api`` (only the core group) or ``/apis`` (all other
-    groups).
-    """
+    """Build the aggregated response for ``/api`` (the core group) or ``/apis`` (other groups)."""
     items = [
         _aggregate_group(catalog, group, versions)
         for group, versions in list_versions(catalog).items()
@@ -151,10 +141,7 @@ def list_versions(catalog: kinds.Catalog) -> dict[str, list[str]]:
 
 
 def rank_version(version: str) -> tuple[int, int, int, int, str]:
-    """
-    Return the key to sort versions: stable, beta, alpha; the newest first; then other names
-    alphabetically.
-    """
+    """Return the sorting key of a version: by stability, the newest first; then other names."""
     match = _VERSION_PATTERN.fullmatch(version)
     if match is None:
         return 1, 0, 0, 0, version
@@ -192,10 +179,7 @@ _SUBRESOURCES: Final[Mapping[str, tuple[Kind | None, tuple[str, ...]]]] = {
 
 
 HASHED_VERSIONS = {kinds.Home('apiextensions.k8s.io', 'customresourcedefinitions'): 'v1beta1'}
-"""
-The versions that the API hashes instead of the storage versions; it was not updated with the
-storage.
-"""
+"""The versions that the API hashes instead of the storage versions: outdated, but published."""
 
 
 @functools.lru_cache(maxsize=1024)

@@ -62,10 +62,7 @@ class FieldError:
 
 
 def render(value: Any) -> str:
-    """
-    Format a value as in Go's field errors: strings quoted, other values as compact JSON with sorted
-    keys.
-    """
+    """Format a value as in Go's field errors: quoted strings, or compact JSON with sorted keys."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e21:
         return str(int(value))
     return json.dumps(
@@ -196,16 +193,13 @@ def method_not_allowed() -> ApiError:
 
 
 def unsupported_verb(group: str, plural: str) -> ApiError:
-    """
-    Build the error for a method that is not a verb of the API. For custom resources, it does not
-    name the verb.
-    """
+    """Build the error of custom resources for a method that is not a verb of the API."""
     message = f' is not supported on resources of kind "{qualified(group, plural)}"'
     return ApiError(405, 'MethodNotAllowed', message, details=_named(group, plural, ''))
 
 
 def unknown_shape(accepted: Sequence[str]) -> ApiError:
-    """Build the error for an unsupported shape of objects; for custom resources, also of media types."""
+    """Build the error for an unsupported shape; for custom resources, also for media types."""
     return ApiError(
         406, 'NotAcceptable', f'only the following media types are accepted: {", ".join(accepted)}'
     )

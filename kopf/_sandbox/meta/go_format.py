@@ -30,9 +30,7 @@ _GO_TYPES: Final = (
 
 
 def json_type(value: Any) -> str:
-    """
-    Return the type of a value as the JSON decoder names it: ``object``, ``array``, ``number``, …
-    """
+    """Return the type of a value as in the JSON decoder: ``object``, ``array``, ``number``, …"""
     return next((name for cls, name in _JSON_TYPES if isinstance(value, cls)), 'null')
 
 
@@ -42,9 +40,7 @@ def go_type(value: Any) -> str:
 
 
 def parse_uint(text: str) -> int:
-    """
-    Parse an unsigned 64-bit number; raise `ValueError` with the API's message if it is malformed.
-    """
+    """Parse an unsigned 64-bit number; raise `ValueError` with the API's message if malformed."""
     digits = _DIGITS.fullmatch(text)
     is_short = len(text.lstrip('0')) <= _LONGEST_UINT
     if digits is None or not is_short or int(text) >= 2**64:

@@ -94,10 +94,7 @@ class Resource:
 
 
 class Catalog:
-    """
-    All served resources, in the order of their addition. Modified only by the loop that serves
-    requests.
-    """
+    """All served resources, in the order of addition. Modified only by the serving loop."""
 
     def __init__(self, resources: Iterable[Resource] = ()) -> None:
         self._by_path: dict[tuple[str, str, str], Resource] = {}

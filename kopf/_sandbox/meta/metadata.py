@@ -40,10 +40,7 @@ def validate_metadata(
     field: str = 'metadata',
     standard_finalizers: bool = False,
 ) -> list[errors.FieldError]:
-    """
-    Return the problems of one object's metadata; ``standard_finalizers`` is the stricter rule of
-    most kinds.
-    """
+    """Return the problems of the metadata; most kinds have the stricter ``standard_finalizers``."""
     problems = _validate_names(meta, name_rule, field)
     namespace = meta.get('namespace') or ''
     if namespaced and not namespace:
@@ -103,10 +100,7 @@ def validate_metadata_update(
 def validate_common_update(
     new: Mapping[str, Any], old: Mapping[str, Any], *, namespaced: bool
 ) -> list[errors.FieldError]:
-    """
-    Return the problems of an update by the rules of all kinds; the rules of each kind repeat most
-    of them.
-    """
+    """Return the problems of an update by the rules of all kinds; each kind repeats most of it."""
     return [
         *validate_metadata(new, namespaced=namespaced, name_rule=naming.check_path_segment),
         *validate_metadata_update(new, old),
@@ -281,9 +275,7 @@ def prepare_create(
 
 
 def wipe(obj: dict[str, Any]) -> None:
-    """
-    Remove the metadata that clients may not set in new objects, before field ownership is recorded.
-    """
+    """Remove the metadata that clients may not set in new objects, before it becomes owned."""
     meta = obj.setdefault('metadata', {})
     for name in _WIPED:
         meta.pop(name, None)
@@ -296,10 +288,7 @@ def check_new_version(obj: Mapping[str, Any]) -> None:
 
 
 def parse_version(obj: Mapping[str, Any]) -> int:
-    """
-    Return the version that an update is based on, 0 for none; raise the API's 500 if it is
-    malformed.
-    """
+    """Return the version that an update is based on, or 0; raise the API's 500 if malformed."""
     text = obj['metadata'].get('resourceVersion') or ''
     try:
         return go_format.parse_uint(text) if text else 0

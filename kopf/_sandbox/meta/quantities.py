@@ -1,7 +1,8 @@
 """
 Quantities: amounts of resources as ``100m``, ``1.5Gi``, ``2e3``, and their canonical form.
 
-The API rewrites a quantity to the largest suffix that needs no fraction, in the family of the suffix it came with.
+The API rewrites a quantity to the largest suffix that needs no fraction, in the family of the
+suffix it came with.
 """
 
 import dataclasses

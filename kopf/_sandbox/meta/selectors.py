@@ -106,10 +106,7 @@ class Interest:
 def parse_interest(
     options: Mapping[str, str], namespace: str, selectable: Sequence[str], *, custom: bool = False
 ) -> Interest:
-    """
-    Parse the selectors of a query. Besides the name and namespace, only the listed fields can be
-    used.
-    """
+    """Parse the selectors of a query; only names, namespaces and the listed fields are allowed."""
     labels = parse_labels(options.get('labelSelector', ''))
     fields = parse_fields(options.get('fieldSelector', ''))
     known = {

@@ -63,10 +63,7 @@ class Publisher:
         self._packed: Document | None = None
 
     def build_index(self) -> dict[str, Any]:
-        """
-        Build the response for ``/openapi/v3``: the paths of documents, with hashes for clients to
-        cache them.
-        """
+        """Build the response for ``/openapi/v3``: the paths of documents with their hashes."""
         self._refresh()
         return {
             'paths': {
@@ -78,17 +75,12 @@ class Publisher:
         }
 
     def find_document(self, path: str) -> Document | None:
-        """
-        Return the document for ``/openapi/v3/{path}``, such as ``api/v1`` or ``apis/apps/v1``.
-        """
+        """Return the document for ``/openapi/v3/{path}``, e.g. ``api/v1`` or ``apis/apps/v1``."""
         self._refresh()
         return self._load_document(path) if path in self._served else None
 
     def load_swagger(self) -> Document:
-        """
-        Return the document for ``/openapi/v2``: the definitions of all resources, for older
-        clients.
-        """
+        """Return the document for ``/openapi/v2``: the definitions of all resources."""
         self._refresh()
         if self._swagger is None:
             self._swagger = _encode(build_swagger(self._catalog))

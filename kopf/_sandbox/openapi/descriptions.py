@@ -149,9 +149,7 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
 
 
 def describe(name: str, definition: Mapping[str, Any]) -> Mapping[str, Any]:
-    """
-    Return a definition with descriptions of itself and of its fields; the original is not modified.
-    """
+    """Return a copy of a definition with descriptions of itself and of its fields."""
     short = name.rpartition('.')[-1]
     is_object = 'x-kubernetes-group-version-kind' in definition
     texts = {**(COMMON_FIELDS if is_object else {}), **FIELDS.get(short, {})}

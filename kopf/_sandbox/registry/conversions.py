@@ -37,10 +37,7 @@ def read(resource: kinds.Resource, stored: memory.Stored) -> dict[str, Any]:
 
 
 def make_storable(resource: kinds.Resource, body: dict[str, Any]) -> dict[str, Any]:
-    """
-    Convert an object of this resource's version to the stored form. May modify and return the same
-    object.
-    """
+    """Convert an object of this resource's version to the stored form. May modify the object."""
     if _is_native(resource):
         return body
     if resource.home == EVENTS:

@@ -35,9 +35,7 @@ RETURNED = frozenset(
         ('storage.k8s.io', 'volumeattachments'),
     }
 )
-"""
-The resources whose deletion is answered with the last state of the object instead of a status.
-"""
+"""The resources whose deletion is answered with the last state of the object, not a status."""
 
 
 ORPHANING = frozenset({('', 'replicationcontrollers'), ('batch', 'jobs')})
@@ -123,9 +121,7 @@ def check_preconditions(resource: kinds.Resource, stored: memory.Stored, options
 def mark(
     resource: kinds.Resource, obj: dict[str, Any], options: Options, now: datetime.datetime
 ) -> Verdict:
-    """
-    Decide on the deletion. The object is modified if, and only if, it must be stored as marked.
-    """
+    """Decide on the deletion. The object is modified only if it must be stored as marked."""
     meta = obj['metadata']
     finalizers = choose_finalizers(meta.get('finalizers') or [], options.propagation)
     if (resource.group, resource.kind) == CRD and meta.get('deletionTimestamp') is None:
@@ -207,10 +203,7 @@ def format_time(moment: datetime.datetime) -> str:
 
 
 def _choose_grace(resource: kinds.Resource, obj: Mapping[str, Any], options: Options) -> int:
-    """
-    Return the grace period in seconds; only pods that are assigned to a node and not finished have
-    it.
-    """
+    """Return the grace period in seconds; zero for all but running pods assigned to a node."""
     spec, phase = obj.get('spec') or {}, (obj.get('status') or {}).get('phase')
     if (
         (resource.group, resource.kind) != POD

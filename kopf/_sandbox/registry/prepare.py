@@ -108,9 +108,7 @@ def set_defaults(request: requests.Request, obj: dict[str, Any]) -> None:
 
 
 def prepare_create(request: requests.Request, obj: dict[str, Any], sources: Sources) -> None:
-    """
-    Set the server's fields, and remove the fields that clients may not set. Modifies the object.
-    """
+    """Set the server's fields, and remove those that clients may not set. Modifies the object."""
     resource = request.resource
     if not request.dry_run:
         metadata.check_new_version(obj)
@@ -154,10 +152,7 @@ def prepare_update(
 
 
 def list_reset_fields(request: requests.Request) -> tuple[str, ...]:
-    """
-    Return the fields that cannot be written through the request's endpoint, so they do not become
-    owned.
-    """
+    """Return the fields that are not writable through the endpoint, so they do not become owned."""
     if request.subresource == 'status':
         return ('spec', 'metadata.labels') if request.resource.kind in _LABEL_KEEPERS else ('spec',)
     return ('status',) if request.resource.has_status else ()
@@ -217,10 +212,7 @@ def _dump(obj: Mapping[str, Any]) -> str:
 
 
 def _refuse_patch(shown: str, why: str) -> errors.ApiError:
-    """
-    Build the error for a patch: it shows the whole result of the patch instead of the object's
-    name.
-    """
+    """Build the error for a patch: it shows the whole result instead of the object's name."""
     return errors.invalid('', '', '', [errors.invalid_value('patch', shown, why)])
 
 
@@ -279,9 +271,7 @@ def _check_patched_kind(resource: kinds.Resource, body: dict[str, Any]) -> None:
 
 
 def _check_builtin_kind(resource: kinds.Resource, api_version: str, kind: str) -> None:
-    """
-    Refuse other built-in kinds: either unknown, or known but not convertible to the expected one.
-    """
+    """Refuse other built-in kinds: unknown, or not convertible to the expected one."""
     group, version = kinds.split_api_version(api_version)
     is_known = (group, version, kind) in builtins.load_definition_names()
     if is_known and kind == resource.kind:
@@ -323,9 +313,7 @@ def is_strict(request: requests.Request) -> bool:
 
 
 def _report_unknown(request: requests.Request, unknown: list[str], shown: str) -> None:
-    """
-    Refuse or warn about unknown and repeated fields; ``shown`` is the result of a patch, if any.
-    """
+    """Refuse or warn about unknown and repeated fields; ``shown`` is the result of a patch."""
     texts = [
         *(f'duplicate field {errors.render(path)}' for path in request.duplicates),
         *(f'unknown field {errors.render(path)}' for path in unknown),

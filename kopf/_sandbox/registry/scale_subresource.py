@@ -121,10 +121,7 @@ def _get_scale(resource: kinds.Resource) -> kinds.Scale:
 
 
 def _format_selector(scale: kinds.Scale, obj: Mapping[str, Any]) -> str:
-    """
-    Format the selector: a string in custom objects, a map in old built-in ones, an object in newer
-    ones.
-    """
+    """Format the selector: a string in custom objects, a map or an object in built-in ones."""
     selector = (
         jsonpaths.compile_path(scale.selector_path).get(obj, None) if scale.selector_path else None
     )

@@ -33,9 +33,7 @@ def check_types(
 
 
 def prepare_create(group: str, kind: str, obj: dict[str, Any], site: entries.Site) -> None:
-    """
-    Set the server's fields in a new object: generation, status, allocations. Modifies the object.
-    """
+    """Set the server's fields in a new object: generation, status, etc. Modifies the object."""
     found = rules.find_rules(group, kind)
     if found.has_generation:
         obj['metadata']['generation'] = 1
@@ -53,10 +51,7 @@ def prepare_update(
     *,
     counts_status: bool = False,
 ) -> None:
-    """
-    Restore the fields that clients may not change, and update the generation. Modifies the new
-    object.
-    """
+    """Restore the server's fields, and update the generation. Modifies the new object."""
     found = rules.find_rules(group, kind)
     found.prepare_update(new, old, site)
     if is_generation_bumped(group, kind, new, old, counts_status=counts_status):
@@ -82,9 +77,7 @@ def is_generation_bumped(
 
 
 def has_generation(group: str, kind: str) -> bool:
-    """
-    Return whether new objects of this kind have a generation. If so, deletions increment it too.
-    """
+    """Return whether new objects of this kind have a generation; deletions increment it too."""
     return rules.find_rules(group, kind).has_generation
 
 

@@ -227,10 +227,7 @@ async def stream(
 
 
 def schedule_bookmark(now: float, deadline: float) -> float:
-    """
-    Return the time of the next bookmark; the last one is shortly before the end, except in short
-    watches.
-    """
+    """Return the time of the next bookmark; the last one is shortly before the end."""
     last = deadline - BOOKMARK_AHEAD
     return min(now + BOOKMARK_INTERVAL, last) if now < last else math.inf
 

@@ -24,9 +24,7 @@ ATTEMPTS = 5
 IMMORTAL = ('default', 'kube-system', 'kube-public')
 
 Change = Callable[[dict[str, Any]], dict[str, Any]]
-"""
-Makes the new state of an object from its current state, which it may modify or share parts with.
-"""
+"""Makes the new state of an object from its current state, which it may modify or reuse."""
 
 Guard = Callable[[requests.Request, Mapping[str, Any], Mapping[str, Any] | None], None]
 """Refuses the new states (given with the old ones) that the user may not create."""
@@ -234,10 +232,7 @@ class Writer:
         obj: dict[str, Any],
         old: dict[str, Any] | None,
     ) -> dict[str, Any]:
-        """
-        Let the mutating webhooks change the object. As in the API, their changes get no field
-        owners.
-        """
+        """Let the mutating webhooks change the object. As in the API, they own no fields of it."""
         admitted = await self._gate.mutate(request, operation, obj, old)
         if admitted is not obj:
             tolerant = dataclasses.replace(
@@ -329,10 +324,7 @@ class Writer:
             raise errors.invalid(resource.group, resource.plural, request.name, [problem])
 
     def _check_definition(self, request: requests.Request, obj: Mapping[str, Any]) -> None:
-        """
-        Refuse to create objects if their CRD is being deleted, or was deleted after the request was
-        routed.
-        """
+        """Refuse to create objects if their CRD is being deleted, or is deleted already."""
         resource = request.resource
         definition = f'{resource.plural}.{resource.group}'
         stored = self._store.get(kinds.CRDS, '', definition) if resource.custom else None

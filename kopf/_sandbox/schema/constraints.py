@@ -14,9 +14,7 @@ from kopf._sandbox.meta import errors
 from kopf._sandbox.schema import patterns
 
 Complain = Callable[[Any, str, str], errors.FieldError]
-"""
-Builds an error by the value, the path of the field, and the name of the field inside the message.
-"""
+"""Builds an error by the value, the path of the field, and its name inside the message."""
 
 INT64_MIN: Final = -(1 << 63)
 INT64_MAX: Final = (1 << 63) - 1
@@ -64,10 +62,7 @@ def complain_invalid(detail: str, shown: Callable[[Any], Any] = lambda value: va
 
 
 def read_string_constraints(raw: Mapping[str, Any]) -> list[Constraint]:
-    """
-    Return the constraints of strings, in the order of checking; only the first violation is
-    reported.
-    """
+    """Return the constraints of strings, in the order of checking; the first failure counts."""
     found = []
     if (longest := raw.get('maxLength')) is not None:
         found.append(
@@ -243,10 +238,7 @@ def read_enum(raw: Mapping[str, Any]) -> Constraint | None:
 
 
 def _is_option(value: Any, option: Any) -> bool:
-    """
-    Compare as Go does: for numbers, convert the value to the type of the option. Null is never
-    allowed.
-    """
+    """Compare as Go does: convert numbers to the type of the option. Null is never allowed."""
     if value is None or isinstance(value, bool) or isinstance(option, bool):
         return value is option and value is not None
     if isinstance(value, float) and isinstance(option, int):

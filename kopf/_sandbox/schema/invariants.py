@@ -47,10 +47,7 @@ def check_embedded(value: Any, schema: schemas.Schema, path: str) -> Iterator[er
 
 
 def has_duplicates(values: Sequence[Any]) -> bool:
-    """
-    Return whether a set has duplicates; the order of keys in objects is ignored, the types of
-    scalars are not.
-    """
+    """Return whether a set has duplicates; the order of keys is ignored, types are not."""
     return len(values) > 1 and len({_identify(value) for value in values}) < len(values)
 
 

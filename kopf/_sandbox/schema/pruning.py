@@ -15,9 +15,7 @@ from kopf._sandbox.codec import object_meta
 from kopf._sandbox.meta import errors, kinds, schemas
 
 Trail = tuple[Any, ...]
-"""
-The location of a value: the trail of its parent, and its key or index there; empty for the root.
-"""
+"""The location of a value: the trail of its parent, and its key or index; empty for the root."""
 
 META_FIELDS: Final = frozenset(('apiVersion', 'kind', 'metadata'))
 
@@ -54,9 +52,7 @@ def prune(obj: dict[str, Any], schema: schemas.Schema) -> list[str]:
 
 
 def apply_defaults(obj: Any, schema: schemas.Schema) -> None:
-    """
-    Set the defaults of missing fields, and of nulls in non-nullable fields. Modifies the object.
-    """
+    """Set the defaults of missing fields, and of non-nullable nulls. Modifies the object."""
     plan = _plan_defaults(schema)
     if plan is not None:
         _apply_plan(obj, plan)

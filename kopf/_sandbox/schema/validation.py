@@ -89,9 +89,7 @@ def _note_unchecked_rules(
 
 @dataclasses.dataclass(slots=True)
 class _Report:
-    """
-    The problems of a value, and the number of passed checks, by which alternatives are compared.
-    """
+    """The problems of a value, and the number of passed checks, to compare alternatives."""
 
     problems: dict[errors.FieldError, None] = dataclasses.field(default_factory=dict)
     passed: int = 0
@@ -106,9 +104,7 @@ class _Report:
 
 @dataclasses.dataclass(frozen=True)
 class _Examination:
-    """
-    A search for all problems of one value; ``path`` is the location of the value in its object.
-    """
+    """A search for all problems of one value; ``path`` is its location in the object."""
 
     path: str
 

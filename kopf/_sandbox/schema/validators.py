@@ -118,10 +118,7 @@ def _build_test(cls: type, validator: Validator) -> Test | None:
 
 
 def _is_loose(cls: type, validator: Validator) -> bool:
-    """
-    Return whether values of a class pass in spite of the declared type, or are checked for it
-    later.
-    """
+    """Return whether values of a class may pass in spite of the declared type."""
     is_formatted_list = (
         cls is list and bool(validator.format) and not set(validator.types) & {'integer', 'number'}
     )

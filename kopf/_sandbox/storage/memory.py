@@ -23,16 +23,11 @@ RETENTION = 20_000
 """The number of latest changes of each resource that are kept for watches."""
 
 TICK = 1e-5
-"""
-Seconds by which a wait may end too early: clocks of event loops, especially virtual ones, are
-rounded.
-"""
+"""Seconds by which a wait may end too early: clocks of event loops are rounded."""
 
 CROWD = 16
 PAUSE = 0.005
-"""
-Seconds between wake-ups of the watchers of one resource if there are more of them than `CROWD`.
-"""
+"""Seconds between wake-ups of the watchers of one resource if there are more than `CROWD`."""
 
 NOTHING: Mapping[str, str] = {}
 
@@ -222,10 +217,7 @@ class Storage:
     def put(
         self, home: kinds.Home, body: dict[str, Any], *, fields: Mapping[str, str] = NOTHING
     ) -> Stored:
-        """
-        Write an object, new or existing, as the next version. Sets the ``resourceVersion`` in the
-        body.
-        """
+        """Write an object as the next version. Sets the ``resourceVersion`` in the body."""
         meta = body['metadata']
         namespace, name = meta.get('namespace') or '', meta['name']
         shelf = self.shelf(home)
@@ -241,10 +233,7 @@ class Storage:
         return new
 
     def restate(self, home: kinds.Home, stored: Stored, body: dict[str, Any]) -> None:
-        """
-        Replace a stored object without a new version or an event: when a changed schema reads it
-        differently.
-        """
+        """Replace a stored object without a new version or an event, e.g. for a new schema."""
         shelf = self.shelf(home)
         shelf.objects[stored.key] = dataclasses.replace(stored, raw=jsons.dumps(body))
 
@@ -254,9 +243,7 @@ class Storage:
         self.compact(version)
 
     def restore(self, home: kinds.Home, body: dict[str, Any], fields: Mapping[str, str]) -> None:
-        """
-        Restore a saved object with its own version and without history. The observers are notified.
-        """
+        """Restore a saved object with its own version, without history. Notifies the observers."""
         shelf = self.shelf(home)
         stored = build_stored(body, int(body['metadata']['resourceVersion']), fields)
         bisect.insort(shelf.keys, stored.key)
@@ -264,10 +251,7 @@ class Storage:
         self._announce(Change(stored.version, 'ADDED', home, stored, None))
 
     def drop(self, home: kinds.Home) -> None:
-        """
-        Drop a resource when its definition is deleted. The watchers get the remaining changes and
-        end.
-        """
+        """Drop a deleted resource. The watchers get the remaining changes and end."""
         shelf = self._shelves.pop(home, None)
         if shelf is not None:
             shelf.is_closed = True
@@ -275,9 +259,7 @@ class Storage:
             self.shelf(home).compacted = self.version
 
     def compact(self, version: int | None = None) -> None:
-        """
-        Forget the history up to a version (by default, all of it), as etcd does from time to time.
-        """
+        """Forget the history up to a version (by default, all), as etcd does periodically."""
         for _, shelf in self:
             shelf.compact(self.version if version is None else min(version, self.version))
             shelf.notify()
@@ -292,10 +274,7 @@ class Storage:
         self._announce(change)
 
     def _announce(self, change: Change) -> None:
-        """
-        Show a change to the observers. If they make other changes, those are shown after the
-        current one.
-        """
+        """Show a change to the observers, and then the changes that they make themselves."""
         self._unseen.append(change)
         if len(self._unseen) > 1:
             return

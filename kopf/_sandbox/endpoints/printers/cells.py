@@ -165,9 +165,7 @@ def parse_time(timestamp: Any) -> datetime.datetime | None:
 
 
 def human(duration: datetime.timedelta) -> str:
-    """
-    Format a duration as the API does: at most two units, with less precision for longer durations.
-    """
+    """Format a duration as the API does: at most two units, the longer the less precise."""
     duration = min(max(duration, -_LONGEST), _LONGEST)
     seconds = abs(duration) // _SECOND * (1 if duration >= datetime.timedelta() else -1)
     minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400

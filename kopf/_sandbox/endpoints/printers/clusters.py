@@ -73,10 +73,7 @@ def _find_address(obj: cells.Object, kind: str) -> str:
 
 
 def print_event(obj: cells.Object, now: datetime.datetime) -> Sequence[Any]:
-    """
-    Print a k8s-event of the core group or of ``events.k8s.io``, which has other names of the same
-    fields.
-    """
+    """Print a k8s-event of the core group or of ``events.k8s.io``, with its other field names."""
     involved = cells.mapping(obj, 'involvedObject') or cells.mapping(obj, 'regarding')
     kind, name = cells.text(involved, 'kind').lower(), cells.text(involved, 'name')
     first, last = _show_event_times(obj, now)

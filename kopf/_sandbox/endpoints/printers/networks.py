@@ -101,9 +101,7 @@ def print_ingress(obj: cells.Object, now: datetime.datetime) -> Sequence[Any]:
 
 
 def _show_hosts(rules: list[cells.Object], limit: int = 3) -> str:
-    """
-    Format the first few hosts. As in the API, the count of the rest includes rules without hosts.
-    """
+    """Format the first few hosts. As in the API, rules without hosts are counted as more."""
     hosts: list[str] = []
     for rule in rules:
         if len(hosts) == limit:

@@ -161,9 +161,7 @@ def _summarize_containers(obj: cells.Object, summary: _Summary) -> None:
 
 
 def _explain_completion(obj: cells.Object, failure: str, running: bool) -> str:
-    """
-    Return the status of a pod with completed containers: others may be running or have failed.
-    """
+    """Return the status of a pod with completed containers: others may be running or failed."""
     conditions = cells.items(obj, 'status', 'conditions')
     ready = any(item.get('type') == 'Ready' and item.get('status') == 'True' for item in conditions)
     if running and ready:

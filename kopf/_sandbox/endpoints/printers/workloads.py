@@ -165,10 +165,7 @@ def print_autoscaler(obj: cells.Object, now: datetime.datetime) -> Sequence[Any]
 
 
 def _read_metrics(obj: cells.Object) -> tuple[list[cells.Object], list[cells.Object]]:
-    """
-    Return the specs and statuses of the metrics; ``autoscaling/v1`` has only one, in separate
-    fields.
-    """
+    """Return the specs and statuses of the metrics; ``autoscaling/v1`` has only one."""
     target = cells.dig(obj, 'spec', 'targetCPUUtilizationPercentage')
     if target is None:
         return cells.items(obj, 'spec', 'metrics'), cells.items(obj, 'status', 'currentMetrics')

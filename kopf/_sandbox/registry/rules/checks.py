@@ -25,10 +25,7 @@ def dig(obj: Any, *names: str) -> Any:
 
 
 def invalid_struct(field: str, value: Any, detail: str) -> errors.FieldError:
-    """
-    Build the error for a value shown as a Go structure: with its fields in the order of
-    declaration.
-    """
+    """Build the error for a value shown as a Go structure: with fields as they are declared."""
     return errors.FieldError(
         'FieldValueInvalid', field, f'Invalid value: {_render_struct(value)}: {detail}'
     )

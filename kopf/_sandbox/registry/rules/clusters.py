@@ -66,10 +66,7 @@ def prepare_namespace(obj: dict[str, Any], site: entries.Site) -> None:
 
 
 def prepare_namespace_update(new: dict[str, Any], old: entries.Object, site: entries.Site) -> None:
-    """
-    Keep the finalizers of the namespace: only the endpoint ``finalize`` changes them. Modifies the
-    new object.
-    """
+    """Keep the finalizers: only the endpoint ``finalize`` changes them. Modifies the new object."""
     new['spec'] = {
         **(new.get('spec') or {}),
         'finalizers': checks.dig(old, 'spec', 'finalizers') or [],
@@ -111,9 +108,7 @@ def validate_node(obj: entries.Object) -> entries.Problems:
 
 
 def default_limits(obj: dict[str, Any]) -> None:
-    """
-    Set the limits of containers: defaults come from maximums, requests from defaults and minimums.
-    """
+    """Set the limits of containers: defaults from maximums, requests from defaults and minimums."""
     for item in checks.dig(obj, 'spec', 'limits') or ():
         if item.get('type') != 'Container':
             continue
@@ -217,9 +212,7 @@ def validate_new_modern_event(obj: entries.Object) -> entries.Problems:
 
 
 def validate_modern_event_update(new: entries.Object, old: entries.Object) -> entries.Problems:
-    """
-    Validate an update of an event in the shape of ``events.k8s.io``: only its series may change.
-    """
+    """Validate an update of an event in ``events.k8s.io``: only its series may change."""
     problems = metadata.validate_metadata_update(new['metadata'], old['metadata'])
     if new.get('series') != old.get('series'):
         problems += _validate_series(new)

@@ -50,10 +50,7 @@ def prepare_pod(pod: dict[str, Any], site: entries.Site) -> None:
 
 
 def prepare_pod_update(new: dict[str, Any], old: entries.Object, site: entries.Site) -> None:
-    """
-    Prepare an updated pod as admission plugins do: keep the fields that they have set. Modifies the
-    new pod.
-    """
+    """Prepare an updated pod: keep the fields set by admission plugins. Modifies the new pod."""
     _add_tolerations(new['spec'])
     known = old.get('spec') or {}
     pod_defaults.fill(

@@ -48,10 +48,7 @@ def prepare_service(obj: dict[str, Any], site: entries.Site) -> None:
 
 
 def prepare_service_update(new: dict[str, Any], old: entries.Object, site: entries.Site) -> None:
-    """
-    Keep the addresses and ports that are still needed, allocate the missing ones. Modifies the new
-    object.
-    """
+    """Keep the needed addresses and ports, allocate the missing ones. Modifies the new object."""
     spec, known = new['spec'], old.get('spec') or {}
     if spec['type'] == 'ExternalName':
         if known.get('type') != 'ExternalName' and spec.get('clusterIP') == known.get('clusterIP'):

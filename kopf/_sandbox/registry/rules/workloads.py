@@ -31,9 +31,7 @@ def default_replicated(obj: dict[str, Any]) -> None:
 
 
 def default_controller(obj: dict[str, Any]) -> None:
-    """
-    Set the defaults of a replication controller: its selector and labels are those of its pods.
-    """
+    """Set the defaults of a replication controller; its selector and labels come from its pods."""
     default_replicated(obj)
     labels = checks.dig(obj, 'spec', 'template', 'metadata', 'labels')
     if labels:
@@ -308,10 +306,7 @@ def validate_revision(obj: entries.Object) -> entries.Problems:
 
 
 def is_deployment_changed(new: entries.Object, old: entries.Object) -> bool:
-    """
-    Return whether the generation changes: by the spec or by the annotations, which replica sets
-    inherit.
-    """
+    """Return whether the generation changes: by the spec, or by the annotations."""
     return entries.bumped_by_spec(new, old) or (
         checks.dig(new, 'metadata', 'annotations') or {}
     ) != (checks.dig(old, 'metadata', 'annotations') or {})
