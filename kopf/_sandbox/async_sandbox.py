@@ -191,7 +191,7 @@ class AsyncSandbox:
     async def add_user(
         self, name: str, groups: Sequence[str] = (), *, certificate: bool = False
     ) -> hosting.Credentials:
-        """Add a user with a token or a client certificate; return them with a kubeconfig's path."""
+        """Add a user with a token or a client certificate; return the credentials."""
         return self._host.add_user(name, groups, certificate=certificate)
 
     async def add_service(

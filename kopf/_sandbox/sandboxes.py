@@ -273,7 +273,7 @@ class Sandbox:
     def add_user(
         self, name: str, groups: Sequence[str] = (), *, certificate: bool = False
     ) -> 'hosting.Credentials':
-        """Add a user with a token or a client certificate; return them with a kubeconfig's path."""
+        """Add a user with a token or a client certificate; return the credentials."""
         return self._call(self._running.add_user(name, groups, certificate=certificate))
 
     def add_service(

@@ -23,7 +23,7 @@ Container: TypeAlias = 'dict[str, Any] | list[Any]'
 
 
 def merge(target: Mapping[str, Any], patch: Any) -> dict[str, Any]:
-    """Apply a merge patch to an object: remove nulls, merge objects, replace other values."""
+    """Apply a merge patch: nulls remove fields, objects are merged, other values replaced."""
     if patch is None:
         raise errors.bad_request('Invalid JSON Patch')
     if not isinstance(patch, dict):
