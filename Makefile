@@ -26,16 +26,26 @@ GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w \
 
 AUDIT := .venv-audit/tool/bin/pip-audit --strict --disable-pip --no-deps --progress-spinner off
 
-.PHONY: help run test lint audit docs fidelity bench chaos fuzz load soak kubectl controlplane clean
+.PHONY: help run test test-fast lint audit docs fidelity bench chaos fuzz load soak kubectl controlplane clean
 
 help: ## show these targets
-	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+	@sed -nE 's/^([a-z-]+):.*## (.*)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 run: $(VENV)/.for-run ## run the minimal example on the sandbox: no cluster is needed; ARGS goes to kopf run
+	@printf '%s\n' 'The example handles kopfexamples. Point kubectl at the sandbox as shown below, then try:' '' \
+	    '    kubectl get kopfexamples' '    kubectl delete -f examples/obj.yaml' '    kubectl create -f examples/obj.yaml' ''
 	@$(BIN)/kopf run --sandbox --apply examples/crd.yaml --apply examples/obj.yaml $(ARGS) examples/01-minimal/example.py
 
-test: $(VENV)/.for-test ## run the tests; ARGS goes to pytest
+test: $(VENV)/.for-test ## run all tests: about half an hour on 2 cores; ARGS goes to pytest
+	@echo 'All tests take about half an hour on 2 cores. The fast part of them takes about 3 minutes: make test-fast'
 	@$(BIN)/python -m pytest $(ARGS)
+
+# The logic of operators, in one process: neither the sandbox itself, nor the command line, nor attacks, nor documents.
+SLOW_PARTS := docs endtoend faults fidelity fuzz operators/matrix sandbox security commands test_documents.py
+FAST := -m 'not slow and not controlplane' $(addprefix --ignore=tests/,$(SLOW_PARTS))
+
+test-fast: $(VENV)/.for-test ## run the fast part of the tests: about 3 minutes on 2 cores; ARGS goes to pytest
+	@$(BIN)/python -m pytest -q $(FAST) $(ARGS)
 
 fidelity: $(VENV)/.for-test controlplane ## hold the sandbox to a real API server: compare their answers
 	@KOPF_TESTS_CONTROLPLANE=required $(BIN)/python -m pytest -q -m controlplane tests/fidelity $(ARGS)
@@ -72,8 +82,8 @@ audit: .venv-audit/tool ## look for known vulnerabilities in all that is install
 	@.venv-audit/audited/bin/python -m pip freeze --exclude-editable > .venv-audit/audited.txt
 	$(AUDIT) -r .venv-audit/audited.txt $(ARGS)
 
-docs: $(VENV)/.for-docs ## build the documentation, and check the links inside of it
-	$(BIN)/python -m sphinx -q -W --keep-going -b html -d docs/_build/doctrees docs docs/_build/html
+docs: $(VENV)/.for-docs ## build the documentation, and check the links inside of it; ARGS='-D repository=ADDRESS'
+	$(BIN)/python -m sphinx -q -W --keep-going -b html -d docs/_build/doctrees $(ARGS) docs docs/_build/html
 	@$(BIN)/python docs/tools/links.py docs/_build/html
 
 bench: $(VENV)/.for-test .venv-bench/kopf .venv-bench/plain .venv-bench/reference .venv-bench/go controlplane ## compare with the reference and with Go, refresh docs/performance; ARGS='--quick --only A,B'
@@ -100,8 +110,11 @@ $(VENV)/.for-test: EXTRAS := dev,speed,test
 $(VENV)/.for-fuzz: EXTRAS := dev,speed,test,fuzz
 $(VENV)/.for-lint: EXTRAS := dev,speed,test,lint
 $(VENV)/.for-docs: EXTRAS := dev,docs
+$(VENV)/.for-%: SHELL := bash
 $(VENV)/.for-%: $(BIN)/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
+	@echo 'Installing the package with the extras $(EXTRAS) into $(VENV), once. It takes about a minute:'
+	@set -o pipefail; $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --editable '.[$(EXTRAS)]' \
+	    | sed -u -nE 's/^Collecting ([^ <>=!~;(]+).*/  \1/p; s/^(Successfully installed) .*/\1./p'
 	@touch $@
 
 .venv-bench/kopf: PACKAGES := --editable '.[speed]'

@@ -3,6 +3,9 @@ How the documentation is built: by ``make docs``, from Markdown, without a netwo
 
 Two parts are generated before the pages are read: the guarantees, from the tests, and the settings, from the code.
 They are included into pages that are written by hand.
+
+The pages install the package from its repository, which they name ``<repository>``. Where it is served is known only to
+those who publish the pages: ``make docs ARGS='-D repository=https://git.example.com/kopf.git'``.
 """
 
 import inspect
@@ -25,6 +28,8 @@ GENERATED.mkdir(exist_ok=True)
     guarantees.render(DOCS.parent / 'tests', DOCS / 'guarantees.toml')
 )
 (GENERATED / 'settings.rst').write_text(settings_reference.render(kopf.OperatorSettings))
+
+REPOSITORY = '<repository>'  # what is in the pages, in place of the address
 
 project = 'kopf'
 author = 'the authors of kopf'
@@ -55,7 +60,14 @@ html_show_copyright = False
 
 
 def setup(app: sphinx.application.Sphinx) -> None:
+    app.add_config_value('repository', REPOSITORY, 'env', str)
+    app.connect('source-read', name_repository)
     app.connect('autodoc-process-signature', shorten_decorators)
+
+
+def name_repository(app: sphinx.application.Sphinx, page: str, source: list[str]) -> None:
+    """Put the address of the repository into the commands of the page, if it is known."""
+    source[0] = source[0].replace(REPOSITORY, app.config.repository)
 
 
 def shorten_decorators(

@@ -18,7 +18,16 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from kopf._cogs.structs import backoffs, dicts, references, reviews, selectors
 from kopf._core.actions import execution, failures
-from kopf._core.intents import callbacks, causes, filters, handlers, naming, reasons, registries
+from kopf._core.intents import (
+    arguments,
+    callbacks,
+    causes,
+    filters,
+    handlers,
+    naming,
+    reasons,
+    registries,
+)
 
 _Fn = TypeVar('_Fn', bound=Callable[..., Any])
 _Name: TypeAlias = str | references.Marker | None
@@ -536,20 +545,20 @@ def register(
     return fn
 
 
-def _declare_activity(arguments: Mapping[str, Any], activity: causes.Activity) -> _Decorator:
-    options = {name: value for name, value in arguments.items() if name not in ('id', 'registry')}
+def _declare_activity(given: Mapping[str, Any], activity: causes.Activity) -> _Decorator:
+    options = {name: value for name, value in given.items() if name not in ('id', 'registry')}
 
     def build(fn: Callable[..., Any]) -> handlers.ActivityHandler:
         return handlers.ActivityHandler(
-            fn=fn, id=naming.build_id(fn, arguments['id']), activity=activity, **options
+            fn=fn, id=naming.build_id(fn, given['id']), activity=activity, **options
         )
 
-    return _decorate(build, arguments['registry'])
+    return _decorate(build, given['registry'])
 
 
 def _declare(
     name: str,
-    arguments: Mapping[str, Any],
+    given: Mapping[str, Any],
     cls: type[handlers.ResourceHandler],
     **fixed: Any,
 ) -> _Decorator:
@@ -560,30 +569,30 @@ def _declare(
     """
     try:
         selector = selectors.build_selector(
-            arguments['arg1'],
-            arguments['arg2'],
-            arguments['arg3'],
-            **{key: arguments[key] for key in ('group', 'version', *selectors.KEYWORDS)},
+            given['arg1'],
+            given['arg2'],
+            given['arg3'],
+            **{key: given[key] for key in ('group', 'version', *selectors.KEYWORDS)},
         )
-        field = dicts.parse_field(arguments['field']) or None
+        field = dicts.parse_field(given['field']) or None
         criteria = ('labels', 'annotations', 'when', 'value', 'old', 'new')
-        filters.check_filters(field=field, **{key: arguments.get(key) for key in criteria})
+        filters.check_filters(field=field, **{key: given.get(key) for key in criteria})
     except (TypeError, ValueError) as error:
         raise type(error)(f'@kopf.on.{name}: {error}') from None
-    names = {option.name for option in dataclasses.fields(cls)} & arguments.keys() - {
+    names = {option.name for option in dataclasses.fields(cls)} & given.keys() - {
         'id',
         'field',
     } - fixed.keys()
-    options = {key: arguments[key] for key in names}
+    options = {key: given[key] for key in names}
 
     def build(fn: Callable[..., Any]) -> handlers.ResourceHandler:
         suffix = (
             None if cls is handlers.IndexingHandler else field
         )  # indices are named as they are passed to handlers
-        id = naming.build_id(fn, arguments['id'], field=suffix)
+        id = naming.build_id(fn, given['id'], field=suffix)
         return cls(fn=fn, id=id, selector=selector, field=field, **options, **fixed)
 
-    return _decorate(build, arguments['registry'])
+    return _decorate(build, given['registry'])
 
 
 def _decorate(
@@ -592,7 +601,9 @@ def _decorate(
     def decorate(fn: _Fn, /) -> _Fn:
         naming.check_function(fn)
         target = registries.get_default_registry() if registry is None else registry
-        target._append(build(fn))
+        handler = build(fn)
+        arguments.check_declaration(handler)
+        target._append(handler)
         return fn
 
     return decorate

@@ -16,7 +16,9 @@ def test_version_is_shown():
     result = CliRunner().invoke(cli.main, ['--version'])
 
     assert result.exit_code == 0
-    assert result.output == f'kopf, version {kopf.__version__}\n'
+    assert result.output == (
+        f'kopf, version {kopf.__version__} (an API-compatible rebuild of Kopf 1.45.2)\n'
+    )
 
 
 def test_help_lists_all_subcommands_with_their_texts():

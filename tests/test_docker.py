@@ -12,6 +12,8 @@ import subprocess
 
 import pytest
 
+import kopf
+
 ROOT = pathlib.Path(__file__).parent.parent
 INSTRUCTIONS = {'ARG', 'FROM', 'WORKDIR', 'COPY', 'RUN', 'ENV', 'USER', 'ENTRYPOINT'}
 
@@ -143,6 +145,44 @@ def test_requirements_of_the_application_are_installed_before(container):
         'pip install --target /tmp/kopf-packages /app/',
         'kopf run -v /app/main.py',
     ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('requirement', ['kopf', 'kopf>=1.37', 'kopf[dev]==1.45.2'])
+def test_requirements_are_satisfied_by_the_package_of_the_image(built, tmp_path, requirement):
+    (tmp_path / 'requirements.txt').write_text(requirement)
+    env = dict(re.findall(r'(\w+)=(\S+)', dict(read_instructions())['ENV']))
+    constraints = env['PIP_CONSTRAINT'].replace('/opt/kopf', str(built))
+
+    said = subprocess.run(
+        [
+            built / 'bin/pip',
+            'install',
+            '--dry-run',
+            '--ignore-installed',
+            '--no-deps',
+            '-r',
+            'requirements.txt',
+        ],
+        env={**os.environ, 'PIP_CONSTRAINT': constraints},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    ).stdout
+
+    assert f'Would install kopf-{kopf.__version__}\n' in said
+
+
+@pytest.fixture(scope='module')
+def built(tmp_path_factory):
+    """The directory ``/opt/kopf`` of the image, made by its own commands; the dependencies are left out."""
+    directory = tmp_path_factory.mktemp('image') / 'kopf'
+    (command,) = [args for name, args in read_instructions() if name == 'RUN' and 'wheel' in args]
+    command = command.replace('/opt/kopf', str(directory)).replace("'.[", "--no-deps '.[")
+    subprocess.run(['sh', '-c', command], cwd=ROOT, check=True, timeout=250)
+    return directory
 
 
 @pytest.mark.guarantee('FND-064')

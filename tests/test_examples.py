@@ -122,6 +122,21 @@ def test_all_examples_are_listed_and_explained():
     assert all((EXAMPLES / name / 'README.md').exists() for name in names)
 
 
+@pytest.mark.parametrize('path', sorted(EXAMPLES.glob('*/*.py')), ids=lambda path: path.parent.name)
+def test_examples_with_a_client_library_say_how_to_install_it(path):
+    libraries = {'kubernetes', 'kubernetes_asyncio', 'pykube', 'kr8s'}
+    imported = set(re.findall(r'^(?:import|from) (\w+)', path.read_text(), re.MULTILINE))
+    own, common = (path.parent / 'README.md').read_text(), (EXAMPLES / 'README.md').read_text()
+    introduction = common.partition('\n|')[0]
+
+    if imported & libraries:
+        assert "pip install '../..[dev,full-auth]'" in own
+        assert "pip install '.[dev,full-auth]'" in introduction
+        assert f'[{path.parent.name}]({path.parent.name})' in introduction
+    else:
+        assert 'full-auth' not in own or path.parent.name == 'walkthrough'
+
+
 def test_minimal_operator_reacts_to_creation(start):
     example = start('01-minimal')
     example.wait_until_says(f'Hello, {NAME}! You are here for 1m.', "'create_fn' succeeded")
@@ -233,9 +248,8 @@ def test_handlers_are_called_for_their_causes(start):
 
 
 def test_peers_step_aside_for_developers(start):
-    deployed = start(
-        '06-peering', manifests=[*COMMON, EXAMPLES.parent / 'peering.yaml'], WHO='production'
-    )
+    peering = [EXAMPLES.parent / name for name in ('peering.yaml', 'peering-default.yaml')]
+    deployed = start('06-peering', manifests=[*COMMON, *peering], WHO='production')
     deployed.wait_until_says(f'CREATED {NAME}: seen by production.', "'create_fn' succeeded")
 
     local = start(

@@ -13,10 +13,13 @@ import tarfile
 import tomllib
 import zipfile
 
+import packaging.requirements
+import packaging.version
 import pytest
 
 import kopf
 import kopf.testing
+from kopf._cogs.clients import calls
 from kopf._cogs.helpers import versions
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -26,8 +29,35 @@ ROOT = pathlib.Path(__file__).parent.parent
 def test_version_is_told_in_three_ways():
     assert isinstance(kopf.__version__, str)
     assert isinstance(kopf.__version_tuple__, tuple)
-    assert '.'.join(map(str, kopf.__version_tuple__)) == kopf.__version__
+    assert kopf.__version_tuple__ == tuple(
+        int(part) if part.isdigit() else part for part in re.split(r'[.+]', kopf.__version__)
+    )
     assert kopf.__commit_id__ is None or isinstance(kopf.__commit_id__, str)
+
+
+@pytest.mark.parametrize(
+    'requirement',
+    ['kopf', 'kopf>=1.37', 'kopf>=1.45.2', 'kopf==1.45.2', 'kopf~=1.45', 'kopf[dev]>=1.35,<2'],
+)
+def test_requirements_of_existing_operators_are_satisfied(requirement):
+    parsed = packaging.requirements.Requirement(requirement)
+
+    assert kopf.__version__ in parsed.specifier
+
+
+def test_version_is_newer_than_that_of_kopf_and_can_be_compared_by_parts():
+    version = packaging.version.Version(kopf.__version__)
+
+    assert str(version) == kopf.__version__  # in its normal form, as in the names of the archives
+    assert version.public == '1.45.2'
+    assert re.fullmatch(r'r[1-9]\d*', version.local)
+    assert version > packaging.version.Version('1.45.2')
+    assert kopf.__version_tuple__ > (1, 45, 2)
+
+
+@pytest.mark.guarantee('NEW-157')
+def test_version_is_fit_for_headers():
+    assert re.fullmatch(r"kopf/[\w!#$%&'*+.^`|~-]+", calls.USER_AGENT, re.ASCII)
 
 
 def test_version_is_the_same_in_the_code_and_in_the_distribution():
@@ -267,6 +297,7 @@ def test_source_archive_has_all_that_is_needed_to_work_on_it_and_nothing_that_is
         'Makefile',
         'Dockerfile',
         'peering.yaml',
+        'peering-default.yaml',
         'tests/conftest.py',
         'docs/conf.py',
         'deploy/deployment.yaml',
@@ -284,7 +315,7 @@ def test_wheel_is_installed_with_each_extra_to_an_empty_environment(distribution
     _, wheel = distributions
     commands = install(tmp_path / 'env', f'{wheel}[{extra}]')
 
-    expected = f'kopf, version {kopf.__version__}\n'
+    expected = f'kopf, version {kopf.__version__} (an API-compatible rebuild of Kopf 1.45.2)\n'
     assert call(commands / 'kopf', '--version', cwd=tmp_path) == expected
     assert call(commands / 'python', '-m', 'kopf', '--version', cwd=tmp_path) == expected
     call(sys.executable, '-m', 'pip', '--python', commands / 'python', 'check')

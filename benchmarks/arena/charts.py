@@ -1,7 +1,8 @@
 """
 Charts as SVG: bars in groups, and lines. They take what to draw, and know nothing of where it comes from.
 
-Texts have the colour of the page around them, so that they fit both its light and its dark mode.
+Texts have the colour of the page around them, so that they fit both its light and its dark mode. Where a picture is not
+a part of its page, it knows no colours of the page: such a picture has a paper of its own.
 """
 
 import dataclasses
@@ -21,38 +22,59 @@ class Series:
 
 
 @dataclasses.dataclass(frozen=True)
+class Paper:
+    """What a picture is drawn on, if it is not the page: the colours, and the width of the edges."""
+
+    colour: str
+    ink: str
+    edge: int = 16
+
+
+@dataclasses.dataclass(frozen=True)
 class Group:
-    """Bars of the same thing: the values by the keys of the series; and the target, if there is one."""
+    """
+    Bars of the same thing: the values by the keys of the series; and the target, if there is one.
+
+    The labels are written at the bars instead of the values.
+    """
 
     title: str
     values: Mapping[str, float]
     target: float | None = None
+    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def draw_bars(
-    title: str, groups: Sequence[Group], series: Mapping[str, Series], *, unit: str = ''
+    title: str,
+    groups: Sequence[Group],
+    series: Mapping[str, Series],
+    *,
+    unit: str = '',
+    left: int = LABELS,
+    paper: Paper | None = None,
 ) -> str:
-    """Horizontal bars on one scale; targets are short lines across them."""
+    """Draw horizontal bars on one scale, right of their titles; targets are short lines across them."""
     numbers = [value for group in groups for value in (*group.values.values(), group.target or 0)]
     scale = WIDTH / (max(numbers, default=0) or 1)
     top, parts = 30, draw_legend(series)
     for group in groups:
         height = ROW * len(group.values)
-        parts.append(write(LABELS - 8, top + height / 2 + 4, group.title, anchor='end'))
+        parts.append(write(left - 8, top + height / 2 + 4, group.title, anchor='end'))
         for number, (key, value) in enumerate(group.values.items()):
             y = top + ROW * number
             parts.append(
-                f'<rect x="{LABELS}" y="{y + 1}" width="{value * scale:.1f}" height="{ROW - 3}" '
+                f'<rect x="{left}" y="{y + 1}" width="{value * scale:.1f}" height="{ROW - 3}" '
                 f'fill="{series[key].colour}"/>'
             )
-            parts.append(write(LABELS + value * scale + 5, y + 12, f'{format_number(value)}{unit}'))
+            label = group.labels.get(key, f'{format_number(value)}{unit}')
+            parts.append(write(left + value * scale + 5, y + 12, label))
         if group.target is not None:
-            x = LABELS + group.target * scale
+            x = left + group.target * scale
             parts.append(
                 f'<path d="M{x:.1f},{top - 3} V{top + height + 3}" stroke="#d9480f" stroke-width="2"/>'
             )
         top += height + GAP
-    return wrap(title, LABELS + WIDTH + VALUES, top, parts)
+    return wrap(title, left + WIDTH + VALUES, top, parts, paper)
 
 
 def draw_lines(
@@ -111,15 +133,35 @@ def format_number(value: float) -> str:
     return f'{value:,.0f}' if value >= 100 else f'{value:.3g}'
 
 
-def wrap(title: str, width: float, height: float, parts: Iterable[str]) -> str:
+def wrap(
+    title: str, width: float, height: float, parts: Iterable[str], paper: Paper | None = None
+) -> str:
+    edge = paper.edge if paper is not None else 0
+    ink = paper.ink if paper is not None else 'currentColor'
+    box = (
+        f'{-edge} {-edge} {width + 2 * edge} {height + 2 * edge}'
+        if edge
+        else f'0 0 {width} {height}'
+    )
+    size = f'width="{width + 2 * edge}"' if edge else f'width="100%" style="max-width: {width}px"'
     return '\n'.join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="100%" '
-            f'style="max-width: {width}px" role="img" font-family="system-ui, sans-serif" font-size="12" '
-            f'fill="currentColor">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{box}" {size} role="img" '
+            f'font-family="system-ui, sans-serif" font-size="12" fill="{ink}">',
             f'<title>{html.escape(title)}</title>',
+            *draw_paper(paper, width, height),
             *parts,
             '</svg>',
             '',
         ]
     )
+
+
+def draw_paper(paper: Paper | None, width: float, height: float) -> list[str]:
+    if paper is None:
+        return []
+    edge = paper.edge
+    return [
+        f'<rect x="{-edge}" y="{-edge}" width="{width + 2 * edge}" height="{height + 2 * edge}" '
+        f'rx="8" fill="{paper.colour}"/>'
+    ]

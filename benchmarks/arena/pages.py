@@ -23,6 +23,12 @@ SERIES = {
     for name, title in tables.TITLES.items()
 }
 
+OVERVIEW = {
+    results.OURS: charts.Series('kopf, this package', COLOURS[results.OURS]),
+    results.REFERENCE: charts.Series('Kopf 1.45.2', COLOURS[results.REFERENCE]),
+    results.GO: charts.Series('the same operator in Go', COLOURS[results.GO]),
+}
+
 RATIOS = {
     'created, CPU': ('lifecycle', 'created, CPU s'),
     'updated, CPU': ('lifecycle', 'updated, CPU s'),
@@ -80,6 +86,7 @@ def draw_pictures(measured: results.Results) -> dict[str, str]:
     pictures = {'ratios.svg': draw_ratios(measured)}
     if 'lifecycle' in measured:
         stages = {f'{stage}, CPU s': stage for stage in ('created', 'updated', 'deleted')}
+        pictures['overview.svg'] = draw_overview(measured['lifecycle'])
         pictures['lifecycle.svg'] = draw_groups(
             'Seconds of CPU by stages', measured['lifecycle'], stages, unit=' s'
         )
@@ -119,6 +126,34 @@ def draw_ratios(measured: results.Results) -> str:
         )
     }
     return charts.draw_bars('Figures as parts of those of Kopf 1.45.2', groups, series)
+
+
+def draw_overview(measurement: results.Measurement) -> str:
+    """Draw the CPU time and the memory, each as a part of the largest one: the picture of the README."""
+    groups = [
+        build_overview(measurement, title, figure, unit)
+        for title, figure, unit in (
+            ('CPU time', 'in all, CPU s', 's'),
+            ('peak memory', 'peak RSS MB', 'MB'),
+        )
+    ]
+    drawn = {name: one for name, one in OVERVIEW.items() if name in measurement.figures}
+    title = 'CPU time and peak memory while objects are created, updated and deleted'
+    paper = charts.Paper('#ffffff', ink='#1a1a1a')
+    return charts.draw_bars(title, groups, drawn, left=100, paper=paper)
+
+
+def build_overview(
+    measurement: results.Measurement, title: str, figure: str, unit: str
+) -> charts.Group:
+    found = {name: measurement.compute_value(name, figure) for name in OVERVIEW}
+    values = {name: value for name, value in found.items() if value is not None}
+    largest = max(values.values(), default=0) or 1
+    return charts.Group(
+        title,
+        {name: value / largest for name, value in values.items()},
+        labels={name: f'{charts.format_number(value)} {unit}' for name, value in values.items()},
+    )
 
 
 def draw_groups(

@@ -24,9 +24,9 @@ from kopf._cogs.structs import (
     references,
     reviews,
 )
-from kopf._core.actions import execution, invocation, loggers
+from kopf._core.actions import execution, invocation, loggers, signatures
 from kopf._core.engines import indices, posting
-from kopf._core.intents import causes, handlers, reasons, registries, stoppers
+from kopf._core.intents import arguments, causes, handlers, reasons, registries, stoppers
 
 logger = logging.getLogger('kopf.testing')
 
@@ -41,16 +41,7 @@ SAMPLE = {
         'uid': '00000000-0000-0000-0000-000000000000',
     },
 }
-OWN = ('param', 'retry', 'started', 'runtime')
 METADATA = ('name', 'namespace', 'uid', 'labels', 'annotations')
-KINDS: tuple[type[execution.Handler], ...] = (
-    handlers.ChangingHandler,
-    handlers.WatchingHandler,
-    handlers.SpawningHandler,
-    handlers.WebhookHandler,
-    handlers.ActivityHandler,
-    handlers.IndexingHandler,
-)
 
 
 @overload
@@ -103,30 +94,47 @@ def call(
 
 def _build(
     fn: Callable[..., Any], declared: list[execution.Handler], given: dict[str, Any]
-) -> tuple[causes.Cause, dict[str, Any]]:
+) -> tuple[causes.Cause, Mapping[str, Any]]:
     """Build the arguments of the first kind of handlers that has all those that are given."""
     undeclared = execution.Handler(fn=fn, id=ids.HandlerId('undeclared'))
     candidates = [
-        (kind, handler) for handler in declared for kind in KINDS if isinstance(handler, kind)
+        (kind, handler)
+        for handler in declared
+        for kind in arguments.KINDS
+        if isinstance(handler, kind)
     ]
-    unknown: list[list[str]] = []
-    for kind, handler in candidates or [(kind, undeclared) for kind in KINDS]:
-        cause = _Maker(fn, handler, given).make(kind)
-        kwargs = execution.build_kwargs(
-            _begin(handler, given),
-            cause,
-            execution.Environment(settings=settings_.OperatorSettings(), now=_read_clock),
-        )
-        unknown.append(sorted(given.keys() - kwargs.keys() - {'indices'}))
+    unknown: list[set[str]] = []
+    for kind, handler in candidates or [(kind, undeclared) for kind in arguments.KINDS]:
+        names = {*arguments.OF_ATTEMPTS, *arguments.KINDS[kind].names, *given.get('indices', ())}
+        unknown.append(given.keys() - names - {'indices'})
         if not unknown[-1]:
-            return cause, {
-                **kwargs,
-                **{name: value for name, value in given.items() if name in OWN},
-            }
+            cause = _Maker(fn, handler, given).make(kind)
+            return cause, _choose_kwargs(fn, _begin(handler, given), cause, given)
+    fewest = min(map(sorted, unknown), key=len)
     raise TypeError(
-        f'Such handlers get no arguments named {", ".join(sorted(unknown, key=len)[0])}. '
+        f'Such handlers get no arguments named {", ".join(fewest)}.'
+        f'{signatures.suggest(fewest, _list_names())} '
         f"Indices are given as indices={{'name': {{'key': ['value']}}}}."
     )
+
+
+def _choose_kwargs(
+    fn: Callable[..., Any],
+    attempt: execution.Attempt,
+    cause: causes.Cause,
+    given: Mapping[str, Any],
+) -> Mapping[str, Any]:
+    """Choose the arguments that the function takes."""
+    env = execution.Environment(settings=settings_.OperatorSettings(), now=_read_clock)
+    own = {name: given[name] for name in arguments.OF_ATTEMPTS if name in given}
+    kwargs = {**execution.build_kwargs(attempt, cause, env), **own}
+    signature = signatures.read_signature(fn)
+    return kwargs if signature is None else signature.choose(kwargs)
+
+
+def _list_names() -> set[str]:
+    """List all names of arguments of all kinds."""
+    return {*arguments.OF_ATTEMPTS}.union(*(kind.names for kind in arguments.KINDS.values()))
 
 
 def _begin(handler: execution.Handler, given: Mapping[str, Any]) -> execution.Attempt:
@@ -308,5 +316,6 @@ class _Notebook:
         reason: str,
         message: str,
         backoffs: connecting.Backoffs,
+        is_optional: bool = False,
     ) -> None:
         logger.info('K8s-event of %s: %s, %s: %s', ref.get('name'), type, reason, message)

@@ -1,20 +1,29 @@
 """
 Loops: event loops with virtual time, for tests.
 
-Nobody sleeps there: when all that is left is to wait for a moment of the future, that moment comes at once.
-While any function runs in a thread, the time goes as usual, as it is not known what is to be waited for.
-The same is when nothing is planned at all, and only the network can bring news.
+Nothing sleeps there: when all that is left is to wait for a moment of the future, that moment comes at once.
+While something outside of the loop is at work, the time is real, as it is not known how long that takes: functions in
+threads, child processes, servers of other threads and processes until they answer. Servers in the same loop, such as
+the sandbox, are not outside. The time is also real when nothing is planned, and only the network can bring news.
 """
 
 import asyncio
 import concurrent.futures
+import contextlib
+import functools
 import selectors
+import socket
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar, TypeVarTuple
 
+from kopf._cogs.aiokits import clocks
+
 PATIENCE = 0.001
 """Real seconds for the network to bring what was sent by this very process, before the time jumps."""
+
+ANSWERING = 10.0
+"""Real seconds for other servers to answer. Connections on which they say nothing for longer are taken for idle."""
 
 T = TypeVar('T')
 Ts = TypeVarTuple('Ts')
@@ -26,6 +35,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._virtual = VirtualTimeSelector()
         super().__init__(self._virtual)
+        clocks.detach(self)
 
     def time(self) -> float:
         return self._virtual.now
@@ -34,19 +44,64 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self, executor: concurrent.futures.Executor | None, func: Callable[[*Ts], T], *args: *Ts
     ) -> 'asyncio.Future[T]':
         future = super().run_in_executor(executor, func, *args)
-        self._virtual.threads += 1
-        future.add_done_callback(self._forget_thread)
+        self._virtual.outside += 1
+        future.add_done_callback(self._come_back)
         return future
 
     async def shutdown_default_executor(self, *args: Any, **kwargs: Any) -> None:
-        self._virtual.threads += 1
+        self._virtual.outside += 1
         try:
             await super().shutdown_default_executor(*args, **kwargs)
         finally:
-            self._virtual.threads -= 1
+            self._virtual.outside -= 1
 
-    def _forget_thread(self, future: 'asyncio.Future[Any]') -> None:
-        self._virtual.threads -= 1
+    async def subprocess_shell(
+        self, protocol_factory: Callable[[], Any], *args: Any, **kwargs: Any
+    ) -> Any:
+        factory = functools.partial(self._follow_process, protocol_factory)
+        return await super().subprocess_shell(factory, *args, **kwargs)
+
+    async def subprocess_exec(
+        self, protocol_factory: Callable[[], Any], *args: Any, **kwargs: Any
+    ) -> Any:
+        factory = functools.partial(self._follow_process, protocol_factory)
+        return await super().subprocess_exec(factory, *args, **kwargs)
+
+    async def sock_connect(self, sock: socket.socket, address: Any) -> None:
+        self._virtual.outside += 1
+        try:
+            await super().sock_connect(sock, address)
+        finally:
+            self._virtual.outside -= 1
+        self._virtual.note_client(sock)
+
+    def _make_socket_transport(self, sock: socket.socket, *args: Any, **kwargs: Any) -> Any:
+        """Follow what is sent by clients. It is called by asyncio for every connection, of clients and of servers."""
+        transport = super()._make_socket_transport(sock, *args, **kwargs)  # type: ignore[misc]
+        self._virtual.note_connection(sock)
+        for name in ('write', 'writelines'):
+            send = functools.partial(self._send, sock.fileno(), getattr(transport, name))
+            setattr(transport, name, send)
+        return transport
+
+    def _send(self, descriptor: int, send: Callable[[Any], None], content: Any) -> None:
+        self._virtual.note_sending(descriptor)
+        send(content)
+
+    def _follow_process(self, protocol_factory: Callable[[], Any]) -> Any:
+        protocol = protocol_factory()
+        exited = protocol.process_exited
+
+        def process_exited() -> None:
+            self._virtual.outside -= 1
+            exited()
+
+        protocol.process_exited = process_exited
+        self._virtual.outside += 1
+        return protocol
+
+    def _come_back(self, future: 'asyncio.Future[Any]') -> None:
+        self._virtual.outside -= 1
 
 
 class VirtualTimeSelector(selectors.DefaultSelector):
@@ -55,18 +110,66 @@ class VirtualTimeSelector(selectors.DefaultSelector):
     def __init__(self) -> None:
         super().__init__()
         self.now = time.monotonic()
-        self.threads = 0  # how many functions run in threads
+        self.outside = 0  # how many functions run in threads, processes live, connections are made
+        self._ends: dict[int, tuple[Any, Any]] = {}  # the local and remote addresses of connections
+        self._clients: set[int] = set()  # those of them that may lead to other threads or processes
+        self._connecting: set[int] = set()  # the descriptors of clients with no transports yet
+        self._awaiting: dict[int, float] = {}  # since when these clients await answers
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        events = super().select(0)
+        events = self._poll(0)
         if events or (timeout is not None and timeout <= 0):
             return events
-        if timeout is None or self.threads:
+        answering = self._measure_answering()
+        if timeout is None or self.outside or answering:
+            limit = (
+                timeout if self.outside or not answering else min(answering, timeout or answering)
+            )
             since = time.monotonic()
-            events = super().select(timeout)
+            events = self._poll(limit)
             self.now += time.monotonic() - since
             return events
-        events = super().select(PATIENCE)
+        events = self._poll(PATIENCE)
         if not events:
             self.now += timeout
         return events
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        key = super().unregister(fileobj)
+        self._awaiting.pop(key.fd, None)
+        return key
+
+    def note_client(self, sock: socket.socket) -> None:
+        """Remember that the next connection of this descriptor is of a client."""
+        self._connecting.add(sock.fileno())
+
+    def note_connection(self, sock: socket.socket) -> None:
+        """Remember both ends of a connection, whichever of them it is."""
+        descriptor = sock.fileno()
+        with contextlib.suppress(OSError):  # it can be lost already
+            self._ends[descriptor] = (sock.getsockname(), sock.getpeername())
+        is_client = descriptor in self._connecting
+        self._connecting.discard(descriptor)
+        (self._clients.add if is_client else self._clients.discard)(descriptor)
+
+    def note_sending(self, descriptor: int) -> None:
+        if descriptor in self._clients:
+            self._awaiting[descriptor] = time.monotonic()
+
+    def _poll(self, timeout: float | None) -> list[tuple[selectors.SelectorKey, int]]:
+        events = super().select(timeout)
+        for key, mask in events:
+            if mask & selectors.EVENT_READ:
+                self._awaiting.pop(key.fd, None)
+        return events
+
+    def _measure_answering(self) -> float:
+        """Return for how many seconds the servers outside may still be answering; 0 if none of them is asked."""
+        inside = (
+            {(remote, local) for local, remote in self._ends.values()} if self._awaiting else set()
+        )
+        for descriptor in [fd for fd in self._awaiting if self._ends.get(fd) in inside]:
+            self._clients.discard(descriptor)
+            del self._awaiting[descriptor]
+        since = max(self._awaiting.values(), default=0.0)
+        return max(0.0, since + ANSWERING - time.monotonic()) if since else 0.0

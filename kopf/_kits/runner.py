@@ -22,6 +22,7 @@ from kopf._cogs.aiokits import flags
 from kopf._cogs.helpers import loaders
 from kopf._core.actions import loggers
 from kopf._core.intents import registries
+from kopf._kits import collectors, libraries
 from kopf._kits.commands import groups, options
 
 if TYPE_CHECKING:
@@ -183,14 +184,20 @@ class KopfRunner:
 
 
 class _Invoker(click.testing.CliRunner):
-    """Shows all that is printed at once, so that it is not mixed up with what is logged."""
+    """
+    Shows all that is printed at once, so that it is not mixed up with what is logged.
+
+    The client libraries that were imported before look at the variables of the command, as in a new process.
+    """
 
     @contextlib.contextmanager
     def isolation(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
         with super().isolation(*args, **kwargs) as streams:
             if isinstance(sys.stdout, io.TextIOWrapper):
                 sys.stdout.reconfigure(write_through=True)
+            libraries.refresh()
             yield streams
+        libraries.refresh()
 
 
 class _Command(groups.LazyGroup):
@@ -243,11 +250,14 @@ def _list_console_handlers() -> list[logging.Handler]:
 
 @contextlib.contextmanager
 def _forgotten_scripts(registry: registries.OperatorRegistry) -> Iterator[None]:
-    """Forget the handlers declared by the files that are loaded meanwhile: the next time, they are declared anew."""
+    """Forget the handlers and metrics of the files that are loaded meanwhile: they can be declared again."""
     before = {id(handler) for handler in registry._iter_handlers()}
+    collectors.watch()
+    known = collectors.list_paths()
     try:
         yield
     finally:
+        collectors.forget(path for path in collectors.list_paths() if path not in known)
         registry._discard(
             [
                 handler

@@ -7,6 +7,7 @@ the simulation, with virtual time, and only while the test waits for anything th
 
 import asyncio
 import concurrent.futures
+import contextlib
 import contextvars
 import datetime
 import os
@@ -18,10 +19,10 @@ from typing import Any, Self, TypeVar
 from kopf._cogs.aiokits import flags
 from kopf._cogs.configs import settings as settings_
 from kopf._cogs.helpers import loaders
-from kopf._cogs.structs import credentials, vaults
+from kopf._cogs.structs import vaults
 from kopf._core.intents import registries
 from kopf._core.reactor import running
-from kopf._kits import loops
+from kopf._kits import collectors, libraries, loops
 from kopf._sandbox import async_sandbox, sandboxes, threads
 
 T = TypeVar('T')
@@ -29,12 +30,23 @@ T = TypeVar('T')
 HOUR = 60 * 60.0
 
 
+class Seconds(float):
+    """A duration to a millisecond. So are the differences: 61.1 - 1.1 is 60, not 59.99999999999999."""
+
+    def __sub__(self, other: float) -> float:
+        return round(float(self) - float(other), 3)
+
+    def __rsub__(self, other: float) -> float:
+        return round(float(other) - float(self), 3)
+
+
 class Operator:
     """
     An operator on a sandbox, in the event loop of the sandbox: ``async with Operator(sandbox, 'handlers.py'): ...``.
 
     The handlers are those of the files; with no files, those of the registry, which is the default one if not given.
-    Other options are as for ``kopf.operator()``; by default, it serves all namespaces. There is no login.
+    Other options are as for ``kopf.operator()``; by default, it serves all namespaces. It always runs on the
+    sandbox: login handlers are called only for what they do, e.g. for the clients that they set up.
     The block begins when the operator is ready. Errors of the operator are raised at the beginning or at the end.
     """
 
@@ -96,21 +108,26 @@ class Operator:
     async def stop(self) -> None:
         """Stop the operator gracefully. Raises its error if it has failed."""
         flags.raise_flag(self._stop_flag)
-        if self._task is not None:
-            await self._task
+        try:
+            if self._task is not None:
+                await self._task
+        finally:
+            collectors.forget(self._paths)
 
     def spawn(self, context: contextvars.Context | None = None) -> 'asyncio.Task[None]':
         """Start the operator, optionally in a context, and do not wait for it."""
         if self._task is not None:
             raise RuntimeError('The operator is started already.')
-        self._vault = self._make_vault()
-        options = {
-            'vault': self._vault,
-            'clusterwide': 'namespaces' not in self._options,
-            **self._options,
-        }
-        coro = running.operator(registry=self._load(), settings=self._settings, **options)
-        self._task = asyncio.create_task(coro, name='operator on a sandbox', context=context)
+        surroundings = contextlib.ExitStack()
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(libraries.pointed_at(self._sandbox.kubeconfig))
+            registry = self._load()
+            surroundings = stack.pop_all()
+        self._vault = libraries.make_vault(self._sandbox, registry)
+        self._task = asyncio.create_task(
+            self._run(registry, self._vault), name='operator on a sandbox', context=context
+        )
+        self._task.add_done_callback(lambda _: surroundings.close())
         return self._task
 
     async def abandon(self) -> None:
@@ -124,24 +141,22 @@ class Operator:
             return self._registry if self._registry is not None else default
         registry = self._registry if self._registry is not None else registries.OperatorRegistry()
         registries.set_default_registry(registry)
+        collectors.watch()
         try:
             loaders.preload(self._paths, ())
         finally:
             registries.set_default_registry(default)
         return registry
 
-    def _make_vault(self) -> vaults.Vault:
-        sandbox = self._sandbox
-        return vaults.Vault(
-            {
-                'sandbox': credentials.ConnectionInfo(
-                    server=sandbox.url,
-                    token=sandbox.token,
-                    ca_data=sandbox.ca_data or None,
-                    default_namespace='default',
-                )
-            }
-        )
+    async def _run(self, registry: registries.OperatorRegistry, vault: vaults.Vault) -> None:
+        options = {
+            'vault': vault,
+            'clusterwide': 'namespaces' not in self._options,
+            **self._options,
+        }
+        await libraries.configure(registry)
+        settings = libraries.adjust_settings(self._settings)
+        await running.operator(registry=registry, settings=settings, **options)
 
 
 class Simulation(sandboxes.Sandbox):
@@ -198,8 +213,8 @@ class Simulation(sandboxes.Sandbox):
 
     @property
     def elapsed(self) -> float:
-        """How many virtual seconds have passed since the beginning."""
-        return round(self._stepping.elapsed, 3)
+        """How many virtual seconds have passed since the beginning, to a millisecond; so are the differences."""
+        return Seconds(round(self._stepping.elapsed, 3))
 
     def now(self) -> datetime.datetime:
         """Tell the virtual time of day."""

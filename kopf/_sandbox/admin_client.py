@@ -8,7 +8,16 @@ clients.
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from typing import Any, Literal, NamedTuple
 
 from kopf._cogs.helpers import jsons
@@ -61,6 +70,10 @@ class Query:
     fields: Selection = None
 
 
+Refusal = Callable[[errors.ApiError, int], Awaitable[bool]]
+"""Takes an error and the number of the attempt; waits, and returns whether to retry."""
+
+
 class Operator:
     """A client of one cluster with the administrator's rights, in the event loop of the cluster."""
 
@@ -68,6 +81,7 @@ class Operator:
         self._cluster = cluster
         self._handler = verbs.Handler(cluster)
         self.is_closed = False
+        self.on_refusal: Refusal | None = None  # decides whether to retry refused requests
 
     def close(self) -> None:
         """End all watches and follows: no more events will come."""
@@ -125,14 +139,16 @@ class Operator:
             'delete', resource, target, {'kind': 'DeleteOptions', 'apiVersion': 'v1', **given}
         )
 
-    async def apply(self, bodies: Sequence[Mapping[str, Any]]) -> Bodies:
+    async def apply(self, bodies: Sequence[Mapping[str, Any]], *, dry_run: bool = False) -> Bodies:
         """
         Create or update the objects to match the manifests; return them in the same order.
 
         CRDs and namespaces go first. All kinds are checked before the first write: raises
         `ManifestError` if some are not served. If the API refuses an object, the objects before it
-        stay applied, and the error has a note with the refused object and its source.
+        stay applied, and the error has a note with the refused object and its source. In a dry run,
+        nothing is stored.
         """
+        query = {'force': 'true', **({'dryRun': 'All'} if dry_run else {})}
         self._check(bodies)
         applied: dict[int, Body] = {}
         for index, body in sorted(
@@ -146,7 +162,7 @@ class Operator:
                     _locate(body),
                     body,
                     content_type=verbs.APPLY_PATCH,
-                    query={'force': 'true'},
+                    query=query,
                 )
         return [applied[index] for index in range(len(bodies))]
 
@@ -254,8 +270,16 @@ class Operator:
             subresource=target.subresource,
             options={'fieldManager': MANAGER, **query},
             field_manager=MANAGER,
+            dry_run='dryRun' in query,
         )
-        answer = await self._handler.handle(request, verbs.Asking(_encode(body), content_type))
+        asking = verbs.Asking(_encode(body), content_type)
+        for attempt in itertools.count():
+            try:
+                answer = await self._handler.handle(request, asking)
+                break
+            except errors.ApiError as error:
+                if self.on_refusal is None or not await self.on_refusal(error, attempt):
+                    raise
         result: Body = jsons.loads(answer.body)
         return result
 

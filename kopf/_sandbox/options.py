@@ -27,7 +27,8 @@ class MissingLibraryError(Exception):
 
     def __init__(self, library: str, purpose: str) -> None:
         super().__init__(
-            f'The sandbox needs the library {library!r} for {purpose}: install kopf[dev].'
+            f'The sandbox needs the library {library!r} for {purpose}. '
+            f'Install what it needs: pip install cryptography google-re2'
         )
 
 

@@ -345,6 +345,33 @@ def test_failure_of_the_startup_is_told_without_a_traceback():
     assert 'Traceback' not in result.stderr
 
 
+@pytest.mark.parametrize(
+    'startup',
+    [
+        pytest.param('', id='when-loaded'),
+        pytest.param('@kopf.on.startup()\ndef startup(settings): ...', id='after-startup'),
+    ],
+)
+def test_function_that_can_never_be_called_is_told_in_one_line_with_its_place(startup):
+    path = write(
+        'handlers.py',
+        'import kopf',
+        startup,
+        "@kopf.on.create('kopfexamples')",
+        'def create_fn(nme, **_): ...',
+    )
+
+    result = invoke('-A', path)
+
+    line = len(pathlib.Path(path).read_text().splitlines()) - 1
+    assert (result.exit_code, result.stdout) == (1, '')
+    assert result.stderr.splitlines()[-1].startswith(
+        f"Error: {os.path.abspath(path)}:{line}: create_fn() requires 'nme', which it never gets. "
+        f"Did you mean 'name'? Handlers of changes get: param, retry, "
+    )
+    assert 'Traceback' not in result.stderr
+
+
 def test_wrong_settings_are_told_without_a_traceback():
     path = write(
         'handlers.py',

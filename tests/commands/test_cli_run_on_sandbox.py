@@ -6,15 +6,19 @@ import asyncio
 import contextlib
 import json
 import os
+import pathlib
 import re
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from command_calls import CRD, CREATING, build_object, invoke, write
 
 import kopf
+from kopf._core.reactor import stopping
+from kopf._kits.commands import directories
 
 
 def is_handled(body):
@@ -130,6 +134,27 @@ def test_absence_of_handlers_is_an_error_of_the_command(start_process, tmp_path,
     assert f'Error: {message}' in problems
     assert 'Traceback' not in problems
     assert list((tmp_path / 'temporary').iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    'args, code, message',
+    [
+        pytest.param(['absent.py'], 1, 'Error: ', id='absent'),
+        pytest.param(['broken.py'], 1, '  File "', id='syntax'),
+        pytest.param(['empty.py'], 2, 'Usage: ', id='no-handlers'),
+        pytest.param([], 2, 'Usage: ', id='no-files'),
+    ],
+)
+@pytest.mark.parametrize('options', [['--sandbox'], []], ids=['sandbox', 'cluster'])
+def test_errors_of_loading_are_alone(start_process, options, args, code, message):
+    write('broken.py', '(')
+    write('empty.py', '')
+
+    process = start_process(*options, *args)
+
+    output, problems = process.communicate(timeout=60)
+    assert (process.returncode, output) == (code, '')
+    assert problems.startswith(message)
 
 
 def test_handlers_of_the_calling_code_are_enough(start, sandbox):
@@ -459,3 +484,218 @@ def test_all_namespaces_by_a_pattern_are_served_by_separate_streams_as_they_come
 
     assert list_watched(sandbox).intersection(paths) == set(paths[1:])
     assert all(f'CREATED {name}\n' in result.output for name in ('ns1/x', 'ns2/x', 'ns2/y'))
+
+
+# The place of the sandbox.
+
+WAITING = """
+    import kopf
+
+    @kopf.on.startup()
+    async def start(**_):
+        print('STARTED')
+"""
+
+
+def read_place(said):
+    return re.search(r'served at (\S+)', said)[1], re.search(r'export KUBECONFIG=(\S+)', said)[1]
+
+
+@pytest.fixture
+def runtime(tmp_path):
+    directory = tmp_path / 'runtime'
+    directory.mkdir()
+    return {'XDG_RUNTIME_DIR': str(directory)}
+
+
+def stop_process(process):
+    process.send_signal(signal.SIGINT)
+    return process.communicate(timeout=20)
+
+
+@pytest.mark.parametrize('is_killed', [False, True], ids=['ended', 'killed'])
+def test_sandbox_is_at_the_same_place_from_run_to_run(start_process, runtime, is_killed):
+    path, places, modes = write('handlers.py', WAITING), [], []
+    for _ in range(2):
+        process = start_process('--sandbox', path, **runtime)
+        places.append(read_place(read_until(process.stdout, 'STARTED')))
+        file = pathlib.Path(places[-1][1])
+        modes.append([oct(path.stat().st_mode & 0o777) for path in (file.parent, file)])
+        if is_killed:
+            process.kill()
+            process.communicate()
+            is_killed = False
+        else:
+            _, problems = stop_process(process)
+            assert 'usual directory' not in problems
+
+    assert places[0] == places[1]
+    assert modes[0] == modes[1] == ['0o700', '0o600']
+    assert not file.parent.exists()
+
+
+def test_sandboxes_at_the_same_time_are_at_different_places(start_process, runtime):
+    path = write('handlers.py', WAITING)
+    processes = []
+    places = []
+    for _ in range(2):
+        processes.append(start_process('--sandbox', path, **runtime))
+        places.append(read_place(read_until(processes[-1].stdout, 'STARTED')))
+
+    problems = [stop_process(process)[1] for process in processes]
+
+    assert places[0][0] != places[1][0]
+    assert places[0][1] != places[1][1]
+    assert 'usual directory' not in problems[0]
+    assert 'is in use by another sandbox' in problems[1]
+    assert not any(os.path.exists(os.path.dirname(place)) for _, place in places)
+
+
+@pytest.mark.parametrize('kind', ['link', 'open', 'file'])
+def test_foreign_places_are_not_used(start_process, runtime, tmp_path, kind):
+    place, _ = directories.choose_place(runtime, os.getcwd())
+    (tmp_path / 'target').mkdir(mode=0o700)
+    if kind == 'link':
+        place.symlink_to(tmp_path / 'target')
+    elif kind == 'open':
+        place.mkdir()
+        place.chmod(0o755)
+    else:
+        place.write_text('')
+    process = start_process('--sandbox', write('handlers.py', WAITING), **runtime)
+    _, kubeconfig = read_place(read_until(process.stdout, 'STARTED'))
+
+    _, problems = stop_process(process)
+
+    assert not kubeconfig.startswith(str(place))
+    assert 'or is not private' in problems
+    assert os.path.lexists(place)
+    assert list((tmp_path / 'target').iterdir()) == []
+
+
+def test_kubeconfig_is_written_where_it_is_asked_for(start_process, runtime):
+    path = write('handlers.py', WAITING)
+    for _ in range(2):
+        process = start_process('--sandbox', '--kubeconfig=config', path, **runtime)
+        url, kubeconfig = read_place(read_until(process.stdout, 'STARTED'))
+        stop_process(process)
+
+        assert kubeconfig == os.path.abspath('config')
+        assert url in pathlib.Path('config').read_text()
+    assert list(pathlib.Path(runtime['XDG_RUNTIME_DIR']).iterdir()) == []
+
+
+@pytest.mark.parametrize('option', ['--kubeconfig=x', '--apply=x'])
+def test_options_of_the_sandbox_are_only_for_it(option):
+    result = invoke(option, write('handlers.py', CREATING))
+
+    assert result.exit_code == 2
+    assert f'{option[:-2]} is only for --sandbox' in result.stderr
+
+
+def test_kubeconfigs_of_others_are_not_overwritten():
+    write('config', 'mine')
+
+    result = invoke('--sandbox', '--kubeconfig=config', write('handlers.py', CREATING))
+
+    assert result.exit_code == 2
+    assert 'is not of a sandbox, and will not be overwritten' in result.stderr
+    assert pathlib.Path('config').read_text() == 'mine'
+
+
+SLEEPING = """
+    import kopf, time
+
+    @kopf.on.startup()
+    def configure(settings, **_):
+        settings.process.ultimate_exiting_timeout = None
+
+    @kopf.on.create('kopfexamples')
+    def create_fn(**_):
+        print('SLEEPING')
+        time.sleep(600)
+"""
+
+
+def test_nothing_is_left_after_two_signals(start_process, runtime, tmp_path):
+    write('objects.json', '\n---\n'.join(map(json.dumps, [build_object('x'), CRD])))
+    path = write('handlers.py', SLEEPING)
+    process = start_process('--sandbox', '--apply=objects.json', path, **runtime)
+    said = read_until(process.stdout, 'SLEEPING')
+    process.send_signal(signal.SIGINT)
+    read_until(process.stderr, 'The operator is stopping')
+    time.sleep(stopping.SAME_SIGNAL * 1.2)  # otherwise, it is one and the same signal
+
+    process.send_signal(signal.SIGINT)
+
+    process.communicate(timeout=20)
+    assert process.returncode == 128 + signal.SIGINT
+    assert not os.path.exists(read_place(said)[1])
+    assert list((tmp_path / 'temporary').iterdir()) == []
+    assert list((tmp_path / 'runtime').iterdir()) == []
+
+
+def test_threads_that_are_waited_for_are_announced_at_last(start_process):
+    write('objects.json', '\n---\n'.join(map(json.dumps, [build_object('x'), CRD])))
+    process = start_process('--sandbox', '--apply=objects.json', write('handlers.py', SLEEPING))
+    read_until(process.stdout, 'SLEEPING')
+    process.send_signal(signal.SIGINT)
+    read_until(
+        process.stderr,
+        'The process waits for its threads, 1 of them: kopf-handlers_0. Press Ctrl-C',
+    )
+    time.sleep(stopping.SAME_SIGNAL * 1.2)  # otherwise, it is one and the same signal
+
+    process.send_signal(signal.SIGINT)
+
+    assert 'Exiting at once' in process.communicate(timeout=20)[1]
+
+
+# Admission.
+
+REVIEWING = """
+    import kopf
+
+    @kopf.on.mutate('kopfexamples')
+    async def mutate(patch, name, **_):
+        if name == 'wrong':
+            raise kopf.AdmissionError('It is wrong.')
+        patch.metadata.annotations['mutated'] = 'yes'
+
+    @kopf.on.create('kopfexamples')
+    async def create_fn(annotations, **_):
+        print('CREATED', annotations.get('mutated'))
+"""
+
+
+def test_objects_are_reviewed_by_the_operator_with_no_server_of_its_own(start_process):
+    bodies = [build_object('wrong'), build_object('x'), CRD]
+    write('objects.json', '\n---\n'.join(map(json.dumps, bodies)))
+    process = start_process('--sandbox', '--apply=objects.json', write('handlers.py', REVIEWING))
+
+    said = read_until(process.stdout, 'CREATED')
+
+    _, problems = stop_process(process)
+    assert 'CREATED yes\n' in said
+    assert 'Cannot apply: objects.json: KopfExample "wrong": admission webhook' in problems
+    assert 'denied the request: It is wrong.' in problems
+    assert process.returncode == 0
+
+
+def test_servers_of_startup_handlers_are_used_for_admission(start_process):
+    write('objects.json', '\n---\n'.join(map(json.dumps, [build_object('x'), CRD])))
+    configuring = """
+    @kopf.on.startup()
+    async def configure(settings, **_):
+        settings.admission.server = kopf.WebhookServer(addr='127.0.0.1', host='127.0.0.1', path='/mine')
+        settings.admission.managed = 'mine.kopf.dev'
+    """
+    path = write('handlers.py', REVIEWING, configuring)
+    process = start_process('--sandbox', '--apply=objects.json', path)
+
+    said = read_until(process.stdout, 'CREATED')
+
+    _, problems = stop_process(process)
+    assert 'CREATED yes\n' in said
+    assert "'mine.kopf.dev' has 1 webhooks" in problems
+    assert re.search(r'The webhooks are served at https://127.0.0.1:\d+/mine', problems)

@@ -475,9 +475,9 @@ def test_damaged_save_is_refused(refuse, tmp_path):
 def test_missing_library_is_told(refuse, monkeypatch, module, library, purpose):
     monkeypatch.setitem(sys.modules, module, None)
 
-    assert (
-        refuse()
-        == f"Error: The sandbox needs the library '{library}' for {purpose}: install kopf[dev].\n"
+    assert refuse() == (
+        f"Error: The sandbox needs the library '{library}' for {purpose}. "
+        f'Install what it needs: pip install cryptography google-re2\n'
     )
 
 

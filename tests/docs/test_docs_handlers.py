@@ -2,6 +2,8 @@
 The examples of the page on handlers do what the page says.
 """
 
+import textwrap
+
 import pytest
 from doc_operators import DATABASES, build_database, write_operator
 
@@ -94,3 +96,35 @@ def test_methods_are_called_with_their_objects(kopf_simulation, run, capsys):
     kopf_simulation.wait('databases', 'db1', is_handled)
 
     assert capsys.readouterr().out.splitlines() == ['db1 goes to eu-west']
+
+
+def test_updates_are_called_for_status_fields_that_other_handlers_name(
+    kopf_simulation, tmp_path, capsys
+):
+    (tmp_path / 'operator.py').write_text(
+        textwrap.dedent("""
+            import kopf
+
+            @kopf.on.field('databases', field='status.phase')
+            def phase(new, **_): print('phase', new)
+
+            @kopf.on.update('databases')
+            def unfiltered(diff, **_): print('unfiltered', *diff[0][1])
+
+            @kopf.on.update('databases', field='spec')
+            def narrowed(diff, **_): print('narrowed', *diff[0][1])
+        """)
+    )
+    kopf_simulation.run(tmp_path / 'operator.py')
+    kopf_simulation.create(build_database(spec={'size': '1G'}))
+    kopf_simulation.wait('databases', 'db1', is_handled)
+    for patch in ({'status': {'phase': 'Up'}}, {'status': {'other': 1}}, {'spec': {'size': '2G'}}):
+        kopf_simulation.patch('databases', 'db1', patch)
+        kopf_simulation.sleep(10)
+
+    assert sorted(capsys.readouterr().out.splitlines()) == [
+        'narrowed size',
+        'phase Up',
+        'unfiltered spec size',
+        'unfiltered status',
+    ]

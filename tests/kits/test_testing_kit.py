@@ -11,7 +11,9 @@ import signal
 import threading
 import time
 
+import hypothesis
 import pytest
+from hypothesis import strategies
 
 import kopf
 import kopf.testing
@@ -105,6 +107,33 @@ def test_operator_is_simulated_for_hours_in_no_time(simulation, write, build_obj
 
     assert body['status'] == {'create_fn': 'created'}
     assert simulation.elapsed == pytest.approx(3000, abs=30)
+
+
+@hypothesis.settings(max_examples=10, deadline=None, derandomize=True)
+@hypothesis.given(
+    delays=strategies.lists(strategies.integers(1, 3_600_000), min_size=1, max_size=3),
+    start=strategies.integers(0, 10_000),
+)
+@hypothesis.example(delays=[30_000, 30_000], start=0)
+def test_delays_are_never_shorter_than_asked_whatever_the_real_time_is(delays, start):
+    registry, seconds, ends = kopf.OperatorRegistry(), [delay / 1000 for delay in delays], []
+
+    @kopf.on.create('configmaps', registry=registry)
+    async def create_fn(retry):
+        time.sleep(0.005)  # noqa: ASYNC251  # the real time goes on, the virtual one does not
+        if retry < len(seconds):
+            raise kopf.TemporaryError('Not yet.', delay=seconds[retry])
+        ends.append(simulation.elapsed)
+
+    with kopf.testing.Simulation(tls=False) as simulation:
+        simulation.run(registry=registry)
+        simulation.sleep(start / 1000)
+        before = simulation.elapsed
+        body = {'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': 'obj'}}
+        simulation.create(body)
+        simulation.wait('configmaps', 'obj', lambda _: ends, timeout=12 * 3600)
+
+    assert sum(delays) / 1000 <= ends[0] - before
 
 
 def test_nothing_happens_unless_waited_for(simulation, registry, build_object):
@@ -754,4 +783,4 @@ def test_snippets_of_the_docs_run(run_tests, pytester):
     result = run_tests(**modules)
 
     result.assert_outcomes(passed=sum(snippet.count('def test_') for snippet in modules.values()))
-    assert len(modules) == 5
+    assert len(modules) == 6

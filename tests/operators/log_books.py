@@ -26,7 +26,7 @@ UNSTABLE = [
     (re.compile(r'\b\d+:\d\d:\d\d(\.\d+)?'), 'DURATION'),
     (re.compile(r'[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}'), 'UID'),
     (re.compile(r'127\.0\.0\.1:\d+'), '127.0.0.1:PORT'),
-    (re.compile(r'kopf \d+\.\d+\.\w+'), 'kopf VERSION'),
+    (re.compile(r'kopf \d+\.\d+\.[\w+]+'), 'kopf VERSION'),
     (re.compile(r'ran \d+ times, \d+ of'), 'ran N times, N of'),
     (re.compile(r'in \d+\.\d+ seconds'), 'in N seconds'),
 ]

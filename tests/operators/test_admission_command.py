@@ -54,12 +54,13 @@ CONTRADICTING_SERVER = """
         ),
     ],
 )
-def test_troubles_with_servers_are_explained_in_one_line(tmp_path, server, message):
+def test_troubles_with_servers_are_explained_in_one_line(tmp_path, kopf_sandbox, server, message):
     path = tmp_path / 'handlers.py'
     path.write_text(textwrap.dedent(HANDLER) + textwrap.dedent(server))
 
+    env = {'KUBECONFIG': str(kopf_sandbox.kubeconfig)}
     with kopf.testing.KopfRunner(
-        ['run', '--sandbox', str(path)], timeout=60, reraise=False
+        ['run', '-A', str(path)], env=env, timeout=60, reraise=False
     ) as runner:
         concurrent.futures.wait([runner.future], timeout=60)
 

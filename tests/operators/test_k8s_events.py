@@ -126,7 +126,11 @@ async def test_handlers_tell_of_other_objects(cluster, registry, run_operator, n
 
 
 @pytest.mark.guarantee('NEW-187', 'NEW-186')
-async def test_nothing_is_told_without_being_asked(cluster, registry, run_operator, noticeboard):
+async def test_nothing_is_told_without_being_asked(
+    cluster, registry, settings, run_operator, noticeboard
+):
+    settings.posting.failures = False
+
     @kopf.on.create('kopfexamples', registry=registry)
     async def create_fn(logger, **_):
         logger.error('An error.')

@@ -14,7 +14,7 @@ from peerings import build_peering, build_peering_crd, build_record, get_writes
 
 import kopf
 
-MANIFEST = pathlib.Path(__file__).parents[2] / 'peering.yaml'
+ROOT = pathlib.Path(__file__).parents[2]
 
 
 @pytest.mark.guarantee('PEE-001', 'PEE-005', 'PEE-007', 'PEE-009', 'PEE-010', 'PEE-023', 'DEP-010')
@@ -321,8 +321,8 @@ async def test_the_default_peering_is_used_whenever_it_is_created(town, sandbox,
 
 @pytest.mark.guarantee('PEE-018', 'PEE-001', 'PEE-025')
 @pytest.mark.parametrize('scope', [{}, {'namespaces': ['default']}], ids=['cluster', 'namespace'])
-async def test_our_own_manifest_is_enough_for_peering(town, sandbox, cluster, check, scope):
-    await sandbox.apply(MANIFEST)
+async def test_our_own_manifests_are_enough_for_peering(town, sandbox, cluster, check, scope):
+    await sandbox.apply(ROOT / 'peering.yaml', ROOT / 'peering-default.yaml')
     await town.run('low', priority=1, **scope)
     await town.run('high', priority=2, **scope)
     await town.wait_until_recorded('low', 'high', namespace='default' if scope else None)

@@ -1,5 +1,8 @@
 """
 Attempts to get past the admission handlers: what they protect stays protected.
+
+Before, an update that took a label off was not seen by the handlers with that label in their filters; the denials by
+handlers with ``ignore_failures=True`` were ignored, too; and emptied configurations stayed empty, silently.
 """
 
 import asyncio
@@ -75,6 +78,28 @@ def build_object(name='obj', **metadata):
 def deny_zeros(spec, **_):
     if spec.get('size') == 0:
         raise kopf.AdmissionError('It is too small.', code=403)
+
+
+@pytest.mark.guarantee('FND-058')
+@pytest.mark.parametrize('attack', ['emptied', 'deleted', 'weakened'])
+async def test_disarmed_webhooks_are_armed_again_within_a_minute(sandbox, registry, run, attack):
+    kopf.on.validate('kopfexamples', registry=registry)(deny_zeros)
+
+    async with run():
+        armed = (await sandbox.get(CONFIGURATIONS, 'auto.kopf.dev', ''))['webhooks']
+        weak = [{**webhook, 'failurePolicy': 'Ignore', 'rules': []} for webhook in armed]
+        if attack == 'deleted':
+            await sandbox.delete(CONFIGURATIONS, 'auto.kopf.dev', '')
+        else:
+            patch = {'webhooks': weak if attack == 'weakened' else []}
+            await sandbox.patch(CONFIGURATIONS, 'auto.kopf.dev', patch, '')
+        await sandbox.create({**build_object('meanwhile'), 'spec': {'size': 0}})
+        await asyncio.sleep(60)
+        with pytest.raises(kopf.testing.ApiError, match='too small'):
+            await sandbox.create({**build_object('later'), 'spec': {'size': 0}})
+        rearmed = (await sandbox.get(CONFIGURATIONS, 'auto.kopf.dev', ''))['webhooks']
+
+    assert rearmed == armed
 
 
 @pytest.mark.guarantee('FND-059')

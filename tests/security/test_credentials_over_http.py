@@ -1,5 +1,7 @@
 """
 Credentials over plain HTTP: nobody on the way may read them. Only this machine itself gets them so.
+
+Before, tokens and passwords were sent to any server whose address began with ``http:``.
 """
 
 import asyncio

@@ -1,5 +1,7 @@
 """
 Silent, slow and greedy clients do not cut the probes of a running operator: Kubernetes would kill it.
+
+Before, with 1,000 silent connections, none of the probes was answered.
 """
 
 import contextlib

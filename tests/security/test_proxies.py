@@ -1,5 +1,7 @@
 """
 Proxies with passwords: operators work through them, and their passwords are in no message, whatever goes wrong.
+
+Before, the passwords of proxies without a scheme were shown, and so was what exec plugins print to their stderr.
 """
 
 import asyncio

@@ -1,5 +1,7 @@
 """
 Tokens in files that are replaced under a running operator: it takes the new ones before the old ones are refused.
+
+Before, the tokens that were found by the client libraries were used until the API server refused them.
 """
 
 import asyncio

@@ -1,5 +1,7 @@
 """
 Who gets into the sandbox: only those with a token, only by its own names, and never a page in a browser.
+
+Before, everyone was an administrator without TLS, including any page in a browser, by means of a DNS name of its own.
 """
 
 import http.client

@@ -1,5 +1,8 @@
 """
 Silent, slow and greedy clients neither delay the reviews of a running operator, nor take its memory or event loop.
+
+Before, with 2,000 connections, a good request took 4.5 seconds or was not accepted at all; unfinished bodies took
+hundreds of megabytes for good; one review held the event loop for up to 2 seconds. `SECURITY.md` has the figures.
 """
 
 import concurrent.futures
@@ -169,12 +172,35 @@ def test_event_loop_is_not_held_by_large_reviews(plain_victim, spec, path):
     plain_victim.review()
 
     answer = plain_victim.review(review, path)
-    [longest] = plain_victim.review().json['response']['warnings']
+    following = plain_victim.review()
+    longest = max(read_longest(answer), read_longest(following))
 
     assert (answer.status, answer.json['response']['allowed']) == (200, True)
-    assert (
-        float(longest) < 0.15
-    )  # seconds; the promise is 0.05, but other processes take their turns, too
+    # The promise is 0.05 seconds, but other processes take their turns, too.
+    assert longest < 0.15
+
+
+DENSE = [
+    pytest.param(b'[]', id='lists'),
+    pytest.param(b'{}', id='objects'),
+    pytest.param(b'[[[[[[[[]]]]]]]]', id='nested-lists'),
+    pytest.param(b'{"a":{}}', id='nested-objects'),
+    pytest.param(b'[' * 200 + b']' * 200, id='deep-lists'),
+]
+
+
+@pytest.mark.guarantee('FND-062')
+@pytest.mark.parametrize('unit', DENSE)
+def test_reviews_with_millions_of_values_are_refused(plain_victim, unit):
+    """Before, they were reviewed in 4 to 19 seconds, and the event loop was held for 90 to 860 milliseconds by each."""
+    values = b'[' + b','.join([unit] * (6 * MEGABYTE // (len(unit) + 1))) + b']'
+    review = build_review({'a': '@'}).replace(b'"@"', values)
+
+    answer = plain_victim.review(review, '/mark')
+
+    assert answer.status == 413
+    assert 'more than 250000 lists and objects' in answer.json['message']
+    assert plain_victim.review().status == 200
 
 
 @pytest.mark.guarantee('FND-062')
@@ -207,6 +233,11 @@ def test_those_who_do_not_send_their_requests_are_cut(plain_victim):
     with contextlib.ExitStack() as stack:
         [bare] = stack.enter_context(crowd(plain_victim.webhooks, 1))
         wait_until(lambda: not count_open([bare]))
+
+
+def read_longest(answer):
+    """Get for how long the event loop was held since the previous report, in seconds, if it is a report."""
+    return max(map(float, answer.json['response'].get('warnings', ['0'])))
 
 
 def wait_until(condition, timeout=14):

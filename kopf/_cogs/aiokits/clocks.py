@@ -22,14 +22,12 @@ class Clock:
     Tells the time in UTC, going at least as fast as the event loop it was made in.
 
     All clocks of one loop agree. A wall clock that is set forward is followed; one that is set back is not, so that
-    no duration is ever negative.
+    no duration is ever negative. If the time of the loop is virtual, the wall clock is not looked at any more.
     """
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._anchor = _anchors.setdefault(
-            self._loop, _Anchor(self._loop.time(), _read_wall(datetime.UTC))
-        )
+        self._anchor = _anchors.setdefault(self._loop, _make_anchor(self._loop))
 
     def __call__(self) -> datetime.datetime:
         return self._anchor.tell(self._loop.time(), _read_wall(datetime.UTC))
@@ -41,11 +39,12 @@ class _Anchor:
 
     since: float
     origin: datetime.datetime
+    is_virtual: bool = False
 
     def tell(self, now: float, wall: datetime.datetime) -> datetime.datetime:
         """Tell the time of day; from now on, it is never earlier than that."""
         told = self.origin + datetime.timedelta(seconds=now - self.since)
-        if wall <= told:
+        if self.is_virtual or wall <= told:
             return told
         self.since, self.origin = now, wall
         return wall
@@ -54,3 +53,12 @@ class _Anchor:
 _anchors: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Anchor] = (
     weakref.WeakKeyDictionary()
 )
+
+
+def detach(loop: asyncio.AbstractEventLoop) -> None:
+    """Let the time of day go only with this loop: its time is virtual, so real moments do not shorten its delays."""
+    _anchors[loop] = _make_anchor(loop, is_virtual=True)
+
+
+def _make_anchor(loop: asyncio.AbstractEventLoop, *, is_virtual: bool = False) -> _Anchor:
+    return _Anchor(loop.time(), _read_wall(datetime.UTC), is_virtual)

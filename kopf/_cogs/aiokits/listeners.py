@@ -33,6 +33,12 @@ How many connections are accepted in a row, while everything else waits. When th
 before anything is done for them, so that the others are served sooner.
 """
 
+RECEIVING_BUFFER = 32 * 1024
+"""
+Bytes that the system keeps for one connection until they are read; it can take twice as many. All of them are parsed in
+one turn of the event loop, which is long if they are thousands of chunks of one byte each.
+"""
+
 BUSY_DELAY = 1.0
 """Seconds to wait if the system has no resources for new connections."""
 
@@ -87,6 +93,7 @@ class Listener:
     def start(self) -> None:
         """Begin to accept connections. Raises `OSError` if it is not possible."""
         for sock in self._sockets:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVING_BUFFER)
             sock.listen(BACKLOG)
         self._acceptors = [
             asyncio.create_task(self._accept(sock), name='acceptor of connections')

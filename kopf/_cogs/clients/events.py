@@ -7,7 +7,7 @@ They are not worth failing for: what cannot be posted is logged and dropped.
 import dataclasses
 import datetime
 import enum
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from kopf._cogs.clients import creating, errors, requests
@@ -68,22 +68,27 @@ class Repetition(enum.Enum):
 
 
 async def post_event(
-    event: Event, *, context: requests.Context, backoffs: connecting.Backoffs | None = None
+    event: Event,
+    *,
+    context: requests.Context,
+    backoffs: connecting.Backoffs | None = None,
+    answers: Collection[int] = (),
 ) -> Posted | None:
     """
     Post a new k8s-event, with these delays between the attempts (by default, as the settings say).
 
-    All failures are logged, and the k8s-event is dropped.
+    All failures are logged, and the k8s-event is dropped. Only those with the codes of ``answers`` are raised instead.
     """
+    options = dataclasses.replace(_build_options(context, backoffs), answers=tuple(answers))
     try:
         namespace = event.ref.get('namespace') or await _choose_namespace(context)
         body = build_event(event, namespace=namespace, posting=context.settings.posting)
-        created = await creating.create_object(
-            EVENTS, body, context=context, options=_build_options(context, backoffs)
-        )
+        created = await creating.create_object(EVENTS, body, context=context, options=options)
         name = dicts.resolve(created, ('metadata', 'name'))
         return None if name is None else Posted(namespace, name)
     except (errors.RequestError, credentials.LoginError) as error:
+        if isinstance(error, errors.APIError) and error.code in answers:
+            raise
         context.logger.warning('Failed to post a k8s-event about %s: %s', event, error)
         return None
 

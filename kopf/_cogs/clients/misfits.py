@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from kopf._cogs.clients import signals
+from kopf._cogs.helpers import repeats
 from kopf._cogs.structs import references
 
 
@@ -17,6 +18,7 @@ class Misfits:
 
     def __init__(self) -> None:
         self._seen: dict[signals.Key, signals.Seen] = {}
+        self.reports = repeats.Repeats()  # by their texts
 
     def add(self, misfit: signals.Misfit) -> bool:
         """Remember an object, and return whether it is new here, or has changed."""

@@ -28,7 +28,7 @@ from collections.abc import (
 from typing import Any, TypeVar
 
 from kopf._cogs.aiokits import offloads
-from kopf._cogs.clients import calls, errors, limits, lines, retries, sessions
+from kopf._cogs.clients import calls, errors, limits, lines, outages, retries, sessions
 from kopf._cogs.configs import connecting, settings
 from kopf._cogs.helpers import documents, jsons, meters
 from kopf._cogs.structs import vaults
@@ -56,6 +56,7 @@ class Context:
     chance: Callable[[], float] = random.random  # from 0 to 1
     now: Callable[[], datetime.datetime] = _read_clock  # with a timezone
     meter: meters.Meter = dataclasses.field(default_factory=meters.Meter)
+    reachability: outages.Reachability = dataclasses.field(default_factory=outages.Reachability)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -232,7 +233,8 @@ async def _retry(
             delay = retries.decide_retry(error, delays, policy, context.chance())
             if delay is None:
                 raise
-            context.logger.warning(
+            context.logger.log(
+                outages.choose_level(error),
                 'Attempt #%d of %s has failed, and will be repeated in %.1f s: %s',
                 number,
                 call,
@@ -279,7 +281,8 @@ async def _fetch(session: calls.Session, call: calls.Call, context: Context) -> 
     gate = context.gates[session.server]
     passing = await gate.enter(_build_bounds(networking))
     try:
-        answer = await _measure(session.fetch(call, timeouts), call, passing, context)
+        answering = session.fetch(call, timeouts)
+        answer = await _measure(answering, call, passing, context, server=session.server)
         _check_answer(answer, passing, context)
     except asyncio.CancelledError:
         passing.abandon()
@@ -325,7 +328,7 @@ async def _open_stream(
         since = asyncio.get_running_loop().time()
         opening = calls.Timeouts(_limit_opening(timeouts), timeouts.connect, timeouts.idle)
         opened = stack.enter_async_context(session.stream(call, opening))
-        chunks = await _measure(opened, call, passing, context)
+        chunks = await _measure(opened, call, passing, context, server=session.server)
         raw = b'' if chunks.code < 300 else await chunks.read_all(timeouts.idle)
         _check_answer(calls.Answer(chunks.code, chunks.headers, raw), passing, context)
     return chunks, math.inf if timeouts.total is None else since + timeouts.total
@@ -336,6 +339,8 @@ async def _measure(
     call: calls.Call,
     passing: limits.Pass,
     context: Context,
+    *,
+    server: str,
 ) -> AnsweredT:
     """Wait for the answer, and count it, or the absence of any, unless it is cancelled."""
     clock = asyncio.get_running_loop().time
@@ -348,7 +353,11 @@ async def _measure(
         answer = await answering
     except errors.RequestError as error:
         context.meter.count_call(call.verb, _name_error(error), clock() - since)
+        if isinstance(error, errors.APIUnreachableError):
+            reason = str(error).removeprefix(f'{call}: ')
+            context.reachability.note_failure(server, reason, now=clock(), logger=context.logger)
         raise
+    context.reachability.note_answer(server, now=clock(), logger=context.logger)
     context.meter.count_call(call.verb, answer.code, clock() - since)
     return answer
 

@@ -9,14 +9,15 @@ import asyncio
 import contextlib
 import dataclasses
 import enum
+import logging
 import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from typing import Any
 
 from kopf._cogs.aiokits import mergers
-from kopf._cogs.clients import echoes, errors, listing, misfits, requests, signals
+from kopf._cogs.clients import echoes, errors, listing, misfits, outages, requests, signals
 from kopf._cogs.configs import connecting
-from kopf._cogs.helpers import meters
+from kopf._cogs.helpers import meters, repeats
 from kopf._cogs.structs import references
 
 HEALTHY_PERIOD = 10.0
@@ -460,11 +461,16 @@ async def _read_signal(
 
 
 def _leave_alone(position: _Position, misfit: signals.Misfit) -> None:
-    """Report an object that is not fit for handling, once for each version of it."""
-    if position.state.unfit.add(misfit):
-        finalizer = position.context.settings.persistence.finalizer
-        position.context.logger.error('%s', misfits.describe(misfit, position.resource, finalizer))
-        position.flow.misfits += 1
+    """Report an object that is not fit for handling; count each version of it, but do not repeat the same report."""
+    unfit = position.state.unfit
+    if not unfit.add(misfit):
+        return
+    position.flow.misfits += 1
+    finalizer = position.context.settings.persistence.finalizer
+    report = misfits.describe(misfit, position.resource, finalizer)
+    left_out = unfit.reports.admit(report, now=asyncio.get_running_loop().time())
+    if left_out is not None:
+        position.context.logger.error('%s%s', report, repeats.describe(left_out))
 
 
 def build_watch_params(
@@ -534,7 +540,8 @@ def _prepare_retry(position: _Position, failure: Exception) -> float:
             'The stream of %s cannot be continued, and begins anew: %s', position, failure
         )
     else:
-        context.logger.warning(
+        context.logger.log(
+            _choose_level(position, failure),
             'The stream of %s has failed (%d in a row), and will be continued in %.1f s: %s',
             position,
             state.failures,
@@ -542,6 +549,14 @@ def _prepare_retry(position: _Position, failure: Exception) -> float:
             failure,
         )
     return delay
+
+
+def _choose_level(position: _Position, failure: Exception) -> int:
+    """Choose how a failure is logged: if the cluster goes away, all streams are lost at once, and it is one trouble."""
+    is_lost = position.opened is not None and isinstance(failure, errors.APIDisconnectedError)
+    if is_lost and not position.context.reachability.note_loss(_read_clock()):
+        return logging.DEBUG
+    return outages.choose_level(failure)
 
 
 def _is_barren(position: _Position) -> bool:

@@ -11,6 +11,12 @@ from collections.abc import Mapping
 HEAD_LIMIT = 64 * 1024
 """Bytes of the status line and the headers together, and of any other line: more than that is not an API."""
 
+BODY_LIMIT = 1024**3
+"""
+Bytes of a body that have come and are not taken yet, decompressed: a few kilobytes can expand to gigabytes. A page with
+500 objects of the biggest size is smaller. Streams are taken as they come, so they are not limited in total.
+"""
+
 _VERSION = b'HTTP/1.'
 _SIZE = re.compile(rb'\s*([0-9A-Fa-f]+)\s*(?:;|$)')
 _LENGTH = re.compile('[0-9]{1,18}')
@@ -221,14 +227,16 @@ class Reader:
         if piece:
             self._pieces.append(piece)
             self.size += len(piece)
+        if self.size > BODY_LIMIT:
+            raise WireError(f'the body is larger than {BODY_LIMIT} bytes')
 
     def _decompress(self, piece: bytes) -> bytes:
-        """Decompress the next piece: there can be several compressed parts one after another."""
+        """Decompress the next piece, up to the limit: there can be several compressed parts one after another."""
         found = b''
-        while piece:
+        while piece and self.size + len(found) <= BODY_LIMIT:
             if self._inflate is None or self._inflate.eof:
                 self._inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)
-            found += self._inflate.decompress(piece)
+            found += self._inflate.decompress(piece, BODY_LIMIT + 1 - self.size - len(found))
             piece = self._inflate.unused_data
         return found
 

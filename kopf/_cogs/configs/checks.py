@@ -89,6 +89,7 @@ RULES: dict[str, dict[str, Rule]] = {
     'posting': {
         'enabled': FLAG,
         'loggers': FLAG,
+        'failures': FLAG,
         'level': ANY_INTEGER,
         'default_backoffs': BACKOFFS,
         'logging_backoffs': BACKOFFS,

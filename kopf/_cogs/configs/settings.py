@@ -40,6 +40,13 @@ class PostingSettings:
     It is looked at once, when the operator starts.
     """
 
+    failures: bool = True
+    """
+    Whether a k8s-event of the type ``Warning`` is posted when a handler of an object fails, for its users:
+    at once for unexpected and permanent errors, from the third one in a row for `TemporaryError`. The same failures
+    are counted in one k8s-event. If ``loggers`` are on, they are posted as the log messages they are.
+    """
+
     level: int = logging.INFO
     """The level from which messages are posted: ``logging.WARNING`` posts less, ``logging.DEBUG`` more."""
 
@@ -192,6 +199,21 @@ class AdmissionSettings:
     The name of the webhook configurations that the operator creates and updates itself: a domain name of 3+ parts.
     ``None`` means that they are managed by somebody else.
     """
+
+    def __post_init__(self) -> None:
+        self._fallback: tuple[reviews.WebhookServerProtocol, str] | None = None
+
+    def _fall_back_to(self, server: reviews.WebhookServerProtocol, name: str) -> None:
+        """Choose the server and the name of the configurations for operators that set no server when they start."""
+        if self._fallback is not None and self.server is self._fallback[0]:  # of the previous run
+            self.server = None
+        self._fallback = (server, name)
+
+    def _fall_back(self) -> None:
+        """Set what is chosen for operators that have set no server; those that have set one know what they do."""
+        if self.server is None and self._fallback is not None:
+            self.server, name = self._fallback
+            self.managed = self.managed or name
 
 
 @dataclasses.dataclass

@@ -2,8 +2,12 @@
 Pieces: large JSON documents, read by small pieces, so that other threads get their turns in between.
 
 The libraries that read JSON hold the interpreter for the whole document, also in a thread: hundreds of milliseconds for
-a few megabytes. Here, the document is cut after its items, wherever they are; the containers that are open at the cut
-are closed in the piece, and are continued by the next one. Every byte is read by the library once.
+a few megabytes. Here, the document is cut at its commas, wherever they are; the containers that are open at the cut are
+closed in the piece, and are continued by the next one. Every byte is read by the library once.
+
+Nothing here takes longer at once than a piece does, except for long strings, which are copied as a whole. What is done
+with the value later can take longer: the memory of it is freed, and looked through for garbage, without a pause. So the
+containers in the document are limited in number.
 """
 
 import dataclasses
@@ -19,42 +23,42 @@ PIECE_SIZE = 32 * 1024
 DEPTH_LIMIT = 10_000
 """How many containers can be one in another; the same as in Kubernetes."""
 
-_UNCUT = 5 * DEPTH_LIMIT
+CONTAINERS_LIMIT = 250_000
 """
-How many gaps between tokens in a row can have no commas: at most two at each level where containers open, one where
-they close. What has more is not JSON, and there is no need to look through the rest of it.
+How many lists and objects there can be: it takes 20 milliseconds to free so many of them. Usual objects have one per
+50 bytes or more, so there are half as many in the two largest objects that fit in one review.
 """
+
+UNCUT_LIMIT = 256 * 1024
+"""How many bytes in a row can have no commas, unless it is a string; there are not as many brackets, spaces, digits."""
 
 Buffer = Any  # anything with bytes in it: `bytes`, `mmap.mmap`
 
-_ESCAPES = 50_000
-"""How many escaped characters are looked at in a row; there can be millions of them in one string."""
+_SPACES = b' \t\r\n'
+_BRACKETS = re.compile(rb'[\[\]{}]')
+_COMMA = ord(',')
+_CLOSINGS = {ord('['): b']', ord('{'): b'}'}
 
-_LEAF = rb'[\[{](?:[^\[\]{}"]++|"[^"\\]*+"){0,64}+([\]}])'  # a small container with no others in it
-_STRING = (
-    rb'"[^"\\]*+(?:\\.[^"\\]*+){0,%d}+(")?+' % _ESCAPES
-)  # or only the beginning of it: then with no groups
-_TOKENS = re.compile(_LEAF + b'|' + _STRING + rb'|([\[\]{}])', re.DOTALL)
-_REST = re.compile(_STRING[1:], re.DOTALL)  # of a string
-_OPENINGS, _CLOSINGS = b'[{', b']}'
-_PAIRS = dict(zip(_CLOSINGS, _OPENINGS, strict=True))
+
+class TooManyContainersError(jsons.JSONDecodeError):
+    """The document can be JSON, but there are too many lists and objects in it."""
 
 
 @dataclasses.dataclass(slots=True)
 class _Container:
     """A container that is open at the current position."""
 
-    opening: int  # its first byte
-    key: tuple[int, int] | None  # where its key is, if it is in an object
+    start: int  # where it begins
+    closing: bytes  # how it ends
     value: Any = None  # what is read of it; nothing if it is in the current piece as a whole
-
-    @property
-    def closing(self) -> bytes:
-        return b']' if self.opening == ord('[') else b'}'
 
 
 def loads(buffer: Buffer) -> Any:
-    """Read one JSON document; raise `JSONDecodeError`, which is a `ValueError`, if it is anything else."""
+    """
+    Read one JSON document; raise `JSONDecodeError`, which is a `ValueError`, if it is anything else.
+
+    Raises `TooManyContainersError`, which is a `JSONDecodeError`, if there are more of them than `CONTAINERS_LIMIT`.
+    """
     return _Reader(buffer).read()
 
 
@@ -70,127 +74,130 @@ class _Reader:
         self._stack: list[_Container] = []
         self._known = 0  # how many containers of the stack have values
         self._since = 0  # where the current piece begins
-        self._uncut = 0  # in how many places in a row it could not be cut, though it is long enough
+        self._count = 0  # of all containers
 
     def read(self) -> Any:
-        until = 0
-        span: tuple[int, int] = (0, 0)
-        for start, end in _iter_tokens(self._buffer):
-            if start - self._since > PIECE_SIZE:
-                self._cut_between(until, start)
-            first = self._buffer[start]
-            if end - start > 1:
-                span = (start, end)
-            elif first in _OPENINGS:
-                self._open(first, span)
+        for position, mark in _iter_marks(self._buffer):
+            if mark == _COMMA:
+                self._cut(position)
+            elif mark in _CLOSINGS:
+                self._open(position, mark)
             else:
-                root = self._close(first, start, end)
+                root = self._close(position, mark)
                 if root is not None:
                     return root.value
-            until = end
         if self._stack:
             _refuse('Unterminated document', len(self._buffer))
-        return jsons.loads(self._buffer[:])  # a scalar, or one small container
+        return jsons.loads(self._buffer[:])  # a scalar
 
-    def _open(self, first: int, span: tuple[int, int]) -> None:
-        is_valued = bool(self._stack) and self._stack[-1].opening == ord('{')
-        self._stack.append(_Container(first, span if is_valued else None))
-        if len(self._stack) > DEPTH_LIMIT:
-            _refuse('Nested too deeply', 0)
+    def _open(self, position: int, mark: int) -> None:
+        self._count += 1
+        if self._count > CONTAINERS_LIMIT:
+            raise TooManyContainersError('Too many lists and objects', doc='', pos=position)
+        if len(self._stack) == DEPTH_LIMIT:
+            _refuse('Nested too deeply', position)
+        self._stack.append(_Container(position, _CLOSINGS[mark]))
 
-    def _close(self, first: int, start: int, end: int) -> _Container | None:
+    def _close(self, position: int, mark: int) -> _Container | None:
         """Close the last container; return it if it is the whole document."""
-        if not self._stack or self._stack[-1].opening != _PAIRS[first]:
-            _refuse('Unexpected end of a list or an object', start)
+        if not self._stack or self._stack[-1].closing[0] != mark:
+            _refuse('Unexpected end of a list or an object', position)
         if self._known == len(self._stack):
-            self._take(start)
-            self._since = end
+            self._take(position)
+            self._since = position + 1
         closed = self._stack.pop()
         self._known = min(self._known, len(self._stack))
-        if self._stack:
-            return None
-        if self._buffer[end:].strip(b' \t\r\n'):
-            _refuse('Extra data', end)
-        if closed.value is None:
-            closed.value = jsons.loads(self._buffer[:end])
-        return closed
+        return None if self._stack else self._finish(closed, position + 1)
 
-    def _cut_between(self, since: int, until: int) -> None:
-        """Cut the document at commas, in a part of it with no strings, lists and objects."""
-        while until - self._since > PIECE_SIZE:
-            position: int = self._buffer.find(b',', max(since, self._since + PIECE_SIZE), until)
-            if position < 0:
-                position = self._buffer.rfind(b',', max(since, self._since + 1), until)
-            if position < 0:
-                self._uncut += 1
-                if self._uncut > _UNCUT:
-                    _refuse('Expected a comma', until)
-                return
-            self._uncut = 0
-            self._take(position)
-            if not self._stack[-1].value:
-                _refuse('Expected an item', position)
-            self._since = position
+    def _finish(self, root: _Container, end: int) -> _Container:
+        if self._buffer[end:].strip(_SPACES):
+            _refuse('Extra data', end)
+        if root.value is None:
+            root.value = jsons.loads(self._buffer[:end])
+        return root
+
+    def _cut(self, position: int) -> None:
+        """Read all that is before a comma."""
+        if not self._stack:
+            _refuse('Extra data', position)
+        self._take(position)
+        if not self._stack[-1].value:
+            _refuse('Expected an item', position)
+        self._since = position
 
     def _take(self, until: int) -> None:
         """Read the piece before this position, and let the containers that are open there have values."""
-        if not self._stack:
-            _refuse('Extra data', until)
         text = self._buffer[self._since : until]
-        base = self._stack[max(0, self._known - 1)]
+        base = max(0, self._known - 1)
         if self._known:
-            self._extend(base.value, base, text)
+            self._extend(self._stack[base], text)
         else:
-            base.value = jsons.loads(text + self._build_closings(0))
-        for outer, inner in zip(
-            self._stack[max(0, self._known - 1) :], self._stack[max(1, self._known) :], strict=False
-        ):
-            inner.value = outer.value[
-                -1 if inner.key is None else jsons.loads(self._buffer[slice(*inner.key)])
-            ]
+            self._stack[0].value = jsons.loads(text + self._build_closings(0))
+        for index in range(base + 1, len(self._stack)):
+            outer, inner = self._stack[index - 1], self._stack[index]
+            is_listed = isinstance(outer.value, list)
+            inner.value = outer.value[-1 if is_listed else self._find_key(inner.start)]
         self._known = len(self._stack)
 
-    def _extend(self, value: Any, base: _Container, text: bytes) -> None:
-        text = text.lstrip(b' \t\r\n')
+    def _extend(self, base: _Container, text: bytes) -> None:
+        text = text.lstrip(_SPACES)
         if not text:
             return
         items = text[1:]
-        if text[:1] != b',' or not items.strip(b' \t\r\n'):
+        if text[0] != _COMMA or not items.strip(_SPACES):
             _refuse('Expected an item', self._since)
-        read = jsons.loads(bytes([base.opening]) + items + self._build_closings(self._known - 1))
-        if isinstance(value, list):
-            value.extend(read)
+        if isinstance(base.value, list):
+            base.value.extend(jsons.loads(b'[' + items + self._build_closings(self._known - 1)))
         else:
-            value.update(read)
+            base.value.update(jsons.loads(b'{' + items + self._build_closings(self._known - 1)))
 
     def _build_closings(self, since: int) -> bytes:
         return b''.join(container.closing for container in reversed(self._stack[since:]))
 
-
-def _iter_tokens(buffer: Buffer) -> Iterator[tuple[int, int]]:
-    """Iterate over the positions of strings, of small containers, and of the beginnings and ends of the others."""
-    position: int | None = 0
-    while position is not None:
-        tokens = _TOKENS.finditer(buffer, position)
-        position = None
-        for token in tokens:
-            start, end = token.span()
-            if token.lastindex is None:
-                position = end = _find_end(buffer, end)
-            yield start, end
-            if position is not None:
-                break
+    def _find_key(self, position: int) -> Any:
+        """Read the key before this position, which surely is there: the piece is JSON."""
+        end = start = self._buffer.rfind(b'"', 0, position)
+        is_escaped = True
+        while is_escaped:
+            start = self._buffer.rfind(b'"', 0, start)
+            slashes = start
+            while self._buffer[slashes - 1] == ord('\\'):
+                slashes -= 1
+            is_escaped = (start - slashes) % 2 == 1
+        return jsons.loads(self._buffer[start : end + 1])
 
 
-def _find_end(buffer: Buffer, position: int) -> int:
-    """Find the end of a string that has too many escapes to be looked at at once."""
-    while True:
-        rest = _REST.match(buffer, position)
-        if rest is None or rest.end() == position:
-            _refuse('Unterminated string', position)
-        if rest.lastindex is not None:
-            return rest.end()
-        position = rest.end()
+def _iter_marks(buffer: Buffer) -> Iterator[tuple[int, int]]:
+    """Iterate over the positions of all brackets, and of some commas where the document can be cut; and over them."""
+    uncut = 0
+    for position, outline in _iter_outlines(buffer):
+        comma = outline.rfind(b',')
+        for found in _BRACKETS.finditer(outline, 0, max(0, comma)):
+            yield position + found.start(), outline[found.start()]
+        if comma >= 0:
+            yield position + comma, _COMMA
+        for found in _BRACKETS.finditer(outline, max(0, comma)):
+            yield position + found.start(), outline[found.start()]
+        uncut = 0 if comma >= 0 else uncut + len(outline)
+        if uncut > UNCUT_LIMIT:
+            _refuse('Expected a comma', position)
+
+
+def _iter_outlines(buffer: Buffer) -> Iterator[tuple[int, bytes]]:
+    """Iterate over the positions and the contents of parts, with dots for strings; skip those inside of one string."""
+    position = 0
+    is_inside = False  # of a string
+    while position < len(buffer):
+        part = buffer[position : position + PIECE_SIZE]
+        if (len(part) - len(part.rstrip(b'\\'))) % 2:  # an escape ends in the next part
+            part += buffer[position + PIECE_SIZE : position + PIECE_SIZE + 1]
+        texts = part.replace(b'\\\\', b'..').replace(b'\\"', b'..').split(b'"')
+        if len(texts) > 1 or not is_inside:
+            for index in range(0 if is_inside else 1, len(texts), 2):
+                texts[index] = b'.' * len(texts[index])
+            yield position, b'"'.join(texts)
+        position += len(part)
+        is_inside ^= len(texts) % 2 == 0
 
 
 def _refuse(message: str, position: int) -> NoReturn:

@@ -1,17 +1,24 @@
 """
 The version of this package: the only place where it is written; the build reads it from here.
+
+It is the version of Kopf whose interface this package has, so that the requirements of existing operators hold,
+followed by the number of our own release as a local version: ``1.45.2+r1``, ``1.45.2+r2``, ``1.46.0+r3``.
 """
 
 import json
+import re
 
-version = '0.1.0'
+version = '1.45.2+r1'
 version_tuple: tuple[int | str, ...] = tuple(
-    int(part) if part.isdigit() else part for part in version.split('.')
+    int(part) if part.isdigit() else part for part in re.split(r'[.+]', version)
 )
+description = f'an API-compatible rebuild of Kopf {version.partition("+")[0]}'
 
 
 def installed_commit() -> str | None:
-    """Tell the commit if the package was installed from a repository, as installers record it; else ``None``."""
+    """
+    Return the commit if the package was installed from a repository, as installers record it; else ``None``.
+    """
     from importlib import (
         metadata,
     )  # it loads e-mail parsers: too much for a mere import of the package

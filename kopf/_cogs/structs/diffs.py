@@ -6,11 +6,15 @@ In each mapping, additions go first, then removals, then what has changed inside
 """
 
 import enum
+import heapq
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, overload
 
 from kopf._cogs.structs import dicts
+
+SORTING_LIMIT = 10_000
+"""How many keys are sorted at once: it takes a few milliseconds. Only hostile objects have more changes in a place."""
 
 
 class DiffOperation(enum.StrEnum):
@@ -164,7 +168,16 @@ def _compare_mappings(
     for key, new in b.items():
         if key not in a and new is not None:
             found[_ADDED, key] = _compare(None, new, (*path, key))
-    return [item for key in sorted(found) for item in found[key]] if found else []
+    return [item for key in _sort(found) for item in found[key]] if found else []
+
+
+def _sort(keys: Collection[tuple[int, str]]) -> Iterable[tuple[int, str]]:
+    """Sort the keys; if they are many, by parts: the interpreter is held by each sorting until it is over."""
+    if len(keys) <= SORTING_LIMIT:
+        return sorted(keys)
+    rest = iter(keys)
+    parts = iter(lambda: sorted(itertools.islice(rest, SORTING_LIMIT)), [])
+    return heapq.merge(*parts)
 
 
 def _is_equal(a: Any, b: Any) -> bool:

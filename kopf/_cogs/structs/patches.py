@@ -14,6 +14,9 @@ from kopf._cogs.structs import bodies, dicts
 PatchFn = Callable[[bodies.RawBody], None]
 """Changes the given body in place; can be called many times, for different states of the object."""
 
+AnyPatchFn = PatchFn | Callable[[dict[str, Any]], None]
+"""The same, but its argument can also be annotated as any dict, which it is; type checkers tell these apart."""
+
 
 class JSONPatchItem(TypedDict, total=False):
     """One operation of a JSON patch; removals have no value."""
@@ -96,10 +99,10 @@ class Patch(dict[str, Any]):
         src: Mapping[str, Any] | None = None,
         /,
         body: Mapping[str, Any] | None = None,
-        fns: Iterable[PatchFn] = (),
+        fns: Iterable[AnyPatchFn] = (),
     ) -> None:
         self._body: Mapping[str, Any] | None = body
-        self._fns: list[PatchFn] = list(fns)
+        self._fns: list[AnyPatchFn] = list(fns)
         if src is None:  # so it is usually, and many times for each object
             return
         self.update(_copy_mappings(src))
@@ -108,7 +111,7 @@ class Patch(dict[str, Any]):
             self._fns[:0] = src._fns
 
     @property
-    def fns(self) -> list[PatchFn]:
+    def fns(self) -> list[AnyPatchFn]:
         """Functions that change the freshest object in place; they are called when the patch is applied."""
         return self._fns
 
@@ -190,12 +193,12 @@ def merge(target: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]
     return merged
 
 
-def apply_fns(fns: Iterable[PatchFn], body: Mapping[str, Any]) -> bodies.RawBody:
+def apply_fns(fns: Iterable[AnyPatchFn], body: Mapping[str, Any]) -> bodies.RawBody:
     """Get the body as it is after the functions; they all get the same deep copy, one after another."""
-    copied = cast(bodies.RawBody, dicts.plain(body))
+    copied: Any = dicts.plain(body)
     for fn in fns:
         fn(copied)
-    return copied
+    return cast(bodies.RawBody, copied)
 
 
 def build_json_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> JSONPatch:

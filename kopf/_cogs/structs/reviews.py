@@ -73,6 +73,10 @@ class WebhookClientConfig(TypedDict, total=False):
 class LargeReview(dict[str, Any]):
     """A request so large that whatever looks at all of it is better done beside the event loop."""
 
+    def __init__(self, content: Mapping[str, Any], size: int) -> None:
+        super().__init__(content)
+        self.size = size  # in bytes
+
 
 class WebhookFn(Protocol):
     """

@@ -103,7 +103,8 @@ class Vault:
     The pool of credentials by keys. Any number of tasks may use and report them; one task should bring new ones.
 
     ``source`` is what to begin with; ``now`` is the clock for the expiration, with a timezone;
-    ``choose`` takes one of several equally good credentials.
+    ``choose`` takes one of several equally good credentials. With ``fixed``, no others are ever taken:
+    the login handlers are called only for what they do, not for what they return.
     """
 
     def __init__(
@@ -112,7 +113,9 @@ class Vault:
         *,
         now: Callable[[], datetime.datetime] | None = None,
         choose: Callable[[Sequence[Any]], Any] = random.choice,
+        fixed: Mapping[Key, credentials.Credentials] | None = None,
     ) -> None:
+        self.fixed = fixed
         self._now = now if now is not None else _read_clock
         self._choose = choose
         self._entries: dict[Key, _Entry] = {}  # valid, or expired and waiting for the next login

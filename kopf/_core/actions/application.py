@@ -89,7 +89,7 @@ class Applied:
         None  # of the object after the last accepted request; None if there was none
     )
     fns: tuple[
-        patches.PatchFn, ...
+        patches.AnyPatchFn, ...
     ] = ()  # of the users, not accepted for the version of the object
     is_gone: bool = False  # there is no such object any more
     is_held: bool = (
@@ -257,7 +257,7 @@ class _Refusal:
 class _Loss:
     """What is left out of the changes, as the cluster refuses it."""
 
-    fns: tuple[patches.PatchFn, ...] = ()  # can be accepted for another version of the object
+    fns: tuple[patches.AnyPatchFn, ...] = ()  # can be accepted for another version of the object
     is_refused: bool = False  # whether the functions or our own part are among that
 
     def extend(
@@ -304,7 +304,9 @@ class _Sender:
         self._is_hot = (
             False  # whether others change the object too often to wait for a quiet moment
         )
-        self._failed: list[patches.PatchFn] = []  # also those that make no sense: it is said once
+        self._failed: list[
+            patches.AnyPatchFn
+        ] = []  # also those that make no sense: it is said once
 
     @property
     def patched(self) -> Mapping[str, Any] | None:
@@ -513,7 +515,7 @@ class _Sender:
             made = body
         return _hold(made, holding, finalizer)
 
-    def _complain(self, fn: patches.PatchFn, text: str, error: Exception) -> None:
+    def _complain(self, fn: patches.AnyPatchFn, text: str, error: Exception) -> None:
         if fn not in self._failed:
             self._failed.append(fn)
             self.logger.error(text, error, exc_info=error)

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 from kopf._cogs.configs import settings
 from kopf._cogs.helpers import lazies, meters
 from kopf._cogs.structs import backoffs, ids
-from kopf._core.actions import diagnostics, failures, lifecycles, outcomes, progression
+from kopf._core.actions import diagnostics, failures, lifecycles, outcomes, progression, signatures
 
 Logger: TypeAlias = 'logging.Logger | logging.LoggerAdapter[Any]'
 
@@ -50,6 +50,12 @@ class Handler:
         from kopf._core.actions import invocation  # loads asyncio
 
         return invocation.is_async(self.fn)
+
+    @lazies.lazy
+    def signature(self) -> signatures.Signature | None:
+        """What the function takes; ``None`` if it takes everything, or it is not known what it takes."""
+        signature = signatures.read_signature(self.fn)
+        return None if signature is None or signature.is_open else signature
 
     @property
     def is_retried(self) -> bool:
@@ -122,6 +128,9 @@ class Environment:
         False  # whether the successes are only worth a debug line, whatever the handlers are
     )
     meter: meters.Meter | None = None  # where the attempts are counted
+    complain: Callable[[Exception, outcomes.Outcome, 'Attempt', Any], None] | None = (
+        None  # to whom the failures matter, besides those who read the logs
+    )
     family: str | None = (
         None  # under which name, if not by the ids: those of sub-handlers can be of any number
     )
@@ -284,6 +293,8 @@ async def run_attempt(
             outcome = conclude(error, attempt, env, default_errors)
             kind = classify_failure(error, outcome)
             diagnostics.log_failure(error, outcome, attempt, cause.logger)
+            if env.complain is not None:
+                env.complain(error, outcome, attempt, cause)
         else:
             outcome = outcomes.Outcome(
                 final=True, result=result, began=attempt.began, ended=env.now()
@@ -376,16 +387,20 @@ async def _call(attempt: Attempt, cause: Cause, env: Environment) -> Any:
 
     handler = attempt.handler
     kwargs = build_kwargs(attempt, cause, env)
+    given = kwargs if handler.signature is None else handler.signature.choose(kwargs)
     executor = env.executor if env.executor is not None else env.settings.execution.executor
     scope = env.companion.open(handler, cause) if env.companion is not None else None
     cause.logger.debug('%s is invoked.', handler)
     try:
         with handling(getattr(cause, 'body', None)):
             result = await invocation.invoke(
-                handler.fn, executor=executor, kwargs=kwargs, is_coroutine=handler.is_async
+                handler.fn, executor=executor, kwargs=given, is_coroutine=handler.is_async
             )
         if scope is not None:
             await scope.finish()
+    except TypeError:
+        invocation.check_arguments(handler.fn, kwargs)
+        raise
     finally:
         if scope is not None:
             scope.close()

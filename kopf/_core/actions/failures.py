@@ -15,6 +15,17 @@ Any other error is arbitrary: what happens next is up to the mode in which the h
 """
 
 import enum
+import re
+
+MESSAGE_LIMIT = 2048
+"""How many characters of an error are kept: objects are limited in their size, and refused if they exceed it."""
+
+_HEADERS = re.compile(r'\nHTTP response headers:.*?(?=\nHTTP response body:|\Z)', re.DOTALL)
+_BODY = re.compile(r'\nHTTP response body:(.*)\Z', re.DOTALL)
+_USERINFO = re.compile(r'(?<=://)[^/@\s]+(?=@)')
+_AUTHORIZATION = re.compile(
+    r'\b(authorization\W+\w+\s+)[^\s,;\'"]+|\b(bearer\s+)[\w.~+/=-]{16,}', re.IGNORECASE
+)
 
 
 class ErrorsMode(enum.Enum):
@@ -74,3 +85,27 @@ def describe(error: BaseException) -> str:
     if isinstance(error, KeyError):
         return f'{name}: {text}'
     return text or name
+
+
+def summarize(error: BaseException) -> str:
+    """
+    Return the text of an error for those who read objects: of limited size, and without what is not for them.
+
+    Client libraries put the headers and the body of the answer there: only the message of the body is kept. Credentials
+    in URLs and in headers are masked.
+    """
+    text = _BODY.sub(_extract_message, _HEADERS.sub('', str(error))) or type(error).__name__
+    text = _AUTHORIZATION.sub(r'\1\2***', _USERINFO.sub('***', text))
+    return text if len(text) <= MESSAGE_LIMIT else f'{text[: MESSAGE_LIMIT - 1]}…'
+
+
+def _extract_message(found: 're.Match[str]') -> str:
+    """Extract what the API says from the body of its answer."""
+    import json  # only for errors
+
+    try:
+        status = json.loads(found[1])
+    except ValueError:
+        return ''
+    message = status.get('message') if isinstance(status, dict) else None
+    return f'\n{message}' if message else ''

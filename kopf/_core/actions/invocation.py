@@ -11,6 +11,8 @@ import types
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from typing import Any, TypeVar
 
+from kopf._core.actions import signatures
+
 ResultT = TypeVar('ResultT')
 
 
@@ -102,6 +104,15 @@ def is_ending() -> bool:
     """Tell if the current task is asked to end; if not, a cancellation comes from something that it has awaited."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
+
+
+def check_arguments(fn: Callable[..., Any], kwargs: Mapping[str, Any]) -> None:
+    """Raise a clear `TypeError` if the function can never be called with arguments of these names."""
+    signature = signatures.read_signature(fn)
+    mismatch = None if signature is None else signatures.find_mismatch(signature, kwargs)
+    if signature is not None and mismatch is not None:
+        hint = signatures.suggest(signature.required.difference(kwargs), kwargs)
+        raise TypeError(f'The function {mismatch}.{hint} It gets: {", ".join(kwargs)}.') from None
 
 
 def _call_in_thread(call: Callable[[], Any]) -> Any:

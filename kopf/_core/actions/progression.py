@@ -12,14 +12,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from kopf._cogs.helpers import lazies, times
 from kopf._cogs.structs import ids, objects
-from kopf._core.actions import outcomes
+from kopf._core.actions import failures, outcomes
 
 if TYPE_CHECKING:
     from kopf._cogs.configs import progress
     from kopf._cogs.structs import patches
-
-MESSAGE_LIMIT = 2048
-"""How many characters of an error are kept: objects are limited in their size, and refused if they exceed it."""
 
 _NO_SUBREFS: frozenset[ids.HandlerId] = frozenset()
 
@@ -111,7 +108,7 @@ class HandlerState:
             retries=self.retries + 1,
             success=outcome.is_success,
             failure=outcome.is_failure,
-            message=_describe(outcome.exception),
+            message=None if outcome.exception is None else failures.summarize(outcome.exception),
             subrefs=self.subrefs | outcome.subrefs,
             essence=essence if outcome.final else None,
         )
@@ -348,13 +345,6 @@ def _postpone(moment: datetime.datetime, delay: float) -> datetime.datetime:
         return moment + datetime.timedelta(seconds=delay)
     except (OverflowError, ValueError):  # such as of an infinity: never, for all practical purposes
         return datetime.datetime.max.replace(tzinfo=datetime.UTC)
-
-
-def _describe(error: Exception | None) -> str | None:
-    if error is None:
-        return None
-    text = str(error) or type(error).__name__
-    return text if len(text) <= MESSAGE_LIMIT else f'{text[: MESSAGE_LIMIT - 1]}…'
 
 
 def _format_time(moment: datetime.datetime | None) -> str | None:

@@ -75,6 +75,7 @@ class Admission:
                 context=self._context,
                 scope=self._scope,
                 get_webhooks=lambda: self._reviewer.webhooks,
+                on_attempt=self._on_ready,
             )
             self._keeping = asyncio.create_task(self._keeper.run(), name='keeper of webhooks')
         self._serving = asyncio.create_task(self._serve(), name='webhook server')
@@ -136,7 +137,8 @@ class Admission:
             self._keeper.reconfigure(config)
         if not self._is_reachable:
             self._is_reachable = True
-            self._on_ready()
+            if self._keeper is None:
+                self._on_ready()
 
 
 def _check_server(server: object) -> None:

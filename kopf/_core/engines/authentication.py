@@ -10,7 +10,7 @@ import dataclasses
 import datetime
 import functools
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from kopf._cogs.configs import settings as settings_
@@ -48,8 +48,14 @@ async def run_authentication(
             if vault.is_closed:
                 return
             raise
-        stages = select_stages(registry)
-        await authenticate(stages, cause, vault=vault, now=now, meter=meter)
+        if vault.fixed is not None:
+            logins = _build_aside(registry, vault.fixed)
+            await activities.run_activity_handlers(logins, cause, now=now, meter=meter)
+            await _populate(vault, vault.fixed)
+            _report(vault, logging.INFO)
+        else:
+            stages = select_stages(registry)
+            await authenticate(stages, cause, vault=vault, now=now, meter=meter)
 
 
 async def authenticate(
@@ -82,21 +88,27 @@ async def authenticate(
         if any(outcome.result is not None for outcome in latest.values()):
             break
 
-    await _populate(vault, latest)
+    infos: dict[str, Any] = {id: outcome.result for id, outcome in latest.items()}
+    await _populate(vault, infos, {id: outcome.exception for id, outcome in latest.items()})
+    _report(vault, level)
+
+
+def _report(vault: vaults.Vault, level: int) -> None:
     if (info := vault.preferred) is not None:
         activities.logger.log(
             level, 'The operator has logged in to %s.', credentials.describe(info)
         )
 
 
-async def _populate(vault: vaults.Vault, latest: Mapping[ids.HandlerId, outcomes.Outcome]) -> None:
+async def _populate(
+    vault: vaults.Vault,
+    infos: Mapping[str, Any],
+    attempts: Mapping[str, BaseException | None] | None = None,
+) -> None:
     """Give the credentials to the vault, or fail it with the reasons why there are none."""
-    infos: dict[str, Any] = {id: outcome.result for id, outcome in latest.items()}
     try:
         if all(info is None for info in infos.values()):
-            raise piggybacking.build_login_error(
-                {id: outcome.exception for id, outcome in latest.items()}
-            )
+            raise piggybacking.build_login_error(attempts or {})
         await vault.populate(infos)
     except (credentials.LoginError, ValueError) as error:
         vault.fail(
@@ -133,6 +145,42 @@ def _build_handlers(logins: Sequence[piggybacking.LoginFn]) -> Sequence[handlers
         )
         for fn in logins
     ]
+
+
+def _build_aside(
+    registry: registries.OperatorRegistry, fixed: Mapping[str, credentials.Credentials]
+) -> Sequence[handlers.ActivityHandler]:
+    """Make handlers that do all that the declared login handlers do, but are tried once, and return nothing."""
+    servers = {info.server for info in fixed.values()}
+    return [
+        dataclasses.replace(handler, fn=functools.partial(_log_in_aside, handler, servers))
+        for handler in registry._activities.select(causes.Activity.AUTHENTICATION)
+    ]
+
+
+async def _log_in_aside(
+    handler: handlers.ActivityHandler, servers: Collection[str], /, **kwargs: Any
+) -> None:
+    try:
+        info = await invocation.invoke(
+            handler.fn, executor=threads.OwnThreads('kopf login'), kwargs=kwargs
+        )
+    except Exception as error:
+        activities.logger.warning(
+            'The login handler %r has failed, but its credentials are not needed here: %r',
+            handler.id,
+            error,
+        )
+        return
+    if isinstance(info, credentials.Credentials) and info.server not in servers:
+        activities.logger.info(
+            'The login handler %r has logged in to %s, but the operator runs on %s.',
+            handler.id,
+            credentials.describe(info),
+            ', '.join(map(credentials.hide_userinfo, servers)),
+        )
+    if isinstance(info, credentials.AiohttpSession):
+        await info.aiohttp_session.close()
 
 
 async def _log_in_once(fn: piggybacking.LoginFn, /, **kwargs: Any) -> Any:

@@ -14,7 +14,7 @@ from kopf._cogs.clients import errors, patching, requests
 from kopf._cogs.configs import settings as settings_
 from kopf._cogs.structs import credentials, patches, references
 from kopf._core.actions import application, execution, loggers, outcomes, progression, threads
-from kopf._core.engines import lives, pauses
+from kopf._core.engines import complaints, lives, pauses
 from kopf._core.intents import causes, handlers, stoppers
 
 logger = logging.getLogger(__name__)
@@ -229,7 +229,7 @@ class Spawner(lives.Crew):
             kwargs = execution.build_kwargs(
                 execution.begin(life.handler, None, self._now()), cause, env
             )
-            seconds = delay(**kwargs)
+            seconds = life.handler.call_back(delay, kwargs=kwargs)
             return None if seconds is None else float(seconds)
         except Exception:
             cause.logger.exception(
@@ -245,7 +245,11 @@ class Spawner(lives.Crew):
         if isinstance(life.handler, handlers.DaemonHandler) and not life.is_async:
             executor = threads.OwnThreads(f'{life.handler.id} of {life.lives.body.metadata.name}')
         return execution.Environment(
-            settings=self.settings, now=self._now, executor=executor, meter=self._context.meter
+            settings=self.settings,
+            now=self._now,
+            executor=executor,
+            meter=self._context.meter,
+            complain=complaints.complain,
         )
 
     def _build_cause(self, life: lives.Life[Any], patch: patches.Patch) -> causes.SpawningCause:

@@ -38,6 +38,7 @@ class Report:
     message: str
     time: datetime.datetime
     backoffs: connecting.Backoffs
+    is_optional: bool = False
 
     @property
     def fold(self) -> Fold:

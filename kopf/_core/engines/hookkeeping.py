@@ -14,6 +14,7 @@ from typing import Protocol
 
 from kopf._cogs.aiokits import bells
 from kopf._cogs.clients import creating, errors, requests, signals
+from kopf._cogs.helpers import repeats
 from kopf._cogs.structs import credentials, references, reviews, selectors
 from kopf._core.engines import hookconfigs, webhooks
 from kopf._core.intents import causes
@@ -64,7 +65,8 @@ class Keeper:
     """
     Keeps the configurations of one operator. Belongs to its event loop; it is run by one task, and then withdrawn.
 
-    What is to be written is not known until there are resources and a client config.
+    What is to be written is not known until there are resources and a client config. After each attempt to write,
+    successful or not, ``on_attempt`` is called.
     """
 
     def __init__(
@@ -74,7 +76,9 @@ class Keeper:
         context: requests.Context,
         scope: Scope,
         get_webhooks: Callable[[], Sequence[webhooks.Webhook]],
+        on_attempt: Callable[[], None] = lambda: None,
     ) -> None:
+        self._on_attempt = on_attempt
         self._name, self._context, self._scope, self._get_webhooks = (
             name,
             context,
@@ -91,6 +95,7 @@ class Keeper:
         self._unseen: set[causes.WebhookType] = (
             set()
         )  # those that could not be read when looked at last
+        self._repairs = repeats.Repeats()
         self._bell = bells.Bell()
 
     def reconfigure(self, client: reviews.WebhookClientConfig) -> None:
@@ -145,6 +150,7 @@ class Keeper:
                 await self._bell.wait()
                 continue
             results = [await self._try(type, wanted[type]) for type in outdated]
+            self._on_attempt()
             failures = 0 if all(results) else failures + 1
             if failures:
                 await self._wait(signals.choose_backoff(failures, self._context.chance()))
@@ -173,16 +179,24 @@ class Keeper:
             return
         differences = hookconfigs.list_differences(stored, found)
         if differences:
-            logger.warning(
-                'The %s %r was changed by others, and is put right: %s. It is checked every %d seconds. If other '
-                'operators use the same name, give them different ones in settings.admission.managed.',
-                hookconfigs.RESOURCES[type].kind,
-                self._name,
-                '; '.join(differences),
-                INSPECTION_PERIOD,
-            )
+            self._report_repair(type, '; '.join(differences))
             self._written[type] = None
             self._bell.ring()
+
+    def _report_repair(self, type: causes.WebhookType, differences: str) -> None:
+        """Warn of changes by others; those who make the same ones again and again are told of once in a while."""
+        now = asyncio.get_running_loop().time()
+        left_out = self._repairs.admit((type, differences), now=now)
+        logger.log(
+            logging.DEBUG if left_out is None else logging.WARNING,
+            'The %s %r was changed by others, and is put right: %s. It is checked every %d seconds. If other '
+            'operators use the same name, give them different ones in settings.admission.managed.%s',
+            hookconfigs.RESOURCES[type].kind,
+            self._name,
+            differences,
+            INSPECTION_PERIOD,
+            repeats.describe(left_out or 0),
+        )
 
     def _report_unseen(self, type: causes.WebhookType, error: Exception) -> None:
         """Warn that changes by others are not noticed, once until they are."""

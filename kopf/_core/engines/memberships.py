@@ -15,9 +15,10 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from kopf._cogs.aiokits import bells
-from kopf._cogs.clients import errors, patching, requests, signals, watching
+from kopf._cogs.clients import errors, outages, patching, requests, signals, watching
 from kopf._cogs.configs import selections
 from kopf._cogs.configs import settings as settings_
+from kopf._cogs.helpers import repeats
 from kopf._cogs.structs import credentials, references
 from kopf._core.engines import peers
 
@@ -34,6 +35,9 @@ LONGEST_BACKOFF = 10.0
 
 REFUSAL_PERIOD = 30.0
 """Seconds between the attempts to watch what is forbidden, or has just gone."""
+
+REPORTS = 10
+"""How many times in 10 minutes it is logged who else is there: whoever may write to the object can change it often."""
 
 PRECISION = 0.001
 """Seconds to wait beyond a moment, so that it has come for sure: event loops can be a bit early."""
@@ -122,6 +126,7 @@ class Member:
             self._renewal
         ) = -math.inf  # moments: the last one, and limits of the next one
         self._failures = 0
+        self._reports = repeats.Repeats(REPORTS)
         self._is_leaving_needed = False
 
     @property
@@ -263,7 +268,8 @@ class Member:
                 LONGEST_BACKOFF, signals.choose_backoff(self._failures, membership.context.chance())
             )
             self._earliest = _read_clock() + delay
-            logger.warning(
+            logger.log(
+                outages.choose_level(error),
                 'The keep-alive of %s is not sent, and will be in %.1f s: %s',
                 membership,
                 delay,
@@ -278,15 +284,17 @@ class Member:
         self._learn(None if patched is None else patched.body)
 
     def _conclude(self, decision: peers.Decision) -> None:
-        """Tell what is decided, and also why if it is not the same as before."""
+        """Tell what is decided, and also why if it is not the same as before, unless it changes too often."""
         is_awaited = self.is_awaited
         reasons = (
             is_awaited,
             *({peer.identity for peer in group} for group in (decision.superiors, decision.equals)),
         )
-        if reasons != self._reported:
+        is_reported = reasons == self._reported
+        if not is_reported and self._reports.admit(REPORTS, now=_read_clock()) is not None:
             self._report(decision, is_awaited=is_awaited)
-        self._reported, self.is_decided, self._decision = reasons, True, decision
+            self._reported = reasons
+        self.is_decided, self._decision = True, decision
         is_pausing = is_awaited or decision.is_pausing
         if is_pausing and not self._is_pausing:
             self.membership.context.meter.pauses[

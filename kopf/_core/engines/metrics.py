@@ -2,12 +2,14 @@
 Metrics: all that is counted in an operator, in the format of Prometheus.
 
 Everything is collected when it is asked for, from the plain numbers of meters and from the operator as it is.
+The default registry of the library is exposed too: it has the users' own metrics, and those of the process.
 The labels have resources, handlers, and indices, but never objects or namespaces: there can be any number of these.
 All names are listed in the documentation, with what they mean.
 """
 
 import collections
 import dataclasses
+import logging
 import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,6 +22,8 @@ from kopf._cogs.aiokits import pulses
 from kopf._cogs.clients import watching
 from kopf._cogs.helpers import meters, versions
 from kopf._core.engines import indices, lives, memberships
+
+logger = logging.getLogger(__name__)
 
 Sample = tuple[Sequence[str], float]
 Family = core.Metric
@@ -47,11 +51,15 @@ REST = 10
 
 
 class Exposition:
-    """The metrics of one operator, apart from those of all others and of the process."""
+    """The metrics of one operator, apart from those of all others, and those of the process."""
 
-    def __init__(self, sources: Sources, clock: Callable[[], float] = time.monotonic) -> None:
-        self._registry = registry.CollectorRegistry(auto_describe=False)
-        self._registry.register(_Collector(sources))
+    def __init__(
+        self,
+        sources: Sources,
+        clock: Callable[[], float] = time.monotonic,
+        common: registry.Collector = registry.REGISTRY,
+    ) -> None:
+        self._collector = _Joint(_Collector(sources), common)
         self._clock = clock
         self._written: dict[
             str, tuple[bytes, float]
@@ -67,7 +75,7 @@ class Exposition:
         since = self._clock()
         written, until = self._written.get(content_type, (b'', since))
         if since >= until:
-            written = encode(self._registry)
+            written = encode(self._collector)
             until = self._clock() + REST * (self._clock() - since)
             self._written[content_type] = (written, until)
         return written, content_type
@@ -80,6 +88,31 @@ def _choose_format(accepted: str) -> str:
     """
     formats = [part.partition(';')[0].strip() for part in accepted.split(',')]
     return OPENMETRICS if OPENMETRICS in formats else ''
+
+
+class _Joint(registry.Collector):
+    """
+    Our own metrics, and those of the users.
+
+    Names are not repeated, as the whole page would be refused. Nor is ours lost because of errors in theirs.
+    """
+
+    def __init__(self, own: registry.Collector, common: registry.Collector) -> None:
+        self._own, self._common = own, common
+
+    @override
+    def collect(self) -> Iterator[Family]:
+        known: set[str] = set()
+        for family in self._own.collect():
+            known.add(family.name)
+            yield family
+        try:
+            for family in self._common.collect():
+                if family.name not in known:
+                    known.add(family.name)
+                    yield family
+        except Exception as error:
+            logger.error('Some metrics of the default registry are not exposed: %r', error)
 
 
 class _Collector(registry.Collector):

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
-from kopf._cogs.clients import discovery, errors, patching, requests, signals
+from kopf._cogs.clients import discovery, errors, outages, patching, requests, signals
 from kopf._cogs.configs import settings as settings_
 from kopf._cogs.structs import references
 from kopf._core.engines import memberships, pauses, peers
@@ -130,7 +130,8 @@ class Peering:
                     self._context, clusterwide=self._settings.clusterwide
                 )
             except (errors.RequestError, OSError) as error:
-                logger.warning(
+                logger.log(
+                    outages.choose_level(error),
                     'It is not known if there is any peering, and will be asked for again: %s',
                     error,
                 )

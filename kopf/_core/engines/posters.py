@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kopf._cogs.aiokits import bells
-from kopf._cogs.clients import events, requests
+from kopf._cogs.clients import errors, events, requests
 from kopf._cogs.configs import connecting
 from kopf._cogs.configs import settings as settings_
 from kopf._core.engines import foldings
@@ -23,7 +23,10 @@ from kopf._core.engines import foldings
 logger = logging.getLogger(__name__)
 
 FORBIDDEN_PERIOD = 600.0
-"""Seconds for which repeated k8s-events are posted anew if it is not permitted to change the posted ones."""
+"""
+Seconds for which repeated k8s-events are posted anew if it is not permitted to change the posted ones; also, for which
+those that are optional are not posted if it is not permitted to post any.
+"""
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -60,6 +63,7 @@ class Poster:
         self._progress = bells.Bell()
         self._dropped = 0
         self._forbidden_until = 0.0
+        self._denied: dict[str, float] = {}  # until when it is so, by namespaces
         self._is_overflown = False
         self._is_woken = self._is_started = self._is_closed = False
 
@@ -71,14 +75,17 @@ class Poster:
         reason: str,
         message: str,
         backoffs: connecting.Backoffs,
+        is_optional: bool = False,
     ) -> None:
         """
         Have a k8s-event posted, sooner or later. It never waits, and never fails, in any thread.
 
         If there are too many of them already, the oldest ones are dropped. K8s-events about k8s-events are silently
-        skipped: they would never end.
+        skipped: they would never end. So are optional ones for a while after one was forbidden.
         """
         if events.is_about_event(ref):
+            return
+        if self._is_closed and is_optional:
             return
         if self._is_closed:
             logger.warning(
@@ -96,6 +103,7 @@ class Poster:
                 message=events.cut(message, events.MESSAGE_LIMIT),
                 time=self._context.now(),
                 backoffs=backoffs,
+                is_optional=is_optional,
             )
         )
         while (
@@ -231,6 +239,8 @@ class Poster:
     async def _post(self, pending: foldings.Pending) -> None:
         """Post a report, unless there were too many about this object; then it is only counted."""
         report, posting = pending.report, self.settings.posting
+        if report.is_optional and self._is_denied(report):
+            return
         series = self._history.add(pending)
         if posting.burst_limit is not None:
             allowance = self._history.draw(
@@ -270,8 +280,36 @@ class Poster:
                 self._forbidden_until = self._loop.time() + FORBIDDEN_PERIOD
             if repetition in (events.Repetition.DONE, events.Repetition.FAILED):
                 return
-        posted = await events.post_event(
-            series.build_new(report), context=self._context, backoffs=report.backoffs
-        )
+        try:
+            posted = await events.post_event(
+                series.build_new(report),
+                context=self._context,
+                backoffs=report.backoffs,
+                answers=(403,) if report.is_optional else (),
+            )
+        except errors.APIForbiddenError as error:
+            self._deny(report, error)
+            return
         if posted is not None:
             series.renew(posted)
+
+    def _is_denied(self, report: foldings.Report) -> bool:
+        """Return whether what is optional is not posted there for now."""
+        return self._loop.time() < self._denied.get(_get_namespace(report), 0.0)
+
+    def _deny(self, report: foldings.Report, error: errors.APIForbiddenError) -> None:
+        """Stop posting what is optional there for a while: it is not permitted, or the namespace is being deleted."""
+        now = self._loop.time()
+        if not self._is_denied(report):
+            logger.info(
+                'It is not permitted to create k8s-events in %s, so failures of handlers are only logged: %s. Grant '
+                'the verb "create" for "events", or set settings.posting.failures = False.',
+                _get_namespace(report) or 'the default namespace',
+                error,
+            )
+        self._denied = {place: until for place, until in self._denied.items() if now < until}
+        self._denied[_get_namespace(report)] = now + FORBIDDEN_PERIOD
+
+
+def _get_namespace(report: foldings.Report) -> str:
+    return str(report.ref.get('namespace') or '')

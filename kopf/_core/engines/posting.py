@@ -45,8 +45,13 @@ class Poster(Protocol):
         reason: str,
         message: str,
         backoffs: connecting.Backoffs,
+        is_optional: bool = False,
     ) -> None:
-        """Have a k8s-event posted; never waits, never fails; can be called from any thread."""
+        """
+        Have a k8s-event posted; never waits, never fails; can be called from any thread.
+
+        If it is optional, it is not asked for by anyone, and may be skipped where it is not permitted.
+        """
 
 
 _current: contextvars.ContextVar[Poster | None] = contextvars.ContextVar(
@@ -255,6 +260,11 @@ def _build_reference(body: Mapping[str, Any]) -> bodies.ObjectReference:
             'metadata': metadata if isinstance(metadata, Mapping) else {},
         }
     )
+
+
+def get_current() -> Poster | None:
+    """Get the poster of the operator that has started the current task or thread, if any."""
+    return _current.get()
 
 
 def _get_poster() -> Poster:

@@ -176,7 +176,7 @@ class Reviewer:
         if path and not candidates:
             return reviewing.build_response(question, _admit_unknown(path))
         await self._wait_until_ready()
-        run = offloads.run_aside if isinstance(request, reviews.LargeReview) else offloads.run_here
+        run = offloads.choose_run(request.size if isinstance(request, reviews.LargeReview) else 0)
         diff = await run(diffs.diff, question.old, question.new)
         calls = select_calls(candidates, self._build_cause(question, diff, peer))
         received = (

@@ -10,6 +10,8 @@ import enum
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
+from kopf._core.actions import signatures
+
 
 class MetaFilterToken(enum.Enum):
     """Criteria that no value can express."""
@@ -41,7 +43,7 @@ def not_(fn: FilterFn) -> FilterFn:
 
 def all_(fns: Iterable[FilterFn]) -> FilterFn:
     """Accept what all the functions accept; anything if there are none."""
-    kept = tuple(fns)
+    kept = tuple(map(signatures.narrow, fns))
 
     def accept_all(*args: Any, **kwargs: Any) -> bool:
         return all(fn(*args, **kwargs) for fn in kept)
@@ -51,7 +53,7 @@ def all_(fns: Iterable[FilterFn]) -> FilterFn:
 
 def any_(fns: Iterable[FilterFn]) -> FilterFn:
     """Accept what at least one of the functions accepts; nothing if there are none."""
-    kept = tuple(fns)
+    kept = tuple(map(signatures.narrow, fns))
 
     def accept_any(*args: Any, **kwargs: Any) -> bool:
         return any(fn(*args, **kwargs) for fn in kept)
@@ -61,7 +63,7 @@ def any_(fns: Iterable[FilterFn]) -> FilterFn:
 
 def none_(fns: Iterable[FilterFn]) -> FilterFn:
     """Accept what none of the functions accepts; anything if there are none."""
-    kept = tuple(fns)
+    kept = tuple(map(signatures.narrow, fns))
 
     def accept_none(*args: Any, **kwargs: Any) -> bool:
         return not any(fn(*args, **kwargs) for fn in kept)

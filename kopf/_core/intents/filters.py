@@ -144,7 +144,8 @@ class _Check:
         )
 
     def match_when(self) -> bool:
-        return self.handler.when is None or bool(self.handler.when(**self.kwargs))
+        when = self.handler.when
+        return when is None or bool(self.handler.call_back(when, kwargs=self.kwargs))
 
     def match_field(self) -> bool:
         handler = self.handler
@@ -182,7 +183,7 @@ class _Check:
         if criterion is callbacks.ABSENT:
             return value is None
         if callable(criterion):
-            return bool(criterion(value, **self.kwargs))
+            return bool(self.handler.call_back(criterion, value, kwargs=self.kwargs))
         return bool(criterion == value)
 
 

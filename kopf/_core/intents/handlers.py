@@ -6,11 +6,12 @@ and how they are executed is decided by the engines.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, TypeAlias
 
+from kopf._cogs.helpers import lazies
 from kopf._cogs.structs import dicts, diffs, references, reviews, selectors
-from kopf._core.actions import execution, failures
+from kopf._core.actions import execution, failures, signatures
 from kopf._core.intents import callbacks, causes, reasons
 
 InitialDelay: TypeAlias = float | Callable[..., float]
@@ -45,6 +46,38 @@ class ResourceHandler(execution.Handler):
     when: callbacks.FilterFn | None = None
     field: dicts.FieldPath | None = None
     value: callbacks.ValueFilter | None = None
+
+    def list_callbacks(self) -> Iterator[tuple[Callable[..., Any], str, int]]:
+        """List the functions in the options, with these options, and how many positional arguments they get."""
+        if self.when is not None:
+            yield self.when, 'when=', 0
+        for option in ('labels', 'annotations'):
+            criteria: callbacks.MetaFilter = getattr(self, option) or {}
+            for name, criterion in criteria.items():
+                if callable(criterion):
+                    yield criterion, f'{name!r} in {option}=', 1
+        for option in ('value', 'old', 'new'):
+            value: callbacks.ValueFilter = getattr(self, option, None)
+            if callable(value):
+                yield value, f'{option}=', 1
+
+    @lazies.lazy
+    def narrowed(self) -> Mapping[tuple[int, int], signatures.Signature]:
+        """
+        The signatures of those functions of the options that do not take all arguments.
+
+        They are known by the identities of the functions, and by how many positional arguments they get.
+        """
+        read = {
+            (id(fn), given): signatures.read_signature(fn, given)
+            for fn, _, given in self.list_callbacks()
+        }
+        return {key: found for key, found in read.items() if found and not found.is_open}
+
+    def call_back(self, fn: Callable[..., Any], *args: Any, kwargs: Mapping[str, Any]) -> Any:
+        """Call a function of the options with those of the arguments that it takes."""
+        signature = self.narrowed.get((id(fn), len(args)))
+        return fn(*args, **(kwargs if signature is None else signature.choose(kwargs)))
 
     def adjust(self, cause: causes.ResourceCause) -> Mapping[str, Any]:
         """
@@ -110,6 +143,11 @@ class SpawningHandler(ResourceHandler):
 
     requires_finalizer: bool = True
     initial_delay: InitialDelay | None = None
+
+    def list_callbacks(self) -> Iterator[tuple[Callable[..., Any], str, int]]:
+        yield from super().list_callbacks()
+        if callable(self.initial_delay):
+            yield self.initial_delay, 'initial_delay=', 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

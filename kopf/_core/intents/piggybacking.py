@@ -245,7 +245,7 @@ def login_via_pykube(
         logger.debug('Pykube is configured in the cluster.')
     except Exception as inner:
         try:
-            config = pykube.KubeConfig.from_file()
+            config = pykube.KubeConfig.from_file(_get_kubeconfig())
             is_inside = False
             logger.debug('Pykube is configured by the kubeconfig.')
         except Exception as outer:

@@ -297,7 +297,7 @@ def build_outbox(
     view: views.View,
     sent: Sent,
     patch: Mapping[str, Any],
-    fns: tuple[patches.PatchFn, ...],
+    fns: tuple[patches.AnyPatchFn, ...],
     own: Mapping[str, Any],
 ) -> inventory.Outbox:
     """Keep what could not be sent. The records count as made, unless others make theirs before that."""

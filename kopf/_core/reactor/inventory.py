@@ -59,7 +59,7 @@ class Outbox:
     """What is left to be sent: the last attempt has failed, or is known to be refused for the known version."""
 
     patch: Mapping[str, Any]  # of the users
-    fns: tuple[patches.PatchFn, ...]  # of the users, for a newer version of the object
+    fns: tuple[patches.AnyPatchFn, ...]  # of the users, for a newer version of the object
     own: Mapping[str, Any]  # our records; until they are accepted, they are believed to be there
     recorded: str | None  # a digest of the last handled state under these records
     makers: frozenset[ids.HandlerId] = NOBODY  # the finished handlers whose changes these are

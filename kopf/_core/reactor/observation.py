@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
 from typing import Any
 
 from kopf._cogs.aiokits import bells
-from kopf._cogs.clients import discovery, errors, requests, signals, watching
+from kopf._cogs.clients import discovery, errors, outages, requests, signals, watching
 from kopf._cogs.structs import references, selectors
 from kopf._core.reactor import definitions, resolution
 
@@ -300,8 +300,10 @@ async def _scan(sight: _Sight) -> float:
         OSError,
     ) as error:  # the files of certificates can be absent for a moment
         sight.is_certain = False
-        sight.context.logger.warning(
-            'The resources of the cluster are not known, and will be asked for again: %s', error
+        sight.context.logger.log(
+            outages.choose_level(error),
+            'The resources of the cluster are not known, and will be asked for again: %s',
+            error,
         )
         return signals.LONGEST_BACKOFF
     known = [

@@ -37,7 +37,7 @@ from kopf._core.engines import (
     posting,
     reviewers,
 )
-from kopf._core.intents import causes, registries
+from kopf._core.intents import arguments, causes, registries
 from kopf._core.reactor import (
     inventory,
     monitoring,
@@ -280,7 +280,12 @@ class Operator:
             watcher.release()
 
     async def _start_up(self) -> None:
+        arguments.check_signatures(self.plan.registry._iter_handlers())
         await self._run_activity(causes.Activity.STARTUP)
+        if self.admission.is_needed:
+            self.plan.settings.admission._fall_back()
+        declared = list(self.plan.registry._iter_handlers())
+        arguments.check_all(declared, indices=arguments.list_indices(declared))
         complaints = checks.check_settings(self.plan.settings)
         if complaints:
             raise SettingsError(f'Some settings are wrong: {"; ".join(complaints)}')

@@ -17,7 +17,7 @@ from typing import Any, TypedDict, TypeVar, Unpack
 from kopf._cogs.aiokits import flags
 from kopf._cogs.configs import settings as settings_
 from kopf._cogs.structs import memos, references, vaults
-from kopf._core.actions import lifecycles
+from kopf._core.actions import lifecycles, signatures
 from kopf._core.engines import endpoints
 from kopf._core.intents import registries
 from kopf._core.reactor import inventory, observation, operating, stopping
@@ -120,7 +120,9 @@ async def spawn_tasks(**options: Unpack[Options]) -> Collection[asyncio.Task[Non
     plan = operating.Plan(
         registry=_choose(options.get('registry'), registries.get_default_registry),
         settings=_adjust_settings(options),
-        lifecycle=_choose(options.get('lifecycle'), lifecycles.get_default_lifecycle),
+        lifecycle=signatures.narrow(
+            _choose(options.get('lifecycle'), lifecycles.get_default_lifecycle)
+        ),
         memo=_choose(options.get('memo'), memos.Memo),
         vault=_choose(options.get('vault'), vaults.Vault),
         memories=_choose(options.get('memories'), inventory.Memories),

@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -164,9 +165,29 @@ def end_with_operator() -> None:
     _switchboard.is_final = True
 
 
+_sudden: list[Callable[[], object]] = []
+
+
+@contextlib.contextmanager
+def sudden_exit(fn: Callable[[], object]) -> Iterator[None]:
+    """Call this function, in any thread, if the process is ended at once while the block is executed."""
+    _sudden.append(fn)
+    try:
+        yield
+    finally:
+        _sudden.remove(fn)
+
+
+def _call_sudden() -> None:
+    for fn in list(_sudden):
+        with contextlib.suppress(Exception):
+            fn()
+
+
 def exit_at_once(code: int) -> None:
     """End the process with no regard to anything that still runs, but with all that was said."""
     try:
+        _call_sudden()
         with contextlib.suppress(Exception):
             logging.shutdown()
         for stream in (sys.stdout, sys.stderr):
@@ -184,6 +205,7 @@ def _exit_by_signal(number: signal.Signals) -> None:
 def _kill(timeout: float) -> None:
     try:
         logger.error('The operator has not exited in %s s, and is killed.', timeout)
+        _call_sudden()
         logging.shutdown()
     finally:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from kopf._cogs.structs import ids
-from kopf._core.actions import execution, failures, lifecycles, outcomes, progression
+from kopf._core.actions import execution, failures, lifecycles, outcomes, progression, signatures
 from kopf._core.intents import causes, filters, handlers, naming, registries
 
 Fns: TypeAlias = Mapping[str, Callable[..., Any]] | Iterable[Callable[..., Any]]
@@ -176,7 +176,7 @@ class _Scope:
         self.run.state = state = self.run.state.including(self.subrefs)
         top = self.run.families.get(self.parent.id, self.parent.id)
         self.run.families |= {subhandler.id: top for subhandler in subhandlers}
-        lifecycle = lifecycle if lifecycle is not None else self.run.env.lifecycle
+        lifecycle = self.run.env.lifecycle if lifecycle is None else signatures.narrow(lifecycle)
         env = dataclasses.replace(self.run.env, lifecycle=lifecycle, family=f'{top}/*')
         is_due = any(state.is_due(subhandler.id, env.now()) for subhandler in subhandlers)
         results = await execution.run_handlers(subhandlers, cause, state, env)

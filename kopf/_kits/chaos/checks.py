@@ -4,13 +4,13 @@ Checks: does an operator come to the same end, whatever happens to it and to its
 
 import contextlib
 import dataclasses
-import os
 import random
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, TypedDict, Unpack
 
+from kopf._kits import libraries
 from kopf._kits.chaos import plans, servers, states, timelines, watchdogs, worlds
 from kopf._sandbox import options as options_
 
@@ -42,6 +42,7 @@ class Options(TypedDict, total=False):
         [dict[str, Any]], object
     ]  # gets every stored state of every object; raises if it is wrong
     rest: float  # seconds in the end in which nothing has to be written, and no handlers have to be called
+    insist: bool  # repeat the requests of the scenario that the operator, being down, could not review; the default
     calls: int  # of one handler for one object, for each change of it by others and each start of the operator
 
 
@@ -235,11 +236,16 @@ class Trial:
             self._options.get('operator', {}),
             server=self._options.get('server', ()),
             bounds=watchdogs.Bounds(calls=self._options.get('calls')),
+            insist=self._options.get('insist', True),
             apply=self._options.get('apply', ()),
         )
-        with timelines.recorded(world.timeline), _restored(), world:
+        with (
+            timelines.recorded(world.timeline),
+            _restored_randomness(),
+            world,
+            libraries.pointed_at(world.kubeconfig),
+        ):
             random.seed(plan.seed)
-            os.environ['KUBECONFIG'] = str(world.kubeconfig)
             error = self._live(world, plan)
             state = states.build_state(world.collect(), self._blindness)
             observed, mistake = self._observe(world)
@@ -297,13 +303,9 @@ def _end(world: worlds.World) -> Exception | None:
 
 
 @contextlib.contextmanager
-def _restored() -> Iterator[None]:
-    """Restore all that is set for a run: where clients in handlers find the cluster, and the source of randomness."""
-    kubeconfig, chance = os.environ.get('KUBECONFIG'), random.getstate()
+def _restored_randomness() -> Iterator[None]:
+    state = random.getstate()
     try:
         yield
     finally:
-        random.setstate(chance)
-        os.environ.pop('KUBECONFIG', None)
-        if kubeconfig is not None:
-            os.environ['KUBECONFIG'] = kubeconfig
+        random.setstate(state)

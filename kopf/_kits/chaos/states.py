@@ -9,6 +9,9 @@ from typing import Any
 
 from kopf._cogs.structs import dicts, diffs
 
+WEBHOOKS = frozenset({'MutatingWebhookConfiguration', 'ValidatingWebhookConfiguration'})
+"""The kinds in which operators tell where they serve webhooks: at random ports, with new certificates every time."""
+
 VOLATILE = (
     'resourceVersion',
     'uid',
@@ -100,6 +103,8 @@ def _strip(
         metadata.pop(field, None)
     if 'deletionTimestamp' in metadata:
         metadata['deletionTimestamp'] = 'some time ago'
+    for webhook in kept.get('webhooks', ()) if body.get('kind') in WEBHOOKS else ():
+        webhook.pop('clientConfig', None)
     for path in blindness.select(body.get('kind', '')):
         dicts.remove(kept, path)
     return kept

@@ -21,6 +21,7 @@ from kopf._core.intents import registries
 from kopf._kits import simulations
 from kopf._kits.chaos import meddlers, plans, recreations, servers, timelines, watchdogs
 from kopf._sandbox import async_sandbox
+from kopf._sandbox.meta import errors
 from kopf._sandbox.storage import memory
 
 Handlers = (
@@ -40,8 +41,19 @@ RESTART_DELAY = 10.0
 LOOKING_INTERVAL = 60.0
 """Seconds after which it is looked if an operator is at rest, again and again."""
 
+INSISTING_DELAY = 5.0
+"""Seconds after which a request of the scenario is repeated if the operator could not review it."""
+
+MOST_INSISTING = 720
+"""How many times it is repeated: for an hour, as the operator can be down for long, but not for ever."""
+
+UNREVIEWED = (500, 'failed calling webhook')
+
 MOST_RESTARTS = 50
 READINESS_TIMEOUT = 60.0
+
+REVIEWING_TIMEOUT = 3600.0
+"""Seconds for an operator with handlers of admission to be ready for the first time, even if it is killed meanwhile."""
 
 _life: 'contextvars.ContextVar[weakref.WeakSet[asyncio.Task[Any]] | None]' = contextvars.ContextVar(
     'kopf-chaos-life', default=None
@@ -60,10 +72,12 @@ class World(simulations.Simulation):
         *,
         server: Sequence[servers.Behaviour] = (),
         bounds: watchdogs.Bounds | None = None,
+        insist: bool = True,
         **sandbox: Any,
     ) -> None:
         super().__init__(**sandbox)
         self._plan, self._handlers, self._options_of_operator = plan, handlers, options
+        self._insist, self._is_reviewing = insist, False
         self._server = servers.Server(server, plan.server)
         self.watchdog = watchdogs.Watchdog(bounds or watchdogs.Bounds(), lambda: self.elapsed)
         self.timeline = timelines.Timeline(lambda: self.elapsed, self.watchdog.note_moment)
@@ -135,11 +149,25 @@ class World(simulations.Simulation):
             self._plan, cluster.store, cluster.sources, self._server, self.timeline
         )
         self._host.server.interceptor = self.meddler
+        self._host.operator.on_refusal = self._decide_on_refusal
         asyncio.get_running_loop().set_task_factory(_make_task)
         self._supervisor = asyncio.create_task(
             self._supervise(self._running), name='supervisor of the operator'
         )
         await self._wait_until_ready()
+        if self._is_reviewing and not self._is_ready.is_set():
+            # Otherwise, the scenario is over before the webhooks are there, and nothing is reviewed.
+            await self._wait_until_ready(REVIEWING_TIMEOUT)
+
+    async def _decide_on_refusal(self, error: errors.ApiError, attempt: int) -> bool:
+        """Let the scenario ask again later if the operator could not review its request, as it is down or restarts."""
+        is_unreviewed = error.code == UNREVIEWED[0] and UNREVIEWED[1] in error.message
+        if not self._insist or not is_unreviewed or attempt >= MOST_INSISTING:
+            return False
+        if not attempt:
+            self.timeline.note('retry', f'the scenario repeats its request: {error.message}')
+        await asyncio.sleep(INSISTING_DELAY)
+        return True
 
     async def _set_up_server(self) -> None:
         if self._plan.server:
@@ -148,11 +176,11 @@ class World(simulations.Simulation):
             )
             await self._running.create(servers.build_configuration())
 
-    async def _wait_until_ready(self) -> None:
+    async def _wait_until_ready(self, timeout: float = READINESS_TIMEOUT) -> None:
         waiting = asyncio.create_task(self._is_ready.wait(), name='readiness')
         await asyncio.wait(
             {waiting, *filter(None, [self._supervisor])},
-            timeout=READINESS_TIMEOUT,
+            timeout=timeout,
             return_when=asyncio.FIRST_COMPLETED,
         )
         waiting.cancel()
@@ -224,6 +252,7 @@ class World(simulations.Simulation):
         context.run(_life.set, tasks)
         task = context.run(operator.spawn, context)
         self.watchdog.note_start(self.starts, operator.list_endless())
+        self._is_reviewing = operator.is_reviewing
         dying = asyncio.create_task(self.meddler.crashed.wait(), name='death of the operator')
         running = asyncio.create_task(self.watchdog.tripped.wait(), name='circles of the operator')
         try:
@@ -257,6 +286,11 @@ class Operator(simulations.Operator):
     ) -> None:
         super().__init__(sandbox, *paths, registry=registry, **options)
         self._handlers = registry
+
+    @property
+    def is_reviewing(self) -> bool:
+        """Are there handlers of admission?"""
+        return bool(self._handlers.reviewed_selectors())
 
     def list_endless(self) -> frozenset[str]:
         """Return the ids of handlers that are called not only for changes: by time, or for each event."""

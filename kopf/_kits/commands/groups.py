@@ -77,7 +77,11 @@ SUBCOMMANDS = {
     subcommands=SUBCOMMANDS,
     context_settings={'auto_envvar_prefix': 'KOPF', 'max_content_width': 100},
 )
-@click.version_option(versions.version, prog_name='kopf')
+@click.version_option(
+    versions.version,
+    prog_name='kopf',
+    message=f'%(prog)s, version %(version)s ({versions.description})',
+)
 def main() -> None:
     """
     Run and try Kubernetes operators written in Python.

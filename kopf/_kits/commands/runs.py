@@ -10,8 +10,11 @@ import contextlib
 import dataclasses
 import gc
 import logging
+import pathlib
+import sys
+import threading
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 import click
@@ -25,6 +28,11 @@ if TYPE_CHECKING:
     from kopf._core.intents import registries
 
 logger = logging.getLogger('kopf.cli')
+
+_HINTS = {
+    '--apply': 'use kubectl for other clusters.',
+    '--kubeconfig': 'set the environment variable KUBECONFIG for other clusters.',
+}
 
 COLLECTOR_THRESHOLD = 10_000
 """How many new objects there must be for the garbage to be looked for among them."""
@@ -104,6 +112,14 @@ class BrokenCode(click.ClickException):
     help='For the sandbox, manifests to begin with: a file, a directory, or - for the standard input. '
     'Can be repeated.',
 )
+@options.option(
+    '--kubeconfig',
+    envvar='KOPF_RUN_KUBECONFIG',
+    type=click.Path(dir_okay=False, path_type=pathlib.Path),
+    metavar='FILE',
+    show_default='a private temporary file, the same one for the same current directory',
+    help='For the sandbox, where to write its kubeconfig, and to leave it there.',
+)
 @click.argument('paths', nargs=-1, shell_complete=options.complete_paths)
 @options.logging_options
 @click.make_pass_decorator(options.CLIControls, ensure=True)
@@ -115,6 +131,7 @@ def run(
     modules: Sequence[str],
     is_sandboxed: bool,
     sources: Sequence[str],
+    kubeconfig: pathlib.Path | None,
     dev: bool,
     **chosen: Any,
 ) -> None:
@@ -128,7 +145,8 @@ def run(
     kopf run --namespace='app-*' --module=package.handlers --log-format=json
     kopf run --sandbox --apply=crd.yaml --verbose handlers.py
     """
-    _check_usage(chosen, is_sandboxed=is_sandboxed, sources=sources)
+    sandboxed = {'--apply': sources, '--kubeconfig': kubeconfig}
+    _check_usage(chosen, is_sandboxed=is_sandboxed, sandboxed=sandboxed)
     _check_liveness(chosen['liveness_endpoint'])
     with contextlib.ExitStack() as stack:
         interruption = stack.enter_context(interruptions.Interruption(is_process=_is_process()))
@@ -136,14 +154,38 @@ def run(
         if is_sandboxed:
             from kopf._kits.commands import sandboxing
 
-            is_quiet = click.get_current_context().params['quiet']
-            sandbox = stack.enter_context(sandboxing.serve_sandbox(sources, is_quiet=is_quiet))
-            controls = dataclasses.replace(controls, vault=sandboxing.make_vault(sandbox))
+            bodies = sandboxing.read_manifests(sources)
+            sandbox = stack.enter_context(sandboxing.serve_sandbox(bodies, kubeconfig))
             load(paths, modules)
-            sandboxing.configure_clients(sandbox.kubeconfig)
+            if not click.get_current_context().params['quiet']:
+                sandboxing.greet(sandbox)
+            controls = stack.enter_context(
+                sandboxing.applied(bodies, sandbox, sandboxing.connect(controls, sandbox))
+            )
         else:
             load(paths, modules)
+        _choose_scope(chosen, is_sandboxed=is_sandboxed)
         operate(controls, chosen, interruption)
+    if _is_process():
+        _announce_waiting()
+
+
+def _announce_waiting() -> None:
+    """Tell why the process does not end, if it does not: Python waits for all threads but the daemonic ones."""
+    others = set(threading.enumerate()) - {threading.current_thread()}
+    busy = [thread.name for thread in others if not thread.daemon and not _is_idle(thread)]
+    if busy:
+        logger.warning(
+            'The process waits for its threads, %d of them: %s. Press Ctrl-C again to leave them as they are.',
+            len(busy),
+            ', '.join(sorted(busy)),
+        )
+
+
+def _is_idle(thread: threading.Thread) -> bool:
+    """Return whether a thread has ended, or waits in a pool for something to do; these end when the process does."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    return frame is None or frame.f_globals.get('__name__') == 'concurrent.futures.thread'
 
 
 def _is_process() -> bool:
@@ -153,12 +195,15 @@ def _is_process() -> bool:
 
 def load(paths: Sequence[str], modules: Sequence[str]) -> None:
     """Load the users' code, or show why it cannot be loaded."""
-    from kopf._core.intents import registries
+    from kopf._core.intents import arguments, registries
 
     try:
         loaders.preload(paths, modules)
+        arguments.check_signatures(registries.get_default_registry()._iter_handlers())
     except loaders.LoadingError as e:
         raise Failure(str(e)) from e.__cause__
+    except arguments.SignatureError as e:
+        raise Failure(str(e)) from e
     except Exception as e:
         raise BrokenCode(e) from e
     if not any(registries.get_default_registry()._iter_handlers()):
@@ -182,6 +227,7 @@ def operate(
     """Run the operator to its end, unless it is interrupted before it starts."""
     from kopf._cogs.structs import credentials, reviews
     from kopf._core.engines import activities, endpoints
+    from kopf._core.intents import arguments
     from kopf._core.reactor import operating, running, stopping
 
     if _is_process():
@@ -195,6 +241,7 @@ def operate(
         except (
             credentials.LoginError,
             activities.ActivityError,
+            arguments.SignatureError,
             operating.SettingsError,
             endpoints.EndpointError,
             reviews.ServerError,
@@ -215,21 +262,28 @@ def _calm_collector() -> None:
         gc.set_threshold(COLLECTOR_THRESHOLD, *gc.get_threshold()[1:])
 
 
-def _check_usage(chosen: dict[str, Any], *, is_sandboxed: bool, sources: Sequence[str]) -> None:
-    if sources and not is_sandboxed:
-        raise click.UsageError('--apply is only for --sandbox: use kubectl for other clusters.')
+def _check_usage(
+    chosen: dict[str, Any], *, is_sandboxed: bool, sandboxed: Mapping[str, object]
+) -> None:
+    for name in [name for name, value in sandboxed.items() if value and not is_sandboxed]:
+        raise click.UsageError(f'{name} is only for --sandbox: {_HINTS[name]}')
     if chosen['clusterwide'] and chosen['namespaces']:
         raise click.UsageError(
             'Either --all-namespaces or --namespace can be used, not both '
             '(check also the variables KOPF_RUN_CLUSTERWIDE, _NAMESPACES, _NAMESPACE).'
         )
-    if not chosen['clusterwide'] and not chosen['namespaces']:
-        chosen['clusterwide'] = True
-        if not is_sandboxed:
-            logger.warning(
-                'The whole cluster is served, as it is not said what to serve. '
-                'Add --all-namespaces to confirm, or --namespace to choose.'
-            )
+
+
+def _choose_scope(chosen: dict[str, Any], *, is_sandboxed: bool) -> None:
+    """Serve the whole cluster unless it is known what to serve."""
+    if chosen['clusterwide'] or chosen['namespaces']:
+        return
+    chosen['clusterwide'] = True
+    if not is_sandboxed:
+        logger.warning(
+            'The whole cluster is served, as it is not said what to serve. '
+            'Add --all-namespaces to confirm, or --namespace to choose.'
+        )
 
 
 def _check_liveness(url: str | None) -> None:

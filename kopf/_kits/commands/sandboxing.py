@@ -6,21 +6,37 @@ While it lives, ``KUBECONFIG`` leads there, so that no client in the handlers ca
 
 import asyncio
 import contextlib
-import importlib
+import dataclasses
+import logging
 import os
 import pathlib
 import shlex
+import socket
 import sys
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import click
 
-from kopf._cogs.structs import credentials, vaults
-from kopf._kits.commands import sandbox_command
+from kopf._cogs.aiokits import flags
+from kopf._core.intents import registries
+from kopf._core.reactor import stopping
+from kopf._kits import libraries
+from kopf._kits.commands import directories, sandbox_command
+from kopf._kits.commands import options as command_options
 from kopf._sandbox import options, sandboxes
 from kopf._sandbox.codec import manifests
 from kopf._sandbox.meta import errors
+
+logger = logging.getLogger('kopf.cli')
+
+HOST = '127.0.0.1'
+
+EARLY = ('CustomResourceDefinition', 'Namespace')
+"""The kinds that are applied before the operator starts; it has to be ready for the others, to review them."""
+
+FAILURES = (manifests.ManifestError, errors.ApiError, options.MissingLibraryError, OSError)
 
 GREETING = """\
 The operator runs on a sandbox, served at {url}
@@ -32,67 +48,161 @@ Point kubectl at it from another terminal, e.g.:
 Press Ctrl-C to stop both."""
 
 
+class CommandSandbox(sandboxes.Sandbox):
+    """A sandbox for one command, with its kubeconfig at a known path."""
+
+    def __init__(self, kubeconfig: pathlib.Path, **chosen: Any) -> None:
+        super().__init__(**chosen)
+        self._options = dataclasses.replace(self._options, kubeconfig=kubeconfig)
+
+    def check(self, bodies: Sequence[Mapping[str, Any]]) -> None:
+        """Raise the errors that would be raised if these objects were applied now."""
+        if self._host is not None:
+            self._call(self._host.operator.apply(bodies, dry_run=True))
+
+    def abandon(self) -> None:
+        """Remove the temporary files, as they have secrets, before the process is ended with nothing else done."""
+        if self._host is not None:
+            self._host.abandon()
+
+
 @contextlib.contextmanager
-def serve_sandbox(sources: Sequence[str], *, is_quiet: bool) -> Iterator[sandboxes.Sandbox]:
-    """Serve a sandbox with these manifests (``-`` is for the standard input) applied; say how to reach it."""
+def serve_sandbox(
+    bodies: Sequence[Mapping[str, Any]], kubeconfig: pathlib.Path | None
+) -> Iterator[CommandSandbox]:
+    """
+    Serve a sandbox, and let all clients find it.
+
+    Of these objects, only the definitions and the namespaces are applied; the others are checked.
+    """
+    path, port = directories.choose_place(os.environ, os.getcwd())
     with contextlib.ExitStack() as stack:
         try:
-            bodies = [body for source in sources for body in _read(source)]
-            sandbox = stack.enter_context(sandboxes.Sandbox(apply=bodies))
-        except (
-            manifests.ManifestError,
-            errors.ApiError,
-            options.MissingLibraryError,
-            OSError,
-        ) as e:
+            if kubeconfig is None:
+                kubeconfig = stack.enter_context(_private_directory(path)) / 'kubeconfig'
+            early = [body for body in bodies if body['kind'] in EARLY]
+            sandbox = stack.enter_context(_start(kubeconfig, port, apply=early))
+            sandbox.check([body for body in bodies if body['kind'] not in EARLY])
+        except FAILURES as e:
             raise sandbox_command.Failure(e) from e
-        stack.enter_context(_kubeconfig_variable(sandbox.kubeconfig))
-        if not is_quiet:
-            click.echo(
-                GREETING.format(url=sandbox.url, kubeconfig=shlex.quote(str(sandbox.kubeconfig)))
-            )
+        stack.enter_context(stopping.sudden_exit(sandbox.abandon))
+        stack.enter_context(stopping.sudden_exit(libraries.remove_files))
+        stack.enter_context(libraries.pointed_at(sandbox.kubeconfig))
         yield sandbox
 
 
-def make_vault(sandbox: sandboxes.Sandbox) -> vaults.Vault:
-    """Make credentials for the sandbox; there is no login then."""
-    info = credentials.ConnectionInfo(
-        server=sandbox.url,
-        token=sandbox.token,
-        ca_data=sandbox.ca_data,
-        default_namespace='default',
-    )
-    return vaults.Vault({'sandbox': info})
+def _start(kubeconfig: pathlib.Path, port: int, **chosen: Any) -> CommandSandbox:
+    """Prepare a sandbox at this port, or at any other one if this is busy."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            port = 0
+    return CommandSandbox(kubeconfig, port=port, host=HOST, **chosen)
 
 
-def configure_clients(kubeconfig: pathlib.Path) -> None:
-    """Let the client libraries that are in use be ready for handlers, as they are after the usual login."""
-    if 'kubernetes' in sys.modules:
-        _load('kubernetes.config').load_kube_config(config_file=str(kubeconfig))
-    if 'kubernetes_asyncio' in sys.modules:
-        asyncio.run(
-            _load('kubernetes_asyncio.config').load_kube_config(config_file=str(kubeconfig))
+@contextlib.contextmanager
+def _private_directory(path: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Take the usual directory, or make another one, and say so; it is removed in the end, however it ends."""
+    try:
+        directory = directories.take_directory(path)
+    except OSError:
+        directory = directories.make_directory()
+        logger.warning(
+            'The usual directory for the kubeconfig, %s, is in use by another sandbox, or is not private: '
+            'it is %s this time.',
+            path,
+            directory.path,
         )
+    try:
+        with stopping.sudden_exit(directory.remove):
+            yield directory.path
+    finally:
+        directory.remove()
 
 
-def _load(name: str) -> Any:
-    return importlib.import_module(name)
+def greet(sandbox: sandboxes.Sandbox) -> None:
+    """Tell the user how to reach the sandbox."""
+    path = shlex.quote(str(sandbox.kubeconfig))
+    click.echo(GREETING.format(url=sandbox.url, kubeconfig=path))
+
+
+def connect(
+    controls: command_options.CLIControls, sandbox: sandboxes.Sandbox
+) -> command_options.CLIControls:
+    """Let the operator run on the sandbox, and let the client libraries be ready for its handlers."""
+    registry = registries.get_default_registry()
+    asyncio.run(libraries.configure(registry))
+    return dataclasses.replace(
+        controls,
+        vault=libraries.make_vault(sandbox, registry),
+        settings=libraries.adjust_settings(controls.settings),
+    )
+
+
+def read_manifests(sources: Sequence[str]) -> list[dict[str, Any]]:
+    """Read the manifests of files, directories, and of the standard input for ``-``."""
+    try:
+        return [body for source in sources for body in _read(source)]
+    except FAILURES as e:
+        raise sandbox_command.Failure(e) from e
+
+
+@contextlib.contextmanager
+def applied(
+    bodies: Sequence[Mapping[str, Any]],
+    sandbox: sandboxes.Sandbox,
+    controls: command_options.CLIControls,
+) -> Iterator[command_options.CLIControls]:
+    """
+    Apply the objects that are not applied yet: at once, or, if there is anybody to review them, when that one is ready.
+
+    In the latter case, it is done in a thread, while the operator runs in the block with the changed controls.
+    """
+    late = [body for body in bodies if body['kind'] not in EARLY]
+    if not late or not registries.get_default_registry().reviewed_selectors():
+        try:
+            sandbox.apply(*late)
+        except FAILURES as e:
+            raise sandbox_command.Failure(e) from e
+        yield controls
+        return
+
+    is_ready, is_over = threading.Event(), threading.Event()
+
+    def apply() -> None:
+        is_ready.wait()
+        if not is_over.is_set():
+            _apply(late, sandbox)
+            _raise_flag(controls)
+
+    thread = threading.Thread(target=apply, name='kopf-applying', daemon=True)
+    thread.start()
+    try:
+        yield dataclasses.replace(controls, ready_flag=is_ready)
+    finally:
+        is_over.set()
+        is_ready.set()
+        thread.join()
+
+
+def _apply(bodies: Sequence[Mapping[str, Any]], sandbox: sandboxes.Sandbox) -> None:
+    for body in bodies:
+        try:
+            sandbox.apply(body)
+        except FAILURES as e:
+            logger.error('Cannot apply: %s', sandbox_command.Failure(e).message)
+
+
+def _raise_flag(controls: command_options.CLIControls) -> None:
+    if controls.loop is not None:
+        controls.loop.call_soon_threadsafe(flags.raise_flag, controls.ready_flag)
+    else:
+        flags.raise_flag(controls.ready_flag)
 
 
 def _read(source: str) -> list[dict[str, Any]]:
     if source == '-':
         return manifests.load_manifests(sys.stdin.buffer.read(), source='the standard input')
     return manifests.read_manifests([source])
-
-
-@contextlib.contextmanager
-def _kubeconfig_variable(path: pathlib.Path) -> Iterator[None]:
-    previous = os.environ.get('KUBECONFIG')
-    os.environ['KUBECONFIG'] = str(path)
-    try:
-        yield
-    finally:
-        if previous is None:
-            del os.environ['KUBECONFIG']
-        else:
-            os.environ['KUBECONFIG'] = previous

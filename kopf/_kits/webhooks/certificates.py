@@ -225,8 +225,8 @@ def build_certificate(
         )
     except ImportError as error:
         raise options.MissingLibraryError(
-            "The webhook server needs the library 'cryptography' to make a certificate for itself: install kopf[dev]. "
-            'Or give it a certificate: certfile=, pkeyfile=. '
+            "The webhook server needs the library 'cryptography' to make a certificate for itself "
+            '(pip install cryptography). Or give it a certificate: certfile=, pkeyfile=. '
             'Or serve plain HTTP: insecure=True, which Kubernetes itself never uses.'
         ) from error
     return pair.certificate, pair.key

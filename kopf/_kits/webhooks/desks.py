@@ -49,6 +49,7 @@ class Desk:
 
     def __init__(self, fn: reviews.WebhookFn, path: str, budget: payloads.Budget) -> None:
         self._fn, self._path, self._budget = fn, path, budget
+        self._parsing = payloads.Parsing()
 
     async def answer(self, request: web.BaseRequest) -> web.Response:
         """Answer one request. It never fails, except for the cancellation."""
@@ -68,8 +69,11 @@ class Desk:
 
     async def _review(self, request: web.BaseRequest) -> bytes:
         webhook = self._parse_webhook(request)
-        async with self._budget.receive(request) as payload:
-            run = offloads.run_aside if payload.size > payloads.LARGE_SIZE else offloads.run_here
+        async with (
+            self._budget.receive(request) as payload,
+            self._parsing.admit(payload.size),
+        ):
+            run = offloads.choose_run(payload.size)
             review = await run(_parse_review, payload.content)
             payload.free()
             transport = request.transport
@@ -92,9 +96,12 @@ class Desk:
 
 
 def _parse_review(content: payloads.Content) -> dict[str, Any]:
-    is_large = len(content) > payloads.LARGE_SIZE
+    is_small = len(content) <= pieces.PIECE_SIZE
     try:
-        review = pieces.loads(content) if is_large else jsons.loads(bytes(content))
+        review = jsons.loads(bytes(content)) if is_small else pieces.loads(content)
+    except pieces.TooManyContainersError as error:
+        message = f'The review has more than {pieces.CONTAINERS_LIMIT} lists and objects in it.'
+        raise payloads.Refusal(http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message) from error
     except ValueError as error:
         message = 'The request must be an AdmissionReview in JSON, but it is not JSON.'
         raise payloads.Refusal(http.HTTPStatus.BAD_REQUEST, message) from error
@@ -102,7 +109,7 @@ def _parse_review(content: payloads.Content) -> dict[str, Any]:
         raise payloads.Refusal(
             http.HTTPStatus.BAD_REQUEST, 'The request must be an AdmissionReview: a JSON object.'
         )
-    return reviews.LargeReview(review) if is_large else review
+    return review if is_small else reviews.LargeReview(review, len(content))
 
 
 def _refuse(code: int, message: str) -> web.Response:

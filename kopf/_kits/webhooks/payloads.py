@@ -15,11 +15,8 @@ import aiohttp
 from aiohttp import web
 
 from kopf._cogs.aiokits import bells, offloads
-from kopf._cogs.helpers import heaps
+from kopf._cogs.helpers import documents, heaps
 from kopf._kits.webhooks import options
-
-LARGE_SIZE = 256 * 1024
-"""The size of a large content, in bytes: it costs much time and memory, and is treated with care."""
 
 RECEIVING_TIMEOUT = 30.0
 """Seconds for a client to send its whole request after the headers; API servers do not wait longer themselves."""
@@ -29,6 +26,15 @@ PATIENCE = 0.25
 
 WAITING_TIMEOUT = 5.0
 """Seconds to wait for the budget if it is taken by the requests that have come in full, and are not answered yet."""
+
+PARSED_LIMIT = 16 * 1024 * 1024
+"""
+Bytes of all large contents that are parsed, and not answered yet: two of the largest. When parsed, and copied for the
+handlers that change it, a content takes 10 to 25 times as much memory.
+"""
+
+PARSING_TIMEOUT = 10.0
+"""Seconds for a large content to wait until others are answered; API servers do not wait longer by default."""
 
 RETRY_AFTER = 1
 """Seconds after which those who were refused for the lack of the budget may try again."""
@@ -72,7 +78,7 @@ class Budget:
             self._taken -= payload.size
             payload.free()
             self._changed.ring()
-            if payload.size > LARGE_SIZE and not self._taken:
+            if payload.size > documents.LARGE and not self._taken:
                 offloads.leave_aside(heaps.trim)
 
     async def take(self, size: int, payload: 'Payload') -> None:
@@ -100,6 +106,35 @@ class Budget:
         self._taken += size
         payload.size += size
         return True
+
+
+class Parsing:
+    """The large contents that are parsed, and not answered yet. Belongs to one event loop."""
+
+    def __init__(self) -> None:
+        self._taken = 0
+        self._changed = bells.Bell()  # rings when something is answered
+
+    @contextlib.asynccontextmanager
+    async def admit(self, size: int) -> AsyncIterator[None]:
+        """
+        Wait until there is memory for a content of this size to be parsed, and keep it until the end of the block.
+
+        Contents that are not large do not wait. Raises `Refusal` if it takes too long.
+        """
+        taken = size if size > documents.LARGE else 0
+        try:
+            async with asyncio.timeout(PARSING_TIMEOUT):
+                while taken and self._taken + taken > PARSED_LIMIT:
+                    await self._changed.wait()
+        except TimeoutError:
+            raise make_budget_refusal() from None
+        self._taken += taken
+        try:
+            yield
+        finally:
+            self._taken -= taken
+            self._changed.ring()
 
 
 class Payload:
@@ -150,7 +185,7 @@ class Payload:
     def _write(self, chunk: bytes) -> None:
         """Keep the chunk. Large contents are out of the usual memory: that is not always returned to the system."""
         self._chunks.append(chunk)
-        if self._map is None and self.size > LARGE_SIZE:
+        if self._map is None and self.size > documents.LARGE:
             self._map = mmap.mmap(-1, self._capacity)
         if self._map is not None:
             for one in self._chunks:

@@ -125,7 +125,7 @@ class _Ngrok:
             )
         except ImportError as error:
             raise options.MissingLibraryError(
-                "The webhook tunnel needs the library 'pyngrok': install kopf[tunnels]. "
+                "The webhook tunnel needs the library 'pyngrok' (pip install pyngrok). "
                 'Or use a server that the cluster can reach, e.g. kopf.WebhookServer().'
             ) from error
         chosen = {

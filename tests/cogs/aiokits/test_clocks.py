@@ -79,3 +79,11 @@ def test_time_never_goes_back(readings, expected):
     told = [anchor.tell(100 + loop, after(wall)) for loop, wall in readings]
 
     assert told == [after(seconds) for seconds in expected]
+
+
+def test_virtual_time_does_not_follow_the_wall():
+    anchor = clocks._Anchor(100, NOON, is_virtual=True)
+
+    told = [anchor.tell(100 + loop, after(wall)) for loop, wall in [(0, 5), (30, 10), (31, 9999)]]
+
+    assert told == [after(seconds) for seconds in [0, 30, 31]]

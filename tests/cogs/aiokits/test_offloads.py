@@ -15,7 +15,7 @@ from kopf._cogs.aiokits import offloads
 variable = contextvars.ContextVar('variable', default='default')
 
 
-@pytest.mark.parametrize('run', [offloads.run_aside, offloads.run_here])
+@pytest.mark.parametrize('run', [offloads.run_here, offloads.run_aside, offloads.run_far_aside])
 async def test_results_and_errors_are_those_of_the_function(run):
     assert await run(lambda a, b: (a, b), 1, b=2) == (1, 2)
     with pytest.raises(ZeroDivisionError):
@@ -46,6 +46,32 @@ async def test_functions_are_called_one_after_another_with_the_context_of_the_ca
     assert called == ['first', 'changed']
 
 
+@pytest.mark.guarantee('FND-062')
+@pytest.mark.parametrize(
+    'size, expected',
+    [
+        pytest.param(0, offloads.run_here, id='empty'),
+        pytest.param(32 * 1024, offloads.run_here, id='small'),
+        pytest.param(32 * 1024 + 1, offloads.run_aside, id='medium'),
+        pytest.param(256 * 1024, offloads.run_aside, id='still-medium'),
+        pytest.param(256 * 1024 + 1, offloads.run_far_aside, id='large'),
+    ],
+)
+def test_place_to_run_is_chosen_by_size(size, expected):
+    assert offloads.choose_run(size) is expected
+
+
+@pytest.mark.guarantee('FND-062')
+async def test_large_work_does_not_delay_other_work():
+    is_over = threading.Event()
+    large = asyncio.create_task(offloads.run_far_aside(is_over.wait, 10))
+
+    assert await offloads.run_aside(lambda: 'done') == 'done'
+    assert not large.done()
+    is_over.set()
+    await large
+
+
 async def test_functions_can_be_left_for_later():
     called = []
 
@@ -56,7 +82,7 @@ async def test_functions_can_be_left_for_later():
 
 
 @pytest.mark.skipif(not hasattr(os, 'fork'), reason='There are no forks in this system.')
-@pytest.mark.parametrize('run', [offloads.run_aside, offloads.read_aside])
+@pytest.mark.parametrize('run', [offloads.run_aside, offloads.run_far_aside, offloads.read_aside])
 async def test_forked_processes_have_threads_of_their_own(run):
     script = f"""if True:
         import asyncio, os

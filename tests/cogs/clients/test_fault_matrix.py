@@ -19,6 +19,7 @@ asks again later. The scans of the cluster are ``rescanned`` if it is not one re
 
 import asyncio
 import dataclasses
+import logging
 import typing
 
 import meddling
@@ -204,6 +205,9 @@ async def make_bench(request, sandbox, meddler, renew):
             name: request.getfixturevalue(name)
             for name in ('read', 'check', 'change_everything', 'caplog')
         }
+        tools['caplog'].set_level(
+            logging.DEBUG, context.logger.name
+        )  # retries in outages are there
         return Bench(fault, sandbox, meddler, context, **tools)
 
     return make_bench

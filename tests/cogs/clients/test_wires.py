@@ -195,6 +195,42 @@ def test_other_bytes_are_refused(raw):
         read(raw)
 
 
+def zip_zeros(size):
+    """Compress so many zeros, and the next ones apart from them, as parts of one body."""
+    raw = gzip.compress(b'0' * size) + gzip.compress(b'0' * size)
+    return HEAD + b'Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n' % len(raw), raw
+
+
+@pytest.mark.parametrize('size', [100_000, 1_000_000])
+def test_small_bodies_that_become_huge_when_decompressed_are_refused(monkeypatch, size):
+    """Before, there were no limits: a megabyte could become a gigabyte."""
+    monkeypatch.setattr(wires, 'BODY_LIMIT', 150_000)
+
+    with pytest.raises(wires.WireError, match='the body is larger than 150000 bytes'):
+        read(*zip_zeros(size))
+
+
+def test_bodies_without_compression_have_the_same_limit(monkeypatch):
+    monkeypatch.setattr(wires, 'BODY_LIMIT', 10)
+
+    with pytest.raises(wires.WireError):
+        read(HEAD + b'Content-Length: 11\r\n\r\n', b'hello world')
+
+
+def test_bodies_that_are_taken_as_they_come_are_unlimited(monkeypatch):
+    monkeypatch.setattr(wires, 'BODY_LIMIT', 1000)
+    reader = wires.Reader()
+    packer = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)
+    reader.feed(HEAD + b'Content-Encoding: gzip\r\n\r\n')
+    taken = 0
+
+    for _ in range(100):
+        reader.feed(packer.compress(b'0' * 500) + packer.flush(zlib.Z_SYNC_FLUSH))
+        taken += len(reader.take())
+
+    assert taken == 50_000
+
+
 @hypothesis.given(
     st.binary(max_size=200),
     st.sampled_from([b'', HEAD, CHUNKED, HEAD + b'Content-Encoding: gzip\r\n']),

@@ -131,6 +131,91 @@ def test_documents_can_be_out_of_the_usual_memory():
         assert pieces.loads(shared) == json.loads(raw)
 
 
+@pytest.mark.parametrize(
+    'raw',
+    [
+        pytest.param(b'{"a": [[], {}, [{}]], "b": {"c": [[[]]]}}', id='containers'),
+        pytest.param(
+            b'["[[[[{{{{", [], {"[[[": "{"}, "\\"[[[", [], [[], {}, [[[]]]]]', id='strings'
+        ),
+    ],
+)
+@pytest.mark.guarantee('FND-062')
+def test_containers_are_limited_in_number_unless_in_strings(monkeypatch, raw):
+    monkeypatch.setattr(pieces, 'CONTAINERS_LIMIT', 10)
+    assert pieces.loads(raw) == json.loads(raw)
+
+    monkeypatch.setattr(pieces, 'CONTAINERS_LIMIT', 9)
+    with pytest.raises(pieces.TooManyContainersError):
+        pieces.loads(raw)
+
+
+@pytest.mark.guarantee('FND-062')
+@pytest.mark.parametrize('small_pieces', [1000], indirect=True)
+@pytest.mark.parametrize(
+    'raw',
+    [
+        pytest.param(b'[' + b'1,' * 10_000 + b'1]', id='numbers'),
+        pytest.param(b'[[],' + b'1,' * 10_000 + b'1]', id='numbers-after-a-list'),
+        pytest.param(b'[' + b'[],' * 10_000 + b'1]', id='lists'),
+        pytest.param(b'[' + b'[[[[]]]],' * 5_000 + b'1]', id='nested-lists'),
+        pytest.param(b'[' + b'{"a":{}},' * 5_000 + b'1]', id='objects'),
+        pytest.param(b'{' + b'"\\"":"a",' * 5_000 + b'"b":"\\\\"}', id='escapes'),
+        pytest.param(b'{"a":' * 100 + b'[' + b'"ab",' * 5_000 + b'1]' + b'}' * 100, id='deep'),
+    ],
+)
+def test_library_gets_no_large_pieces(monkeypatch, raw):
+    """Whatever is read by the library at once holds the interpreter: 7 MB of these did it for up to 1.1 seconds."""
+    sizes, loads = [], jsons.loads
+    monkeypatch.setattr(jsons, 'loads', lambda raw: sizes.append(len(raw)) or loads(raw))
+
+    value = pieces.loads(raw)
+
+    assert value == json.loads(raw)
+    assert max(sizes) < 3000  # it is from comma to comma, and with the closing brackets
+
+
+@pytest.mark.guarantee('FND-062')
+@pytest.mark.parametrize(
+    'raw',
+    [
+        pytest.param(b' ' * 5_000, id='spaces'),
+        pytest.param(b'\0' * 5_000, id='zeros'),
+        pytest.param(b'1' * 5_000, id='digits'),
+        pytest.param(b'{"a": 1, "b":' + b' ' * 5_000 + b'1}', id='inner-spaces'),
+        pytest.param(b'[[],' + b'1' * 5_000 + b']', id='inner-digits'),
+        pytest.param(b'[' * 5_000, id='brackets'),
+    ],
+)
+def test_long_gaps_between_commas_are_refused(monkeypatch, raw):
+    """All of it would be read at once: 7 MB of spaces held the interpreter for 240 milliseconds."""
+    monkeypatch.setattr(pieces, 'UNCUT_LIMIT', 1000)
+    read = []
+    monkeypatch.setattr(jsons, 'loads', lambda raw: read.append(len(raw)) or json.loads(raw))
+
+    with pytest.raises(jsons.JSONDecodeError):
+        pieces.loads(raw)
+
+    assert sum(read) < 100
+
+
+def test_long_strings_have_no_limits(monkeypatch):
+    monkeypatch.setattr(pieces, 'UNCUT_LIMIT', 1000)
+    raw = (
+        b'{"a": "' + b',"x\\"'.replace(b',"', b',') * 5_000 + b'", "b": "' + b'\\\\' * 5_000 + b'"}'
+    )
+
+    assert pieces.loads(raw) == json.loads(raw)
+
+
+@pytest.mark.parametrize('shift', range(12))
+def test_escapes_are_seen_wherever_the_parts_end(shift):
+    key = ' ' * shift + '"\\\\""\\'
+    raw = json.dumps({key: {key: [key, 1, {key: [2, 3, 4, 5]}]}}).encode()
+
+    assert pieces.loads(raw) == json.loads(raw)
+
+
 def test_depth_is_limited_in_total(monkeypatch):
     monkeypatch.setattr(pieces, 'DEPTH_LIMIT', 50)
 

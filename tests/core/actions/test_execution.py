@@ -422,11 +422,22 @@ async def test_arguments_are_overridden_by_those_of_the_handler_and_all_of_them_
 
 
 @pytest.mark.guarantee('KWA-001')
-async def test_functions_that_do_not_take_the_arguments_fail_as_usually(env):
-    outcome = await execution.run_attempt(build_handler(lambda: None), Cause(), None, env)
+async def test_functions_that_require_what_they_never_get_fail_as_usually(env):
+    outcome = await execution.run_attempt(build_handler(lambda spce: None), Cause(), None, env)
 
     assert not outcome.final
     assert type(outcome.exception) is TypeError
+    assert str(outcome.exception).startswith("The function requires 'spce', which it never gets.")
+
+
+async def test_functions_get_only_what_they_take(env):
+    cause = Cause({'name': 'obj', 'spec': {}})
+
+    outcome = await execution.run_attempt(
+        build_handler(lambda retry, name: (retry, name)), cause, None, env
+    )
+
+    assert outcome.result == (0, 'obj')
 
 
 @pytest.mark.guarantee('ASY-003')
@@ -719,7 +730,7 @@ def raise_sync(**_):
         pytest.param(raise_async, None, ['raise_async', 'raise_deep'], id='coroutine'),
         pytest.param(raise_async, 10, ['raise_async', 'raise_deep'], id='limited'),
         pytest.param(raise_sync, None, ['raise_sync', 'raise_deep'], id='thread'),
-        pytest.param(lambda: None, None, [], id='wrong-arguments'),
+        pytest.param(lambda spce: None, None, [], id='wrong-arguments'),
     ],
 )
 async def test_tracebacks_begin_with_the_users_code(env, caplog, fn, timeout, frames):

@@ -53,3 +53,33 @@ def test_there_are_three_modes_of_errors():
         'TEMPORARY': 2,
         'PERMANENT': 3,
     }
+
+
+@pytest.mark.parametrize(
+    'text, expected',
+    [
+        pytest.param('boo!', 'boo!', id='plain'),
+        pytest.param('', 'ValueError', id='empty'),
+        pytest.param(
+            "(404)\nReason: Not Found\nHTTP response headers: {'a': 'b'}\n"
+            'HTTP response body: {"message": "no pods"}\n',
+            '(404)\nReason: Not Found\nno pods',
+            id='client',
+        ),
+        pytest.param(
+            '(500)\nReason: Oops\nHTTP response body: <html>\n', '(500)\nReason: Oops', id='html'
+        ),
+        pytest.param(
+            '(500)\nReason: Oops\nHTTP response headers: {}\n', '(500)\nReason: Oops', id='bodiless'
+        ),
+        pytest.param('at https://u:p@host/x', 'at https://***@host/x', id='url'),
+        pytest.param('Bearer abcdefghijklmnopq', 'Bearer ***', id='token'),
+        pytest.param(
+            "'Authorization': 'Basic dTpw'", "'Authorization': 'Basic ***'", id='authorization'
+        ),
+        pytest.param('the bearer of news', 'the bearer of news', id='words'),
+        pytest.param('x' * 9999, 'x' * 2047 + '…', id='long'),
+    ],
+)
+def test_errors_are_summarized_without_what_is_not_for_everyone(text, expected):
+    assert failures.summarize(ValueError(text)) == expected

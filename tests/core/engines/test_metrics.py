@@ -11,7 +11,7 @@ import sys
 import types
 
 import pytest
-from prometheus_client import parser
+from prometheus_client import parser, registry
 from prometheus_client.openmetrics import parser as openmetrics
 
 import kopf
@@ -227,7 +227,7 @@ def read_table():
 
 
 async def test_all_metrics_are_documented_and_exist(sources):
-    body, _ = metrics.Exposition(sources).expose()
+    body, _ = metrics.Exposition(sources, common=registry.CollectorRegistry()).expose()
     found = {}
     for family in parser.text_string_to_metric_families(body.decode()):
         name = f'{family.name}_total' if family.type == 'counter' else family.name

@@ -90,7 +90,8 @@ def test_absence_of_the_library_is_explained(monkeypatch):
     monkeypatch.setitem(sys.modules, 'cryptography', None)
 
     with pytest.raises(
-        options.MissingLibraryError, match=r"'cryptography'.*kopf\[dev\].*certfile=.*insecure=True"
+        options.MissingLibraryError,
+        match=r"'cryptography'.*pip install cryptography\).*certfile=.*insecure=True",
     ):
         obtain()
 

@@ -8,6 +8,7 @@ import socket
 import ssl
 
 import pytest
+from aiohttp import web
 
 from kopf._kits.webhooks import desks, payloads
 
@@ -145,6 +146,27 @@ async def test_garbage_is_answered_and_not_logged_much(serve, caplog):
     assert b' 400 ' in received.partition(b'\r\n')[0]
     assert 'Traceback' not in caplog.text
     assert (await served.post())[0] == 200
+
+
+@pytest.mark.guarantee('FND-062')
+async def test_millions_of_chunks_are_parsed_a_few_at_a_time(serve, monkeypatch):
+    """Before, it was up to 256 kB in one turn of the event loop: 60 milliseconds, with one byte in each chunk."""
+    sizes, receive = [], web.RequestHandler.data_received
+    monkeypatch.setattr(
+        web.RequestHandler,
+        'data_received',
+        lambda self, data: sizes.append(len(data)) or receive(self, data),
+    )
+    served = await serve(insecure=True)
+    head = b'POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n'
+
+    async with connected(served) as (reader, writer):
+        writer.write(head + b'1\r\n \r\n' * 200_000 + b'2\r\n{}\r\n0\r\n\r\n')
+        answer = await reader.readuntil(b'\r\n')
+
+    assert b' 200 ' in answer
+    assert sum(sizes) > 1_000_000
+    assert max(sizes) <= 64 * 1024
 
 
 async def test_too_long_headers_are_refused(serve):

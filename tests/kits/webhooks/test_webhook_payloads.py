@@ -58,6 +58,43 @@ async def test_bytes_are_counted_until_the_answer_and_then_given_back(tight, rev
 
 
 @pytest.mark.guarantee('FND-053')
+async def test_only_two_of_the_largest_reviews_are_parsed_at_once(serve, reviewer):
+    """Parsed, they take much more memory than their bytes: before, nine of them took a gigabyte."""
+    served = await serve(insecure=True, addr='127.0.0.1')
+    reviewer.gate = asyncio.Event()
+    largest = [
+        asyncio.create_task(served.post(data=io.BytesIO(build_review(options.MAX_SIZE))))
+        for _ in range(4)
+    ]
+    await wait_for_calls(reviewer, 2)
+    medium = asyncio.create_task(served.post(data=io.BytesIO(build_review(200_000))))
+    await wait_for_calls(reviewer, 3)
+    await asyncio.sleep(0.1)  # for nothing to happen
+    sizes = [len(call['request']['a']) for call in reviewer.calls]
+    reviewer.gate.set()
+
+    assert sizes[2:] == [200_000 - 9]
+    assert [(await task)[0] for task in [*largest, medium]] == [200] * 5
+
+
+@pytest.mark.guarantee('FND-053')
+async def test_large_reviews_that_are_not_parsed_for_too_long_are_told_to_retry(
+    serve, reviewer, virtual_time
+):
+    served = await serve(insecure=True, addr='127.0.0.1')
+    reviewer.gate = asyncio.Event()
+    content = build_post(build_review(options.MAX_SIZE))
+    async with sending(served, content), sending(served, content):
+        await wait_for_calls(reviewer, 2)
+        async with served.request('POST', data=io.BytesIO(build_review(2 * MIB + 1))) as response:
+            status, headers = response.status, response.headers
+        reviewer.gate.set()
+
+    assert (status, headers['Retry-After']) == (503, '1')
+    assert len(reviewer.calls) == 2
+
+
+@pytest.mark.guarantee('FND-053')
 async def test_those_who_wait_for_the_answers_of_others_for_too_long_are_told_to_retry(
     tight, reviewer, virtual_time
 ):

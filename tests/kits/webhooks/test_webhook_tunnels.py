@@ -152,7 +152,7 @@ async def test_absence_of_the_library_is_explained(reviewer, monkeypatch):
     monkeypatch.setitem(sys.modules, 'pyngrok', None)
 
     with pytest.raises(
-        options.MissingLibraryError, match=r"'pyngrok'.*kopf\[tunnels\].*kopf\.WebhookServer"
+        options.MissingLibraryError, match=r"'pyngrok'.*pip install pyngrok\).*kopf\.WebhookServer"
     ):
         await anext(tunnels.WebhookNgrokTunnel()(reviewer))
 

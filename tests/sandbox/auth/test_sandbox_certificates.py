@@ -104,5 +104,5 @@ def test_keys_are_neither_left_on_disk_nor_shown(tmp_path, monkeypatch):
 def test_missing_library_is_explained(monkeypatch):
     monkeypatch.setitem(sys.modules, 'cryptography', None)
 
-    with pytest.raises(options.MissingLibraryError, match=r'install kopf\[dev\]'):
+    with pytest.raises(options.MissingLibraryError, match=r'pip install cryptography google-re2$'):
         certificates.make_ca(NOW)

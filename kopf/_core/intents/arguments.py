@@ -1,0 +1,134 @@
+"""
+Arguments: which of them are given to which kinds of handlers, and whether the declared functions can be called so.
+
+Functions take what they need by names: all else is not given to them, unless they accept it with ``**kwargs``. Any name
+can be that of an index, so a name is unknown for sure only when all indices are declared. Only those functions are
+refused that would fail with `TypeError` in every call.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from kopf._core.actions import execution, signatures
+from kopf._core.intents import causes, handlers, naming
+
+OF_ATTEMPTS = ('param', 'retry', 'started', 'runtime')
+OF_ALL = ('logger', 'memo')
+OF_OBJECTS = (
+    *OF_ALL,
+    'resource',
+    'body',
+    'spec',
+    'meta',
+    'status',
+    'labels',
+    'annotations',
+    'name',
+    'namespace',
+    'uid',
+    'patch',
+)
+OF_CHANGES = ('old', 'new', 'diff')
+OF_REQUESTS = (
+    'operation',
+    'subresource',
+    'dryrun',
+    'warnings',
+    'userinfo',
+    'headers',
+    'sslpeer',
+)
+
+
+class Kind(NamedTuple):
+    """What the handlers of one kind are called, and what their filters get; they also get those of attempts."""
+
+    title: str
+    names: tuple[str, ...]
+
+
+KINDS: Mapping[type[execution.Handler], Kind] = {
+    handlers.ChangingHandler: Kind('Handlers of changes', (*OF_OBJECTS, 'reason', *OF_CHANGES)),
+    handlers.WatchingHandler: Kind('Handlers of events', (*OF_OBJECTS, 'event', 'type')),
+    handlers.SpawningHandler: Kind('Daemons and timers', (*OF_OBJECTS, 'stopped')),
+    handlers.WebhookHandler: Kind(
+        'Handlers of admission', (*OF_OBJECTS, *OF_CHANGES, *OF_REQUESTS)
+    ),
+    handlers.ActivityHandler: Kind('Handlers of activities', (*OF_ALL, 'settings', 'activity')),
+    handlers.IndexingHandler: Kind('Functions of indices', OF_OBJECTS),
+}
+
+
+class SignatureError(TypeError):
+    """Some functions cannot be called with what such handlers get."""
+
+
+def get_kind(cls: type[execution.Handler]) -> Kind:
+    """Get the kind of the handlers of this class."""
+    return next(kind for base, kind in KINDS.items() if issubclass(cls, base))
+
+
+def check_declaration(handler: execution.Handler) -> None:
+    """Raise `SignatureError` if the functions of the handler cannot be called, whatever indices there are."""
+    for complaint in _find_mistakes(handler, (), is_complete=False):
+        raise SignatureError(complaint)
+
+
+def check_signatures(declared: Iterable[execution.Handler]) -> None:
+    """
+    Raise `SignatureError` with all handlers whose functions require what they never get; all indices are known now.
+
+    If there are handlers of the startup, they can declare more, so only they are checked: check again after them.
+    """
+    known = list(declared)
+    startup = [handler for handler in known if _is_startup(handler)]
+    check_all(startup or known, indices=list_indices(known))
+
+
+def check_all(checked: Iterable[execution.Handler], *, indices: Collection[str]) -> None:
+    """Do the same for these handlers, with these indices, no matter what startup handlers there are."""
+    complaints = [
+        complaint for handler in checked for complaint in _find_mistakes(handler, indices)
+    ]
+    if complaints:
+        raise SignatureError('\n'.join(dict.fromkeys(complaints)))
+
+
+def list_indices(declared: Iterable[execution.Handler]) -> list[str]:
+    """List the names of the indices."""
+    return [handler.id for handler in declared if isinstance(handler, handlers.IndexingHandler)]
+
+
+def _is_startup(handler: execution.Handler) -> bool:
+    return (
+        isinstance(handler, handlers.ActivityHandler)
+        and handler.activity is causes.Activity.STARTUP
+    )
+
+
+def _find_mistakes(
+    handler: execution.Handler, indices: Collection[str], *, is_complete: bool = True
+) -> Iterator[str]:
+    kind = get_kind(type(handler))
+    for fn, option, given in _list_functions(handler):
+        names = kind.names if given or option == 'when=' else (*OF_ATTEMPTS, *kind.names)
+        names = (*names, *sorted({*indices}.difference(names)))
+        signature = signatures.read_signature(fn, given)
+        if signature is None:
+            continue
+        mismatch = signatures.find_mismatch(signature, names, is_complete=is_complete)
+        if mismatch is not None:
+            place = naming.describe_place(fn)
+            subject = f'{option} of {handler.id!r}' if option else f'{naming.build_name(fn)}()'
+            hint = signatures.suggest(signature.required.difference(names), names)
+            rest = f' {kind.title} get: {", ".join(names)}.' if is_complete else ''
+            yield f'{place}: {subject} {mismatch}.{hint}{rest}'
+
+
+def _list_functions(
+    handler: execution.Handler,
+) -> Iterator[tuple[Callable[..., Any], str, int]]:
+    """List the functions of the handler, the options they come from, and how many positional arguments they get."""
+    yield handler.fn, '', 0
+    if isinstance(handler, handlers.ResourceHandler):
+        yield from handler.list_callbacks()
