@@ -89,7 +89,7 @@ class Host:
         await self._stack.aclose()
 
     def abandon(self) -> None:
-        """Remove the temporary files, which have secrets, before the process is killed."""
+        """Remove the temporary files, which have secrets, if the process exits without `stop`."""
         if self._temporary is not None:
             self._temporary.cleanup()
 

@@ -1,5 +1,5 @@
 """
-Rules of CRDs: the requirements to custom resource definitions, with the API's error messages.
+Rules of CRDs: the requirements for custom resource definitions, with the API's error messages.
 
 The API stores the parts that are equal in all versions (schemas, subresources, columns, selectable
 fields) once, and reports them by other paths: ``spec.validation`` instead of

@@ -1,5 +1,5 @@
 """
-Rules of schemas: the requirements to the schemas in CRDs besides being structural.
+Rules of schemas: the requirements for the schemas in CRDs besides being structural.
 
 Only a part of JSON Schema is supported, extensions require specific types, and defaults must be
 valid values. CEL rules are not compiled: only their structure is checked.

@@ -1,5 +1,5 @@
 """
-Rules of webhooks' addresses: the requirements to client configs, and to the conversion of CRDs.
+Rules of webhooks' addresses: the requirements for client configs, and for the conversion of CRDs.
 """
 
 import urllib.parse

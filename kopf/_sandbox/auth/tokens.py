@@ -168,7 +168,7 @@ class Signer:
         return f'{signed}.{_encode(b"".join(number.to_bytes(_SIGNATURE_HALF, "big") for number in pair))}'
 
     def verify(self, token: str) -> Mapping[str, Any] | None:
-        """Return the claims of a token, or ``None`` if it is forged. The time is not checked."""
+        """Return the claims of a token, or ``None`` if another key signed it. Ignores the time."""
         return self._verify_cached(token) if token.count('.') == 2 else None
 
     def _verify(self, token: str) -> Mapping[str, Any] | None:

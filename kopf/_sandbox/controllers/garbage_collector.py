@@ -104,7 +104,7 @@ class GarbageCollector:
         return self._store.shelf(home).objects[stored.key]
 
     def _is_alive(self, reference: Mapping[str, Any], namespace: str) -> bool:
-        """Return whether an owner exists: in the same namespace or cluster-scoped."""
+        """Return whether the owner exists, in the same namespace or cluster-scoped."""
         place = self._alive.get(reference.get('uid') or '')
         owner = None if place is None else self._store.shelf(place[0]).objects.get(place[1])
         if place is None or owner is None or owner.namespace not in ('', namespace):

@@ -46,7 +46,7 @@ class Subresource(NamedTuple):
 
 
 def build_core_versions(server_address: str) -> dict[str, Any]:
-    """Build the response for ``/api``; the server's address is as ``127.0.0.1:6443``."""
+    """Build the response for ``/api``; the server's address is like ``127.0.0.1:6443``."""
     addresses = [{'clientCIDR': '0.0.0.0/0', 'serverAddress': server_address}]
     return {'kind': 'APIVersions', 'versions': ['v1'], 'serverAddressByClientCIDRs': addresses}
 

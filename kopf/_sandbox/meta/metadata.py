@@ -1,5 +1,5 @@
 """
-Metadata: the requirements to the metadata of all objects, and the fields that the API sets itself.
+Metadata: the requirements for the metadata of all objects, and the fields that the API sets itself.
 
 The metadata must be decoded already: its values have the right types.
 """

@@ -232,7 +232,7 @@ class Writer:
         obj: dict[str, Any],
         old: dict[str, Any] | None,
     ) -> dict[str, Any]:
-        """Let the mutating webhooks change the object. As in the API, they own no fields of it."""
+        """Let mutating webhooks change the object. As in the API, their changes are not owned."""
         admitted = await self._gate.mutate(request, operation, obj, old)
         if admitted is not obj:
             tolerant = dataclasses.replace(

@@ -1,5 +1,5 @@
 """
-Constraints: the requirements of a schema to one value, regardless of nested values.
+Constraints: the requirements of a schema for one value, regardless of nested values.
 
 Each constraint can test a value, and can build the API's error for a bad one. Numbers follow Go:
 those beyond 64 bits are floats, and bounds are cut to integers for the comparison with integers.
@@ -23,7 +23,7 @@ _SAFE_FLOAT: Final = float((1 << 53) - 1)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Constraint:
-    """One requirement to values of a certain type."""
+    """One requirement for values of a certain type."""
 
     test: Callable[[Any], bool]
     complain: Complain

@@ -1,5 +1,5 @@
 """
-Invariants: the requirements to custom objects besides their schemas.
+Invariants: the requirements for custom objects besides their schemas.
 
 Lists declared as sets or maps have no duplicates; embedded resources are valid objects themselves.
 """
