@@ -65,10 +65,11 @@ fuzz: MINUTES ?= 5
 fuzz: $(VENV)/.for-fuzz ## feed garbage to all that reads the data of others, for some MINUTES; ARGS='--target sandbox'
 	@$(BIN)/python tests/fuzz/fuzz_runs.py --minutes $(MINUTES) $(ARGS)
 
-lint: $(VENV)/.for-lint ## check the style, the types, and the layers
+lint: $(VENV)/.for-lint ## check the style, the sizes, the types, and the layers
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/ruff check
 	$(BIN)/ruff check --preview --select E3
+	$(BIN)/python tools/count_branches.py kopf
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

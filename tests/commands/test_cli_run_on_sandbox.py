@@ -548,6 +548,7 @@ def test_sandboxes_at_the_same_time_are_at_different_places(start_process, runti
     assert places[0][1] != places[1][1]
     assert 'usual directory' not in problems[0]
     assert 'is in use by another sandbox' in problems[1]
+    assert 'is busy: another one is taken' in problems[1]
     assert not any(os.path.exists(os.path.dirname(place)) for _, place in places)
 
 

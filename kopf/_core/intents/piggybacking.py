@@ -259,33 +259,49 @@ def login_via_pykube(
 def _build_info(access: kubeconfigs.Access, *, trust_env: bool) -> credentials.ConnectionInfo:
     cluster, user = access.cluster, access.user
     token, expiration = _read_token(user)
-    issued = execs.Issued()
-    if access.plugin is not None and not token and not user.get_text('username'):
-        info = kubeconfigs.build_cluster_info(cluster, access.server)
-        issued = execs.run_plugin(access.plugin, info, environ=os.environ)
-    certificate_data = issued.certificate or user.get_text('client-certificate-data') or None
-    private_key_data = issued.private_key or user.get_text('client-key-data') or None
-    ca_data = cluster.get_text('certificate-authority-data') or None
+    issued = _issue_credentials(access, token)
+    certificate_data = issued.certificate or _get_text(user, 'client-certificate-data')
+    private_key_data = issued.private_key or _get_text(user, 'client-key-data')
+    ca_data = _get_text(cluster, 'certificate-authority-data')
     return credentials.ConnectionInfo(
         server=access.server,
         ca_data=ca_data,
-        ca_path=None if ca_data else cluster.get_path('certificate-authority') or None,
+        ca_path=_get_path(cluster, 'certificate-authority', data=ca_data),
         insecure=cluster.get_flag('insecure-skip-tls-verify') or None,
-        username=user.get_text('username') or None,
-        password=user.get_text('password') or None,
+        username=_get_text(user, 'username'),
+        password=_get_text(user, 'password'),
         token=token or issued.token or None,
         certificate_data=certificate_data,
-        certificate_path=None if certificate_data else user.get_path('client-certificate') or None,
+        certificate_path=_get_path(user, 'client-certificate', data=certificate_data),
         private_key_data=private_key_data,
-        private_key_path=None if private_key_data else user.get_path('client-key') or None,
-        default_namespace=access.context.get_text('namespace') or None,
+        private_key_path=_get_path(user, 'client-key', data=private_key_data),
+        default_namespace=_get_text(access.context, 'namespace'),
         context=access.context.name,
-        proxy_url=cluster.get_text('proxy-url') or None,
-        tls_server_name=cluster.get_text('tls-server-name') or None,
+        proxy_url=_get_text(cluster, 'proxy-url'),
+        tls_server_name=_get_text(cluster, 'tls-server-name'),
         priority=PRIORITY_OF_KUBECONFIG,
         expiration=issued.expiration or expiration,
         trust_env=trust_env,
     )
+
+
+def _issue_credentials(access: kubeconfigs.Access, token: str) -> execs.Issued:
+    """Run the plugin of the user, if there is one, unless the user has other credentials."""
+    if access.plugin is None:
+        return execs.Issued()
+    if token or access.user.get_text('username'):
+        return execs.Issued()
+    info = kubeconfigs.build_cluster_info(access.cluster, access.server)
+    return execs.run_plugin(access.plugin, info, environ=os.environ)
+
+
+def _get_text(section: kubeconfigs.Section, key: str) -> str | None:
+    return section.get_text(key) or None
+
+
+def _get_path(section: kubeconfigs.Section, key: str, *, data: str | None) -> str | None:
+    """Get the path of a file unless its content is known already."""
+    return None if data else section.get_path(key) or None
 
 
 def _read_token(user: kubeconfigs.Section) -> tuple[str, datetime.datetime | None]:

@@ -37,7 +37,8 @@ class Directory:
 
 def choose_place(environ: Mapping[str, str], cwd: str) -> tuple[pathlib.Path, int]:
     """Choose the usual directory and port for commands in this current directory."""
-    base = environ.get('XDG_RUNTIME_DIR') or tempfile.gettempdir()
+    runtime = environ.get('XDG_RUNTIME_DIR', '')
+    base = runtime if os.path.isdir(runtime) else tempfile.gettempdir()
     user = os.getuid() if hasattr(os, 'getuid') else 0
     digest = hashlib.sha256(f'{user}:{cwd}'.encode()).digest()
     name = f'{PREFIX}{user}-{digest[:4].hex()}'

@@ -98,6 +98,7 @@ def _start(kubeconfig: pathlib.Path, port: int, **chosen: Any) -> CommandSandbox
         try:
             probe.bind((HOST, port))
         except OSError:
+            logger.info('The usual port of the sandbox, %d, is busy: another one is taken.', port)
             port = 0
     return CommandSandbox(kubeconfig, port=port, host=HOST, **chosen)
 

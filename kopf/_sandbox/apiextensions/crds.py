@@ -6,7 +6,7 @@ functions are pure, except for those that modify their argument and say so.
 """
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from kopf._sandbox.apiextensions import crd_rules
@@ -25,6 +25,9 @@ _NAME_REASONS: Final = {
     'kind': 'KindConflict',
     'listKind': 'ListKindConflict',
 }
+_NAME_ORDER: Final = ('plural', 'singular', 'shortNames', 'kind', 'listKind', 'categories')
+_REQUIRED_NAMES: Final = ('plural', 'kind')
+_KIND_KEYS: Final = ('kind', 'listKind')
 
 
 def default_crd(body: dict[str, Any]) -> None:
@@ -229,31 +232,47 @@ def _accept_names(
     taken. Return them with the condition about the last conflict, if any.
     """
     taken = list(taken)
-    resources = {name for names in taken for name in _iterate_resource_names(names)}
-    kinds_taken = {names.get(key) for names in taken for key in ('kind', 'listKind')}
-    names, verdict = dict(accepted), (True, 'NoConflicts', 'no conflicts found')
+    resources_taken = {name for names in taken for name in _iterate_resource_names(names)}
+    kinds_taken = {names.get(key) for names in taken for key in _KIND_KEYS}
+
+    names = dict(accepted)
+    verdict = (True, 'NoConflicts', 'no conflicts found')
     for key, reason in _NAME_REASONS.items():
-        used = kinds_taken if key in ('kind', 'listKind') else resources
-        wanted = requested.get(key) or ([] if key == 'shortNames' else '')
-        current = accepted.get(key) or ([] if key == 'shortNames' else '')
-        fresh = (
-            [name for name in wanted if name not in current] if key == 'shortNames' else [wanted]
-        )
-        conflicts = (
-            []
-            if wanted == current
-            else [f'"{name}" is already in use' for name in fresh if name in used]
-        )
+        used = kinds_taken if key in _KIND_KEYS else resources_taken
+        conflicts = _find_conflicts(_list_names(requested, key), _list_names(accepted, key), used)
         if conflicts:
-            unique = list(dict.fromkeys(conflicts))
-            verdict = (False, reason, unique[0] if len(unique) == 1 else f'[{", ".join(unique)}]')
+            verdict = (False, reason, _join_conflicts(conflicts))
         else:
-            names[key] = wanted
+            names[key] = requested.get(key)
+
     names['categories'] = requested.get('categories')
-    order = ('plural', 'singular', 'shortNames', 'kind', 'listKind', 'categories')
+    return _arrange_names(names), verdict
+
+
+def _list_names(names: Mapping[str, Any], key: str) -> list[str]:
+    """Return the names under a key, which has one or many of them."""
+    if key == 'shortNames':
+        return names.get(key) or []
+    return [names.get(key) or '']
+
+
+def _find_conflicts(
+    wanted: list[str], current: list[str], used: Container[str | None]
+) -> list[str]:
+    """Return the new names that are in use, each once."""
+    return list(dict.fromkeys(name for name in wanted if name not in current and name in used))
+
+
+def _join_conflicts(names: list[str]) -> str:
+    texts = [f'"{name}" is already in use' for name in names]
+    return texts[0] if len(texts) == 1 else f'[{", ".join(texts)}]'
+
+
+def _arrange_names(names: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the names in the order of the API; the empty ones only if they are required."""
     return {
-        key: names.get(key) or '' for key in order if names.get(key) or key in ('plural', 'kind')
-    }, verdict
+        key: names.get(key) or '' for key in _NAME_ORDER if names.get(key) or key in _REQUIRED_NAMES
+    }
 
 
 def _iterate_resource_names(names: Mapping[str, Any]) -> Iterator[Any]:

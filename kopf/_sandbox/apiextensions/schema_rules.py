@@ -56,6 +56,7 @@ _UNSUPPORTED: Final = (
     'dependencies',
     '$ref',
 )
+_UNSUPPORTED_IF_EMPTY: Final = ('dependencies', '$ref')
 _LIST_TYPE: Final = 'x-kubernetes-list-type'
 _LIST_KEYS: Final = 'x-kubernetes-list-map-keys'
 _MAP_TYPE: Final = 'x-kubernetes-map-type'
@@ -153,33 +154,45 @@ def _check_node(raw: Raw, path: str, context: _Context) -> Problems:
 
 
 def _check_support(raw: Raw, path: str, context: _Context) -> Problems:
-    kind, additional = raw.get('type'), raw.get('additionalProperties')
+    kind = raw.get('type')
     if kind and kind not in _TYPES:
         yield errors.not_supported(f'{path}.type', kind, _TYPES)
     if raw.get('default') is not None and context.no_defaults:
         yield errors.forbidden_field(f'{path}.default', f'must not be set {context.no_defaults}')
     for name in _UNSUPPORTED:
-        if raw.get(name) is not None and (
-            raw[name] not in ('', {}) or name in ('dependencies', '$ref')
-        ):
+        if _has_unsupported(raw, name):
             yield errors.forbidden_field(f'{path}.{name}', f'{name} is not supported')
-    if kind == 'null':
-        yield errors.forbidden_field(
-            f'{path}.type', 'type cannot be set to null, use nullable as an alternative'
-        )
+    for name, why in _find_misused(raw, context):
+        yield errors.forbidden_field(f'{path}.{name}', why)
+
+
+def _has_unsupported(raw: Raw, name: str) -> bool:
+    """Return whether an unsupported field is used; most of them are allowed if empty."""
+    value = raw.get(name)
+    if value is None:
+        return False
+    return value not in ('', {}) or name in _UNSUPPORTED_IF_EMPTY
+
+
+def _find_misused(raw: Raw, context: _Context) -> Iterator[tuple[str, str]]:
+    """Yield the supported fields with unsupported values, and the reasons."""
+    if raw.get('type') == 'null':
+        yield 'type', 'type cannot be set to null, use nullable as an alternative'
     if isinstance(raw.get('items'), list):
-        yield errors.forbidden_field(
-            f'{path}.items', 'items must be a schema object and not an array'
-        )
+        yield 'items', 'items must be a schema object and not an array'
     if context.in_metadata and raw.get('x-kubernetes-embedded-resource'):
-        why = 'must not be used inside of resource meta'
-        yield errors.forbidden_field(f'{path}.x-kubernetes-embedded-resource', why)
+        yield 'x-kubernetes-embedded-resource', 'must not be used inside of resource meta'
     if raw.get('uniqueItems'):
         why = 'uniqueItems cannot be set to true since the runtime complexity becomes quadratic'
-        yield errors.forbidden_field(f'{path}.uniqueItems', why)
-    if additional is not None and additional is not True and raw.get('properties'):
-        why = 'additionalProperties and properties are mutual exclusive'
-        yield errors.forbidden_field(f'{path}.additionalProperties', why)
+        yield 'uniqueItems', why
+    if _restricts_others(raw) and raw.get('properties'):
+        yield 'additionalProperties', 'additionalProperties and properties are mutual exclusive'
+
+
+def _restricts_others(raw: Raw) -> bool:
+    """Return whether the schema restricts additional properties."""
+    additional = raw.get('additionalProperties')
+    return additional is not None and additional is not True
 
 
 def _check_children(raw: Raw, path: str, context: _Context) -> Problems:

@@ -97,24 +97,35 @@ def _check_node(raw: Raw, level: str, path: str) -> Problems:
 
 
 def _check_type(raw: Raw, level: str, path: str) -> Problems:
-    kind, embedded = raw.get('type') or '', raw.get(_EMBEDDED)
-    if embedded and not kind:
-        yield errors.required(f'{path}.type', _OBJECT_IF_EMBEDDED)
-    elif embedded and kind != 'object':
-        yield errors.invalid_value(f'{path}.type', kind, _OBJECT_IF_EMBEDDED)
-    elif not kind and not raw.get(_INT_OR_STRING) and not raw.get(_PRESERVE):
+    kind = raw.get('type') or ''
+    if raw.get(_EMBEDDED):
+        yield from _check_embedded(raw, path)
+    elif not kind and not _is_typeless(raw):
         yield errors.required(f'{path}.type', f'must not be empty {level}')
-    if embedded and raw.get('additionalProperties') is not None:
+    if level is ROOT and kind not in ('', 'object'):
+        yield errors.invalid_value(f'{path}.type', kind, 'must be object at the root')
+
+
+def _is_typeless(raw: Raw) -> bool:
+    """Return whether the values may be of various types, so that none is specified."""
+    return bool(raw.get(_INT_OR_STRING) or raw.get(_PRESERVE))
+
+
+def _check_embedded(raw: Raw, path: str) -> Problems:
+    kind = raw.get('type') or ''
+    if not kind:
+        yield errors.required(f'{path}.type', _OBJECT_IF_EMBEDDED)
+    elif kind != 'object':
+        yield errors.invalid_value(f'{path}.type', kind, _OBJECT_IF_EMBEDDED)
+    if raw.get('additionalProperties') is not None:
         why = 'must not be used if x-kubernetes-embedded-resource is set'
         yield errors.forbidden_field(f'{path}.additionalProperties', why)
-    if embedded and not raw.get(_PRESERVE) and not raw.get('properties'):
+    if not raw.get(_PRESERVE) and not raw.get('properties'):
         why = (
             'must not be empty if x-kubernetes-embedded-resource is true '
             'without x-kubernetes-preserve-unknown-fields'
         )
         yield errors.required(f'{path}.properties', why)
-    if level is ROOT and kind and kind != 'object':
-        yield errors.invalid_value(f'{path}.type', kind, 'must be object at the root')
 
 
 def _check_meta_fields(raw: Raw, level: str, path: str) -> Problems:
@@ -149,22 +160,30 @@ def _is_int_or_string(options: Any) -> bool:
 
 def _check_options(raw: Raw, path: str, *, skipping: bool) -> Problems:
     """Check the restrictions of values; with ``skipping``, allow "an integer or a string"."""
-    if not (skipping and _is_int_or_string(raw.get('anyOf'))):
-        for index, option in enumerate(raw.get('anyOf') or ()):
-            yield from _check_option(option, f'{path}.anyOf[{index}]')
+    is_usual = skipping and _is_int_or_string(raw.get('anyOf'))
+    if not is_usual:
+        yield from _check_alternatives(raw, 'anyOf', path)
     for index, option in enumerate(raw.get('allOf') or ()):
         is_usual = skipping and index == 0 and _is_int_or_string(option.get('anyOf'))
         yield from _check_option(option, f'{path}.allOf[{index}]', skipping=is_usual)
-    for index, option in enumerate(raw.get('oneOf') or ()):
-        yield from _check_option(option, f'{path}.oneOf[{index}]')
+    yield from _check_alternatives(raw, 'oneOf', path)
     if raw.get('not') is not None:
         yield from _check_option(raw['not'], f'{path}.not')
     if raw.get('pattern'):
-        try:
-            patterns.compile_pattern(raw['pattern'])
-        except patterns.PatternError as e:
-            why = f"must be a valid regular expression, but isn't: {e}"
-            yield errors.invalid_value(f'{path}.pattern', raw['pattern'], why)
+        yield from _check_pattern(raw['pattern'], f'{path}.pattern')
+
+
+def _check_alternatives(raw: Raw, name: str, path: str) -> Problems:
+    for index, option in enumerate(raw.get(name) or ()):
+        yield from _check_option(option, f'{path}.{name}[{index}]')
+
+
+def _check_pattern(pattern: str, path: str) -> Problems:
+    try:
+        patterns.compile_pattern(pattern)
+    except patterns.PatternError as e:
+        why = f"must be a valid regular expression, but isn't: {e}"
+        yield errors.invalid_value(path, pattern, why)
 
 
 def _check_option(raw: Raw, path: str, *, skipping: bool = False) -> Problems:

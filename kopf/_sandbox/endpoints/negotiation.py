@@ -24,6 +24,9 @@ PROTOBUF = 'application/vnd.kubernetes.protobuf'
 WRITTEN = (JSON, YAML, PROTOBUF)
 """The media types offered in refusals, in this order."""
 
+_YAML_NAMES = (YAML, 'application/x-yaml')
+_SHAPES = ('Table', 'PartialObjectMetadata', 'PartialObjectMetadataList')
+
 Headers = Sequence[tuple[str, str]]
 Clock = Callable[[], datetime.datetime]
 
@@ -60,24 +63,40 @@ def choose_form(accept: str, *, shapes: bool, custom: bool = False, streams: boo
     forms for watching.
     """
     wildcards = ('application/*', '*/*') if custom else ('*/*',)
-    is_written = False
-    for media_type, parameters in parse_accept(accept or '*/*'):
-        shape = parameters.get('as', '')
-        known = not shape or (
-            shapes
-            and shape in ('Table', 'PartialObjectMetadata', 'PartialObjectMetadataList')
-            and parameters.get('g') == 'meta.k8s.io'
-            and parameters.get('v') in ('v1', 'v1beta1')
-        )
-        is_written = is_written or media_type in (*WRITTEN, *wildcards)
-        if known and media_type in (JSON, *wildcards):
-            return Form(JSON, shape, parameters.get('g', ''), parameters.get('v', ''))
-        if known and not shape and media_type in (YAML, 'application/x-yaml'):
-            return Form(YAML)
+    options = parse_accept(accept or '*/*')
+    for media_type, parameters in options:
+        form = _match_form(media_type, parameters, wildcards, shapes=shapes)
+        if form is not None:
+            return form
+
+    is_written = any(media_type in (*WRITTEN, *wildcards) for media_type, _ in options)
     if custom or is_written:
         raise errors.unknown_shape(WRITTEN)
     streaming = (f'{JSON};stream=watch', f'{PROTOBUF};stream=watch') if streams else ()
     raise errors.not_acceptable((*WRITTEN, *streaming))
+
+
+def _match_form(
+    media_type: str, parameters: Mapping[str, str], wildcards: Sequence[str], *, shapes: bool
+) -> Form | None:
+    """Return the form for one option of the header; ``None`` if it is not supported."""
+    shape = parameters.get('as', '')
+    is_writable = not shape or (shapes and _is_known_shape(parameters))
+    if not is_writable:
+        return None
+    if media_type in (JSON, *wildcards):
+        return Form(JSON, shape, parameters.get('g', ''), parameters.get('v', ''))
+    if media_type in _YAML_NAMES and not shape:
+        return Form(YAML)
+    return None
+
+
+def _is_known_shape(parameters: Mapping[str, str]) -> bool:
+    return (
+        parameters.get('as') in _SHAPES
+        and parameters.get('g') == 'meta.k8s.io'
+        and parameters.get('v') in ('v1', 'v1beta1')
+    )
 
 
 def parse_accept(header: str) -> list[tuple[str, dict[str, str]]]:
@@ -99,7 +118,7 @@ def decode_body(raw: bytes, content_type: str, kind: str, api_version: str = '')
     integer.
     """
     media_type = content_type.split(';')[0].strip().lower() or JSON
-    if media_type in (YAML, 'application/x-yaml'):
+    if media_type in _YAML_NAMES:
         return decode_yaml(raw)
     if media_type == PROTOBUF and api_version:
         return protobuf.decode_object(raw, kind, api_version)

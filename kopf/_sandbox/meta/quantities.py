@@ -78,25 +78,37 @@ def _parse(text: str) -> _Quantity:
         raise QuantityError(_MISMATCH)
     whole, fraction, suffix = match[2] or '0', match[3] or '', match[4]
     number = decimal.Decimal(f'{match[1]}{whole}.{fraction}0')
+
     if suffix in _BINARY:
+        family = 'binary'
         amount = min(number * 1024 ** _BINARY[suffix], _LIMIT)
-        kept = not fraction and int(whole[-3:]) % 8 != 0 and amount < _LIMIT
-        return _Quantity(_round(amount), 'binary', text if kept else '')
-    if suffix in _DECIMAL:
-        family, power = 'decimal', _DECIMAL[suffix]
-    elif _exponent_regex.fullmatch(suffix):
-        family, power = 'exponent', int(suffix[1:])
+        is_kept = _is_binary_kept(whole, fraction) and amount < _LIMIT
     else:
-        raise QuantityError(_BAD_SUFFIX)
-    scale, digits = power - len(fraction), whole + fraction
-    kept = (
-        scale % 3 == 0
-        and scale >= -9
-        and digits[0] != '0'
-        and not digits.endswith('000')
-        and len(digits) <= 18
-    )
-    return _Quantity(_round(number.scaleb(power, _context)), family, text if kept else '')
+        family, power = _read_power(suffix)
+        amount = number.scaleb(power, _context)
+        is_kept = _is_decimal_kept(whole + fraction, scale=power - len(fraction))
+    return _Quantity(_round(amount), family, text if is_kept else '')
+
+
+def _read_power(suffix: str) -> tuple[str, int]:
+    """Parse a decimal suffix; return its family and power of ten."""
+    if suffix in _DECIMAL:
+        return 'decimal', _DECIMAL[suffix]
+    if _exponent_regex.fullmatch(suffix):
+        return 'exponent', int(suffix[1:])
+    raise QuantityError(_BAD_SUFFIX)
+
+
+def _is_binary_kept(whole: str, fraction: str) -> bool:
+    """Return whether a number with a binary suffix stays as it was written."""
+    return not fraction and int(whole[-3:]) % 8 != 0
+
+
+def _is_decimal_kept(digits: str, *, scale: int) -> bool:
+    """Return whether a number with any other suffix stays as it was written."""
+    is_suffixed = scale % 3 == 0 and scale >= -9
+    is_trimmed = digits[0] != '0' and not digits.endswith('000')
+    return is_suffixed and is_trimmed and len(digits) <= 18
 
 
 def _round(amount: decimal.Decimal) -> decimal.Decimal:

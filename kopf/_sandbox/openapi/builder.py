@@ -292,26 +292,36 @@ def _publish_schema(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 def _downgrade(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Keep only the features that OpenAPI v2 supports."""
-    options = schema.get('allOf') or []
-    ref = schema.get('$ref') or (options[0].get('$ref') if len(options) == 1 else None)
-    preserves = schema.get('x-kubernetes-preserve-unknown-fields')
+    ref = _find_ref(schema)
     if ref is not None:
-        marks = {
-            key: value
-            for key, value in schema.items()
-            if key == 'description' or key.startswith('x-')
-        }
+        marks = _select_fields(schema, lambda key: key == 'description' or key.startswith('x-'))
         return {**marks, '$ref': str(ref).replace(builtins.REF_PREFIX, '#/definitions/')}
-    if preserves and _GVK in schema:
-        return {key: value for key, value in schema.items() if key in ('description', 'type', _GVK)}
+    if schema.get('x-kubernetes-preserve-unknown-fields') and _GVK in schema:
+        return _select_fields(schema, lambda key: key in ('description', 'type', _GVK))
+    dropped = _choose_dropped(schema)
+    return _map_children(_select_fields(schema, lambda key: key not in dropped), _downgrade)
+
+
+def _find_ref(schema: Mapping[str, Any]) -> Any:
+    """Return the reference of a schema, possibly as the only item of ``allOf``."""
+    if schema.get('$ref'):
+        return schema['$ref']
+    options = schema.get('allOf') or []
+    return options[0].get('$ref') if len(options) == 1 else None
+
+
+def _choose_dropped(schema: Mapping[str, Any]) -> set[str]:
+    """Return the fields that are invalid or unknown in OpenAPI v2."""
     dropped = set(_UNKNOWN_IN_V2)
     if schema.get('x-kubernetes-int-or-string'):
         dropped |= {'type'}
-    if preserves or schema.get('nullable'):
+    if schema.get('x-kubernetes-preserve-unknown-fields') or schema.get('nullable'):
         dropped |= {'type', 'items', 'properties', 'required'}
-    return _map_children(
-        {key: value for key, value in schema.items() if key not in dropped}, _downgrade
-    )
+    return dropped
+
+
+def _select_fields(schema: Mapping[str, Any], is_selected: Callable[[str], bool]) -> dict[str, Any]:
+    return {key: value for key, value in schema.items() if is_selected(key)}
 
 
 def _map_children(

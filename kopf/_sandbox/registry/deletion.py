@@ -70,35 +70,41 @@ class Options:
 def parse_options(body: Mapping[str, Any] | None, query: Mapping[str, str]) -> Options:
     """Parse the decoded ``DeleteOptions`` of the body, or the query if there is no body."""
     given = _read_query(query) if body is None else body
+    problems = _check_options(given)
+    if problems:
+        raise errors.invalid('meta.k8s.io', 'DeleteOptions', '', problems)
     preconditions = given.get('preconditions') or {}
-    propagation, orphan = given.get('propagationPolicy') or '', given.get('orphanDependents')
-    grace, dry_run = given.get('gracePeriodSeconds'), given.get('dryRun') or []
+    return Options(
+        grace_period=_parse_grace(given.get('gracePeriodSeconds')),
+        propagation=_choose_propagation(given),
+        uid=preconditions.get('uid') or '',
+        version=preconditions.get('resourceVersion') or '',
+        dry_run=bool(given.get('dryRun')),
+        body=body or {},
+    )
+
+
+def _check_options(given: Mapping[str, Any]) -> list[errors.FieldError]:
+    propagation = given.get('propagationPolicy') or ''
+    dry_run = given.get('dryRun') or []
     problems = []
     if dry_run and dry_run != ['All']:
         problems.append(errors.unknown_dry_run(dry_run))
     if propagation and propagation not in _POLICIES:
         supported = ['Foreground', 'Background', 'Orphan', 'nil']
         problems.append(errors.not_supported('propagationPolicy', propagation, supported))
-    if propagation and orphan is not None:
-        problems.append(
-            errors.invalid_value(
-                'propagationPolicy',
-                propagation,
-                'orphanDependents and deletionPropagation cannot be both set',
-            )
-        )
-    if problems:
-        raise errors.invalid('meta.k8s.io', 'DeleteOptions', '', problems)
-    if orphan is not None:
-        propagation = 'Orphan' if orphan else 'Background'
-    return Options(
-        grace_period=_parse_grace(grace),
-        propagation=propagation,
-        uid=preconditions.get('uid') or '',
-        version=preconditions.get('resourceVersion') or '',
-        dry_run=bool(dry_run),
-        body=body or {},
-    )
+    if propagation and given.get('orphanDependents') is not None:
+        why = 'orphanDependents and deletionPropagation cannot be both set'
+        problems.append(errors.invalid_value('propagationPolicy', propagation, why))
+    return problems
+
+
+def _choose_propagation(given: Mapping[str, Any]) -> str:
+    """Return the policy by its name or by the old flag; they are never given together."""
+    orphan = given.get('orphanDependents')
+    if orphan is None:
+        return given.get('propagationPolicy') or ''
+    return 'Orphan' if orphan else 'Background'
 
 
 def check_preconditions(resource: kinds.Resource, stored: memory.Stored, options: Options) -> None:
@@ -122,26 +128,71 @@ def mark(
     resource: kinds.Resource, obj: dict[str, Any], options: Options, now: datetime.datetime
 ) -> Verdict:
     """Decide on the deletion. The object is modified only if it must be stored as marked."""
+    holds = _find_holds(resource, obj, options)
+    verdict = _decide(resource, obj['metadata'], holds)
+    if verdict in (Verdict.DISMISS, Verdict.MARK):
+        _apply_holds(resource, obj, holds, now)
+    return verdict
+
+
+@dataclasses.dataclass(frozen=True)
+class _Holds:
+    """The reasons not to remove an object immediately."""
+
+    finalizers: list[str]
+    has_spec_finalizers: bool
+    grace: int  # seconds
+
+    @property
+    def is_free(self) -> bool:
+        return not (self.finalizers or self.has_spec_finalizers or self.grace)
+
+
+def _find_holds(resource: kinds.Resource, obj: Mapping[str, Any], options: Options) -> _Holds:
     meta = obj['metadata']
     finalizers = choose_finalizers(meta.get('finalizers') or [], options.propagation)
-    if (resource.group, resource.kind) == CRD and meta.get('deletionTimestamp') is None:
+    if (resource.group, resource.kind) == CRD and not _is_marked(meta):
         finalizers.append(crds.CLEANUP_FINALIZER)
-    grace = _choose_grace(resource, obj, options)
-    is_free = not finalizers and not has_spec_finalizers(resource, obj) and not grace
-    if is_free and (resource.group, resource.kind) != POD:
-        return Verdict.REMOVE
-    marked = meta.get('deletionTimestamp') is not None
-    is_sooner = grace < (meta.get('deletionGracePeriodSeconds') or 0)
-    if marked and not is_sooner and not is_free and finalizers == (meta.get('finalizers') or []):
-        return Verdict.WAIT
-    _set_or_pop(meta, 'finalizers', finalizers)
-    if not marked or is_sooner:
-        meta['deletionTimestamp'] = format_time(now + datetime.timedelta(seconds=grace))
-        meta['deletionGracePeriodSeconds'] = grace
-    if not marked and meta.get('generation') and (resource.group, resource.kind) != CRD:
+    return _Holds(
+        finalizers=finalizers,
+        has_spec_finalizers=has_spec_finalizers(resource, obj),
+        grace=_choose_grace(resource, obj, options),
+    )
+
+
+def _decide(resource: kinds.Resource, meta: Mapping[str, Any], holds: _Holds) -> Verdict:
+    if holds.is_free:
+        is_pod = (resource.group, resource.kind) == POD
+        return Verdict.DISMISS if is_pod else Verdict.REMOVE
+    has_changed = _is_rescheduled(meta, holds) or holds.finalizers != (meta.get('finalizers') or [])
+    return Verdict.MARK if has_changed else Verdict.WAIT
+
+
+def _apply_holds(
+    resource: kinds.Resource, obj: dict[str, Any], holds: _Holds, now: datetime.datetime
+) -> None:
+    """Mark the object for deletion. Modifies the object."""
+    meta = obj['metadata']
+    was_marked = _is_marked(meta)
+    is_rescheduled = _is_rescheduled(meta, holds)
+
+    _set_or_pop(meta, 'finalizers', holds.finalizers)
+    if is_rescheduled:
+        meta['deletionTimestamp'] = format_time(now + datetime.timedelta(seconds=holds.grace))
+        meta['deletionGracePeriodSeconds'] = holds.grace
+    is_bumped = not was_marked and (resource.group, resource.kind) != CRD
+    if is_bumped and meta.get('generation'):
         meta['generation'] += 1
     _note_termination(resource, obj)
-    return Verdict.DISMISS if is_free else Verdict.MARK
+
+
+def _is_marked(meta: Mapping[str, Any]) -> bool:
+    return meta.get('deletionTimestamp') is not None
+
+
+def _is_rescheduled(meta: Mapping[str, Any], holds: _Holds) -> bool:
+    """Return whether the deletion time must be set: for the first time, or to an earlier one."""
+    return not _is_marked(meta) or holds.grace < (meta.get('deletionGracePeriodSeconds') or 0)
 
 
 def _note_termination(resource: kinds.Resource, obj: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ import asyncio
 import dataclasses
 import math
 import random
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 
 from kopf._cogs.helpers import jsons
 from kopf._sandbox.meta import errors, go_format, kinds, selectors
@@ -192,10 +192,7 @@ async def stream(
     initial = shelf.select(watch.interest.namespace) if watch.since is None else []
     yield b''
     for first in range(0, len(initial), BATCH):
-        batch = initial[first : first + BATCH]
-        yield b''.join(
-            form.encode('ADDED', stored) for stored in batch if watch.interest.wants(stored)
-        )
+        yield _encode_initial(initial[first : first + BATCH], watch.interest, form)
     if watch.initial_end:
         yield form.bookmark(since, {'k8s.io/initial-events-end': 'true'})
     while True:
@@ -208,9 +205,7 @@ async def stream(
         changes = shelf.changes[first : first + BATCH]
         if changes:
             since = changes[-1].version
-            yield b''.join(
-                form.encode(*seen) for change in changes if (seen := see(change, watch.interest))
-            )
+            yield _encode_changes(changes, watch.interest, form)
         elif shelf.is_closed:
             return
         else:
@@ -224,6 +219,18 @@ async def stream(
                 continue
             reminder = schedule_bookmark(moment, deadline)
             yield form.bookmark(since, {}) if watch.bookmarks else b''
+
+
+def _encode_initial(
+    objects: Iterable[memory.Stored], interest: selectors.Interest, form: Format
+) -> bytes:
+    return b''.join(form.encode('ADDED', stored) for stored in objects if interest.wants(stored))
+
+
+def _encode_changes(
+    changes: Iterable[memory.Change], interest: selectors.Interest, form: Format
+) -> bytes:
+    return b''.join(form.encode(*seen) for change in changes if (seen := see(change, interest)))
 
 
 def schedule_bookmark(now: float, deadline: float) -> float:

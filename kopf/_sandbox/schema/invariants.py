@@ -22,9 +22,7 @@ def check_lists(value: Any, schema: schemas.Schema, path: str) -> Iterator[error
     elif isinstance(value, dict):
         for name, item in sorted(value.items()):
             if name in schema.properties:
-                yield from check_lists(
-                    item, schema.properties[name], f'{path}.{name}' if path else name
-                )
+                yield from check_lists(item, schema.properties[name], _join_path(path, name))
             elif schema.additional is not None:
                 yield from check_lists(item, schema.additional, f'{path}[{name}]')
 
@@ -39,9 +37,7 @@ def check_embedded(value: Any, schema: schemas.Schema, path: str) -> Iterator[er
             yield from check_resource(value, path)
         for name, item in sorted(value.items()):
             if name in schema.properties:
-                yield from check_embedded(
-                    item, schema.properties[name], f'{path}.{name}' if path else name
-                )
+                yield from check_embedded(item, schema.properties[name], _join_path(path, name))
             elif schema.additional is not None:
                 yield from check_embedded(item, schema.additional, f'{path}[{name}]')
 
@@ -105,25 +101,39 @@ def _identify(value: Any) -> tuple[type, Any]:
 def check_resource(resource: dict[str, Any], path: str) -> Iterator[errors.FieldError]:
     """Yield the problems of one embedded resource; its metadata is decoded by pruning."""
     for name in ('apiVersion', 'kind'):
-        field = f'{path}.{name}' if path else name
-        if name not in resource:
-            yield errors.required(field)
-        elif not isinstance(resource[name], str):
-            yield errors.invalid_value(field, resource[name], 'must be a string')
-        elif not resource[name]:
-            yield errors.invalid_value(field, '', 'must not be empty')
-    api_version, kind = resource.get('apiVersion'), resource.get('kind')
+        yield from _check_type_field(resource, name, _join_path(path, name))
+    api_version, kind, meta = (resource.get(name) for name in ('apiVersion', 'kind', 'metadata'))
     if isinstance(api_version, str) and api_version.count('/') > 1:
         why = f'unexpected GroupVersion string: {api_version}'
-        yield errors.invalid_value(f'{path}.apiVersion' if path else 'apiVersion', api_version, why)
-    if kind and isinstance(kind, str) and (problems := naming.check_old_label(kind.lower())):
-        why = f'may have mixed case, but should otherwise match: {",".join(problems)}'
-        yield errors.invalid_value(f'{path}.kind' if path else 'kind', kind, why)
-    if isinstance(resource.get('metadata'), dict):
-        meta = {'name': 'any', **resource['metadata']}
+        yield errors.invalid_value(_join_path(path, 'apiVersion'), api_version, why)
+    if isinstance(kind, str) and kind:
+        yield from _check_kind(kind, _join_path(path, 'kind'))
+    if isinstance(meta, dict):
         yield from metadata.validate_metadata(
-            meta,
+            {'name': 'any', **meta},
             namespaced=bool(meta.get('namespace')),
             name_rule=naming.check_path_segment,
-            field=f'{path}.metadata' if path else 'metadata',
+            field=_join_path(path, 'metadata'),
         )
+
+
+def _check_type_field(
+    resource: dict[str, Any], name: str, path: str
+) -> Iterator[errors.FieldError]:
+    if name not in resource:
+        yield errors.required(path)
+    elif not isinstance(resource[name], str):
+        yield errors.invalid_value(path, resource[name], 'must be a string')
+    elif not resource[name]:
+        yield errors.invalid_value(path, '', 'must not be empty')
+
+
+def _check_kind(kind: str, path: str) -> Iterator[errors.FieldError]:
+    problems = naming.check_old_label(kind.lower())
+    if problems:
+        why = f'may have mixed case, but should otherwise match: {",".join(problems)}'
+        yield errors.invalid_value(path, kind, why)
+
+
+def _join_path(path: str, name: str) -> str:
+    return f'{path}.{name}' if path else name

@@ -67,11 +67,10 @@ def compile_validator(schema: schemas.Schema) -> Validator:
 
 
 def _compile(raw: Mapping[str, Any]) -> Validator:
-    additional, items = raw.get('additionalProperties'), raw.get('items')
+    additional = raw.get('additionalProperties')
     check_format = formats.find_check(raw.get('format') or '')
-    int_or_string = raw.get('x-kubernetes-int-or-string')
     validator = Validator(
-        types=('integer', 'string') if int_or_string else (raw['type'],) if raw.get('type') else (),
+        types=_read_types(raw),
         nullable=bool(raw.get('nullable')),
         format=raw['format'] if check_format else '',
         check_format=check_format,
@@ -80,15 +79,15 @@ def _compile(raw: Mapping[str, Any]) -> Validator:
         lists=constraints.read_list_constraints(raw),
         objects=constraints.read_object_constraints(raw),
         enum=constraints.read_enum(raw),
-        any_of=[_compile(option) for option in raw.get('anyOf') or ()],
-        one_of=[_compile(option) for option in raw.get('oneOf') or ()],
-        all_of=[_compile(option) for option in raw.get('allOf') or ()],
-        negated=_compile(raw['not']) if isinstance(raw.get('not'), Mapping) else None,
+        any_of=_compile_all(raw.get('anyOf')),
+        one_of=_compile_all(raw.get('oneOf')),
+        all_of=_compile_all(raw.get('allOf')),
+        negated=_compile_schema(raw.get('not')),
         fields={name: _compile(child) for name, child in (raw.get('properties') or {}).items()},
-        others=_compile(additional) if isinstance(additional, Mapping) else None,
+        others=_compile_schema(additional),
         closed=additional is False,
         required=tuple(raw.get('required') or ()),
-        items=_compile(items) if isinstance(items, Mapping) else None,
+        items=_compile_schema(raw.get('items')),
         list_type=raw.get('x-kubernetes-list-type') or 'atomic',
         list_map_keys=tuple(raw.get('x-kubernetes-list-map-keys') or ()),
         embedded=bool(raw.get('x-kubernetes-embedded-resource')),
@@ -97,24 +96,57 @@ def _compile(raw: Mapping[str, Any]) -> Validator:
     return validator
 
 
+def _read_types(raw: Mapping[str, Any]) -> tuple[str, ...]:
+    if raw.get('x-kubernetes-int-or-string'):
+        return ('integer', 'string')
+    return (raw['type'],) if raw.get('type') else ()
+
+
+def _compile_all(options: Sequence[Mapping[str, Any]] | None) -> list[Validator]:
+    return [_compile(option) for option in options or ()]
+
+
+def _compile_schema(value: Any) -> Validator | None:
+    """Compile a nested schema; return ``None`` if it is absent or a flag."""
+    return _compile(value) if isinstance(value, Mapping) else None
+
+
 def _never(value: Any) -> bool:
     return False
 
 
 def _build_test(cls: type, validator: Validator) -> Test | None:
     if cls is type(None):
-        return _never if validator.enum or (validator.types and not validator.nullable) else None
-    names = validator.types
-    if names and not set(names) & set(_TYPES[cls]) and not _is_loose(cls, validator):
+        return None if _allows_null(validator) else _never
+    if not _allows_type(cls, validator):
         return _never
     tests = list(_list_tests(cls, validator))
-    if cls in (int, float) and 'integer' in names:
+    if cls in (int, float) and 'integer' in validator.types:
         tests.insert(0, constraints.is_int if cls is int else constraints.is_integral)
     if validator.enum:
         tests.append(validator.enum.test)
-    if validator.any_of or validator.one_of or validator.all_of or validator.negated:
+    if _has_options(validator):
         tests.append(_combine(validator))
     return _join(tests)
+
+
+def _allows_null(validator: Validator) -> bool:
+    """Return whether nulls are valid; they are never among the enumerated values."""
+    is_typed = bool(validator.types) and not validator.nullable
+    return not is_typed and not validator.enum
+
+
+def _allows_type(cls: type, validator: Validator) -> bool:
+    """Return whether some values of the type can be valid."""
+    if not validator.types:
+        return True
+    is_named = not set(validator.types).isdisjoint(_TYPES[cls])
+    return is_named or _is_loose(cls, validator)
+
+
+def _has_options(validator: Validator) -> bool:
+    options = (validator.any_of, validator.one_of, validator.all_of, validator.negated)
+    return any(options)
 
 
 def _is_loose(cls: type, validator: Validator) -> bool:

@@ -34,6 +34,7 @@ DEFAULTS = {
     'posting': {
         'enabled': True,
         'loggers': False,
+        'failures': True,
         'level': logging.INFO,
         'default_backoffs': (1, 1, 2, 3, 5, 8, 13, 21),
         'logging_backoffs': (1, 1, 2, 3, 5),

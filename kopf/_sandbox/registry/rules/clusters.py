@@ -47,6 +47,12 @@ _IMMUTABLE_IN_EVENTS: Final = (
     'reportingComponent',
     'reportingInstance',
 )
+_EVENT_TEXT_LIMITS: Final = {
+    'reportingInstance': 128,
+    'action': 128,
+    'reason': 128,
+    'message': 1024,
+}
 _OTHER_NAMESPACE: Final = 'does not match event.namespace'
 
 
@@ -158,31 +164,40 @@ def validate_event(
 ) -> entries.Problems:
     """Validate an event in the shape of ``v1``, as it is stored."""
     namespace = obj['metadata'].get('namespace') or ''
-    about, field = checks.dig(obj, 'involvedObject', 'namespace') or '', 'involvedObject.namespace'
-    if obj.get('eventTime') is None:
-        expected = ('default', '') if not about else (about,)
-        return (
-            [] if namespace in expected else [errors.invalid_value(field, about, _OTHER_NAMESPACE)]
-        )
+    about = checks.dig(obj, 'involvedObject', 'namespace') or ''
+    is_modern = obj.get('eventTime') is not None
     problems = []
-    if not about and namespace not in ('default', 'kube-system'):
-        problems.append(errors.invalid_value(field, about, _OTHER_NAMESPACE))
-    reporter = obj.get('reportingComponent') or ''
-    problems += [] if reporter else [errors.required(reporter_field)]
-    problems += [
-        errors.invalid_value(reporter_field, reporter, text) for text in naming.check_key(reporter)
-    ]
-    for name, limit in (
-        ('reportingInstance', 128),
-        ('action', 128),
-        ('reason', 128),
-        ('message', 1024),
-    ):
-        value = obj.get(name) or ''
-        if not value and name != 'message':
-            problems.append(errors.required(name))
-        if len(value.encode('utf-8', 'surrogatepass')) > limit:
-            problems.append(errors.invalid_value(name, '', f'can have at most {limit} characters'))
+    if _is_misplaced(namespace, about, is_modern=is_modern):
+        problems.append(errors.invalid_value('involvedObject.namespace', about, _OTHER_NAMESPACE))
+    if not is_modern:
+        return problems
+    problems += _validate_reporter(obj.get('reportingComponent') or '', reporter_field)
+    for name, limit in _EVENT_TEXT_LIMITS.items():
+        problems += _validate_event_text(obj, name, limit)
+    return problems
+
+
+def _is_misplaced(namespace: str, about: str, *, is_modern: bool) -> bool:
+    """Return whether the namespace is wrong; modern events of namespaced objects can be in any."""
+    if about:
+        return not is_modern and namespace != about
+    homes = ('default', 'kube-system') if is_modern else ('default', '')
+    return namespace not in homes
+
+
+def _validate_reporter(reporter: str, field: str) -> entries.Problems:
+    problems = [] if reporter else [errors.required(field)]
+    texts = naming.check_key(reporter)
+    return problems + [errors.invalid_value(field, reporter, text) for text in texts]
+
+
+def _validate_event_text(obj: entries.Object, name: str, limit: int) -> entries.Problems:
+    text = obj.get(name) or ''
+    problems = []
+    if not text and name != 'message':
+        problems.append(errors.required(name))
+    if len(text.encode('utf-8', 'surrogatepass')) > limit:
+        problems.append(errors.invalid_value(name, '', f'can have at most {limit} characters'))
     return problems
 
 

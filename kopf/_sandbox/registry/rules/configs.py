@@ -20,6 +20,7 @@ _REQUIRED_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     'kubernetes.io/dockercfg': ('.dockercfg',),
     'kubernetes.io/dockerconfigjson': ('.dockerconfigjson',),
 }
+_FILLED_KEYS: Final = frozenset(('ssh-privatekey',))
 _JSON_KEYS: Final = frozenset(('.dockercfg', '.dockerconfigjson'))
 _AUTH_KEYS: Final = ('username', 'password')
 
@@ -71,24 +72,30 @@ def validate_config_map_update(new: entries.Object, old: entries.Object) -> entr
 
 
 def validate_secret(obj: entries.Object) -> entries.Problems:
-    values, kind = obj.get('data') or {}, obj.get('type')
+    values, kind = obj.get('data') or {}, obj.get('type') or ''
     problems = _validate_keys(obj, 'data')
     if _measure_encoded(values) > _SIZE_LIMIT:
         problems.append(errors.too_long('data', _SIZE_LIMIT))
-    for key in _REQUIRED_KEYS.get(kind or '', ()):
-        if key not in values or (kind == 'kubernetes.io/ssh-auth' and not values[key]):
-            problems.append(errors.required(f'data[{key}]'))
-        elif key in _JSON_KEYS and (text := _explain_json(values[key])):
-            problems.append(
-                errors.invalid_value(f'data[{key}]', '<secret contents redacted>', text)
-            )
-    if kind == 'kubernetes.io/basic-auth' and not any(key in values for key in _AUTH_KEYS):
+    for key in _REQUIRED_KEYS.get(kind, ()):
+        problems += _validate_required_key(values, key)
+    if kind == 'kubernetes.io/basic-auth' and values.keys().isdisjoint(_AUTH_KEYS):
         problems += [errors.required(f'data[{key}]') for key in _AUTH_KEYS]
-    if kind == 'kubernetes.io/service-account-token' and not checks.dig(
-        obj, 'metadata', 'annotations', _ACCOUNT
-    ):
-        problems.append(errors.required(f'metadata.annotations[{_ACCOUNT}]'))
+    if kind == 'kubernetes.io/service-account-token':
+        problems += _validate_account(obj)
     return problems
+
+
+def _validate_required_key(values: Mapping[str, str], key: str) -> entries.Problems:
+    field = f'data[{key}]'
+    if key not in values or (key in _FILLED_KEYS and not values[key]):
+        return [errors.required(field)]
+    text = _explain_json(values[key]) if key in _JSON_KEYS else ''
+    return [errors.invalid_value(field, '<secret contents redacted>', text)] if text else []
+
+
+def _validate_account(obj: entries.Object) -> entries.Problems:
+    account = checks.dig(obj, 'metadata', 'annotations', _ACCOUNT)
+    return [] if account else [errors.required(f'metadata.annotations[{_ACCOUNT}]')]
 
 
 def _explain_json(encoded: str) -> str:

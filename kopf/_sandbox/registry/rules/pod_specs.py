@@ -218,32 +218,25 @@ def _validate_toleration(toleration: entries.Object, field: str) -> entries.Prob
     value, effect = toleration.get('value') or '', toleration.get('effect') or ''
     problems = checks.check_name(key, f'{field}.key', naming.check_key)
     if not key and operator != 'Exists':
-        problems.append(
-            errors.invalid_value(
-                f'{field}.operator',
-                operator,
-                'operator must be Exists when `key` is empty, which means "match all values and all keys"',
-            )
-        )
+        text = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
+        problems.append(errors.invalid_value(f'{field}.operator', operator, text))
     if toleration.get('tolerationSeconds') is not None and effect != 'NoExecute':
-        problems.append(
-            errors.invalid_value(
-                f'{field}.effect',
-                effect,
-                "effect must be 'NoExecute' when `tolerationSeconds` is set",
-            )
-        )
+        text = "effect must be 'NoExecute' when `tolerationSeconds` is set"
+        problems.append(errors.invalid_value(f'{field}.effect', effect, text))
+    problems += _validate_operator(operator, value, f'{field}.operator')
+    if effect:
+        problems += checks.check_enum(effect, f'{field}.effect', _EFFECTS)
+    return problems
+
+
+def _validate_operator(operator: str, value: str, field: str) -> entries.Problems:
+    """Check the operator of a toleration, and its value; all errors name the operator."""
     if operator in ('Equal', ''):
         texts = naming.check_label_value(value)
-        problems += (
-            [errors.invalid_value(f'{field}.operator', value, ';'.join(texts))] if texts else []
-        )
-    elif operator == 'Exists' and value:
-        problems.append(
-            errors.invalid_value(
-                f'{field}.operator', value, "value must be empty when `operator` is 'Exists'"
-            )
-        )
-    elif operator != 'Exists':
-        problems.append(errors.not_supported(f'{field}.operator', operator, ('Equal', 'Exists')))
-    return problems + (checks.check_enum(effect, f'{field}.effect', _EFFECTS) if effect else [])
+        return [errors.invalid_value(field, value, ';'.join(texts))] if texts else []
+    if operator != 'Exists':
+        return [errors.not_supported(field, operator, ('Equal', 'Exists'))]
+    if value:
+        text = "value must be empty when `operator` is 'Exists'"
+        return [errors.invalid_value(field, value, text)]
+    return []

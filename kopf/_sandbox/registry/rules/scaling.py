@@ -113,51 +113,45 @@ def _validate_metrics(metrics: Sequence[entries.Object]) -> entries.Problems:
 
 def _validate_resource_metric(source: entries.Object, field: str) -> entries.Problems:
     target = source.get('target') or {}
-    kind, share, amount = (
-        target.get('type') or '',
-        target.get('averageUtilization'),
-        target.get('averageValue'),
-    )
-    problems = (
-        []
-        if source.get('name')
-        else [errors.required(f'{field}.name', 'must specify a resource name')]
-    )
+    kind = target.get('type') or ''
+    problems = []
+    if not source.get('name'):
+        problems.append(errors.required(f'{field}.name', 'must specify a resource name'))
     if not kind:
-        problems.append(
-            errors.required(f'{field}.target.type', 'must specify a metric target type')
-        )
+        text = 'must specify a metric target type'
+        problems.append(errors.required(f'{field}.target.type', text))
     if kind not in _TARGET_TYPES:
-        problems.append(
-            errors.invalid_value(
-                f'{field}.target.type', kind, 'must be either Utilization, Value, or AverageValue'
-            )
-        )
+        text = 'must be either Utilization, Value, or AverageValue'
+        problems.append(errors.invalid_value(f'{field}.target.type', kind, text))
+    return [
+        *problems,
+        *_validate_target_amounts(target, f'{field}.target'),
+        *_validate_target_choice(target, f'{field}.target'),
+    ]
+
+
+def _validate_target_amounts(target: entries.Object, field: str) -> entries.Problems:
+    share, amount = target.get('averageUtilization'), target.get('averageValue')
+    problems = []
     if amount is not None and quantities.parse_quantity(amount) <= 0:
-        problems.append(
-            errors.invalid_value(f'{field}.target.averageValue', amount, 'must be positive')
-        )
+        problems.append(errors.invalid_value(f'{field}.averageValue', amount, 'must be positive'))
     if share is not None and share < 1:
-        problems.append(
-            errors.invalid_value(
-                f'{field}.target.averageUtilization', share, 'must be greater than 0'
-            )
-        )
-    if share is None and amount is None:
-        problems.append(
-            errors.required(
-                f'{field}.target.averageUtilization',
-                'must set either a target raw value or a target utilization',
-            )
-        )
-    if share is not None and amount is not None:
-        problems.append(
-            errors.forbidden_field(
-                f'{field}.target.averageValue',
-                'may not set both a target raw value and a target utilization',
-            )
-        )
+        text = 'must be greater than 0'
+        problems.append(errors.invalid_value(f'{field}.averageUtilization', share, text))
     return problems
+
+
+def _validate_target_choice(target: entries.Object, field: str) -> entries.Problems:
+    """Check that exactly one of the two ways to set the target is used."""
+    has_share = target.get('averageUtilization') is not None
+    has_amount = target.get('averageValue') is not None
+    if has_share and has_amount:
+        text = 'may not set both a target raw value and a target utilization'
+        return [errors.forbidden_field(f'{field}.averageValue', text)]
+    if not has_share and not has_amount:
+        text = 'must set either a target raw value or a target utilization'
+        return [errors.required(f'{field}.averageUtilization', text)]
+    return []
 
 
 def validate_budget(obj: entries.Object) -> entries.Problems:

@@ -12,6 +12,7 @@ from kopf._sandbox.registry.rules import checks, containers, entries, pod_defaul
 _TYPES: Final = ('ClusterIP', 'ExternalName', 'LoadBalancer', 'NodePort')
 _EXTERNAL: Final = ('NodePort', 'LoadBalancer')
 _HEADLESS: Final = 'None'
+_TRAFFIC_POLICIES: Final = ('Cluster', 'Local')
 _AFFINITY_SECONDS: Final = 10800
 _NETWORK: Final = ipaddress.ip_network('10.96.0.0/12')
 _ADDRESS_HINT: Final = 'must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)'
@@ -103,6 +104,14 @@ def _drop_ports(spec: dict[str, Any], known: entries.Object) -> None:
 def _allocate(spec: dict[str, Any], allocator: entries.Allocator) -> None:
     if spec['type'] == 'ExternalName':
         return
+    _allocate_addresses(spec, allocator)
+    if _wants_node_ports(spec):
+        _allocate_node_ports(spec, allocator)
+    if spec['type'] == 'LoadBalancer' and spec.get('externalTrafficPolicy') == 'Local':
+        pod_defaults.fill(spec, {'healthCheckNodePort': allocator.allocate_port()})
+
+
+def _allocate_addresses(spec: dict[str, Any], allocator: entries.Allocator) -> None:
     if not spec.get('clusterIP'):
         spec['clusterIP'] = (spec.get('clusterIPs') or [None])[0] or allocator.allocate_address()
     if not spec.get('clusterIPs'):
@@ -115,28 +124,24 @@ def _allocate(spec: dict[str, Any], allocator: entries.Allocator) -> None:
             'ipFamilyPolicy': 'RequireDualStack' if is_dual else 'SingleStack',
         },
     )
-    wants_ports = spec['type'] == 'NodePort' or (
-        spec['type'] == 'LoadBalancer' and spec.get('allocateLoadBalancerNodePorts') is not False
-    )
-    for port in (spec.get('ports') or ()) if wants_ports else ():
+
+
+def _wants_node_ports(spec: entries.Object) -> bool:
+    if spec['type'] == 'LoadBalancer':
+        return spec.get('allocateLoadBalancerNodePorts') is not False
+    return bool(spec['type'] == 'NodePort')
+
+
+def _allocate_node_ports(spec: entries.Object, allocator: entries.Allocator) -> None:
+    for port in spec.get('ports') or ():
         if not port.get('nodePort'):
             port['nodePort'] = allocator.allocate_port()
-    if spec['type'] == 'LoadBalancer' and spec.get('externalTrafficPolicy') == 'Local':
-        pod_defaults.fill(spec, {'healthCheckNodePort': allocator.allocate_port()})
 
 
 def validate_service(obj: entries.Object) -> entries.Problems:
     spec = obj.get('spec') or {}
     ports, kind = spec.get('ports') or (), spec.get('type')
-    is_headless = spec.get('clusterIP') == _HEADLESS
-    problems = []
-    if not ports and not is_headless and kind != 'ExternalName':
-        problems.append(errors.required('spec.ports'))
-    if kind in _EXTERNAL and is_headless:
-        text = f"may not be set to 'None' for {kind} services"
-        problems.append(errors.invalid_value('spec.clusterIPs[0]', 'None', text))
-    if kind == 'ExternalName':
-        problems += _validate_external_name(spec)
+    problems = _validate_type(spec)
     problems += _validate_ports(ports, 'spec.ports')
     problems += metadata.validate_labels(spec.get('selector') or {}, 'spec.selector')
     problems += checks.check_enum(
@@ -144,20 +149,9 @@ def validate_service(obj: entries.Object) -> entries.Problems:
     )
     problems += checks.check_enum(kind, 'spec.type', _TYPES)
     problems += _validate_port_use(ports, spec)
-    if _is_external(spec):
-        problems += checks.check_enum(
-            spec.get('externalTrafficPolicy'), 'spec.externalTrafficPolicy', ('Cluster', 'Local')
-        )
-    elif spec.get('externalTrafficPolicy'):
-        problems.append(
-            errors.invalid_value(
-                'spec.externalTrafficPolicy',
-                spec['externalTrafficPolicy'],
-                'may only be set for externally-accessible services',
-            )
-        )
+    problems += _validate_external_policy(spec)
     problems += checks.check_optional_enum(
-        spec.get('internalTrafficPolicy'), 'spec.internalTrafficPolicy', ('Cluster', 'Local')
+        spec.get('internalTrafficPolicy'), 'spec.internalTrafficPolicy', _TRAFFIC_POLICIES
     )
     problems += [
         errors.invalid_value(f'spec.externalIPs[{index}]', address, _ADDRESS_HINT)
@@ -165,6 +159,31 @@ def validate_service(obj: entries.Object) -> entries.Problems:
         if not is_address(address)
     ]
     return problems + _validate_addresses(spec)
+
+
+def _validate_type(spec: entries.Object) -> entries.Problems:
+    """Check the fields that the type of a service requires or forbids."""
+    kind, is_headless = spec.get('type'), spec.get('clusterIP') == _HEADLESS
+    needs_ports = kind != 'ExternalName' and not is_headless
+    problems = []
+    if needs_ports and not spec.get('ports'):
+        problems.append(errors.required('spec.ports'))
+    if kind in _EXTERNAL and is_headless:
+        text = f"may not be set to 'None' for {kind} services"
+        problems.append(errors.invalid_value('spec.clusterIPs[0]', 'None', text))
+    if kind == 'ExternalName':
+        problems += _validate_external_name(spec)
+    return problems
+
+
+def _validate_external_policy(spec: entries.Object) -> entries.Problems:
+    field, policy = 'spec.externalTrafficPolicy', spec.get('externalTrafficPolicy')
+    if _is_external(spec):
+        return checks.check_enum(policy, field, _TRAFFIC_POLICIES)
+    if policy:
+        text = 'may only be set for externally-accessible services'
+        return [errors.invalid_value(field, policy, text)]
+    return []
 
 
 def _validate_external_name(spec: entries.Object) -> entries.Problems:
@@ -236,30 +255,38 @@ def _validate_addresses(spec: entries.Object) -> entries.Problems:
         return []
     address, addresses = spec.get('clusterIP') or '', spec.get('clusterIPs') or []
     problems = []
-    if address and addresses and addresses[0] != address:
+    is_mismatch = bool(addresses) and addresses[0] != address
+    if address and is_mismatch:
         problems.append(
             errors.invalid_value('spec.clusterIPs', addresses, 'first value must match `clusterIP`')
         )
-    for index, item in enumerate(addresses):
-        if item != _HEADLESS and not is_address(item):
-            problems.append(errors.invalid_value(f'spec.clusterIPs[{index}]', item, _ADDRESS_HINT))
-        elif item != _HEADLESS and ipaddress.ip_address(item) not in _NETWORK:
-            problems.append(
-                errors.invalid_value(
-                    'spec.clusterIPs',
-                    addresses,
-                    f'failed to allocate IP {item}: the provided IP ({item}) is not in the '
-                    f'valid range. The range of valid IPs is {_NETWORK}',
-                )
-            )
-    if address != _HEADLESS and 'IPv6' in (spec.get('ipFamilies') or ()):
-        index = spec['ipFamilies'].index('IPv6')
-        problems.append(
-            errors.invalid_value(
-                f'spec.ipFamilies[{index}]', 'IPv6', 'not configured on this cluster'
-            )
-        )
+    for index in range(len(addresses)):
+        problems += _validate_address(addresses, index)
+    if address != _HEADLESS:
+        problems += _validate_families(spec.get('ipFamilies') or [])
     return problems
+
+
+def _validate_address(addresses: Sequence[str], index: int) -> entries.Problems:
+    address = addresses[index]
+    if address == _HEADLESS:
+        return []
+    if not is_address(address):
+        return [errors.invalid_value(f'spec.clusterIPs[{index}]', address, _ADDRESS_HINT)]
+    if ipaddress.ip_address(address) not in _NETWORK:
+        text = (
+            f'failed to allocate IP {address}: the provided IP ({address}) is not in the '
+            f'valid range. The range of valid IPs is {_NETWORK}'
+        )
+        return [errors.invalid_value('spec.clusterIPs', addresses, text)]
+    return []
+
+
+def _validate_families(families: Sequence[str]) -> entries.Problems:
+    if 'IPv6' not in families:
+        return []
+    field = f'spec.ipFamilies[{families.index("IPv6")}]'
+    return [errors.invalid_value(field, 'IPv6', 'not configured on this cluster')]
 
 
 def is_address(text: str) -> bool:

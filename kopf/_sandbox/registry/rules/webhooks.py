@@ -156,42 +156,34 @@ def _validate_wildcard(values: list[str], field: str, named: str) -> entries.Pro
 def _validate_resources(resources: list[str], field: str) -> entries.Problems:
     if not resources:
         return [errors.required(field)]
-    problems, whole, everywhere = [], set[str](), set[str]()
+    problems = []
     for index, text in enumerate(resources):
-        resource, slash, part = text.partition('/')
-        if not text:
-            problems.append(errors.required(f'{field}[{index}]'))
-        if slash and resource in whole:
-            problems.append(
-                errors.invalid_value(
-                    f'{field}[{index}]',
-                    text,
-                    f"if '{resource}/*' is present, must not specify {text}",
-                )
-            )
-        if slash and part in everywhere:
-            problems.append(
-                errors.invalid_value(
-                    f'{field}[{index}]', text, f"if '*/{part}' is present, must not specify {text}"
-                )
-            )
-        whole.update({resource} if part == '*' else ())
-        everywhere.update({part} if resource == '*' and slash else ())
+        problems += _validate_resource(text, resources[:index], f'{field}[{index}]')
     if '*/*' in resources and len(resources) > 1:
-        problems.append(
-            errors.invalid_value(
-                field, resources, "if '*/*' is present, must not specify other resources"
-            )
-        )
-    if '*' in resources and any('/' not in text and text != '*' for text in resources[-1:]):
-        problems.append(
-            errors.invalid_value(
-                field,
-                resources,
-                "if '*' is present, must not specify other resources without subresources",
-            )
-        )
+        text = "if '*/*' is present, must not specify other resources"
+        problems.append(errors.invalid_value(field, resources, text))
+    if '*' in resources and _is_single_resource(resources[-1]):
+        text = "if '*' is present, must not specify other resources without subresources"
+        problems.append(errors.invalid_value(field, resources, text))
     return problems
+
+
+def _validate_resource(text: str, previous: Sequence[str], field: str) -> entries.Problems:
+    """Check one resource; previous wildcards must not cover its subresource."""
+    if not text:
+        return [errors.required(field)]
+    resource, slash, part = text.partition('/')
+    if not slash:
+        return []
+    return [
+        errors.invalid_value(field, text, f"if '{wildcard}' is present, must not specify {text}")
+        for wildcard in (f'{resource}/*', f'*/{part}')
+        if wildcard in previous
+    ]
+
+
+def _is_single_resource(text: str) -> bool:
+    return '/' not in text and text != '*'
 
 
 def _validate_client(client: entries.Object, field: str) -> entries.Problems:
