@@ -97,12 +97,17 @@ class Run:
         self, state: progression.State, env: execution.Environment, results: Outcomes | None = None
     ) -> None:
         self.state = state  # of the sub-handlers, as they proceed
-        self.env = env.accompanied_by(self)
+        self._env = env
         self.results: Outcomes = {} if results is None else results
         self._subrefs: dict[ids.HandlerId, frozenset[ids.HandlerId]] = {}
         self.families: dict[
             ids.HandlerId, ids.HandlerId
         ] = {}  # the topmost parents of sub-handlers
+
+    @property
+    def env(self) -> execution.Environment:
+        """The environment of the handlers. Not kept: it would be a cycle, left to the garbage collector."""
+        return self._env.accompanied_by(self)
 
     def open(self, handler: handlers.ChangingHandler, cause: causes.ChangingCause) -> '_Scope':
         """Begin an attempt of a handler; if it is for a field, its sub-handlers are told only of that field."""
@@ -176,8 +181,9 @@ class _Scope:
         self.run.state = state = self.run.state.including(self.subrefs)
         top = self.run.families.get(self.parent.id, self.parent.id)
         self.run.families |= {subhandler.id: top for subhandler in subhandlers}
-        lifecycle = self.run.env.lifecycle if lifecycle is None else signatures.narrow(lifecycle)
-        env = dataclasses.replace(self.run.env, lifecycle=lifecycle, family=f'{top}/*')
+        env = self.run.env
+        lifecycle = env.lifecycle if lifecycle is None else signatures.narrow(lifecycle)
+        env = dataclasses.replace(env, lifecycle=lifecycle, family=f'{top}/*')
         is_due = any(state.is_due(subhandler.id, env.now()) for subhandler in subhandlers)
         results = await execution.run_handlers(subhandlers, cause, state, env)
         self.is_idle = is_due and not results
