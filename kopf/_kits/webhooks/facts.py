@@ -89,7 +89,7 @@ def _iter_texts(element: _Element) -> Iterator[str]:
         try:
             inner_texts = [text for inner in element.elements for text in _iter_texts(inner)]
         except (IndexError, ValueError):
-            return  # not the content of an extension, as expected: octets can contain anything
+            return  # not an extension after all: octets can contain anything
         yield from inner_texts
 
 
