@@ -553,9 +553,7 @@ def register(
     annotations: _Meta = None,
     when: _When = None,
 ) -> _Fn:
-    """
-    Declare a sub-handler, as `subhandler` does, of a function that is inconvenient to decorate.
-    """
+    """Declare a function as a sub-handler, as `subhandler` does, without decorating it."""
     _register(fn, {name: value for name, value in locals().items() if name != 'fn'})
     return fn
 

@@ -28,8 +28,7 @@ class Measured:
         environ: Mapping[str, str],
         core: int | None = None,
     ) -> None:
-        # In another directory: otherwise, local modules would be imported instead of the installed
-        # ones.
+        # In another directory: otherwise, local modules would shadow the installed ones.
         self.log = directory / 'log'
         with self.log.open('wb') as log:
             self.process = subprocess.Popen(

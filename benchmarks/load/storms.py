@@ -19,7 +19,7 @@ import users
 
 HERE = pathlib.Path(__file__).resolve().parent
 PATIENCE = 1800.0  # seconds for one storm
-# The minimum of seconds to measure the edits, if few objects are handled sooner.
+# Seconds to measure the edits at least, even if all objects are handled sooner.
 SHORTEST = 5.0
 EXIT_PATIENCE = 60.0  # seconds
 

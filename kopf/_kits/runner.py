@@ -39,12 +39,13 @@ class KopfRunner:
     Runs the command in a thread while the block is executed, and stops it at the end of the block.
 
     The positional arguments, and the named ones not listed below, are those of
-    ``click.testing.CliRunner.invoke()``: ``with KopfRunner(['run', '-A', 'handlers.py'],
-    env={'KUBECONFIG': ...}) as runner:``. In coroutines, use ``async with``: the operator has its
-    own event loop, and does not block the loop of the test while starting and stopping.
+    ``click.testing.CliRunner.invoke()``:
+    ``with KopfRunner(['run', '-A', 'handlers.py'], env={'KUBECONFIG': ...}) as runner:``.
+    In coroutines, use ``async with``: the operator has its own event loop, and does not block the
+    loop of the test while starting and stopping.
 
     The output and the exit code of the command are available after the block. The error of the
-    operator is raised there as is, unless ``reraise`` is false or the block itself has failed. If
+    operator is raised at its end, unless ``reraise`` is false or the block itself has failed. If
     the command does not stop within ``timeout`` seconds, it is abandoned, and `TimeoutError` is
     raised. ``registry`` and ``settings`` replace the default ones.
 

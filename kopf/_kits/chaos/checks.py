@@ -19,7 +19,7 @@ SEEDS = 20
 
 
 REST = 1800.0
-"""The default seconds at the end without any activity of the operator: longer than any backoff."""
+"""The default seconds of rest at the end of a run: longer than any slowdown of the operator."""
 
 
 class ConvergenceError(AssertionError):

@@ -39,7 +39,7 @@ Proceed = Callable[[routing.Call], Awaitable[negotiation.Answer]]
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """A request: what is requested, and how many times it was requested before."""
+    """A request of the operator, with its number among the same requests."""
 
     verb: str
     plural: str

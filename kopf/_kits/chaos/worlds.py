@@ -165,8 +165,7 @@ class World(simulations.Simulation):
         )
         await self._wait_until_ready()
         if self._is_reviewing and not self._is_ready.is_set():
-            # Otherwise, the scenario would end before the webhooks exist, and nothing would be
-            # reviewed.
+            # Otherwise, the scenario would end before the webhooks exist, with nothing reviewed.
             await self._wait_until_ready(REVIEWING_TIMEOUT)
 
     async def _decide_on_refusal(self, error: errors.ApiError, attempt: int) -> bool:

@@ -1,8 +1,8 @@
 """
 Directories: a stable place for the kubeconfig of a command's sandbox, the same in every run.
 
-There is one directory per user and per working directory of the command, so that ``export
-KUBECONFIG=…`` in another terminal stays valid when the command is restarted. The directory is
+There is one directory per user and per working directory of the command, so that the variable
+``KUBECONFIG`` in another terminal stays valid when the command is restarted. The directory is
 private: never a symbolic link, never owned by another user. A running command locks its directory;
 a second command in the same place uses another one. The directory and its contents are removed when
 the command exits.

@@ -172,7 +172,7 @@ class WebhookServer(contexts.WebhookContextManager):
     def _collect_options(self) -> options.Options:
         values = {name: getattr(self, name) for name in options.NAMES}
         if not isinstance(self.extra_sans, str | bytes) and isinstance(self.extra_sans, Iterable):
-            # It can be iterated only once, but is needed many times.
+            # It can be a one-time iterator, but is needed many times.
             values['extra_sans'] = tuple(self.extra_sans)
         given = options.Options(**values)
         options.check_options(given)
