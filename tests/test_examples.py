@@ -263,7 +263,7 @@ def test_peers_step_aside_for_developers(start):
     local.wait_until_says(f'UPDATED {NAME}: seen by developer.', "'update_fn' succeeded")
 
     local.stop()
-    deployed.wait_until_says('There is nobody to pause for')
+    deployed.wait_until_says('There is no one left to pause for')
     deployed.patch(field='yet another')
     deployed.wait_until_says(f'UPDATED {NAME}: seen by production.', "'update_fn' succeeded")
     deployed.stop()

@@ -148,7 +148,7 @@ class AsyncSandbox:
                 if condition(last):
                     return last
         if self._operator.is_closed:
-            raise RuntimeError('The sandbox is not running any more.')
+            raise RuntimeError('The sandbox is no longer running.')
         raise TimeoutError(describe_timeout(resource, name, timeout, last))
 
     def follow(

@@ -155,7 +155,7 @@ class Saver:
     def _give_up(self, position: int, error: OSError) -> None:
         """Stop the journal at the last complete change, without the partially written line."""
         logger.error(
-            'The changes are not saved to %s any more, until the sandbox ends: %s',
+            'The changes are no longer saved to %s, until the sandbox ends: %s',
             self._directory,
             error,
         )

@@ -49,7 +49,7 @@ class EndedError(RuntimeError):
     """The loop has ended before or while a call was running in it."""
 
     def __init__(self) -> None:
-        super().__init__('The sandbox is not running any more.')
+        super().__init__('The sandbox is no longer running.')
 
 
 class LoopThread:

@@ -362,7 +362,7 @@ def test_processes_pause_and_succeed_each_other(
     seen = read_time(tmp_path / 'high', "keep-alive of the peering 'example' is sent")
     assert (read_time(tmp_path / 'low', 'pauses: there are others') - seen).total_seconds() < 1
     assert (
-        read_time(tmp_path / 'low', 'nobody to pause for') - killed
+        read_time(tmp_path / 'low', 'no one left to pause for') - killed
     ).total_seconds() < LIFETIME + 3
     assert 'CREATED first' not in (tmp_path / 'low').read_text()
     assert 'CREATED second' not in (tmp_path / 'high').read_text()
@@ -379,7 +379,7 @@ def test_processes_are_frozen_and_resumed(start_process, invoke, sandbox, peerin
     wait_until_written(tmp_path / 'one', 'CREATED first')
 
     text = (tmp_path / 'one').read_text()
-    assert text.index('nobody to pause for') < text.index('CREATED first')
+    assert text.index('no one left to pause for') < text.index('CREATED first')
 
 
 def test_kubeconfigs_of_secure_sandboxes_are_good_too(tmp_path):

@@ -101,8 +101,8 @@ async def test_handlers_are_interrupted_after_that_time_and_those_before_them_ar
     assert body['status'] == {'quick_fn': 'result', 'own': 'change'}
     assert 'kopf.zalando.org/quick_fn' in get_progress(body)
     assert 'kopf.zalando.org/slow_fn' not in get_progress(body)
-    assert any('Waiting for 1 handlings of kopfexamples' in text for text in logs(logging.INFO))
-    assert any('interrupted' in text for text in logs(logging.WARNING))
+    assert any('Waiting for 1 workers of kopfexamples' in text for text in logs(logging.INFO))
+    assert any('were cancelled' in text for text in logs(logging.WARNING))
 
     is_slow = False
     await run_operator()

@@ -343,7 +343,7 @@ async def test_edits_of_records_do_not_flood_the_logs(operator, peering, caplog,
         await asyncio.sleep(1)
         await peering(None, f'tenant{number}')
         await asyncio.sleep(1)
-    lines = [text for text in caplog.messages if 'pauses' in text or 'nobody to pause' in text]
+    lines = [text for text in caplog.messages if 'pauses' in text or 'no one left to pause' in text]
     assert 2 <= len(lines) <= 10
 
     for _ in range(6):

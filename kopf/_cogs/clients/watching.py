@@ -537,7 +537,7 @@ def _prepare_retry(position: _Position, failure: Exception) -> float:
     if is_expired and state.failures == 1:
         delay = max(asked or 0.0, context.settings.watching.reconnect_backoff)
         context.logger.info(
-            'The stream of %s cannot be continued, and begins anew: %s', position, failure
+            'The stream of %s cannot be continued, and begins again: %s', position, failure
         )
     else:
         context.logger.log(

@@ -146,7 +146,7 @@ def select_access(kubeconfig: Kubeconfig) -> Access:
     for key in _IMPERSONATION:
         if user.values.get(key):
             raise KubeconfigError(
-                f'The {user} is to be impersonated (the field {key!r}), which is not supported: '
+                f'The {user} asks for impersonation (the field {key!r}), which is not supported: '
                 f'use a context without impersonation.'
             )
     return Access(context, cluster, user, _build_server(cluster, user), _build_plugin(user))

@@ -121,7 +121,7 @@ class Admission:
                 stack.push_async_callback(configs.aclose)
             async for config in configs:
                 self._take(config)
-        raise reviews.ServerError('The webhook server has ended, although nobody has stopped it.')
+        raise reviews.ServerError('The webhook server has ended, although it was not stopped.')
 
     def _take(self, config: reviews.WebhookClientConfig) -> None:
         if not isinstance(config, Mapping):

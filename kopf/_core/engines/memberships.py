@@ -325,7 +325,7 @@ class Member:
         elif not self._is_present:
             self._on_absent(self)
         elif self._reported is not None:
-            logger.info('There is nobody to pause for in %s any more.', self.membership)
+            logger.info('There is no one left to pause for in %s.', self.membership)
 
     def _date(self, moment: float) -> str:
         """Convert a moment of the loop's clock to the time of day, in UTC."""

@@ -208,12 +208,12 @@ _BACKLOGS: list[tuple[str, str, Callable[[meters.Backlog], int]]] = [
 _STREAMS: list[tuple[str, str, Callable[[meters.Flow], int]]] = [
     (
         'kopf_stream_reconnects',
-        'How many times the watch-streams were connected anew.',
+        'How many times the watch-streams were reconnected.',
         lambda flow: flow.reconnects,
     ),
     (
         'kopf_stream_relists',
-        'How many times the objects were listed anew.',
+        'How many times the objects were listed again.',
         lambda flow: flow.relists,
     ),
     (
@@ -297,7 +297,7 @@ def _collect_streams(
     )
     yield _gauge(
         'kopf_stream_silence_seconds',
-        'How long nothing has come, be it a bookmark; of the worst stream.',
+        'How long nothing has come, not even a bookmark; of the worst stream.',
         ['resource'],
         [([name], silence) for name, silence in silences.items()],
     )

@@ -275,7 +275,7 @@ class Poster:
                 series.extend()
             if repetition is events.Repetition.FORBIDDEN:
                 logger.info(
-                    'It is not permitted to patch k8s-events, so the repeated ones are posted anew.'
+                    'It is not permitted to patch k8s-events, so the repeated ones are posted as new ones.'
                 )
                 self._forbidden_until = self._loop.time() + FORBIDDEN_PERIOD
             if repetition in (events.Repetition.DONE, events.Repetition.FAILED):

@@ -333,7 +333,7 @@ def _announce(sight: _Sight) -> None:
         for resource in sorted(after - before, key=repr):
             logger.info('The resource %r has come, and is served from now on.', resource)
         for resource in sorted(before - after, key=repr):
-            logger.info('The resource %r has gone, and is not served any more.', resource)
+            logger.info('The resource %r is gone, and is no longer served.', resource)
     sight.complaints = resolved.complaints
     insights.learn_resources(resolved)
 

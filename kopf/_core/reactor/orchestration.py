@@ -187,7 +187,7 @@ def _take_failures(watchers: Watchers) -> dict[Key, BaseException]:
         error = None if watcher.task.cancelled() else watcher.task.exception()
         if error is None and not watcher.is_stopping:
             error = UnexpectedEndError(
-                f'Watching over {key} has ended, although nobody has stopped it.'
+                f'Watching over {key} has ended, although it was not stopped.'
             )
         if error is not None:
             failures[key] = error

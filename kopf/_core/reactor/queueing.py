@@ -317,7 +317,7 @@ class Queue:
         try:
             if self._workers:
                 logger.info(
-                    'Waiting for %d handlings of %s to finish, for %s s at most.',
+                    'Waiting for %d workers of %s to finish, for %s s at most.',
                     len(self._workers),
                     self._name,
                     timeout,
@@ -335,8 +335,8 @@ class Queue:
             worker.cancel()
         if workers:
             logger.warning(
-                '%d handlings of %s are not finished in time, and are interrupted. They will be '
-                'repeated by the next start.',
+                '%d workers of %s did not finish in time, and were cancelled. '
+                'Their objects will be handled again after a restart.',
                 len(workers),
                 self._name,
             )

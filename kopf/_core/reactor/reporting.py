@@ -69,9 +69,7 @@ def log_holding(logger: causes.Logger, holding: application.Holding) -> None:
                 'Adding the finalizer: the object stays until its handlers have finished with its deletion.'
             )
         case application.Holding.ALLOW:
-            logger.debug(
-                'Removing the finalizer: the object is not needed by its handlers any more.'
-            )
+            logger.debug('Removing the finalizer: its handlers no longer need the object.')
 
 
 def log_sleep(logger: causes.Logger, delay: float) -> None:
@@ -85,9 +83,9 @@ def log_sleep(logger: causes.Logger, delay: float) -> None:
 
 def log_dismissal(logger: causes.Logger) -> None:
     """Log that there is nothing to do for the object as it is now."""
-    logger.debug('Nothing of interest: no handlers are to be called for the object as it is now.')
+    logger.debug('Nothing of interest: no handlers are due for the object as it is now.')
 
 
 def log_deletion(logger: causes.Logger) -> None:
     """Log that the object does not exist any more."""
-    logger.debug('Deleted: the object does not exist any more.')
+    logger.debug('Deleted: the object no longer exists.')

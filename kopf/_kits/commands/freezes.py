@@ -64,7 +64,7 @@ def peering_option(command: str) -> Callable[[options.Decorated], options.Decora
     '-m',
     '--message',
     metavar='TEXT',
-    help='Why: for those who look into the peering or into the logs.',
+    help='Why: shown in the peering and in the logs.',
 )
 @options.logging_options
 @click.make_pass_decorator(options.CLIControls, ensure=True)

@@ -115,7 +115,7 @@ async def _write(order: Order, context: requests.Context) -> None:
             raise patched.refusal
         else:
             logger.info(
-                'The operators in the peering %r of %s are told to %s.',
+                'The operators in the peering %r of %s will %s.',
                 order.name,
                 where,
                 'resume' if record is None else 'pause',

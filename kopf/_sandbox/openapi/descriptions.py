@@ -98,7 +98,7 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
         'namespace': 'The namespace in which the object lives. Cannot be changed.',
         'ownerReferences': 'The objects on which this one depends: when all of them go, it goes too.',
         'resourceVersion': 'An opaque mark of the version of the object. Set by the API on every change.',
-        'selfLink': 'Not used any more.',
+        'selfLink': 'No longer used.',
         'uid': 'An identifier that is never reused, even for the same name. Set by the API.',
     },
     'ConfigMap': {

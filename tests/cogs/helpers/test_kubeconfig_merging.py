@@ -298,7 +298,7 @@ def test_broken_files_are_explained_and_not_quoted(tmp_path, content, message):
     [
         pytest.param(
             {'as': 's3cret'},
-            r"to be impersonated \(the field 'as'\), which is not supported",
+            r"asks for impersonation \(the field 'as'\), which is not supported",
             id='as',
         ),
         pytest.param(

@@ -115,8 +115,7 @@ async def test_resources_come_and_go_with_their_definitions(virtual_time, sandbo
         in caplog.messages
     )
     assert (
-        'The resource kopfexamples.v1.kopf.dev has gone, and is not served any more.'
-        in caplog.messages
+        'The resource kopfexamples.v1.kopf.dev is gone, and is no longer served.' in caplog.messages
     )
 
 

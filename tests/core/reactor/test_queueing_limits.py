@@ -193,7 +193,7 @@ async def test_closing_interrupts_the_workers_after_the_timeout(
 
     assert virtual_time.elapsed == 10
     assert recorder.running == []
-    assert '1 handlings of things are not finished' in caplog.text
+    assert '1 workers of things did not finish' in caplog.text
 
 
 async def test_cancelled_closing_interrupts_the_workers_at_once_and_awaits_them(

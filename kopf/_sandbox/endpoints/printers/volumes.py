@@ -183,7 +183,9 @@ PRINTERS = {
         [
             cells.NAME,
             cells.column('AttachRequired', 'Whether volumes must be attached.', 'boolean'),
-            cells.column('PodInfoOnMount', 'Whether the driver is told of the pods.', 'boolean'),
+            cells.column(
+                'PodInfoOnMount', 'Whether the driver gets information on the pods.', 'boolean'
+            ),
             cells.column(
                 'StorageCapacity', 'Whether the capacity is considered when scheduling.', 'boolean'
             ),
