@@ -300,10 +300,7 @@ class _Sender:
         self.target, self.body, self.context, self.logger = target, body, context, logger
         self._changes = NO_CHANGES
         # The changes not accepted yet; the functions are always kept here.
-        self._users, self._own = (
-            NO_CHANGES.patch,
-            NO_CHANGES.own,
-        )
+        self._users, self._own = NO_CHANGES.patch, NO_CHANGES.own
         self._revise: Revise | None = None
         self.version: str | None = None
         self.is_gone = False

@@ -16,7 +16,7 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class Signature:
-    """The parameters of a function that are left after some positional arguments are given."""
+    """The parameters of a function that remain after some positional arguments are given."""
 
     named: tuple[str, ...]  # those that can be given by name
     required: frozenset[str]  # those of them with no defaults

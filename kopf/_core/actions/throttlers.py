@@ -22,7 +22,7 @@ class Throttler:
         self._last: float = 0
 
     def fail(self, now: float, delays: connecting.Backoffs) -> float:
-        """Count an error, and return the time until which to pause."""
+        """Count an error, and return until when to pause; it is now if there are no delays."""
         if self._delays is None:
             self._delays = iter((delays,) if isinstance(delays, int | float) else delays)
             self._last = 0
