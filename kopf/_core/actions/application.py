@@ -240,10 +240,7 @@ def is_namesake(refusal: errors.APIError | None) -> bool:
 
 
 def is_conflicting(refusal: errors.APIError, changes: Changes) -> bool:
-    """
-    Return whether the changes are refused only because of concurrent changes, not for their
-    content.
-    """
+    """Return whether the changes are refused only because of concurrent changes."""
     is_versioned = dicts.has(changes.patch, ('metadata', 'resourceVersion'))
     return isinstance(refusal, errors.APIConflictError) and not is_versioned
 
@@ -325,10 +322,7 @@ class _Sender:
         )
 
     async def send(self, changes: Changes) -> _Refusal | None:
-        """
-        Send the difference from the object; return the first refusal, if any, after which nothing
-        is sent.
-        """
+        """Send the difference from the object; return the refusal, if any, that stopped it."""
         self._take(changes)
         amended = set[sequences.Place]()
         while not self.is_gone and (request := self._choose_next(amended)) is not None:
@@ -477,10 +471,7 @@ class _Sender:
         return True
 
     async def _amend(self, request: sequences.Request) -> _Refusal | None:
-        """
-        Send the result of the functions, if any; unsent merge-patches are applied before calling
-        them.
-        """
+        """Send the result of the functions, if any, applied after the unsent merge-patches."""
         wanted = patches.merge(self._transform(patches.merge(self.body, self._users)), request.own)
         operations = patching.split_operations(
             patches.build_json_patch(self.body, wanted), has_status=self.target.has_status
@@ -514,8 +505,9 @@ class _Sender:
 
     def _transform(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """
-        Apply the functions and the finalizer; skip failing functions, or all if the result is not
-        JSON.
+        Apply the functions and the finalizer.
+
+        Failing functions are skipped; all of them are, if the result is not JSON.
         """
         made = body
         for fn in self._users.fns:

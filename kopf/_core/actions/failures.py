@@ -29,10 +29,7 @@ _AUTHORIZATION = re.compile(
 
 
 class ErrorsMode(enum.Enum):
-    """
-    The meaning of arbitrary errors of a handler; temporary and permanent errors are the same in all
-    modes.
-    """
+    """The meaning of arbitrary errors, as opposed to temporary and permanent ones."""
 
     IGNORED = 1  # the error is logged, and the handler is done
     TEMPORARY = 2  # the handler is retried
@@ -40,10 +37,7 @@ class ErrorsMode(enum.Enum):
 
 
 class TemporaryError(Exception):
-    """
-    The handler has not succeeded yet: it is retried after the delay, or immediately if there is
-    none.
-    """
+    """The handler has not succeeded yet: it is retried after the delay, if any, or immediately."""
 
     def __init__(self, msg: str | None = None, delay: float | None = 60) -> None:
         if delay is not None and not isinstance(delay, int | float):

@@ -62,8 +62,9 @@ def asap(
     handlers: Sequence[HandlerT], *, state: Mapping[ids.HandlerId, Counted], **_: Any
 ) -> Sequence[HandlerT]:
     """
-    Execute one handler per cycle, with the fewest attempts first, so that failing ones block no
-    others.
+    Execute one handler per cycle, with the fewest attempts first.
+
+    Failing handlers do not block the others.
     """
     counts = {
         handler.id: state[handler.id].retries if handler.id in state else 0 for handler in handlers

@@ -289,8 +289,7 @@ class State(Mapping[ids.HandlerId, HandlerState]):
 
     def delay(self, ids: Iterable[ids.HandlerId], now: datetime.datetime) -> float | None:
         """
-        Return the seconds until the earliest of the unfinished handlers is due; `None` if all are
-        finished.
+        Return the seconds until the first unfinished handler is due; `None` if there are none.
         """
         states = [self._known.get(id, BLANK) for id in ids]
         moments = [state.delayed or now for state in states if not state.finished]

@@ -18,10 +18,7 @@ _NOTHING: Mapping[str, Any] = {}
 
 
 class Place(enum.Enum):
-    """
-    The part of an object that a request changes; without a status subresource, everything is the
-    body.
-    """
+    """The part of an object to change; without a status subresource, all of it is the body."""
 
     __hash__ = object.__hash__  # members are looked up for every request; the hash of enums is slow
 
@@ -160,10 +157,7 @@ def join(
 def separate(
     own: Mapping[str, Any], users: Mapping[str, Any], body: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """
-    Make the two merge-patches independent; together, they have the same effect as if joined by
-    `join`.
-    """
+    """Make the two merge-patches independent, with the same effect as if joined by `join`."""
     ours, theirs = {key: value for key, value in own.items() if key not in users}, dict(users)
     for key in own.keys() & users.keys():
         mine, other, present = own[key], users[key], dicts.resolve_mapping(body, (key,))

@@ -76,10 +76,7 @@ def suggest(unknown: Collection[str], names: Collection[str]) -> str:
 
 
 def narrow(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """
-    Wrap a function to ignore the named arguments that it does not accept; return it as is if it
-    accepts all.
-    """
+    """Make the function ignore the named arguments that it does not accept."""
     signature = read_signature(fn)
     if signature is None or signature.is_open:
         return fn

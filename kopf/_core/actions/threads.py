@@ -9,10 +9,7 @@ from typing import Any
 
 
 class OwnThreads(concurrent.futures.Executor):
-    """
-    An executor with a new named thread for each function. The process does not wait for them on
-    exit.
-    """
+    """An executor with a new named thread for each function; exits do not wait for them."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -158,10 +158,7 @@ def _check_server(server: object) -> None:
 
 
 async def _stop(task: asyncio.Task[None]) -> None:
-    """
-    Cancel and await the task, for a limited time; its error was raised already or no longer
-    matters.
-    """
+    """Cancel and await the task, for a limited time; its error is raised elsewhere, if needed."""
     task.cancel()
     done, _ = await asyncio.wait([task], timeout=STOPPING_TIMEOUT)
     if not done:

@@ -133,10 +133,7 @@ def select_stages(
 
 
 def select_logins(registry: registries.OperatorRegistry) -> Sequence[handlers.ActivityHandler]:
-    """
-    Select the declared login handlers, or make handlers of the built-in functions, which are tried
-    once.
-    """
+    """Select the declared login handlers, or else the built-in ones, which are tried once."""
     declared = registry._activities.select(causes.Activity.AUTHENTICATION)
     return declared or _build_handlers(piggybacking.list_default_logins())
 
@@ -156,10 +153,7 @@ def _build_handlers(logins: Sequence[piggybacking.LoginFn]) -> Sequence[handlers
 def _build_aside(
     registry: registries.OperatorRegistry, fixed: Mapping[str, credentials.Credentials]
 ) -> Sequence[handlers.ActivityHandler]:
-    """
-    Make handlers that do the same as the declared login handlers, but ignore their errors and
-    results.
-    """
+    """Make handlers that call the declared login handlers once, and return nothing."""
     servers = {info.server for info in fixed.values()}
     return [
         dataclasses.replace(handler, fn=functools.partial(_log_in_aside, handler, servers))

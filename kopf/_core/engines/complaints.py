@@ -49,10 +49,7 @@ def build_message(
 def complain(
     error: Exception, outcome: outcomes.Outcome, attempt: execution.Attempt, cause: Any
 ) -> None:
-    """
-    Post a k8s-event about the object of the cause, unless disabled or posted as a log message
-    anyway.
-    """
+    """Post a k8s-event about the failure, unless disabled or posted as a log message anyway."""
     poster = posting.get_current()
     if poster is None or not is_worth_telling(error, outcome, attempt):
         return

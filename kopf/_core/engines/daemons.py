@@ -148,10 +148,7 @@ class Spawner(lives.Crew):
             await self._cancel_all()
 
     async def _cancel_all(self) -> None:
-        """
-        Cancel all daemons and wait for a short time; if cancelled, cancel them again and keep
-        waiting.
-        """
+        """Cancel all daemons and wait a bit; if cancelled, cancel them again and keep waiting."""
         for life in list(self._all):
             life.cancel()
         try:
@@ -209,10 +206,7 @@ class Spawner(lives.Crew):
         return outcome
 
     async def save(self, life: lives.Life[Any], outcome: outcomes.Outcome) -> None:
-        """
-        Send the changes made by the function; keep those refused for this version for the next
-        attempt.
-        """
+        """Send the function's changes; keep those refused for this version for the next call."""
         patch = life.patch
         if patch is None:
             return

@@ -1,6 +1,5 @@
 """
-Endpoints: the URLs where the probes and the metrics are served, e.g.
-``http://0.0.0.0:8080/healthz``.
+Endpoints: the URLs of the probes and the metrics, e.g. ``http://0.0.0.0:8080/healthz``.
 """
 
 import dataclasses

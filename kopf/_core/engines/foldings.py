@@ -55,10 +55,7 @@ class Pending:
 
 
 class Backlog:
-    """
-    The reports of all objects waiting to be posted, in the order of arrival, with repetitions
-    folded.
-    """
+    """The reports waiting to be posted, in the order of arrival, with repetitions folded."""
 
     def __init__(self) -> None:
         self._pending: dict[Fold, Pending] = {}

@@ -72,10 +72,7 @@ class Indexers:
         return not self._live
 
     def prepare(self) -> None:
-        """
-        Create the declared indices that do not exist yet: startup handlers can declare more of
-        them.
-        """
+        """Create the missing indices: startup handlers can declare more of them."""
         for handler in self._registry:
             self._live.setdefault(handler.id, indices.LiveIndex())
 

@@ -106,10 +106,7 @@ class LiveIndex(Index[Any, Any]):
             self._remove(source, key)
 
     def _remove(self, source: Source, key: Any) -> None:
-        """
-        Remove one value; remove the store first if it is the last value, so that no reader sees it
-        empty.
-        """
+        """Remove one value, and before the last one, its store: no reader sees it empty."""
         store = self._stores[key]
         if len(store) == 1:
             del self._stores[key]

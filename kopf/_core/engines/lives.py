@@ -29,10 +29,7 @@ The identifier of a daemon or timer within one object: different functions can h
 
 
 def identify(handler: handlers.SpawningHandler) -> Key:
-    """
-    Return the key of a daemon or timer. Repeated declarations of a function with one id share a
-    key.
-    """
+    """Return the key of a daemon or timer, the same for repeated declarations."""
     return Key((handler.id, id(handler.fn)))
 
 
@@ -387,10 +384,7 @@ class DaemonLife(Life[handlers.DaemonHandler]):
 
 
 class TimerLife(Life[handlers.TimerHandler]):
-    """
-    A timer: a task only during the calls of its function; a scheduled callback or nothing between
-    them.
-    """
+    """A timer: a task during its calls; a scheduled callback or nothing between them."""
 
     __slots__ = ('is_changed', 'is_waiting', 'state')
 

@@ -198,10 +198,7 @@ class Member:
             self._learn(None if is_gone else item['object'])
 
     async def _is_place_going(self) -> bool:
-        """
-        Return whether the namespace is being deleted: its objects must not wait for the peering
-        forever.
-        """
+        """Return whether the namespace is being deleted, so that its objects must not wait."""
         namespace, context = self.membership.target.namespace, self.membership.context
         if namespace is None or not self.membership.settings.mandatory:
             return False
@@ -249,10 +246,7 @@ class Member:
         return peers.decide(self._peers, rank, now=_read_clock())
 
     def _choose_due(self, decision: peers.Decision) -> float:
-        """
-        Choose the time of the next writing: the renewal, or as soon as possible if the record is
-        wrong.
-        """
+        """Choose when to write next: at the renewal, or sooner if the record is wrong."""
         if not self._is_present:
             return math.inf
         is_fine = peers.is_recorded(

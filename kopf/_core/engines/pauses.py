@@ -65,10 +65,7 @@ class Pauses:
             self._spread(namespace, is_on)
 
     def follow(self, namespace: references.Namespace) -> toggles.Toggles:
-        """
-        Return the toggles of this part, which are on while it is paused; keep the object to keep it
-        updated.
-        """
+        """Return the toggles of this part, on while it is paused; updated while referenced."""
         if namespace is None:
             return self.whole
         part = self._parts.get(namespace)

@@ -207,10 +207,7 @@ class Peering:
         self._is_noticed = True
 
     def _check_whole(self) -> None:
-        """
-        Manage the namespaces separately once they are known; pause the operator while all of them
-        pause.
-        """
+        """Pause the whole operator only until namespaces are known or while all of them pause."""
         if self._settings.clusterwide:
             return
         served = [namespace for namespace, seat in self._seats.items() if not seat.is_leaving]

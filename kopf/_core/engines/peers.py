@@ -29,10 +29,7 @@ CLUSTER_PLURAL, NAMESPACED_PLURAL = 'clusterkopfpeerings', 'kopfpeerings'
 
 DEFAULT_LIFETIME = 60
 LONGEST_LIFETIME = 600
-"""
-The maximum seconds to consider an operator alive, regardless of its record: it can be renewed
-sooner.
-"""
+"""The maximum seconds to consider an operator alive; it can renew its record sooner."""
 
 HIGHEST_PRIORITY = 2**53
 """The number up to which JSON is exact; priorities are limited by it and its negative."""
@@ -55,10 +52,7 @@ Identity = NewType('Identity', str)
 
 
 def detect_identity(*, environ: Mapping[str, str], now: datetime.datetime, tail: str) -> Identity:
-    """
-    Return the identity of this operator: its pod or, if unknown, the user, the host and the start
-    time.
-    """
+    """Return the identity of this operator: its pod, or else the user, host and start time."""
     pod = environ.get('POD_ID')
     return Identity(pod or f'{detect_user()}/{now:%Y%m%d%H%M%S}/{tail}')
 
@@ -141,10 +135,7 @@ Peers = Mapping[Identity, Peer]
 def update_peers(
     peers: Peers, records: Mapping[Identity, Record], *, now: float, today: datetime.datetime
 ) -> Peers:
-    """
-    Update the peers by their current records; ``now`` and ``today`` are the same time by two
-    clocks.
-    """
+    """Update the peers by their records; ``now`` and ``today`` are one time by two clocks."""
     updated = {
         identity: update_peer(peers.get(identity), identity, record, now=now, today=today)
         for identity, record in records.items()
@@ -200,7 +191,7 @@ class Decision:
 
 
 def decide(peers: Peers, rank: Rank, *, now: float) -> Decision:
-    """Decide which operators must pause this one, and which are dead."""
+    """Decide which operators make this one pause, and which are dead."""
     others = [peer for peer in peers.values() if peer.is_present and peer.identity != rank.identity]
     alive = [peer for peer in others if peer.deadline > now]
     return Decision(

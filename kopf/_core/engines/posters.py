@@ -138,8 +138,7 @@ class Poster:
 
     async def close(self) -> None:
         """
-        Post the remaining reports within the same timeout, and end the workers. Drop all other
-        reports.
+        Post the remaining reports within the same timeout; end the workers, drop the rest.
 
         If cancelled, it drops the rest immediately, and still awaits the workers. Can be repeated.
         """
@@ -214,10 +213,7 @@ class Poster:
         self._serve()
 
     async def _work(self, worker: _Worker) -> None:
-        """
-        Post all reports about an object; leave after being idle for a while, or if other objects
-        wait.
-        """
+        """Post all reports about an object; leave when idle for a while or if others wait."""
         while True:
             while (pending := self._backlog.take(worker.key)) is not None:
                 worker.pending = pending
@@ -303,10 +299,7 @@ class Poster:
         return self._loop.time() < self._denied.get(_get_namespace(report), 0.0)
 
     def _deny(self, report: foldings.Report, error: errors.APIForbiddenError) -> None:
-        """
-        Stop posting optional k8s-events in the namespace for a while: it is forbidden or being
-        deleted.
-        """
+        """Stop posting optional k8s-events in the namespace for a while, as it is forbidden."""
         now = self._loop.time()
         if not self._is_denied(report):
             logger.info(

@@ -23,10 +23,7 @@ PATIENCE = 5.0
 
 
 class Prober:
-    """
-    The collector of the results of probe handlers. Belongs to the operator's event loop; close it
-    at the end.
-    """
+    """The collector of probe results. Belongs to the operator's event loop; must be closed."""
 
     def __init__(
         self,

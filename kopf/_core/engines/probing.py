@@ -27,10 +27,7 @@ LIMITS = listeners.Limits(
     lingering_timeout=1.0,
     closing_timeout=1.0,
 )
-"""
-The limits for the clients. If there are too many, the oldest one without a complete request is
-dropped.
-"""
+"""The limits for clients. Beyond them, the oldest one without a complete request is dropped."""
 
 Page = Callable[[web.BaseRequest], Awaitable[web.Response]]
 
@@ -136,10 +133,7 @@ def build_readiness_page(examine: Callable[[], healths.Vitals]) -> Page:
 
 
 def build_metrics_page(expose: Callable[[str], tuple[bytes, str]]) -> Page:
-    """
-    Build a page with the metrics; the function returns their content and type for the accepted
-    types.
-    """
+    """Build a page with the metrics, as returned by the function for the accepted types."""
 
     async def page(request: web.BaseRequest) -> web.Response:
         body, content_type = expose(request.headers.get('Accept', ''))

@@ -97,10 +97,7 @@ class _Call:
 
     @property
     def denial(self) -> Exception | None:
-        """
-        The error that denies the request, if any: the handler's decision, or its failure unless
-        ignored.
-        """
+        """The error that denies the request, if any: a decision, or a failure unless ignored."""
         if self.error is None:
             return None
         failure = None if self.handler.ignore_failures else self.error
@@ -267,10 +264,7 @@ def _admit_unknown(path: str) -> reviewing.Verdict:
 def select_calls(
     candidates: Sequence[handlers.WebhookHandler], cause: causes.WebhookCause
 ) -> list[_Call]:
-    """
-    Select the handlers to call, each function once per id. If its filters fail, the handler has
-    failed.
-    """
+    """Select the handlers to call, each function once per id; failed filters fail the handler."""
     calls: dict[int, _Call] = {}
     for handler in candidates:
         own = _copy_cause(cause) if len(candidates) > 1 else cause

@@ -62,10 +62,7 @@ def build_webhooks(declared: Iterable[handlers.WebhookHandler]) -> list[Webhook]
 
 
 def find_handlers(webhooks: Sequence[Webhook], path: str) -> list[handlers.WebhookHandler]:
-    """
-    Find the handlers of the webhook by its path; a shared id finds the handlers of several
-    webhooks.
-    """
+    """Find the handlers by the path of their webhook, or by their id if several share it."""
     found = [webhook for webhook in webhooks if webhook.id == path] or [
         webhook for webhook in webhooks if webhook.slug == path
     ]

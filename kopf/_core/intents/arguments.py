@@ -42,8 +42,7 @@ OF_REQUESTS = (
 
 class Kind(NamedTuple):
     """
-    The name of one kind of handlers, and the arguments of their filters; handlers also get those of
-    attempts.
+    The name of a kind of handlers, and the arguments of its filters, without the attempts' ones.
     """
 
     title: str

@@ -37,9 +37,7 @@ def prematch(handler: handlers.ResourceHandler, cause: causes.ResourceCause) -> 
 
 
 def match(handler: handlers.ResourceHandler, cause: causes.ResourceCause) -> bool:
-    """
-    Return whether the handler should be called now. Functions are called after all other criteria.
-    """
+    """Return whether the handler should be called now. ``when=`` is called last."""
     if not _match_occasion(handler, cause):
         return False
     if not is_selective(handler):
@@ -135,10 +133,7 @@ class _Check:
         return {**self.cause.kwargs, **self.handler.adjust(self.cause), **self.cause.indices}
 
     def match_metadata(self) -> bool:
-        """
-        Match the object; in reviews, also its old state, so that relabelling does not evade the
-        review.
-        """
+        """Match the object; in reviews, also its old state, or relabelling would evade them."""
         if self._match_metadata_of(self.cause.body):
             return True
         old = self.cause.old if isinstance(self.cause, causes.WebhookCause) else None

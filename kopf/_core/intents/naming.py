@@ -176,10 +176,7 @@ def _group_by_ids(handlers: Iterable[HandlerT]) -> dict[ids.HandlerId, list[Hand
 
 
 def _group_by_functions(group: Sequence[HandlerT]) -> list[list[HandlerT]]:
-    """
-    Group the handlers by their functions, which can be unhashable: partials are compared by
-    arguments.
-    """
+    """Group the handlers by their functions, which can be unhashable."""
     functions: list[object] = []
     grouped: list[list[HandlerT]] = []
     for handler in group:

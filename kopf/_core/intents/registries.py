@@ -119,10 +119,7 @@ class ResourceRegistry(Generic[ResourceHandlerT, CauseT]):
     def iter_handlers(
         self, cause: CauseT, *, skip: Callable[[ResourceHandlerT], bool] | None = None
     ) -> list[ResourceHandlerT]:
-        """
-        Select the handlers to be called now, each function once per id, in the order of
-        declaration.
-        """
+        """Select the handlers to be called now, each function once per id, in order."""
         return naming.deduplicate(
             handler
             for handler in self._select_for(cause)
@@ -130,10 +127,7 @@ class ResourceRegistry(Generic[ResourceHandlerT, CauseT]):
         )
 
     def is_in_scope(self, cause: CauseT) -> bool:
-        """
-        Return whether the object is of interest: if not now, then maybe later, when its fields
-        change.
-        """
+        """Return whether the object is of interest, now or after changes of its fields."""
         return any(filters.prematch(handler, cause) for handler in self._select_for(cause))
 
     def _select_for(self, cause: CauseT) -> Sequence[ResourceHandlerT]:
@@ -185,10 +179,7 @@ class ChangingRegistry(ResourceRegistry[handlers.ChangingHandler, causes.Changin
         return any(filters.match(handler, deletion) for handler in mandatory)
 
     def survey(self, resource: references.Resource, resolved: Selectors | None = None) -> 'Roster':
-        """
-        Get the derived properties of the resource's handlers, cached as they are needed for every
-        event.
-        """
+        """Get the properties of the resource's handlers, cached as every event needs them."""
         selected = self.select(resource, resolved)
         roster = self._rosters.get(resource)
         if roster is None or roster.members is not selected:
@@ -231,10 +222,7 @@ class Roster:
         )
 
     def is_shared(self, id: ids.HandlerId) -> bool:
-        """
-        Return whether the id belongs to different functions for different causes, or to their
-        sub-handlers.
-        """
+        """Return whether the id, or that of a parent, is shared by different functions."""
         return any(id == shared or id.startswith(f'{shared}/') for shared in self.shared_ids)
 
 
@@ -297,17 +285,11 @@ class OperatorRegistry:
         return self.patched_selectors() | self._watching.selectors() | self._indexing.selectors()
 
     def reviewed_selectors(self) -> set[selectors.Selector]:
-        """
-        Return the selectors of resources whose requests are reviewed; nothing else is required of
-        them.
-        """
+        """Return the selectors of resources whose requests are reviewed."""
         return self._webhooks.selectors()
 
     def patched_selectors(self) -> set[selectors.Selector]:
-        """
-        Return the selectors of resources whose objects must be patchable, to store the handlers'
-        state.
-        """
+        """Return the selectors of resources whose objects must be patchable."""
         return self._changing.selectors() | self._spawning.selectors()
 
 

@@ -32,10 +32,7 @@ class DaemonStoppingReason(enum.Flag):
 
 
 class DaemonStopper:
-    """
-    The framework's side of a stop-flag. Set only in the thread of the event loop; any thread may
-    read it.
-    """
+    """The framework's side of a stop-flag. Set only in the event loop; read in any thread."""
 
     def __init__(self) -> None:
         self.reason: DaemonStoppingReason | None = None

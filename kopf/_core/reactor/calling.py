@@ -46,10 +46,7 @@ class Caller:
     async def run(
         self, view: views.View, plan: decisions.Run, memory: inventory.Memory
     ) -> sending.Step:
-        """
-        Call the handlers and send their changes; if interrupted, save the progress within a time
-        limit.
-        """
+        """Call the handlers and send their changes; if interrupted, save the progress."""
         run = subhandling.Run(plan.state, self._env)
         # There can be other changes already, e.g. from event handlers.
         is_mixed = sending.is_essential(view)
@@ -81,10 +78,7 @@ class Caller:
         )
 
     def _is_repeated(self, plan: decisions.Run, state: progression.State) -> bool:
-        """
-        Return whether the next resuming handlers can be called immediately, with nothing to save
-        yet.
-        """
+        """Return whether the next resuming handlers are due, with nothing to save yet."""
         if plan.cause.reason is not reasons.Reason.RESUME:
             return False
         is_smooth = all(state.success or not state.retries for state in state.values())

@@ -188,10 +188,7 @@ def find_outdated(
 
 
 def is_echo(version: str | None, awaited: str) -> bool:
-    """
-    Return whether an object of this version includes the awaited change. Numeric versions only
-    grow.
-    """
+    """Return whether this version includes the awaited change. Numeric versions only grow."""
     if version == awaited:
         return True
     return is_older(awaited, version)

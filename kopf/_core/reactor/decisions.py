@@ -44,10 +44,7 @@ class Send:
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """
-    There are no handlers to call, but a reverted change that some handlers saw is recorded as
-    handled.
-    """
+    """There are no handlers to call, but a reverted change is recorded as handled."""
 
     state: progression.State
     handled: cycles.Essence
@@ -154,10 +151,7 @@ def _decide_change(view: views.View, holding: application.Holding) -> Plan:
 
 
 def _wait_if_early(view: views.View, run: Run) -> Plan:
-    """
-    Wait if all remaining handlers are scheduled for later and there is nothing to record until
-    then.
-    """
+    """Wait if all remaining handlers are for later and there is nothing to record."""
     if not run.state.is_begun:
         return run
     now = view.site.now()

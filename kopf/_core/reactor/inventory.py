@@ -105,10 +105,7 @@ class CycleMemory:
         )
 
     def is_foreign(self, version: str | None) -> bool:
-        """
-        Return whether other writers made this version, or any since this operator handled the
-        object.
-        """
+        """Return whether this version, or any since our last one, was made by other writers."""
         return self.version is None or not cycles.is_echo(self.version, str(version))
 
 
@@ -278,10 +275,7 @@ class Memories:
         return lock
 
     def is_handled_alone(self, key: Key) -> bool:
-        """
-        Return whether the object is being handled under a version that was the only one at the
-        start.
-        """
+        """Return whether the object is being handled as if it had only one version."""
         return any(id(part[key]) in self.alone for part in self._parts.values() if key in part)
 
     def note_written(self, key: Key, version: str) -> None:

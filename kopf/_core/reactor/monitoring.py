@@ -41,10 +41,7 @@ class Monitor:
         self._server: probing.Server | None = None
 
     async def serve(self, endpoint: endpoints.Endpoint | None) -> None:
-        """
-        Start the server of probes and metrics, if configured. Raises `EndpointError` if it cannot
-        listen.
-        """
+        """Start the server of probes, if configured. Raises `EndpointError` if it cannot."""
         if endpoint is None:
             return
         # These modules load libraries that no other module needs.

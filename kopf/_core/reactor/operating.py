@@ -58,10 +58,7 @@ CROWD = 10
 """The number of waiting requests or synchronous handlers that keeps the operator fully busy."""
 
 FLIGHT_SHARE = 0.5
-"""
-The share of the limit of requests in flight that initial objects can take, so that others need not
-wait.
-"""
+"""The share of the limit of requests in flight beyond which there is a crowd."""
 
 
 class SettingsError(Exception):
@@ -244,19 +241,13 @@ class Operator:
         flags.raise_flag(self.plan.ready_flag)
 
     def _is_reviewable(self) -> bool:
-        """
-        Return whether enough is known for the admission handlers, as far as it can be if we are
-        paused.
-        """
+        """Return whether resources are known and, unless paused for others, indices are filled."""
         is_decided = all(reason != peering.UNDECIDED for _, reason in self.pauses)
         is_paused_for_others = self.pauses.whole.is_on and is_decided
         return self.plan.insights.is_resources_known and (self.is_indexed or is_paused_for_others)
 
     def _is_crowded(self) -> bool:
-        """
-        Return whether so many requests or synchronous handlers are waiting that more would only
-        delay them.
-        """
+        """Return whether more requests or synchronous handlers would only have to wait."""
         limit = self.plan.settings.networking.inflight_limit
         executor = self.plan.settings.execution.executor
         flying, waiting = self.context.gates.count_requests()
@@ -398,10 +389,7 @@ class Operator:
             self.listed.ring()
 
     def _warn_of_namesakes(self, resource: references.Resource) -> None:
-        """
-        Warn once about different functions with the same id: when renamed or reordered, they lose
-        their progress.
-        """
+        """Warn once about functions with the same id: renamed or reordered, they lose progress."""
         registry, resolved = self.plan.registry, self._get_selectors(resource)
         for handlers in (registry._changing, registry._spawning):
             for id, places in handlers.find_namesakes(resource, resolved).items():
@@ -454,10 +442,7 @@ class Operator:
         return all(key in self.streams and self.streams[key].is_listed for key in awaited)
 
     def _pause_or_resume(self, namespace: references.Namespace, is_paused: bool) -> None:
-        """
-        Stop the daemons, which will be started again by events. The watchers handle pauses
-        themselves.
-        """
+        """Stop the daemons, which events will restart. The watchers handle pauses themselves."""
         if is_paused:
             self.spawner.pause(namespace)
             self.listed.ring()

@@ -61,10 +61,7 @@ class Watcher:
     alarm: asyncio.TimerHandle | None = None  # rings if it does not stop in time
 
     def stop(self) -> None:
-        """
-        Request the watcher to stop, but only once: further cancellations could interrupt its
-        shutdown.
-        """
+        """Request the watcher to stop, once: more cancellations could interrupt its shutdown."""
         if not self.is_stopping:
             self.is_stopping = True
             self.task.cancel()

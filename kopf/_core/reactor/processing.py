@@ -201,10 +201,7 @@ class Processor:
     async def _proceed(
         self, view: views.View, memory: inventory.Memory, *, mistrust: float | None
     ) -> queueing.Verdict:
-        """
-        Execute the decision for the object, then for the result of our changes, until nothing is
-        left.
-        """
+        """Execute the decision, then that for the result of our changes, until nothing is left."""
         for _ in range(STEPS):
             plan = self._decide(view)
             match plan:
@@ -231,10 +228,7 @@ class Processor:
         return self._conclude(0.0 if is_left else step.delay, memory)
 
     def _conclude(self, delay: float | None, memory: inventory.Memory) -> queueing.Verdict:
-        """
-        Continue after the delay, but not while the object is slowed down or our changes are
-        awaited.
-        """
+        """Continue after the delay, but not while slowed down or awaiting our own changes."""
         pause = circles.measure_pause(memory)
         if pause is None and delay is None:
             return queueing.Verdict()
@@ -260,10 +254,7 @@ class Processor:
         return queueing.Verdict(max(waiting, self._measure_inconsistency(memory) or 0))
 
     def _settle(self, view: views.View, memory: inventory.Memory, plan: decisions.Dismiss) -> None:
-        """
-        Remember that there is nothing to do for this version, if it is our own: its echo comes
-        soon.
-        """
+        """Remember that our own version needs no handling: its echo comes soon."""
         if plan.is_resumed:
             memory.cycle = dataclasses.replace(
                 memory.cycle, is_initial=False, resumed=inventory.NOBODY
@@ -312,10 +303,7 @@ class Processor:
     def _measure_pause(
         self, batch: queueing.Batch, memory: inventory.Memory, *, now: float
     ) -> float | None:
-        """
-        Return the remaining seconds of a pause after errors, or because the object is handled too
-        often.
-        """
+        """Return the remaining seconds of a pause after errors or too frequent handling."""
         throttle = memory.throttle
         if (
             throttle is not None

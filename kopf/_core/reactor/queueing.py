@@ -70,10 +70,7 @@ SHARE = 5
 """One of this many started objects is a low-priority one in any case, to prevent starvation."""
 
 CROWD_DELAY = 0.1
-"""
-Seconds before a low-priority object is started despite a crowd; the end of a crowd is noticed
-sooner.
-"""
+"""Seconds before a low-priority object is started despite a crowd that has not ended."""
 
 CALM, CALM_TIMEOUT = 100, 0.5
 """
@@ -120,10 +117,7 @@ class Slots:
         self._is_open = False
 
     def open(self) -> None:
-        """
-        Start the waiting objects within the limit, a few at a time to keep the event loop
-        responsive.
-        """
+        """Start the waiting objects, a few at a time to keep the event loop responsive."""
         self._is_open = True
         self._serve()
 
@@ -178,10 +172,7 @@ class Slots:
         return self._is_open and (limit is None or self._taken < limit)
 
     def _pick(self) -> Begin | None:
-        """
-        Choose the next object to start; ``None`` if no object waits or all of them must keep
-        waiting.
-        """
+        """Choose the next object to start; ``None`` if there is none that may start now."""
         may_yield = bool(self._yielding) and (not self._waiting or self._overtakings >= SHARE - 1)
         if may_yield and not self._is_crowded():
             self._overtakings = 0
@@ -215,7 +206,7 @@ def fold(backlog: Sequence[bodies.RawEvent], event: bodies.RawEvent) -> list[bod
     The latest event contains the current state of the object. The latest deletion before it means
     that the object was gone in between: e.g. it did not match the selectors of the stream, or was
     deleted in a gap and restored from a backup. The first event shows whether the object existed
-    before the stream, so it is kept if the other events would imply otherwise.
+    before the stream, and is kept if the other events would imply otherwise.
     """
     deletions = [earlier for earlier in backlog if earlier['type'] == 'DELETED']
     kept = [*deletions[-1:], event]
@@ -306,10 +297,7 @@ class Queue:
         self._wake(lane)
 
     def nudge(self, body: bodies.RawBody) -> None:
-        """
-        Queue an object to be handled again though it has not changed; a newer body in its backlog
-        wins.
-        """
+        """Queue an unchanged object to be handled again; a newer body in the backlog wins."""
         if self._is_closed:
             return
         key = inventory.identify(body)
@@ -402,10 +390,7 @@ class Queue:
         return True
 
     async def _work(self, lane: _Lane) -> None:
-        """
-        Handle an object until nothing is left to do; then leave it until its delay or its next
-        event.
-        """
+        """Handle an object until nothing is left to do before its delay or its next event."""
         while True:
             events = lane.events
             lane.events = []

@@ -38,10 +38,7 @@ class Demand:
 
 
 class Complaint(NamedTuple):
-    """
-    A log line about an unserved selector, with the reason. Equal complaints are about the same
-    problem.
-    """
+    """A log line about an unserved selector; equal complaints are the same problem."""
 
     text: str
     values: tuple[Any, ...]

@@ -182,10 +182,7 @@ _current: contextvars.ContextVar[operating.Plan | None] = contextvars.ContextVar
 
 
 def get_current_vault() -> vaults.Vault | None:
-    """
-    Get the credentials of the operator that has started the current task; ``None`` if there is
-    none.
-    """
+    """Get the credentials of the operator that has started the current task, if any."""
     plan = _current.get()
     return plan.vault if plan is not None else None
 

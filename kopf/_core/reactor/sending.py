@@ -200,10 +200,7 @@ class _Revision:
     def make(
         self, body: Mapping[str, Any], drifts: Sequence[application.Drift]
     ) -> Mapping[str, Any]:
-        """
-        Record the current state of the object if no other handlers must be called for the
-        difference.
-        """
+        """Record the current state if no other handlers must be called for the difference."""
         try:
             return self._make(body, drifts)
         # The errors of filters and storages: the next cycle gets and reports them too.
@@ -279,10 +276,7 @@ def _is_silent(
     applied: application.Applied,
     memory: inventory.Memory,
 ) -> bool:
-    """
-    Return whether there is something to do, but the sent changes have no effect, so no echo will
-    come.
-    """
+    """Return whether there is something to do, but no echo will come of what was sent."""
     if applied.is_gone or records.delay is not None:
         return False
     is_flushed = view.outbox is not None and memory.outbox is None

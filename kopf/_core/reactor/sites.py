@@ -64,10 +64,7 @@ class Served:
 
     @property
     def selectors(self) -> Collection[selectors.Selector] | None:
-        """
-        The selectors that are resolved to this resource; ``None`` if each selector matches on its
-        own.
-        """
+        """The selectors resolved to this resource; ``None`` if each one matches on its own."""
         return self.get_selectors(self.resource)
 
     def is_calm(self) -> bool:

@@ -67,10 +67,7 @@ class Stopper:
             self._alarm.cancel()
 
     async def wait(self) -> None:
-        """
-        Wait for a signal or the stop-flag. Can be cancelled and repeated. Raises errors of the
-        flag.
-        """
+        """Wait for a signal or the stop-flag. Can be repeated. Raises errors of the flag."""
         waiters: list[asyncio.Task[bool]] = [
             asyncio.create_task(self._wait_for_signal(), name='signals')
         ]

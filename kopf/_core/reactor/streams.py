@@ -85,10 +85,7 @@ class Watcher:
             await self._run_until_paused(pauses)
 
     def forget(self) -> None:
-        """
-        Forget the objects, which are gone with their namespace or resource. The watcher must have
-        ended.
-        """
+        """Forget the objects, gone with their namespace or resource, after the watcher ended."""
         remains = self.release()
         for seen in remains.known.values():
             self._served.site.indexers.forget(self._served.resource, inventory.Key(seen.uid))

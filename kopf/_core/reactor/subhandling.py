@@ -157,10 +157,7 @@ class _Scope:
         return naming.number_namesakes(self._unnamed, filters.list_reasons)[before:]
 
     async def finish(self) -> None:
-        """
-        Execute the registered but not yet executed sub-handlers; raise an error if any is
-        unfinished.
-        """
+        """Execute the remaining registered sub-handlers; raise an error if any is unfinished."""
         if not self.registry.is_empty:
             registered = self.registry.iter_handlers(self.cause)
             left = [subhandler for subhandler in registered if subhandler.id not in self.subrefs]

@@ -110,10 +110,7 @@ class View:
 
     @property
     def is_ours(self) -> bool:
-        """
-        Whether our finalizer may be removed: this operator handles the object, or handled it
-        before.
-        """
+        """Whether our finalizer may be removed: this operator handles or handled the object."""
         return (
             self._has_handlers
             or self.persistence.diffbase_storage.fetch(body=self.stored) is not None
@@ -307,10 +304,7 @@ class View:
         return str(dicts.resolve(self.raw, ('metadata', 'uid'), ''))
 
     def _get_states(self) -> tuple[bodies.BodyEssence | None, bodies.BodyEssence]:
-        """
-        Get the last handled and the current state for handlers, with values as far as they are
-        known.
-        """
+        """Get the last handled and the current state for handlers, with values if known."""
         old, new = self.old, self.plain
         if old is None or not self._is_digested:
             return old, new
