@@ -18,10 +18,10 @@ from typing import Any
 class Signature:
     """The parameters of a function that remain after some positional arguments are given."""
 
-    named: tuple[str, ...]  # those that can be given by name
-    required: frozenset[str]  # those of them with no defaults
-    unnamed: tuple[str, ...] = ()  # those with no defaults that cannot be given by name
-    filled: tuple[str, ...] = ()  # those given positionally, which cannot be given again by name
+    named: tuple[str, ...]  # parameters that can be given by name
+    required: frozenset[str]  # the subset of them with no defaults
+    unnamed: tuple[str, ...] = ()  # required parameters that cannot be given by name
+    filled: tuple[str, ...] = ()  # parameters given positionally, not to be given by name
     is_open: bool = False  # whether all other names are accepted too
     is_overfilled: bool = False  # whether there are fewer parameters than positional arguments
 

@@ -78,7 +78,7 @@ class Lives:
         self.memo, self.place = memo, place
         self.running: dict[Key, Life[Any]] = {}  # including those stopping or abandoned
         self.finished: tuple[Key, ...] = ()  # not started again while the object exists
-        # Those whose initial delay is over; sets would take 4 times as much memory.
+        # The keys with the initial delay over; sets would take 4 times as much memory.
         self.delayed: tuple[Key, ...] = ()
         # None if it must be decided.
         self.matching: tuple[handlers.SpawningHandler, ...] | None = None

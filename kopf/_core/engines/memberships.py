@@ -2,8 +2,8 @@
 Memberships: the presence of this operator in one peering object, from joining to leaving.
 
 Other operators are detected by watching the object. Our own record is written there, and renewed
-while the operator runs; the object itself is never created. Whatever happens to the object or to
-the API, the operator keeps to its last decision.
+while the operator runs; the object itself is never created. If the object or the API fails, the
+operator keeps to its last decision.
 """
 
 import asyncio

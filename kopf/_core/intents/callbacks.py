@@ -2,7 +2,7 @@
 Callbacks: the criteria that limit the calls of handlers, and combinators for those that are
 functions.
 
-The functions are always synchronous. Those of ``when=`` get only keywords: the kwargs of the
+The functions are always synchronous. Functions of ``when=`` get only keywords: the kwargs of the
 handler. Those for values (of labels, annotations, fields) also get the value as the only positional
 argument, ``None`` if it is absent. In both cases, only the truthiness of the result matters.
 """

@@ -204,7 +204,7 @@ class Roster:
     # Whether the objects can have our finalizer at all; if not, it belongs to another operator.
     may_hold: bool
     must_hold: bool  # whether every object must be held until its deletion is handled
-    shared_ids: Collection[ids.HandlerId]  # those of different functions for different causes
+    shared_ids: Collection[ids.HandlerId]  # ids of different functions for different causes
 
     @classmethod
     def build(cls, selected: Sequence[handlers.ChangingHandler]) -> 'Roster':

@@ -147,9 +147,7 @@ class _Scope:
         self._token = _current.set(self)
 
     def build_handlers(self, fns: Fns) -> Sequence[handlers.ChangingHandler]:
-        """
-        Build sub-handlers from functions; those without ids are numbered after those given before.
-        """
+        """Build sub-handlers from functions; repeated functions without ids get numbers."""
         if isinstance(fns, Mapping):
             return [registries.build_subhandler(self.parent, fn, id=id) for id, fn in fns.items()]
         before = len(self._unnamed)
