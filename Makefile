@@ -32,8 +32,6 @@ help: ## show these targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 run: $(VENV)/.for-run ## run the minimal example on the sandbox: no cluster is needed; ARGS goes to kopf run
-	@printf '%s\n' 'The example handles kopfexamples. Point kubectl at the sandbox as shown below, then try:' '' \
-	    '    kubectl get kopfexamples' '    kubectl delete -f examples/obj.yaml' '    kubectl create -f examples/obj.yaml' ''
 	@$(BIN)/kopf run --sandbox --apply examples/crd.yaml --apply examples/obj.yaml $(ARGS) examples/01-minimal/example.py
 
 test: $(VENV)/.for-test ## run all tests: about half an hour on 2 cores; ARGS goes to pytest

@@ -1,5 +1,7 @@
 """
-The sandbox: a Kubernetes API server in this process, for trying and testing operators with nothing installed.
+The sandbox: a Kubernetes API server in this process, to try and test operators with nothing
+installed.
 
-It is a development tool. Its promise is fidelity: the same requests get the same answers as from a real cluster.
+It is a development tool. It promises fidelity: a request gets the same response as in a real
+cluster.
 """

@@ -1,7 +1,8 @@
 """
-The admin client: what the user of a sandbox does to its objects, without the network.
+The admin client: direct access of the sandbox's user to its objects, without the network.
 
-The requests are the same as those of clients, made by the administrator, and so are the answers and the errors.
+The requests are made as the administrator, and get the same responses and errors as requests of
+clients.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ from kopf._sandbox.registry import conversions, reader, watcher
 from kopf._sandbox.storage import memory
 
 MANAGER = 'kopf-sandbox'
-"""The field manager of everything that is written from here."""
+"""The field manager of everything this client writes."""
 
 DEFAULT_NAMESPACE = 'default'
 NO_QUERY: Mapping[str, str] = {}
@@ -51,46 +52,46 @@ _FIRST = ('CustomResourceDefinition', 'Namespace')
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """Which object, or which part of it, is meant."""
+    """A reference to one object, or to one subresource of it."""
 
-    resource: str  # in any form of `rest_mapper`
+    resource: str  # in any form that `rest_mapper` accepts
     name: str = ''
-    namespace: str = ''  # ignored where there are no namespaces
+    namespace: str = ''  # ignored for cluster-scoped resources
     subresource: str = ''
 
 
 @dataclasses.dataclass(frozen=True)
 class Query:
-    """Which objects are meant."""
+    """A selection of objects of one resource."""
 
-    resource: str  # in any form of `rest_mapper`
-    namespace: str | None = None  # None for all; ignored where there are no namespaces
+    resource: str  # in any form that `rest_mapper` accepts
+    namespace: str | None = None  # None for all; ignored for cluster-scoped resources
     labels: Selection = None
     fields: Selection = None
 
 
 Refusal = Callable[[errors.ApiError, int], Awaitable[bool]]
-"""Gets an error and the number of the attempt; returns whether to ask again, when it is time to."""
+"""Takes an error and the number of the attempt; waits, and returns whether to retry."""
 
 
 class Operator:
-    """The administrator's hands on one cluster, in the event loop of the cluster."""
+    """A client of one cluster with the administrator's rights, in the event loop of the cluster."""
 
     def __init__(self, cluster: clusters.Cluster) -> None:
         self._cluster = cluster
         self._handler = verbs.Handler(cluster)
         self.is_closed = False
-        self.on_refusal: Refusal | None = None  # decides whether to repeat what is refused
+        self.on_refusal: Refusal | None = None  # decides whether to retry refused requests
 
     def close(self) -> None:
-        """Let go all who watch and follow: nothing is going to happen any more."""
+        """End all watches and follows: no more events will come."""
         self.is_closed = True
         for _, shelf in self._cluster.store:
             shelf.is_closed = True
             shelf.notify()
 
     def get(self, target: Target) -> Body:
-        """Get an object. Raises `ApiError` if there is none."""
+        """Return an object. Raises `ApiError` if it does not exist."""
         resource = rest_mapper.find_resource(self._cluster.catalog, target.resource)
         namespace = target.namespace if resource.namespaced else ''
         return conversions.read(
@@ -98,7 +99,7 @@ class Operator:
         )
 
     def list(self, query: Query) -> Bodies:
-        """List the objects in the order of the API."""
+        """Return the objects in the order in which the API lists them."""
         resource = rest_mapper.find_resource(self._cluster.catalog, query.resource)
         listing = reader.list_objects(
             self._cluster.store, resource, _build_interest(resource, query), {}
@@ -106,7 +107,7 @@ class Operator:
         return [conversions.read(resource, stored) for stored in listing.items]
 
     async def create(self, body: Mapping[str, Any]) -> Body:
-        """Create an object of its own kind, in its own namespace or in the default one."""
+        """Create an object, in the default namespace if its metadata has none."""
         resource = self._find_kind(body)
         return await self._ask(
             'create', resource, dataclasses.replace(_locate(body), name=''), body
@@ -119,7 +120,7 @@ class Operator:
         return await self._ask('update', resource, target, body)
 
     async def patch(self, target: Target, patch: Any, type: PatchType) -> Body:
-        """Change an object by a patch. What is applied may omit its kind."""
+        """Patch an object. A configuration to apply may omit its kind and API version."""
         if type not in PATCH_TYPES:
             raise ValueError(
                 f'The type of a patch must be one of {", ".join(PATCH_TYPES)}, not {type!r}.'
@@ -140,11 +141,12 @@ class Operator:
 
     async def apply(self, bodies: Sequence[Mapping[str, Any]], *, dry_run: bool = False) -> Bodies:
         """
-        Create or change the objects to be as the manifests say; return them in the same order.
+        Create or update the objects to match the manifests; return them in the same order.
 
-        Definitions of resources and namespaces go first. All kinds are checked before anything is done:
-        raises `ManifestError` if some are not served. If the API refuses an object, those before it stay applied,
-        and the error has a note of which object it is, and where it is from. In a dry run, nothing is stored.
+        CRDs and namespaces go first. All kinds are checked before the first write: raises
+        `ManifestError` if some are not served. If the API refuses an object, the objects before it
+        stay applied, and the error has a note with the refused object and its source. In a dry run,
+        nothing is stored.
         """
         query = {'force': 'true', **({'dryRun': 'All'} if dry_run else {})}
         self._check(bodies)
@@ -166,9 +168,11 @@ class Operator:
 
     def watch(self, query: Query, *, since: str | None, timeout: float) -> AsyncGenerator[Body]:
         """
-        Yield the events of the objects from a version on, or of all that exist now and then of the changes.
+        Yield the events after a version; without a version, all current objects as added, then the
+        changes.
 
-        It is "now" when this is called, not when the first event is taken. Ends with the sandbox, or by the timeout.
+        The objects are current as of this call, not as of the first event taken. Ends with the
+        sandbox or after the timeout.
         """
         resource = rest_mapper.find_resource(self._cluster.catalog, query.resource)
         interest, version = (
@@ -204,10 +208,11 @@ class Operator:
 
     def follow(self, target: Target, timeout: float) -> AsyncGenerator[Body | None]:
         """
-        Yield all states of one object from the current one on, ``None`` when there is none.
+        Yield all states of one object, from the current one on; ``None`` while it does not exist.
 
-        It is current when this is called, not when the first state is taken. Ends with the sandbox, or after
-        ``timeout`` seconds by the clock of the loop. Abandoning or cancelling it leaves nothing behind.
+        The state is current as of this call, not as of the first state taken. Ends with the
+        sandbox, or after ``timeout`` seconds of the loop's clock. Abandoning or cancelling it
+        leaves nothing behind.
         """
         resource = rest_mapper.find_resource(self._cluster.catalog, target.resource)
         key = memory.make_key(target.namespace if resource.namespaced else '', target.name)
@@ -244,7 +249,7 @@ class Operator:
         content_type: str = negotiation.JSON,
         query: Mapping[str, str] = NO_QUERY,
     ) -> Body:
-        """Make a request as clients do, with the same checks."""
+        """Make a request with the same checks as for clients."""
         namespace = target.namespace if resource.namespaced else ''
         path = request_info.Target(
             resource.group,
@@ -300,7 +305,7 @@ class Operator:
 
 
 class _Sight(NamedTuple):
-    """An object as it was at a moment."""
+    """The state of an object at one moment."""
 
     shelf: memory.Shelf
     version: int
@@ -309,7 +314,7 @@ class _Sight(NamedTuple):
 
 @contextlib.contextmanager
 def _explain(body: Mapping[str, Any]) -> Iterator[None]:
-    """Note in the refusals which object is refused. The message stays as it is, as of the API."""
+    """Add a note to API errors about the refused object. The message of the API is not changed."""
     try:
         yield
     except errors.ApiError as e:
@@ -324,7 +329,7 @@ def _explain(body: Mapping[str, Any]) -> Iterator[None]:
 async def _follow_changes(
     shelf: memory.Shelf, since: int, deadline: float
 ) -> AsyncGenerator[memory.Change]:
-    """Yield the changes after the version until the deadline, or as long as all of them are known."""
+    """Yield the changes after a version until the deadline, or until some of them are compacted."""
     clock = asyncio.get_running_loop().time
     while since >= shelf.compacted and not shelf.is_closed:
         changes = shelf.changes[shelf.find_since(since) :]
@@ -352,7 +357,7 @@ def _join(selection: Selection) -> str:
 
 
 def _locate(body: Mapping[str, Any]) -> Target:
-    """Find where an object lives by its own metadata."""
+    """Return the reference to an object by its own metadata."""
     meta = body.get('metadata')
     meta = meta if isinstance(meta, Mapping) else {}
     return Target(
@@ -363,7 +368,7 @@ def _locate(body: Mapping[str, Any]) -> Target:
 
 
 def _list_defined_kinds(body: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    """The versions and kinds that a CRD is going to serve; nothing if it is not a CRD, or is a wrong one."""
+    """Yield the API versions and kinds that a CRD will serve; nothing for other objects."""
     if body['kind'] != 'CustomResourceDefinition':
         return []
     try:
@@ -377,7 +382,7 @@ def _list_defined_kinds(body: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
 
 
 def _encode(body: Any) -> bytes:
-    """Encode the user's value, of any types of mappings and sequences."""
+    """Encode a value of the user, with any types of mappings and sequences."""
     return jsons.dumps(_simplify(body))
 
 

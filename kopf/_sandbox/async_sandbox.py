@@ -1,7 +1,8 @@
 """
 The asynchronous sandbox: a sandbox in the current event loop.
 
-Everything lives by the clock of that loop, so virtual time applies to it. The objects are handled without the network.
+It uses the clock of that loop, so virtual time applies to it. Objects are accessed without the
+network.
 """
 
 import contextlib
@@ -14,15 +15,17 @@ from kopf._sandbox.admission import webhook_client
 from kopf._sandbox.codec import manifests
 
 Condition = Callable[[admin_client.Body | None], bool]
-"""Tells if an object is as expected; gets ``None`` when there is no object."""
+"""Returns whether an object is as expected; gets ``None`` if the object does not exist."""
 
 
 class AsyncSandbox:
     """
-    A running Kubernetes API with its objects, for coroutines: got from ``async with kopf.testing.Sandbox(...)``.
+    A running Kubernetes API with its objects, for coroutines: the target of ``async with
+    kopf.testing.Sandbox(...)``.
 
-    Resources are named as for kubectl (``pods``, ``po``, ``Pod``, ``kopfexamples.kopf.dev``), or with their versions
-    (``v1/pods``, ``kopf.dev/v1/kopfexamples``). Errors of the API are raised as ``kopf.testing.ApiError``.
+    Resources are named as for kubectl (``pods``, ``po``, ``Pod``, ``kopfexamples.kopf.dev``), or
+    with their versions (``v1/pods``, ``kopf.dev/v1/kopfexamples``). Errors of the API are raised as
+    ``kopf.testing.ApiError``.
     """
 
     def __init__(self, host: hosting.Host) -> None:
@@ -32,12 +35,12 @@ class AsyncSandbox:
 
     @property
     def url(self) -> str:
-        """Where it is served: ``https://127.0.0.1:12345``."""
+        """The URL of the sandbox: ``https://127.0.0.1:12345``."""
         return self._host.server.url
 
     @property
     def kubeconfig(self) -> pathlib.Path:
-        """The file that leads clients to the sandbox as its administrator."""
+        """The path of the administrator's kubeconfig."""
         return self._host.kubeconfig
 
     @property
@@ -47,7 +50,7 @@ class AsyncSandbox:
 
     @property
     def ca_path(self) -> pathlib.Path:
-        """The file with the certificate of the authority that signs the server's one; empty without TLS."""
+        """The file with the certificate of the server's authority; empty without TLS."""
         return self._host.ca_path
 
     @property
@@ -57,17 +60,18 @@ class AsyncSandbox:
 
     async def apply(self, *sources: options.Source) -> admin_client.Bodies:
         """
-        Create the objects, or bring them to what the manifests say, as ``kubectl apply`` does; return them.
+        Create or update the objects to match the manifests, as ``kubectl apply`` does; return them.
 
-        The sources are paths of files and directories, texts of YAML or JSON (with line breaks), objects, and lists.
-        All of them are read, and their kinds are checked, before the first one is applied: raises ``ManifestError``.
+        The sources are paths of files and directories, texts of YAML or JSON (with line breaks),
+        objects, and lists. All of them are read, and their kinds are checked, before the first one
+        is applied: raises ``ManifestError``.
         """
         return await self._operator.apply(manifests.load_sources(sources))
 
     async def get(
         self, resource: str, name: str, namespace: str = admin_client.DEFAULT_NAMESPACE
     ) -> admin_client.Body:
-        """Get an object. The namespace is ignored where there are no namespaces."""
+        """Return an object. The namespace is ignored for cluster-scoped resources."""
         return self._operator.get(admin_client.Target(resource, name, namespace))
 
     async def list(
@@ -78,11 +82,14 @@ class AsyncSandbox:
         labels: admin_client.Selection = None,
         fields: admin_client.Selection = None,
     ) -> admin_client.Bodies:
-        """List the objects of one namespace or of all, those that fit the selectors (``a=b,c!=d`` or a dict)."""
+        """Return the objects of one or all namespaces, by selectors (``a=b,c!=d`` or a dict)."""
         return self._operator.list(admin_client.Query(resource, namespace, labels, fields))
 
     async def create(self, body: Mapping[str, Any]) -> admin_client.Body:
-        """Create an object; return it as stored. Without a namespace in its metadata, it goes to the default one."""
+        """
+        Create an object; return it as stored. Without a namespace in its metadata, it goes to the
+        default namespace.
+        """
         return await self._operator.create(body)
 
     async def update(self, body: Mapping[str, Any], *, subresource: str = '') -> admin_client.Body:
@@ -99,7 +106,7 @@ class AsyncSandbox:
         type: admin_client.PatchType = 'merge',
         subresource: str = '',
     ) -> admin_client.Body:
-        """Patch an object by a merge, ``json``, ``strategic`` patch, or ``apply`` (server-side, with no force)."""
+        """Patch an object: ``merge``, ``json``, ``strategic``, or (without force) ``apply``."""
         return await self._operator.patch(
             admin_client.Target(resource, name, namespace, subresource), patch, type
         )
@@ -127,10 +134,11 @@ class AsyncSandbox:
         timeout: float = 10.0,
     ) -> admin_client.Body | None:
         """
-        Wait until an object is as expected; return it in that state (or ``None`` if it was expected to be absent).
+        Wait until an object is as expected; return it in that state, or ``None`` if it must be
+        absent.
 
-        The condition is checked on the current state, and then on every change. Any number of tasks may wait.
-        Raises `TimeoutError` after ``timeout`` seconds by the clock of the loop.
+        The condition is checked on the current state, and then on every change. Any number of tasks
+        may wait. Raises `TimeoutError` after ``timeout`` seconds of the loop's clock.
         """
         last: admin_client.Body | None = None
         async with contextlib.aclosing(
@@ -151,7 +159,10 @@ class AsyncSandbox:
         *,
         timeout: float = options.DAY,
     ) -> AsyncGenerator[admin_client.Body | None]:
-        """Iterate over the states of one object, from the current one as of the call; ``None`` is for its absence."""
+        """
+        Iterate over the states of one object, from the current one as of the call; ``None`` while
+        it does not exist.
+        """
         return self._operator.follow(admin_client.Target(resource, name, namespace), timeout)
 
     def watch(
@@ -165,8 +176,9 @@ class AsyncSandbox:
         timeout: float = options.DAY,
     ) -> AsyncGenerator[admin_client.Body]:
         """
-        Iterate over the raw events of a resource (``type``, ``object``): of the changes after a version;
-        or of all objects that exist at the time of the call, as of added ones, and of the changes since then.
+        Iterate over the raw events of a resource (``type``, ``object``): of the changes after a
+        version; without a version, of the objects that exist at the time of the call, as added, and
+        then of the changes.
         """
         return self._operator.watch(
             admin_client.Query(resource, namespace, labels, fields), since=since, timeout=timeout
@@ -179,20 +191,20 @@ class AsyncSandbox:
     async def add_user(
         self, name: str, groups: Sequence[str] = (), *, certificate: bool = False
     ) -> hosting.Credentials:
-        """Let a user in by a token, or by a client certificate; return the token and the path of a kubeconfig."""
+        """Add a user with a token or a client certificate; return the credentials."""
         return self._host.add_user(name, groups, certificate=certificate)
 
     async def add_service(
         self, namespace: str, name: str, endpoint: str | webhook_client.Handler, *, port: int = 443
     ) -> None:
-        """Tell where a service is that webhooks refer to: a URL, or a coroutine function of the path and the review."""
+        """Register a service for webhooks: a URL, or a coroutine function of path and review."""
         self._host.cluster.gate.services.register(namespace, name, endpoint, port=port)
 
 
 def describe_timeout(
     resource: str, name: str, timeout: float, last: admin_client.Body | None
 ) -> str:
-    """Say what was waited for in vain."""
+    """Build the message about an object that was not as expected in time."""
     state = (
         'it does not exist'
         if last is None

@@ -43,9 +43,9 @@ def make_uid() -> str:
 
 class Cluster:
     """
-    A cluster without a network: what is stored, who may do what, and everything that happens by itself.
+    A cluster without a network: the storage, the authorization, and the controllers.
 
-    Used only from one event loop. Call `start` once before anything else, and `close` in the end.
+    Used only from one event loop. Call `start` once before anything else, and `close` at the end.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Cluster:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def start(self) -> None:
-        """Create what every new cluster has."""
+        """Create the objects that every new cluster has."""
         self._loop = asyncio.get_running_loop()
         for name in NAMESPACES:
             await self._seed({'apiVersion': 'v1', 'kind': 'Namespace', 'metadata': {'name': name}})
@@ -83,7 +83,7 @@ class Cluster:
             await self._seed(body)
 
     def restore(self, version: int, objects: Iterable[tuple[kinds.Home, dict[str, Any]]]) -> None:
-        """Put back what was saved as of the version; before the start. The CRDs may be anywhere in it."""
+        """Restore the objects saved as of a version, CRDs among them. Call it before the start."""
         self.store.resume(version)
         for home, body in sorted(objects, key=lambda item: item[0] != kinds.CRDS):
             resource = rest_mapper.find_stored_resource(self.catalog, home)
@@ -97,22 +97,21 @@ class Cluster:
             )
 
     async def close(self) -> None:
-        """End everything that happens by itself."""
+        """Stop the controllers, lift the faults, and close the connections to webhooks."""
         if self._settling is not None:
             self._settling.cancel()
         self.faults.lift()
         await self.gate.close()
 
     def settle(self) -> None:
-        """Let the controllers do all that is due."""
+        """Let the controllers do all their pending work."""
         self._settling = None
-        while sum(
-            controller.settle() for controller in self._controllers
-        ):  # all of them, in turns, until all are idle
+        # All of the controllers in turns, until all are idle.
+        while sum(controller.settle() for controller in self._controllers):
             pass
 
     def find(self, api_version: str, kind: str) -> kinds.Resource | None:
-        """Find the resource of objects of this kind."""
+        """Return the resource of a kind."""
         return self.catalog.find_kind(*kinds.split_api_version(api_version), kind)
 
     def _make_controllers(self) -> Sequence[interfaces.Controller]:
@@ -131,7 +130,7 @@ class Cluster:
         return made
 
     def _schedule(self, change: memory.Change) -> None:
-        """The controllers act soon after the changes, but never inside of somebody's request."""
+        """Schedule the controllers to run soon after a change, but never inside of a request."""
         if self._loop is not None and self._settling is None:
             self._settling = self._loop.call_soon(self.settle)
 
@@ -160,7 +159,7 @@ class Cluster:
 
 
 class Policies:
-    """The roles and bindings as they are stored, decoded anew only when they change."""
+    """The stored roles and bindings, decoded once until they change."""
 
     def __init__(self, store: memory.Storage) -> None:
         self._store = store

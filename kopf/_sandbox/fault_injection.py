@@ -1,5 +1,6 @@
 """
-Fault injection: the faults of a sandbox as its users handle them, from its own event loop or from other threads.
+Fault injection: the faults of a sandbox for its users, from its own event loop or from other
+threads.
 """
 
 import asyncio
@@ -13,13 +14,13 @@ T = TypeVar('T')
 
 
 class Restartable(Protocol):
-    """Whatever serves, and can be restarted."""
+    """A server that can be restarted."""
 
     async def restart(self, downtime: float, *, compact: bool) -> None: ...
 
 
 class AsyncFaults:
-    """The faults of a sandbox, from the event loop that it lives in. Iterates over those injected now."""
+    """The faults of a sandbox, for its own event loop. Iterates over the injected ones."""
 
     def __init__(self, injected: faults.Faults, host: Restartable) -> None:
         self._injected, self._host = injected, host
@@ -29,36 +30,40 @@ class AsyncFaults:
 
     def inject(self, **trouble: Unpack[faults.Trouble]) -> faults.Fault:
         """
-        Make some requests go wrong until the fault is lifted, by itself or as a context manager, or has no times left.
+        Make some requests fail until the fault is lifted, explicitly or by leaving its context, or
+        until it is used ``times`` times.
 
-        The requests are chosen by ``verb``, ``resource``, ``path`` and ``user_agent`` (the last two can be globs).
-        They are refused with ``code`` (also ``reason``, ``message``, ``retry_after``), delayed by ``latency`` seconds,
-        disconnected with ``cut``, never answered with ``stall``; at most ``times`` of them, or all.
+        The requests are selected by ``verb``, ``resource``, ``path`` and ``user_agent`` (the last
+        two can be globs). They are refused with ``code`` (also ``reason``, ``message``,
+        ``retry_after``), delayed by ``latency`` seconds, disconnected with ``cut``, never answered
+        with ``stall``; at most ``times`` of them, or all.
         """
         return self._injected.inject(**trouble)
 
     def lift(self) -> None:
-        """End all faults: what was stalled goes on."""
+        """End all faults: stalled requests continue."""
         self._injected.lift()
 
     def cut_streams(self, **scope: Unpack[faults.Where]) -> int:
-        """Disconnect those who watch, all or some, once; return how many there were."""
+        """Disconnect the open watches, all or some, once; return the number of them."""
         return self._injected.cut_streams(faults.build_scope(scope))
 
     def end_streams(
         self, code: int = 410, *, reason: str = '', message: str = '', **scope: Unpack[faults.Where]
     ) -> int:
-        """End the watch-streams, all or some, with an ERROR event, once; return how many there were."""
+        """End the open watches, all or some, with an ERROR event, once; return their number."""
         return self._injected.end_streams(
             faults.build_error(code, reason, message), faults.build_scope(scope)
         )
 
     async def restart(self, downtime: float = 0.0, *, compact: bool = False) -> None:
         """
-        Close the port and all connections, and listen again on the same port after ``downtime`` seconds.
+        Close the port and all connections, and listen again on the same port after ``downtime``
+        seconds.
 
-        The objects stay; with ``compact``, the history is forgotten, so that the watches cannot be continued.
-        Raises `OSError` if the port is taken by somebody else meanwhile; the sandbox can be restarted again then.
+        The objects stay; with ``compact``, the history is forgotten, so that watches cannot be
+        resumed. Raises `OSError` if another process takes the port in the meantime; then, the
+        sandbox can be restarted again.
         """
         await self._host.restart(downtime, compact=compact)
 
@@ -71,15 +76,15 @@ class SyncFault:
 
     @property
     def hits(self) -> int:
-        """How many requests were affected."""
+        """The number of affected requests."""
         return self._fault.hits
 
     def wait_until_hit(self, timeout: float = 10.0) -> None:
-        """Wait until some request is affected. Raises `TimeoutError` if there is none for so many seconds."""
+        """Wait until a request is affected. Raises `TimeoutError` after ``timeout`` seconds."""
         self._thread.call(asyncio.wait_for(self._fault.wait_until_hit(), timeout))
 
     def lift(self) -> None:
-        """End the fault: what was stalled goes on."""
+        """End the fault: stalled requests continue."""
         self._thread.call(_call(self._fault.lift))
 
     def __enter__(self) -> 'SyncFault':
@@ -90,40 +95,40 @@ class SyncFault:
 
 
 class SyncFaults:
-    """The faults of a sandbox, from any thread but the one that it lives in."""
+    """The faults of a sandbox, for any thread except for its own."""
 
     def __init__(self, inner: AsyncFaults, thread: threads.LoopThread) -> None:
         self._inner, self._thread = inner, thread
 
     def inject(self, **trouble: Unpack[faults.Trouble]) -> SyncFault:
-        """Make some requests go wrong: see `AsyncFaults.inject`."""
+        """Make some requests fail: see `AsyncFaults.inject`."""
         return SyncFault(
             self._thread.call(_call(lambda: self._inner.inject(**trouble))), self._thread
         )
 
     def lift(self) -> None:
-        """End all faults: what was stalled goes on."""
+        """End all faults: stalled requests continue."""
         self._thread.call(_call(self._inner.lift))
 
     def cut_streams(self, **scope: Unpack[faults.Where]) -> int:
-        """Disconnect those who watch, all or some, once; return how many there were."""
+        """Disconnect the open watches, all or some, once; return the number of them."""
         return self._thread.call(_call(lambda: self._inner.cut_streams(**scope)))
 
     def end_streams(
         self, code: int = 410, *, reason: str = '', message: str = '', **scope: Unpack[faults.Where]
     ) -> int:
-        """End the watch-streams, all or some, with an ERROR event, once; return how many there were."""
+        """End the open watches, all or some, with an ERROR event, once; return their number."""
         return self._thread.call(
             _call(lambda: self._inner.end_streams(code, reason=reason, message=message, **scope))
         )
 
     def restart(self, downtime: float = 0.0, *, compact: bool = False) -> None:
-        """Go away for a while, and come back: see `AsyncFaults.restart`."""
+        """Stop and start listening: see `AsyncFaults.restart`."""
         self._thread.call(self._inner.restart(downtime, compact=compact))
 
 
 class Requests(Sequence[faults.Asked]):
-    """What was asked of the sandbox by its clients, the latest last; can be used from any thread."""
+    """The requests to the sandbox, the latest last; can be used from any thread."""
 
     def __init__(
         self, asked: collections.deque[faults.Asked], thread: threads.LoopThread | None = None
@@ -131,7 +136,7 @@ class Requests(Sequence[faults.Asked]):
         self._asked, self._thread = asked, thread
 
     def from_thread(self, thread: threads.LoopThread) -> 'Requests':
-        """The same, for other threads than the one of the sandbox."""
+        """Return the same requests, for threads other than that of the sandbox."""
         return Requests(self._asked, thread)
 
     def __len__(self) -> int:
@@ -153,7 +158,7 @@ class Requests(Sequence[faults.Asked]):
         return repr(self._snapshot())
 
     def select(self, **scope: Unpack[faults.Where]) -> list[faults.Asked]:
-        """Select some of the requests, in the same terms as for the faults."""
+        """Return the matching requests, selected by the same keywords as for the faults."""
         wanted = faults.build_scope(scope)
         return [asked for asked in self._snapshot() if wanted.covers(asked)]
 

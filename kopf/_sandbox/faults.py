@@ -1,9 +1,10 @@
 """
-Faults: what a test wants to go wrong, and for which requests.
+Faults: the failures that a test injects, and the requests that they affect.
 
-A fault is injected for the requests it matches, for a number of times or until it is lifted. It can refuse with
-any code, delay, cut the connection, or stall: take the request and never answer. For watches, cutting and stalling
-also affect the streams that are open already; they can be also ended with an error as their last event.
+A fault is injected for the matching requests, for a number of times or until it is lifted. It can
+refuse with any code, delay, cut the connection, or stall: accept the request and never answer. For
+watches, cutting and stalling also affect the streams that are already open; they can also be ended
+with an error as their last event.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ METHODS = ('GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS')
 
 @dataclasses.dataclass(frozen=True)
 class Scope:
-    """Which requests a fault is for; empty fields mean any."""
+    """The requests that a fault affects; empty fields match any."""
 
     verb: str = ''  # of the API or of HTTP
     resource: str = (
@@ -49,7 +50,7 @@ ANY = Scope()
 
 @dataclasses.dataclass
 class Asked:
-    """One request that came to the sandbox. The code is set when it is answered."""
+    """One request received by the sandbox. The code is set when it is answered."""
 
     method: str
     path: str
@@ -68,7 +69,7 @@ class Asked:
 
 
 class Where(TypedDict, total=False):
-    """The fields of `Scope`, for those who give them by keywords."""
+    """The fields of `Scope` as keyword arguments."""
 
     verb: str
     resource: str
@@ -77,46 +78,46 @@ class Where(TypedDict, total=False):
 
 
 def build_scope(where: Where) -> Scope:
-    """Choose some requests. Raises `TypeError` on unknown keywords, and `ValueError` on unknown verbs."""
+    """Build a scope. Raises `TypeError` for unknown keywords, `ValueError` for unknown verbs."""
     _check_keywords(where, Where)
     return Scope(**where)
 
 
 class Trouble(Where, total=False):
-    """What goes wrong with these requests, how many times (``None`` for no limit). A latency goes with any effect."""
+    """The effects of a fault, and the number of times (``None`` for no limit)."""
 
     code: int | None  # refuse with a status of this code: 410, 409, 429, 500, …
     reason: str
     message: str
     retry_after: int | None  # seconds, for 429 and 503
-    latency: float  # seconds of a delay
+    latency: float  # seconds of delay
     cut: bool  # close the connection
     stall: bool  # never answer
     times: int | None
 
 
 class Cut(Exception):
-    """The connection is to be closed with no answer."""
+    """The connection must be closed without a response."""
 
 
 @dataclasses.dataclass(eq=False)
 class Fault:
-    """One injected fault; lift it by its `lift` or by leaving its context. Used from the serving loop only."""
+    """One injected fault; lift it by `lift` or by leaving its context. For the serving loop."""
 
     scope: Scope
     error: errors.ApiError | None = None
     latency: float = 0.0
     cuts: bool = False
     stalls: bool = False
-    times: int | None = None  # how many more requests are affected; None for no limit
+    times: int | None = None  # how many more requests to affect; None for no limit
     hits: int = 0
-    _held: list[Asked] = dataclasses.field(default_factory=list)  # the streams that are stalled
+    _held: list[Asked] = dataclasses.field(default_factory=list)  # the stalled streams
     _lifted: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
     _hit: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
     _detach: Callable[['Fault'], None] = lambda fault: None
 
     def lift(self) -> None:
-        """End the fault: the stalled requests go on."""
+        """End the fault: stalled requests continue."""
         self._lifted.set()
         self._detach(self)
 
@@ -127,7 +128,7 @@ class Fault:
         self.lift()
 
     def take(self, asked: Asked) -> bool:
-        """Tell if this request is affected, and count it."""
+        """Return whether this request is affected, and count it."""
         if self._lifted.is_set() or self.times == 0 or not self.scope.covers(asked):
             return False
         self.times = None if self.times is None else self.times - 1
@@ -136,7 +137,7 @@ class Fault:
         return True
 
     def holds(self, asked: Asked) -> bool:
-        """Tell if this open stream is to be stalled, and count it once."""
+        """Return whether this open stream must be stalled, and count it once."""
         if not self.stalls:
             return False
         if not any(held is asked for held in self._held):
@@ -146,11 +147,11 @@ class Fault:
         return True
 
     async def wait_until_hit(self) -> None:
-        """Wait until some request is affected. Any number of tasks may wait."""
+        """Wait until a request is affected. Any number of tasks may wait."""
         await self._hit.wait()
 
     async def wait_until_lifted(self) -> None:
-        """Wait for the end of the fault. Any number of requests may wait."""
+        """Wait until the fault is lifted. Any number of requests may wait."""
         await self._lifted.wait()
 
 
@@ -160,12 +161,12 @@ class Stream:
 
     asked: Asked
     cut: Callable[[], object]  # disconnects
-    interrupt: Callable[[], object]  # stops the sending, for the error to be sent as the last event
+    interrupt: Callable[[], object]  # stops sending, for the error to be the last event
     error: errors.ApiError | None = None
 
 
 class Faults:
-    """All faults that are injected now."""
+    """All currently injected faults."""
 
     def __init__(self) -> None:
         self._faults: list[Fault] = []
@@ -176,9 +177,10 @@ class Faults:
 
     def inject(self, **trouble: Unpack[Trouble]) -> Fault:
         """
-        Make the matching requests go wrong until the fault is lifted.
+        Make the matching requests fail until the fault is lifted.
 
-        Raises `ValueError` if it makes no sense, and `TypeError` if some of the keywords are unknown.
+        Raises `ValueError` if the combination is invalid, and `TypeError` if some keywords are
+        unknown.
         """
         fault = build_fault(trouble, self._discard)
         self._faults.append(fault)
@@ -193,9 +195,10 @@ class Faults:
 
     async def afflict(self, asked: Asked) -> None:
         """
-        Let the faults act on a request before it is served.
+        Apply the faults to a request before it is served.
 
-        Raises `ApiError` to refuse or `Cut` to disconnect; lasts as long as latencies and stalls do.
+        Raises `ApiError` to refuse or `Cut` to disconnect; lasts as long as latencies and stalls
+        do.
         """
         for fault in self:
             if not fault.take(asked):
@@ -210,27 +213,27 @@ class Faults:
                 raise fault.error
 
     async def hold(self, asked: Asked) -> None:
-        """Hold an open stream while it is stalled by a fault."""
+        """Hold an open stream while a fault stalls it."""
         for fault in self:
             if fault.holds(asked):
                 await fault.wait_until_lifted()
 
     def open_stream(self, stream: Stream) -> None:
-        """Remember an open stream, so that it can be cut."""
+        """Register an open stream, so that it can be cut."""
         self._streams.append(stream)
 
     def close_stream(self, stream: Stream) -> None:
         self._streams.remove(stream)
 
     def cut_streams(self, scope: Scope = ANY) -> int:
-        """Disconnect the open streams, once; tell how many there were."""
+        """Disconnect the open streams, once; return the number of them."""
         streams = [stream for stream in self._streams if scope.covers(stream.asked)]
         for stream in streams:
             stream.cut()
         return len(streams)
 
     def end_streams(self, error: errors.ApiError, scope: Scope = ANY) -> int:
-        """Let the open streams end with an error as their last event, once; tell how many there were."""
+        """End the open streams with an error as their last event, once; return their number."""
         streams = [
             stream
             for stream in self._streams
@@ -317,7 +320,7 @@ _REASONS = {
 def build_error(
     code: int, reason: str = '', message: str = '', retry_after: int | None = None
 ) -> errors.ApiError:
-    """Build the refusal of a code with the reason that the API would give."""
+    """Build the error of a code, by default with the API's reason for this code."""
     if not 400 <= code <= 599:
         raise ValueError(f'The code of a fault must be of an error, 400 to 599, not {code}.')
     text = message or f'a fault was injected with the code {code}'

@@ -1,7 +1,8 @@
 """
-Hosting: one running sandbox with all that belongs to it: the cluster, the server, the secrets, and the files.
+Hosting: one running sandbox with all its parts: the cluster, the server, the secrets, and the
+files.
 
-Whatever fails at the start, nothing is left behind: no port, no files, no changes in what was saved before.
+If the start fails, nothing is left behind: no port, no files, no changes in the saved objects.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ from kopf._sandbox.schema import patterns
 
 @dataclasses.dataclass(frozen=True)
 class Credentials:
-    """How a user gets into the sandbox."""
+    """The credentials of a user of the sandbox."""
 
     user: str
     token: str = dataclasses.field(repr=False)  # empty if there is a certificate instead
@@ -60,7 +61,8 @@ class Host:
         """
         Start serving, with the saved objects restored and with the manifests applied.
 
-        Raises `ManifestError`, `ApiError`, `SaveError`, `MissingLibraryError`, or `OSError` with a text for the user.
+        Raises `ManifestError`, `ApiError`, `SaveError`, `MissingLibraryError`, or `OSError` with a
+        message for the user.
         """
         patterns.check_engine()
         bodies = manifests.load_sources(self._options.apply)
@@ -83,16 +85,16 @@ class Host:
             self._stack = stack.pop_all()
 
     async def stop(self) -> None:
-        """Stop serving, and clean up: everything is tried even if something fails."""
+        """Stop serving, and clean up: all steps are tried even if some of them fail."""
         await self._stack.aclose()
 
     def abandon(self) -> None:
-        """Remove the temporary files, as they have secrets, before the process is ended with nothing else done."""
+        """Remove the temporary files, which have secrets, if the process exits without `stop`."""
         if self._temporary is not None:
             self._temporary.cleanup()
 
     async def restart(self, downtime: float, *, compact: bool) -> None:
-        """Stop listening, and listen again on the same port after a while. Raises `OSError` if the port is taken."""
+        """Stop listening, and listen again after a while. Raises `OSError` if the port is taken."""
         await self.server.stop()
         if compact:
             self.cluster.store.compact()
@@ -100,7 +102,7 @@ class Host:
         await self.server.start()
 
     def add_user(self, name: str, groups: Sequence[str], *, certificate: bool) -> Credentials:
-        """Let a user in, with a token or with a client certificate, and write a kubeconfig for that."""
+        """Add a user with a token or a client certificate, and write a kubeconfig."""
         token, pair = '', None
         if certificate:
             if self._ca is None:
@@ -136,7 +138,7 @@ class Host:
             self.cluster.restore(saved.version, saved.objects)
 
     def _secure(self) -> None:
-        """Prepare the TLS, if it is wanted."""
+        """Prepare the TLS, if it is enabled."""
         if not self._options.tls:
             return
         now = clusters.utc_now()
@@ -150,7 +152,7 @@ class Host:
         self.server.context = certificates.build_server_context(pair, self._ca.pem)
 
     async def _listen(self) -> None:
-        """Listen on the asked port, or, if any will do, on the same as before if it is still free."""
+        """Listen on the requested port; if any is accepted, on the saved one if it is free."""
         if not self._options.port and self._keyring.port:
             self.server.port = self._keyring.port
             try:
@@ -165,7 +167,10 @@ class Host:
             raise (OSError(text) if e.errno is None else OSError(e.errno, text)) from e
 
     def _build_address(self, token: str) -> str:
-        """Build the address for a kubeconfig: without TLS, with the token, as kubectl sends it in no other way."""
+        """
+        Build the URL for a kubeconfig: without TLS, it includes the token, as kubectl does not send
+        it otherwise.
+        """
         return self.server.url if self._options.tls else filters.add_token(self.server.url, token)
 
     def _write_files(self) -> None:

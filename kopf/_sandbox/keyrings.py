@@ -1,7 +1,7 @@
 """
-Keyrings: all secrets of a sandbox, as they outlive its process if they are saved.
+Keyrings: all secrets of a sandbox, which can be saved to outlive its process.
 
-With the same authority, tokens and port, the kubeconfigs that were given out before stay valid.
+With the same authority, tokens and port, the kubeconfigs issued before stay valid.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from kopf._sandbox.meta import requests
 
 @dataclasses.dataclass(frozen=True)
 class Login:
-    """A token, and who comes with it."""
+    """A token with its user."""
 
     user: str
     groups: tuple[str, ...]
@@ -25,7 +25,7 @@ class Login:
 
 @dataclasses.dataclass
 class Keyring:
-    """The secrets. Mutated only by the host of the sandbox, when users are added and when the port is known."""
+    """The secrets. Modified only by the host: when users are added, and when the port is known."""
 
     ca: certificates.Pair | None = None
     signing_key: bytes = dataclasses.field(default=b'', repr=False)
@@ -35,7 +35,7 @@ class Keyring:
 
 
 def install(keyring: Keyring, cluster: clusters.Cluster) -> None:
-    """Let everybody into the cluster who has a saved token. Raises `ValueError` if the key is damaged."""
+    """Install the saved key and tokens in the cluster. Raises `ValueError` if damaged."""
     if keyring.admin_token:
         cluster.admin_token = keyring.admin_token
         cluster.authenticator.add_token(keyring.admin_token, clusters.ADMIN)
@@ -46,7 +46,7 @@ def install(keyring: Keyring, cluster: clusters.Cluster) -> None:
 
 
 def dump_keyring(keyring: Keyring) -> bytes:
-    """Write a keyring as JSON."""
+    """Encode a keyring as JSON."""
     ca = keyring.ca and {
         'certificate': keyring.ca.certificate.decode(),
         'key': keyring.ca.key.decode(),
@@ -64,7 +64,7 @@ def dump_keyring(keyring: Keyring) -> bytes:
 
 
 def load_keyring(raw: bytes) -> Keyring:
-    """Read a keyring. Raises `ValueError` if it is damaged."""
+    """Decode a keyring. Raises `ValueError` if it is damaged."""
     try:
         saved = json.loads(raw)
         ca = saved['ca'] and certificates.Pair(

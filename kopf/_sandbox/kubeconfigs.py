@@ -1,7 +1,7 @@
 """
-Kubeconfigs: how clients learn where the sandbox is, and how to get in.
+Kubeconfigs: the address of the sandbox and the credentials for clients.
 
-A kubeconfig holds credentials: its file is private to the user, and is never seen half-written.
+A kubeconfig holds credentials: its file is private to the user, and is written atomically.
 """
 
 import base64
@@ -17,7 +17,7 @@ NAME = 'sandbox'
 """The name of the cluster, of the user and of the context."""
 
 MARK = {'name': 'kopf.dev/sandbox', 'extension': {'provider': 'kopf'}}
-"""What tells our kubeconfigs from others."""
+"""The mark of sandboxes' kubeconfigs, to distinguish them from others."""
 
 
 def build_kubeconfig(
@@ -28,7 +28,10 @@ def build_kubeconfig(
     pair: certificates.Pair | None = None,
     namespace: str = 'default',
 ) -> dict[str, Any]:
-    """Build a kubeconfig with one context, for a bearer token or a client certificate, or both; without TLS, no CA."""
+    """
+    Build a kubeconfig with one context, for a bearer token, a client certificate, or both. There is
+    no CA without TLS.
+    """
     user: dict[str, str] = {}
     if token:
         user['token'] = token
@@ -51,14 +54,14 @@ def build_kubeconfig(
 
 def write_kubeconfig(path: pathlib.Path, kubeconfig: Mapping[str, Any]) -> None:
     """
-    Write a kubeconfig, readable only by the user, in place of what was there.
+    Write a kubeconfig, readable only by the user, replacing an existing file.
 
-    The file is replaced at once, so that readers see either the old or the new one in full.
-    Raises `OSError` with a message for the user; nothing is changed then.
+    The replacement is atomic: readers see either the old or the new file in full. Raises `OSError`
+    with a message for the user; then, nothing is changed.
     """
     import yaml
 
-    target = path.resolve()  # behind a symlink, the file is replaced, not the link
+    target = path.resolve()  # for a symlink, its target is replaced, not the link
     if target.exists() and not target.is_file():
         raise OSError(
             f'Cannot write the kubeconfig to {path}: it exists and is not a regular file.'
@@ -76,7 +79,7 @@ def write_kubeconfig(path: pathlib.Path, kubeconfig: Mapping[str, Any]) -> None:
 
 
 def check_replaceable(path: pathlib.Path) -> None:
-    """Raise `FileExistsError` if there is a file with anything but a kubeconfig of a sandbox."""
+    """Raise `FileExistsError` if the file exists and is not a kubeconfig of a sandbox."""
     import yaml
 
     try:

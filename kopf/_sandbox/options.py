@@ -1,7 +1,7 @@
 """
-Options: how a sandbox is started, whichever way it is.
+Options: the parameters of a sandbox, common to all ways to start it.
 
-Cheap to import: this is all that is loaded until a sandbox is needed.
+It is cheap to import: nothing else is loaded until a sandbox is needed.
 """
 
 import dataclasses
@@ -13,7 +13,8 @@ from typing import Any
 
 Source = str | os.PathLike[str] | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 """
-Where manifests come from: a path of a file or of a directory, a text of YAML or JSON, an object, or a list of objects.
+A source of manifests: a path of a file or a directory, a text of YAML or JSON, an object, or a list
+of objects.
 
 A string is a text if it has line breaks, and a path otherwise.
 """
@@ -22,7 +23,7 @@ DAY = 24 * 60 * 60.0
 
 
 class MissingLibraryError(Exception):
-    """A library that the sandbox cannot do without is not installed."""
+    """A library that the sandbox requires is not installed."""
 
     def __init__(self, library: str, purpose: str) -> None:
         super().__init__(
@@ -33,17 +34,15 @@ class MissingLibraryError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What the user wants of a sandbox."""
+    """The options of a sandbox, as set by the user."""
 
     host: str = '127.0.0.1'
-    port: int = 0  # 0 for any free one
+    port: int = 0  # 0 for any free port
     rbac: bool = False
     tls: bool = True
     apply: Sequence[Source] = ()
-    save: str | os.PathLike[str] | None = (
-        None  # the directory for the objects to outlive the process
-    )
+    save: str | os.PathLike[str] | None = None  # the directory to save the objects to
     now: Callable[[], datetime.datetime] | None = (
         None  # for the times in objects; None for the real time
     )
-    kubeconfig: pathlib.Path | None = None  # where to write it; None for a temporary file
+    kubeconfig: pathlib.Path | None = None  # the path to write it to; None for a temporary file

@@ -1,10 +1,12 @@
 """
-Persistence: the objects of a sandbox in a directory, so that they outlive its process, even a killed one.
+Persistence: the objects of a sandbox in a directory, so that they outlive its process, even a
+killed one.
 
-Every change is appended to a journal at once. At the start and in the end, and when the journal gets long, everything
-is rewritten as one snapshot, which replaces the previous one as a whole. Both are lines of JSON in one format.
-A line that was cut by the death of the process is dropped: nobody could have seen its change. Anything else
-that is wrong with the files is refused with the name of the file and the line, and the files stay as they are.
+Every change is immediately appended to a journal. At the start and at the end, and when the journal
+gets long, everything is rewritten as one snapshot, which replaces the previous one atomically. Both
+are JSON lines in one format. A line that was cut by the death of the process is dropped: no client
+could have seen its change. Any other damage of the files is reported with the name of the file and
+the line, and the files are not changed.
 """
 
 import contextlib
@@ -26,20 +28,20 @@ from kopf._sandbox.storage import memory
 
 try:
     import fcntl
-except ImportError:  # not on this system
+except ImportError:  # not available on this system
     fcntl = None  # type: ignore[assignment]
 
 logger = logging.getLogger('kopf.sandbox')
 
 FORMAT = 1
 LONG_JOURNAL = 100_000
-"""How many lines of the journal are enough to rewrite them all as a snapshot."""
+"""The number of lines in the journal after which a snapshot is made."""
 
 _TYPES = ('ADDED', 'MODIFIED', 'DELETED')
 
 
 class SaveError(Exception):
-    """The directory cannot be used: it is damaged, or not accessible, or belongs to another sandbox."""
+    """The directory cannot be used: it is damaged, not accessible, or used by another sandbox."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,30 +61,30 @@ class Entry:
 
 @dataclasses.dataclass(frozen=True)
 class Saved:
-    """All that was in the directory."""
+    """The content of the directory."""
 
-    version: int = 0  # 0 if nothing was
+    version: int = 0  # 0 if nothing was saved
     objects: list[tuple[kinds.Home, dict[str, Any]]] = dataclasses.field(default_factory=list)
     keyring: keyrings.Keyring = dataclasses.field(default_factory=keyrings.Keyring)
 
 
 class Saver:
     """
-    Keeps one directory in line with one storage. The directory belongs to it from `open` to `close`.
+    Keeps one directory in sync with one storage. The directory is locked from `open` to `close`.
 
     Until `begin`, nothing in the directory is changed.
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self._directory = pathlib.Path(directory)
-        self._is_made = False  # the directory is new
+        self._is_made = False  # the directory was created by this saver
         self._lock: int | None = None
         self._store: memory.Storage | None = None
         self._journal: io.FileIO | None = None
         self._lines = 0
 
     def open(self) -> Saved:
-        """Lock the directory, making it if needed, and read what is in it. Raises `SaveError`."""
+        """Lock the directory, creating it if needed, and read its content. Raises `SaveError`."""
         try:
             with self._explain():
                 self._is_made = not self._directory.exists()
@@ -94,7 +96,7 @@ class Saver:
             raise
 
     def begin(self, store: memory.Storage, keyring: keyrings.Keyring) -> None:
-        """Save everything as it is now, and then each change. Raises `SaveError` if it cannot be written."""
+        """Save the current state, and then each change. Raises `SaveError` if it fails."""
         self.save_keyring(keyring)
         with self._explain():
             self._rewrite(store)
@@ -102,12 +104,12 @@ class Saver:
         store.observe(self._notice)
 
     def save_keyring(self, keyring: keyrings.Keyring) -> None:
-        """Save the secrets, readable only by the user. Raises `SaveError` if they cannot be written."""
+        """Save the secrets, readable only by the user. Raises `SaveError` if it fails."""
         with self._explain():
             _replace(self._directory / 'credentials.json', [keyrings.dump_keyring(keyring)])
 
     def close(self) -> None:
-        """Save everything for the last time, and let the directory go. Raises `SaveError` if it cannot be written."""
+        """Save everything, and unlock the directory. Raises `SaveError` if it fails."""
         try:
             if self._store is not None:
                 with self._explain():
@@ -151,7 +153,7 @@ class Saver:
             self._lines = 0
 
     def _give_up(self, position: int, error: OSError) -> None:
-        """Leave the journal without the line that was not fully written, as of the last change that was."""
+        """Stop the journal at the last complete change, without the partially written line."""
         logger.error(
             'The changes are not saved to %s any more, until the sandbox ends: %s',
             self._directory,
@@ -163,7 +165,10 @@ class Saver:
             self._journal = None
 
     def _rewrite(self, store: memory.Storage) -> None:
-        """Begin a new snapshot and a new journal. In between, the old journal has nothing new to the snapshot."""
+        """
+        Begin a new snapshot and a new journal. A crash in between is safe: the old journal adds
+        nothing to the snapshot.
+        """
         _replace(self._directory / 'snapshot.jsonl', encode_snapshot(store))
         if self._journal is not None:
             self._journal.close()
@@ -181,7 +186,7 @@ class Saver:
 
 
 def read_saved(directory: pathlib.Path) -> Saved:
-    """Read everything that is saved in a directory. Raises `SaveError` if it is damaged, `OSError` if unreadable."""
+    """Read a directory. Raises `SaveError` if it is damaged, `OSError` if unreadable."""
     snapshot, journal = directory / 'snapshot.jsonl', directory / 'journal.jsonl'
     if not snapshot.exists():
         if journal.exists():
@@ -201,7 +206,7 @@ def read_saved(directory: pathlib.Path) -> Saved:
 
 
 def replay(entries: list[Entry]) -> list[tuple[kinds.Home, dict[str, Any]]]:
-    """Find which objects are there after all the changes."""
+    """Return the objects that exist after all the changes."""
     objects: dict[tuple[kinds.Home, str], Entry] = {}
     for entry in entries:
         if entry.type != 'DELETED':
@@ -215,7 +220,7 @@ def replay(entries: list[Entry]) -> list[tuple[kinds.Home, dict[str, Any]]]:
 
 
 def encode_snapshot(store: memory.Storage) -> Iterator[bytes]:
-    """All objects as lines, after a line about them all."""
+    """Yield all objects as lines, after a header line."""
     shelves = [(home, shelf.select('')) for home, shelf in store]
     count = sum(len(objects) for _, objects in shelves)
     yield jsons.dumps({'format': FORMAT, 'version': store.version, 'count': count}) + b'\n'
@@ -224,7 +229,7 @@ def encode_snapshot(store: memory.Storage) -> Iterator[bytes]:
 
 
 def encode_entry(type: str, home: kinds.Home, stored: memory.Stored) -> bytes:
-    """One line. The object goes into it as it is stored."""
+    """Encode one line, with the object as it is stored."""
     return b'{"version":%d,"type":%b,"home":%b,"object":%b}\n' % (
         stored.version,
         jsons.dumps(type),
@@ -234,7 +239,7 @@ def encode_entry(type: str, home: kinds.Home, stored: memory.Stored) -> bytes:
 
 
 def decode_entry(line: bytes) -> Entry:
-    """Read one line. Raises `ValueError` if it is damaged."""
+    """Decode one line. Raises `ValueError` if it is damaged."""
     try:
         saved = jsons.loads(line)
         group, plural = saved['home']
@@ -319,7 +324,7 @@ def _open_privately(path: str, flags: int) -> int:
 
 
 def _replace(path: pathlib.Path, lines: Iterator[bytes] | list[bytes]) -> None:
-    """Write a private file in place of the old one, so that it is never seen half-written."""
+    """Write a private file in place of the old one, atomically."""
     descriptor, temporary = tempfile.mkstemp(
         prefix=f'.{path.name}.', dir=path.parent
     )  # with mode 0600

@@ -1,7 +1,7 @@
 """
 Sandboxes: a cluster in this process as a context manager, for tests and experiments.
 
-Importing this is cheap: everything else is loaded when a sandbox is entered.
+This module is cheap to import: everything else is loaded when a sandbox is entered.
 """
 
 import datetime
@@ -27,13 +27,15 @@ class Sandbox:
     """
     A Kubernetes API in memory, served on a port of this machine while the context is entered.
 
-    As ``with Sandbox() as sandbox:``, it lives in a thread of its own, and its methods can be called from any thread.
-    As ``async with Sandbox() as sandbox:``, it lives in the current event loop, and its methods are awaited.
+    As ``with Sandbox() as sandbox:``, it runs in its own thread, and its methods can be called from
+    any other thread. As ``async with Sandbox() as sandbox:``, it runs in the current event loop,
+    and its methods are awaited.
 
-    ``port`` and ``host`` are where to listen (0 for any free port; `OSError` if it is busy). With ``rbac``, only what
-    the roles grant is allowed. Without ``tls``, plain HTTP is served, and those without credentials are administrators.
-    ``apply`` lists manifests to begin with; ``save`` is a directory in which the objects outlive the sandbox;
-    ``now`` is the clock for the times in the objects.
+    ``host`` and ``port`` are the address to listen on (0 for any free port; `OSError` if it is
+    busy). With ``rbac``, only the permissions granted by roles are allowed. Without ``tls``, plain
+    HTTP is served, and clients without credentials are administrators. ``apply`` lists initial
+    manifests; ``save`` is a directory in which the objects outlive the sandbox; ``now`` is the
+    clock for the times in the objects.
     """
 
     def __init__(
@@ -100,12 +102,12 @@ class Sandbox:
 
     @property
     def url(self) -> str:
-        """Where it is served: ``https://127.0.0.1:12345``."""
+        """The URL of the sandbox: ``https://127.0.0.1:12345``."""
         return self._running.url
 
     @property
     def kubeconfig(self) -> pathlib.Path:
-        """The file that leads clients to the sandbox as its administrator."""
+        """The path of the administrator's kubeconfig."""
         return self._running.kubeconfig
 
     @property
@@ -115,7 +117,7 @@ class Sandbox:
 
     @property
     def ca_path(self) -> pathlib.Path:
-        """The file with the certificate of the authority that signs the server's one; empty without TLS."""
+        """The file with the certificate of the server's authority; empty without TLS."""
         return self._running.ca_path
 
     @property
@@ -125,29 +127,30 @@ class Sandbox:
 
     @property
     def faults(self) -> 'fault_injection.SyncFaults':
-        """What goes wrong on request."""
+        """The faults to inject into the requests."""
         from kopf._sandbox import fault_injection
 
         return fault_injection.SyncFaults(self._running.faults, self._running_thread)
 
     @property
     def requests(self) -> 'fault_injection.Requests':
-        """What was asked of the sandbox by its clients; also after it has ended."""
+        """The requests of clients to the sandbox; available even after it has ended."""
         if self._requests is None:
             raise _not_running()
         return self._requests
 
     def apply(self, *sources: options.Source) -> 'admin_client.Bodies':
         """
-        Create the objects, or bring them to what the manifests say, as ``kubectl apply`` does; return them.
+        Create or update the objects to match the manifests, as ``kubectl apply`` does; return them.
 
-        The sources are paths of files and directories, texts of YAML or JSON (with line breaks), objects, and lists.
-        All of them are read, and their kinds are checked, before the first one is applied: raises ``ManifestError``.
+        The sources are paths of files and directories, texts of YAML or JSON (with line breaks),
+        objects, and lists. All of them are read, and their kinds are checked, before the first one
+        is applied: raises ``ManifestError``.
         """
         return self._call(self._running.apply(*sources))
 
     def get(self, resource: str, name: str, namespace: str = 'default') -> 'admin_client.Body':
-        """Get an object. The namespace is ignored where there are no namespaces."""
+        """Return an object. The namespace is ignored for cluster-scoped resources."""
         return self._call(self._running.get(resource, name, namespace))
 
     def list(
@@ -158,11 +161,14 @@ class Sandbox:
         labels: 'admin_client.Selection' = None,
         fields: 'admin_client.Selection' = None,
     ) -> 'admin_client.Bodies':
-        """List the objects of one namespace or of all, those that fit the selectors (``a=b,c!=d`` or a dict)."""
+        """Return the objects of one or all namespaces, by selectors (``a=b,c!=d`` or a dict)."""
         return self._call(self._running.list(resource, namespace, labels=labels, fields=fields))
 
     def create(self, body: Mapping[str, Any]) -> 'admin_client.Body':
-        """Create an object; return it as stored. Without a namespace in its metadata, it goes to the default one."""
+        """
+        Create an object; return it as stored. Without a namespace in its metadata, it goes to the
+        default namespace.
+        """
         return self._call(self._running.create(body))
 
     def update(self, body: Mapping[str, Any], *, subresource: str = '') -> 'admin_client.Body':
@@ -179,7 +185,7 @@ class Sandbox:
         type: 'admin_client.PatchType' = 'merge',
         subresource: str = '',
     ) -> 'admin_client.Body':
-        """Patch an object by a merge, ``json``, ``strategic`` patch, or ``apply`` (server-side, with no force)."""
+        """Patch an object: ``merge``, ``json``, ``strategic``, or (without force) ``apply``."""
         return self._call(
             self._running.patch(
                 resource, name, patch, namespace, type=type, subresource=subresource
@@ -212,7 +218,8 @@ class Sandbox:
         timeout: float = 10.0,
     ) -> 'admin_client.Body | None':
         """
-        Wait until an object is as expected; return it in that state (or ``None`` if it was expected to be absent).
+        Wait until an object is as expected; return it in that state, or ``None`` if it must be
+        absent.
 
         The condition is checked in this thread, on the current state, and then on every change.
         Raises `TimeoutError` after ``timeout`` seconds.
@@ -230,7 +237,10 @@ class Sandbox:
     def follow(
         self, resource: str, name: str, namespace: str = 'default', *, timeout: float = options.DAY
     ) -> 'Iterator[admin_client.Body | None]':
-        """Iterate over the states of one object, from the current one as of the call; ``None`` is for its absence."""
+        """
+        Iterate over the states of one object, from the current one as of the call; ``None`` while
+        it does not exist.
+        """
         return self._iterate(
             lambda: self._running.follow(resource, name, namespace, timeout=timeout)
         )
@@ -246,8 +256,9 @@ class Sandbox:
         timeout: float = options.DAY,
     ) -> 'Iterator[admin_client.Body]':
         """
-        Iterate over the raw events of a resource (``type``, ``object``): of the changes after a version;
-        or of all objects that exist at the time of the call, as of added ones, and of the changes since then.
+        Iterate over the raw events of a resource (``type``, ``object``): of the changes after a
+        version; without a version, of the objects that exist at the time of the call, as added, and
+        then of the changes.
         """
         return self._iterate(
             lambda: self._running.watch(
@@ -262,7 +273,7 @@ class Sandbox:
     def add_user(
         self, name: str, groups: Sequence[str] = (), *, certificate: bool = False
     ) -> 'hosting.Credentials':
-        """Let a user in by a token, or by a client certificate; return the token and the path of a kubeconfig."""
+        """Add a user with a token or a client certificate; return the credentials."""
         return self._call(self._running.add_user(name, groups, certificate=certificate))
 
     def add_service(
@@ -273,7 +284,7 @@ class Sandbox:
         *,
         port: int = 443,
     ) -> None:
-        """Tell where a service is that webhooks refer to: a URL, or a coroutine function of the path and the review."""
+        """Register a service for webhooks: a URL, or a coroutine function of path and review."""
         self._call(self._running.add_service(namespace, name, endpoint, port=port))
 
     async def _start(self) -> 'hosting.Host':
@@ -310,7 +321,7 @@ class Sandbox:
         return self._running_thread.call(coroutine)
 
     def _iterate(self, begin: Callable[[], AsyncGenerator[T]]) -> Iterator[T]:
-        """Begin at once, and go on while the sandbox lives."""
+        """Start a generator immediately, and iterate over it while the sandbox is running."""
         return _iterate(self._running_thread, self._call(_begin(begin)))
 
     def _stop_thread(self) -> None:
@@ -324,7 +335,10 @@ async def _begin(fn: Callable[[], AsyncGenerator[T]]) -> AsyncGenerator[T]:
 
 
 def _iterate(thread: 'threads.LoopThread', generator: AsyncGenerator[T]) -> Iterator[T]:
-    """Take the items one by one. If it is abandoned, in any thread, the generator is closed by its event loop."""
+    """
+    Iterate over a generator that runs in the thread's event loop. If the iteration is abandoned, in
+    any thread, that loop closes the generator.
+    """
     from kopf._sandbox import threads
 
     while thread.is_running:

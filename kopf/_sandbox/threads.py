@@ -15,7 +15,7 @@ T = TypeVar('T')
 
 
 def choose_loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """The fastest event loop that is installed."""
+    """Return the factory of the fastest event loop that is installed."""
     try:
         import uvloop
     except ImportError:
@@ -25,9 +25,11 @@ def choose_loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 
 def _with_forgiveness(loop: asyncio.AbstractEventLoop) -> asyncio.AbstractEventLoop:
     """
-    Do not log as errors that secure connections are cut by ourselves while the other side still talks.
+    Do not log errors about TLS connections that the sandbox itself has cut while clients are still
+    sending.
 
-    Here, uvloop tells of it with a traceback; asyncio does not: https://github.com/MagicStack/uvloop/issues/506.
+    Unlike asyncio, uvloop logs them with a traceback:
+    https://github.com/MagicStack/uvloop/issues/506.
     """
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -44,7 +46,7 @@ def _with_forgiveness(loop: asyncio.AbstractEventLoop) -> asyncio.AbstractEventL
 
 
 class EndedError(RuntimeError):
-    """The loop has ended while something was being done, or was about to be done, in it."""
+    """The loop has ended before or while a call was running in it."""
 
     def __init__(self) -> None:
         super().__init__('The sandbox is not running any more.')
@@ -52,9 +54,9 @@ class EndedError(RuntimeError):
 
 class LoopThread:
     """
-    A daemon thread with an event loop in it. Started and stopped once, by the same thread.
+    A daemon thread with an event loop. Started and stopped once, by the same thread.
 
-    Anything left running in the loop is cancelled and awaited when it is stopped.
+    When it is stopped, all remaining tasks in the loop are cancelled and awaited.
     """
 
     def __init__(self, name: str) -> None:
@@ -78,7 +80,8 @@ class LoopThread:
         """
         Run a coroutine in the loop to its end; return its result or raise its error.
 
-        Any number of threads may call at once. The coroutine is cancelled if the calling thread is interrupted.
+        Any number of threads may call at once. The coroutine is cancelled if the calling thread is
+        interrupted.
         """
         if threading.current_thread() is self._thread:
             coroutine.close()
@@ -89,14 +92,14 @@ class LoopThread:
         timely = self._run_in_time(coroutine)
         try:
             future = asyncio.run_coroutine_threadsafe(timely, self._started.result())
-        except RuntimeError as e:  # it is just being closed
+        except RuntimeError as e:  # the loop is being closed
             timely.close()
             coroutine.close()
             raise EndedError from e
         return self._wait_for(future, timely, coroutine)
 
     async def _run_in_time(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Begin nothing new when the loop is about to end: there is nobody to clean up after it any more."""
+        """Run a coroutine, unless the loop is about to end: nothing would clean up after it."""
         if self._stopping.is_set():
             coroutine.close()
             raise EndedError
@@ -111,16 +114,15 @@ class LoopThread:
         except BaseException:
             future.cancel()
             raise
-        if (
-            not future.done() or future.cancelled()
-        ):  # only the end of the loop cancels what is running in it
-            for coroutine in coroutines:  # maybe, it could not even begin
+        # Only the end of the loop cancels the tasks in it.
+        if not future.done() or future.cancelled():
+            for coroutine in coroutines:  # they may have not started
                 coroutine.close()
             raise EndedError
         return future.result()
 
     def stop(self) -> None:
-        """End the loop and the thread, and wait until they are ended. Does nothing if they are already."""
+        """Stop the loop and the thread, and wait for their end. Does nothing if stopped already."""
         if self.is_running:
             self._started.result().call_soon_threadsafe(self._stopping.set)
             self._thread.join()
@@ -129,7 +131,7 @@ class LoopThread:
         try:
             with asyncio.Runner(loop_factory=choose_loop_factory()) as runner:
                 runner.run(self._live())
-        except BaseException as e:  # e.g. when there are no more file descriptors for a loop
+        except BaseException as e:  # e.g. if there are no file descriptors left for a loop
             if self._started.done():
                 raise
             self._started.set_exception(e)

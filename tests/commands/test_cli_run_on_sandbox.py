@@ -306,6 +306,7 @@ def test_operator_runs_on_a_sandbox_until_a_signal(start_process, tmp_path, numb
     output, problems = process.communicate(timeout=20)
     assert process.returncode == 0, problems
     assert said.startswith('The operator runs on a sandbox, served at https://127.0.0.1:')
+    assert '    kubectl get kopfexamples\n' in said
     assert 'MAIN True\n' in said
     assert output == 'CLEANED\n'
     assert 'Traceback' not in problems

@@ -55,6 +55,35 @@ async def test_idle_objects_have_no_tasks_of_their_own(cluster, run_operator, ha
     assert counts[0] == counts[1] > 0  # besides those that serve connections on the other side
 
 
+@pytest.fixture
+def collector():
+    """The garbage collector, which works only when it is asked to."""
+    gc.disable()
+    yield gc
+    gc.set_debug(0)
+    gc.garbage.clear()
+    gc.enable()
+
+
+async def test_handled_objects_leave_nothing_to_the_garbage_collector(
+    cluster, registry, run_operator, collector
+):
+    @kopf.on.create('kopfexamples', registry=registry)
+    async def create_fn(**_):
+        return {'x': 1}
+
+    await run_operator()
+    await cluster.create('first')
+    await cluster.wait_until_handled('first')
+    collector.collect()
+    collector.set_debug(gc.DEBUG_SAVEALL)
+    await cluster.create('second')
+    await cluster.wait_until_handled('second')
+
+    collector.collect()
+    assert [item for item in gc.garbage if type(item).__module__.startswith('kopf._co')] == []
+
+
 def test_memory_of_an_object_is_small():
     memories, memo = inventory.Memories(), kopf.Memo()
     names = [f'00000000-0000-0000-0000-{number:012}' for number in range(10_000)]

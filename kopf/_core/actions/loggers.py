@@ -104,7 +104,10 @@ class ObjectLogger(logging.LoggerAdapter[logging.Logger]):
         frame = sys._getframe(1)
         while frame.f_code.co_filename == LIBRARY and frame.f_back is not None:
             frame = frame.f_back
-        text, options = self.process(msg, {})
+        text, extra = msg, self.extra
+        if type(self).process is not ObjectLogger.process:  # overridden in users' classes
+            text, options = self.process(msg, {})
+            extra = options['extra']
         self.logger.handle(
             self.logger.makeRecord(
                 self.logger.name,
@@ -115,7 +118,7 @@ class ObjectLogger(logging.LoggerAdapter[logging.Logger]):
                 args,
                 None,
                 frame.f_code.co_name,
-                options['extra'],
+                extra,
             )
         )
 

@@ -103,11 +103,16 @@ class Run:
         self, state: progression.State, env: execution.Environment, results: Outcomes | None = None
     ) -> None:
         self.state = state  # of the sub-handlers, updated as they run
-        self.env = env.accompanied_by(self)
+        self._env = env
         self.results: Outcomes = {} if results is None else results
         self._subrefs: dict[ids.HandlerId, frozenset[ids.HandlerId]] = {}
         # The topmost parents of the sub-handlers.
         self.families: dict[ids.HandlerId, ids.HandlerId] = {}
+
+    @property
+    def env(self) -> execution.Environment:
+        """The environment of the handlers, not kept in order to avoid a reference cycle."""
+        return self._env.accompanied_by(self)
 
     def open(self, handler: handlers.ChangingHandler, cause: causes.ChangingCause) -> '_Scope':
         """
@@ -182,8 +187,9 @@ class _Scope:
         self.run.state = state = self.run.state.including(self.subrefs)
         top = self.run.families.get(self.parent.id, self.parent.id)
         self.run.families |= {subhandler.id: top for subhandler in subhandlers}
-        lifecycle = self.run.env.lifecycle if lifecycle is None else signatures.narrow(lifecycle)
-        env = dataclasses.replace(self.run.env, lifecycle=lifecycle, family=f'{top}/*')
+        env = self.run.env
+        lifecycle = env.lifecycle if lifecycle is None else signatures.narrow(lifecycle)
+        env = dataclasses.replace(env, lifecycle=lifecycle, family=f'{top}/*')
         is_due = any(state.is_due(subhandler.id, env.now()) for subhandler in subhandlers)
         results = await execution.run_handlers(subhandlers, cause, state, env)
         self.is_idle = is_due and not results

@@ -43,7 +43,7 @@ The operator runs on a sandbox, served at {url}
 Point kubectl at it from another terminal, e.g.:
 
     export KUBECONFIG={kubeconfig}
-    kubectl get namespaces
+    kubectl get {resource}
 
 Press Ctrl-C to stop both."""
 
@@ -124,9 +124,20 @@ def _private_directory(path: pathlib.Path) -> Iterator[pathlib.Path]:
 
 
 def greet(sandbox: sandboxes.Sandbox) -> None:
-    """Tell the user how to reach the sandbox."""
+    """Show the user how to reach the sandbox, and what to look at there."""
     path = shlex.quote(str(sandbox.kubeconfig))
-    click.echo(GREETING.format(url=sandbox.url, kubeconfig=path))
+    resource = _choose_example(registries.get_default_registry())
+    click.echo(GREETING.format(url=sandbox.url, kubeconfig=path, resource=resource))
+
+
+def _choose_example(registry: registries.OperatorRegistry) -> str:
+    """Choose the first resource that the handlers name; any other one if they name none."""
+    for handler in registry._iter_handlers():
+        selector = getattr(handler, 'selector', None)
+        if selector is not None and not selector.is_multiple:
+            name = selector.name or selector.plural or selector.singular or selector.shortcut
+            return str(name or selector.kind).lower()
+    return 'namespaces'
 
 
 def connect(

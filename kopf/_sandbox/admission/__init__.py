@@ -1,3 +1,3 @@
 """
-Admission: the webhooks that change and refuse what is going to be stored.
+Admission: the webhooks that change or reject objects before they are stored.
 """

@@ -1,7 +1,7 @@
 """
-Admission reviews: what webhooks are asked, and what their answers mean.
+Admission reviews: the requests to webhooks, and the decoding of their responses.
 
-Answers come from foreign code: all that can be wrong with them is told in the words of the API.
+Responses come from foreign code: every error in them is reported with the API's wording.
 """
 
 import base64
@@ -27,7 +27,7 @@ _UNDECODABLE = (
 )
 _FIELDS: tuple[
     tuple[str, type, str], ...
-] = (  # of the response, with the names of their types in Go
+] = (  # fields of the response, with the names of their Go types
     ('uid', str, 'types.UID'),
     ('allowed', bool, 'bool'),
     ('status', dict, 'v1.Status'),
@@ -39,21 +39,21 @@ _FIELDS: tuple[
 
 
 class CallError(Exception):
-    """A webhook cannot be asked, or has answered nonsense. What happens then depends on its failure policy."""
+    """A webhook cannot be called, or its response is malformed. See its failure policy."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """What a webhook has decided."""
+    """The decision of a webhook."""
 
     allowed: bool
     status: Mapping[str, Any]
     warnings: tuple[str, ...] = ()
-    operations: tuple[Mapping[str, Any], ...] = ()  # of the JSON patch
+    operations: tuple[Mapping[str, Any], ...] = ()  # the JSON patch
 
 
 def choose_version(hook: matching.Hook) -> str:
-    """Choose the version of reviews: the first that both the webhook and we know."""
+    """Return the version of reviews to use: the webhook's first that is supported here."""
     for version in hook.versions:
         if version in VERSIONS:
             return version
@@ -66,7 +66,7 @@ def choose_version(hook: matching.Hook) -> str:
 def build_review(
     attempt: matching.Attempt, resource: kinds.Resource, uid: str, version: str
 ) -> dict[str, Any]:
-    """Build the question; ``resource`` is in the version that the webhook wants, not in that of the request."""
+    """Build the review; ``resource`` is in the version for the webhook, not for the request."""
     request = attempt.request
     group, own_version = kinds.split_api_version(attempt.subject.get('apiVersion'))
     kind = attempt.subject.get('kind', '')
@@ -101,7 +101,10 @@ def build_review(
 def convert(
     body: dict[str, Any] | None, source: kinds.Resource, target: kinds.Resource
 ) -> dict[str, Any] | None:
-    """Show an object in another version of its resource; objects of subresources, such as scales, stay as they are."""
+    """
+    Return an object in another version of its resource; objects of subresources, such as scales,
+    are returned as is.
+    """
     if body is None or source is target or not is_of_resource(body, source):
         return body
     return {**body, 'apiVersion': target.api_version}
@@ -112,7 +115,7 @@ def is_of_resource(body: Mapping[str, Any], resource: kinds.Resource) -> bool:
 
 
 def parse_answer(raw: bytes, review: Mapping[str, Any], *, is_mutating: bool) -> Verdict:
-    """Read the answer to a review. Raises `CallError` if it is wrong in any way."""
+    """Decode the response to a review. Raises `CallError` if it is malformed."""
     version = review['apiVersion'].rpartition('/')[2]
     answer = _decode(raw, version)
     response = answer.get('response')
@@ -131,7 +134,7 @@ def parse_answer(raw: bytes, review: Mapping[str, Any], *, is_mutating: bool) ->
 
 
 def build_denial(hook: matching.Hook, verdict: Verdict) -> errors.ApiError:
-    """Build the refusal of a request that a webhook has not allowed."""
+    """Build the error for a request that a webhook has denied."""
     status = verdict.status
     code, reason, message = status.get('code'), status.get('reason'), status.get('message')
     denied = f'admission webhook {_quote(hook.name)} denied the request'
@@ -149,7 +152,7 @@ def _decode(raw: bytes, version: str) -> dict[str, Any]:
     try:
         answer = jsons.loads(raw)
     except ValueError:
-        answer = ''  # the API reads it as YAML, in which almost any text is a string
+        answer = ''  # the API parses it as YAML, where almost any text is a string
     if not isinstance(answer, dict):
         raise CallError(
             f'failed to call webhook: {_UNDECODABLE.format(go_format.json_type(answer))}'

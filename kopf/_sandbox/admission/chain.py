@@ -1,8 +1,8 @@
 """
-The chain: foreign webhooks change and refuse what is going to be stored.
+The chain: webhooks change or reject objects before they are stored.
 
-Mutating webhooks are asked one after another, in the order of the names of their configurations; each sees what
-the previous ones have made. Validating webhooks are asked all at once.
+Mutating webhooks are called one after another, in the order of the names of their configurations;
+each sees the changes of the previous ones. Validating webhooks are called concurrently.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ def _make_id() -> str:
 
 class Gate:
     """
-    Lets requests through to the storage, or not. Any number of requests may be in progress at once.
+    The admission of requests by webhooks. Any number of requests may be in progress at once.
 
     With no webhooks configured, nothing awaits. The connections are closed in `close`.
     """
@@ -54,10 +54,12 @@ class Gate:
         old: dict[str, Any] | None,
     ) -> dict[str, Any]:
         """
-        Let the mutating webhooks change an object; return the changed one, or the very same if nothing is changed.
+        Let the mutating webhooks change an object; return the changed one, or the same object if
+        nothing has changed.
 
-        The given object is not modified. Deletions have nothing to change: their webhooks are asked in `validate`.
-        Raises the API's errors: of the webhooks that deny the request, or that fail and may not.
+        The given object is not modified. For deletions, the mutating webhooks are called in
+        `validate`. Raises the API's errors if a webhook denies the request, or fails while its
+        policy is not to ignore failures.
         """
         if not self._store.shelf(MUTATING).keys:
             return new
@@ -73,10 +75,11 @@ class Gate:
         options: Mapping[str, Any] | None = None,
     ) -> None:
         """
-        Let the validating webhooks see what is going to be stored or deleted, all at once.
+        Call the validating webhooks for an object to be stored or deleted, concurrently.
 
-        For deletions, the ``options`` are those in the body, and the mutating webhooks are asked before.
-        Raises the API's error of the first one, in their order, that denies the request or fails and may not.
+        For deletions, ``options`` are the options in the body, and the mutating webhooks are called
+        first. Raises the API's error of the first webhook, in their order, that denies the request,
+        or fails while its policy is not to ignore failures.
         """
         if not self._store.shelf(VALIDATING).keys and not self._store.shelf(MUTATING).keys:
             return
@@ -181,7 +184,7 @@ class Gate:
         *,
         is_mutating: bool,
     ) -> admission_review.Verdict | None:
-        """Ask a webhook; there is no verdict if it has failed but may fail."""
+        """Call a webhook; return ``None`` if it failed and its policy is to ignore failures."""
         if attempt.request.dry_run and hook.side_effects not in ('None', 'NoneOnDryRun'):
             raise errors.bad_request(f'admission webhook "{hook.name}" does not support dry run')
         try:
@@ -209,7 +212,7 @@ class Gate:
 
 
 class _Recalls:
-    """Which webhooks are to be asked again, since others have changed the object after them."""
+    """The webhooks to call again, because other webhooks changed the object after them."""
 
     def __init__(self) -> None:
         self.called: set[str] = set()
@@ -217,12 +220,12 @@ class _Recalls:
         self._reinvocable: set[str] = set()
 
     def remember(self, hook: matching.Hook) -> None:
-        """Note a webhook that was called and wants to know if others change the object afterwards."""
+        """Record a webhook that was called and must be called again if the object changes later."""
         if hook.is_reinvocable and hook.id in self.called:
             self._reinvocable.add(hook.id)
 
     def require_again(self) -> None:
-        """Note that the object was changed after all those noted before."""
+        """Mark all recorded webhooks as due: the object has changed after them."""
         self.due |= self._reinvocable
         self._reinvocable.clear()
 
@@ -230,7 +233,7 @@ class _Recalls:
 def build_options(
     request: requests.Request, operation: str, given: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Build the options of the operation: those in the query, or in the body of a deletion."""
+    """Build the options of the operation from the query, or from the body of a deletion."""
     query = request.options
     options: dict[str, Any] = {
         'kind': _OPTIONS_KINDS.get(operation, 'CreateOptions'),

@@ -1,7 +1,8 @@
 """
-JSON patches: the JSON patches of webhooks, with the errors of the API when they do not fit the object.
+JSON patches of webhooks, with the API's errors for operations that do not fit the object.
 
-The patches of clients fail without explanations; those of webhooks are explained, for the sake of webhooks' authors.
+Unlike the patches of clients, which fail without a reason, these errors explain the cause to the
+webhook's author.
 """
 
 import re
@@ -17,7 +18,7 @@ _MISSING = 'missing value'
 
 
 def apply_operations(body: dict[str, Any], operations: Iterable[Mapping[str, Any]]) -> Any:
-    """Apply the operations to an object, which is not modified; raise the API's 500 at the first that fails."""
+    """Apply the operations to a copy of an object; raise the API's 500 for the first that fails."""
     for operation in operations:
         try:
             body = patches.apply_json_patch(body, [operation])
@@ -27,7 +28,7 @@ def apply_operations(body: dict[str, Any], operations: Iterable[Mapping[str, Any
 
 
 def explain(body: Any, operation: Mapping[str, Any]) -> str:
-    """Tell what is wrong with an operation that does not fit the object."""
+    """Return the API's message about an operation that does not fit the object."""
     kind, path = operation.get('op'), operation.get('path')
     if kind not in _OPERATIONS:
         return f'Unexpected kind: {kind if isinstance(kind, str) else "unknown"}'

@@ -1,8 +1,9 @@
 """
-Matching: the configured admission webhooks, and which of them a request is subject to.
+Matching: the configured admission webhooks, and which of them apply to a request.
 
-Configurations are validated when they are stored; whatever is wrong in them nevertheless is as good as absent.
-The ``matchConditions`` are not evaluated, for they are programs in CEL: such webhooks are called for every match.
+Configurations are validated when they are stored; any field that is malformed nevertheless is
+treated as absent. The ``matchConditions`` are CEL expressions and are not evaluated: such webhooks
+are called for every match.
 """
 
 import dataclasses
@@ -22,24 +23,24 @@ EXEMPT_KINDS = frozenset(
         'MutatingAdmissionPolicyBinding',
     }
 )
-"""The kinds of the group that are never shown to webhooks: or else a wrong one could not be repaired."""
+"""The kinds that are never sent to webhooks: otherwise, broken webhooks could block their fixes."""
 
 DEFAULT_TIMEOUT = 10
 NAMESPACES = kinds.Home('', 'namespaces')
 
 _Body = Mapping[str, Any]
 LabelsOf = Callable[[str], Mapping[str, str] | None]
-"""Finds the labels of a namespace, or nothing if there is no such namespace."""
+"""Returns the labels of a namespace, or ``None`` if it does not exist."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """One rule: all lists must have the value, or an asterisk."""
+    """One rule: each list must contain the value or an asterisk."""
 
     operations: frozenset[str]
     groups: frozenset[str]
     versions: frozenset[str]
-    resources: tuple[tuple[str, str], ...]  # with the subresources
+    resources: tuple[tuple[str, str], ...]  # with their subresources
     scope: str = '*'
 
 
@@ -69,13 +70,13 @@ class Hook:
     versions: tuple[str, ...] = ()
     side_effects: str = ''
     fails_open: bool = False
-    is_exact: bool = False  # only the versions in the rules, not the equivalent ones
+    is_exact: bool = False  # match only the versions in the rules, not the equivalent ones
     is_reinvocable: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
 class Attempt:
-    """An attempt to change an object, as webhooks see it."""
+    """An attempt to change an object, as sent to webhooks."""
 
     request: requests.Request
     operation: str  # CREATE, UPDATE, DELETE, CONNECT
@@ -85,7 +86,7 @@ class Attempt:
 
     @property
     def subject(self) -> dict[str, Any]:
-        """The object which the attempt is about."""
+        """The object of the attempt: the new one, or the deleted one."""
         return self.new or self.old or {}
 
     @property
@@ -96,12 +97,12 @@ class Attempt:
 
     @property
     def namespace(self) -> str:
-        """The namespace of the object; of a namespace, itself."""
+        """The namespace of the object; for a namespace, its own name."""
         return self.name if self.request.resource.home == NAMESPACES else self.request.namespace
 
 
 def parse_configuration(body: _Body) -> tuple[Hook, ...]:
-    """Read the webhooks of one configuration, in their order."""
+    """Return the webhooks of one configuration, in their order."""
     configuration = _text(_mapping(body.get('metadata')).get('name'))
     return tuple(
         _parse_hook(item, f'{configuration}/{index}')
@@ -110,7 +111,7 @@ def parse_configuration(body: _Body) -> tuple[Hook, ...]:
 
 
 def list_unsupported(body: _Body) -> list[str]:
-    """Word the warnings about what a configuration wants and the sandbox cannot do."""
+    """Return warnings about features of a configuration that the sandbox does not support."""
     return [
         f'webhooks[{index}].matchConditions: CEL is not evaluated in the sandbox; the webhook is called always'
         for index, item in enumerate(_mappings(body.get('webhooks')))
@@ -126,9 +127,10 @@ def match(
     hook: Hook, attempt: Attempt, catalog: kinds.Catalog, labels_of: LabelsOf
 ) -> kinds.Resource | None:
     """
-    Find in which version a webhook is to see the attempt: the same one, or an equivalent one; none if it is not to.
+    Return the resource in the version to send to a webhook: the requested or an equivalent one;
+    ``None`` if the webhook does not match.
 
-    Raises the API's 404 if the namespace has to be selected by its labels, but there is no such namespace.
+    Raises the API's 404 if the namespace must be selected by its labels but does not exist.
     """
     resource = attempt.request.resource
     if not _match_object(hook, attempt):
@@ -154,7 +156,7 @@ def _match_rules(hook: Hook, attempt: Attempt, resource: kinds.Resource) -> bool
 
 
 def match_rule(rule: Rule, attempt: Attempt, resource: kinds.Resource) -> bool:
-    """Check a rule against an attempt as if it was made in this version of the resource."""
+    """Return whether a rule matches an attempt as if it was made in this version."""
     return (
         _has(rule.operations, attempt.operation)
         and _has(rule.groups, resource.group)

@@ -1,8 +1,8 @@
 """
-The webhook client: the requests that the sandbox itself makes, to webhooks, over HTTPS.
+The webhook client: the requests of the sandbox to webhooks over HTTPS.
 
-Webhooks are trusted by the certificates in their configurations. Services of the cluster do not exist here:
-those that webhooks refer to are registered with the addresses, or with the functions, that serve them.
+Webhooks are trusted by the certificates in their configurations. The sandbox runs no services: a
+service that webhooks refer to must be registered with the address or the function that serves it.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import aiohttp
 
 Handler = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
-"""Serves a service in this process: gets the path and the review, returns the review with a response."""
+"""Serves a service in this process: takes the path and the review, returns the review answered."""
 
 _HEADERS = {
     'Accept': 'application/json, */*',
@@ -31,9 +31,9 @@ _HEADERS = {
     'User-Agent': 'kube-apiserver-admission',
 }
 _CACHED_CONTEXTS = 64
-_UNTRUSTED_CODES = (18, 19, 20, 21)  # of OpenSSL: self-signed, or with the issuer unknown
+_UNTRUSTED_CODES = (18, 19, 20, 21)  # OpenSSL: self-signed, or the issuer is unknown
 _EXPIRED_CODES = (9, 10)
-_MISMATCH_CODES = (62, 64)  # of the host name, of the address
+_MISMATCH_CODES = (62, 64)  # the host name, the address
 
 _STATUS_TEXTS = {
     400: 'the server rejected our request for an unknown reason',
@@ -49,7 +49,7 @@ _STATUS_TEXTS = {
 
 
 class Services:
-    """The services that webhooks may refer to. Mutated only from the loop that serves requests."""
+    """The services that webhooks may refer to. Modified only by the loop that serves requests."""
 
     def __init__(self) -> None:
         self._endpoints: dict[tuple[str, str, int], str | Handler] = {}
@@ -57,7 +57,7 @@ class Services:
     def register(
         self, namespace: str, name: str, endpoint: str | Handler, *, port: int = 443
     ) -> None:
-        """Let a service be served at this address (``https://127.0.0.1:9443``, or ``http://``), or by this function."""
+        """Register the URL (``https://127.0.0.1:9443``) or the function that serves a service."""
         self._endpoints[namespace, name, port] = endpoint
 
     def find(self, service: matching.Service) -> str | Handler | None:
@@ -66,7 +66,7 @@ class Services:
 
 class Caller:
     """
-    Asks webhooks. Any number of them may be asked at once.
+    Calls webhooks. Any number of calls may be in progress at once.
 
     The session is opened when it is first needed, and is closed in `close`.
     """
@@ -77,16 +77,17 @@ class Caller:
         self._contexts = functools.lru_cache(maxsize=_CACHED_CONTEXTS)(_build_context)
 
     async def close(self) -> None:
-        """Close all connections. The next call opens them anew."""
+        """Close all connections. The next call opens new ones."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()
 
     async def ask(self, hook: matching.Hook, review: Mapping[str, Any]) -> bytes:
         """
-        Ask a webhook, and return what it has answered.
+        Call a webhook; return the body of its response.
 
-        Takes at most the webhook's own timeout. Raises `admission_review.CallError` if there is no good answer by then.
+        Takes at most the webhook's own timeout. Raises `admission_review.CallError` if there is no
+        valid response by then.
         """
         url = build_url(hook)
         try:
@@ -107,11 +108,10 @@ class Caller:
                 hook, url, f'{endpoint.rstrip("/")}{hook.service.path}?{query}', review
             )
         try:
-            shown = jsons.loads(
-                jsons.dumps(review)
-            )  # its own to change, as if it came by the network
+            # A copy, as if it was received over the network: the function may modify it.
+            shown = jsons.loads(jsons.dumps(review))
             return jsons.dumps(await endpoint(hook.service.path, shown))
-        except Exception as error:  # foreign code: whatever it raises, the webhook has failed
+        except Exception as error:  # foreign code: any error is a failure of the webhook
             raise _failed(url, f'{type(error).__name__}: {error}') from error
 
     async def _post(
@@ -130,9 +130,8 @@ class Caller:
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
                 if not trip.is_on_old_connection:
                     raise
-                return await self._travel(
-                    trip
-                )  # an idle connection was closed just before we took it
+                # The idle connection was closed by the server just before it was reused.
+                return await self._travel(trip)
         except aiohttp.ClientConnectorCertificateError as error:
             wanted = host or urllib.parse.urlsplit(url).hostname or ''
             raise _failed(url, explain_certificate(error.certificate_error, wanted)) from error
@@ -157,12 +156,12 @@ class Caller:
 
 @dataclasses.dataclass
 class _Trip:
-    """One request to a webhook. Mutated by the session that makes it."""
+    """One request to a webhook. Modified by the session that makes it."""
 
     address: str
-    content: bytes = dataclasses.field(repr=False)  # may have secrets
+    content: bytes = dataclasses.field(repr=False)  # may contain secrets
     context: ssl.SSLContext | bool
-    host: str | None  # whose the certificate must be, if not of the address
+    host: str | None  # the name in the certificate, if it is not that of the address
     is_on_old_connection: bool = False
 
 
@@ -181,7 +180,7 @@ async def _note_old_connection(session: object, context: Any, params: object) ->
 
 
 def build_url(hook: matching.Hook) -> str:
-    """Build the URL of a webhook as the API tells it, with the timeout as the webhook is told it."""
+    """Build the URL of a webhook as the API reports it, including the timeout."""
     service = hook.service
     base = (
         f'https://{service.name}.{service.namespace}.svc:{service.port}{service.path}'
@@ -192,7 +191,7 @@ def build_url(hook: matching.Hook) -> str:
 
 
 def check_response(status: int, content_type: str, raw: bytes) -> None:
-    """Refuse the answers that are not reviews already by their looks."""
+    """Reject responses that cannot be reviews by their status or length."""
     if not 200 <= status <= 206:
         raise admission_review.CallError(f'failed to call webhook: {_explain_status(status, raw)}')
     if not raw:
@@ -203,7 +202,7 @@ def check_response(status: int, content_type: str, raw: bytes) -> None:
 
 
 def explain_certificate(error: Exception, host: str) -> str:
-    """Tell what is wrong with the certificate of a server."""
+    """Return the API's message about an invalid certificate of a server."""
     code = error.verify_code if isinstance(error, ssl.SSLCertVerificationError) else 0
     if code in _UNTRUSTED_CODES:
         problem = 'certificate signed by unknown authority'
@@ -217,7 +216,7 @@ def explain_certificate(error: Exception, host: str) -> str:
 
 
 def explain_connection(error: Exception, address: str) -> str:
-    """Tell why there is no connection to a server, or no answer from it."""
+    """Return the API's message about a failed or broken connection to a server."""
     import aiohttp
 
     parts = urllib.parse.urlsplit(address)
@@ -260,7 +259,7 @@ def _explain_status(status: int, raw: bytes) -> str:
 
 
 def _build_context(ca_bundle: str) -> ssl.SSLContext:
-    """Trust the bundle, as Go does: also if it has the server's own certificate rather than an authority."""
+    """Build a TLS context that trusts the bundle as Go does: even a server's own certificate."""
     if not ca_bundle:
         return ssl.create_default_context()
     try:

@@ -1,3 +1,3 @@
 """
-API extensions: the definitions of custom resources (CRDs), and the rules for them and for their schemas.
+API extensions: custom resource definitions (CRDs), and the validation of them and of their schemas.
 """

@@ -1,8 +1,9 @@
 """
-Rules of CRDs: what is required from the definitions of custom resources, and the API's words about it.
+Rules of CRDs: the requirements for custom resource definitions, with the API's error messages.
 
-The API keeps what is the same in all versions (schemas, subresources, columns, selectable fields) once for all,
-and so names it in the messages: ``spec.validation`` instead of ``spec.versions[0].schema``, and so on.
+The API stores the parts that are equal in all versions (schemas, subresources, columns, selectable
+fields) once, and reports them by other paths: ``spec.validation`` instead of
+``spec.versions[0].schema``, and so on.
 """
 
 import dataclasses
@@ -42,7 +43,7 @@ _MIXED_CASE: Final = 'may have mixed case, but should otherwise match: '
 
 
 def check_types(spec: Mapping[str, Any]) -> None:
-    """Raise the API's 400 if there are values of wrong types in the schemas."""
+    """Raise the API's 400 if some values in the schemas have wrong types."""
     for version in versions_of(spec):
         raw = mapping(version.get('schema')).get('openAPIV3Schema')
         try:
@@ -98,12 +99,12 @@ def check_spec(spec: Mapping[str, Any]) -> Problems:
 
 @dataclasses.dataclass(frozen=True)
 class _Shared:
-    """What is the same in all versions, as a version would have it."""
+    """The parts that are equal in all versions, by the names of the version's fields."""
 
     parts: Mapping[str, Any]
 
     def strip(self, version: Mapping[str, Any]) -> dict[str, Any]:
-        """Leave only what is of the version itself."""
+        """Return the version's fields except for the shared parts."""
         return {name: value for name, value in version.items() if name not in self.parts}
 
 
@@ -223,7 +224,7 @@ def _check_labels(names: Mapping[str, Any], name: str) -> Problems:
 def _check_parts(
     parts: Mapping[str, Any], path: str, version: Mapping[str, Any], *, schema_field: str = 'schema'
 ) -> Problems:
-    """Check what is told per version, or once for all versions."""
+    """Check the schema, subresources, columns and fields of one version, or of all versions."""
     raw = mapping(parts.get('schema')).get('openAPIV3Schema')
     subresources = mapping(parts.get('subresources'))
     if raw is not None:
@@ -312,7 +313,7 @@ def _check_selectable(fields: list[Any], raw: Mapping[str, Any], path: str) -> P
 
 
 def _find_field(path: str, raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Find the schema of a field by its path; raise `ValueError` in the words of the API."""
+    """Return the schema of a field by its path; raise `ValueError` if it is unknown."""
     head, *names = path.replace('[', '.[').split('.')
     if head:
         raise ValueError(f'expected [ or . but got: {head}')

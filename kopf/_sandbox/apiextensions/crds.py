@@ -1,8 +1,8 @@
 """
-CRDs: from the definitions of custom resources to the resources that are served.
+CRDs: from custom resource definitions to the served resources.
 
-Here the definitions get their defaults and statuses, are validated, and become `kinds.Resource`.
-All functions are pure; only the defaulting mutates its argument.
+Here the definitions are defaulted and validated, get their status, and become `kinds.Resource`. All
+functions are pure, except for those that modify their argument and say so.
 """
 
 import functools
@@ -14,7 +14,7 @@ from kopf._sandbox.meta import discovery, errors, kinds, schemas
 from kopf._sandbox.schema import formats
 
 CLEANUP_FINALIZER: Final = 'customresourcecleanup.apiextensions.k8s.io'
-"""Put on CRDs when they are being deleted, until all of their objects are gone."""
+"""Added to CRDs that are being deleted, until all of their objects are gone."""
 
 VERBS: Final = ('delete', 'deletecollection', 'get', 'list', 'patch', 'create', 'update', 'watch')
 _DEFAULT_PORT: Final = 443
@@ -31,7 +31,7 @@ _KIND_KEYS: Final = ('kind', 'listKind')
 
 
 def default_crd(body: dict[str, Any]) -> None:
-    """Fill in the defaults of a definition. Mutates it."""
+    """Set the defaults of a CRD. Modifies it."""
     spec = body.setdefault('spec', {})
     if not isinstance(spec, dict):
         return
@@ -69,10 +69,10 @@ def validate_crd(
     new: Mapping[str, Any], old: Mapping[str, Any] | None = None
 ) -> list[errors.FieldError]:
     """
-    Find everything that is wrong with a definition, defaulted already; on an update, with its changes too.
+    Return all problems of a CRD that is defaulted already; for updates, also of its changes.
 
-    The name is only compared to the names in the spec: the rest of metadata is checked as of any object.
-    Raises the API's 400 if there are values of wrong types in the schemas.
+    Only the match of the name with the spec is checked: the rest of the metadata is validated as
+    for all objects. Raises the API's 400 if some values in the schemas have wrong types.
     """
     spec = crd_rules.mapping(new.get('spec'))
     crd_rules.check_types(spec)
@@ -96,7 +96,7 @@ def validate_crd(
 
 
 def list_warnings(new: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> list[str]:
-    """List what is allowed in a definition, but is probably not what its author means; on an update, only the new."""
+    """Return warnings about suspicious parts of a CRD; for updates, only the new warnings."""
     before = set(_iterate_unknown_formats(old)) if old is not None else set()
     return [
         f'unrecognized format "{name}"'
@@ -138,7 +138,7 @@ def is_established(body: Mapping[str, Any]) -> bool:
 
 
 def find_stored_versions(new: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> list[str]:
-    """List the versions in which objects have ever been stored, with the current one added."""
+    """Return all versions in which objects were ever stored, including the current one."""
     stored = list(_dig(old, 'status', 'storedVersions') or ())
     versions = crd_rules.versions_of(crd_rules.mapping(new.get('spec')))
     current = [crd_rules.text(version, 'name') for version in versions if version.get('storage')]
@@ -146,7 +146,7 @@ def find_stored_versions(new: Mapping[str, Any], old: Mapping[str, Any] | None =
 
 
 def build_initial_status(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Build the status with which a definition is created: it is what the creator sees."""
+    """Build the status of a new CRD, as its creator sees it in the response."""
     return {
         'conditions': None,
         'acceptedNames': {'plural': '', 'kind': ''},
@@ -158,10 +158,11 @@ def build_status(
     body: Mapping[str, Any], others: Iterable[Mapping[str, Any]], now: str | None = None
 ) -> dict[str, Any]:
     """
-    Build the status that a valid definition gets soon after it is created or changed.
+    Build the status that a valid CRD gets soon after it is created or changed.
 
-    ``now`` is the time of the transitions, if there are any; by default, that of the creation.
-    The names that are taken by the ``others`` in the same group are not accepted, and nothing is served then.
+    ``now`` is the time of the transitions, if there are any; by default, the time of creation. If
+    some names are taken by ``others`` in the same group, they are not accepted, and the CRD is not
+    served.
     """
     now = now or _dig(body, 'metadata', 'creationTimestamp')
     status = body.get('status') or build_initial_status(body)
@@ -184,7 +185,7 @@ def build_status(
 
 
 def note_deletion(body: dict[str, Any], *, has_begun: bool) -> None:
-    """Tell in the status of a definition how far its deletion has gone. Modifies the definition."""
+    """Report the progress of the deletion in the status of a CRD. Modifies the CRD."""
     status = body.setdefault('status', {})
     conditions = {condition['type']: condition for condition in status.get('conditions') or ()}
     progress = (
@@ -216,7 +217,7 @@ def _note(
 
 
 def _decide_established(conditions: Mapping[str, Any]) -> tuple[bool, str, str]:
-    """Decide on serving: once established, it is for ever."""
+    """Decide whether the CRD is served. Once established, it stays established."""
     old = conditions.get('Established')
     if conditions['NamesAccepted']['status'] == 'True' or (old and old['status'] == 'True'):
         return True, 'InitialNamesAccepted', 'the initial names have been accepted'
@@ -226,7 +227,10 @@ def _decide_established(conditions: Mapping[str, Any]) -> tuple[bool, str, str]:
 def _accept_names(
     requested: Mapping[str, Any], accepted: Mapping[str, Any], taken: Iterable[Mapping[str, Any]]
 ) -> tuple[dict[str, Any], tuple[bool, str, str]]:
-    """Accept the names that are free, keep the old ones instead of the taken ones; return the last conflict too."""
+    """
+    Accept the free names, and keep the previously accepted ones instead of the names that are
+    taken. Return them with the condition about the last conflict, if any.
+    """
     taken = list(taken)
     resources_taken = {name for names in taken for name in _iterate_resource_names(names)}
     kinds_taken = {names.get(key) for names in taken for key in _KIND_KEYS}
@@ -246,7 +250,7 @@ def _accept_names(
 
 
 def _list_names(names: Mapping[str, Any], key: str) -> list[str]:
-    """List the names under a key, of which there may be many or one."""
+    """Return the names under a key, which has one or many of them."""
     if key == 'shortNames':
         return names.get(key) or []
     return [names.get(key) or '']
@@ -255,7 +259,7 @@ def _list_names(names: Mapping[str, Any], key: str) -> list[str]:
 def _find_conflicts(
     wanted: list[str], current: list[str], used: Container[str | None]
 ) -> list[str]:
-    """Find which of the new names are in use, each once."""
+    """Return the new names that are in use, each once."""
     return list(dict.fromkeys(name for name in wanted if name not in current and name in used))
 
 
@@ -265,7 +269,7 @@ def _join_conflicts(names: list[str]) -> str:
 
 
 def _arrange_names(names: Mapping[str, Any]) -> dict[str, Any]:
-    """Put the names in the order of the API, without the empty ones except for those that are always there."""
+    """Return the names in the order of the API; the empty ones only if they are required."""
     return {
         key: names.get(key) or '' for key in _NAME_ORDER if names.get(key) or key in _REQUIRED_NAMES
     }
@@ -277,7 +281,7 @@ def _iterate_resource_names(names: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def build_resources(body: Mapping[str, Any]) -> list[kinds.Resource]:
-    """Build the resources that an established definition makes: one per each served version."""
+    """Build the resources of an established CRD: one for each served version."""
     spec = body['spec']
     loaders = {
         version['name']: _make_loader(_dig(version, 'schema', 'openAPIV3Schema'))
@@ -333,7 +337,7 @@ def _build_resource(
 
 
 def _make_loader(raw: Mapping[str, Any] | None) -> Callable[[], schemas.Schema | None]:
-    """Compile the schema when it is first needed, and once."""
+    """Return a function that compiles the schema on the first call."""
     return functools.cache(lambda: None if raw is None else schemas.compile_schema(raw))
 
 
@@ -357,7 +361,7 @@ def _build_column(column: Mapping[str, Any]) -> kinds.Column:
 
 
 def _build_warning(spec: Mapping[str, Any], version: Mapping[str, Any], kind: str) -> str:
-    """Warn of a deprecated version; unless the author says what to do, the best of the later versions is advised."""
+    """Return the deprecation warning of a version; by default, it advises a newer version."""
     if not version.get('deprecated'):
         return ''
     group, rank = spec['group'], discovery.rank_version(version['name'])
@@ -379,5 +383,8 @@ def _build_warning(spec: Mapping[str, Any], version: Mapping[str, Any], kind: st
 
 
 def convert(obj: dict[str, Any], resource: kinds.Resource) -> dict[str, Any]:
-    """Show an object in another version of its resource: only the version changes. Does not mutate the object."""
+    """
+    Return an object in another version of its resource: only ``apiVersion`` differs. The original
+    is not modified.
+    """
     return {**obj, 'apiVersion': resource.api_version}

@@ -1,8 +1,8 @@
 """
-JSON schemas as objects: the fields that the schemas in CRDs may have, with their types.
+JSON schemas as objects: the fields of the schemas in CRDs, with their types.
 
-What is not of these types cannot be decoded, so all other code may trust the types in the schemas.
-The API shows whole schemas in some of its messages, with the names that the fields have in its own code.
+Values of other types cannot be decoded, so the rest of the code can rely on these types. The API
+shows whole schemas in some of its messages, with the field names of its own Go code.
 """
 
 import dataclasses
@@ -13,12 +13,12 @@ from kopf._sandbox.meta import go_format
 
 
 class UndecodableError(Exception):
-    """A schema has a value of a wrong type; the text is that of the API's decoder."""
+    """A schema has a value of a wrong type; the message is that of the API's decoder."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Field:
-    """One field of a schema: how it is named in JSON and in the API's code, and its type in that code."""
+    """One field of a schema: its names in JSON and in the API's code, and its type in that code."""
 
     name: str
     alias: str
@@ -112,11 +112,11 @@ _SEVERAL: Final = (
     'items',
     'additionalProperties',
     'additionalItems',
-)  # a schema, or something else
+)  # a schema or another value
 
 
 def check_types(raw: Any, path: str) -> None:
-    """Check the types of everything in a schema; raise `UndecodableError` for the first wrong one."""
+    """Raise `UndecodableError` for the first value of a wrong type in a schema."""
     if not isinstance(raw, Mapping):
         raise UndecodableError(
             f'json: cannot unmarshal {go_format.json_type(raw)} into '
@@ -126,7 +126,7 @@ def check_types(raw: Any, path: str) -> None:
         field = _BY_NAME.get(name)
         if field is not None and value is not None and not field.is_good(value):
             wanted = field.type.removeprefix('*')
-            if isinstance(value, list) and wanted.startswith('[]'):  # only the items are wrong
+            if isinstance(value, list) and wanted.startswith('[]'):  # the items are wrong
                 value, wanted = (
                     next(item for item in value if not isinstance(item, str)),
                     wanted.removeprefix('[]'),
@@ -140,7 +140,7 @@ def check_types(raw: Any, path: str) -> None:
 
 
 def iterate_children(raw: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Find all schemas directly inside of a schema, each with the name of the field where it is."""
+    """Yield all schemas directly inside of a schema, each with the name of its field."""
     for name in _LISTED:
         yield from ((name, child) for child in raw.get(name) or ())
     for name in _MAPPED:
@@ -157,13 +157,13 @@ def iterate_children(raw: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def has_value(raw: Mapping[str, Any], field: Field) -> bool:
-    """Tell whether a field is set to anything that differs from its absence."""
+    """Return whether a field has a value that differs from its absence."""
     value = raw.get(field.name)
     return value is not None if field.type.startswith('*') else bool(value)
 
 
 def dump(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Show a schema as the API's code holds it."""
+    """Return a schema as the API's code represents it."""
     return {field.alias: _dump_field(raw.get(field.name), field) for field in FIELDS}
 
 

@@ -1,8 +1,8 @@
 """
-Rules of schemas: what else is required from the schemas in CRDs, besides being structural.
+Rules of schemas: the requirements for the schemas in CRDs besides being structural.
 
-Only a part of JSON Schema is supported, extensions go with proper types, and defaults are good values themselves.
-The rules in CEL are checked for their presence only: they are not compiled.
+Only a part of JSON Schema is supported, extensions require specific types, and defaults must be
+valid values. CEL rules are not compiled: only their structure is checked.
 """
 
 import dataclasses
@@ -64,7 +64,7 @@ _RULES: Final = 'x-kubernetes-validations'
 
 
 def check_schema(raw: Raw, path: str, *, has_status: bool) -> list[errors.FieldError]:
-    """Find everything that is wrong with a whole schema; its types must have been checked already."""
+    """Return all problems of a whole schema; its types must be checked already."""
     problems = list(_check_root(raw, path, has_status))
     unsupported = structural.find_unsupported(raw)
     if unsupported is None:
@@ -99,7 +99,7 @@ def _check_root_with_status(raw: Raw, path: str) -> Problems:
 
 
 def _check_defaults(schema: schemas.Schema, path: str) -> Problems:
-    """Check that the defaults fit their own schemas. There are none in the values of maps."""
+    """Check the defaults against their own schemas. The values of maps cannot have defaults."""
     default, where = schema.default, f'{path}.default'
     if default is not schemas.UNSET and default is not None:
         yield from _check_default(default, schema, where)
@@ -123,11 +123,11 @@ def _check_default(default: Any, schema: schemas.Schema, path: str) -> Problems:
 
 @dataclasses.dataclass(frozen=True)
 class _Context:
-    """Where a node is in the schema, as far as it matters for what is allowed there."""
+    """The position of a node in the schema, as far as it affects the rules."""
 
     is_root: bool = False
     in_metadata: bool = False
-    no_defaults: str = ''  # why there may be no defaults
+    no_defaults: str = ''  # the reason why defaults are not allowed
 
     def enter(self, name: str, *, is_resource: bool) -> '_Context':
         if not is_resource or name not in pruning.META_FIELDS:
@@ -167,7 +167,7 @@ def _check_support(raw: Raw, path: str, context: _Context) -> Problems:
 
 
 def _has_unsupported(raw: Raw, name: str) -> bool:
-    """Return whether an unsupported field is used; most of them may be there if they are empty."""
+    """Return whether an unsupported field is used; most of them are allowed if empty."""
     value = raw.get(name)
     if value is None:
         return False
@@ -175,7 +175,7 @@ def _has_unsupported(raw: Raw, name: str) -> bool:
 
 
 def _find_misused(raw: Raw, context: _Context) -> Iterator[tuple[str, str]]:
-    """Find the fields that are supported but not in this way, and the reasons."""
+    """Yield the supported fields with unsupported values, and the reasons."""
     if raw.get('type') == 'null':
         yield 'type', 'type cannot be set to null, use nullable as an alternative'
     if isinstance(raw.get('items'), list):
@@ -190,7 +190,7 @@ def _find_misused(raw: Raw, context: _Context) -> Iterator[tuple[str, str]]:
 
 
 def _restricts_others(raw: Raw) -> bool:
-    """Return whether the schema says anything of additional properties except that they are allowed."""
+    """Return whether the schema restricts additional properties."""
     additional = raw.get('additionalProperties')
     return additional is not None and additional is not True
 

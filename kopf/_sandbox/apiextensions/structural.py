@@ -1,8 +1,8 @@
 """
 Structural schemas: the rules that make the schemas in CRDs usable for pruning and defaulting.
 
-The structure of objects must be told by the schema itself: types are specified for everything, and ``allOf``,
-``anyOf``, ``oneOf``, ``not`` only add requirements to the values, and not to unknown fields.
+The schema itself must define the structure of objects: types are specified for everything, while
+``allOf``, ``anyOf``, ``oneOf``, ``not`` only restrict the values of known fields.
 """
 
 from collections.abc import Iterator, Mapping
@@ -55,7 +55,7 @@ _METADATA_FIELDS: Final = frozenset(('name', 'generateName'))
 
 
 def find_unsupported(raw: Raw) -> str | None:
-    """Find what cannot be expressed in structural schemas at all, and name it in the words of the API."""
+    """Return the API's message about the first feature that structural schemas cannot express."""
     for key, name in _UNSUPPORTED.items():
         if raw.get(key) is not None and raw[key] not in ('', {}):
             return f"OpenAPIV3Schema '{name}' is not supported"
@@ -70,7 +70,7 @@ def find_unsupported(raw: Raw) -> str | None:
 
 
 def check_structure(raw: Raw, path: str) -> list[errors.FieldError]:
-    """Find everything in a whole schema that is not structural, in the order of the API."""
+    """Return all violations of the structure in a whole schema, in the order of the API."""
     problems = [*_check_node(raw, ROOT, path), *_check_completeness(raw, raw, path, path)]
     return sorted(problems, key=str)
 
@@ -159,7 +159,7 @@ def _is_int_or_string(options: Any) -> bool:
 
 
 def _check_options(raw: Raw, path: str, *, skipping: bool) -> Problems:
-    """Check what is only about values; the two ways to write "an integer or a string" are fine if ``skipping``."""
+    """Check the restrictions of values; with ``skipping``, allow "an integer or a string"."""
     is_usual = skipping and _is_int_or_string(raw.get('anyOf'))
     if not is_usual:
         yield from _check_alternatives(raw, 'anyOf', path)
@@ -208,7 +208,7 @@ def _check_option(raw: Raw, path: str, *, skipping: bool = False) -> Problems:
 
 
 def _check_completeness(raw: Raw, schema: Raw | None, option_path: str, path: str) -> Problems:
-    """Check that the options tell only about the fields that the schema has."""
+    """Check that the restrictions mention only the fields that the schema defines."""
     for name in ('allOf', 'anyOf', 'oneOf'):
         for index, option in enumerate(raw.get(name) or ()):
             yield from _check_option_completeness(

@@ -1,5 +1,5 @@
 """
-Rules of webhooks' addresses: what is required from the clients' configs, and how CRDs tell of their conversion.
+Rules of webhooks' addresses: the requirements for client configs, and for the conversion of CRDs.
 """
 
 import urllib.parse
@@ -17,7 +17,7 @@ _NOT_WEBHOOK: Final = 'should not be set when strategy is not set to Webhook'
 
 
 def check_conversion(conversion: Mapping[str, Any], path: str) -> Problems:
-    """Find what is wrong with the conversion of a CRD, as the API names its fields (which is not as they are given)."""
+    """Yield the problems of a CRD's conversion. The API reports other names of its fields."""
     strategy, webhook = conversion.get('strategy'), _mapping(conversion.get('webhook'))
     client, reviews = webhook.get('clientConfig'), webhook.get('conversionReviewVersions') or []
     if not strategy:
@@ -40,7 +40,7 @@ def check_conversion(conversion: Mapping[str, Any], path: str) -> Problems:
 
 
 def check_client(client: Mapping[str, Any], path: str) -> Problems:
-    """Find what is wrong with the address of a webhook: a URL or a service."""
+    """Yield the problems of a webhook's address: a URL or a service."""
     url, service = client.get('url'), client.get('service')
     if (url is None) == (service is None):
         yield errors.required(path, 'exactly one of url or service is required')

@@ -1,3 +1,3 @@
 """
-Apply: patches of all types, server-side apply, and the ownership of fields.
+Apply: patches of all types, server-side apply, and field ownership.
 """

@@ -1,13 +1,13 @@
 """
-Field sets: which fields of an object someone owns, in the very shape of ``managedFields[].fieldsV1``.
+Field sets: the owned fields of an object, in the form of ``managedFields[].fieldsV1``.
 
-A set is a tree of dicts. The keys are the steps of a path: ``f:`` and a name for a field, ``k:`` and the identifying
-fields for an item of a list that is a map, ``v:`` and the value for an item of a list that is a set, ``i:`` and
-a number for an index. A step leads to a field in the set if it leads to an empty dict, or to a dict with the key ``.``;
-all others are only on the way to those.
+A set is a tree of dicts. The keys are the steps of a path: ``f:`` and a name for a field, ``k:``
+and the identifying fields for an item of a list that is a map, ``v:`` and the value for an item of
+a list that is a set, ``i:`` and a number for an index. A step leads to a member of the set if its
+node is an empty dict, or a dict with the key ``.``; other nodes only lead to members.
 
-Sets are values: no function here modifies its arguments, and the results share what they can with them.
-Their keys are ordered as the API orders them. The empty dict at the root is the empty set.
+Sets are values: no function here modifies its arguments, and the results share parts with them. The
+keys are in the order of the API. The empty dict at the root is the empty set.
 """
 
 import functools
@@ -22,14 +22,14 @@ Path: TypeAlias = tuple[str, ...]
 
 SELF: Final = '.'
 LEAF: Final[FieldSet] = {}
-"""The node of a field with nothing inside. All leaves of all sets are this one, to save memory. Not to be modified."""
+"""The node of a field with nothing inside. Shared by all sets; must not be modified."""
 
-_ALONE: Final[FieldSet] = {SELF: LEAF}  # the same as a leaf, but suitable for the operations
+_ALONE: Final[FieldSet] = {SELF: LEAF}  # a leaf as an operand: with its member explicit
 _KINDS: Final = {SELF: 0, 'f:': 1, 'k:': 2, 'v:': 3, 'i:': 4}
 
 
 def union(one: FieldSet, two: FieldSet) -> FieldSet:
-    """All fields that are in either of the sets."""
+    """Return the fields that are in either of the sets."""
     if not one or not two:
         return one or two
     result, extended = dict(one), False
@@ -43,7 +43,10 @@ def union(one: FieldSet, two: FieldSet) -> FieldSet:
 
 
 def difference(one: FieldSet, two: FieldSet) -> FieldSet:
-    """The fields of the first set that are not in the second one; parents and children go separately."""
+    """
+    Return the fields of the first set that are not in the second one. Parents and children are
+    separate members.
+    """
     if not two:
         return one
     result = {}
@@ -57,7 +60,7 @@ def difference(one: FieldSet, two: FieldSet) -> FieldSet:
 
 
 def intersection(one: FieldSet, two: FieldSet) -> FieldSet:
-    """The fields that are in both sets."""
+    """Return the fields that are in both sets."""
     result = {}
     for step, node in one.items():
         other = two.get(step)
@@ -71,7 +74,7 @@ def intersection(one: FieldSet, two: FieldSet) -> FieldSet:
 
 
 def exclude(fields: FieldSet, path: Path) -> FieldSet:
-    """The set without a field and all that is inside of it."""
+    """Return the set without a field and everything inside of it."""
     step, *rest = path
     if step not in fields:
         return fields
@@ -89,12 +92,12 @@ def _collapse(node: FieldSet) -> FieldSet:
 
 
 def is_member(node: FieldSet) -> bool:
-    """Tell whether the step that leads to this node leads to a field of the set."""
+    """Return whether the step that leads to this node leads to a member of the set."""
     return not node or SELF in node
 
 
 def has_path(fields: FieldSet, path: Path) -> bool:
-    """Tell whether a field is in the set."""
+    """Return whether a field is in the set."""
     node: FieldSet | None = fields
     for step in path:
         node = node.get(step) if node is not None else None
@@ -102,7 +105,7 @@ def has_path(fields: FieldSet, path: Path) -> bool:
 
 
 def iter_paths(fields: FieldSet, prefix: Path = ()) -> Iterator[Path]:
-    """List the fields of the set as the API does: those at each level first, then what is inside of them."""
+    """Yield the fields of the set as the API does: members of a level first, then children."""
     steps = [step for step in fields if step != SELF]
     yield from ((*prefix, step) for step in steps if is_member(fields[step]))
     for step in steps:
@@ -110,7 +113,7 @@ def iter_paths(fields: FieldSet, prefix: Path = ()) -> Iterator[Path]:
 
 
 def render_path(path: Path) -> str:
-    """Show a field as the messages do: ``.spec.containers[name="app"].image``."""
+    """Format a field as in the messages: ``.spec.containers[name="app"].image``."""
     return ''.join(map(render_step, path))
 
 
@@ -130,12 +133,12 @@ def render_step(step: str) -> str:
 
 @functools.lru_cache(maxsize=65536)
 def build_field_step(name: str) -> str:
-    """Identify a field of a structure or a key of a map. The strings are shared by all sets, to save memory."""
+    """Return the step of a field or a map's key. The strings are cached to save memory."""
     return f'f:{name}'
 
 
 def build_item_step(item: Any, schema: schemas.Schema) -> str:
-    """Identify an item of a list that is a set or a map; raise `ValueError` if it has no identity."""
+    """Return the step of a list's item; raise `ValueError` if the item has no identity."""
     if schema.list_type == 'map':
         keys = _read_keys(item, schema)
         return f'k:{{{",".join(f"{go_format.encode(name)}:{go_format.encode(keys[name])}" for name in sorted(keys))}}}'
@@ -170,7 +173,7 @@ def _read_keys(item: Any, schema: schemas.Schema) -> dict[str, Any]:
 
 
 def sort_steps(node: FieldSet) -> FieldSet:
-    """Order one level of the tree as the API orders it. Returns the same node if there is nothing to order."""
+    """Order one level of the tree as the API does. Returns the same node if it is ordered."""
     if len(node) < 2:
         return node
     return {step: node[step] for step in sorted(node, key=_build_sort_key)}
@@ -204,9 +207,9 @@ def _build_value_key(value: Any) -> tuple[int, Any]:
 
 def parse(raw: Any) -> FieldSet:
     """
-    Read a set as users send it: steps of unknown kinds are dropped, the rest is ordered.
+    Parse a set sent by a user: steps of unknown kinds are dropped, the rest is ordered.
 
-    Raises `ValueError` for what is not a set.
+    Raises `ValueError` if the value is not a set.
     """
     if not isinstance(raw, dict):
         raise ValueError('not a map of fields')

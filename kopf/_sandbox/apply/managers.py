@@ -1,8 +1,8 @@
 """
-Managers: the records of who owns which fields of an object.
+Managers: the records of the owners of an object's fields.
 
-There is one entry in ``metadata.managedFields`` for each manager, operation and subresource (and, for the updates,
-API version). Entries are values: no function here modifies its arguments.
+There is one entry in ``metadata.managedFields`` for each manager, operation and subresource (and,
+for updates, API version). Entries are values: no function here modifies its arguments.
 """
 
 import dataclasses
@@ -15,31 +15,32 @@ MAX_UPDATE_MANAGERS: Final = 10
 ANCIENT_MANAGER: Final = 'ancient-changes'
 
 Entry: TypeAlias = dict[str, Any]
-"""One entry of the managed fields, as in the objects."""
+"""One entry of the managed fields, in the form of the objects."""
 
 Identity: TypeAlias = tuple[str, str, str, str]
-"""What differs in all the entries: the manager, the operation, the API version, the subresource."""
+"""The unique key of an entry: the manager, the operation, the API version, the subresource."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Author:
     """
-    Who makes a change, and how: as which manager, in which version, through which subresource, and when.
+    The author of a change: the manager, the API version, the time, and the subresource.
 
-    The reset fields are those which cannot be changed in this way, and so are owned by nobody who tries to.
+    The reset fields cannot be changed through this subresource, so the author does not come to own
+    them.
     """
 
     manager: str
     api_version: str
     now: str  # RFC 3339, in UTC, with seconds
     subresource: str = ''
-    reset_fields: tuple[str, ...] = ()  # status, metadata.labels
+    reset_fields: tuple[str, ...] = ()  # e.g. status, metadata.labels
 
 
 def choose_entries(
     live: Mapping[str, Any] | None, new: Mapping[str, Any], author: Author
 ) -> list[Entry]:
-    """Take what the users have put into the object if it makes sense, else what it was."""
+    """Return the entries sent by the user if they are valid and changed, else the known entries."""
     known, sent = read_entries(live), _get_managed_fields(new)
     if author.subresource or sent is None or sent is known or sent == known:
         return known
@@ -52,7 +53,7 @@ def choose_entries(
 
 
 def read_entries(obj: Mapping[str, Any] | None) -> list[Entry]:
-    """Get the entries of an object that has been recorded before."""
+    """Return the recorded entries of an object."""
     entries = _get_managed_fields(obj) if obj is not None else None
     return entries if isinstance(entries, list) else []
 
@@ -88,7 +89,7 @@ def _parse_entries(sent: Any) -> list[Entry]:
 def record(
     entries: Iterable[Entry], comparison: ownership.Comparison, author: Author
 ) -> list[Entry]:
-    """Give the changed fields to the author of an update, and take them from the others."""
+    """Give the changed fields to the author of an update, and take them from the other owners."""
     result = disown(entries, comparison)
     if comparison.changed:
         mine = identify_author(author, 'Update')
@@ -100,7 +101,7 @@ def record(
 
 
 def disown(entries: Iterable[Entry], comparison: ownership.Comparison) -> list[Entry]:
-    """Take the changed and removed fields from their owners; drop the owners of nothing."""
+    """Take the changed and removed fields from their owners; drop the entries that become empty."""
     result = []
     for entry in entries:
         known = entry['fieldsV1']
@@ -113,7 +114,7 @@ def disown(entries: Iterable[Entry], comparison: ownership.Comparison) -> list[E
 
 
 def merge_oldest(entries: list[Entry]) -> list[Entry]:
-    """Merge the entries of the oldest updates if there are too many of them, separately for each API version."""
+    """Merge the oldest updates of each API version if there are too many entries."""
     updates = [entry for entry in entries if entry['operation'] == 'Update']
     excess = len(updates) - MAX_UPDATE_MANAGERS
     if excess <= 0:
@@ -134,7 +135,7 @@ def merge_oldest(entries: list[Entry]) -> list[Entry]:
 
 
 def identify(entry: Entry) -> Identity:
-    """Tell who the entry is about; those who apply are the same in all versions."""
+    """Return the key of an entry; for applied entries, the API version is not a part of it."""
     operation = entry['operation']
     version = '' if operation == 'Apply' else entry['apiVersion']
     return entry.get('manager') or '', operation, version, entry.get('subresource') or ''
@@ -148,7 +149,7 @@ def identify_author(author: Author, operation: str) -> Identity:
 def build_entry(
     identity: Identity, api_version: str, fields: fieldsets.FieldSet, time: str | None
 ) -> Entry:
-    """Build an entry; those who apply without a change of the object have no time of it."""
+    """Build an entry; without ``time`` if the apply has not changed the object."""
     manager, operation, _, subresource = identity
     entry: Entry = {'manager': manager} if manager else {}
     entry['operation'] = operation
@@ -163,7 +164,7 @@ def build_entry(
 
 
 def build_sort_key(entry: Entry) -> tuple[str, ...]:
-    """Order the entries as the API does: those who apply go before those who update, the recent ones go last."""
+    """Return the key to sort entries as the API does: applies before updates, then by time."""
     return (
         entry['operation'],
         entry.get('time') or '',
@@ -174,7 +175,7 @@ def build_sort_key(entry: Entry) -> tuple[str, ...]:
 
 
 def put_entries(obj: Mapping[str, Any], entries: list[Entry]) -> dict[str, Any]:
-    """Build the object with these entries instead of those it has."""
+    """Return the object with these entries instead of its own."""
     metadata = {
         name: value
         for name, value in (obj.get('metadata') or {}).items()

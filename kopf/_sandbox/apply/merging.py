@@ -1,8 +1,8 @@
 """
-Merging: what becomes of an object when a configuration is applied to it, whoever owns its fields.
+Merging: the result of applying a configuration to an object, regardless of field ownership.
 
-The configurations are checked first: unlike the updates, they are refused if they do not fit the schema.
-The results are new; they share with the arguments whatever is taken from them as is.
+Configurations are checked first: unlike updates, they are refused if they do not fit the schema.
+The results are new; they share unchanged parts with the arguments.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from kopf._sandbox.meta import go_format, schemas
 def check(
     value: Any, schema: schemas.Schema | None, path: str = '', *, lenient: bool = False
 ) -> list[str]:
-    """List all that does not fit the schema, with the paths. Unknown fields are no problem if lenient."""
+    """Return all mismatches with the schema, with paths. If lenient, unknown fields are allowed."""
     if schema is None or value is None:
         return []
     if schema.type == 'object' or (not schema.type and isinstance(value, dict)):
@@ -78,9 +78,9 @@ def _check_list(value: Any, schema: schemas.Schema, path: str, lenient: bool) ->
 
 def merge(live: Any, config: Any, schema: schemas.Schema | None) -> Any:
     """
-    Put a configuration on top of a value; whatever is not mentioned stays.
+    Merge a configuration into a value; fields that it does not mention stay.
 
-    Raises `ValueError` if items of lists have no identities.
+    Raises `ValueError` if some items of lists have no identity.
     """
     if not live:
         return config
@@ -104,9 +104,9 @@ def merge(live: Any, config: Any, schema: schemas.Schema | None) -> Any:
 
 def _merge_lists(live: list[Any], config: list[Any], schema: schemas.Schema) -> list[Any]:
     """
-    Merge the items; those of the configuration go in its order.
+    Merge the items; the items of the configuration go in its order.
 
-    The other items keep their places: each stays before that shared item before which it was.
+    Other items keep their positions relative to the shared items.
     """
     known = ownership.group_items(live, schema)
     added = {fieldsets.build_item_step(item, schema): item for item in config}
@@ -132,7 +132,7 @@ def _merge_item(
 
 
 def remove(value: Any, fields: fieldsets.FieldSet, schema: schemas.Schema | None) -> Any:
-    """Remove the fields and items of a set; the containers that become empty so are left as nulls."""
+    """Remove the fields and items of a set; containers that become empty turn into nulls."""
     if isinstance(value, dict) and ownership.is_granular(schema):
         return _remove_fields(value, fields, schema) or None
     if isinstance(value, list) and schema is not None and ownership.is_associative(schema):

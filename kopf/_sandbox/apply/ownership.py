@@ -1,9 +1,10 @@
 """
-Ownership: which fields an object has, and which of them differ between two objects.
+Ownership: the fields of an object, and the fields that differ between two objects.
 
-Only the schemas know where one field ends: atomic maps and lists are owned as a whole, granular maps by their keys,
-lists that are sets or maps by their items. Where nothing is known, maps are granular, and lists are atomic.
-The metadata of all objects have the same schema, custom resources included; some of their fields belong to nobody.
+The schemas define the boundaries of fields: atomic maps and lists are owned as a whole, granular
+maps by their keys, lists that are sets or maps by their items. Without a schema, maps are granular,
+and lists are atomic. The metadata has the same schema in all objects, including custom resources;
+some of its fields are never owned.
 """
 
 import dataclasses
@@ -69,7 +70,7 @@ METADATA: Final = schemas.compile_schema(
         },
     }
 )
-"""The schema of the metadata of all objects, as far as the ownership goes."""
+"""The schema of the metadata of all objects, as far as it affects ownership."""
 
 _STRIPPED: Final[fieldsets.FieldSet] = {
     'f:apiVersion': {},
@@ -86,21 +87,21 @@ _CONTAINERS: Final = (dict, list)
 
 
 class Comparison(NamedTuple):
-    """What has become of the fields between two objects."""
+    """The differences between the fields of two objects."""
 
     changed: fieldsets.FieldSet  # added or modified
     removed: fieldsets.FieldSet
 
 
 def as_object(schema: schemas.Schema | None) -> schemas.Schema:
-    """Know the fields that all objects have, in addition to what the schema of a resource knows."""
+    """Return the schema extended with the fields that all objects have."""
     return dataclasses.replace(
         schema or schemas.Schema(raw={}, preserve_unknown=True), embedded=True
     )
 
 
 def find_child(schema: schemas.Schema | None, name: str) -> schemas.Schema | None:
-    """Find the schema of a field, if it is known; those of the objects' own fields are known even if not declared."""
+    """Return the schema of a field, if known. The common fields of objects are always known."""
     if schema is None:
         return None
     if schema.embedded and name == 'metadata':
@@ -111,7 +112,7 @@ def find_child(schema: schemas.Schema | None, name: str) -> schemas.Schema | Non
 
 
 def is_declared(schema: schemas.Schema | None, name: str) -> bool:
-    """Tell whether a field is one of a fixed structure, not a key of a map."""
+    """Return whether a field belongs to a fixed structure, and is not a key of a map."""
     if schema is None:
         return False
     return name in schema.properties or (
@@ -120,22 +121,22 @@ def is_declared(schema: schemas.Schema | None, name: str) -> bool:
 
 
 def is_granular(schema: schemas.Schema | None) -> bool:
-    """Tell whether a map is owned by its keys."""
+    """Return whether a map is owned by its keys."""
     return schema is None or schema.map_type != 'atomic'
 
 
 def is_associative(schema: schemas.Schema | None) -> bool:
-    """Tell whether a list is owned by its items."""
+    """Return whether a list is owned by its items."""
     return schema is not None and schema.list_type != 'atomic'
 
 
 def extract(obj: Mapping[str, Any], schema: schemas.Schema | None) -> fieldsets.FieldSet:
-    """Get all fields that an applied object mentions; see `as_object` for its schema."""
+    """Return all fields that an applied object mentions; see `as_object` for its schema."""
     return _extract_map(obj, schema)
 
 
 def strip(fields: fieldsets.FieldSet) -> fieldsets.FieldSet:
-    """Leave out the fields that nobody owns."""
+    """Return the fields without those that are never owned."""
     return fieldsets.difference(fields, _STRIPPED)
 
 
@@ -173,7 +174,7 @@ def _extract_list(items: Sequence[Any], schema: schemas.Schema) -> fieldsets.Fie
 
 
 def group_items(items: Sequence[Any], schema: schemas.Schema) -> dict[str, list[Any]]:
-    """Find the items of a list by their identities: usually one by each. Those without identity are left out."""
+    """Group the items of a list by identity. Items without identity are omitted."""
     groups: dict[str, list[Any]] = {}
     for item in items:
         try:
@@ -187,7 +188,7 @@ def group_items(items: Sequence[Any], schema: schemas.Schema) -> dict[str, list[
 def ensure_structures(
     fields: fieldsets.FieldSet, schema: schemas.Schema | None
 ) -> fieldsets.FieldSet:
-    """Add the fields of fixed structures on the way to the fields of a set: nobody owns them explicitly."""
+    """Add the fixed structures that lead to the fields of a set: they have no explicit owners."""
     result: fieldsets.FieldSet = {}
     for step, node in fields.items():
         name = step[2:] if step.startswith('f:') else ''
@@ -200,10 +201,10 @@ def ensure_structures(
 
 def build_baseline(obj: Mapping[str, Any], schema: schemas.Schema | None) -> dict[str, Any]:
     """
-    Build the object that was there before the creation of this one.
+    Build the object with which a new one is compared on creation.
 
-    Custom resources begin with nothing. In the built-in ones, some structures and all required fields are always there,
-    even if empty.
+    For custom resources, it is empty. For built-in ones, some structures and all required fields
+    are always present, even if empty.
     """
     metadata = schema.properties.get('metadata') if schema is not None else None
     if schema is None or metadata is None or 'managedFields' not in metadata.properties:
@@ -231,7 +232,7 @@ def compare(
     """
     Compare two objects field by field. Never-owned fields are not compared.
 
-    It is fast if the objects share what has not changed.
+    It is fast if the objects share their unchanged parts.
     """
     changed: fieldsets.FieldSet = {}
     removed: fieldsets.FieldSet = {}
@@ -306,7 +307,10 @@ def _compare_values(
 
 
 def _are_both(cls: type, old: Any, new: Any) -> bool:
-    """Tell whether both values are of a class, or one is and the other is null; empty and null differ as leaves do."""
+    """
+    Return whether both values are instances of a class or null, and at least one is not empty.
+    Otherwise, they are compared as leaves.
+    """
     return isinstance(old, cls | None) and isinstance(new, cls | None) and bool(old or new)
 
 
@@ -317,7 +321,7 @@ def _compare_lists(
     changed: fieldsets.FieldSet,
     removed: fieldsets.FieldSet,
 ) -> None:
-    """Compare by items; the items that are not unique are compared as a whole and have no inner fields."""
+    """Compare by items; non-unique items are compared as a whole, with no inner fields."""
     before, after = group_items(old, schema), group_items(new, schema)
     for step, items in after.items():
         known = before.get(step, [])
@@ -335,14 +339,14 @@ def _compare_lists(
 
 
 def _collect(value: Any, schema: schemas.Schema | None) -> fieldsets.FieldSet:
-    """Get all fields of a value that came or went as a whole, the containers included."""
+    """Return all fields of a value that was added or removed as a whole, with the containers."""
     if not value:
         return fieldsets.LEAF
     if isinstance(value, dict) and is_granular(schema):
         node: fieldsets.FieldSet = {fieldsets.SELF: fieldsets.LEAF}
         for name in sorted(value):
             inner, step = value[name], fieldsets.build_field_step(name)
-            # Most of the fields are scalars: spare the calls for them.
+            # Most fields are scalars: avoid a call for each of them.
             is_container = isinstance(inner, _CONTAINERS)
             node[step] = (
                 _collect(inner, find_child(schema, name)) if is_container else fieldsets.LEAF

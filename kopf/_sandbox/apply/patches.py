@@ -1,9 +1,10 @@
 """
-Patches: merge patches (RFC 7386) and JSON patches (RFC 6902), with the quirks of the API's own implementation.
+Patches: merge patches (RFC 7386) and JSON patches (RFC 6902), with the quirks of the API's own
+implementation.
 
-The patched objects are new; whatever the patch does not touch is shared with the original, which is not modified.
-The quirks: JSON patches replace what is absent, copy it as null, and count array indices from the end if negative;
-of a failed JSON patch the API never tells what was wrong with it.
+The patched objects are new; they share unchanged parts with the original, which is not modified.
+The quirks: JSON patches can replace absent values, copy absent values as null, and accept negative
+array indices, counted from the end; the API gives no reason why a JSON patch failed.
 """
 
 import copy
@@ -22,7 +23,7 @@ Container: TypeAlias = 'dict[str, Any] | list[Any]'
 
 
 def merge(target: Mapping[str, Any], patch: Any) -> dict[str, Any]:
-    """Apply a merge patch to an object: nulls remove the fields, objects are merged, all else is replaced."""
+    """Apply a merge patch: nulls remove fields, objects are merged, other values replaced."""
     if patch is None:
         raise errors.bad_request('Invalid JSON Patch')
     if not isinstance(patch, dict):
@@ -57,7 +58,7 @@ def _without_nulls(value: Any) -> Any:
 
 
 def apply_json_patch(target: Mapping[str, Any], operations: Any) -> Any:
-    """Apply a JSON patch to an object. The result can be not an object: a patch can replace it as a whole."""
+    """Apply a JSON patch to an object. The result may be of any type if the root is replaced."""
     for operation in _check_operations(operations):
         _check_operation(operation)
     if len(operations or ()) > MAX_OPERATIONS:
@@ -107,15 +108,15 @@ def _check_operation(operation: Any) -> None:
 
 
 class _InapplicableError(Exception):
-    """An operation is malformed, or finds no place in the document, or its test fails."""
+    """An operation is malformed, or its path does not exist, or its test fails."""
 
 
 class _Document:
-    """A document under a JSON patch; its containers are copied when they are first modified."""
+    """A document that is being patched; its containers are copied when they are first modified."""
 
     def __init__(self, root: Any) -> None:
         self.root = root
-        self._copies: dict[int, Container] = {}  # kept alive, so that their ids stay theirs
+        self._copies: dict[int, Container] = {}  # kept alive, so that their ids are not reused
 
     def perform(self, operation: Mapping[str, Any]) -> None:
         performers: dict[str, Callable[[Mapping[str, Any]], None]] = {
@@ -187,7 +188,7 @@ class _Document:
         return parent[_existing_index(parent, key)] if isinstance(parent, list) else parent.get(key)
 
     def _locate(self, path: str) -> tuple[Container, str]:
-        """Find the container of the path's last key; all containers on the way are made modifiable."""
+        """Return the container of the path's last key; make all containers up to it modifiable."""
         _, *keys = (key.replace('~1', '/').replace('~0', '~') for key in path.split('/'))
         if not keys:
             raise _InapplicableError
@@ -228,7 +229,7 @@ def _index(key: str, length: int) -> int:
 
 
 def _is_same(one: Any, two: Any) -> bool:
-    """Compare as the JSON texts would be: ``1``, ``1.0`` and ``true`` are all different."""
+    """Compare by the JSON text: ``1``, ``1.0`` and ``true`` are all different."""
     if type(one) is not type(two):
         return False
     if isinstance(one, dict):

@@ -1,8 +1,9 @@
 """
-Server-side apply: what becomes of the fields and their owners when an object is updated or a configuration is applied.
+Server-side apply: the changes of fields and owners when an object is updated or a configuration is
+applied.
 
-All functions are pure: they do not modify their arguments, and the results share with them what they can.
-Neither defaults nor validations are here: the callers add the former before, and the latter after.
+All functions are pure: they do not modify their arguments, and the results share parts with them.
+Defaulting and validation are not done here: callers set the defaults before, and validate after.
 """
 
 import dataclasses
@@ -19,7 +20,7 @@ LAST_APPLIED: Final = 'kubectl.kubernetes.io/last-applied-configuration'
 MAX_ANNOTATIONS_SIZE: Final = 256 * 1024
 
 Conflict: TypeAlias = tuple[managers.Entry, fieldsets.FieldSet]
-"""An owner, and its fields that someone else wants to change."""
+"""An owner, and its fields that another manager wants to change."""
 
 
 def record_update(
@@ -30,11 +31,11 @@ def record_update(
     author: managers.Author,
 ) -> list[managers.Entry] | None:
     """
-    Tell the managed fields of an object after it is created (nothing is live) or updated.
+    Return the managed fields of an object after its creation (``live`` is ``None``) or update.
 
-    The author owns all that was added or modified, and nobody else does; nobody owns what was removed.
-    The result is the very list of the live object if it does not change. If nothing was recorded for the object before
-    (the users can reset it), nothing is recorded further on.
+    The author becomes the only owner of all added or modified fields; removed fields have no
+    owners. If nothing changes, the result is the same list as in the live object. If the live
+    object has no managed fields (users can reset them), they are not recorded anymore.
     """
     entries = managers.choose_entries(live, new, author)
     if live is None:
@@ -56,11 +57,11 @@ def apply(
     force: bool = False,
 ) -> dict[str, Any]:
     """
-    Apply a configuration; return the new object with its managed fields, but with no defaults yet.
+    Apply a configuration; return the new object with its managed fields, but not defaulted yet.
 
-    The fields that the author applied before and does not apply now are removed, unless someone else owns them.
-    Changing the values that others own is a conflict; if forced, the author takes these fields over.
-    An object with no changes is equal to the live one.
+    Fields that the author applied before and does not apply now are removed, unless they have other
+    owners. Changing values of other owners is a conflict; if forced, the author takes over these
+    fields. Without changes, the result is equal to the live object.
     """
     config = _check_config(live, config, author)
     schema = ownership.as_object(schema)
@@ -149,7 +150,7 @@ def _untyped(role: str, obj: Mapping[str, Any], complaints: Sequence[str]) -> er
 
 
 def describe_type(obj: Mapping[str, Any]) -> str:
-    """Name the kind of an object as the messages do: ``kopf.dev/v1, Kind=KopfExample``."""
+    """Format the kind of an object as in the messages: ``kopf.dev/v1, Kind=KopfExample``."""
     group, _, version = str(obj.get('apiVersion') or '').rpartition('/')
     return f'{group}/{version}, Kind={obj.get("kind") or ""}'
 
@@ -160,7 +161,7 @@ def _prune(
     owned: Iterable[fieldsets.FieldSet],
     schema: schemas.Schema,
 ) -> dict[str, Any]:
-    """Remove what the author applied last time, but not this time, and nobody else owns."""
+    """Remove the fields that the author has stopped applying, if they have no other owners."""
     kept: fieldsets.FieldSet = {}
     for fields in owned:
         kept = fieldsets.union(kept, fields)
@@ -240,7 +241,7 @@ def _describe_manager(entry: managers.Entry) -> str:
 
 
 def _read_last_applied(live: Mapping[str, Any], schema: schemas.Schema) -> fieldsets.FieldSet:
-    """Get what was applied by clients before the server could do that, and has not changed since."""
+    """Return the fields applied on the client side and not changed since then."""
     try:
         config = json.loads(_get_annotations(live)[LAST_APPLIED])
     except (KeyError, TypeError, ValueError):
@@ -257,7 +258,7 @@ def _read_last_applied(live: Mapping[str, Any], schema: schemas.Schema) -> field
 def _renew_last_applied(
     merged: Mapping[str, Any], config: Mapping[str, Any], author: managers.Author
 ) -> Mapping[str, Any]:
-    """Keep the annotation of those who apply on the client side, if they have ever done that, for them to continue."""
+    """Update the annotation of client-side apply, if it exists, for kubectl to use it later."""
     annotations = _get_annotations(merged)
     if author.manager != KUBECTL_MANAGER or not annotations.get(LAST_APPLIED):
         return merged

@@ -1,9 +1,10 @@
 """
-Strategic merge patches: merge patches that know which lists are merged by which keys.
+Strategic merge patches: merge patches with lists merged by keys.
 
-The knowledge is in the schemas of the built-in resources; the API refuses these patches for the custom ones.
-The patched objects are new; whatever the patch does not touch is shared with the original, which is not modified.
-Errors of users in these patches are mostly worded as internal errors with no reason: so does the API.
+The keys are defined in the schemas of built-in resources; the API refuses these patches for custom
+resources. The patched objects are new; they share unchanged parts with the original, which is not
+modified. As in the API, most user errors in these patches are reported as internal errors with no
+reason.
 """
 
 from collections.abc import Mapping, Sequence
@@ -99,7 +100,7 @@ def _merge_field(
 
 
 def _put_clean(result: dict[str, Any], key: str, value: Any) -> None:
-    """Put a value that has nothing to be merged with: its nulls and directives mean nothing."""
+    """Set a value that has nothing to merge with: its nulls and directives are dropped."""
     if isinstance(value, dict) and DIRECTIVE in value:
         result.pop(key, None)
     else:
@@ -130,7 +131,7 @@ def _delete_scalars(result: dict[str, Any], key: str, value: Any) -> None:
 
 
 def _merge_lists(original: list[Any], patch: list[Any], schema: schemas.Schema | None) -> list[Any]:
-    """Merge the lists; what is in the patch goes in its order, the rest stays around as it was."""
+    """Merge the lists; the items of the patch go in its order, other items keep their positions."""
     if not original and not patch:
         return original
     merge_key = schema.patch_merge_key if schema is not None else ''
@@ -145,7 +146,7 @@ def _merge_lists(original: list[Any], patch: list[Any], schema: schemas.Schema |
 
 
 def _has_maps(*lists: Sequence[Any]) -> bool:
-    """Tell whether the items are maps or scalars; they must be all alike."""
+    """Return whether the items are maps rather than scalars; they must be all of the same type."""
     types = {type(item) for items in lists for item in items}
     if len(types) > 1:
         raise _failure(f'list element types are not identical: {go_format.plain(list(lists))}')
@@ -207,7 +208,7 @@ def _read_key(item: Any, merge_key: str) -> Any:
 def _merge_ordered_lists(
     result: dict[str, Any], patch: Mapping[str, Any], schema: schemas.Schema | None
 ) -> set[str]:
-    """Merge the lists whose order is given by the patch; tell which ones they are. Modifies the result."""
+    """Merge the lists whose order is in the patch; return their names. Modifies the result."""
     ordered = set()
     for key, order in patch.items():
         if not key.startswith(ORDER_PREFIX):
@@ -247,7 +248,7 @@ def _merge_in_order(
 
 
 def _check_order(patch: list[Any], order: list[Any], merge_key: str) -> None:
-    """Refuse the patches whose items are not in the order that they themselves require."""
+    """Raise an error if the items of a patch are not in the order that it requires."""
     if not patch or not order:
         return
     remaining = [
@@ -269,9 +270,10 @@ def _restore_order(
     merged: list[Any], order: list[Any], original: list[Any], merge_key: str
 ) -> list[Any]:
     """
-    Order the merged items: those in the given order, and between them the others of the server.
+    Order the merged items: the listed ones in the given order, the unlisted ones of the server
+    between them.
 
-    One of the others goes before an ordered one if so they were in the original list.
+    An unlisted item goes before a listed one if it was before it in the original list.
     """
     wanted = [_identify(item, merge_key) for item in order]
     identified = [(_identify(item, merge_key), item) for item in merged]

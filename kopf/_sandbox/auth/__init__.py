@@ -1,3 +1,3 @@
 """
-Authentication and authorization: who makes a request, and whether they may.
+Authentication and authorization: the user of a request, and the user's permissions.
 """

@@ -1,7 +1,7 @@
 """
-Authentication: who asks. Tokens, client certificates and impersonation become a `requests.User`.
+Authentication: tokens, client certificates and impersonation become a `requests.User`.
 
-What the user may do is decided elsewhere. Tokens are kept as digests only, so that they cannot leak from here.
+Permissions are not checked here. Tokens are kept only as digests, so that they cannot leak.
 """
 
 import base64
@@ -28,17 +28,17 @@ _AUTHENTICATION_API = 'authentication.k8s.io/v1'
 
 
 class Lookup(Protocol):
-    """Finds a stored object of the core API: a service account, a secret, a pod or a node."""
+    """Returns a stored object of the core API: a service account, a secret, a pod or a node."""
 
     def __call__(self, plural: str, namespace: str, name: str) -> Mapping[str, Any] | None: ...
 
 
 class Authenticator:
     """
-    Knows the credentials. Mutated only by `add_token`, from the loop that serves requests.
+    Authenticates requests. Modified only by `add_token`, from the loop that serves requests.
 
-    With ``anonymous`` set, requests with no credentials are made by the anonymous user; else they are refused.
-    As in kube-apiserver, it goes only with an authorizer that may say "no".
+    With ``anonymous`` set, requests with no credentials are made by the anonymous user; otherwise,
+    they are refused. As in kube-apiserver, it requires an authorizer that can deny requests.
     """
 
     def __init__(self, signer: tokens.Signer, lookup: Lookup, *, anonymous: bool) -> None:
@@ -47,16 +47,18 @@ class Authenticator:
         self._users: dict[bytes, requests.User] = {}  # by the digests of their tokens
 
     def add_token(self, token: str, user: requests.User) -> None:
-        """Let the user in with this token from now on."""
+        """Accept this token as the user's from now on."""
         self._users[_digest(token)] = _mark_authenticated(user)
 
     def authenticate(
         self, authorization: str, certificate: Mapping[str, Any] | None, now: float
     ) -> requests.User:
         """
-        Find who asks, by the header ``Authorization`` and by the client's certificate as `ssl` has decoded it.
+        Return the user by the header ``Authorization`` and by the client certificate as decoded by
+        `ssl`.
 
-        Raises the API's 401 if the credentials are wrong, or there are none and anonymous requests are refused.
+        Raises the API's 401 if the credentials are wrong, or if there are none and anonymous
+        requests are refused.
         """
         user = _read_certificate(certificate) if certificate else None
         if user is not None:
@@ -77,11 +79,13 @@ class Authenticator:
         now: float,
         audiences: Sequence[str] = (),
     ) -> tuple[requests.User, tuple[str, ...]]:
-        """Find whose the token is, and for which of the asked audiences. Raises `tokens.TokenError` if it is wrong."""
+        """
+        Return the user of a token, and the requested audiences that it is valid for. Raises
+        `tokens.TokenError` if it is invalid.
+        """
         asked = audiences or (tokens.AUDIENCE,)
-        user = self._users.get(
-            _digest(token)
-        )  # digests tell nothing of tokens: no need for equal time
+        # A lookup by digest reveals nothing about tokens: no need for constant time.
+        user = self._users.get(_digest(token))
         if user is not None and tokens.AUDIENCE in asked:
             return user, (tokens.AUDIENCE,)
         claims = self._signer.verify(token)
@@ -178,7 +182,7 @@ def _account_groups(namespace: str) -> tuple[str, ...]:
 
 
 class Claim(NamedTuple):
-    """One thing that a user claims to be; in errors it looks as Go prints a reference to an object."""
+    """One claim of an impersonation; formatted as Go prints an object reference."""
 
     kind: str  # User, ServiceAccount, Group, UserExtra, UID
     name: str
@@ -191,7 +195,7 @@ class Claim(NamedTuple):
 
     @property
     def attributes(self) -> rbac.Attributes:
-        """What the user must be allowed to do in order to claim that."""
+        """The permission that the user needs for the claim."""
         plurals = {
             'User': 'users',
             'ServiceAccount': 'serviceaccounts',
@@ -215,9 +219,10 @@ def impersonate(
     authorize: Callable[[requests.User, rbac.Attributes], rbac.Decision],
 ) -> requests.User:
     """
-    Become whom the headers ``Impersonate-*`` name, or stay the same user if there are none.
+    Return the user from the headers ``Impersonate-*``, or the same user if there are none.
 
-    Raises the API's 403 if the user may not be some part of that, and 400 if there is no user among the headers.
+    Raises the API's 403 if the user may not make some of the claims, and 400 if the headers do not
+    name a user.
     """
     claims = _read_claims(headers)
     if not claims:

@@ -1,9 +1,9 @@
 """
-Certificates: the TLS of the sandbox, made when it starts.
+Certificates: the TLS of the sandbox, issued when it starts.
 
-One certificate authority signs the server's certificate and those of the clients. They carry all that the strict
-verifiers of Go, OpenSSL and Python demand. Keys stay in memory, except for the instant when OpenSSL reads them,
-and except for the authority that is exported on purpose.
+One certificate authority signs the certificates of the server and of the clients. They have all the
+extensions that the strict verifiers of Go, OpenSSL and Python require. Keys stay in memory, except
+for the moment when OpenSSL loads them, and except for the authority if it is exported.
 """
 
 import datetime
@@ -30,11 +30,11 @@ LOCAL_HOSTS = (
     'kubernetes.default.svc',
     'kubernetes.default.svc.cluster.local',
 )
-"""The names under which the sandbox can be reached: from this machine, and as it is known inside of clusters."""
+"""The names of the sandbox: on this machine, and inside of clusters."""
 
 
 def make_ca(now: datetime.datetime) -> Authority:
-    """Make a self-signed authority. Raises `MissingLibraryError` if there is nothing to make it with."""
+    """Make a self-signed authority. Raises `MissingLibraryError` without the library for it."""
     try:
         return certificates.issue(certificates.Profile('kopf-sandbox-ca', is_authority=True), now)
     except ImportError as error:
@@ -42,12 +42,12 @@ def make_ca(now: datetime.datetime) -> Authority:
 
 
 def export_ca(ca: Authority) -> Pair:
-    """Take an authority out of the process, with its key: to save it for the next one."""
+    """Encode an authority with its key, to save it for another process."""
     return ca.export()
 
 
 def load_ca(pair: Pair) -> Authority:
-    """Take up an authority that was exported. Raises `ValueError` if it is damaged, and `MissingLibraryError`."""
+    """Load an exported authority. Raises `ValueError` if damaged, and `MissingLibraryError`."""
     try:
         from cryptography import x509
     except ImportError as error:
@@ -58,12 +58,12 @@ def load_ca(pair: Pair) -> Authority:
 
 
 def export_key(key: 'ec.EllipticCurvePrivateKey') -> bytes:
-    """Write a private key as PEM."""
+    """Encode a private key as PEM."""
     return certificates.export_key(key)
 
 
 def load_key(pem: bytes) -> 'ec.EllipticCurvePrivateKey':
-    """Read a private key from PEM. Raises `ValueError` if it is not one of ours."""
+    """Load a private key from PEM. Raises `ValueError` if it is not an elliptic curve key."""
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -82,13 +82,13 @@ def issue_server(ca: Authority, hosts: Iterable[str], now: datetime.datetime) ->
 
 
 def issue_client(ca: Authority, user: str, groups: Sequence[str], now: datetime.datetime) -> Pair:
-    """Issue a certificate that authenticates a user who is a member of these groups."""
+    """Issue a certificate that authenticates a user as a member of these groups."""
     profile = certificates.Profile(user, groups, purpose=certificates.Purpose.CLIENT)
     return certificates.issue(profile, now, ca).export()
 
 
 def build_server_context(pair: Pair, client_ca: bytes | None = None) -> ssl.SSLContext:
-    """Build the TLS of a server; with ``client_ca``, the clients may present certificates signed by it."""
+    """Build the TLS context of a server; with ``client_ca``, it accepts client certificates."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     load_pair(context, pair)

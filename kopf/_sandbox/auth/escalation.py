@@ -1,7 +1,7 @@
 """
-Escalation: users cannot grant, by roles and bindings, what they do not hold themselves.
+Escalation: users cannot grant, by roles and bindings, permissions that they do not have.
 
-Asked before a role or a binding is stored, and only when RBAC is on.
+It is checked before a role or a binding is stored, and only if RBAC is enabled.
 """
 
 import json
@@ -38,7 +38,8 @@ def check_escalation(
     """
     Refuse to store a role or a binding that grants more than the user of the request has.
 
-    Other resources, and changes of only the finalizers and owners, pass. Raises the API's 403 or 404.
+    Other resources are allowed, and so are updates of nothing but finalizers and owner references.
+    Raises the API's 403 or 404.
     """
     plural = request.resource.plural
     if request.resource.group != rbac.GROUP or plural not in (*_ROLES, *_BINDINGS):
@@ -82,7 +83,7 @@ def _check_binding(
     reference: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
     kind, name = reference.get('kind'), str(reference.get('name', ''))
     if kind not in ('Role', 'ClusterRole'):
-        return  # the validation refuses it
+        return  # refused by the validation
     bound = rbac.Attributes(
         'bind',
         str(reference.get('apiGroup') or rbac.GROUP),
@@ -110,9 +111,8 @@ def _confirm_held(
         return
     user = request.user
     plural = request.resource.plural
-    named = [
-        f'{plural}{failure[failure.index(".") :]}' for failure in failures
-    ]  # by the resource of the request
+    # The messages name the resource of the request.
+    named = [f'{plural}{failure[failure.index(".") :]}' for failure in failures]
     tail = f'; resolution errors: [{rbac.aggregate(named)}]' if failures else ''
     listed = '\n'.join(sorted(_describe_compacted(missing)))
     raise errors.forbidden(
@@ -168,9 +168,8 @@ def _covers(rule: Mapping[str, Any], atom: _Atom) -> bool:
 def _describe_compacted(atoms: Iterable[_Atom]) -> Iterator[str]:
     verbs: dict[_Atom, list[str]] = {}
     for atom in atoms:
-        key = (
-            atom if atom.path else atom._replace(verb='')
-        )  # only verbs on resources are put together
+        # Only the verbs on resources are listed together.
+        key = atom if atom.path else atom._replace(verb='')
         verbs.setdefault(key, []).append(atom.verb)
     for key, listed in verbs.items():
         parts = (

@@ -1,8 +1,9 @@
 """
-RBAC: what users may do, by the stored roles and bindings.
+RBAC: the permissions of users by the stored roles and bindings.
 
-Roles are looked up anew for every decision, so that changes apply at once: the lists are short, the checks cheap.
-Aggregated cluster roles are computed here: there is no controller that would fill their rules.
+Roles are looked up for every decision, so that their changes apply immediately: the lists are
+short, and the checks are cheap. Aggregated cluster roles are computed here: there is no controller
+to fill in their rules.
 """
 
 import dataclasses
@@ -16,19 +17,19 @@ from kopf._sandbox.meta import errors, naming, request_info, requests, selectors
 
 GROUP = 'rbac.authorization.k8s.io'
 MASTERS = 'system:masters'
-"""The group whose members may do everything, whatever the roles say."""
+"""The group whose members may do everything, regardless of roles."""
 
 _MEANINGS = {
     'POST': 'create',
     'PUT': 'update',
     'PATCH': 'patch',
-}  # also where there is nothing to be done so
+}  # even if the path does not support the method
 _Body = Mapping[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
 class Attributes:
-    """What is asked to be done: to a resource, or to a path that is not a resource."""
+    """The requested action: on a resource, or on a non-resource path."""
 
     verb: str
     group: str = ''
@@ -49,7 +50,7 @@ class Decision(NamedTuple):
 
 
 class Policies(Protocol):
-    """Where the roles and bindings are stored. The same bodies are expected while nothing changes."""
+    """The stored roles and bindings. It must return the same bodies while they are not changed."""
 
     def roles(self, namespace: str) -> Iterable[_Body]: ...
 
@@ -61,17 +62,17 @@ class Policies(Protocol):
 
 
 class Authorizer(Protocol):
-    """Decides what users may do."""
+    """Decides on the permissions of users."""
 
     def authorize(self, user: requests.User, attributes: Attributes) -> Decision: ...
 
     def rules_for(self, user: requests.User, namespace: str) -> tuple[list[_Body], list[str]]:
-        """Collect all rules that apply to the user in the namespace, and what has failed meanwhile."""
+        """Return all rules for the user in the namespace, and the errors of resolving them."""
         ...
 
 
 class AlwaysAllow:
-    """Lets every user do everything: the authorizer for when RBAC is not asked for."""
+    """Allows everything to every user: the authorizer for sandboxes without RBAC."""
 
     def authorize(self, user: requests.User, attributes: Attributes) -> Decision:
         return Decision(True)
@@ -84,13 +85,12 @@ class AlwaysAllow:
 
 
 class RoleAuthorizer:
-    """Lets users do what the roles bound to them permit."""
+    """Allows users the actions that their roles permit."""
 
     def __init__(self, policies: Policies) -> None:
         self._policies = policies
-        self._aggregated: dict[
-            str, tuple[list[_Body], list[_Body]]
-        ] = {}  # rules by role, with all roles as of then
+        # The rules by role, with all cluster roles as of the aggregation.
+        self._aggregated: dict[str, tuple[list[_Body], list[_Body]]] = {}
 
     def authorize(self, user: requests.User, attributes: Attributes) -> Decision:
         if MASTERS in user.groups:
@@ -116,7 +116,7 @@ class RoleAuthorizer:
         return collected, failures
 
     def find_rules(self, reference: _Body, namespace: str) -> list[_Body] | None:
-        """Get the rules of a role that a binding in this namespace refers to; none if there is no such role."""
+        """Return the rules of the role that a binding refers to; ``None`` if it does not exist."""
         kind, name = reference.get('kind'), reference.get('name')
         if kind not in ('Role', 'ClusterRole') or (kind == 'Role' and not namespace):
             return None
@@ -150,7 +150,7 @@ class RoleAuthorizer:
 def attributes_of(
     method: str, target: request_info.Target, options: Mapping[str, str]
 ) -> Attributes:
-    """Tell what a request is asking for, be there such a resource and such a verb or not."""
+    """Return the attributes of a request, even if the resource or the verb does not exist."""
     verb = request_info.detect_verb(method, target, options) or _MEANINGS.get(method, '')
     is_namespace = not target.group and target.plural == 'namespaces'
     return Attributes(
@@ -164,10 +164,10 @@ def attributes_of(
 
 
 def _find_selected_name(options: Mapping[str, str]) -> str:
-    """Those who select by a name ask for that one object."""
+    """Return the name from the field selector: such lists and watches are for one object."""
     try:
         requirements = selectors.parse_fields(options.get('fieldSelector', '')).requirements
-    except errors.ApiError:  # it is refused later, to those who may list
+    except errors.ApiError:  # malformed: refused later, after the authorization
         return ''
     name = next(
         (
@@ -183,7 +183,7 @@ def _find_selected_name(options: Mapping[str, str]) -> str:
 def forbidden_error(
     user: requests.User, attributes: Attributes, reason: str = ''
 ) -> errors.ApiError:
-    """Build the API's refusal to do what is asked."""
+    """Build the API's 403 for an action."""
     tail = f': {reason}' if reason else ''
     if attributes.path is not None:
         text = _sanitize(
@@ -205,7 +205,7 @@ def forbidden_error(
 
 
 def permits(rule: _Body, attributes: Attributes) -> bool:
-    """Check if one rule of a role permits what is asked."""
+    """Return whether one rule of a role permits an action."""
     if not _has_any(rule, 'verbs', attributes.verb):
         return False
     if attributes.path is not None:
@@ -225,12 +225,12 @@ def permits(rule: _Body, attributes: Attributes) -> bool:
 
 
 def covers_path(pattern: str, path: str) -> bool:
-    """Check a path against a path of a rule, which may end with an asterisk."""
+    """Return whether a path matches a path of a rule, which may end with an asterisk."""
     return pattern == path or (pattern.endswith('*') and path.startswith(pattern.rstrip('*')))
 
 
 def collect_aggregated(role: _Body, roles: Iterable[_Body]) -> list[_Body]:
-    """Collect the rules of all cluster roles that an aggregated one selects, directly or through others."""
+    """Collect the rules of all cluster roles that a role aggregates, directly or indirectly."""
     listed = sorted(roles, key=_name_of)
     collected: list[_Body] = []
     seen = {_name_of(role)}
@@ -259,13 +259,13 @@ def _select_roles(role: _Body, roles: Iterable[_Body]) -> Iterator[_Body]:
 
 
 def aggregate(failures: Iterable[str]) -> str:
-    """Join errors as Go does: one as it is, several in brackets, the same ones once."""
+    """Join errors as Go does: a single one as it is, several in brackets, without duplicates."""
     unique = list(dict.fromkeys(failures))
     return unique[0] if len(unique) == 1 else f'[{", ".join(unique)}]'
 
 
 def strings(rule: _Body, field: str) -> list[Any]:
-    """Get a list from a rule, whatever is there."""
+    """Return a list from a rule; empty if the field is not a list."""
     value = rule.get(field)
     return value if isinstance(value, list) else []
 

@@ -1,8 +1,9 @@
 """
-Reviews: the resources that are questions. They are answered at once and are not stored.
+Reviews: the resources that are answered immediately and are not stored.
 
-May a user do this? What may I do? Who am I? Whose is this token? And one that is a demand: give me a token.
-Bodies come decoded and defaulted; what the pipeline has put into their metadata stays there.
+They check access, list the permissions of a user, identify the user, authenticate a token; the last
+one, ``TokenRequest``, issues a token. Bodies are already decoded and defaulted; the metadata that
+was set by then stays there.
 """
 
 import dataclasses
@@ -27,7 +28,7 @@ _Body = Mapping[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Reviewer:
-    """All that is needed for the answers."""
+    """Answers the reviews of one cluster."""
 
     authorizer: rbac.Authorizer
     authenticator: authn.Authenticator
@@ -36,19 +37,20 @@ class Reviewer:
     new_id: Callable[[], str]  # makes unique ids for tokens
 
     def answers(self, request: requests.Request) -> bool:
-        """Check if a request is a question, and so is not for the storage."""
+        """Return whether a request is a review, and must not be stored."""
         return request.subresource == 'token' or request.resource.kind.endswith('Review')
 
     def answer(self, request: requests.Request, body: _Body, now: float) -> dict[str, Any]:
-        """Answer a creation of any of the reviews. Raises the API's errors on bad questions."""
+        """Answer the creation of a review. Raises the API's errors for malformed reviews."""
         if request.subresource == 'token':
             return self._issue_token(request, body, now)
         resource = request.resource
+        # The kind and the API version can be omitted.
         asked = {
             **body,
             'kind': resource.kind,
             'apiVersion': resource.api_version,
-        }  # these can be omitted
+        }
         match resource.kind:
             case 'TokenReview':
                 return review_token(asked, self.authenticator, now)
@@ -90,13 +92,13 @@ class Reviewer:
 
 
 def review_access(body: _Body, user: requests.User, authorizer: rbac.Authorizer) -> dict[str, Any]:
-    """Answer if the user who asks may do this."""
+    """Review whether the user of the request may perform an action."""
     problems = [*_check_attributes(body), *_check_metadata(body, (), 'must be empty')]
     return _decide(body, user, authorizer, problems)
 
 
 def review_subject_access(body: _Body, authorizer: rbac.Authorizer) -> dict[str, Any]:
-    """Answer if some other user may do this."""
+    """Review whether another user may perform an action."""
     problems = [
         *_check_attributes(body),
         *_check_subject(body),
@@ -106,7 +108,7 @@ def review_subject_access(body: _Body, authorizer: rbac.Authorizer) -> dict[str,
 
 
 def review_local_access(body: _Body, namespace: str, authorizer: rbac.Authorizer) -> dict[str, Any]:
-    """Answer if some other user may do this in this one namespace."""
+    """Review whether another user may perform an action in one namespace."""
     spec = _mapping(body.get('spec'))
     problems = [
         *_check_attributes(body),
@@ -132,7 +134,7 @@ def review_local_access(body: _Body, namespace: str, authorizer: rbac.Authorizer
 
 
 def review_rules(body: _Body, user: requests.User, authorizer: rbac.Authorizer) -> dict[str, Any]:
-    """Answer with all that the user who asks may do in a namespace."""
+    """Review which actions the user of the request may perform in a namespace."""
     namespace = _text(_mapping(body.get('spec')).get('namespace'))
     if not namespace:
         raise errors.bad_request('no namespace on request')
@@ -160,7 +162,7 @@ def review_rules(body: _Body, user: requests.User, authorizer: rbac.Authorizer) 
 
 
 def review_self(user: requests.User, now: float) -> dict[str, Any]:
-    """Answer with who the user who asks is."""
+    """Review who the user of the request is."""
     return {
         'kind': 'SelfSubjectReview',
         'apiVersion': f'{AUTHENTICATION}/v1',
@@ -170,7 +172,7 @@ def review_self(user: requests.User, now: float) -> dict[str, Any]:
 
 
 def review_token(body: _Body, authenticator: authn.Authenticator, now: float) -> dict[str, Any]:
-    """Answer with whose a token is."""
+    """Review whose the token is."""
     spec = _mapping(body.get('spec'))
     token = _text(spec.get('token'))
     if not token:
@@ -191,7 +193,7 @@ def review_token(body: _Body, authenticator: authn.Authenticator, now: float) ->
 
 
 def find_account(request: requests.Request, body: _Body, lookup: authn.Lookup) -> _Body:
-    """Find the service account that a token is demanded for; refuse if it is not the one in the body."""
+    """Return the service account to issue a token for; refuse if the body names another one."""
     metadata = _mapping(body.get('metadata'))
     for field, wanted in (('name', request.name), ('namespace', request.namespace)):
         if metadata.get(field) and metadata[field] != wanted:
@@ -217,7 +219,7 @@ def find_account(request: requests.Request, body: _Body, lookup: authn.Lookup) -
 
 
 def build_token_spec(body: _Body) -> dict[str, Any]:
-    """Take what kind of token is demanded, with the defaults; refuse tokens that live too short or too long."""
+    """Return the spec of the requested token, with defaults; refuse unsupported lifetimes."""
     spec = _mapping(body.get('spec'))
     lifetime = spec.get('expirationSeconds')
     if not isinstance(lifetime, int):
@@ -236,7 +238,7 @@ def build_token_spec(body: _Body) -> dict[str, Any]:
 
 
 def find_bound(request: requests.Request, spec: _Body, lookup: authn.Lookup) -> tokens.Bound | None:
-    """Find the object that a token will be bound to, if there must be one."""
+    """Return the object to bind a token to, if there is one."""
     reference = _mapping(spec.get('boundObjectRef'))
     if not reference:
         return None
@@ -267,7 +269,7 @@ def find_bound(request: requests.Request, spec: _Body, lookup: authn.Lookup) -> 
 
 
 def build_user_info(user: requests.User) -> dict[str, Any]:
-    """Describe a user as reviews do; what is empty is left out."""
+    """Describe a user in the form of reviews; empty fields are omitted."""
     described = {
         'username': user.name,
         'uid': user.uid,

@@ -1,7 +1,8 @@
 """
-Roles: the cluster roles and bindings that every cluster is born with.
+Roles: the default cluster roles and bindings of every cluster.
 
-Only those that people and operators meet: the roles of the control plane's own components have nobody to serve here.
+Only the roles for people and operators are here: the sandbox does not run the control plane's
+components.
 """
 
 from typing import Any
@@ -139,7 +140,7 @@ _PLAIN: dict[str, list[dict[str, Any]]] = {
     'system:public-info-viewer': [{'nonResourceURLs': _HEALTH, 'verbs': ['get']}],
 }
 
-_AGGREGATED = [  # the name, the role that it goes to in turn, its own rules
+_AGGREGATED = [  # the name, the role that aggregates it, its own rules
     ('admin', '', _AGGREGATED_TO_ADMIN),
     ('edit', 'admin', _AGGREGATED_TO_EDIT),
     ('view', 'edit', _AGGREGATED_TO_VIEW),
@@ -155,7 +156,7 @@ _BOUND_GROUPS = {
 
 
 def default_objects() -> list[dict[str, Any]]:
-    """Build the roles and bindings as they are before the storage adds its own to them."""
+    """Build the roles and bindings, without the metadata that the server sets."""
     objects = [_build('ClusterRole', name, rules=rules) for name, rules in _PLAIN.items()]
     for name, target, rules in _AGGREGATED:
         label = {f'{rbac.GROUP}/aggregate-to-{name}': 'true'}

@@ -1,9 +1,9 @@
 """
 Tokens: the JSON web tokens of service accounts, signed and verified with the key of this process.
 
-The claims are those of kube-apiserver; the signatures are ES256. Tokens die with the key, which dies with
-the process unless it is saved.
-Whether the account of a token still exists is not known here: see the authentication.
+The claims are those of kube-apiserver; the signatures are ES256. Tokens are valid as long as the
+key exists: until the end of the process, unless the key is saved. The existence of the account is
+not checked here, but in the authentication.
 """
 
 import base64
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ISSUER = 'https://kubernetes.default.svc'
 LEGACY_ISSUER = 'kubernetes/serviceaccount'
 AUDIENCE = ISSUER
-"""The audience of the tokens that are made for the API server itself."""
+"""The audience of the tokens for the API server itself."""
 
 _LEGACY_PREFIX = 'kubernetes.io/serviceaccount/'
 _SIGNATURE_HALF = 32  # bytes of each of the two numbers in an ES256 signature
@@ -33,7 +33,7 @@ class TokenError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Bound:
-    """The object that a token lives and dies with: a pod, a secret or a node."""
+    """The object whose lifetime limits a token: a pod, a secret or a node."""
 
     kind: str  # pod, secret, node
     name: str
@@ -42,7 +42,7 @@ class Bound:
 
 @dataclasses.dataclass(frozen=True)
 class Account:
-    """Whose a token is, as the token itself says."""
+    """The owner of a token, by its claims."""
 
     namespace: str
     name: str
@@ -50,7 +50,7 @@ class Account:
     token_id: str = ''
     audiences: tuple[str, ...] = ()
     bound: Bound | None = None
-    is_legacy: bool = False  # lives in a secret, has no audiences, and never expires
+    is_legacy: bool = False  # stored in a secret, has no audiences, and never expires
 
     @property
     def username(self) -> str:
@@ -58,7 +58,7 @@ class Account:
 
 
 def build_claims(account: Account, *, now: float, lifetime: int) -> dict[str, Any]:
-    """Build the claims of a token that is asked for by a ``TokenRequest``."""
+    """Build the claims of a token requested by a ``TokenRequest``."""
     private: dict[str, Any] = {
         'namespace': account.namespace,
         'serviceaccount': {'name': account.name, 'uid': account.uid},
@@ -79,7 +79,7 @@ def build_claims(account: Account, *, now: float, lifetime: int) -> dict[str, An
 
 
 def build_legacy_claims(account: Account, secret_name: str) -> dict[str, Any]:
-    """Build the claims of a token that lives in a secret of type ``kubernetes.io/service-account-token``."""
+    """Build the claims of a token for a secret of type ``kubernetes.io/service-account-token``."""
     return {
         'iss': LEGACY_ISSUER,
         f'{_LEGACY_PREFIX}namespace': account.namespace,
@@ -93,14 +93,17 @@ def build_legacy_claims(account: Account, secret_name: str) -> dict[str, Any]:
 def build_secret_data(
     signer: 'Signer', account: Account, secret_name: str, ca_pem: bytes
 ) -> dict[str, str]:
-    """Build the data of a secret of type ``kubernetes.io/service-account-token``, as a controller fills them in."""
+    """Build the data of a secret of type ``kubernetes.io/service-account-token``."""
     token = signer.sign(build_legacy_claims(account, secret_name))
     values = {'ca.crt': ca_pem, 'namespace': account.namespace.encode(), 'token': token.encode()}
     return {key: base64.b64encode(value).decode() for key, value in values.items()}
 
 
 def parse_claims(claims: Mapping[str, Any], now: float, *, leeway: float = 60) -> Account:
-    """Find out whose the token is. Raises `TokenError` if it is out of its time, or is not of a service account."""
+    """
+    Return the owner of a token. Raises `TokenError` if it is expired, not valid yet, or not of a
+    service account.
+    """
     if now - leeway > claims.get('exp', now):
         raise TokenError('service account token has expired')
     if now + leeway < claims.get('nbf', now):
@@ -132,15 +135,16 @@ def _parse_legacy(claims: Mapping[str, Any]) -> Account:
 
 
 class Signer:
-    """Signs and verifies the tokens with one key. The key is made when it is first needed."""
+    """Signs and verifies tokens with one key. The key is generated when it is first needed."""
 
     def __init__(self) -> None:
-        # Verification takes longer than all the rest of a small request: clients repeat their tokens.
+        # Clients repeat their tokens, and verifying one takes longer than the rest of a small
+        # request.
         self._verify_cached = functools.lru_cache(maxsize=256)(self._verify)
 
     @functools.cached_property
     def key(self) -> 'ec.EllipticCurvePrivateKey':
-        """The key; assign another one only before the first use."""
+        """The key; another one can be assigned only before the first use."""
         from cryptography.hazmat.primitives.asymmetric import ec
 
         return ec.generate_private_key(ec.SECP256R1())
@@ -155,7 +159,7 @@ class Signer:
         return _encode(_dump({'alg': 'ES256', 'kid': _encode(hashlib.sha256(public).digest())}))
 
     def sign(self, claims: Mapping[str, Any]) -> str:
-        """Make a token of these claims."""
+        """Sign the claims; return a token."""
         from cryptography.hazmat.primitives import hashes
         from cryptography.hazmat.primitives.asymmetric import ec, utils
 
@@ -164,7 +168,7 @@ class Signer:
         return f'{signed}.{_encode(b"".join(number.to_bytes(_SIGNATURE_HALF, "big") for number in pair))}'
 
     def verify(self, token: str) -> Mapping[str, Any] | None:
-        """Get the claims of a token, or nothing if it was not signed here. The time is not checked."""
+        """Return the claims of a token, or ``None`` if another key signed it. Ignores the time."""
         return self._verify_cached(token) if token.count('.') == 2 else None
 
     def _verify(self, token: str) -> Mapping[str, Any] | None:
@@ -189,7 +193,7 @@ class Signer:
 
 
 def intersect_audiences(asked: Sequence[str], account: Account) -> tuple[str, ...]:
-    """Find for which of the asked audiences a token is good; raises `TokenError` if for none."""
+    """Return the requested audiences for which a token is valid; raise `TokenError` if none."""
     offered = (AUDIENCE,) if account.is_legacy else account.audiences
     common = tuple(audience for audience in asked if audience in offered)
     if not common:

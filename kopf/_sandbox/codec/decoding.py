@@ -1,11 +1,11 @@
 """
-Decoding: from the JSON of a request to a built-in object in the form in which the API server keeps it.
+Decoding: from the JSON of a request to a built-in object in the normal form of the API server.
 
-The types come from their schemas, and from what the schemas do not say about the Go
-structures (``definitions/gotypes.json``). There, a field has a code of several parts: ``*`` for pointers to scalars
-(their zeros are kept), ``!`` for the fields that are written even if not set, ``-`` for those that are not
-despite of their zero defaults, the name of the type if it cannot be
-inferred, and ``@`` with the embedded structure that declares the field.
+The types come from the schemas, and from the details of Go structures that schemas lack
+(``definitions/gotypes.json``). There, a field has a code of several parts: ``*`` for pointers to
+scalars (their zeros are kept), ``!`` for fields that are written even if not set, ``-`` for fields
+that are not written despite their zero defaults, the name of the type if it cannot be inferred, and
+``@`` with the embedded structure that declares the field.
 """
 
 import functools
@@ -29,7 +29,7 @@ _compiled: dict[schemas.Schema, go_types.Struct] = {}
 
 
 def decode_object(obj: dict[str, Any], schema: schemas.Schema, *, kind: str, version: str) -> None:
-    """Bring a built-in object to its normal form, in place; raise 400 if some values are of wrong types."""
+    """Convert a built-in object to its normal form, in place; raise 400 for wrong types."""
     struct = _compiled.get(schema)
     if struct is None:
         struct = _compiled[schema] = compile_object(schema)
@@ -61,7 +61,7 @@ def _load_codes() -> Mapping[str, Mapping[str, str]]:
 
 
 class _Compiler:
-    """Compiles schemas to types; the same structure is compiled once, and may contain itself."""
+    """Compiles schemas to types; each structure is compiled once, and may contain itself."""
 
     def __init__(self) -> None:
         self._structs: dict[str, go_types.Struct] = {}

@@ -1,5 +1,6 @@
 """
-Duplicates: the fields that are repeated in JSON, of which decoders keep only the last ones, and the API tells.
+Duplicates: the repeated fields in JSON. Decoders keep only the last value; the API reports the
+repetitions.
 """
 
 import json
@@ -8,14 +9,15 @@ from typing import Any
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """An object of JSON with everything that was written in it."""
+    """A JSON object with all of its fields as they were written."""
 
 
 def find_duplicates(raw: bytes) -> list[str]:
     """
-    Name the repeated fields (``spec.containers[0].name``), each once, in the order of the text.
+    Return the paths of repeated fields (``spec.containers[0].name``), each once, in the order of
+    the text.
 
-    Nothing is found in what is not JSON: it is for others to complain.
+    For malformed JSON, return nothing: it is reported elsewhere.
     """
     found = False
 

@@ -1,10 +1,11 @@
 """
 Go types: how the API server reads JSON into its structures, and how it writes them back.
 
-Built-in objects pass through Go structures on each write. Hence the wording of type errors, and the normal form:
-nulls and empty optional values disappear, values of non-pointer fields are always there, quantities and times are
-rewritten. Each type here decodes one JSON value: it returns the normal form or raises `MismatchError`.
-Dicts are modified in place. Fields unknown to a structure are left as they are.
+Built-in objects pass through Go structures on each write. This defines the wording of type errors,
+and the normal form: nulls and empty optional values disappear, values of non-pointer fields are
+always present, quantities and times are rewritten. Each type here decodes one JSON value: it
+returns the normal form or raises `MismatchError`. Dicts are modified in place. Fields unknown to a
+structure are left as they are.
 """
 
 import base64
@@ -19,25 +20,25 @@ from kopf._sandbox.meta import quantities
 
 
 class MismatchError(Exception):
-    """A value that does not fit its Go type; the text is that of Go's decoder."""
+    """A value that does not fit its Go type; the message is that of Go's decoder."""
 
 
 @dataclasses.dataclass(slots=True)
 class Type:
     """The base of all types, and the type of the fields that hold any JSON."""
 
-    name: str = 'interface {}'  # as Go names it in the errors
+    name: str = 'interface {}'  # the name in Go's errors
 
     def decode(self, value: Any, struct: str, path: str) -> Any:
-        """Return the value in its normal form; ``struct`` and ``path`` say where it is."""
+        """Return the value in its normal form; ``struct`` and ``path`` are for the errors."""
         return value
 
     def make_zero(self) -> Any:
-        """Make what is written for a field that is not set."""
+        """Return the value that is written for a field that is not set."""
         return None
 
     def is_zero(self, value: Any) -> bool:
-        """Tell if an optional field with this value is not written."""
+        """Return whether an optional field with this value is omitted."""
         return value is None
 
 
@@ -198,14 +199,14 @@ class Field:
     """One field of a structure."""
 
     type: Type
-    path: str  # the name in the errors: with the embedded structures on the way to it
-    is_pointer: bool = False  # not set is not the same as zero
+    path: str  # the name in the errors: with the embedded structures that lead to it
+    is_pointer: bool = False  # unset differs from zero
     is_kept: bool = False  # written even if it has a zero value
     is_written: bool = False  # written even if it is not set
     default: Any = None  # instead of the zero value
 
     def make_default(self) -> Any:
-        """Make the value of a field that is written though it is not set."""
+        """Return the value of a field that is written even if it is not set."""
         if self.default is not None:
             return self.default
         return None if self.is_pointer else self.type.make_zero()
@@ -262,7 +263,7 @@ _KINDS: Final[Mapping[type, str]] = {
 
 
 def refuse(value: Any, name: str, struct: str, path: str, *, shown: bool = False) -> Any:
-    """Raise Go's error about a value of a wrong type; numbers that do not fit are shown."""
+    """Raise Go's error about a value of a wrong type; with ``shown``, numbers are included."""
     kind = _KINDS.get(type(value), 'null')
     if shown and kind == 'number':
         kind = f'number {value!r}'
@@ -274,7 +275,7 @@ _base64_regex = re.compile('[A-Za-z0-9+/]*={0,2}')
 
 
 def clean_base64(text: str) -> str:
-    """Drop the line breaks; raise `MismatchError` if this is not base64, saying where."""
+    """Remove the line breaks; raise `MismatchError` with the position if the text is not base64."""
     packed = text.replace('\n', '').replace('\r', '') if '\n' in text or '\r' in text else text
     try:
         base64.b64decode(packed, validate=True)
@@ -303,7 +304,7 @@ _LAYOUT: Final = (
 
 
 def clean_time(text: str, *, micro: bool = False) -> str:
-    """Rewrite a moment in UTC, to seconds or to microseconds; raise `MismatchError` if it is not one."""
+    """Convert a time to UTC, to seconds or to microseconds; raise `MismatchError` if malformed."""
     regex = _micro_regex if micro else _time_regex
     if not regex.fullmatch(text):
         raise MismatchError(_explain_time(text, micro=micro))

@@ -1,9 +1,9 @@
 """
 Manifests: objects written by people, in files of YAML or JSON.
 
-YAML is read as kubectl reads it: nothing but JSON's types comes out, so dates stay strings. Aliases are expanded up to
-a size, as a few lines of them can stand for gigabytes.
-Whatever is wrong with a file is said in one line that names the file.
+YAML is parsed as kubectl does it: only the types of JSON are produced, so dates stay strings. The
+expansion of aliases is limited, as a few lines of them can expand to gigabytes. Errors are reported
+in one line that names the file.
 """
 
 import json
@@ -18,15 +18,15 @@ from kopf._sandbox import options
 SUFFIXES: Final = ('.yaml', '.yml', '.json')
 UNKNOWN: Final = 'the manifest'
 MAX_EXPANDED: Final = 3 * 1024 * 1024
-"""How many characters a document with aliases can be in full: as many as a request to the API can have."""
+"""The limit of characters in a document with its aliases expanded: as for API requests."""
 
 
 class ManifestError(Exception):
-    """A manifest cannot be read, or it is not of an object."""
+    """A manifest cannot be read, or it is not an object."""
 
 
 class Manifest(dict[str, Any]):
-    """An object that knows where it was written."""
+    """An object with the place where it was written."""
 
     def __init__(self, body: Mapping[str, Any], source: str) -> None:
         super().__init__(body)
@@ -34,17 +34,17 @@ class Manifest(dict[str, Any]):
 
 
 def get_source(body: Mapping[str, Any]) -> str:
-    """Tell where an object was written, in words for the user."""
+    """Return the place where an object was written, in words for the user."""
     return body.source if isinstance(body, Manifest) else UNKNOWN
 
 
 def load_manifests(text: str | bytes, *, source: str = UNKNOWN) -> list[dict[str, Any]]:
-    """Read all objects of a text with one or many documents; lists of objects are taken apart."""
+    """Parse all objects of a text with one or many documents; lists of objects are expanded."""
     return list(_flatten(parse_yaml(text, source=source), source))
 
 
 def read_manifests(paths: Iterable[str | pathlib.Path]) -> list[dict[str, Any]]:
-    """Read all objects of files and directories (of their files with known suffixes, sorted by name)."""
+    """Read all objects from files, and from files of directories with known suffixes, sorted."""
     return [
         body
         for path in paths
@@ -54,7 +54,7 @@ def read_manifests(paths: Iterable[str | pathlib.Path]) -> list[dict[str, Any]]:
 
 
 def load_sources(sources: Iterable[options.Source]) -> list[dict[str, Any]]:
-    """Read all objects from wherever they are: see `options.Source`."""
+    """Read all objects from the sources: see `options.Source`."""
     return [body for source in sources for body in _load_source(source)]
 
 
@@ -77,7 +77,7 @@ def _load_source(source: options.Source) -> list[dict[str, Any]]:
 
 
 def parse_yaml(text: str | bytes, *, source: str) -> list[Any]:
-    """Read all documents, whatever is in them; the empty ones are skipped."""
+    """Parse all documents, of any content; skip the empty ones."""
     import yaml
 
     try:
@@ -132,7 +132,7 @@ def _flatten(documents: Iterable[Any], source: str) -> Iterator[dict[str, Any]]:
 
 
 def _simplify(document: Any, source: str) -> Any:
-    """Leave only JSON's types, e.g. with keys as strings."""
+    """Convert to the types of JSON, e.g. keys to strings."""
     try:
         return json.loads(json.dumps(document, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as e:
@@ -143,14 +143,13 @@ def _make_loader() -> Any:
     import yaml
 
     base = getattr(yaml, 'CSafeLoader', yaml.SafeLoader)
-    composer = (
-        yaml.composer.Composer
-    )  # that of the C library has no limit of recursion but the stack of the process
+    # The composer of the C library limits the recursion only by the stack of the process.
+    composer = yaml.composer.Composer
 
     def __init__(self: Any, stream: Any) -> None:
         base.__init__(self, stream)
         composer.__init__(self)
-        self.limit = max(MAX_EXPANDED, 2 * len(stream))  # what has no aliases is never so big
+        self.limit = max(MAX_EXPANDED, 2 * len(stream))  # never reached without aliases
 
     def construct_document(self: Any, node: Any) -> Any:
         if _measure(node, {}) > self.limit:
@@ -169,13 +168,15 @@ def _make_loader() -> Any:
 
 
 def _measure(node: Any, known: dict[int, int]) -> int:
-    """Count the characters and values of a node of YAML with all its aliases; loops of them are endless."""
+    """
+    Return the number of characters and values in a YAML node with its aliases expanded; the maximum
+    integer for loops.
+    """
     if isinstance(node.value, str):
         return len(node.value) + 1
     if id(node) not in known:
-        known[id(node)] = (
-            sys.maxsize
-        )  # until it is known: it is seen only by the aliases inside of it
+        # A provisional value, seen only by the aliases inside of the node itself: by loops.
+        known[id(node)] = sys.maxsize
         children = (
             child for item in node.value for child in (item if isinstance(item, tuple) else (item,))
         )

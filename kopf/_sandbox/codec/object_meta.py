@@ -1,8 +1,9 @@
 """
-ObjectMeta: how the API decodes the metadata of custom resources and of the resources embedded in them.
+ObjectMeta: how the API decodes the metadata of custom resources and of embedded resources.
 
-The schemas of custom resources say nothing of the metadata: it is decoded into a fixed structure. Hence unknown fields
-are dropped, empty ones vanish, and values of wrong types are refused in the words of the decoder of the API.
+Schemas of custom resources do not cover the metadata: it is decoded into a fixed structure. So,
+unknown fields are dropped, empty ones disappear, and values of wrong types are refused with the
+message of the API's decoder.
 """
 
 import datetime
@@ -13,7 +14,7 @@ from typing import Any, Final
 from kopf._sandbox.meta import go_format
 
 Decoder = Callable[[Any, str], None]
-"""Raises `UndecodableError` if the value cannot be decoded; the field's name goes to the message."""
+"""Raises `UndecodableError` if the value cannot be decoded; the field's name is for the message."""
 
 _TIME: Final = re.compile(r'\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}([.,]\d+)?(Z|[+-]\d{2}:\d{2})')
 _TIME_LAYOUT: Final = '2006-01-02T15:04:05Z07:00'
@@ -21,12 +22,12 @@ _REQUIRED_OF_OWNERS: Final = ('apiVersion', 'kind', 'name', 'uid')
 
 
 class UndecodableError(Exception):
-    """The metadata have a value of a wrong type; the text is that of the API's decoder."""
+    """The metadata has a value of a wrong type; the message is that of the API's decoder."""
 
 
 def coerce(metadata: Any, path: str) -> list[str]:
     """
-    Make the metadata look as if decoded and encoded by the API. Mutates them.
+    Convert the metadata as if it was decoded and encoded by the API. Modifies it.
 
     Returns the paths of the unknown fields, which are dropped.
     """
@@ -136,7 +137,7 @@ def _decode_entry(kind: str, known: Mapping[str, Decoder]) -> Decoder:
 
 
 def _decode_anything(value: Any, field: str) -> None:
-    """Accept all: the sets of fields are read by those who use them."""
+    """Accept any value: field sets are parsed where they are used."""
 
 
 _string = _decode_scalar(str, 'string')
@@ -162,9 +163,7 @@ _ENTRY_FIELDS: Final[Mapping[str, Decoder]] = {
     'subresource': _string,
 }
 _NESTED: Final = {'ownerReferences': _OWNER_FIELDS, 'managedFields': _ENTRY_FIELDS}
-_POINTERS: Final = frozenset(
-    ('deletionGracePeriodSeconds',)
-)  # zeros of these are not the same as absence
+_POINTERS: Final = frozenset(('deletionGracePeriodSeconds',))  # their zeros differ from absence
 _FIELDS: Final[Mapping[str, Decoder]] = {
     'name': _string,
     'generateName': _string,

@@ -1,5 +1,5 @@
 """
-Parsing: JSON as the API server reads it, with its numbers and with its wording of what is wrong; also in YAML.
+Parsing: JSON as the API server parses it, with its numbers and error messages; also of YAML.
 """
 
 import json
@@ -14,17 +14,17 @@ _TRUNCATED: Final = 'unexpected end of JSON input'
 _UNUSUAL_NUMBER: Final = re.compile(rb'[0-9]\.|[0-9][eE]|[0-9]{19}')
 _CONTAINERS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 _UNFINISHED_NUMBER: Final = re.compile(r'(?<=[0-9])(?:(\.)|[eE][+-]?)')
-_MAX_EXACT: Final = 2**53 - 1  # the larger floats are not taken for integers even if they are whole
+_MAX_EXACT: Final = 2**53 - 1  # larger floats are not converted to integers even if they are whole
 _INTEGERS: Final = range(-(2**63), 2**63)
 _DEEPEST: Final = 400
-"""Levels of nesting that can be stored and patched here. There are 10,000 in the API server, which does so in Go."""
+"""The maximum nesting that can be stored and patched here. The API server allows 10,000."""
 
 
 def parse_json(raw: bytes) -> Any:
     """
-    Read one JSON document; raise `ValueError` with the API's words if it is anything else.
+    Parse one JSON document; raise `ValueError` with the API's message if it is malformed.
 
-    What is not UTF-8 in the strings becomes the characters of replacement.
+    Bytes that are not UTF-8 are replaced with the replacement character.
     """
     try:
         value = jsons.loads(raw)
@@ -43,12 +43,12 @@ def _parse_mistaken(raw: bytes) -> Any:
 
 
 def normalize_numbers(value: Any, raw: bytes) -> Any:
-    """Turn whole floats into integers, and integers beyond 64 bits into floats, if there can be any in the raw text."""
+    """Convert whole floats to integers, and integers beyond 64 bits to floats."""
     return _normalize(value) if _UNUSUAL_NUMBER.search(raw) else value
 
 
 def explain_yaml(error: BaseException | None) -> str:
-    """Tell what is wrong with a text of YAML, by the error of its parser."""
+    """Return a message about malformed YAML by the error of its parser."""
     mark = getattr(error, 'problem_mark', None)
     line = (
         0
@@ -78,7 +78,7 @@ def _normalize(value: Any) -> Any:
 
 
 def _explain(raw: bytes) -> str:
-    """Tell what is wrong with a text; bytes are shown as characters, whatever the encoding is."""
+    """Return the API's message about malformed JSON, with bytes shown as characters."""
     text = raw.decode('latin-1')
     try:
         json.loads(text, parse_constant=_refuse_constant)
@@ -92,7 +92,7 @@ def _explain(raw: bytes) -> str:
 
 
 def _refuse_constant(name: str) -> None:
-    """What Python takes for numbers, JSON does not know."""
+    """Raise the API's error for constants that Python accepts as numbers and JSON does not."""
     raise ValueError(
         _show(name[1], 'in numeric literal')
         if name[0] == '-'
@@ -101,7 +101,7 @@ def _refuse_constant(name: str) -> None:
 
 
 def _word(why: str, text: str, position: int) -> str:
-    """Put an error into other words by the sort of it and the place of it."""
+    """Convert an error of Python's parser to Go's wording."""
     if why.startswith('Invalid \\u'):
         stray = re.compile('[^0-9a-fA-F]').search(
             text, position + 2 if text[position] == '\\' else position + 1
@@ -124,7 +124,7 @@ def _word(why: str, text: str, position: int) -> str:
 
 
 def _word_value(text: str, position: int) -> str:
-    """A value is either unknown from its beginning, or it begins as if it were a known one. Texts end with a space."""
+    """Word the error of a value: in the middle of a literal or a number, or at its beginning."""
     rest = text[position:] + ' '
     literal = next((literal for literal in _LITERALS if literal[0] == rest[0]), '')
     for expected, found in zip(literal, rest, strict=False):
@@ -138,7 +138,7 @@ def _word_value(text: str, position: int) -> str:
 
 
 def _word_number(text: str, position: int) -> str:
-    """Where a number is left unfinished, Python finds it finished a bit earlier."""
+    """Word the error of an unfinished number: Python stops before the unfinished part."""
     found = _UNFINISHED_NUMBER.match(text, position)
     if found is None:
         return ''

@@ -1,9 +1,10 @@
 """
-Protobuf: the bodies of requests in the binary form that kubectl and other clients written in Go prefer.
+Protobuf: request bodies in the binary form that kubectl and other Go clients prefer.
 
-Only decoding is done here, and only of the built-in kinds: the answers are always in JSON, and custom objects have
-no messages. The result is what would come in JSON. As in the API, the wrong bytes of strings in UTF-8 are replaced.
-The messages are in ``definitions/messages.json``: by their names, the names and the types of fields by their numbers.
+It only decodes, and only the built-in kinds: responses are always in JSON, and custom resources
+have no messages. The result is the same as from JSON. As in the API, invalid UTF-8 bytes in strings
+are replaced. The messages are in ``definitions/messages.json``, by name: the names and types of
+their fields by number.
 """
 
 import base64
@@ -20,7 +21,7 @@ from kopf._sandbox.meta import builtins, errors, kinds
 
 PREFIX: Final = b'k8s\0'
 MAX_DEPTH: Final = 100
-"""How deep the messages may be nested. The API has no limit, but no real objects come near to this."""
+"""The maximum nesting of messages. The API has no limit; real objects are far below this one."""
 
 _META: Final = 'io.k8s.apimachinery.pkg.apis.meta.v1'
 _CRD: Final = 'io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1'
@@ -36,7 +37,7 @@ _WIRES: Final = {
 class Field:
     """One field of a message."""
 
-    name: str  # empty if JSON has the fields of this field instead of it
+    name: str  # empty if its own fields are put in its place in JSON
     type: str  # a scalar, or the full name of a message
     wire: int
     is_list: bool = False
@@ -45,9 +46,9 @@ class Field:
 
 def decode_object(raw: bytes, kind: str, api_version: str) -> dict[str, Any]:
     """
-    Decode an object as it comes in the body of a request, with its envelope; refuse with 400 if it cannot be.
+    Decode an object from the body of a request, with its envelope; raise 400 if it is malformed.
 
-    The kind and the version are those that are expected; they are assumed if the envelope does not name any.
+    The expected kind and version are used if the envelope does not name any.
     """
     try:
         found_kind, found_version, content = _open_envelope(raw)
@@ -68,9 +69,10 @@ def decode_object(raw: bytes, kind: str, api_version: str) -> dict[str, Any]:
 
 def decode_message(name: str, raw: bytes, depth: int = 0) -> Any:
     """
-    Decode one message without an envelope, by its full name; raise `MalformedError` if it cannot be.
+    Decode one message without an envelope, by its full name; raise `MalformedError` if it is
+    malformed.
 
-    The zeros are also there, which Go writes for all fields that are not pointers.
+    The result includes the zeros that Go writes for all non-pointer fields.
     """
     if depth > MAX_DEPTH:
         raise wire_format.MalformedError('exceeded max depth')
@@ -85,7 +87,7 @@ def decode_message(name: str, raw: bytes, depth: int = 0) -> Any:
 
 
 def summarize(raw: bytes, limit: int = 30) -> str:
-    """Show the beginning of a body as the API does when it does not understand it."""
+    """Format the beginning of a body as the API does for undecodable bodies."""
     if not raw:
         return '<empty>'
     shown = _decode_text(raw[:limit]) if raw.startswith(b'{') else raw[:limit].hex()
@@ -104,7 +106,7 @@ def _refuse(error: Exception, kind: str, raw: bytes, *, found: str = '') -> erro
 
 
 def _open_envelope(raw: bytes) -> tuple[str, str, bytes]:
-    """Take the kind, the version and the content out of ``runtime.Unknown``."""
+    """Return the kind, the version and the content of a ``runtime.Unknown``."""
     if not raw:
         raise wire_format.MalformedError('empty data')
     if not raw.startswith(PREFIX):
@@ -120,7 +122,7 @@ def _open_envelope(raw: bytes) -> tuple[str, str, bytes]:
 
 
 def _find_message(kind: str, api_version: str, *, expected: str) -> str:
-    if kind == 'DeleteOptions':  # the same in all groups, those of custom resources included
+    if kind == 'DeleteOptions':  # the same in all groups, including those of custom resources
         return f'{_META}.DeleteOptions'
     group, version = kinds.split_api_version(api_version)
     name = builtins.load_definition_names().get((group, version, kind), '')
@@ -156,7 +158,7 @@ def _parse_field(text: str, package: str) -> Field:
 
 
 def _store_value(values: dict[str, Any], field: Field, wire: int, value: Any, depth: int) -> None:
-    """Add one value to those of the other fields. In lists and maps nulls are values, elsewhere they are absent."""
+    """Add one value of a field. Nulls are kept in lists and maps, and dropped elsewhere."""
     if field.is_list and wire == wire_format.DELIMITED != field.wire:
         numbers = wire_format.read_packed(value, field.wire)
         values.setdefault(field.name, []).extend(map(_SCALARS[field.type], numbers))
@@ -194,7 +196,7 @@ def _decode_bytes(raw: bytes) -> str:
 
 
 def _decode_double(number: int) -> float:
-    """Decode a number; the whole ones are written in JSON without fractions."""
+    """Decode a double; whole numbers become integers, as they have no fraction in JSON."""
     [value] = struct.unpack('<d', number.to_bytes(8, 'little'))
     return int(value) if value.is_integer() and abs(value) < 1e21 else float(value)
 
@@ -207,7 +209,7 @@ def _decode_json(raw: bytes) -> Any:
 
 
 def _convert_time(values: Mapping[str, Any], *, micro: bool = False) -> str | None:
-    """Convert a moment; the zero one is empty in protobuf and null in JSON."""
+    """Convert a time; the zero time is empty in protobuf and null in JSON."""
     if not values:
         return None
     fraction = datetime.timedelta(microseconds=values.get('nanos', 0) // 1000 if micro else 0)
@@ -240,7 +242,7 @@ def _convert_schema_or_names(values: Mapping[str, Any]) -> Any:
 
 
 def _drop_zeros(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Drop what is not set: nobody does it later for the schemas which are inside of other schemas."""
+    """Drop the unset fields of nested schemas: the later decoding does not do it for them."""
     return {name: value for name, value in values.items() if value or name not in _SCHEMA_ZEROS}
 
 

@@ -1,7 +1,9 @@
 """
-The wire format: how protobuf lays out the fields of a message in bytes, regardless of what they mean.
+The wire format: how protobuf lays out the fields of a message in bytes, regardless of their
+meaning.
 
-The reading only: bytes in, numbers and bytes out. The texts of the errors are those of Kubernetes' own decoders.
+It only reads: bytes in, numbers and bytes out. The error messages are those of Kubernetes'
+decoders.
 """
 
 from collections.abc import Iterator
@@ -18,14 +20,15 @@ _WIDTHS: Final = {FIXED64: 8, FIXED32: 4}
 
 
 class MalformedError(Exception):
-    """The bytes are not of the message that they should be."""
+    """The bytes are not the expected message."""
 
 
 def read_fields(raw: bytes, name: str) -> Iterator[tuple[int, int, int | bytes]]:
     """
-    Read the fields of a message, named for the errors: their numbers, wire types and values.
+    Yield the fields of a message: their numbers, wire types and values. The name is for the errors.
 
-    The values are bytes if they are delimited, else unsigned numbers. Groups, which nobody uses now, are skipped.
+    The values are bytes if they are delimited, else unsigned numbers. Groups, which are obsolete,
+    are skipped.
     """
     position = 0
     while position < len(raw):
@@ -43,7 +46,7 @@ def read_fields(raw: bytes, name: str) -> Iterator[tuple[int, int, int | bytes]]
 
 
 def read_pair(raw: bytes, name: str) -> tuple[bytes, bytes]:
-    """Read a message of two delimited fields: an item of a map, a part of an envelope. Absent fields are empty."""
+    """Read a message of two delimited fields, e.g. a map item. Absent fields are empty."""
     first, second = b'', b''
     for number, wire, value in read_fields(raw, name):
         if number > 2:
@@ -55,7 +58,7 @@ def read_pair(raw: bytes, name: str) -> tuple[bytes, bytes]:
 
 
 def read_packed(raw: bytes, wire: int) -> Iterator[int]:
-    """Read the numbers of a list that is written as one delimited value."""
+    """Yield the numbers of a list that is written as one delimited value."""
     position = 0
     while position < len(raw):
         number, position = _read_number(raw, position, wire)
@@ -63,7 +66,7 @@ def read_packed(raw: bytes, wire: int) -> Iterator[int]:
 
 
 def convert_sign(number: int, *, bits: int) -> int:
-    """Cut a number to so many bits, the highest of which is the sign."""
+    """Cut a number to the given bits, with the highest one as the sign."""
     number &= 2**bits - 1
     return number - 2**bits if number >> (bits - 1) else number
 
@@ -104,7 +107,7 @@ def _read_varint(raw: bytes, position: int) -> tuple[int, int]:
 
 
 def _skip_group(raw: bytes, position: int) -> int:
-    """Find the end of a group, with all the groups in it."""
+    """Return the position after a group, including nested groups."""
     depth = 1
     while depth:
         tag, position = _read_varint(raw, position)

@@ -1,6 +1,6 @@
 """
-Controllers: what the cluster does by itself, with no requests behind it.
+Controllers: the changes that the cluster makes by itself, without requests.
 
-There are only those without which deletions would never end and CRDs would not be served: no deployments roll out here
+Only the controllers needed to finish deletions and to serve CRDs are here: no deployments roll out,
 and no pods run.
 """

@@ -1,5 +1,6 @@
 """
-The finalizer of CRDs: removes the objects of a CRD that is being deleted, and then lets the CRD go.
+The finalizer of CRDs: deletes the objects of a CRD that is being deleted, and then releases the
+CRD.
 """
 
 from kopf._sandbox.apiextensions import crds
@@ -9,7 +10,7 @@ from kopf._sandbox.storage import memory
 
 
 class DefinitionController:
-    """Removes the objects of the CRDs that are being deleted, and then the CRDs."""
+    """Deletes the objects of CRDs that are being deleted, and then releases the CRDs."""
 
     def __init__(self, store: memory.Storage, hands: interfaces.Hands) -> None:
         self._store, self._hands = store, hands
@@ -28,7 +29,7 @@ class DefinitionController:
             self._is_pending = True
 
     def settle(self) -> bool:
-        """Push the deletions on; tell if there was anything to do."""
+        """Continue the pending deletions; return whether there was any work."""
         if not self._is_pending:
             return False
         self._is_pending = False

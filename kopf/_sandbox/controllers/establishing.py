@@ -1,8 +1,8 @@
 """
-Establishing: from the CRDs that are stored to the resources that are served.
+Establishing: from stored CRDs to served resources.
 
-A CRD is served as soon as it is stored, in the same step. When its schema changes, the stored objects are read
-by the new schema from then on, with no new versions of them.
+A CRD is served immediately when it is stored. When its schema changes, the stored objects are
+converted by the new schema, without changing their versions.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ MANAGER = 'kube-apiserver'
 
 
 class Establisher:
-    """Keeps the catalog in line with the CRDs. Notices changes synchronously."""
+    """Keeps the catalog in sync with the CRDs. Notices changes synchronously."""
 
     def __init__(
         self, store: memory.Storage, catalog: kinds.Catalog, format_now: Callable[[], str]
@@ -54,7 +54,7 @@ class Establisher:
             )
 
     def _record(self, old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-        """Note that the status is written by the API server itself."""
+        """Record the API server as the owner of the status."""
         resource = self._catalog.find(kinds.CRDS.group, 'v1', kinds.CRDS.plural)
         assert resource is not None, 'CRDs are always served'
         author = managers.Author(
@@ -66,7 +66,7 @@ class Establisher:
         )
 
     def _reconsider(self, group: str) -> None:
-        """Names are free again: somebody could have waited for them."""
+        """Establish the CRDs that waited for the names that are free now."""
         for stored in self._store.shelf(kinds.CRDS).select(''):
             home = get_home(stored.name)
             if home.group == group and not self._catalog.find_versions(home):
@@ -76,9 +76,8 @@ class Establisher:
         self._catalog.discard(home)
         for resource in crds.build_resources(body):
             self._catalog.add(resource)
-        for resource in list(self._catalog.find_versions(home).values())[
-            :1
-        ]:  # all are stored in the same version
+        # All versions of the resource share the stored objects.
+        for resource in list(self._catalog.find_versions(home).values())[:1]:
             self._restate(resource)
 
     def _restate(self, resource: kinds.Resource) -> None:
@@ -87,6 +86,6 @@ class Establisher:
 
 
 def get_home(name: str) -> kinds.Home:
-    """The home of the objects of a CRD by the CRD's name."""
+    """Return the home of a CRD's objects by the CRD's name."""
     plural, _, group = name.partition('.')
     return kinds.Home(group, plural)

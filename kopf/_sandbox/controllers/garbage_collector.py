@@ -1,5 +1,6 @@
 """
-The garbage collector: follows the owner references, without which deletions would never end.
+The garbage collector: deletes dependents by their owner references, and finishes the deletions of
+owners.
 """
 
 from collections.abc import Mapping
@@ -14,14 +15,14 @@ Place = tuple[kinds.Home, str]  # the home and the key of an object
 
 
 class GarbageCollector:
-    """Deletes the objects whose owners are gone, and executes the foreground and orphaning deletions."""
+    """Deletes objects whose owners are gone, and performs foreground and orphaning deletions."""
 
     def __init__(self, store: memory.Storage, hands: interfaces.Hands) -> None:
         self._store, self._hands = store, hands
         self._alive: dict[str, Place] = {}  # by uid
         self._dependents: dict[str, set[Place]] = {}  # by the owner's uid
         self._owners: dict[Place, tuple[str, ...]] = {}
-        self._suspects: dict[Place, None] = {}  # to be looked at, in order
+        self._suspects: dict[Place, None] = {}  # objects to examine, in order
 
     def notice(self, change: memory.Change) -> None:
         place = (change.home, change.new.key)
@@ -40,15 +41,14 @@ class GarbageCollector:
             self._alive[change.new.uid] = place
             if owners or b'"deletionTimestamp"' in change.new.raw:
                 self._suspects[place] = None
-            released = [
-                self._alive[uid] for uid in before if uid in self._alive
-            ]  # perhaps, they are not blocked now
+            # The owners that are possibly unblocked now.
+            released = [self._alive[uid] for uid in before if uid in self._alive]
             self._suspects.update(
                 dict.fromkeys(owner for owner in released if self._is_waiting(owner))
             )
 
     def settle(self) -> bool:
-        """Look at everything suspicious; tell if there was anything."""
+        """Examine all suspects; return whether there were any."""
         suspects, self._suspects = self._suspects, {}
         for home, key in suspects:
             stored = self._store.shelf(home).objects.get(key)
@@ -90,7 +90,10 @@ class GarbageCollector:
     def _break_circle(
         self, home: kinds.Home, stored: memory.Stored, body: dict[str, Any]
     ) -> memory.Stored:
-        """Let the owners go before this object if its own dependents wait too, or all would wait for each other."""
+        """
+        Let the owners be deleted before this object if its dependents are waiting too: otherwise,
+        they would wait for each other.
+        """
         if not any(self._is_waiting(place) for place in self._dependents[stored.uid]):
             return stored
         for reference in body['metadata']['ownerReferences']:
@@ -101,7 +104,7 @@ class GarbageCollector:
         return self._store.shelf(home).objects[stored.key]
 
     def _is_alive(self, reference: Mapping[str, Any], namespace: str) -> bool:
-        """Owners are in the same namespace or cluster-scoped; those elsewhere or of other kinds count as absent."""
+        """Return whether the owner exists, in the same namespace or cluster-scoped."""
         place = self._alive.get(reference.get('uid') or '')
         owner = None if place is None else self._store.shelf(place[0]).objects.get(place[1])
         if place is None or owner is None or owner.namespace not in ('', namespace):
@@ -116,7 +119,7 @@ class GarbageCollector:
         return b'"foregroundDeletion"' in raw and b'"deletionTimestamp"' in raw
 
     def _delete_dependents(self, uid: str) -> bool:
-        """Delete all of the dependents; tell if some of them still block the owner."""
+        """Delete all dependents; return whether some of them still block the owner."""
         blocking = False
         for home, key in sorted(self._dependents.get(uid, ())):
             stored = self._store.shelf(home).objects[key]

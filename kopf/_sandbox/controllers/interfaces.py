@@ -1,8 +1,8 @@
 """
-Interfaces: what a controller is, and what it can do to objects.
+Interfaces of controllers, and of the writes that they make.
 
-Each controller notices changes synchronously, remembers what is to be looked at, and does its work later in `settle`,
-outside of the request that has caused it.
+A controller notices changes synchronously, remembers the affected objects, and does its work later
+in `settle`, outside of the request that caused the change.
 """
 
 from typing import Any, Protocol
@@ -12,14 +12,14 @@ from kopf._sandbox.storage import memory
 
 
 class Hands(Protocol):
-    """What the controllers do to objects; provided by the writing side."""
+    """The writes of controllers, provided by the internal client."""
 
     def update(self, home: kinds.Home, stored: memory.Stored, body: dict[str, Any]) -> None: ...
     def delete(self, home: kinds.Home, stored: memory.Stored, propagation: str) -> None: ...
 
 
 class Controller(Protocol):
-    """Something that acts on changes by itself, a bit later."""
+    """A controller that reacts to changes, with a small delay."""
 
     def notice(self, change: memory.Change) -> None: ...
     def settle(self) -> bool: ...

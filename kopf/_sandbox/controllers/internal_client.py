@@ -1,5 +1,5 @@
 """
-The internal client: the writes that the cluster makes by itself, with no requests behind them.
+The internal client: the writes that the cluster makes by itself, without requests.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ CONTROLLERS = 'kube-controller-manager'
 
 
 class Housekeeper:
-    """The hands of the controllers."""
+    """Writes objects on behalf of the controllers."""
 
     def __init__(
         self, store: memory.Storage, catalog: kinds.Catalog, sources: prepare.Sources
@@ -22,7 +22,7 @@ class Housekeeper:
         self._store, self._catalog, self._sources = store, catalog, sources
 
     def update(self, home: kinds.Home, stored: memory.Stored, body: dict[str, Any]) -> None:
-        """Store another state of an object, or let it go if nothing holds it any more."""
+        """Store a new state of an object, or remove the object if its last finalizer is gone."""
         resource = self._find(home)
         if resource is not None and deletion.is_released(resource, body):
             self._store.remove(home, stored)
@@ -49,7 +49,7 @@ class Housekeeper:
     def _record(
         self, resource: kinds.Resource, old: dict[str, Any], new: dict[str, Any]
     ) -> dict[str, Any]:
-        """Note that the changed fields are of the program in which such a controller works in real clusters."""
+        """Record the owner of the changed fields: the component that does it in real clusters."""
         manager = SERVER if resource.home == kinds.CRDS else CONTROLLERS
         subresource = 'status' if new.get('status') != old.get('status') else ''
         author = managers.Author(

@@ -1,5 +1,5 @@
 """
-Namespace conditions: what the status of a namespace tells of its contents while it is being deleted.
+Namespace conditions: the report on the remaining contents of a namespace that is being deleted.
 """
 
 import collections
@@ -32,7 +32,7 @@ _SUCCESSES: Final = {
 def note_contents(
     namespace: dict[str, Any], contents: Iterable[tuple[kinds.Home, Mapping[str, Any]]]
 ) -> None:
-    """Tell in the conditions of a namespace, which is modified, of the objects that are still there."""
+    """Report the remaining objects in the conditions of a namespace. Modifies the namespace."""
     resources: collections.Counter[str] = collections.Counter()
     finalizers: collections.Counter[str] = collections.Counter()
     for home, body in contents:

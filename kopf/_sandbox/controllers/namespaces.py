@@ -1,5 +1,5 @@
 """
-Namespaces: emptied when they are being deleted, and then let go.
+Namespaces: the deletion of their contents, and then of the namespaces themselves.
 """
 
 from kopf._sandbox.controllers import interfaces, namespace_conditions
@@ -8,7 +8,7 @@ from kopf._sandbox.storage import memory
 
 
 class NamespaceController:
-    """Empties the namespaces that are being deleted, and lets them go when they are empty."""
+    """Empties the namespaces that are being deleted, and releases them when they are empty."""
 
     def __init__(self, store: memory.Storage, hands: interfaces.Hands) -> None:
         self._store, self._hands = store, hands
@@ -26,7 +26,7 @@ class NamespaceController:
             self._is_pending = True
 
     def settle(self) -> bool:
-        """Push the deletions on; tell if there was anything to do."""
+        """Continue the pending deletions; return whether there was any work."""
         if not self._is_pending:
             return False
         self._is_pending = False

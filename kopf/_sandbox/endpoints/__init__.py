@@ -1,3 +1,3 @@
 """
-Endpoints: the verbs of the resources, and the forms in which objects are answered.
+Endpoints: the verbs of resources, and the forms of objects in responses.
 """

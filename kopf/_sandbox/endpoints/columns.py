@@ -1,8 +1,8 @@
 """
-Columns: which columns a resource is shown with.
+Columns: the table columns of a resource.
 
-The built-in kinds have printers of their own; the custom ones are shown as their CRDs say;
-all the others are shown with their names and the moments of creation.
+Built-in kinds have their own printers; custom resources are printed by the columns of their CRDs;
+other resources have only the name and the creation time.
 """
 
 import datetime
@@ -41,7 +41,7 @@ _HTML_ESCAPES = str.maketrans({char: f'\\u{ord(char):04x}' for char in '<>&\u202
 
 
 def find_printer(resource: kinds.Resource) -> cells.Printer:
-    """Find out how the objects of this resource are shown."""
+    """Return the printer of a resource."""
     if resource.custom:
         return _define_custom(resource.columns or (_AGE,))
     return _BUILTIN.get((resource.group, resource.kind), _DEFAULT)
@@ -63,7 +63,7 @@ _DEFAULT = cells.Printer(
 
 @functools.lru_cache(maxsize=256)
 def _define_custom(columns: tuple[kinds.Column, ...]) -> cells.Printer:
-    """Define a printer by a CRD; the columns from the first malformed one on are not shown: so does the API."""
+    """Build a printer of a CRD's columns; as in the API, only of those before a malformed one."""
     known = list(itertools.takewhile(_is_valid, columns))
     paths = [jsonpaths.compile_path(column.path) for column in known]
     renders: list[_Renderer] = [_RENDERERS.get(column.type, _render_nothing) for column in known]
@@ -113,7 +113,7 @@ def _render_string(value: Any, now: datetime.datetime) -> str:
 
 
 def _show_float(value: float) -> str:
-    """Show a number in the shortest form, with exponents for those of 7 digits and more."""
+    """Format a number in the shortest form, with an exponent for 7 digits and more."""
     if not math.isfinite(value):
         return str(value)
     number = decimal.Decimal(repr(value)).normalize()

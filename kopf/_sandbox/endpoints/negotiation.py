@@ -1,8 +1,8 @@
 """
-Negotiation: in which form a client wants its objects, and the objects in that form.
+Negotiation: the form of objects that a client accepts, and the encoding into that form.
 
-JSON and YAML are written; tables and mere metadata are made where asked for. Protobuf is understood in requests
-to the built-in resources, but never written: clients that prefer it take JSON instead.
+Responses are in JSON or YAML, as tables or metadata only if requested. Protobuf is decoded in
+requests to built-in resources, but never encoded: clients that prefer it get JSON instead.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ JSON = 'application/json'
 YAML = 'application/yaml'
 PROTOBUF = 'application/vnd.kubernetes.protobuf'
 WRITTEN = (JSON, YAML, PROTOBUF)
-"""What refusals offer, in this order."""
+"""The media types offered in refusals, in this order."""
 
 _YAML_NAMES = (YAML, 'application/x-yaml')
 _SHAPES = ('Table', 'PartialObjectMetadata', 'PartialObjectMetadataList')
@@ -33,11 +33,11 @@ Clock = Callable[[], datetime.datetime]
 
 @dataclasses.dataclass(frozen=True)
 class Form:
-    """A form of answers: the media type and, for objects, the shape."""
+    """A form of responses: the media type and, for objects, the shape."""
 
     media_type: str = JSON
     shape: str = (
-        ''  # Table, PartialObjectMetadata, PartialObjectMetadataList, or '' for objects as they are
+        ''  # Table, PartialObjectMetadata, PartialObjectMetadataList, or '' for whole objects
     )
     group: str = ''
     version: str = ''
@@ -45,7 +45,7 @@ class Form:
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """An answer in full, or a stream of lines of a watch."""
+    """A complete response, or a stream of watch lines."""
 
     code: int = 200
     body: bytes = b''
@@ -56,10 +56,11 @@ class Answer:
 
 def choose_form(accept: str, *, shapes: bool, custom: bool = False, streams: bool = False) -> Form:
     """
-    Choose the first acceptable form of the header; refuse if there is none.
+    Return the first supported form of the header; refuse if there is none.
 
-    With ``shapes``, objects can be shown as tables and as mere metadata. The built-in endpoints, i.e. not ``custom``,
-    refuse in their own way; those of them with ``streams`` are also for watching, and say so.
+    With ``shapes``, tables and metadata-only objects are supported. The endpoints of built-in
+    resources (not ``custom``) word the refusal differently; with ``streams``, they also list the
+    forms for watching.
     """
     wildcards = ('application/*', '*/*') if custom else ('*/*',)
     options = parse_accept(accept or '*/*')
@@ -78,7 +79,7 @@ def choose_form(accept: str, *, shapes: bool, custom: bool = False, streams: boo
 def _match_form(
     media_type: str, parameters: Mapping[str, str], wildcards: Sequence[str], *, shapes: bool
 ) -> Form | None:
-    """Find the form for one of the options of the header; ``None`` if it is never written."""
+    """Return the form for one option of the header; ``None`` if it is not supported."""
     shape = parameters.get('as', '')
     is_writable = not shape or (shapes and _is_known_shape(parameters))
     if not is_writable:
@@ -99,7 +100,7 @@ def _is_known_shape(parameters: Mapping[str, str]) -> bool:
 
 
 def parse_accept(header: str) -> list[tuple[str, dict[str, str]]]:
-    """Read the media types with their parameters, in the order of preference."""
+    """Parse the media types with their parameters, in the order of preference."""
     options = []
     for part in header.split(','):
         media_type, *pairs = (piece.strip() for piece in part.split(';'))
@@ -110,10 +111,11 @@ def parse_accept(header: str) -> list[tuple[str, dict[str, str]]]:
 
 def decode_body(raw: bytes, content_type: str, kind: str, api_version: str = '') -> Any:
     """
-    Decode a body by its media type; the kind is that which is expected.
+    Decode a body by its media type; ``kind`` is the expected kind.
 
-    If it is a built-in one, its version is also given, and the body may be in protobuf. The numbers of custom ones
-    are normalized, and of the built-in ones in JSON are not: ``1.0`` is no integer for them.
+    For built-in kinds, the API version is given too, and the body may be in protobuf. Numbers are
+    normalized in custom objects but not in the JSON of built-in ones, where ``1.0`` is not an
+    integer.
     """
     media_type = content_type.split(';')[0].strip().lower() or JSON
     if media_type in _YAML_NAMES:
@@ -140,7 +142,7 @@ def decode_body(raw: bytes, content_type: str, kind: str, api_version: str = '')
 
 
 def _check_envelope(value: Any) -> None:
-    """Check the fields that are read before all others. Raises `ValueError` if they are of wrong types."""
+    """Check the types of the fields that are decoded first. Raises `ValueError` if wrong."""
     for name in ('apiVersion', 'kind'):
         found = value.get(name) if isinstance(value, dict) else None
         if found is not None and not isinstance(found, str):
@@ -162,7 +164,7 @@ def _unrecognized(kind: str, why: str, raw: bytes) -> errors.ApiError:
 
 
 def decode_patch(raw: bytes, *, custom: bool = False) -> Any:
-    """Decode the body of a patch, which is always JSON; in those of custom objects, the numbers are normalized."""
+    """Decode the body of a patch, always JSON; normalize the numbers for custom objects."""
     try:
         value = parsing.parse_json(raw)
     except ValueError as e:
@@ -186,13 +188,12 @@ def decode_yaml(raw: bytes) -> Any:
 
 
 def encode_value(value: Any, form: Form, *, pretty: bool = False) -> bytes:
-    """Encode anything that is not an object of a resource: statuses, discovery, …"""
+    """Encode any value that is not an object of a resource: statuses, discovery, …"""
     if form.media_type == YAML:
         import yaml
 
-        return yaml.safe_dump(
-            jsons.loads(jsons.dumps(value)), allow_unicode=True
-        ).encode()  # with no aliases
+        # Without YAML aliases.
+        return yaml.safe_dump(jsons.loads(jsons.dumps(value)), allow_unicode=True).encode()
     if pretty:
         return json.dumps(value, indent=2, ensure_ascii=False).encode() + b'\n'
     return jsons.dumps(value) + b'\n'
@@ -200,20 +201,19 @@ def encode_value(value: Any, form: Form, *, pretty: bool = False) -> bytes:
 
 @dataclasses.dataclass(frozen=True)
 class Renderer:
-    """Writes the objects of one resource for one client."""
+    """Encodes the objects of one resource for one client."""
 
     resource: kinds.Resource
     form: Form
     clock: Clock
-    include: str = 'Metadata'  # what of the object goes with the rows of tables
+    include: str = 'Metadata'  # the part of the object in the rows of tables
     pretty: bool = False
-    shown: set[str] = dataclasses.field(
-        default_factory=set
-    )  # which shapes have had their headers in this stream
+    # The shapes whose headers were already sent in this stream.
+    shown: set[str] = dataclasses.field(default_factory=set)
 
     @property
     def is_plain(self) -> bool:
-        """Whether the objects can be written as they are stored."""
+        """Whether the objects can be sent as they are stored."""
         return self.form == Form() and not self.pretty
 
     def render_object(self, stored: memory.Stored) -> bytes:
@@ -222,7 +222,7 @@ class Renderer:
         return self.render_body(conversions.read(self.resource, stored))
 
     def render_body(self, body: dict[str, Any]) -> bytes:
-        """An object that is not stored as such but only shown."""
+        """Encode an object that is not stored in this form."""
         return self._encode(self._shape(body))
 
     def render_list(self, listing: reader.Listing) -> bytes:
@@ -237,7 +237,7 @@ class Renderer:
         return self._encode(self._shape_list(meta, listing.items))
 
     def render_line(self, type: str, stored: memory.Stored) -> bytes:
-        """One event of a watch. Of the tables, only the first one has the headers."""
+        """Encode one event of a watch. Only the first table has the headers."""
         if self.form == Form():
             return watcher.encode_line(type, conversions.read_raw(self.resource, stored))
         body = self._shape(conversions.read(self.resource, stored))
@@ -257,7 +257,7 @@ class Renderer:
         return watcher.encode_line('BOOKMARK', jsons.dumps(body))
 
     def _join_list(self, meta: Mapping[str, Any], items: Sequence[memory.Stored]) -> bytes:
-        """The built-in objects have no kinds and versions in lists, the custom ones do."""
+        """Join stored objects to a list, where built-in objects have no kind and API version."""
         read, custom = conversions.read_raw, self.resource.custom
         kind, api_version = jsons.dumps(self.resource.kind), jsons.dumps(self.resource.api_version)
         prefix = b'{"kind":%b,"apiVersion":%b,' % (kind, api_version)

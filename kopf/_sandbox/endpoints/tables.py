@@ -1,8 +1,8 @@
 """
-Tables: objects as the API shows them to humans, and the partial objects that have only metadata.
+Tables: objects in the tabular form for people, and partial objects with metadata only.
 
-All of it is pure: objects are not modified, though they become parts of what is built.
-Malformed objects (no spec, values of wrong types) are shown as if the wrong fields were empty.
+All functions are pure: objects are not modified, though they become parts of the results. Malformed
+objects (no spec, values of wrong types) are shown as if the wrong fields were empty.
 """
 
 import datetime
@@ -18,7 +18,10 @@ _INITIAL_EVENTS_END = 'k8s.io/initial-events-end'
 
 
 def parse_include(text: str) -> str:
-    """Check what to include with each row, as asked in a query: ``None``, ``Metadata`` (the default), ``Object``."""
+    """
+    Return the part of objects to include in rows, by the query: ``None``, ``Metadata`` (the
+    default), ``Object``.
+    """
     if text not in ('', 'None', 'Metadata', 'Object'):
         problem = errors.invalid_value(
             'includeObject', text, "must be 'Metadata', 'Object', 'None', or empty"
@@ -37,10 +40,10 @@ def build_table(
     with_headers: bool = True,
 ) -> dict[str, Any]:
     """
-    Show objects in a table.
+    Build a table of objects.
 
-    The list's metadata are given for lists, and not for single objects. The moment must have a time zone.
-    In watch-streams, only the first event has the headers.
+    ``list_metadata`` is given for lists, but not for single objects. ``now`` must have a time zone.
+    In watches, only the first event has the headers.
     """
     printer = columns.find_printer(resource)
     metadata = (
@@ -61,7 +64,7 @@ def build_table(
 
 
 def build_partial(resource: kinds.Resource, obj: Mapping[str, Any]) -> dict[str, Any]:
-    """Show an object with its metadata only."""
+    """Return an object with its metadata only."""
     return {
         'kind': 'PartialObjectMetadata',
         'apiVersion': _API_VERSION,
@@ -72,7 +75,7 @@ def build_partial(resource: kinds.Resource, obj: Mapping[str, Any]) -> dict[str,
 def build_partial_list(
     resource: kinds.Resource, objects: Sequence[Mapping[str, Any]], list_metadata: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Show a list of objects with their metadata only; with no objects, there is null instead of a list."""
+    """Build a list of objects with their metadata only; it has null instead of an empty list."""
     return {
         'kind': 'PartialObjectMetadataList',
         'apiVersion': _API_VERSION,
@@ -115,6 +118,6 @@ def _build_included(
 ) -> dict[str, Any] | None:
     if include == 'Object':
         return obj
-    # The end of the initial events is told by an annotation, so it is shown even to those who want no objects.
+    # The end of the initial events is marked by an annotation: include the metadata in any case.
     is_marked = _INITIAL_EVENTS_END in cells.mapping(obj, 'metadata', 'annotations')
     return build_partial(resource, obj) if include == 'Metadata' or is_marked else None

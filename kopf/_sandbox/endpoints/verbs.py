@@ -1,5 +1,5 @@
 """
-Verbs: requests to resources, from what was asked to what is answered. No HTTP here: bytes in, bytes out.
+Verbs: requests to resources and the responses to them. No HTTP here: bytes in, bytes out.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ JOBS_WARNING = (
     'child pods are preserved by default when jobs are deleted; set propagationPolicy=Background '
     'to remove them or set propagationPolicy=Orphan to suppress this warning'
 )
-BODY_KINDS = {  # of the subresources whose objects are of other kinds than the resource
+BODY_KINDS = {  # for the subresources with kinds other than that of the resource
     'token': ('TokenRequest', 'authentication.k8s.io/v1'),
     'eviction': ('Eviction', 'policy/v1'),
     'binding': ('Binding', 'v1'),
@@ -44,7 +44,7 @@ SUCCESS = {'kind': 'Status', 'apiVersion': 'v1', 'metadata': {}, 'status': 'Succ
 
 @dataclasses.dataclass(frozen=True)
 class Asking:
-    """How the request came: what it carries, and what it wants back."""
+    """The body of a request, and the requested form of the response."""
 
     body: bytes = b''
     content_type: str = ''
@@ -53,13 +53,13 @@ class Asking:
 
 
 class Handler:
-    """Answers the requests to the resources of one cluster. Any number of requests may be in progress at once."""
+    """Handles the requests to resources of one cluster, any number of them at once."""
 
     def __init__(self, cluster: clusters.Cluster) -> None:
         self._cluster = cluster
 
     async def handle(self, request: requests.Request, asking: Asking) -> negotiation.Answer:
-        """Fulfil a request that is allowed already, or raise `ApiError`."""
+        """Handle a request that is authorized already, or raise `ApiError`."""
         _check_options(request)
         if request.resource.warning:
             request.warnings.append(request.resource.warning)
@@ -123,7 +123,7 @@ class Handler:
     async def _act_on_pod(
         self, request: requests.Request, body: Any, asking: Asking
     ) -> negotiation.Answer:
-        """Evictions and bindings are orders to do something to a pod."""
+        """Evict or bind a pod."""
         if not isinstance(body, dict):
             prepare.decode_object(request, body)
         kind, schema = (
@@ -242,7 +242,7 @@ class Handler:
 
 
 def _decode_body(request: requests.Request, asking: Asking) -> Any:
-    """Decode the object of a request; only the custom objects are never in protobuf."""
+    """Decode the object of a request; all but custom objects may be in protobuf."""
     own = (request.resource.kind, '' if request.resource.custom else request.resource.api_version)
     kind, api_version = BODY_KINDS.get(request.subresource, own)
     return negotiation.decode_body(asking.body, asking.content_type, kind, api_version)
@@ -256,7 +256,7 @@ def _parse_interest(request: requests.Request) -> selectors.Interest:
 
 
 def _find_duplicates(request: requests.Request, asking: Asking) -> requests.Request:
-    """Note the repeated fields of the body, which cannot be seen once it is decoded."""
+    """Add the repeated fields of the body to the request: decoding loses them."""
     found = duplicates.find_duplicates(asking.body)
     return dataclasses.replace(request, duplicates=tuple(found)) if found else request
 
@@ -278,7 +278,7 @@ def _decode_delete_options(asking: Asking) -> dict[str, Any]:
 def _apply_patch(
     request: requests.Request, media_type: str, old: dict[str, Any], patch: Any
 ) -> dict[str, Any]:
-    """Make the new state of an object by a patch of the object, or of its scale."""
+    """Apply a patch to an object, or to its scale; return the new state of the object."""
     resource = request.resource
     target = (
         scale_subresource.build_patchable(resource, old) if request.subresource == 'scale' else old

@@ -1,3 +1,3 @@
 """
-HTTP: the server on its port, the routing of calls, and the documents that are of no resource.
+HTTP: the server on its port, the routing of calls, and the non-resource documents.
 """

@@ -1,8 +1,9 @@
 """
-Filters: which calls are let in before anything else is looked at, and the tokens in their paths.
+Filters: the check of the ``Host`` header before anything else, and the tokens in paths.
 
-A page in a browser can let any name lead to this machine (DNS rebinding), and ask the sandbox as if it were the page's
-own site; but the browser then tells that name. So, only the names under which the sandbox is served are answered.
+A web page can resolve its own domain to this machine (DNS rebinding), and call the sandbox as its
+own site; but the browser sends that domain in the header. So, only the names of the sandbox itself
+are accepted.
 """
 
 import functools
@@ -14,20 +15,18 @@ from kopf._sandbox.auth import certificates
 from kopf._sandbox.meta import errors
 
 TOKEN_PREFIX = '/token/'
-"""
-What begins the paths with tokens. Without TLS, kubectl sends no credentials but those in the address of the server.
-"""
+"""The prefix of paths with tokens. Without TLS, kubectl sends no credentials but in the URL."""
 
 WILDCARDS = ('', '0.0.0.0', '::')
-"""Where to listen on all addresses."""
+"""The hosts that mean listening on all addresses."""
 
 
 @functools.lru_cache(maxsize=64)
 def is_host_served(header: str, host: str) -> bool:
     """
-    Return whether the header ``Host`` names the place where the sandbox listens, or this machine.
+    Return whether the header ``Host`` names the address where the sandbox listens, or this machine.
 
-    If it listens on all addresses, any address will do: only names can be made to lead elsewhere.
+    If it listens on all addresses, any address is accepted: only names can be rebound.
     """
     name = _read_name(header)
     address = _parse_address(name)
@@ -49,12 +48,12 @@ def refuse_host() -> errors.ApiError:
 
 
 def add_token(url: str, token: str) -> str:
-    """Put a token into the address of the server."""
+    """Return the server's URL with a token in its path."""
     return f'{url}{TOKEN_PREFIX}{urllib.parse.quote(token, safe="")}'
 
 
 def split_token(path: str) -> tuple[str, str]:
-    """Split a path into the token, if there is any, and the path as the API knows it."""
+    """Split a path into the token, if there is any, and the path of the API."""
     if not path.startswith(TOKEN_PREFIX):
         return '', path
     token, _, rest = path.removeprefix(TOKEN_PREFIX).partition('/')
@@ -62,7 +61,7 @@ def split_token(path: str) -> tuple[str, str]:
 
 
 def _read_name(header: str) -> str:
-    """Take the name or the address without the port; nothing if there is neither."""
+    """Return the name or the address without the port; empty if the header is malformed."""
     try:
         return (urllib.parse.urlsplit(f'//{header}').hostname or '').rstrip('.')
     except ValueError:

@@ -1,5 +1,5 @@
 """
-Non-resource URLs: what is served besides resources: discovery, OpenAPI, the version, and the health.
+Non-resource URLs: discovery, OpenAPI, the version, and the health.
 """
 
 from typing import Any
@@ -14,12 +14,12 @@ SWAGGER_JSON = ('', '*/*', 'application/*', 'application/json')
 
 
 def is_public(path: str) -> bool:
-    """Tell if a document is for everyone, whoever they are."""
+    """Return whether a document is available without authorization."""
     return path.rstrip('/') in HEALTH
 
 
 class Library:
-    """All documents of a cluster; they change only with its catalog."""
+    """The documents of a cluster; they change only with its catalog."""
 
     def __init__(self, cluster: clusters.Cluster) -> None:
         self._cluster = cluster
@@ -27,7 +27,7 @@ class Library:
     def find(
         self, path: str, accept: str, *, address: str, pretty: bool
     ) -> negotiation.Answer | None:
-        """Find the document at a path, if there is one. Raises `ApiError` if it cannot be had in an accepted form."""
+        """Return the document at a path, if any. Raises `ApiError` if it is not acceptable."""
         path = path.rstrip('/') or '/'
         if path in HEALTH or path.startswith(tuple(f'{root}/' for root in HEALTH)):
             return negotiation.Answer(200, b'ok', 'text/plain; charset=utf-8')
@@ -48,7 +48,7 @@ class Library:
         return negotiation.Answer(200, body, form.media_type)
 
     def is_read_only(self, path: str) -> bool:
-        """Tell if a document is refused to all methods but GET; most of them do not care for the method."""
+        """Return whether a document is served only for GET; most of them ignore the method."""
         match path.strip('/').split('/'):
             case ['version' | 'api'] | ['api', _]:
                 return True
@@ -91,7 +91,7 @@ class Library:
                 return None
 
     def _find_resources(self, group: str, version: str) -> dict[str, Any] | None:
-        """The API has its own way to say that there are no such versions of its own groups."""
+        """Return the resources of a version. Raises 404 for unknown versions of built-in groups."""
         catalog = self._cluster.catalog
         found = discovery.build_resources(catalog, group, version)
         if found is None and any(
@@ -101,7 +101,7 @@ class Library:
         return found
 
     def _find_aggregated(self, path: str, accept: str) -> negotiation.Answer | None:
-        """The aggregated discovery, if the client understands it, even if it prefers the other one."""
+        """Return the aggregated discovery if the client accepts it, even as the second choice."""
         for media_type, parameters in negotiation.parse_accept(accept):
             asked = parameters.get('g'), parameters.get('v'), parameters.get('as')
             if (
@@ -116,7 +116,7 @@ class Library:
         return None
 
     def _find_version(self, accept: str) -> negotiation.Answer:
-        """It is in JSON only, in whichever shape it was asked for."""
+        """Return the version: in JSON only, ignoring the requested shape."""
         if not any(
             media_type in ('', '*/*', negotiation.JSON)
             for media_type, _ in negotiation.parse_accept(accept)
@@ -134,7 +134,7 @@ class Library:
         return negotiation.Answer(200, found.body, headers=[('ETag', f'"{found.etag}"')])
 
     def _find_swagger(self, accept: str) -> negotiation.Answer:
-        """The definitions of all resources, in JSON unless protobuf is preferred."""
+        """Return the definitions of all resources, in JSON unless protobuf is preferred."""
         known = (*SWAGGER_JSON, *v2.MEDIA_TYPES)
         preferred = next(
             (

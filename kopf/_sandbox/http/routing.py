@@ -1,8 +1,9 @@
 """
-Routing: from a call as it has come by the network to its answer. No network here, and no HTTP library.
+Routing: from a call received over the network to its response. No network here, and no HTTP
+library.
 
-A call is authenticated, its path is understood, the user is checked for the right to make it, and then it is handled
-as a request to a resource, or answered with a document. All errors become ``Status`` objects.
+A call is authenticated, its path is parsed, the user is authorized, and then it is handled as a
+request to a resource or answered with a document. All errors become ``Status`` objects.
 """
 
 import dataclasses
@@ -24,19 +25,19 @@ PRETTY_AGENTS = ('curl', 'Wget', 'Mozilla/5.0')
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """What has come by the network. The names of the headers are case-insensitive."""
+    """A call received over the network. The names of the headers are case-insensitive."""
 
     method: str
     path: str
     options: Mapping[str, str]  # the query
     headers: Mapping[str, str]
-    certificate: Mapping[str, Any] | None  # of the client, as `ssl` decodes it
+    certificate: Mapping[str, Any] | None  # of the client, as decoded by `ssl`
     read_body: Callable[[], Awaitable[bytes]]
-    address: str  # where the server is: 127.0.0.1:6443
+    address: str  # the address of the server: 127.0.0.1:6443
 
     @property
     def is_pretty(self) -> bool:
-        """People see indented JSON: those with browsers and alike, or who ask for it."""
+        """Whether to indent the JSON: for browsers and similar clients, or if requested."""
         asked = self.options.get('pretty')
         if asked is not None:
             return asked in ('1', 'true')
@@ -53,9 +54,10 @@ class Router:
 
     async def answer(self, call: Call, asked: faults.Asked) -> negotiation.Answer:
         """
-        Answer a call, whatever it is; the record of it is filled in.
+        Answer any call, and fill in its record.
 
-        Raises only `faults.Cut` if the connection is to be closed, besides what the reading of the body raises.
+        Raises only `faults.Cut` if the connection must be closed, and the errors of reading the
+        body.
         """
         warnings: list[str] = []
         try:
@@ -64,7 +66,7 @@ class Router:
             answer = build_refusal(e, call.headers.get('Accept', ''), call.is_pretty)
         except (faults.Cut, OSError):
             raise
-        except RecursionError:  # e.g. if a deep patch is applied to a deep object
+        except RecursionError:  # e.g. for a deep patch of a deep object
             answer = build_refusal(
                 errors.bad_request(parsing.TOO_DEEP), call.headers.get('Accept', ''), call.is_pretty
             )
@@ -135,7 +137,7 @@ class Router:
         return NOT_FOUND if found is None else found
 
     def _answer_unknown(self, target: request_info.Target) -> negotiation.Answer:
-        """The API has two ways to say that there is no such resource: for its own groups, and for all others."""
+        """Return the plain 404, but raise the API's error for the groups of built-in resources."""
         if any(
             resource.group == target.group and not resource.custom
             for resource in self._cluster.catalog
@@ -159,14 +161,17 @@ NOT_FOUND = negotiation.Answer(404, b'404 page not found\n', 'text/plain; charse
 
 
 def is_reachable(resource: kinds.Resource, target: request_info.Target, verb: str | None) -> bool:
-    """Tell if the path has a namespace where there are namespaces, and only there."""
+    """Return whether the path has a namespace if, and only if, the resource requires it."""
     if not resource.namespaced or target.namespace:
         return resource.namespaced or not target.namespace
     return not target.name and not (resource.custom and verb in ('create', 'deletecollection'))
 
 
 def is_served(resource: kinds.Resource, target: request_info.Target, verb: str) -> bool:
-    """Tell if the verb is served on the resource or on its subresource; refuse those that it does not have."""
+    """
+    Return whether the verb is served for the resource or its subresource. Raises the API's 404 for
+    unknown subresources.
+    """
     if not target.subresource:
         is_everywhere = resource.namespaced and not target.namespace
         return verb in resource.verbs and not (
@@ -185,7 +190,7 @@ def is_served(resource: kinds.Resource, target: request_info.Target, verb: str) 
 def refuse_method(
     resource: kinds.Resource, target: request_info.Target, method: str
 ) -> errors.ApiError:
-    """Tell that there is no such action; of custom resources, the API tells it in other words."""
+    """Build the error for an unsupported method; it is worded differently for custom resources."""
     if resource.custom and method in ('PUT', 'PATCH') and not target.name:
         return errors.bad_request('name must be provided')
     if resource.custom and method == 'OPTIONS':
@@ -194,7 +199,7 @@ def refuse_method(
 
 
 def choose_manager(call: Call) -> str:
-    """Without a field manager, the owner of the fields is the client by the name of its program."""
+    """Return the field manager; by default, the name of the client's program."""
     agent = call.headers.get('User-Agent', '').split('/')[0]
     return (
         call.options.get('fieldManager')
@@ -204,7 +209,7 @@ def choose_manager(call: Call) -> str:
 
 
 def build_refusal(error: errors.ApiError, accept: str, pretty: bool) -> negotiation.Answer:
-    """Build the answer with the error's status."""
+    """Build the response with the error's status."""
     try:
         form = negotiation.choose_form(accept, shapes=True)
     except errors.ApiError:

@@ -1,7 +1,7 @@
 """
 The server: the cluster on a port, by HTTP/1.1 with or without TLS.
 
-This is all that knows of the HTTP library: it reads the calls, has them answered, and writes the answers.
+Only this module depends on the HTTP library: it reads the calls, and writes the responses.
 """
 
 import asyncio
@@ -25,14 +25,14 @@ logger = logging.getLogger('kopf.sandbox')
 
 MAX_BODY = 3 * 1024 * 1024
 REMEMBERED = 100_000
-"""How many latest requests are remembered for tests."""
+"""The number of latest requests that are remembered for tests."""
 
 KEEPALIVE = 3630.0
 """Seconds until idle connections are closed: longer than any watch."""
 
 
 class Interceptor(Protocol):
-    """Stands between the clients and the cluster: changes what is asked and what is answered, or refuses to answer."""
+    """A layer between clients and the cluster: changes calls and responses, or disconnects."""
 
     async def intercept(
         self,
@@ -40,11 +40,11 @@ class Interceptor(Protocol):
         asked: faults.Asked,
         proceed: Callable[[routing.Call], Awaitable[negotiation.Answer]],
     ) -> negotiation.Answer:
-        """Answer a call, usually by letting it proceed. Raises `faults.Cut` to close the connection instead."""
+        """Answer a call, usually by letting it proceed. Raises `faults.Cut` to disconnect."""
 
 
 class Server:
-    """One cluster on one port. Started and stopped from the loop that serves; can be stopped and started again."""
+    """One cluster on one port. Started and stopped from the serving loop, possibly many times."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Server:
         return f'{"http" if self.context is None else "https"}://{self.address}'
 
     async def start(self) -> None:
-        """Begin to listen. Raises `OSError` if the port cannot be had."""
+        """Start listening. Raises `OSError` if the port is not available."""
         loop = asyncio.get_running_loop()
         server = self._web_server = web.Server(
             self._serve,
@@ -85,7 +85,7 @@ class Server:
         self.port = self._listener.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
-        """Stop to listen and close all connections, with whatever is in progress there."""
+        """Stop listening, and close all connections with their requests in progress."""
         if self._listener is not None:
             self._listener.close()
         self.cluster.faults.cut_streams()
@@ -94,8 +94,8 @@ class Server:
             await self._web_server.shutdown(timeout=0.1)
             for transport in transports:
                 if transport is not None:
-                    transport.abort()  # the clients can be not there any more to end the TLS politely
-            await asyncio.sleep(0)  # let the aborted ones be closed
+                    transport.abort()  # the clients may be gone and unable to end the TLS properly
+            await asyncio.sleep(0)  # let the aborted connections be closed
         self._listener = self._web_server = None
 
     def _make_request(
@@ -168,7 +168,7 @@ class Server:
         answer: negotiation.Answer,
         lines: AsyncGenerator[bytes],
     ) -> web.StreamResponse:
-        """Send the lines as they come, until they end or the client leaves."""
+        """Send the lines as they come, until they end or the client disconnects."""
         response = web.StreamResponse(headers=_build_headers(answer))
         response.enable_chunked_encoding()
         stream = _make_stream(http, asked)
@@ -215,7 +215,7 @@ def _make_stream(http: web.BaseRequest, asked: faults.Asked) -> faults.Stream:
 
 
 async def _end_stream(response: web.StreamResponse, error: errors.ApiError) -> None:
-    """End a stream that was interrupted, not by its client, with the error as its last event."""
+    """End an interrupted stream with the error as its last event."""
     task = asyncio.current_task()
     if task is not None:
         task.uncancel()
@@ -233,9 +233,8 @@ async def _read_body(http: web.BaseRequest) -> bytes:
         body = await http.read()
     except web.HTTPRequestEntityTooLarge:
         body = None
-    if (
-        body is None or len(body) > MAX_BODY
-    ):  # by one byte more or less, versions of the library differ
+    # Versions of the library differ in the limit by one byte.
+    if body is None or len(body) > MAX_BODY:
         raise errors.too_large(f'Request entity too large: limit is {MAX_BODY}')
     return body
 

@@ -1,22 +1,22 @@
 """
-Warning headers: the warnings that accompany answers, as the values of the ``Warning`` headers.
+Warning headers: the warnings of a response as values of the ``Warning`` headers.
 """
 
 import re
 from collections.abc import Iterable
 
 MAX_TOTAL = 4 * 1024
-"""How many characters of warnings fit in one answer; if they do not, the long ones are cut."""
+"""The limit of all warnings of a response in characters; beyond it, long warnings are cut."""
 
 MAX_ITEM = 256
-"""How many characters are left of a warning that is cut."""
+"""The length of a cut warning in characters."""
 
 _CONTROLS = re.compile(r'[\x00-\x1f\x7f-\x9f]')
 _SPECIALS = re.compile(r'(["\\])')
 
 
 def build_headers(warnings: Iterable[str]) -> list[str]:
-    """Build the headers' values; warnings that are empty, repeated, or unfit for headers are left out."""
+    """Build the headers' values; empty, repeated and invalid warnings are omitted."""
     texts = [text for text in dict.fromkeys(warnings) if text and _CONTROLS.search(text) is None]
     if sum(map(len, texts)) > MAX_TOTAL:
         texts = _cut(texts)

@@ -1,3 +1,3 @@
 """
-Meta: what all other parts share: kinds, requests, errors, names, selectors, schemas.
+Meta: the parts shared by all others: kinds, requests, errors, names, selectors, schemas.
 """

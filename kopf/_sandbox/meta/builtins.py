@@ -1,10 +1,10 @@
 """
 Built-ins: the resources that every cluster serves, and the schemas of their objects.
 
-What is served was extracted from a real API (see ``definitions/``); here it becomes `kinds.Resource`.
-The schemas are read and compiled when first needed: most runs touch only a few of them.
-Also here: the fields that select the built-in objects, and the conversion of the events, the only objects
-that are served in two shapes.
+The resources were extracted from a real API (see ``definitions/``); here they become
+`kinds.Resource`. The schemas are loaded and compiled when first needed: most runs use only a few of
+them. Also here: the fields for selectors of built-in objects, and the conversion of events, the
+only objects that are served in two shapes.
 """
 
 import functools
@@ -21,7 +21,7 @@ REF_PREFIX: Final = '#/components/schemas/'
 SERVED_SUBRESOURCES: Final = frozenset(
     ('status', 'scale', 'finalize', 'token', 'eviction', 'binding')
 )
-"""Only these: the others (logs, proxies, …) need nodes, which the sandbox does not have."""
+"""Other subresources (logs, proxies, …) need nodes, which the sandbox does not have."""
 
 EVENTS: Final = kinds.Home('', 'events')
 
@@ -79,7 +79,7 @@ _SELECTABLE: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
     ('certificates.k8s.io', 'certificatesigningrequests'): ('.spec.signerName',),
 }
 
-# What the published definitions do not say of the values that Go decodes in its own ways.
+# The details of values with custom Go decoders, which the published definitions lack.
 _SPECIAL_MARKS: Final[Mapping[str, Mapping[str, Any]]] = {
     'io.k8s.apimachinery.pkg.api.resource.Quantity': {'type': 'string', 'format': 'quantity'},
     **{
@@ -100,7 +100,7 @@ _compiled: Final[dict[str, schemas.Schema]] = {}
 
 
 def load_resources() -> list[kinds.Resource]:
-    """Load all built-in resources, in the order in which the API lists them."""
+    """Load all built-in resources, in the order of the API."""
     return [
         _build_resource(facts)
         for facts in jsons.loads((DEFINITIONS / 'resources.json').read_bytes())
@@ -109,7 +109,7 @@ def load_resources() -> list[kinds.Resource]:
 
 @functools.cache
 def load_definitions() -> Mapping[str, Any]:
-    """Load the published definitions of all built-in objects and their parts, by name. Not to be modified."""
+    """Load the published definitions of all built-in objects, by name. Must not be modified."""
     definitions: dict[str, Any] = jsons.loads((DEFINITIONS / 'schemas.json').read_bytes())
     return definitions
 
@@ -128,9 +128,9 @@ def load_schema(name: str) -> schemas.Schema:
     """
     Load the compiled schema of a definition, such as ``io.k8s.api.core.v1.Pod``.
 
-    The nodes are shared by all schemas, and may be recursive. Quantities are strings with the format ``quantity``,
-    but numbers are accepted for them too. Where a node has a default, it is either the default of the API or a zero
-    value: that is how Go writes the fields that were not set (``""``, ``0``, ``{}``).
+    The nodes are shared by all schemas, and may be recursive. Quantities are strings with the
+    format ``quantity``, but numbers are accepted too. A node's default is either the default of the
+    API or the zero value that Go writes for unset fields (``""``, ``0``, ``{}``).
     """
     schema = _compiled.get(name)
     if schema is None:
@@ -142,10 +142,10 @@ def load_schema(name: str) -> schemas.Schema:
 
 def extract_fields(resource: kinds.Resource, obj: Mapping[str, Any]) -> dict[str, str]:
     """
-    Take the values of all fields by which an object can be selected; those that are absent are empty.
+    Return the values of all fields by which an object can be selected; absent fields are empty.
 
-    The object is read as it is stored. The fields are named as in queries: ``spec.nodeName``.
-    For events, the fields of both of their shapes are there: an event can be listed in either of them.
+    The object is in its stored form. The fields are named as in queries: ``spec.nodeName``. For
+    events, the fields of both shapes are present, as events can be listed in either of them.
     """
     return {name: _show(read(obj)) for name, read in _list_readers(resource.home)}
 
@@ -154,7 +154,7 @@ def convert_event(obj: Mapping[str, Any], to_api_version: str) -> dict[str, Any]
     """
     Convert an event between the shapes of ``v1`` and ``events.k8s.io/v1``, if needed.
 
-    The result is a new dict, but its values are those of the original object.
+    The result is a new dict, which shares its values with the original.
     """
     if obj.get('apiVersion') == to_api_version:
         return dict(obj)
@@ -251,7 +251,7 @@ def _show(value: Any) -> str:
 
 
 class _Path:
-    """Reads the value of a nested field, if it is there."""
+    """Returns the value of a nested field, if it is present."""
 
     def __init__(self, field: str, default: Any = None) -> None:
         self._names, self._default = field.split('.'), default
@@ -275,6 +275,7 @@ def _read_nothing(obj: Mapping[str, Any]) -> Any:
     return None
 
 
+# The API accepts "status.podIPs", but does not read it.
 _DERIVED: Final[Mapping[tuple[kinds.Home, str], Callable[[Mapping[str, Any]], Any]]] = {
     (kinds.Home('', 'pods'), 'spec.host'): _Path('spec.nodeName'),
     (kinds.Home('', 'pods'), 'spec.hostNetwork'): _Path('spec.hostNetwork', default=False),
@@ -282,7 +283,7 @@ _DERIVED: Final[Mapping[tuple[kinds.Home, str], Callable[[Mapping[str, Any]], An
     (
         kinds.Home('', 'pods'),
         'status.podIPs',
-    ): _read_nothing,  # the API accepts it, but does not look there
+    ): _read_nothing,
     (kinds.Home('', 'nodes'), 'spec.unschedulable'): _Path('spec.unschedulable', default=False),
     (kinds.Home('', 'replicationcontrollers'), 'status.replicas'): _Path(
         'status.replicas', default=0

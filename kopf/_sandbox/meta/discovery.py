@@ -1,8 +1,8 @@
 """
-Discovery: what the API tells of the resources that it serves.
+Discovery: the description of the served resources.
 
-Pure functions over the catalog, in both ways of discovery: step by step (groups, then the resources of each version)
-and aggregated (everything at once, as the newer clients prefer).
+Pure functions over the catalog, for both protocols of discovery: step by step (groups, then the
+resources of each version) and aggregated (everything at once, for newer clients).
 """
 
 import base64
@@ -19,17 +19,20 @@ AGGREGATED_MEDIA_TYPE: Final = (
     'application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList'
 )
 AGGREGATED_KIND: Final = ('apidiscovery.k8s.io', 'v2', 'APIGroupDiscoveryList')
-"""How the aggregated discovery is asked for and answered; without it, the discovery is step by step."""
+"""The group, version and kind of the aggregated discovery, as requested by clients."""
 
 KUBERNETES_VERSION: Final = (1, 35, 4)
-"""The version of Kubernetes after which the sandbox is made."""
+"""The version of Kubernetes that the sandbox emulates."""
 
 _VERSION_PATTERN: Final = re.compile(r'v([0-9]+)(?:(alpha|beta)([0-9]+))?')
 _STABILITIES: Final = {None: 0, 'beta': 1, 'alpha': 2}
 
 
 class Kind(NamedTuple):
-    """Which objects a resource or a subresource deals with; with no version, those of its own group and version."""
+    """
+    The kind of objects of a resource or a subresource; with no version, of the resource's own group
+    and version.
+    """
 
     kind: str
     group: str = ''
@@ -43,13 +46,13 @@ class Subresource(NamedTuple):
 
 
 def build_core_versions(server_address: str) -> dict[str, Any]:
-    """Build the answer for ``/api``; the address is where this server is reached: ``127.0.0.1:6443``."""
+    """Build the response for ``/api``; the server's address is like ``127.0.0.1:6443``."""
     addresses = [{'clientCIDR': '0.0.0.0/0', 'serverAddress': server_address}]
     return {'kind': 'APIVersions', 'versions': ['v1'], 'serverAddressByClientCIDRs': addresses}
 
 
 def build_groups(catalog: kinds.Catalog) -> dict[str, Any]:
-    """Build the answer for ``/apis``."""
+    """Build the response for ``/apis``."""
     return {
         'kind': 'APIGroupList',
         'apiVersion': 'v1',
@@ -62,7 +65,7 @@ def build_groups(catalog: kinds.Catalog) -> dict[str, Any]:
 
 
 def build_group(catalog: kinds.Catalog, group: str) -> dict[str, Any] | None:
-    """Build the answer for ``/apis/{group}``, if the group is served."""
+    """Build the response for ``/apis/{group}``, if the group is served."""
     versions = list_versions(catalog).get(group)
     if not group or not versions:
         return None
@@ -70,7 +73,7 @@ def build_group(catalog: kinds.Catalog, group: str) -> dict[str, Any] | None:
 
 
 def build_resources(catalog: kinds.Catalog, group: str, version: str) -> dict[str, Any] | None:
-    """Build the answer for ``/api/v1`` or ``/apis/{group}/{version}``, if the version is served."""
+    """Build the response for ``/api/v1`` or ``/apis/{group}/{version}``, if it is served."""
     resources = select_resources(catalog, group, version)
     if not resources:
         return None
@@ -84,7 +87,7 @@ def build_resources(catalog: kinds.Catalog, group: str, version: str) -> dict[st
 
 
 def build_aggregated(catalog: kinds.Catalog, *, core: bool) -> dict[str, Any]:
-    """Build the aggregated answer for ``/api`` (the core group only) or for ``/apis`` (all the others)."""
+    """Build the aggregated response for ``/api`` (the core group) or ``/apis`` (other groups)."""
     items = [
         _aggregate_group(catalog, group, versions)
         for group, versions in list_versions(catalog).items()
@@ -99,7 +102,7 @@ def build_aggregated(catalog: kinds.Catalog, *, core: bool) -> dict[str, Any]:
 
 
 def build_version() -> dict[str, str]:
-    """Build the answer for ``/version``."""
+    """Build the response for ``/version``."""
     major, minor, patch = KUBERNETES_VERSION
     machine = platform.machine().lower()
     architecture = {'x86_64': 'amd64', 'aarch64': 'arm64'}.get(machine, machine)
@@ -122,9 +125,10 @@ def build_version() -> dict[str, str]:
 
 def list_versions(catalog: kinds.Catalog) -> dict[str, list[str]]:
     """
-    List the served groups with their versions, the preferred ones first.
+    Return the served groups with their versions, the preferred versions first.
 
-    The built-in groups go first in the order of the catalog; then the groups of custom resources by their names.
+    The built-in groups go first, in the order of the catalog; then the groups of custom resources
+    by name.
     """
     versions: dict[str, set[str]] = {}
     builtin: set[str] = set()
@@ -137,7 +141,7 @@ def list_versions(catalog: kinds.Catalog) -> dict[str, list[str]]:
 
 
 def rank_version(version: str) -> tuple[int, int, int, int, str]:
-    """Tell the place of a version: stable, beta, alpha; the newest first; then all other names by the alphabet."""
+    """Return the sorting key of a version: by stability, the newest first; then other names."""
     match = _VERSION_PATTERN.fullmatch(version)
     if match is None:
         return 1, 0, 0, 0, version
@@ -152,7 +156,7 @@ def select_resources(catalog: kinds.Catalog, group: str, version: str) -> list[k
 
 
 def list_subresources(resource: kinds.Resource) -> list[Subresource]:
-    """List all subresources of a resource, in the order of the API."""
+    """Return all subresources of a resource, in the order of the API."""
     known = (('status', resource.has_status), ('scale', resource.scale is not None))
     names = [name for name, served in known if served] + list(resource.subresources)
     ordered = names if resource.custom else sorted(names)
@@ -175,7 +179,7 @@ _SUBRESOURCES: Final[Mapping[str, tuple[Kind | None, tuple[str, ...]]]] = {
 
 
 HASHED_VERSIONS = {kinds.Home('apiextensions.k8s.io', 'customresourcedefinitions'): 'v1beta1'}
-"""The versions that are hashed instead of those in which the objects are stored: the API has forgotten to move on."""
+"""The versions that the API hashes instead of the storage versions: outdated, but published."""
 
 
 @functools.lru_cache(maxsize=1024)
@@ -231,7 +235,8 @@ def _aggregate_group(catalog: kinds.Catalog, group: str, versions: Iterable[str]
 
 
 def _aggregate_resource(resource: kinds.Resource) -> dict[str, Any]:
-    # Only for custom resources, the API tells the group and version where they are the same.
+    # For custom resources, the API always repeats the group and version; for built-in ones, only if
+    # they differ.
     own = (resource.group, resource.version) if resource.custom else ('', '')
     subresources = [
         {'subresource': name, 'responseKind': _aggregate_kind(kind, own), 'verbs': list(verbs)}

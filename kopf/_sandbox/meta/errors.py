@@ -1,8 +1,8 @@
 """
-Errors: what the API answers when a request cannot be fulfilled.
+Errors: the API's responses to requests that cannot be fulfilled.
 
-Each error carries the ``Status`` object that goes to the client, worded as kube-apiserver words it.
-Field errors (`FieldError`) are collected by validators and become the causes of one 422.
+Each error has the ``Status`` object for the client, worded as by kube-apiserver. Field errors
+(`FieldError`) are collected by validators and become the causes of one 422.
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class ApiError(Exception):
-    """A refusal of a request: an HTTP code and the ``Status`` object to answer with."""
+    """A refused request: the HTTP code and the ``Status`` object of the response."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class ApiError(Exception):
 
     @property
     def status(self) -> dict[str, Any]:
-        """The error as the API tells it: an object of the kind ``Status``."""
+        """The error as an object of the kind ``Status``."""
         status = {
             'kind': 'Status',
             'apiVersion': 'v1',
@@ -62,7 +62,7 @@ class FieldError:
 
 
 def render(value: Any) -> str:
-    """Show a value as Go's field errors do: strings quoted, the rest as compact JSON with sorted keys."""
+    """Format a value as in Go's field errors: quoted strings, or compact JSON with sorted keys."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e21:
         return str(int(value))
     return json.dumps(
@@ -120,7 +120,7 @@ def too_many(field: str, count: int, limit: int) -> FieldError:
 
 
 def qualified(group: str, plural: str) -> str:
-    """Name a resource as the messages do: ``configmaps``, ``deployments.apps``."""
+    """Format the name of a resource as in the messages: ``configmaps``, ``deployments.apps``."""
     return f'{plural}.{group}' if group else plural
 
 
@@ -131,7 +131,7 @@ def _named(group: str, kind: str, name: str) -> dict[str, Any]:
 
 
 def describe_unknown_kind(kind: Any, api_version: Any) -> str:
-    """Tell that a kind is not known, as the messages do."""
+    """Return the API's message about an unknown kind."""
     return (
         f'no kind {render(kind)} is registered for version {render(api_version)} '
         'in scheme "pkg/runtime/scheme.go:111"'
@@ -193,20 +193,20 @@ def method_not_allowed() -> ApiError:
 
 
 def unsupported_verb(group: str, plural: str) -> ApiError:
-    """Refuse a method that is no verb of the API, as it does for custom resources: with no name of the verb."""
+    """Build the error of custom resources for a method that is not a verb of the API."""
     message = f' is not supported on resources of kind "{qualified(group, plural)}"'
     return ApiError(405, 'MethodNotAllowed', message, details=_named(group, plural, ''))
 
 
 def unknown_shape(accepted: Sequence[str]) -> ApiError:
-    """Refuse the forms of answers that are unknown only to those who write the objects."""
+    """Build the error for an unsupported shape; for custom resources, also for media types."""
     return ApiError(
         406, 'NotAcceptable', f'only the following media types are accepted: {", ".join(accepted)}'
     )
 
 
 def not_acceptable(accepted: Sequence[str]) -> ApiError:
-    """Refuse the forms of answers that nobody knows."""
+    """Build the error for unknown media types."""
     listed = ', '.join(accepted)
     return ApiError(
         406,
@@ -255,7 +255,7 @@ def unsupported_media_type(accepted: Sequence[str]) -> ApiError:
 
 
 def invalid(group: str, kind: str, name: str, problems: Sequence[FieldError]) -> ApiError:
-    """Refuse an object for all of its wrong fields at once."""
+    """Build the error for all wrong fields of an object."""
     texts = list(dict.fromkeys(str(problem) for problem in problems))
     listed = texts[0] if len(texts) == 1 else f'[{", ".join(texts)}]'
     causes = [problem.cause for problem in problems]

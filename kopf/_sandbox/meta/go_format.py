@@ -1,5 +1,5 @@
 """
-Go formats: how the API's messages show the values of users' objects.
+Go formats: values of users' objects as they are shown in the API's messages.
 
 The API is written in Go, and its messages show values in the notations of that language.
 """
@@ -30,17 +30,17 @@ _GO_TYPES: Final = (
 
 
 def json_type(value: Any) -> str:
-    """Name the type of a value as the JSON decoder does: ``object``, ``array``, ``number``, …"""
+    """Return the type of a value as in the JSON decoder: ``object``, ``array``, ``number``, …"""
     return next((name for cls, name in _JSON_TYPES if isinstance(value, cls)), 'null')
 
 
 def go_type(value: Any) -> str:
-    """Name the type that a value of JSON has in Go: ``map[string]interface {}``, ``int64``, …"""
+    """Return the Go type of a JSON value: ``map[string]interface {}``, ``int64``, …"""
     return next((name for cls, name in _GO_TYPES if isinstance(value, cls)), '%!s(<nil>)')
 
 
 def parse_uint(text: str) -> int:
-    """Read a number of 64 bits with no sign; raise `ValueError` with the API's words if it is anything else."""
+    """Parse an unsigned 64-bit number; raise `ValueError` with the API's message if malformed."""
     digits = _DIGITS.fullmatch(text)
     is_short = len(text.lstrip('0')) <= _LONGEST_UINT
     if digits is None or not is_short or int(text) >= 2**64:
@@ -50,7 +50,7 @@ def parse_uint(text: str) -> int:
 
 
 def plain(value: Any) -> str:
-    """Show a value with no quotes: ``map[name:app ports:[80 443]]``."""
+    """Format a value without quotes: ``map[name:app ports:[80 443]]``."""
     if value is None:
         return '<nil>'
     if isinstance(value, bool):
@@ -63,12 +63,12 @@ def plain(value: Any) -> str:
 
 
 def quoted(value: Any) -> str:
-    """Show a scalar with the strings quoted: ``"app"``, ``80``."""
+    """Format a scalar, with strings quoted: ``"app"``, ``80``."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else plain(value)
 
 
 def literal(value: Any) -> str:
-    """Show a value as it is written in the source code: ``map[string]interface {}{"name":"app"}``."""
+    """Format a value as in the source code: ``map[string]interface {}{"name":"app"}``."""
     if isinstance(value, dict):
         return f'{go_type(value)}{{{", ".join(f"{quoted(key)}:{literal(value[key])}" for key in sorted(value))}}}'
     if isinstance(value, list):

@@ -1,8 +1,9 @@
 """
-Kinds: which resources are served, and all that is known about each.
+Kinds: the served resources with their properties.
 
-A `Resource` is one resource in one version, built-in or custom. The `Catalog` holds all that are served now;
-it changes only when CRDs do. Objects live under `Resource.home`, which all versions of a resource share.
+A `Resource` is one resource in one version, built-in or custom. The `Catalog` holds all resources
+that are served now; it changes only with CRDs. Objects are stored under `Resource.home`, which all
+versions of a resource share.
 """
 
 import dataclasses
@@ -13,7 +14,7 @@ from kopf._sandbox.meta import schemas
 
 
 class Home(NamedTuple):
-    """Where the objects of a resource are stored, whatever the version they are asked in."""
+    """The storage location of a resource's objects, the same for all versions."""
 
     group: str
     plural: str
@@ -38,7 +39,7 @@ class Column:
 
 @dataclasses.dataclass(frozen=True)
 class Scale:
-    """Where the scale subresource finds its numbers."""
+    """The paths of the scale subresource."""
 
     spec_path: str  # .spec.replicas
     status_path: str
@@ -61,17 +62,15 @@ class Resource:
     list_kind: str = ''
     has_status: bool = False
     scale: Scale | None = None
-    subresources: tuple[str, ...] = ()  # others than status and scale: token, eviction, finalize, …
+    subresources: tuple[str, ...] = ()  # other than status and scale: token, eviction, finalize, …
     storage_version: str = ''  # the version in which the objects are stored
     home: Home = NOWHERE
-    custom: bool = False  # made by a CRD
+    custom: bool = False  # defined by a CRD
     columns: tuple[Column, ...] = ()
     selectable: tuple[str, ...] = ()  # .spec.color: fields for selectors besides name and namespace
     warning: str = ''  # the warning header for deprecated versions
     load_schema: Callable[[], schemas.Schema | None] = lambda: None  # compiled when first needed
-    load_stored_schema: Callable[[], schemas.Schema | None] = lambda: (
-        None
-    )  # of the version in which they are stored
+    load_stored_schema: Callable[[], schemas.Schema | None] = lambda: None  # of the storage version
 
     @property
     def api_version(self) -> str:
@@ -87,7 +86,7 @@ class Resource:
 
     @property
     def stored_schema(self) -> schemas.Schema | None:
-        """Of the custom resources only."""
+        """The schema of the storage version; only for custom resources."""
         return self.load_stored_schema()
 
     def __str__(self) -> str:
@@ -95,15 +94,13 @@ class Resource:
 
 
 class Catalog:
-    """All served resources, in the order of their addition. Mutated only by the loop that serves requests."""
+    """All served resources, in the order of addition. Modified only by the serving loop."""
 
     def __init__(self, resources: Iterable[Resource] = ()) -> None:
         self._by_path: dict[tuple[str, str, str], Resource] = {}
         self._by_kind: dict[tuple[str, str, str], Resource] = {}
         self._by_home: dict[Home, dict[str, Resource]] = {}
-        self.generation = (
-            0  # moves with every change: for caches of what is derived from the catalog
-        )
+        self.generation = 0  # changes with every modification, to invalidate the caches
         for resource in resources:
             self.add(resource)
 
@@ -111,14 +108,14 @@ class Catalog:
         return iter(self._by_path.values())
 
     def add(self, resource: Resource) -> None:
-        """Serve a resource, or replace it if it was served already."""
+        """Add a resource, or replace it if it was served already."""
         self._by_path[resource.group, resource.version, resource.plural] = resource
         self._by_kind[resource.group, resource.version, resource.kind] = resource
         self._by_home.setdefault(resource.home, {})[resource.version] = resource
         self.generation += 1
 
     def discard(self, home: Home) -> None:
-        """Serve no version of this resource any more."""
+        """Stop serving all versions of a resource."""
         for resource in self._by_home.pop(home, {}).values():
             self._by_path.pop((resource.group, resource.version, resource.plural), None)
             self._by_kind.pop((resource.group, resource.version, resource.kind), None)
@@ -131,7 +128,7 @@ class Catalog:
         return self._by_kind.get((group, version, kind))
 
     def find_versions(self, home: Home) -> dict[str, Resource]:
-        """All versions of the resource by their names; empty if it is not served."""
+        """Return all versions of a resource by name; empty if it is not served."""
         return dict(self._by_home.get(home, {}))
 
 

@@ -1,7 +1,7 @@
 """
-Metadata: what the API demands of the metadata of all objects, and what it sets there itself.
+Metadata: the requirements for the metadata of all objects, and the fields that the API sets itself.
 
-The metadata are expected to be decoded: their values are of the right types.
+The metadata must be decoded already: its values have the right types.
 """
 
 import datetime
@@ -40,7 +40,7 @@ def validate_metadata(
     field: str = 'metadata',
     standard_finalizers: bool = False,
 ) -> list[errors.FieldError]:
-    """Find what is wrong in the metadata of one object; ``standard_finalizers`` is the stricter rule of most kinds."""
+    """Return the problems of the metadata; most kinds have the stricter ``standard_finalizers``."""
     problems = _validate_names(meta, name_rule, field)
     namespace = meta.get('namespace') or ''
     if namespaced and not namespace:
@@ -67,7 +67,7 @@ def validate_metadata(
 def validate_metadata_update(
     new: Mapping[str, Any], old: Mapping[str, Any]
 ) -> list[errors.FieldError]:
-    """Find the changes of the metadata that are not allowed, and the wrong values there."""
+    """Return the forbidden changes of the metadata, and its wrong values."""
     problems = []
     if old.get('deletionTimestamp'):
         added = sorted({*(new.get('finalizers') or ())} - {*(old.get('finalizers') or ())})
@@ -100,7 +100,7 @@ def validate_metadata_update(
 def validate_common_update(
     new: Mapping[str, Any], old: Mapping[str, Any], *, namespaced: bool
 ) -> list[errors.FieldError]:
-    """Find what is wrong in an update for all kinds, before their own rules (which repeat most of it)."""
+    """Return the problems of an update by the rules of all kinds; each kind repeats most of it."""
     return [
         *validate_metadata(new, namespaced=namespaced, name_rule=naming.check_path_segment),
         *validate_metadata_update(new, old),
@@ -110,7 +110,7 @@ def validate_common_update(
 def validate_standard_finalizers(
     meta: Mapping[str, Any], field: str = 'metadata'
 ) -> list[errors.FieldError]:
-    """Find the finalizers with no domain, except those of Kubernetes."""
+    """Return errors for finalizers with no domain, except for the standard ones."""
     return [
         errors.invalid_value(f'{field}.finalizers[{index}]', name, _NEITHER)
         for index, name in enumerate(meta.get('finalizers') or ())
@@ -119,7 +119,7 @@ def validate_standard_finalizers(
 
 
 def list_warnings(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[str]:
-    """Warn of the new finalizers with no domain where they are allowed."""
+    """Return warnings about new finalizers with no domain, for the kinds that allow them."""
     added = sorted({*(new.get('finalizers') or ())} - {*(old.get('finalizers') or ())})
     return [
         f'metadata.finalizers: {errors.render(name)}: prefer a domain-qualified finalizer name to avoid '
@@ -261,9 +261,10 @@ def prepare_create(
     make_suffix: Callable[[], str],
 ) -> None:
     """
-    Set what the server sets in the metadata of new objects, and forget what clients may not set. Mutates the object.
+    Set the server's fields in the metadata of a new object, and remove those that clients may not
+    set. Modifies the object.
 
-    ``make_suffix`` makes the five random characters of generated names, out of `SUFFIX_ALPHABET`.
+    ``make_suffix`` returns the five random characters of generated names, out of `SUFFIX_ALPHABET`.
     """
     wipe(obj)
     meta = obj['metadata']
@@ -274,20 +275,20 @@ def prepare_create(
 
 
 def wipe(obj: dict[str, Any]) -> None:
-    """Forget what clients may not set in the metadata of new objects, before anybody comes to own it."""
+    """Remove the metadata that clients may not set in new objects, before it becomes owned."""
     meta = obj.setdefault('metadata', {})
     for name in _WIPED:
         meta.pop(name, None)
 
 
 def check_new_version(obj: Mapping[str, Any]) -> None:
-    """Raise the API's 500 if an object to be created claims to have a version already (not checked in dry runs)."""
+    """Raise the API's 500 if a new object already has a version (not checked in dry runs)."""
     if obj['metadata'].get('resourceVersion') not in (None, '', '0'):
         raise errors.ApiError(500, '', 'resourceVersion should not be set on objects to be created')
 
 
 def parse_version(obj: Mapping[str, Any]) -> int:
-    """Read the version that an update is based on, zero if any; raise the API's 500 if there can be no such version."""
+    """Return the version that an update is based on, or 0; raise the API's 500 if malformed."""
     text = obj['metadata'].get('resourceVersion') or ''
     try:
         return go_format.parse_uint(text) if text else 0
@@ -296,7 +297,7 @@ def parse_version(obj: Mapping[str, Any]) -> int:
 
 
 def prepare_update(new: dict[str, Any], old: Mapping[str, Any]) -> None:
-    """Restore in the metadata of an updated object what is not for clients to change. Mutates the new object."""
+    """Restore the metadata that clients may not change. Modifies the new object."""
     meta, known = new['metadata'], old['metadata']
     meta.pop('selfLink', None)
     meta.pop('generation', None)

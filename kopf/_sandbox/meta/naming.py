@@ -1,7 +1,7 @@
 """
-Naming: which strings are good as names, keys, labels, ports, and what the API says if they are not.
+Naming: the syntax of names, keys, labels and ports, with the API's error messages.
 
-Each check returns the messages about one string, none if the string is good. The wordings are those of the API.
+Each check returns the messages about one string; none if the string is valid.
 """
 
 import re
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 Check = Callable[[str], list[str]]
-"""Tells what is wrong with a string."""
+"""Returns the problems of a string."""
 
 _LABEL: Final = '[a-z0-9]([-a-z0-9]*[a-z0-9])?'
 _SUBDOMAIN: Final = rf'{_LABEL}(\.{_LABEL})*'
@@ -114,7 +114,7 @@ def check_label(value: str) -> list[str]:
 
 
 def check_old_label(value: str) -> list[str]:
-    """Check for DNS-1035: as the usual labels, but beginning with a letter."""
+    """Check for DNS-1035: as other labels, but beginning with a letter."""
     problems = _too_long(value, 63)
     return problems if _old_label_regex.fullmatch(value) else [*problems, _OLD_LABEL_HINT]
 
@@ -201,8 +201,8 @@ def check_percent(value: str) -> list[str]:
 
 
 def check_prefix(check: Check, prefix: str) -> list[str]:
-    """Check a prefix from which a name is to be generated: what follows it makes a trailing dash good."""
+    """Check a prefix of generated names: unlike names, it may end with a dash."""
     if check is check_path_segment:
         return check_path_segment(f'{prefix}x')
-    # The API masks two characters, not one: so "A-" passes as a prefix, and fails as a name later.
+    # The API masks two characters, not one: "A-" passes as a prefix, and then fails as a name.
     return check(f'{prefix[:-2]}a' if len(prefix) > 1 and prefix.endswith('-') else prefix)

@@ -1,7 +1,8 @@
 """
 Quantities: amounts of resources as ``100m``, ``1.5Gi``, ``2e3``, and their canonical form.
 
-The API rewrites a quantity to the largest suffix that needs no fraction, in the family of the suffix it came with.
+The API rewrites a quantity to the largest suffix that needs no fraction, in the family of the
+suffix it came with.
 """
 
 import dataclasses
@@ -39,23 +40,26 @@ _context = decimal.Context(prec=60, rounding=decimal.ROUND_UP)
 
 
 class QuantityError(ValueError):
-    """The value is not a quantity; the text is as the API says it."""
+    """The value is not a quantity; the message is that of the API."""
 
 
 @dataclasses.dataclass(frozen=True)
 class _Quantity:
     amount: decimal.Decimal
     family: str  # decimal, binary, exponent
-    text: str  # as it was written, if it is kept so
+    text: str  # the original text, if it is preserved
 
 
 def parse_quantity(value: Any) -> decimal.Decimal:
-    """Tell the amount; raise `QuantityError` if it is not one."""
+    """Return the amount; raise `QuantityError` if the value is not a quantity."""
     return _parse(_spell(value)).amount
 
 
 def format_quantity(value: Any, *, milli: bool = False) -> str:
-    """Rewrite in the canonical form, rounded up to thousandths if so asked; raise `QuantityError` for the rest."""
+    """
+    Return the canonical form, rounded up to thousandths with ``milli``; raise `QuantityError` if it
+    is not a quantity.
+    """
     return _format(_spell(value), milli)
 
 
@@ -87,7 +91,7 @@ def _parse(text: str) -> _Quantity:
 
 
 def _read_power(suffix: str) -> tuple[str, int]:
-    """Read the family and the power of ten of a suffix that is not binary."""
+    """Parse a decimal suffix; return its family and power of ten."""
     if suffix in _DECIMAL:
         return 'decimal', _DECIMAL[suffix]
     if _exponent_regex.fullmatch(suffix):

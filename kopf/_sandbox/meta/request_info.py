@@ -1,5 +1,5 @@
 """
-Request info: what the URL and the method of a request refer to.
+Request info: the target and the verb of a request by its URL and method.
 """
 
 import dataclasses
@@ -32,14 +32,14 @@ class Target:
     namespace: str = ''
     name: str = ''
     subresource: str = ''
-    is_watch: bool = False  # whether it is to be watched by its path, whatever the query says
+    is_watch: bool = False  # a watch by its path, regardless of the query
 
 
 def parse_path(path: str) -> Target | None:
     """
-    Read the path of a resource; ``None`` if it is of anything else (discovery, health, …).
+    Parse the path of a resource; return ``None`` for other paths (discovery, health, …).
 
-    The old paths for watching (``/api/v1/watch/pods``) are understood unless they are of a single object.
+    The old watch paths (``/api/v1/watch/pods``) are supported, except for single objects.
     """
     parts = [unquote(part) for part in path.strip('/').split('/')]
     group, version, rest = _split_version(parts)
@@ -55,7 +55,7 @@ def parse_path(path: str) -> Target | None:
 
 
 def _split_version(parts: list[str]) -> tuple[str, str, list[str]]:
-    """Split the group and the version from the rest of the path; nothing is left if they are not there."""
+    """Split the group and the version from the rest of the path; nothing for other paths."""
     match parts:
         case ['api', version, *rest]:
             return '', version, rest
@@ -66,7 +66,7 @@ def _split_version(parts: list[str]) -> tuple[str, str, list[str]]:
 
 
 def _split_namespace(group: str, parts: list[str]) -> tuple[str, list[str]]:
-    """Split the namespace from the path of its objects; the path of the namespace itself is left whole."""
+    """Split the namespace from the path of its objects; keep the path of a namespace itself."""
     if parts[0] != 'namespaces' or len(parts) < 3:
         return '', parts
     is_subresource = not group and parts[2] in ('status', 'finalize')
@@ -76,7 +76,7 @@ def _split_namespace(group: str, parts: list[str]) -> tuple[str, list[str]]:
 
 
 def detect_verb(method: str, target: Target, options: Mapping[str, str]) -> str | None:
-    """Detect what is asked for; ``None`` if the method has no meaning there."""
+    """Return the verb of a request; ``None`` if the method is not supported there."""
     if target.is_watch:
         return 'watch' if method == 'GET' else None
     if target.subresource and method == 'POST':

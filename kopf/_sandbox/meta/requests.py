@@ -1,7 +1,8 @@
 """
-Requests: what is asked of the API about one resource, and by whom.
+Requests: one request to a resource, with its user.
 
-A request is decoded once, and then goes through authorization, admission and storage as one value.
+A request is decoded once, and then passed through authorization, admission and storage as one
+value.
 """
 
 import dataclasses
@@ -12,7 +13,7 @@ from kopf._sandbox.meta import kinds
 
 @dataclasses.dataclass(frozen=True)
 class User:
-    """Who asks, as the authentication has found."""
+    """The authenticated user of a request."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -36,4 +37,4 @@ class Request:
     duplicates: tuple[str, ...] = ()  # the repeated fields of the body
     warnings: list[str] = dataclasses.field(
         default_factory=list
-    )  # for the Warning headers of the answer
+    )  # for the Warning headers of the response

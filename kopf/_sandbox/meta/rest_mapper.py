@@ -1,8 +1,9 @@
 """
-The REST mapper: which resource is meant by a name that a person has written.
+The REST mapper: from a name written by a person to a resource.
 
-The names are those that kubectl takes (``pods``, ``pod``, ``Pod``, ``po``, ``kopfexamples.kopf.dev``,
-``kopfexamples.v1.kopf.dev``), and those with the versions first (``v1/pods``, ``apps/v1/deployments``).
+The names are those that kubectl accepts (``pods``, ``pod``, ``Pod``, ``po``,
+``kopfexamples.kopf.dev``, ``kopfexamples.v1.kopf.dev``), and those with versions first
+(``v1/pods``, ``apps/v1/deployments``).
 """
 
 from typing import Any
@@ -12,9 +13,9 @@ from kopf._sandbox.meta import discovery, errors, kinds
 
 def find_resource(catalog: kinds.Catalog, text: str) -> kinds.Resource:
     """
-    Find the resource in its preferred version, or in the version that is named.
+    Return the resource in the named version, or in its preferred version.
 
-    Raises the 404 if there is none, and `ValueError` if the name is of several resources.
+    Raises the API's 404 if there is none, and `ValueError` if the name is ambiguous.
     """
     found = [resource for resource in catalog if _matches(resource, text)]
     precise = [resource for resource in found if _get_word(text) == resource.plural] or found
@@ -32,7 +33,7 @@ def find_resource(catalog: kinds.Catalog, text: str) -> kinds.Resource:
 
 
 def find_stored_resource(catalog: kinds.Catalog, home: kinds.Home) -> kinds.Resource | None:
-    """Find the resource in the version in which its objects are stored, if it is served at all."""
+    """Return the resource in its storage version, if it is served at all."""
     versions = list(catalog.find_versions(home).values())
     native = [
         resource
@@ -56,7 +57,7 @@ def _matches(resource: kinds.Resource, text: str) -> bool:
 
 
 def _belongs(resource: kinds.Resource, text: str) -> bool:
-    """Tell if the resource is of the group and the version that are named, if any are."""
+    """Return whether the resource is of the named group and version, if they are named."""
     if '/' in text:
         return resource.api_version == text.rpartition('/')[0]
     rest = text.partition('.')[2]

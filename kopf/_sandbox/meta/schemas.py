@@ -1,9 +1,10 @@
 """
-Schemas: what is known about the fields of a resource's objects.
+Schemas: the structure of a resource's objects.
 
-A schema is a tree of nodes compiled once from OpenAPI v3, both for custom resources (from their CRDs) and for
-the built-in ones (from the definitions shipped with the package). All that depends on fields reads this tree:
-pruning, defaulting, validation, strategic merging, field ownership, explaining. This module only compiles it.
+A schema is a tree of nodes compiled once from OpenAPI v3, both for custom resources (from their
+CRDs) and for built-in ones (from the definitions shipped with the package). This tree is used for
+pruning, defaulting, validation, strategic merging, field ownership, explaining. This module only
+compiles it.
 """
 
 import dataclasses
@@ -11,10 +12,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 UNSET: Final = object()
-"""The default of the fields that have no default (``null`` is a default of nullable fields)."""
+"""The default of fields that have no default (``null`` is a default of nullable fields)."""
 
 Resolver = Callable[[str], 'Schema']
-"""Finds the compiled schema of a ``$ref``."""
+"""Returns the compiled schema of a ``$ref``."""
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -22,7 +23,8 @@ class Schema:
     """
     One node: an object, a map, a list, or a scalar. Not modified after it is compiled.
 
-    A node with no type and no children accepts anything (``preserve_unknown`` is then set for built-ins).
+    A node with no type and no children accepts anything (for built-ins, it also has
+    ``preserve_unknown``).
     """
 
     raw: Mapping[str, Any]  # the source, for validation and for publishing; may contain $refs
@@ -40,7 +42,7 @@ class Schema:
     map_type: str = 'granular'  # granular, atomic
     patch_strategies: frozenset[str] = (
         frozenset()
-    )  # merge, replace, retainKeys: only of the built-in kinds
+    )  # merge, replace, retainKeys: only for built-in kinds
     patch_merge_key: str = ''
 
     @property
@@ -48,7 +50,7 @@ class Schema:
         return self.additional is not None
 
     def child(self, name: str) -> 'Schema | None':
-        """Find the schema of one field or key, if it is known."""
+        """Return the schema of one field or key, if it is known."""
         return self.properties.get(name, self.additional)
 
 
@@ -56,8 +58,8 @@ def compile_schema(raw: Mapping[str, Any], resolve: Resolver | None = None) -> S
     """
     Compile OpenAPI v3 into a tree of nodes.
 
-    References, alone or as the only item of ``allOf``, are followed by ``resolve``;
-    what stands beside them (defaults, list types, patch strategies) overrides what they refer to.
+    References, alone or as the only item of ``allOf``, are resolved by ``resolve``; the keys beside
+    them (defaults, list types, patch strategies) override those of the referred schema.
     """
     ref = _get_ref(raw)
     if ref is None or resolve is None:
@@ -72,7 +74,7 @@ def compile_schema(raw: Mapping[str, Any], resolve: Resolver | None = None) -> S
 
 
 def fill_schema(schema: Schema, raw: Mapping[str, Any], resolve: Resolver | None) -> None:
-    """Compile into an existing node, so that recursive definitions can refer to it meanwhile."""
+    """Compile into an existing node, so that recursive definitions can refer to it."""
     for name, value in _read_marks(raw).items():
         setattr(schema, name, value)
     for name, child in (raw.get('properties') or {}).items():
@@ -80,9 +82,8 @@ def fill_schema(schema: Schema, raw: Mapping[str, Any], resolve: Resolver | None
     additional = raw.get('additionalProperties')
     if isinstance(additional, Mapping):
         schema.additional = compile_schema(additional, resolve)
-    elif (
-        additional is not None
-    ):  # true or false: keys are known to be there, but nothing is known about their values
+    # True or false: any keys are possible, and their values are unknown.
+    elif additional is not None:
         schema.additional = Schema(raw={}, nullable=True)
     items = raw.get('items')
     if isinstance(items, Mapping):

@@ -1,8 +1,9 @@
 """
-Selectors: which objects a list, a watch or a webhook is interested in.
+Selectors: the conditions on objects in lists, watches and webhooks.
 
-Both the textual forms of queries (``app=web,tier in (a, b)``) and the ``LabelSelector`` objects of manifests
-become one `Selector`, which is matched against an object's labels or fields. Malformed ones raise `ApiError`.
+Both the textual form of queries (``app=web,tier in (a, b)``) and the ``LabelSelector`` objects of
+manifests become one `Selector`, which is matched against labels or fields. Malformed ones raise
+`ApiError`.
 """
 
 import dataclasses
@@ -50,7 +51,7 @@ class Requirement:
 
 @dataclasses.dataclass(frozen=True)
 class Selector:
-    """All of the requirements; with none, everything is selected."""
+    """All of the requirements; with none, everything matches."""
 
     requirements: tuple[Requirement, ...] = ()
 
@@ -66,7 +67,7 @@ class Selector:
 
 
 class Selectable(Protocol):
-    """What is known of an object for selecting it."""
+    """The properties of an object that selectors use."""
 
     @property
     def namespace(self) -> str: ...
@@ -80,7 +81,7 @@ class Selectable(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Interest:
-    """What a list or a watch is limited to."""
+    """The restrictions of a list or a watch."""
 
     namespace: str = ''
     labels: Selector = Selector()
@@ -105,7 +106,7 @@ class Interest:
 def parse_interest(
     options: Mapping[str, str], namespace: str, selectable: Sequence[str], *, custom: bool = False
 ) -> Interest:
-    """Read the selectors of a query; only the listed fields, besides the name and namespace, can be selected by."""
+    """Parse the selectors of a query; only names, namespaces and the listed fields are allowed."""
     labels = parse_labels(options.get('labelSelector', ''))
     fields = parse_fields(options.get('fieldSelector', ''))
     known = {
@@ -133,7 +134,7 @@ def parse_labels(text: str) -> Selector:
 
 
 def parse_fields(text: str) -> Selector:
-    """Parse a ``fieldSelector`` of a query: only equality is known to the API."""
+    """Parse a ``fieldSelector`` of a query: the API supports only equality."""
     requirements = []
     for term in _split_terms(text):
         match = re.fullmatch(r'((?:[^=!\\]|\\.)*?)(!=|==|=)(.*)', term, re.DOTALL)
@@ -148,7 +149,7 @@ def parse_fields(text: str) -> Selector:
 
 
 def build_selector(selector: Mapping[str, Any] | None) -> Selector:
-    """Read a ``LabelSelector`` object; ``None`` selects nothing special, i.e. everything."""
+    """Convert a ``LabelSelector`` object; ``None`` selects everything."""
     selector = selector or {}
     requirements = [
         Requirement(key, 'in', frozenset([value]))
@@ -165,12 +166,12 @@ def build_selector(selector: Mapping[str, Any] | None) -> Selector:
 
 
 def match_label_selector(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
-    """Match a ``LabelSelector`` object against labels."""
+    """Return whether a ``LabelSelector`` object matches the labels."""
     return build_selector(selector).matches(labels)
 
 
 def format_selector(selector: Mapping[str, Any] | None) -> str:
-    """Write a ``LabelSelector`` object as text, as the scale subresource shows it."""
+    """Format a ``LabelSelector`` object as text, as in the scale subresource."""
     terms = []
     for requirement in sorted(
         build_selector(selector).requirements, key=lambda requirement: requirement.key
@@ -189,7 +190,7 @@ def format_selector(selector: Mapping[str, Any] | None) -> str:
 
 
 class _Parser:
-    """A recursive descent over the tokens of a label selector."""
+    """A recursive descent parser of label selectors."""
 
     def __init__(self, text: str) -> None:
         self.tokens = _tokenize(text)
@@ -311,5 +312,5 @@ def _tokenize(text: str) -> list[str]:
 
 
 def _split_terms(text: str) -> Sequence[str]:
-    """Split by commas that are not escaped by backslashes; empty terms mean nothing."""
+    """Split by commas that are not escaped by backslashes; skip empty terms."""
     return [term for term in re.findall(r'(?:[^,\\]|\\.)+', text) if term]

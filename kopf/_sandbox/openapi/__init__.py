@@ -1,3 +1,3 @@
 """
-OpenAPI: the published schemas and paths of everything that is served.
+OpenAPI: the published schemas and paths of the served resources.
 """

@@ -1,9 +1,9 @@
 """
-The builder: the published schemas of everything that is served.
+The builder: the published schemas of the served resources.
 
-Clients read them to explain the fields and to merge the changes of lists. The documents are made when first asked for,
-one per group and version, and are kept until their resources change. What is published for custom resources
-is not exactly what is in their CRDs: the fields of all objects are added, as the API does it.
+Clients use them to explain fields and to merge changes of lists. The documents are built when first
+requested, one per group and version, and are cached until their resources change. The schemas of
+custom resources differ from their CRDs: as in the API, the common fields of all objects are added.
 """
 
 import functools
@@ -39,7 +39,7 @@ _SCALARS_IN_V2: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 class Document(NamedTuple):
-    """A document as it goes to clients."""
+    """A document as it is sent to clients."""
 
     body: bytes  # JSON or protobuf
     etag: str  # without quotes
@@ -49,8 +49,9 @@ class Publisher:
     """
     All documents of a catalog.
 
-    Used only by the loop that serves requests, as the catalog is. Nothing is built or kept in vain: if the catalog
-    changes, only the documents of the changed groups and versions are built anew.
+    Used only by the loop that serves requests, as the catalog is. Documents are built when
+    requested; if the catalog changes, only the v3 documents of the changed groups and versions are
+    built again.
     """
 
     def __init__(self, catalog: kinds.Catalog) -> None:
@@ -62,7 +63,7 @@ class Publisher:
         self._packed: Document | None = None
 
     def build_index(self) -> dict[str, Any]:
-        """Build the answer for ``/openapi/v3``: where each document is; the hashes let the clients cache them."""
+        """Build the response for ``/openapi/v3``: the paths of documents with their hashes."""
         self._refresh()
         return {
             'paths': {
@@ -74,19 +75,19 @@ class Publisher:
         }
 
     def find_document(self, path: str) -> Document | None:
-        """Find the document for ``/openapi/v3/{path}``, such as ``api/v1`` or ``apis/apps/v1``."""
+        """Return the document for ``/openapi/v3/{path}``, e.g. ``api/v1`` or ``apis/apps/v1``."""
         self._refresh()
         return self._load_document(path) if path in self._served else None
 
     def load_swagger(self) -> Document:
-        """Load the document for ``/openapi/v2``: the definitions of all resources for the older clients."""
+        """Return the document for ``/openapi/v2``: the definitions of all resources."""
         self._refresh()
         if self._swagger is None:
             self._swagger = _encode(build_swagger(self._catalog))
         return self._swagger
 
     def load_packed_swagger(self) -> Document:
-        """Load the same document in protobuf: kubectl wants it in no other form."""
+        """Return the same document in protobuf: the only form that kubectl accepts."""
         etag = self.load_swagger().etag
         if self._packed is None:
             self._packed = Document(v2.encode(build_swagger(self._catalog)), etag)
@@ -116,7 +117,7 @@ class Publisher:
 
 
 def build_document(resources: Sequence[kinds.Resource]) -> dict[str, Any]:
-    """Build an OpenAPI v3 document of the resources of one group and version."""
+    """Build an OpenAPI v3 document for the resources of one group and version."""
     names = {**builtins.load_definition_names(), **_name_customs(resources)}
     published = dict(_publish_customs(resources))
     roots = {*_ALWAYS_PUBLISHED, *_list_roots(resources, names)}
@@ -139,7 +140,7 @@ def build_document(resources: Sequence[kinds.Resource]) -> dict[str, Any]:
 
 
 def build_swagger(catalog: kinds.Catalog) -> dict[str, Any]:
-    """Build an OpenAPI v2 document of everything; it has only the definitions, no paths."""
+    """Build an OpenAPI v2 document for all resources; it has only the definitions, no paths."""
     published: dict[str, Mapping[str, Any]] = {
         name: load_definition(name) for name in builtins.load_definitions()
     }
@@ -159,13 +160,13 @@ def build_swagger(catalog: kinds.Catalog) -> dict[str, Any]:
 
 
 def name_custom(resource: kinds.Resource) -> str:
-    """Name the definition of a custom resource's objects: ``dev.kopf.v1.KopfExample``."""
+    """Return the name of a custom resource's definition: ``dev.kopf.v1.KopfExample``."""
     return '.'.join([*reversed(resource.group.split('.')), resource.version, resource.kind])
 
 
 @functools.cache
 def load_definition(name: str) -> Mapping[str, Any]:
-    """Load a definition of the built-in objects, with our descriptions. Not to be modified."""
+    """Load a built-in definition, with our descriptions. Must not be modified."""
     return descriptions.describe(name, builtins.load_definitions()[name])
 
 
@@ -290,7 +291,7 @@ def _publish_schema(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _downgrade(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave only what OpenAPI v2 can express."""
+    """Keep only the features that OpenAPI v2 supports."""
     ref = _find_ref(schema)
     if ref is not None:
         marks = _select_fields(schema, lambda key: key == 'description' or key.startswith('x-'))
@@ -302,7 +303,7 @@ def _downgrade(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _find_ref(schema: Mapping[str, Any]) -> Any:
-    """Find the reference that the schema consists of, maybe as the only one of ``allOf``."""
+    """Return the reference of a schema, possibly as the only item of ``allOf``."""
     if schema.get('$ref'):
         return schema['$ref']
     options = schema.get('allOf') or []
@@ -310,7 +311,7 @@ def _find_ref(schema: Mapping[str, Any]) -> Any:
 
 
 def _choose_dropped(schema: Mapping[str, Any]) -> set[str]:
-    """Choose the fields that are wrong or unknown in OpenAPI v2."""
+    """Return the fields that are invalid or unknown in OpenAPI v2."""
     dropped = set(_UNKNOWN_IN_V2)
     if schema.get('x-kubernetes-int-or-string'):
         dropped |= {'type'}

@@ -1,7 +1,8 @@
 """
 Descriptions: short texts about the built-in kinds and their most used fields.
 
-They are for ``kubectl explain`` on the sandbox. The full reference is in the Kubernetes documentation.
+They are for ``kubectl explain`` with the sandbox. The full reference is in the Kubernetes
+documentation.
 """
 
 from collections.abc import Mapping
@@ -148,7 +149,7 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
 
 
 def describe(name: str, definition: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Add what we have to say of a definition and of its fields; the original stays as it was."""
+    """Return a copy of a definition with descriptions of itself and of its fields."""
     short = name.rpartition('.')[-1]
     is_object = 'x-kubernetes-group-version-kind' in definition
     texts = {**(COMMON_FIELDS if is_object else {}), **FIELDS.get(short, {})}

@@ -1,8 +1,9 @@
 """
-Paths: what can be done with the resources, as OpenAPI v3 tells it.
+Paths: the operations on resources, in the form of OpenAPI v3.
 
-For every path, its methods, their parameters, and the definitions of what goes in and out. Clients look here for
-what the API supports (e.g. for the strict validation of fields), and to match the paths with the kinds of objects.
+For every path: its methods, their parameters, and the definitions of their bodies and responses.
+Clients use them to detect the features of the API (e.g. the strict validation of fields), and to
+map paths to kinds.
 """
 
 import dataclasses
@@ -54,7 +55,7 @@ _DELETING_MANY: Final = tuple(sorted({*_LISTING, *_DELETING} - {'watch', 'allowW
 
 @dataclasses.dataclass(frozen=True)
 class Action:
-    """What one verb of the API means in HTTP."""
+    """The representation of one verb of the API in HTTP."""
 
     method: str
     name: str  # as in x-kubernetes-action
@@ -72,7 +73,7 @@ _ACTIONS: Final = {
     'delete': Action('delete', 'delete', 'delete', _DELETING, (200, 202)),
     'patch': Action('patch', 'patch', 'patch', (*_WRITING, 'force'), (200, 201)),
 }
-# The API publishes the custom resources by a simpler code, which does not know all the parameters and results.
+# The API publishes custom resources by simpler code, which omits some parameters and responses.
 _CUSTOM_ACTIONS: Final = {
     **_ACTIONS,
     'deletecollection': dataclasses.replace(_ACTIONS['deletecollection'], parameters=_LISTING),
@@ -86,19 +87,19 @@ _CODES: Final = {200: 'OK', 201: 'Created', 202: 'Accepted'}
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """What an operation deals with: a resource or its subresource, on one path."""
+    """The subject of operations: a resource or its subresource, on one path."""
 
     resource: kinds.Resource
-    definition: str  # of the object or of the list
+    definition: str  # the name of the definition of the object or of the list
     gvk: Mapping[str, str]
-    suffix: str = ''  # of the operation's id
+    suffix: str = ''  # a suffix of the operation's id
     everywhere: bool = False  # in all namespaces
 
 
 def build_paths(
     resources: Iterable[kinds.Resource], names: Mapping[tuple[str, str, str], str]
 ) -> dict[str, Any]:
-    """Build all paths of the resources; the names are of the definitions by group, version and kind."""
+    """Build all paths of the resources; the names of definitions are by group, version and kind."""
     paths = {
         path: item for resource in resources for path, item in _build_resource(resource, names)
     }

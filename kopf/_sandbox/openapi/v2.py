@@ -1,8 +1,9 @@
 """
-OpenAPI v2: the documents in protobuf, as kubectl asks for them when it knows nothing else about a kind.
+OpenAPI v2: the documents in protobuf, as kubectl requests them for kinds it knows nothing about.
 
-Only what the sandbox publishes is written: the header, the definitions, and the security schemes; there are no paths.
-Free-form values are texts of YAML in this format; here they are in JSON, which is also YAML.
+Only the parts that the sandbox publishes are encoded: the header, the definitions, and the security
+schemes; there are no paths. This format has free-form values in YAML; here they are in JSON, which
+is also YAML.
 """
 
 import struct
@@ -23,7 +24,7 @@ _Encoder = Callable[[int, Any], bytes]
 
 
 def encode(document: Mapping[str, Any]) -> bytes:
-    """Write a document."""
+    """Encode a document."""
     info = _write_text(1, document['info']['title']) + _write_text(2, document['info']['version'])
     requirements = [
         _write_named(1, name, b''.join(_write_texts(1, scopes)))
@@ -162,4 +163,4 @@ _FIELDS: Final[Mapping[str, tuple[int, _Encoder]]] = {
     'properties': (25, _write_properties),
     'example': (30, _write_any),
 }
-"""What can be in a schema: the numbers of the fields, and how they are written."""
+"""The fields of a schema: their numbers and encoders."""

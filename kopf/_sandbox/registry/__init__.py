@@ -1,3 +1,3 @@
 """
-The registry: how objects are prepared, validated, written, read, watched and deleted.
+The registry: the preparation, validation, writing, reading, watching and deletion of objects.
 """

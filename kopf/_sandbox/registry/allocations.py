@@ -1,5 +1,5 @@
 """
-Allocations: the addresses and ports that the API gives to services.
+Allocations: the addresses and ports that the API assigns to services.
 """
 
 import ipaddress
@@ -15,7 +15,7 @@ PORTS: Final = range(30000, 32768)
 
 
 class Allocator:
-    """Gives out what is not in use. Knows what is in use from the stored services."""
+    """Allocates free addresses and ports. The stored services define which ones are in use."""
 
     def __init__(self, store: memory.Storage) -> None:
         self._store = store

@@ -1,10 +1,10 @@
 """
 Conversions: the same object in another version of its resource.
 
-Custom resources are converted as with the strategy ``None``: only the ``apiVersion`` changes, and the fields
-unknown in that version are not shown. They are stored as the schema of the stored version reads them,
-with its defaults, so that nothing is left to do for reading them. Of the built-in ones, only the two shapes
-of events differ.
+Custom resources are converted by the strategy ``None``: only the ``apiVersion`` changes, and fields
+unknown in that version are not shown. They are stored in the storage version, pruned and defaulted
+by its schema, so that reading them needs no other steps. Among built-in resources, only the two
+shapes of events differ.
 """
 
 from typing import Any
@@ -37,7 +37,7 @@ def read(resource: kinds.Resource, stored: memory.Stored) -> dict[str, Any]:
 
 
 def make_storable(resource: kinds.Resource, body: dict[str, Any]) -> dict[str, Any]:
-    """Turn an object of this resource's version into the stored one. May modify and return the same object."""
+    """Convert an object of this resource's version to the stored form. May modify the object."""
     if _is_native(resource):
         return body
     if resource.home == EVENTS:
@@ -46,7 +46,7 @@ def make_storable(resource: kinds.Resource, body: dict[str, Any]) -> dict[str, A
 
 
 def reread(resource: kinds.Resource, body: dict[str, Any]) -> dict[str, Any]:
-    """Bring a custom object, which is modified, to what the schema of the stored version makes of it."""
+    """Convert a custom object by the schema of the storage version. Modifies the object."""
     schema = resource.stored_schema
     if schema is not None:
         pruning.prune(body, schema)

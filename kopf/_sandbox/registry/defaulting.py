@@ -1,7 +1,7 @@
 """
-Defaulting: what the API fills in the built-in objects each time when it reads them.
+Defaulting: the defaults of built-in objects, which the API sets on each read.
 
-The objects must be decoded before: here the fields are absent if they are not set.
+The objects must be decoded already: unset fields are absent.
 """
 
 from typing import Any
@@ -11,8 +11,8 @@ from kopf._sandbox.registry import rules
 
 def apply_kind_defaults(group: str, version: str, kind: str, obj: dict[str, Any]) -> None:
     """
-    Fill in the defaults of a built-in kind, on creation and on updates alike. Mutates the object.
+    Set the defaults of a built-in kind, both on creations and on updates. Modifies the object.
 
-    Each built-in kind is served in one version now; the version is for the day when one has two.
+    Each built-in kind is served in one version now; the version is for future kinds with two.
     """
     rules.find_rules(group, kind).defaults(obj)

@@ -1,8 +1,9 @@
 """
-Deletion: what becomes of an object that was asked to go.
+Deletion: the decisions on an object that is requested to be deleted.
 
-Pure decisions: an object either goes at once, or stays marked until its finalizers, or its grace period, let it go.
-The results are stored by others (`writer`), and the deletions are followed by the controllers.
+The decisions are pure: an object is either removed immediately, or marked as being deleted until
+its finalizers or its grace period release it. The results are stored by `writer`; the controllers
+continue the deletions.
 """
 
 import dataclasses
@@ -34,11 +35,11 @@ RETURNED = frozenset(
         ('storage.k8s.io', 'volumeattachments'),
     }
 )
-"""The resources whose deletion is answered with the last state of the object rather than with a status."""
+"""The resources whose deletion is answered with the last state of the object, not a status."""
 
 
 ORPHANING = frozenset({('', 'replicationcontrollers'), ('batch', 'jobs')})
-"""The resources whose dependents are left alone unless asked otherwise."""
+"""The resources whose dependents are orphaned by default."""
 
 
 CRD = ('apiextensions.k8s.io', 'CustomResourceDefinition')
@@ -47,28 +48,27 @@ POD = ('', 'Pod')
 
 
 class Verdict(enum.Enum):
-    REMOVE = enum.auto()  # nothing holds the object
-    DISMISS = enum.auto()  # the same, but it is marked before it goes
+    REMOVE = enum.auto()  # nothing blocks the removal
+    DISMISS = enum.auto()  # the same, but it is marked before the removal
     MARK = enum.auto()  # it stays, marked with the deletion's time and finalizers
     WAIT = enum.auto()  # it is marked already, and nothing changes
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What was asked for with the deletion."""
+    """The options of a deletion."""
 
     grace_period: int | None = None
     propagation: str = ''  # Background, Foreground, Orphan; '' for the resource's default
     uid: str = ''  # the preconditions
     version: str = ''
     dry_run: bool = False
-    body: Mapping[str, Any] = dataclasses.field(
-        default_factory=dict
-    )  # as they were sent, for webhooks
+    # The options as they were sent, for webhooks.
+    body: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def parse_options(body: Mapping[str, Any] | None, query: Mapping[str, str]) -> Options:
-    """Read ``DeleteOptions``, decoded already, of the body; or of the query, but only if there is no body."""
+    """Parse the decoded ``DeleteOptions`` of the body, or the query if there is no body."""
     given = _read_query(query) if body is None else body
     problems = _check_options(given)
     if problems:
@@ -100,7 +100,7 @@ def _check_options(given: Mapping[str, Any]) -> list[errors.FieldError]:
 
 
 def _choose_propagation(given: Mapping[str, Any]) -> str:
-    """Choose the policy by its name or by the old flag; they are never given together."""
+    """Return the policy by its name or by the old flag; they are never given together."""
     orphan = given.get('orphanDependents')
     if orphan is None:
         return given.get('propagationPolicy') or ''
@@ -108,7 +108,7 @@ def _choose_propagation(given: Mapping[str, Any]) -> str:
 
 
 def check_preconditions(resource: kinds.Resource, stored: memory.Stored, options: Options) -> None:
-    """Refuse to delete another object, or another version of it, than was meant."""
+    """Raise the API's 409 if the object has another UID or version than required."""
     why = ''
     if options.uid and options.uid != stored.uid:
         why = (
@@ -127,7 +127,7 @@ def check_preconditions(resource: kinds.Resource, stored: memory.Stored, options
 def mark(
     resource: kinds.Resource, obj: dict[str, Any], options: Options, now: datetime.datetime
 ) -> Verdict:
-    """Decide on the deletion. The object is modified if, and only if, it is to be stored as marked."""
+    """Decide on the deletion. The object is modified only if it must be stored as marked."""
     holds = _find_holds(resource, obj, options)
     verdict = _decide(resource, obj['metadata'], holds)
     if verdict in (Verdict.DISMISS, Verdict.MARK):
@@ -137,7 +137,7 @@ def mark(
 
 @dataclasses.dataclass(frozen=True)
 class _Holds:
-    """What keeps an object from going at once."""
+    """The reasons not to remove an object immediately."""
 
     finalizers: list[str]
     has_spec_finalizers: bool
@@ -191,12 +191,12 @@ def _is_marked(meta: Mapping[str, Any]) -> bool:
 
 
 def _is_rescheduled(meta: Mapping[str, Any], holds: _Holds) -> bool:
-    """Return whether the time of the deletion gets set: for the first time, or to an earlier one."""
+    """Return whether the deletion time must be set: for the first time, or to an earlier one."""
     return not _is_marked(meta) or holds.grace < (meta.get('deletionGracePeriodSeconds') or 0)
 
 
 def _note_termination(resource: kinds.Resource, obj: dict[str, Any]) -> None:
-    """The objects that contain other objects tell in their status that they are being deleted."""
+    """Report the deletion in the status of namespaces and CRDs."""
     if (resource.group, resource.kind) == NAMESPACE:
         obj.setdefault('status', {})['phase'] = 'Terminating'
     elif (resource.group, resource.kind) == CRD:
@@ -207,7 +207,7 @@ def _note_termination(resource: kinds.Resource, obj: dict[str, Any]) -> None:
 
 
 def choose_finalizers(finalizers: list[str], propagation: str) -> list[str]:
-    """Put the finalizers of the garbage collector in line with the propagation policy."""
+    """Adjust the finalizers of the garbage collector to the propagation policy."""
     if not propagation:
         return list(finalizers)
     kept = [finalizer for finalizer in finalizers if finalizer not in (ORPHAN, FOREGROUND)]
@@ -215,7 +215,7 @@ def choose_finalizers(finalizers: list[str], propagation: str) -> list[str]:
 
 
 def is_released(resource: kinds.Resource, obj: Mapping[str, Any]) -> bool:
-    """Tell if an update has taken away the last thing that held an object being deleted."""
+    """Return whether an object is being deleted, and nothing blocks its removal anymore."""
     meta = obj['metadata']
     return (
         meta.get('deletionTimestamp') is not None
@@ -226,14 +226,14 @@ def is_released(resource: kinds.Resource, obj: Mapping[str, Any]) -> bool:
 
 
 def has_spec_finalizers(resource: kinds.Resource, obj: Mapping[str, Any]) -> bool:
-    """Namespaces have finalizers of a second kind."""
+    """Return whether a namespace has finalizers in its spec, besides those in the metadata."""
     return (resource.group, resource.kind) == NAMESPACE and bool(
         (obj.get('spec') or {}).get('finalizers')
     )
 
 
 def build_answer(resource: kinds.Resource, stored: memory.Stored) -> dict[str, Any]:
-    """The status that tells of an object's removal."""
+    """Build the status about the removal of an object."""
     named = {
         'name': stored.name,
         'group': resource.group,
@@ -254,7 +254,7 @@ def format_time(moment: datetime.datetime) -> str:
 
 
 def _choose_grace(resource: kinds.Resource, obj: Mapping[str, Any], options: Options) -> int:
-    """Only the pods that are assigned to a node, and not over yet, have time to finish."""
+    """Return the grace period in seconds; zero for all but running pods assigned to a node."""
     spec, phase = obj.get('spec') or {}, (obj.get('status') or {}).get('phase')
     if (
         (resource.group, resource.kind) != POD

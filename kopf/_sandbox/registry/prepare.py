@@ -1,9 +1,10 @@
 """
-Preparation: what happens to an object between a request and the storage.
+Preparation: the steps between a request and the storage.
 
-The same steps for built-in and custom resources: its identity is checked against the URL, unknown fields are dropped
-or refused, defaults are set, what belongs to the server or to the other endpoint is restored, and the result
-is validated. Everything is a function of the request and of the objects; nothing is stored here.
+The steps are the same for built-in and custom resources: the identity is checked against the URL,
+unknown fields are dropped or refused, defaults are set, the fields of the server or of other
+endpoints are restored, and the result is validated. All functions depend only on the request and
+the objects; nothing is stored here.
 """
 
 import dataclasses
@@ -21,14 +22,14 @@ from kopf._sandbox.registry.rules import entries
 from kopf._sandbox.schema import jsonpaths, pruning, validation
 
 CRD = ('apiextensions.k8s.io', 'CustomResourceDefinition')
-_STATUS_KEEPERS = ('Node',)  # their status can be given at once when they are created
-_LABEL_KEEPERS = ('Deployment',)  # their labels cannot be written together with their status
+_STATUS_KEEPERS = ('Node',)  # their status can be set on creation
+_LABEL_KEEPERS = ('Deployment',)  # their labels cannot be changed together with the status
 CEL_WARNING = 'the sandbox does not evaluate x-kubernetes-validations: objects are accepted regardless of these rules'
 
 
 @dataclasses.dataclass(frozen=True)
 class Sources:
-    """Where the values come from that no client may choose."""
+    """The sources of the values that clients may not choose."""
 
     now: Callable[[], datetime.datetime]
     make_uid: Callable[[], str]
@@ -47,9 +48,9 @@ class Sources:
 
 def decode_object(request: requests.Request, body: Any) -> dict[str, Any]:
     """
-    Check that the body is an object of the resource and the name that the request is about; drop the unknown fields.
+    Check that the body is an object of the request's resource and name; drop the unknown fields.
 
-    The result shares its parts with the body, which is modified.
+    The body is modified, and the result shares its parts.
     """
     _check_is_object(request.resource, body)
     if request.verb == 'patch':
@@ -68,7 +69,7 @@ def decode_object(request: requests.Request, body: Any) -> dict[str, Any]:
 
 
 def decode_fields(request: requests.Request, obj: dict[str, Any]) -> None:
-    """Drop or refuse the unknown fields, and refuse the values of wrong types. Modifies the object."""
+    """Drop or refuse unknown fields, and refuse values of wrong types. Modifies the object."""
     resource, schema = request.resource, request.resource.schema
     if schema is None:
         return
@@ -85,7 +86,7 @@ def decode_fields(request: requests.Request, obj: dict[str, Any]) -> None:
 
 
 def check_applied(request: requests.Request, config: Any) -> None:
-    """Check that a configuration to be applied is of the resource that the request is about."""
+    """Check that the applied configuration is for the resource of the request."""
     resource = request.resource
     _check_is_object(resource, config)
     if (config.get('apiVersion'), config.get('kind')) != (resource.api_version, resource.kind):
@@ -96,7 +97,7 @@ def check_applied(request: requests.Request, config: Any) -> None:
 
 
 def set_defaults(request: requests.Request, obj: dict[str, Any]) -> None:
-    """Set the values of the fields that are not set. Modifies the object."""
+    """Set the defaults of unset fields. Modifies the object."""
     resource, schema = request.resource, request.resource.schema
     if (resource.group, resource.kind) == CRD:
         crds.default_crd(obj)
@@ -107,7 +108,7 @@ def set_defaults(request: requests.Request, obj: dict[str, Any]) -> None:
 
 
 def prepare_create(request: requests.Request, obj: dict[str, Any], sources: Sources) -> None:
-    """Set what only the server sets, and forget what clients may not set. Modifies the object."""
+    """Set the server's fields, and remove those that clients may not set. Modifies the object."""
     resource = request.resource
     if not request.dry_run:
         metadata.check_new_version(obj)
@@ -125,7 +126,7 @@ def prepare_create(request: requests.Request, obj: dict[str, Any], sources: Sour
 def prepare_update(
     request: requests.Request, obj: dict[str, Any], old: Mapping[str, Any], sources: Sources
 ) -> dict[str, Any]:
-    """Restore what belongs to the server or to the other endpoint; return what is to be stored."""
+    """Restore the fields of the server and of other endpoints; return the object to store."""
     resource = request.resource
     metadata.prepare_update(obj, old)
     if request.subresource == 'status':
@@ -151,7 +152,7 @@ def prepare_update(
 
 
 def list_reset_fields(request: requests.Request) -> tuple[str, ...]:
-    """List the fields that cannot be written through the endpoint of the request, and so do not come to be owned."""
+    """Return the fields that are not writable through the endpoint, so they do not become owned."""
     if request.subresource == 'status':
         return ('spec', 'metadata.labels') if request.resource.kind in _LABEL_KEEPERS else ('spec',)
     return ('status',) if request.resource.has_status else ()
@@ -160,7 +161,7 @@ def list_reset_fields(request: requests.Request) -> tuple[str, ...]:
 def validate(
     request: requests.Request, obj: dict[str, Any], old: Mapping[str, Any] | None = None
 ) -> None:
-    """Refuse the object with all that is wrong with it; bindings are orders that are obeyed as they are."""
+    """Raise the API's 422 with all problems of the object. Bindings are not validated."""
     if request.subresource == 'binding':
         return
     resource, schema = request.resource, request.resource.schema
@@ -195,7 +196,7 @@ def validate(
 
 
 def extract_fields(resource: kinds.Resource, obj: Mapping[str, Any]) -> dict[str, str]:
-    """Take the values of the fields by which stored objects of this resource can be selected."""
+    """Return the values of the fields by which stored objects of this resource can be selected."""
     if not resource.selectable:
         return {}
     if not resource.custom:
@@ -211,7 +212,7 @@ def _dump(obj: Mapping[str, Any]) -> str:
 
 
 def _refuse_patch(shown: str, why: str) -> errors.ApiError:
-    """A patch is refused with all of its result rather than with the object's name."""
+    """Build the error for a patch: it shows the whole result instead of the object's name."""
     return errors.invalid('', '', '', [errors.invalid_value('patch', shown, why)])
 
 
@@ -257,7 +258,7 @@ def _check_kind(resource: kinds.Resource, body: dict[str, Any]) -> None:
 
 
 def _check_patched_kind(resource: kinds.Resource, body: dict[str, Any]) -> None:
-    """Refuse the patches that make another kind of an object, in other words than the objects of other kinds."""
+    """Refuse patches that change the kind; the error differs from that for other requests."""
     api_version, kind = str(body.get('apiVersion')), str(body.get('kind'))
     if (api_version, kind) == (resource.api_version, resource.kind) or not body.get('apiVersion'):
         return
@@ -270,7 +271,7 @@ def _check_patched_kind(resource: kinds.Resource, body: dict[str, Any]) -> None:
 
 
 def _check_builtin_kind(resource: kinds.Resource, api_version: str, kind: str) -> None:
-    """Of the built-in kinds, some are unknown, and some are known but cannot become the expected one."""
+    """Refuse other built-in kinds: unknown, or not convertible to the expected one."""
     group, version = kinds.split_api_version(api_version)
     is_known = (group, version, kind) in builtins.load_definition_names()
     if is_known and kind == resource.kind:
@@ -307,12 +308,12 @@ def _check_identity(request: requests.Request, meta: dict[str, Any]) -> None:
 
 
 def is_strict(request: requests.Request) -> bool:
-    """Tell if unknown and repeated fields are refused rather than warned of."""
+    """Return whether unknown and repeated fields are errors instead of warnings."""
     return request.options.get('fieldValidation') == 'Strict'
 
 
 def _report_unknown(request: requests.Request, unknown: list[str], shown: str) -> None:
-    """Refuse or warn of the unknown and repeated fields; ``shown`` is the result of a patch, if it was a patch."""
+    """Refuse or warn about unknown and repeated fields; ``shown`` is the result of a patch."""
     texts = [
         *(f'duplicate field {errors.render(path)}' for path in request.duplicates),
         *(f'unknown field {errors.render(path)}' for path in unknown),
@@ -332,7 +333,7 @@ def _report_unknown(request: requests.Request, unknown: list[str], shown: str) -
 def _take_status(
     resource: kinds.Resource, obj: dict[str, Any], old: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Only the status is written by its endpoint; of the built-in objects, also the metadata."""
+    """Take only the status from the new object; for built-in resources, also the metadata."""
     result = dict(old) if resource.custom else {**old, 'metadata': obj['metadata']}
     result['metadata'] = dict(result['metadata'])
     if resource.kind in _LABEL_KEEPERS:

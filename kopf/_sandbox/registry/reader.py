@@ -1,8 +1,8 @@
 """
 The reader: one object, or a list of them, now or as of a past version, in pages.
 
-The pages of a list are consistent: all of them are of the version of the first one, as long as it is in the history.
-After that, the refusal has the token with which the pages go on as of now.
+The pages of a list are consistent: all of them are of the same version as the first one, as long as
+it is in the history. After that, the error has a token to continue with the current state.
 """
 
 import base64
@@ -28,12 +28,15 @@ _TOKEN_EXPIRED = (
 )
 
 
-_LATEST = -1  # the version in the tokens for those who agree to go on with the current state
+_LATEST = -1  # the version in tokens for clients that agree to continue with the current state
 _TOKEN_VERSION = 'meta.k8s.io/v1'
 
 
 class ExpiredTokenError(errors.ApiError):
-    """The version of a list is forgotten, and its next pages with it; there is a token to go on with other pages."""
+    """
+    The version of a list is compacted, so the next pages are unavailable; the token is to continue
+    with the current state.
+    """
 
     def __init__(self, key: str) -> None:
         super().__init__(410, 'Expired', _TOKEN_EXPIRED)
@@ -50,13 +53,13 @@ class Listing:
 
     items: list[memory.Stored]
     version: int
-    token: str = ''  # to continue from; empty if this is all
-    remaining: int | None = None  # how many are left after this page, where it is known
+    token: str = ''  # to continue from; empty for the last page
+    remaining: int | None = None  # the number of objects after this page, if known
 
 
 @dataclasses.dataclass(frozen=True)
 class Position:
-    """Where the next page begins, and as of which version."""
+    """The position of the next page, and the version of the list."""
 
     version: int
     key: str
@@ -77,7 +80,7 @@ def get_object(
     name: str,
     options: Mapping[str, str],
 ) -> memory.Stored:
-    """Find an object or refuse; a version not yet reached is refused too."""
+    """Return an object, or raise the API's 404; versions not reached yet are errors too."""
     _check_reached(store, watcher.parse_version(options.get('resourceVersion', '')))
     stored = store.get(resource.home, namespace, name)
     if stored is None:
@@ -91,12 +94,11 @@ def list_objects(
     interest: selectors.Interest,
     options: Mapping[str, str],
 ) -> Listing:
-    """List the wanted objects as the query asks for them."""
+    """Return the selected objects as requested in the query."""
     watcher.check_version_options(options, watch=False)
     version = _parse_version(options.get('resourceVersion', ''))
-    limit = (
-        max(0, watcher.parse_number(options, 'limit') or 0) if version != 0 else 0
-    )  # caches have no pages
+    # With version 0, the API lists from its cache, which has no pages.
+    limit = max(0, watcher.parse_number(options, 'limit') or 0) if version != 0 else 0
     position = _decode_token(options.get('continue', ''))
     if position is not None:
         if version:
@@ -181,7 +183,7 @@ def _check_position(token_version: Any, version: Any, key: Any) -> Position:
 
 
 def _parse_version(text: str) -> int | None:
-    """The same version is a worse error in a single object or a watch than in a list."""
+    """Parse the version of a list; the errors differ from those for single objects and watches."""
     try:
         return watcher.parse_version(text)
     except errors.ApiError as e:

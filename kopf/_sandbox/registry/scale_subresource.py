@@ -1,5 +1,5 @@
 """
-The scale subresource: ``Scale``, a small object that shows and changes the number of replicas of another one.
+The scale subresource: ``Scale``, a small object with the number of replicas of another object.
 """
 
 from collections.abc import Mapping
@@ -9,11 +9,11 @@ from kopf._sandbox.meta import errors, kinds, selectors
 from kopf._sandbox.schema import jsonpaths
 
 SCALES = kinds.Resource('autoscaling', 'v1', 'scales', 'scale', 'Scale', namespaced=True, verbs=())
-"""Not a resource on its own: only for the objects to be shown."""
+"""The pseudo-resource of scales, only to encode them in responses."""
 
 
 def build_scale(resource: kinds.Resource, obj: Mapping[str, Any]) -> dict[str, Any]:
-    """Show an object as its scale; refuse if a custom object has no number of replicas."""
+    """Build the scale of an object; refuse if a custom object has no number of replicas."""
     scale = _get_scale(resource)
     replicas = jsonpaths.compile_path(scale.spec_path).get(obj, None)
     if replicas is None and resource.custom:
@@ -41,7 +41,7 @@ def build_scale(resource: kinds.Resource, obj: Mapping[str, Any]) -> dict[str, A
 
 
 def build_patchable(resource: kinds.Resource, obj: Mapping[str, Any]) -> dict[str, Any]:
-    """The scale to be patched: an absent number of replicas counts as none."""
+    """Build the scale to be patched: an absent number of replicas is allowed."""
     try:
         return build_scale(resource, obj)
     except errors.ApiError:
@@ -55,7 +55,7 @@ def build_patchable(resource: kinds.Resource, obj: Mapping[str, Any]) -> dict[st
 
 
 def scale_object(resource: kinds.Resource, obj: dict[str, Any], scale: Any) -> dict[str, Any]:
-    """Put the number of replicas of a scale into the object, which is modified and returned."""
+    """Set the number of replicas of a scale in the object, which is modified and returned."""
     _check_identity(obj['metadata'], scale)
     spec = scale.get('spec') if isinstance(scale, Mapping) else None
     replicas = (spec or {}).get('replicas', 0) if isinstance(spec, Mapping | None) else None
@@ -104,7 +104,7 @@ def _check_identity(meta: Mapping[str, Any], scale: Any) -> None:
 
 
 def is_owned(resource: kinds.Resource, obj: Mapping[str, Any]) -> bool:
-    """Tell if anybody owns the number of replicas: only then the scaling is recorded as somebody's."""
+    """Return whether the number of replicas has an owner: only then the scaling is recorded."""
     for entry in obj['metadata'].get('managedFields') or ():
         fields = entry.get('fieldsV1') or {}
         for name in _get_scale(resource).spec_path.strip('.').split('.'):
@@ -121,7 +121,7 @@ def _get_scale(resource: kinds.Resource) -> kinds.Scale:
 
 
 def _format_selector(scale: kinds.Scale, obj: Mapping[str, Any]) -> str:
-    """The selector is a string in custom objects, a map in the old built-in ones, and an object in the newer ones."""
+    """Format the selector: a string in custom objects, a map or an object in built-in ones."""
     selector = (
         jsonpaths.compile_path(scale.selector_path).get(obj, None) if scale.selector_path else None
     )

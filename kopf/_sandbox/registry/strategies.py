@@ -1,8 +1,9 @@
 """
-Strategies: how new and updated objects are prepared and validated, by the rules of their kinds.
+Strategies: the preparation and validation of new and updated objects, by the rules of their kinds.
 
-For custom resources, only the metadata are checked here: the rest of their rules are in their schemas.
-The order of a write: decoding, defaults, the metadata set by the server, the preparation, the validation.
+For custom resources, only the metadata is checked here: the rest is checked by their schemas. The
+order of a write: decoding, defaulting, the metadata set by the server, the preparation, the
+validation.
 """
 
 import copy
@@ -19,9 +20,10 @@ def check_types(
     obj: dict[str, Any], schema: schemas.Schema, kind: str, version: str
 ) -> errors.ApiError | None:
     """
-    Decode a built-in object: bring it to the form in which the API keeps it. Mutates the object.
+    Decode a built-in object to its normal form. Modifies the object.
 
-    Returns the refusal if some values are of wrong types; the object is then half-decoded and of no use.
+    Returns the error if some values have wrong types; the object is then partially decoded and
+    unusable.
     """
     try:
         decoding.decode_object(obj, schema, kind=kind, version=version)
@@ -31,7 +33,7 @@ def check_types(
 
 
 def prepare_create(group: str, kind: str, obj: dict[str, Any], site: entries.Site) -> None:
-    """Set what is the server's to set in a new object: generation, status, allocations. Mutates the object."""
+    """Set the server's fields in a new object: generation, status, etc. Modifies the object."""
     found = rules.find_rules(group, kind)
     if found.has_generation:
         obj['metadata']['generation'] = 1
@@ -49,7 +51,7 @@ def prepare_update(
     *,
     counts_status: bool = False,
 ) -> None:
-    """Restore in an updated object what is not for the client to change, and count its generation. Mutates it."""
+    """Restore the server's fields, and update the generation. Modifies the new object."""
     found = rules.find_rules(group, kind)
     found.prepare_update(new, old, site)
     if is_generation_bumped(group, kind, new, old, counts_status=counts_status):
@@ -65,7 +67,7 @@ def is_generation_bumped(
     counts_status: bool = False,
 ) -> bool:
     """
-    Tell if this change of an object is counted in its generation.
+    Return whether this change increments the generation of an object.
 
     Changes of the status count only for custom resources without the status subresource.
     """
@@ -75,14 +77,14 @@ def is_generation_bumped(
 
 
 def has_generation(group: str, kind: str) -> bool:
-    """Tell if new objects of this kind get a generation. Deletions count wherever there is a generation."""
+    """Return whether new objects of this kind have a generation; deletions increment it too."""
     return rules.find_rules(group, kind).has_generation
 
 
 def validate_create(
     group: str, kind: str, obj: Mapping[str, Any], *, namespaced: bool
 ) -> list[errors.FieldError]:
-    """Find what is wrong in a new object."""
+    """Return the problems of a new object."""
     found = rules.find_rules(group, kind)
     problems = (
         found.validate_metadata(obj, namespaced=namespaced)
@@ -100,9 +102,10 @@ def validate_update(
     group: str, kind: str, new: Mapping[str, Any], old: Mapping[str, Any], *, namespaced: bool
 ) -> list[errors.FieldError]:
     """
-    Find what is wrong in an updated object, or is not allowed to change.
+    Return the problems of an updated object, and its forbidden changes.
 
-    Problems with the metadata are repeated as many times as the API repeats them in the causes of its answers.
+    Problems of the metadata are repeated as many times as the API repeats them in the causes of its
+    errors.
     """
     found = rules.find_rules(group, kind)
     problems = metadata.validate_common_update(
@@ -122,10 +125,10 @@ def validate_update(
 
 
 def allows_unconditional_update(group: str, kind: str) -> bool:
-    """Tell if objects of this kind can be replaced with no ``resourceVersion``."""
+    """Return whether objects of this kind can be replaced without ``resourceVersion``."""
     return rules.find_rules(group, kind).allows_unconditional_update
 
 
 def allows_create_on_update(group: str, kind: str) -> bool:
-    """Tell if PUT creates the objects of this kind if they do not exist."""
+    """Return whether PUT creates absent objects of this kind."""
     return rules.find_rules(group, kind).allows_create_on_update

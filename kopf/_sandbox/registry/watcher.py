@@ -1,8 +1,8 @@
 """
 The watcher: the changes of a resource as a stream of events, from now on or from a past version.
 
-A watcher keeps only its position in the history, so a slow one costs no memory; if it falls so far behind
-that the history is compacted, it gets the ERROR event with the code 410 and has to list again.
+A watcher keeps only its position in the history, so slow clients cost no memory; if its position is
+compacted, it gets an ERROR event with the code 410 and must list again.
 """
 
 import asyncio
@@ -16,44 +16,43 @@ from kopf._sandbox.meta import errors, go_format, kinds, selectors
 from kopf._sandbox.storage import memory
 
 BATCH = 500
-"""How many events are encoded and sent at once, so that nobody else is kept waiting."""
+"""The number of events to encode and send at once, so that other requests are not blocked."""
 
 BOOKMARK_INTERVAL = 60.0
-"""Seconds between bookmarks in a stream that asked for them."""
+"""Seconds between bookmarks in a stream that requested them."""
 
 BOOKMARK_AHEAD = 2.0
 """Seconds between the last bookmark and the end of the stream, so that it is not lost."""
 
 Encoder = Callable[[str, memory.Stored], bytes]
-"""Makes a line of the stream of an event's type and object."""
+"""Encodes a line of the stream by the event's type and object."""
 
 Bookmarker = Callable[[int, Mapping[str, str]], bytes]
-"""Makes a line of a bookmark of the version and annotations."""
+"""Encodes a line of a bookmark by the version and annotations."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Watch:
-    """What a client asked to watch."""
+    """The parameters of a watch."""
 
     interest: selectors.Interest
-    since: (
-        int | None
-    )  # the version to continue from; None for the objects as they are now, and then the changes
+    # The version to continue from; None for the current objects, and then the changes.
+    since: int | None
     timeout: float
     bookmarks: bool = False
-    initial_end: bool = False  # tell by a bookmark when all current objects were sent
+    initial_end: bool = False  # send a bookmark after all current objects
 
 
 @dataclasses.dataclass(frozen=True)
 class Format:
-    """How the events are written for this client."""
+    """The encoders of events for one client."""
 
     encode: Encoder
     bookmark: Bookmarker
 
 
 def parse_watch(options: Mapping[str, str], interest: selectors.Interest, *, version: int) -> Watch:
-    """Read the query of a watch; ``version`` is the current version of the storage."""
+    """Parse the query of a watch; ``version`` is the current version of the storage."""
     initial = options.get('sendInitialEvents')
     check_version_options(options, watch=True)
     since = parse_version(options.get('resourceVersion', ''))
@@ -75,7 +74,7 @@ def parse_watch(options: Mapping[str, str], interest: selectors.Interest, *, ver
 
 
 def check_version_options(options: Mapping[str, str], *, watch: bool) -> None:
-    """Refuse the combinations of options that the API refuses, with all that is wrong in them."""
+    """Refuse the combinations of options that the API refuses, with all problems in one error."""
     problems = _check_watch_options(options) if watch else _check_list_options(options)
     if problems:
         raise errors.invalid('meta.k8s.io', 'ListOptions', '', problems)
@@ -134,7 +133,7 @@ def _forbid_match(why: str) -> errors.FieldError:
 
 
 def parse_version(text: str) -> int | None:
-    """Read a ``resourceVersion`` of a query; ``None`` if it is not given."""
+    """Parse a ``resourceVersion`` of a query; ``None`` if it is not given."""
     if not text:
         return None
     try:
@@ -145,7 +144,7 @@ def parse_version(text: str) -> int | None:
 
 
 def parse_number(options: Mapping[str, str], name: str) -> int | None:
-    """Read a numeric option of a query."""
+    """Parse a numeric option of a query."""
     text = options.get(name)
     if not text:
         return None
@@ -159,9 +158,10 @@ def parse_number(options: Mapping[str, str], name: str) -> int | None:
 
 def see(change: memory.Change, interest: selectors.Interest) -> tuple[str, memory.Stored] | None:
     """
-    Tell how a change looks to a watcher: which event with which object, or nothing at all.
+    Return the event's type and object for a watcher, or ``None`` if it must not see the change.
 
-    With selectors, an object that stops matching is DELETED for the watcher, one that starts matching is ADDED.
+    With selectors, an object that stops matching is DELETED for the watcher, one that starts
+    matching is ADDED.
     """
     is_wanted = change.type != 'DELETED' and interest.wants(change.new)
     was_wanted = change.old is not None and interest.wants(change.old)
@@ -178,9 +178,11 @@ async def stream(
     store: memory.Storage, home: kinds.Home, watch: Watch, form: Format
 ) -> AsyncGenerator[bytes]:
     """
-    Yield the lines of the stream in batches until the timeout, or until the resource is not served any more.
+    Yield the lines of the stream in batches until the timeout, or until the resource is no longer
+    served.
 
-    An empty batch is yielded first, when the watch is accepted. Cancellation leaves nothing behind.
+    The first batch is empty: it signals that the watch is accepted. Cancellation leaves nothing
+    behind.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + watch.timeout
@@ -212,9 +214,8 @@ async def stream(
             if moment >= deadline:
                 return
             if moment < reminder:
-                await shelf.wait(
-                    until=min(reminder, deadline)
-                )  # no await or yield since the look for changes
+                # No await or yield since the check for changes.
+                await shelf.wait(until=min(reminder, deadline))
                 continue
             reminder = schedule_bookmark(moment, deadline)
             yield form.bookmark(since, {}) if watch.bookmarks else b''
@@ -233,13 +234,13 @@ def _encode_changes(
 
 
 def schedule_bookmark(now: float, deadline: float) -> float:
-    """Tell when the next bookmark is due; the last one is shortly before the end, but not at the very beginning."""
+    """Return the time of the next bookmark; the last one is shortly before the end."""
     last = deadline - BOOKMARK_AHEAD
     return min(now + BOOKMARK_INTERVAL, last) if now < last else math.inf
 
 
 def encode_error(error: errors.ApiError) -> bytes:
-    """The last line of a stream that cannot go on."""
+    """Encode the last line of a stream that cannot continue."""
     return encode_line('ERROR', jsons.dumps(error.status))
 
 
@@ -248,7 +249,7 @@ def encode_line(type: str, raw: bytes) -> bytes:
 
 
 def _restamp(stored: memory.Stored, version: int) -> memory.Stored:
-    """The same state as if it were of another version."""
+    """Return the same state with another version."""
     body = stored.load()
     body['metadata']['resourceVersion'] = str(version)
     return dataclasses.replace(stored, version=version, raw=jsons.dumps(body))

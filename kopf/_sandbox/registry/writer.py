@@ -1,8 +1,9 @@
 """
 The writer: creations, updates, patches and deletions, from a decoded request to a stored version.
 
-While webhooks are asked, other requests go on, so every write ends with a check that the object is still as it was
-read; if not, it is refused or tried again on the newer state, as the API does. Without webhooks nothing awaits.
+While webhooks are called, other requests go on, so every write ends with a check that the object is
+unchanged since it was read; if not, the write is refused or retried on the newer state, as in the
+API. Without webhooks, nothing awaits.
 """
 
 import dataclasses
@@ -23,19 +24,19 @@ ATTEMPTS = 5
 IMMORTAL = ('default', 'kube-system', 'kube-public')
 
 Change = Callable[[dict[str, Any]], dict[str, Any]]
-"""Makes the new state of an object of its current one, which it may modify and take parts of."""
+"""Makes the new state of an object from its current state, which it may modify or reuse."""
 
 Guard = Callable[[requests.Request, Mapping[str, Any], Mapping[str, Any] | None], None]
-"""Refuses the new states of objects (given with the old ones) that this user may not bring about."""
+"""Refuses the new states (given with the old ones) that the user may not create."""
 
 
 class Stale(Exception):
-    """The object was changed by somebody else while the request was being admitted."""
+    """The object was changed by another request while this one was being admitted."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What a write has come to; the state may be not stored if it was a dry run."""
+    """The result of a write; the state is not stored in dry runs."""
 
     stored: memory.Stored
     is_created: bool = False
@@ -73,7 +74,7 @@ class Writer:
         return await self._modify(request, lambda old: pruning.clone(obj))
 
     async def patch(self, request: requests.Request, change: Change) -> Outcome:
-        """Store what the patch makes of an object, or refuse."""
+        """Store the patched object, or refuse."""
         return await self._modify(request, lambda old: prepare.decode_object(request, change(old)))
 
     async def apply(self, request: requests.Request, config: Any, *, force: bool) -> Outcome:
@@ -87,7 +88,8 @@ class Writer:
             try:
                 return await self._create(creation, obj)
             except errors.ApiError as e:
-                if e.reason != 'AlreadyExists':  # somebody was faster while the webhooks were asked
+                # Another request could create the object while the webhooks were called.
+                if e.reason != 'AlreadyExists':
                     raise
         return await self._modify(
             request, lambda old: self._merge(request, old, config, force), is_recorded=True
@@ -114,7 +116,7 @@ class Writer:
     async def delete_collection(
         self, request: requests.Request, interest: selectors.Interest, options: deletion.Options
     ) -> list[memory.Stored]:
-        """Remove or mark all wanted objects; return them as they were."""
+        """Remove or mark all selected objects; return their states before that."""
         items = self._store.shelf(request.resource.home).select(interest.namespace)
         wanted = [stored for stored in items if interest.wants(stored)]
         for stored in wanted:
@@ -129,16 +131,15 @@ class Writer:
         return wanted
 
     async def _create(self, request: requests.Request, obj: dict[str, Any]) -> Outcome:
-        """Bring a new object through all checks to the storage."""
+        """Pass a new object through all checks, and store it."""
         self._check_definition(request, obj)
         obj = await self._admit(request, 'CREATE', obj, None)
         prepare.prepare_create(request, obj, self._sources)
         prepare.validate(request, obj)
         self._guard(request, obj, None)
         await self._gate.validate(request, 'CREATE', obj, None)
-        self._check_definition(
-            request, obj
-        )  # these could have changed while the webhooks were asked
+        # The state of the cluster could change while the webhooks were called.
+        self._check_definition(request, obj)
         self._check_namespace(request, obj)
         self._check_absent(request, obj)
         return Outcome(self._put(request, obj), is_created=True)
@@ -146,7 +147,7 @@ class Writer:
     async def _modify(
         self, request: requests.Request, change: Change, *, is_recorded: bool = False
     ) -> Outcome:
-        """Change an object; again, if it has been changed by somebody else meanwhile."""
+        """Change an object; retry if it was changed by another request in the meantime."""
         for _ in range(ATTEMPTS):
             stored = self._find(request)
             old = conversions.read(request.resource, stored)
@@ -172,7 +173,10 @@ class Writer:
         old: dict[str, Any],
         obj: dict[str, Any],
     ) -> Outcome:
-        """Bring a new state through all checks to the storage; raise `Stale` if it is based on an outdated one."""
+        """
+        Pass a new state through all checks, and store it; raise `Stale` if the object has changed
+        since it was read.
+        """
         resource = request.resource
         obj['metadata']['resourceVersion'] = str(stored.version)
         obj = await self._admit(request, 'UPDATE', obj, old)
@@ -228,7 +232,7 @@ class Writer:
         obj: dict[str, Any],
         old: dict[str, Any] | None,
     ) -> dict[str, Any]:
-        """Let the mutating webhooks change the object. As in the API, nobody comes to own what they change."""
+        """Let mutating webhooks change the object. As in the API, their changes are not owned."""
         admitted = await self._gate.mutate(request, operation, obj, old)
         if admitted is not obj:
             tolerant = dataclasses.replace(
@@ -274,7 +278,7 @@ class Writer:
         )
 
     def _show(self, request: requests.Request, obj: dict[str, Any], version: int) -> memory.Stored:
-        """A state that is shown but not stored."""
+        """Build a state for the response that is not stored."""
         return memory.build_stored(conversions.make_storable(request.resource, obj), version, {})
 
     def _find(self, request: requests.Request) -> memory.Stored:
@@ -298,7 +302,7 @@ class Writer:
             )
 
     def _check_uid(self, request: requests.Request, uid: str) -> None:
-        """An object that was deleted meanwhile is not replaced in its namesake."""
+        """Do not overwrite a new object that reuses a deleted object's name."""
         resource, stored = request.resource, self._find(request)
         if uid and uid != stored.uid:
             group = f'{resource.group}/' if resource.custom else ''
@@ -310,7 +314,7 @@ class Writer:
             raise errors.conflict(resource.group, resource.plural, request.name, why)
 
     def _check_unconditional(self, request: requests.Request) -> None:
-        """Many kinds cannot be replaced without saying which version of the object is meant."""
+        """Refuse updates without ``resourceVersion`` for the kinds that require it."""
         resource = request.resource
         if not strategies.allows_unconditional_update(resource.group, resource.kind):
             self._find(request)
@@ -320,7 +324,7 @@ class Writer:
             raise errors.invalid(resource.group, resource.plural, request.name, [problem])
 
     def _check_definition(self, request: requests.Request, obj: Mapping[str, Any]) -> None:
-        """Nothing is created of the kinds that are going away, or are gone since the request has come."""
+        """Refuse to create objects if their CRD is being deleted, or is deleted already."""
         resource = request.resource
         definition = f'{resource.plural}.{resource.group}'
         stored = self._store.get(kinds.CRDS, '', definition) if resource.custom else None
@@ -335,7 +339,7 @@ class Writer:
             )
 
     def _check_namespace(self, request: requests.Request, obj: Mapping[str, Any]) -> None:
-        """Nothing is created in namespaces that do not exist or are going away."""
+        """Refuse to create objects in namespaces that do not exist or are being deleted."""
         name = request.namespace
         namespace = self._store.get(kinds.NAMESPACES, '', name) if name else None
         if name and namespace is None:

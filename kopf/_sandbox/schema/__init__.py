@@ -1,3 +1,3 @@
 """
-Schemas at work: pruning, defaulting and validation of values.
+Schemas in use: pruning, defaulting and validation of values.
 """

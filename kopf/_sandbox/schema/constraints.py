@@ -1,8 +1,8 @@
 """
-Constraints: what a schema says about one value, regardless of the values inside of it.
+Constraints: the requirements of a schema for one value, regardless of nested values.
 
-Each constraint can test a value, and can complain about a bad one in the words of the API.
-Numbers follow Go: those beyond 64 bits are floats, and bounds are cut to integers when integers are compared.
+Each constraint can test a value, and can build the API's error for a bad one. Numbers follow Go:
+those beyond 64 bits are floats, and bounds are cut to integers for the comparison with integers.
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ from kopf._sandbox.meta import errors
 from kopf._sandbox.schema import patterns
 
 Complain = Callable[[Any, str, str], errors.FieldError]
-"""Words the complaint: of a value, of the field, and of the name of that field inside of the texts."""
+"""Builds an error by the value, the path of the field, and its name inside the message."""
 
 INT64_MIN: Final = -(1 << 63)
 INT64_MAX: Final = (1 << 63) - 1
@@ -23,14 +23,14 @@ _SAFE_FLOAT: Final = float((1 << 53) - 1)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Constraint:
-    """One requirement to a value of the type that it is for."""
+    """One requirement for values of a certain type."""
 
     test: Callable[[Any], bool]
     complain: Complain
 
 
 def name_type(value: Any) -> str:
-    """Name the type of a value as schemas do."""
+    """Return the type of a value as it is named in schemas."""
     if isinstance(value, dict):
         return 'object'
     if isinstance(value, str):
@@ -49,7 +49,7 @@ def is_int(value: Any) -> bool:
 
 
 def is_integral(value: Any) -> bool:
-    """Tell whether a value fits the type ``integer``: ``2.0`` does."""
+    """Return whether a value fits the type ``integer``: ``2.0`` does."""
     if type(value) is int:
         return INT64_MIN <= value <= INT64_MAX
     return type(value) is float and value.is_integer() and abs(value) <= _SAFE_FLOAT
@@ -62,7 +62,7 @@ def complain_invalid(detail: str, shown: Callable[[Any], Any] = lambda value: va
 
 
 def read_string_constraints(raw: Mapping[str, Any]) -> list[Constraint]:
-    """Read the requirements to strings, in the order of checking; only the first broken one is reported."""
+    """Return the constraints of strings, in the order of checking; the first failure counts."""
     found = []
     if (longest := raw.get('maxLength')) is not None:
         found.append(
@@ -93,7 +93,7 @@ def _read_pattern(pattern: str) -> Constraint:
 
 
 def read_number_constraints(raw: Mapping[str, Any]) -> list[Constraint]:
-    """Read the requirements to numbers, in the order of checking."""
+    """Return the constraints of numbers, in the order of checking."""
     found = []
     if (factor := raw.get('multipleOf')) is not None:
         found.append(_read_factor(factor))
@@ -105,7 +105,7 @@ def read_number_constraints(raw: Mapping[str, Any]) -> list[Constraint]:
 
 
 def _cut(bound: float) -> int:
-    """Convert a bound to an integer as Go does: out of range is the lowest integer there."""
+    """Convert a bound to an integer as Go does: out-of-range values become the lowest integer."""
     return int(bound) if INT64_MIN <= bound <= INT64_MAX else INT64_MIN
 
 
@@ -173,7 +173,7 @@ def _is_multiple(value: Any, factor: float) -> bool:
 
 
 def read_list_constraints(raw: Mapping[str, Any]) -> list[Constraint]:
-    """Read the requirements to the lists themselves, in the order of checking."""
+    """Return the constraints of lists themselves, in the order of checking."""
     found = []
     if (fewest := raw.get('minItems')) is not None:
         found.append(
@@ -200,7 +200,7 @@ def read_list_constraints(raw: Mapping[str, Any]) -> list[Constraint]:
 
 
 def read_object_constraints(raw: Mapping[str, Any]) -> list[Constraint]:
-    """Read the requirements to the sizes of objects and maps, in the order of checking."""
+    """Return the constraints of the sizes of objects and maps, in the order of checking."""
     found = []
     if (fewest := raw.get('minProperties')) is not None:
         found.append(
@@ -220,7 +220,7 @@ def read_object_constraints(raw: Mapping[str, Any]) -> list[Constraint]:
 
 
 def read_enum(raw: Mapping[str, Any]) -> Constraint | None:
-    """Read the list of the allowed values."""
+    """Return the constraint of the allowed values, if there is one."""
     options: Sequence[Any] = raw.get('enum') or ()
     if not options:
         return None
@@ -238,7 +238,7 @@ def read_enum(raw: Mapping[str, Any]) -> Constraint | None:
 
 
 def _is_option(value: Any, option: Any) -> bool:
-    """Compare as Go does: converting the value to the type of the option, if both are numbers. Null is no option."""
+    """Compare as Go does: convert numbers to the type of the option. Null is never allowed."""
     if value is None or isinstance(value, bool) or isinstance(option, bool):
         return value is option and value is not None
     if isinstance(value, float) and isinstance(option, int):

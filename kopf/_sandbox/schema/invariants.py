@@ -1,7 +1,7 @@
 """
-Invariants: what must hold in custom objects besides the schemas themselves.
+Invariants: the requirements for custom objects besides their schemas.
 
-Lists declared as sets or as maps have no duplicates; embedded resources are well-formed objects of their own.
+Lists declared as sets or maps have no duplicates; embedded resources are valid objects themselves.
 """
 
 import json
@@ -12,7 +12,7 @@ from kopf._sandbox.meta import errors, metadata, naming, schemas
 
 
 def check_lists(value: Any, schema: schemas.Schema, path: str) -> Iterator[errors.FieldError]:
-    """Find the duplicates in all sets and maps inside of the value."""
+    """Yield errors for duplicates in all sets and maps inside of the value."""
     if isinstance(value, list):
         if schema.list_type != 'atomic':
             yield from _check_list(value, schema, path)
@@ -28,7 +28,7 @@ def check_lists(value: Any, schema: schemas.Schema, path: str) -> Iterator[error
 
 
 def check_embedded(value: Any, schema: schemas.Schema, path: str) -> Iterator[errors.FieldError]:
-    """Find what is wrong with all embedded resources inside of the value."""
+    """Yield the problems of all embedded resources inside of the value."""
     if isinstance(value, list) and schema.items is not None:
         for index, item in enumerate(value):
             yield from check_embedded(item, schema.items, f'{path}[{index}]')
@@ -43,18 +43,18 @@ def check_embedded(value: Any, schema: schemas.Schema, path: str) -> Iterator[er
 
 
 def has_duplicates(values: Sequence[Any]) -> bool:
-    """Tell whether a set has duplicates; the order of keys in objects does not matter, the types of scalars do."""
+    """Return whether a set has duplicates; the order of keys is ignored, types are not."""
     return len(values) > 1 and len({_identify(value) for value in values}) < len(values)
 
 
 def is_good_map(values: Sequence[Any], keys: Sequence[str]) -> bool:
-    """Tell whether a list is good as a map: its items are objects with different keys."""
+    """Return whether a list is valid as a map: its items are objects with different keys."""
     if len(keys) == 1:
         try:
             if len({value[keys[0]] for value in values}) == len(values):
                 return True
         except (KeyError, TypeError, IndexError):
-            pass  # something unusual: to be looked at with more care
+            pass  # unusual items: to be checked in detail below
     if any(not isinstance(value, dict) for value in values if value is not None):
         return False
     return not has_duplicates(_extract_keys(values, keys))
@@ -83,7 +83,7 @@ def _extract_keys(values: Sequence[Any], keys: Sequence[str]) -> list[dict[str, 
 
 
 def _find_duplicates(values: Sequence[Any]) -> Iterator[int]:
-    """Find where values occur for the second time; the further times do not count."""
+    """Yield the indices where values occur for the second time; further repetitions are ignored."""
     times: dict[Any, int] = {}
     for index, value in enumerate(values):
         identity = _identify(value)
@@ -99,7 +99,7 @@ def _identify(value: Any) -> tuple[type, Any]:
 
 
 def check_resource(resource: dict[str, Any], path: str) -> Iterator[errors.FieldError]:
-    """Find what is wrong with one embedded resource; its metadata have been decoded by pruning."""
+    """Yield the problems of one embedded resource; its metadata is decoded by pruning."""
     for name in ('apiVersion', 'kind'):
         yield from _check_type_field(resource, name, _join_path(path, name))
     api_version, kind, meta = (resource.get(name) for name in ('apiVersion', 'kind', 'metadata'))

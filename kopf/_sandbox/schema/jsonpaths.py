@@ -1,12 +1,14 @@
 r"""
-JSONPaths: how CRDs point at fields of their objects, in printer columns, scale paths, and selectable fields.
+JSONPaths: the paths of fields in CRDs: in printer columns, scale paths, and selectable fields.
 
-The dialect is that of Kubernetes: ``.spec.a.b``, ``.metadata.labels.example\.com/x`` or ``['example\.com/x']``,
-``.items[0]``, ``[-1]``, ``[1:3]``, ``[*]``, ``[0,2]``, ``..name``, ``.conditions[?(@.type=="Ready")].status``.
-Dots separate keys even inside quoted brackets, unless escaped: so does the API.
+The dialect is that of Kubernetes: ``.spec.a.b``, ``.metadata.labels.example\.com/x`` or
+``['example\.com/x']``, ``.items[0]``, ``[-1]``, ``[1:3]``, ``[*]``, ``[0,2]``, ``..name``,
+``.conditions[?(@.type=="Ready")].status``. As in the API, dots separate keys even inside quoted
+brackets, unless escaped.
 
-What is not there is not found; what cannot be evaluated on an object (an index out of bounds, a comparison of a number
-with a string) finds nothing at all. Only malformed texts raise, when compiled.
+Absent fields are not found; a path that cannot be evaluated on an object (an index out of bounds, a
+comparison of a number with a string) finds nothing at all. Only malformed paths raise, when
+compiled.
 """
 
 import dataclasses
@@ -38,7 +40,7 @@ _ORDERED = frozenset([int, float, str])
 
 
 class _Mismatch(Exception):
-    """The path makes no sense for this object: nothing is found."""
+    """The path cannot be evaluated on this object: nothing is found."""
 
 
 class _Step(Protocol):
@@ -51,22 +53,22 @@ class Path:
 
     text: str
     steps: tuple[_Step, ...]
-    keys: tuple[str, ...] | None  # of a simple dotted path; none if it has anything else
+    keys: tuple[str, ...] | None  # the keys of a simple dotted path; None for other paths
 
     def find(self, obj: Any) -> list[Any]:
-        """Find all values the path points at, including nulls; possibly none."""
+        """Return all values at the path, including nulls."""
         try:
             return _walk(self.steps, [obj])
         except _Mismatch:
             return []
 
     def get(self, obj: Any, default: Any = None) -> Any:
-        """Get the first value found, or the default if nothing is there."""
+        """Return the first value found, or the default if there is none."""
         found = self.find(obj)
         return found[0] if found else default
 
     def set(self, obj: dict[str, Any], value: Any) -> None:
-        """Put the value into the object in place, with the missing parents; for simple dotted paths only."""
+        """Set the value in the object, creating missing parents; only for simple dotted paths."""
         if not self.keys:
             raise ValueError(f'Cannot set {self.text!r}: only simple dotted paths can be set.')
         *parents, last = self.keys
@@ -79,7 +81,7 @@ class Path:
 
 @functools.lru_cache(maxsize=1024)
 def compile_path(text: str) -> Path:
-    """Compile a path, once for every text. Raises `ValueError` if the syntax is wrong."""
+    """Compile a path; the results are cached. Raises `ValueError` if the syntax is wrong."""
     steps = tuple(_parse(text))
     fields = tuple(step.name for step in steps if isinstance(step, _Field))
     return Path(text, steps, keys=fields if len(fields) == len(steps) else None)
@@ -154,7 +156,7 @@ class _Literal:
 
 @dataclasses.dataclass(frozen=True)
 class _Filter:
-    """The items of a list for which a comparison holds, or, with no operator, a field exists."""
+    """The items of a list that satisfy a comparison, or, without an operator, have a field."""
 
     left: tuple[_Step, ...]
     operator: str
@@ -226,9 +228,7 @@ def _parse_dots(text: str, position: int) -> _Parsed:
 
 
 def _parse_field(text: str, position: int) -> _Parsed:
-    match = _match(
-        _FIELD, text, position, 'a field name is expected'
-    )  # though it may be empty, as in "."
+    match = _match(_FIELD, text, position, 'a field name is expected')  # it may be empty, as in "."
     name = match.group()
     step: _Step = _Wildcard() if name == '*' else _Field(name.replace('\\', ''))
     return (step,), match.end()
@@ -252,7 +252,7 @@ def _parse_selection(text: str, selection: str) -> Iterator[_Step]:
         raise ValueError(f'Invalid path {text!r}: invalid array index {selection}.')
     start, stop, step = match.groups()
     first = int(start or 0)
-    past = first + 1 or None  # the last item of a list has nothing after it
+    past = first + 1 or None  # the last item has no index after it
     if stop is not None:
         past = int(stop[1:]) if stop[1:] else None
     yield _Items(first, past, int(step[1:]) if step and step[1:] else 1)

@@ -1,8 +1,9 @@
 """
-Patterns: the regular expressions of schemas, matched by RE2, of which Go's engine is a sibling.
+Patterns: the regular expressions of schemas, matched by RE2, a sibling of Go's engine.
 
-Schemas come from clients, and so do the values: the time of matching is linear in their length, whatever the pattern.
-What is wrong with a pattern is told in the words of Go's compiler. The library is loaded with the first pattern.
+Both the schemas and the values come from clients: the time of matching is linear in their length
+for any pattern. Errors in patterns are worded as by Go's compiler. The library is loaded with the
+first pattern.
 """
 
 import dataclasses
@@ -13,7 +14,7 @@ from typing import Any, Final
 
 from kopf._sandbox import options
 
-_WORDINGS: Final = {  # how Go puts what RE2 says
+_WORDINGS: Final = {  # the errors of RE2 in Go's wording
     'missing )': 'missing closing )',
     'missing ]': 'missing closing ]',
     'trailing \\': 'trailing backslash at end of expression',
@@ -23,12 +24,12 @@ _WORDINGS: Final = {  # how Go puts what RE2 says
     'invalid perl operator': 'invalid or unsupported Perl syntax',
     'invalid named capture group': 'invalid named capture',
 }
-_LOOKBEHINDS: Final = ('(?<!', '(?<=')  # Go takes them for the names of groups
-_ANY_BYTE: Final = re.compile(r'(?<!\\)(?:\\\\)*(\\C)')  # RE2 knows it, Go does not
+_LOOKBEHINDS: Final = ('(?<!', '(?<=')  # parsed by Go as named groups
+_ANY_BYTE: Final = re.compile(r'(?<!\\)(?:\\\\)*(\\C)')  # supported by RE2, but not by Go
 
 
 class PatternError(ValueError):
-    """The pattern is wrong for Go; the text is that of its compiler."""
+    """The pattern is invalid for Go; the message is that of its compiler."""
 
     def __init__(self, why: str, fragment: str) -> None:
         super().__init__(f'error parsing regexp: {why}: `{fragment}`')
@@ -46,7 +47,7 @@ class Pattern:
 
 
 def check_engine() -> None:
-    """Raise `MissingLibraryError` if there is nothing to match patterns with."""
+    """Raise `MissingLibraryError` if the library is not installed."""
     if importlib.util.find_spec('re2') is None:
         raise options.MissingLibraryError('google-re2', 'the patterns of custom resources')
 
@@ -68,7 +69,7 @@ def compile_pattern(pattern: str) -> Pattern:
 
 
 def _word_error(pattern: str, message: bytes | str) -> PatternError:
-    """Put an error of RE2 in the words of Go."""
+    """Convert an error of RE2 to Go's wording."""
     text = message.decode('utf-8', 'replace') if isinstance(message, bytes) else message
     why, _, fragment = text.partition(': ')
     if fragment in _LOOKBEHINDS:
@@ -78,7 +79,7 @@ def _word_error(pattern: str, message: bytes | str) -> PatternError:
 
 
 def _replace_surrogates(text: str) -> str:
-    """Replace what is not characters, as Go does when it reads JSON."""
+    """Replace surrogates, as Go does when it reads JSON."""
     return (
         text.encode('utf-16', 'surrogatepass').decode('utf-16', 'replace')
         if not text.isascii()

@@ -1,8 +1,9 @@
 """
-Pruning and defaulting: how the API makes objects fit the structure of their schemas before validating them.
+Pruning and defaulting: the conversion of objects to the structure of their schemas before
+validation.
 
-Unknown fields are dropped, and so are nulls where null is not a value; missing fields get their defaults.
-Values of wrong types are left as they are, for validation to refuse them.
+Unknown fields are dropped, and so are nulls of non-nullable fields; missing fields get their
+defaults. Values of wrong types are left for validation to refuse them.
 """
 
 import dataclasses
@@ -14,17 +15,18 @@ from kopf._sandbox.codec import object_meta
 from kopf._sandbox.meta import errors, kinds, schemas
 
 Trail = tuple[Any, ...]
-"""Where a value is: the trail of its parent, and its key or index in the parent; empty for the root."""
+"""The location of a value: the trail of its parent, and its key or index; empty for the root."""
 
 META_FIELDS: Final = frozenset(('apiVersion', 'kind', 'metadata'))
 
 
 def prune(obj: dict[str, Any], schema: schemas.Schema) -> list[str]:
     """
-    Drop what the schema does not know, and nulls that mean absence. Mutates the object.
+    Drop the fields that the schema does not know, and nulls that mean absence. Modifies the object.
 
-    Returns the paths of the dropped unknown fields. Raises the API's 400 if metadata cannot be decoded.
-    For built-in kinds, metadata are fields as any other; for custom kinds, they are decoded into their fixed structure.
+    Returns the paths of the dropped unknown fields. Raises the API's 400 if the metadata cannot be
+    decoded. For built-in kinds, the metadata is pruned as other fields; for custom kinds, it is
+    decoded into its fixed structure.
     """
     found = _Findings()
     if _has_whole_metadata(schema):
@@ -50,14 +52,14 @@ def prune(obj: dict[str, Any], schema: schemas.Schema) -> list[str]:
 
 
 def apply_defaults(obj: Any, schema: schemas.Schema) -> None:
-    """Fill in the defaults of the missing fields, and of nulls where null is not a value. Mutates the object."""
+    """Set the defaults of missing fields, and of non-nullable nulls. Modifies the object."""
     plan = _plan_defaults(schema)
     if plan is not None:
         _apply_plan(obj, plan)
 
 
 def render_trail(trail: Trail) -> str:
-    """Show where a value is: ``spec.items[0].name``."""
+    """Format the location of a value: ``spec.items[0].name``."""
     path = ''
     while trail:
         trail, key = trail
@@ -67,9 +69,8 @@ def render_trail(trail: Trail) -> str:
 
 @dataclasses.dataclass(slots=True)
 class _Findings:
-    metadata: list[str] = dataclasses.field(
-        default_factory=list
-    )  # unknown fields in the root's metadata
+    # The unknown fields in the metadata of the root.
+    metadata: list[str] = dataclasses.field(default_factory=list)
     unknown: list[Trail] = dataclasses.field(default_factory=list)
     embedded: list[tuple[Trail, dict[str, Any]]] = dataclasses.field(default_factory=list)
 
@@ -126,9 +127,8 @@ def _prune_fields(
         elif (
             value is None and not child.nullable and (name in properties or not _has_default(child))
         ):
-            dropped.append(
-                name
-            )  # the defaults of properties are given to them when they are missing
+            # Missing properties get their defaults later.
+            dropped.append(name)
     for name in dropped:
         del fields[name]
 
@@ -136,7 +136,7 @@ def _prune_fields(
 def _find_fixed(
     fields: dict[str, Any], schema: schemas.Schema, trail: Trail, found: _Findings
 ) -> Collection[str]:
-    """Tell which fields are not subject to pruning; note the embedded resources on the way."""
+    """Return the fields that are not pruned; record the embedded resources."""
     if not trail:
         return () if _has_whole_metadata(schema) else META_FIELDS
     if not schema.embedded:
@@ -162,7 +162,7 @@ def _prune_items(
 
 
 def clone(value: Any) -> Any:
-    """Copy a JSON value with all that is in it."""
+    """Return a deep copy of a JSON value."""
     if isinstance(value, dict):
         return {name: clone(item) for name, item in value.items()}
     if isinstance(value, list):
@@ -179,7 +179,7 @@ _NOTHING_KNOWN: Final = schemas.Schema(raw={}, nullable=True)
 
 @dataclasses.dataclass(slots=True)
 class _Plan:
-    """What to default in the values of one node of a schema. The nodes with nothing to default have no plans."""
+    """The defaults for the values of one node of a schema. Nodes without defaults have no plan."""
 
     missing: list[tuple[str, Any, bool]] = dataclasses.field(
         default_factory=list
@@ -205,7 +205,8 @@ def _plan_defaults(schema: schemas.Schema) -> _Plan | None:
 
 def _build_plan(schema: schemas.Schema, above: frozenset[schemas.Schema]) -> _Plan | None:
     if schema in above:
-        return None  # recursive definitions are only of the built-in kinds, and these have no such defaults
+        # Only built-in kinds have recursive definitions, and there are no such defaults in them.
+        return None
     above |= {schema}
     plan = _Plan(known=frozenset(schema.properties))
     for name, child in schema.properties.items():

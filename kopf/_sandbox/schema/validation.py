@@ -1,9 +1,9 @@
 """
-Validation: whether custom objects follow their schemas, and the API's words about those that do not.
+Validation: whether custom objects fit their schemas, with the API's errors for those that do not.
 
-Good objects are recognised quickly. For the bad ones, all errors are collected in the order of the API's own checks,
-with its way to choose which of the failed alternatives to report. Errors in what an update leaves as it was
-are forgiven, as the API does since schemas may become stricter than the stored objects.
+Valid objects are recognised quickly. For others, all errors are collected in the order of the API's
+own checks, and with its choice of failed alternatives to report. As in the API, errors in unchanged
+parts of updated objects are ignored, since schemas may become stricter than the stored objects.
 """
 
 import dataclasses
@@ -36,10 +36,10 @@ def validate(
     value: Any, schema: schemas.Schema, path: str = '', *, old: Any = schemas.UNSET
 ) -> list[errors.FieldError]:
     """
-    Find everything that is wrong with a value; nothing if it is good.
+    Return all problems of a value.
 
-    Give the ``old`` value on updates: what is equal there is not complained about.
-    The path is that of the value, if it is a part of an object: the texts then name the fields relative to it.
+    On updates, give the ``old`` value: problems of unchanged parts are not reported. If the value
+    is a part of an object, ``path`` is its location: the messages name the fields relative to it.
     """
     validator = validators.compile_validator(schema)
     if validator.accepts(value):
@@ -54,7 +54,7 @@ def validate(
 def validate_status(
     obj: Mapping[str, Any], schema: schemas.Schema, old: Mapping[str, Any]
 ) -> list[errors.FieldError]:
-    """Find everything that is wrong with the status in an update of the status alone."""
+    """Return all problems of the status in an update of the status alone."""
     status_schema = schema.properties.get('status')
     if 'status' not in obj or status_schema is None:
         return []
@@ -66,7 +66,7 @@ def validate_status(
 
 @functools.lru_cache(maxsize=1024)
 def has_cel(schema: schemas.Schema) -> bool:
-    """Tell whether the schema has rules in CEL: these are not evaluated."""
+    """Return whether the schema has CEL rules, which are not evaluated."""
     return _has_rules(schema.raw)
 
 
@@ -89,7 +89,7 @@ def _note_unchecked_rules(
 
 @dataclasses.dataclass(slots=True)
 class _Report:
-    """The problems found in a value, and the number of the checks passed: alternatives are compared by it."""
+    """The problems of a value, and the number of passed checks, to compare alternatives."""
 
     problems: dict[errors.FieldError, None] = dataclasses.field(default_factory=dict)
     passed: int = 0
@@ -104,14 +104,14 @@ class _Report:
 
 @dataclasses.dataclass(frozen=True)
 class _Examination:
-    """A search for all problems of one value; ``path`` is where the value is in its object."""
+    """A search for all problems of one value; ``path`` is its location in the object."""
 
     path: str
 
     def examine_changed(
         self, validator: validators.Validator, value: Any, name: str, old: Any
     ) -> _Report:
-        """Examine a value, and forgive all if it is as it was."""
+        """Return the report on a value; without problems if the value is unchanged."""
         report = self._examine(validator, value, name, old)
         if report.problems and old is not schemas.UNSET and equality.is_same(old, value):
             report.problems = {}
@@ -300,7 +300,7 @@ def _is_type_fine(validator: validators.Validator, value: Any, found: str) -> bo
 
 
 def _find_old_item(validator: validators.Validator, item: Any, old: Any) -> Any:
-    """Find the previous state of an item; only the items of the lists that are maps can be told from each other."""
+    """Return the previous state of an item. Only items of lists that are maps can be identified."""
     if validator.list_type != 'map' or not isinstance(old, list) or not isinstance(item, dict):
         return schemas.UNSET
     keys = [item.get(key) for key in validator.list_map_keys]

@@ -1,8 +1,8 @@
 """
-Validators: schemas compiled into quick tests of values.
+Validators: schemas compiled into fast tests of values.
 
-A validator only tells good values from bad ones: nearly all values are good, and this must cost little.
-Why a value is bad is found out from the same validator by another module, slowly.
+A validator only separates valid values from invalid ones: nearly all values are valid, and their
+check must be cheap. The problems of an invalid value are found by the slower `validation`.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ from kopf._sandbox.schema import constraints, formats, invariants
 
 Test = Callable[[Any], bool]
 Tests = dict[type, Test | None]
-"""How to test a value of each of the types of JSON; ``None`` if any value of the type is good."""
+"""The tests of values by their JSON types; ``None`` if any value of the type is valid."""
 
 _TYPES: Final[Mapping[type, tuple[str, ...]]] = {
     dict: ('object',),
@@ -30,11 +30,11 @@ _TYPES: Final[Mapping[type, tuple[str, ...]]] = {
 
 @dataclasses.dataclass(slots=True)
 class Validator:
-    """One node of a schema, or of its ``anyOf`` and alike."""
+    """One node of a schema, or of its ``anyOf`` and similar."""
 
     types: tuple[str, ...]
     nullable: bool
-    format: str  # only those that are checked
+    format: str  # only if it is checked
     check_format: formats.Check | None
     strings: Sequence[constraints.Constraint]
     numbers: Sequence[constraints.Constraint]
@@ -107,7 +107,7 @@ def _compile_all(options: Sequence[Mapping[str, Any]] | None) -> list[Validator]
 
 
 def _compile_schema(value: Any) -> Validator | None:
-    """Compile a nested schema where there may be none, or a flag instead of it."""
+    """Compile a nested schema; return ``None`` if it is absent or a flag."""
     return _compile(value) if isinstance(value, Mapping) else None
 
 
@@ -131,13 +131,13 @@ def _build_test(cls: type, validator: Validator) -> Test | None:
 
 
 def _allows_null(validator: Validator) -> bool:
-    """Return whether nulls are good; they are never among the enumerated values."""
+    """Return whether nulls are valid; they are never among the enumerated values."""
     is_typed = bool(validator.types) and not validator.nullable
     return not is_typed and not validator.enum
 
 
 def _allows_type(cls: type, validator: Validator) -> bool:
-    """Return whether some values of the type can be good."""
+    """Return whether some values of the type can be valid."""
     if not validator.types:
         return True
     is_named = not set(validator.types).isdisjoint(_TYPES[cls])
@@ -150,7 +150,7 @@ def _has_options(validator: Validator) -> bool:
 
 
 def _is_loose(cls: type, validator: Validator) -> bool:
-    """Tell the values to which the type is not applied as it is written, or is applied later."""
+    """Return whether values of a class may pass in spite of the declared type."""
     is_formatted_list = (
         cls is list and bool(validator.format) and not set(validator.types) & {'integer', 'number'}
     )
@@ -174,7 +174,7 @@ def _list_tests(cls: type, validator: Validator) -> list[Test]:
 
 
 def _join(tests: Sequence[Test]) -> Test | None:
-    """Make one test of many; without loops for the usual numbers of them, as this is where the time goes."""
+    """Join tests into one; without loops for a few of them, for speed."""
     match tests:
         case []:
             return None

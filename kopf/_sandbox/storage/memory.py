@@ -1,11 +1,12 @@
 """
 Storage: all objects in memory, their versions, and the history of their changes.
 
-Objects are kept as encoded JSON: it is compact, cheap to list and to watch, and nobody can modify it by accident.
-There is one increasing version for everything; each write takes the next one. The history of each resource
-is kept for a while, so that watches can be resumed and pages of lists can be continued from a past version.
+Objects are kept as encoded JSON: it is compact, cheap to list and to watch, and cannot be modified
+by accident. There is one increasing version for all objects; each write takes the next one. The
+history of each resource is kept for a while, so that watches can be resumed and pages of lists can
+be continued from a past version.
 
-Nothing here awaits: every operation is atomic for the loop that serves requests.
+Only `Shelf.wait` awaits: all other operations are atomic for the loop that serves requests.
 """
 
 import asyncio
@@ -19,14 +20,14 @@ from kopf._cogs.helpers import jsons
 from kopf._sandbox.meta import kinds
 
 RETENTION = 20_000
-"""How many latest changes of each resource are kept for watches."""
+"""The number of latest changes of each resource that are kept for watches."""
 
 TICK = 1e-5
-"""Seconds by which a wait may end before its moment: clocks of event loops, virtual ones above all, are rounded."""
+"""Seconds by which a wait may end too early: clocks of event loops are rounded."""
 
 CROWD = 16
 PAUSE = 0.005
-"""With more watchers of one resource than the crowd, they are woken up at most once in so many seconds."""
+"""Seconds between wake-ups of the watchers of one resource if there are more than `CROWD`."""
 
 NOTHING: Mapping[str, str] = {}
 
@@ -55,7 +56,7 @@ class Stored:
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Change:
-    """One write: what was there before and what is there after (for deletions: what was there last)."""
+    """One write: the states before and after it (for deletions, the last state is the new one)."""
 
     version: int
     type: str  # ADDED, MODIFIED, DELETED
@@ -68,7 +69,7 @@ Observer = Callable[[Change], None]
 
 
 def make_key(namespace: str, name: str) -> str:
-    """The key of an object inside of its home; keys sort as the API sorts lists."""
+    """Return the key of an object inside of its home; keys sort as the API sorts lists."""
     return f'{namespace}/{name}' if namespace else name
 
 
@@ -79,13 +80,13 @@ class Shelf:
         self.objects: dict[str, Stored] = {}
         self.keys: list[str] = []  # sorted
         self.changes: list[Change] = []
-        self.compacted = 0  # the states before this version are forgotten
-        self.is_closed = False  # the resource is not served any more
+        self.compacted = 0  # older states are forgotten
+        self.is_closed = False  # the resource is no longer served
         self._waiters: set[asyncio.Future[None]] = set()
         self._releasing: asyncio.TimerHandle | None = None
 
     def select(self, namespace: str) -> list[Stored]:
-        """All objects, or those of one namespace, in the order of lists."""
+        """Return all objects, or those of one namespace, in the order of lists."""
         if not namespace:
             return [self.objects[key] for key in self.keys]
         first = bisect.bisect_left(self.keys, f'{namespace}/')
@@ -107,7 +108,7 @@ class Shelf:
         self.notify()
 
     def find_since(self, version: int) -> int:
-        """The index of the first retained change after the version."""
+        """Return the index of the first retained change after the version."""
         return bisect.bisect_right(self.changes, version, key=lambda change: change.version)
 
     def compact(self, version: int) -> None:
@@ -115,7 +116,7 @@ class Shelf:
         self.compacted = max(self.compacted, version)
 
     def rewind(self, version: int) -> dict[str, Stored]:
-        """The objects as they were at a version that is not compacted yet."""
+        """Return the objects as of a version that is not compacted yet."""
         objects = dict(self.objects)
         for change in reversed(self.changes[self.find_since(version) :]):
             objects.pop(change.new.key, None)
@@ -125,9 +126,10 @@ class Shelf:
 
     async def wait(self, until: float) -> None:
         """
-        Wait for the next change, a nudge, or the moment by the loop's clock, whichever comes first.
+        Wait for the next change, a notification, or the time of the loop's clock, whichever comes
+        first.
 
-        Any number of watchers may wait. Cancelling one wait affects no other.
+        Any number of watchers may wait. Cancelling one wait does not affect the others.
         """
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
@@ -140,7 +142,10 @@ class Shelf:
             self._waiters.discard(waiter)
 
     def notify(self) -> None:
-        """Let the watchers look again: few of them at once, and crowds a bit later, for several changes together."""
+        """
+        Wake up the watchers: immediately if they are few; otherwise, after a pause, for several
+        changes at once.
+        """
         if len(self._waiters) <= CROWD:
             self._release_all()
         elif self._releasing is None:
@@ -182,24 +187,21 @@ def _release(waiter: asyncio.Future[None]) -> None:
 
 
 class Storage:
-    """Everything that is stored. Used only from the loop that serves requests."""
+    """All stored objects. Used only from the loop that serves requests."""
 
     def __init__(self, version: int = 1) -> None:
         self.version = version
-        self._forgotten = (
-            0  # the version up to which nothing is known of the history, of any resource
-        )
+        self._forgotten = 0  # the history up to this version is unknown for all resources
         self._shelves: dict[kinds.Home, Shelf] = {}
         self._observers: list[Observer] = []
-        self._unseen: collections.deque[Change] = (
-            collections.deque()
-        )  # by the observers; the first one is being shown
+        # The changes that the observers have not seen; the first one is being shown to them.
+        self._unseen: collections.deque[Change] = collections.deque()
 
     def __iter__(self) -> Iterator[tuple[kinds.Home, Shelf]]:
         return iter(list(self._shelves.items()))
 
     def observe(self, observer: Observer) -> None:
-        """Call this function, which must not raise, synchronously after every change."""
+        """Call a function synchronously after every change. It must not raise."""
         self._observers.append(observer)
 
     def shelf(self, home: kinds.Home) -> Shelf:
@@ -215,7 +217,7 @@ class Storage:
     def put(
         self, home: kinds.Home, body: dict[str, Any], *, fields: Mapping[str, str] = NOTHING
     ) -> Stored:
-        """Write an object, new or known, as the next version. The body gets its ``resourceVersion`` in place."""
+        """Write an object as the next version. Sets the ``resourceVersion`` in the body."""
         meta = body['metadata']
         namespace, name = meta.get('namespace') or '', meta['name']
         shelf = self.shelf(home)
@@ -231,17 +233,17 @@ class Storage:
         return new
 
     def restate(self, home: kinds.Home, stored: Stored, body: dict[str, Any]) -> None:
-        """Replace what is stored without a new version or an event: when a schema changes the reading of it."""
+        """Replace a stored object without a new version or an event, e.g. for a new schema."""
         shelf = self.shelf(home)
         shelf.objects[stored.key] = dataclasses.replace(stored, raw=jsons.dumps(body))
 
     def resume(self, version: int) -> None:
-        """Go on from a version that was reached before; what has happened up to it is forgotten."""
+        """Continue from a version reached before; the history up to it is unknown."""
         self.version = self._forgotten = version
         self.compact(version)
 
     def restore(self, home: kinds.Home, body: dict[str, Any], fields: Mapping[str, str]) -> None:
-        """Put an object back as it was saved, with its own version and with no history. The observers get to know."""
+        """Restore a saved object with its own version, without history. Notifies the observers."""
         shelf = self.shelf(home)
         stored = build_stored(body, int(body['metadata']['resourceVersion']), fields)
         bisect.insort(shelf.keys, stored.key)
@@ -249,7 +251,7 @@ class Storage:
         self._announce(Change(stored.version, 'ADDED', home, stored, None))
 
     def drop(self, home: kinds.Home) -> None:
-        """Forget a resource: when its definition is gone. The watchers get what has happened and are dismissed."""
+        """Drop a deleted resource. The watchers get the remaining changes and end."""
         shelf = self._shelves.pop(home, None)
         if shelf is not None:
             shelf.is_closed = True
@@ -257,7 +259,7 @@ class Storage:
             self.shelf(home).compacted = self.version
 
     def compact(self, version: int | None = None) -> None:
-        """Forget the history before the version (by default, all of it), as etcd does from time to time."""
+        """Forget the history up to a version (by default, all), as etcd does periodically."""
         for _, shelf in self:
             shelf.compact(self.version if version is None else min(version, self.version))
             shelf.notify()
@@ -272,7 +274,7 @@ class Storage:
         self._announce(change)
 
     def _announce(self, change: Change) -> None:
-        """Show a change to the observers. If they write too, everyone sees it after the current change."""
+        """Show a change to the observers, and then the changes that they make themselves."""
         self._unseen.append(change)
         if len(self._unseen) > 1:
             return

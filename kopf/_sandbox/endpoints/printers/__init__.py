@@ -1,3 +1,3 @@
 """
-Printers: the columns and cells in which the API shows objects of the built-in kinds to humans.
+Printers: the table columns and cells of the built-in kinds.
 """

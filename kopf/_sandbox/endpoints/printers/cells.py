@@ -1,8 +1,8 @@
 """
-Cells: the bricks of which all printers are made.
+Cells: the building blocks of all printers.
 
-Objects are read as leniently as possible: a missing field and a field of a wrong type both read as empty.
-Nothing here raises on any JSON object, and nothing modifies it.
+Objects are read leniently: a missing field and a field of a wrong type are both treated as empty.
+Nothing here raises for any JSON object, and nothing modifies it.
 """
 
 import dataclasses
@@ -19,9 +19,8 @@ UNKNOWN: Final = '<unknown>'
 INVALID: Final = '<invalid>'
 
 _SECOND: Final = datetime.timedelta(seconds=1)
-_LONGEST: Final = datetime.timedelta(
-    microseconds=(1 << 63) // 1000
-)  # durations of the API do not go beyond
+# The longest duration in the API.
+_LONGEST: Final = datetime.timedelta(microseconds=(1 << 63) // 1000)
 _ZERO_TIME: Final = datetime.datetime.min.replace(tzinfo=datetime.UTC)
 _TIMESTAMP: Final = re.compile(
     r'\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d([.,]\d+)?(Z|[+-]\d\d:\d\d)', re.ASCII
@@ -43,18 +42,14 @@ class Header:
 
 @dataclasses.dataclass(frozen=True)
 class Printer:
-    """How the objects of one kind are shown: the headers, and a cell for each of them."""
+    """The printer of one kind: the headers, and a function that makes a cell for each of them."""
 
     headers: Sequence[Header]
-    print: Callable[
-        [Object, datetime.datetime], Sequence[Any]
-    ]  # all cells of one object, at a moment
-    conditions: Callable[[Object], Sequence[Object]] = (
-        lambda obj: ()
-    )  # of the whole row, if it is special
-    null_if_empty: bool = (
-        False  # whether a table with no objects has null instead of the rows: a quirk of the API
-    )
+    # Returns all cells of one object at a given time.
+    print: Callable[[Object, datetime.datetime], Sequence[Any]]
+    # Returns the conditions of the row, if any.
+    conditions: Callable[[Object], Sequence[Object]] = lambda obj: ()
+    null_if_empty: bool = False  # a quirk of the API: an empty table has null instead of rows
 
 
 NAME: Final = Header('Name', format='name', description='The name of the object.')
@@ -81,7 +76,7 @@ def wide(name: str, description: str) -> Header:
 
 
 def dig(obj: Any, *keys: str) -> Any:
-    """Get a nested value, or none if it is not there."""
+    """Return a nested value, or ``None`` if it is absent."""
     for key in keys:
         if not isinstance(obj, Mapping):
             return None
@@ -90,7 +85,7 @@ def dig(obj: Any, *keys: str) -> Any:
 
 
 def text(obj: Any, *keys: str, default: str = '') -> str:
-    """Get a nested string; empty and missing ones are replaced by the default."""
+    """Return a nested string; the default if it is empty or absent."""
     value = dig(obj, *keys)
     return value if isinstance(value, str) and value else default
 
@@ -111,19 +106,19 @@ def mapping(obj: Any, *keys: str) -> Object:
 
 
 def items(obj: Any, *keys: str) -> list[Object]:
-    """Get the objects of a nested list."""
+    """Return the objects of a nested list."""
     value = dig(obj, *keys)
     return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
 
 
 def texts(obj: Any, *keys: str) -> list[str]:
-    """Get the strings of a nested list."""
+    """Return the strings of a nested list."""
     value = dig(obj, *keys)
     return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
 
 def quantity(obj: Any, *keys: str) -> str:
-    """Show an amount as it is stored; no amount is zero."""
+    """Format an amount as it is stored; zero if it is absent."""
     value = dig(obj, *keys)
     return str(value) if isinstance(value, str | int | float) and value != '' else '0'
 
@@ -137,7 +132,7 @@ def is_deleting(obj: Object) -> bool:
 
 
 def has_condition(obj: Object, condition_type: str) -> bool:
-    """Tell if the first condition of this type is true."""
+    """Return whether the first condition of this type is true."""
     found = find_condition(items(obj, 'status', 'conditions'), condition_type)
     return text(found, 'status') == 'True'
 
@@ -149,18 +144,18 @@ def find_condition(conditions: Iterable[Object], condition_type: str) -> Object 
 
 
 def age(obj: Object, now: datetime.datetime) -> str:
-    """Show how long ago the object was created."""
+    """Format the age of an object."""
     return since(dig(obj, 'metadata', 'creationTimestamp'), now)
 
 
 def since(timestamp: Any, now: datetime.datetime) -> str:
-    """Show how long ago the moment was."""
+    """Format the time passed since a timestamp."""
     moment = parse_time(timestamp)
     return UNKNOWN if moment is None or moment == _ZERO_TIME else human(now - moment)
 
 
 def parse_time(timestamp: Any) -> datetime.datetime | None:
-    """Parse RFC 3339; none if it is anything else."""
+    """Parse RFC 3339; return ``None`` if it is malformed."""
     if not isinstance(timestamp, str) or not _TIMESTAMP.fullmatch(timestamp):
         return None
     try:
@@ -170,7 +165,7 @@ def parse_time(timestamp: Any) -> datetime.datetime | None:
 
 
 def human(duration: datetime.timedelta) -> str:
-    """Show a duration as the API does: two units at most, and the rougher, the longer it is."""
+    """Format a duration as the API does: at most two units, the longer the less precise."""
     duration = min(max(duration, -_LONGEST), _LONGEST)
     seconds = abs(duration) // _SECOND * (1 if duration >= datetime.timedelta() else -1)
     minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
@@ -193,13 +188,13 @@ def _join(major: int, major_unit: str, minor: int, minor_unit: str) -> str:
 
 
 def labels(obj: Any, *keys: str) -> str:
-    """Show a map of labels, sorted."""
+    """Format labels, sorted."""
     pairs = sorted((str(key), str(value)) for key, value in mapping(obj, *keys).items())
     return ','.join(f'{key}={value}' for key, value in pairs) or NONE
 
 
 def selector(obj: Any, *keys: str, nothing: str = NONE) -> str:
-    """Show a label selector object in the textual form of selectors."""
+    """Format a label selector object in the textual form of selectors."""
     source = mapping(obj, *keys)
     requirements = [
         (key, f'{key}={value}') for key, value in mapping(source, 'matchLabels').items()
@@ -217,7 +212,7 @@ def _show_expression(expression: Object) -> str:
 
 
 def containers(template: Any) -> tuple[str, str]:
-    """Show the names and the images of the containers of a pod template."""
+    """Format the names and the images of the containers of a pod template."""
     found = items(template, 'spec', 'containers')
     return ','.join(text(item, 'name') for item in found), ','.join(
         text(item, 'image') for item in found
@@ -225,6 +220,6 @@ def containers(template: Any) -> tuple[str, str]:
 
 
 def shorten(shown: Sequence[str], limit: int = 3, separator: str = ',') -> str:
-    """Show the first few of the texts, and how many more there are."""
+    """Join the first few texts, and the number of the rest."""
     joined = separator.join(shown[:limit])
     return f'{joined} + {len(shown) - limit} more...' if len(shown) > limit else joined

@@ -1,5 +1,5 @@
 """
-Clusters, as shown in tables: namespaces, nodes, the plain objects in them, and what happens to these.
+Tables of clusters: namespaces, nodes, plain objects in them, and events.
 """
 
 import datetime
@@ -73,7 +73,7 @@ def _find_address(obj: cells.Object, kind: str) -> str:
 
 
 def print_event(obj: cells.Object, now: datetime.datetime) -> Sequence[Any]:
-    """Show a k8s-event, either of the core group or of ``events.k8s.io``, which names the same fields differently."""
+    """Print a k8s-event of the core group or of ``events.k8s.io``, with its other field names."""
     involved = cells.mapping(obj, 'involvedObject') or cells.mapping(obj, 'regarding')
     kind, name = cells.text(involved, 'kind').lower(), cells.text(involved, 'name')
     first, last = _show_event_times(obj, now)

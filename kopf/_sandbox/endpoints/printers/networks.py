@@ -1,5 +1,5 @@
 """
-Networks, as shown in tables: services, their endpoints, ingresses, and addresses.
+Tables of networks: services, their endpoints, ingresses, and addresses.
 """
 
 import datetime
@@ -101,7 +101,7 @@ def print_ingress(obj: cells.Object, now: datetime.datetime) -> Sequence[Any]:
 
 
 def _show_hosts(rules: list[cells.Object], limit: int = 3) -> str:
-    """Show the first few hosts; all rules count as more, though not all of them have hosts: so does the API."""
+    """Format the first few hosts. As in the API, rules without hosts are counted as more."""
     hosts: list[str] = []
     for rule in rules:
         if len(hosts) == limit:
@@ -132,7 +132,7 @@ def print_service_cidr(obj: cells.Object, now: datetime.datetime) -> Sequence[An
 
 
 def print_ip_address(obj: cells.Object, now: datetime.datetime) -> Sequence[Any]:
-    """Show the address with its age, though there is no column for the age: so does the API."""
+    """Print the address with its age. As in the API, there is no column for the age."""
     return [cells.name(obj), _show_parent(cells.dig(obj, 'spec', 'parentRef')), cells.age(obj, now)]
 
 

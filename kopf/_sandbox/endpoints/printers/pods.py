@@ -1,8 +1,9 @@
 """
-Pods, as shown in tables: how many containers are ready, and one word for what the pod is doing.
+Tables of pods: the number of ready containers, and the status in one word.
 
-The word comes, from the most to the least telling, from: the deletion, the containers from the first to the last,
-the failing or running init containers, the scheduling gates, the status' own reason, the phase.
+The status comes from, in the order of precedence: the deletion, the containers from the first to
+the last, the failing or running init containers, the scheduling gates, the status' own reason, the
+phase.
 """
 
 import dataclasses
@@ -20,7 +21,7 @@ _TERMINAL_PHASES = {
 
 @dataclasses.dataclass
 class _Restarts:
-    """A counter of restarts. Mutated only while one pod is being printed."""
+    """A counter of restarts. Modified only while one pod is being printed."""
 
     count: int = 0
     last: datetime.datetime | None = None
@@ -41,7 +42,7 @@ class _Restarts:
 
 @dataclasses.dataclass
 class _Summary:
-    """What is known of a pod so far. Mutated only while one pod is being printed."""
+    """The summary of a pod so far. Modified only while one pod is being printed."""
 
     reason: str
     ready: int = 0
@@ -76,7 +77,7 @@ def print_template(obj: cells.Object, now: datetime.datetime) -> Sequence[Any]:
 
 
 def detect_conditions(obj: cells.Object) -> Sequence[cells.Object]:
-    """Mark the rows of the completed pods, so that clients can hide them."""
+    """Return the row conditions of completed pods, so that clients can hide them."""
     phase = cells.text(obj, 'status', 'phase')
     if phase not in _TERMINAL_PHASES:
         return ()
@@ -86,7 +87,7 @@ def detect_conditions(obj: cells.Object) -> Sequence[cells.Object]:
 
 
 def _find_sidecars(obj: cells.Object) -> frozenset[str]:
-    """Find the init containers that keep running beside the main ones."""
+    """Return the names of the init containers that keep running beside the main containers."""
     found = cells.items(obj, 'spec', 'initContainers')
     return frozenset(
         cells.text(item, 'name') for item in found if item.get('restartPolicy') == 'Always'
@@ -160,7 +161,7 @@ def _summarize_containers(obj: cells.Object, summary: _Summary) -> None:
 
 
 def _explain_completion(obj: cells.Object, failure: str, running: bool) -> str:
-    """Some containers have completed, but the others may be still running or have failed."""
+    """Return the status of a pod with completed containers: others may be running or failed."""
     conditions = cells.items(obj, 'status', 'conditions')
     ready = any(item.get('type') == 'Ready' and item.get('status') == 'True' for item in conditions)
     if running and ready:

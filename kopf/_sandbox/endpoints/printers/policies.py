@@ -1,5 +1,5 @@
 """
-Policies, as shown in tables: who may do what, who is asked before it is done, and how requests are served.
+Tables of policies: roles and bindings, webhook configurations, and flow control.
 """
 
 import datetime

@@ -1,5 +1,5 @@
 """
-Volumes, as shown in tables: claims, classes, and drivers of storage.
+Tables of storage: volumes, claims, classes, and drivers.
 """
 
 import datetime

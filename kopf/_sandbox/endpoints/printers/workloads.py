@@ -1,5 +1,5 @@
 """
-Workloads, as shown in tables: what runs pods, scales them, or protects them.
+Tables of workloads: controllers of pods, autoscalers, and disruption budgets.
 """
 
 import datetime
@@ -165,7 +165,7 @@ def print_autoscaler(obj: cells.Object, now: datetime.datetime) -> Sequence[Any]
 
 
 def _read_metrics(obj: cells.Object) -> tuple[list[cells.Object], list[cells.Object]]:
-    """Get the specs and statuses of the metrics; ``autoscaling/v1`` has only one, in fields of its own."""
+    """Return the specs and statuses of the metrics; ``autoscaling/v1`` has only one."""
     target = cells.dig(obj, 'spec', 'targetCPUUtilizationPercentage')
     if target is None:
         return cells.items(obj, 'spec', 'metrics'), cells.items(obj, 'status', 'currentMetrics')

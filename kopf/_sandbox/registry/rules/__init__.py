@@ -1,7 +1,7 @@
 """
-Rules of the built-in kinds: what kube-apiserver does to them in code, beyond their schemas.
+Rules of the built-in kinds: the behaviour of kube-apiserver beyond the schemas.
 
-There is a module per topic, each with its ``RULES``; together they are found here by the group and kind.
+There is a module per topic, each with its ``RULES``; here they are looked up by group and kind.
 """
 
 from collections.abc import Mapping
@@ -45,5 +45,5 @@ CUSTOM: Final = entries.Rules(
 
 
 def find_rules(group: str, kind: str) -> entries.Rules:
-    """Find the rules of a kind; those that have no rules of their own are treated as custom ones."""
+    """Return the rules of a kind; kinds without their own rules are treated as custom resources."""
     return BUILTIN.get((group, kind), CUSTOM)

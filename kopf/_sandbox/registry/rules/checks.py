@@ -1,5 +1,5 @@
 """
-Checks: the rules that many kinds share: enumerations, ranges, selectors, immutability, amounts.
+Checks: the rules shared by many kinds: enumerations, ranges, selectors, immutability, amounts.
 """
 
 import json
@@ -16,7 +16,7 @@ _KEY_OPERATORS: Final = ('Exists', 'DoesNotExist')
 
 
 def dig(obj: Any, *names: str) -> Any:
-    """Get a nested value, or ``None`` if it or anything on the way to it is absent."""
+    """Return a nested value, or ``None`` if it or any of its parents is absent."""
     for name in names:
         if not isinstance(obj, Mapping):
             return None
@@ -25,7 +25,7 @@ def dig(obj: Any, *names: str) -> Any:
 
 
 def invalid_struct(field: str, value: Any, detail: str) -> errors.FieldError:
-    """Refuse a value that is shown as a structure of Go: with its fields in the order of their declaration."""
+    """Build the error for a value shown as a Go structure: with fields as they are declared."""
     return errors.FieldError(
         'FieldValueInvalid', field, f'Invalid value: {_render_struct(value)}: {detail}'
     )
@@ -48,7 +48,7 @@ def _render_struct(value: Any) -> str:
 
 
 def check_enum(value: str | None, field: str, supported: Sequence[str]) -> entries.Problems:
-    """Demand one of the values; an empty one is said to be missing."""
+    """Check that the value is one of the supported; an empty value is reported as missing."""
     if not value:
         return [errors.required(field)]
     return [] if value in supported else [errors.not_supported(field, value, supported)]
@@ -73,7 +73,7 @@ def check_counts(obj: entries.Object, field: str, *names: str) -> entries.Proble
 
 
 def check_name(value: str | None, field: str, check: naming.Check) -> entries.Problems:
-    """Check a name if it is given."""
+    """Check a name if it is set."""
     return [errors.invalid_value(field, value, text) for text in check(value)] if value else []
 
 
@@ -105,7 +105,7 @@ def check_count_or_percent(value: Any, field: str) -> entries.Problems:
 
 
 def check_whole_at_most(value: Any, field: str) -> entries.Problems:
-    """Check that a percentage does not exceed the whole."""
+    """Check that a percentage is at most 100%."""
     is_more = isinstance(value, str) and not naming.check_percent(value) and int(value[:-1]) > 100
     return [errors.invalid_value(field, value, 'must not be greater than 100%')] if is_more else []
 
@@ -120,7 +120,7 @@ def check_amounts(amounts: Mapping[str, str], field: str) -> entries.Problems:
 
 
 def check_selector(selector: entries.Object | None, field: str) -> entries.Problems:
-    """Check a label selector, if it is given."""
+    """Check a label selector if it is set."""
     if not selector:
         return []
     problems = metadata.validate_labels(selector.get('matchLabels') or {}, f'{field}.matchLabels')
@@ -165,7 +165,7 @@ def is_empty_selector(selector: entries.Object) -> bool:
 
 
 def matches(selector: entries.Object | None, labels: Mapping[str, str]) -> bool:
-    """Tell if a good selector matches the labels; no selector matches nothing."""
+    """Return whether a valid selector matches the labels; an absent selector matches nothing."""
     if selector is None:
         return False
     pairs = selector.get('matchLabels') or {}

@@ -1,5 +1,5 @@
 """
-Clusters: namespaces, nodes, accounts, quotas, leases, events: what the rest of the objects live among.
+Clusters: namespaces, nodes, accounts, quotas, leases, events.
 """
 
 from typing import Any, Final
@@ -72,7 +72,7 @@ def prepare_namespace(obj: dict[str, Any], site: entries.Site) -> None:
 
 
 def prepare_namespace_update(new: dict[str, Any], old: entries.Object, site: entries.Site) -> None:
-    """Keep the finalizers of the namespace: they are changed only by its finalization. Mutates the new one."""
+    """Keep the finalizers: only the endpoint ``finalize`` changes them. Modifies the new object."""
     new['spec'] = {
         **(new.get('spec') or {}),
         'finalizers': checks.dig(old, 'spec', 'finalizers') or [],
@@ -114,7 +114,7 @@ def validate_node(obj: entries.Object) -> entries.Problems:
 
 
 def default_limits(obj: dict[str, Any]) -> None:
-    """Fill in the limits of containers: defaults come from maximums, requests from defaults and minimums."""
+    """Set the limits of containers: defaults from maximums, requests from defaults and minimums."""
     for item in checks.dig(obj, 'spec', 'limits') or ():
         if item.get('type') != 'Container':
             continue
@@ -162,7 +162,7 @@ def validate_runtime_class_update(new: entries.Object, old: entries.Object) -> e
 def validate_event(
     obj: entries.Object, reporter_field: str = 'reportingComponent'
 ) -> entries.Problems:
-    """Check an event in the shape of ``v1``, as it is stored."""
+    """Validate an event in the shape of ``v1``, as it is stored."""
     namespace = obj['metadata'].get('namespace') or ''
     about = checks.dig(obj, 'involvedObject', 'namespace') or ''
     is_modern = obj.get('eventTime') is not None
@@ -178,7 +178,7 @@ def validate_event(
 
 
 def _is_misplaced(namespace: str, about: str, *, is_modern: bool) -> bool:
-    """Return whether an event is in a wrong namespace; modern ones about namespaced objects can be in any."""
+    """Return whether the namespace is wrong; modern events of namespaced objects can be in any."""
     if about:
         return not is_modern and namespace != about
     homes = ('default', 'kube-system') if is_modern else ('default', '')
@@ -202,12 +202,12 @@ def _validate_event_text(obj: entries.Object, name: str, limit: int) -> entries.
 
 
 def validate_modern_event(obj: entries.Object) -> entries.Problems:
-    """Check an event in the shape of ``events.k8s.io``: it is read as that of ``v1``."""
+    """Validate an event in the shape of ``events.k8s.io``, read as that of ``v1``."""
     return validate_event({**obj, **_read_core(obj)}, 'reportingController')
 
 
 def validate_new_modern_event(obj: entries.Object) -> entries.Problems:
-    """Check a new event in the shape of ``events.k8s.io``, for which the rules are stricter."""
+    """Validate a new event in the shape of ``events.k8s.io``, for which the rules are stricter."""
     core = _read_core(obj)
     problems = metadata.validate_metadata(
         obj['metadata'], namespaced=True, standard_finalizers=True
@@ -227,7 +227,7 @@ def validate_new_modern_event(obj: entries.Object) -> entries.Problems:
 
 
 def validate_modern_event_update(new: entries.Object, old: entries.Object) -> entries.Problems:
-    """Check a change of an event in the shape of ``events.k8s.io``: only its series goes on."""
+    """Validate an update of an event in ``events.k8s.io``: only its series may change."""
     problems = metadata.validate_metadata_update(new['metadata'], old['metadata'])
     if new.get('series') != old.get('series'):
         problems += _validate_series(new)

@@ -26,7 +26,7 @@ _AUTH_KEYS: Final = ('username', 'password')
 
 
 def default_secret(obj: dict[str, Any]) -> None:
-    """Fill in a secret; the values written as texts are encoded. Mutates it."""
+    """Set the defaults of a secret, and encode the values written as text. Modifies it."""
     pod_defaults.fill(obj, {'type': 'Opaque'})
     texts = obj.pop('stringData', None)
     if texts:

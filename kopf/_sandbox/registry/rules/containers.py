@@ -1,5 +1,5 @@
 """
-Containers: what the API demands of the containers of pods.
+Containers: the validation of pods' containers.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -69,7 +69,7 @@ _ONLY_SIDECARS: Final = 'may not be set for init containers without restartPolic
 def validate_containers(
     containers: Sequence[entries.Object], volumes: Collection[str], field: str
 ) -> entries.Problems:
-    """Find what is wrong in the main containers."""
+    """Return the problems of the main containers."""
     if not containers:
         return [errors.required(field)]
     problems, names = [], set()
@@ -90,7 +90,7 @@ def validate_init_containers(
     volumes: Collection[str],
     field: str,
 ) -> entries.Problems:
-    """Find what is wrong in the containers that run before the main ones, or beside them."""
+    """Return the problems of the init containers, including the sidecars."""
     problems, names = [], {container.get('name') or '' for container in main}
     for index, container in enumerate(containers):
         path = f'{field}[{index}]'
@@ -300,7 +300,7 @@ def _validate_mounts(
 
 
 def validate_inner_path(path: str | None, field: str) -> entries.Problems:
-    """Check that a path, if given, is relative and does not go up."""
+    """Check that a path, if set, is relative and does not go up."""
     problems = []
     if path and path.startswith('/'):
         problems.append(errors.invalid_value(field, path, 'must be a relative path'))

@@ -1,5 +1,5 @@
 """
-Crons: are the schedules of cron jobs well-formed, and what the API says if they are not.
+Crons: the syntax of cron jobs' schedules, with the API's error messages.
 """
 
 import re
@@ -24,7 +24,7 @@ _zone_regex = re.compile(r'[A-Za-z0-9._+-]{1,14}')
 
 
 class ScheduleError(ValueError):
-    """The schedule is wrong; the text is as the API says it."""
+    """The schedule is malformed; the message is that of the API."""
 
 
 class _Bounds(NamedTuple):
@@ -43,7 +43,7 @@ _FIELDS: Final = (
 
 
 def check_schedule(schedule: str) -> None:
-    """Raise `ScheduleError` if the schedule cannot be followed."""
+    """Raise `ScheduleError` if the schedule is malformed."""
     if schedule.startswith(('TZ=', 'CRON_TZ=')):
         schedule = schedule.partition(' ')[2].strip()
     if schedule.startswith('@'):
@@ -61,7 +61,7 @@ def check_schedule(schedule: str) -> None:
 
 
 def is_time_zone(name: str) -> bool:
-    """Tell if there is such a time zone."""
+    """Return whether the time zone exists."""
     if not all(_zone_regex.fullmatch(part) and part not in ('.', '..') for part in name.split('/')):
         return False
     try:

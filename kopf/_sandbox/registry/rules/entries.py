@@ -1,8 +1,9 @@
 """
-Entries: what is special about one kind of objects.
+Entries: the special rules of one kind.
 
-All objects get here decoded: values are of the right types, empty optional fields are absent.
-The functions of an entry get whole objects; those that prepare objects mutate them, those that validate do not.
+All objects here are decoded: values have the right types, empty optional fields are absent. The
+functions of an entry get whole objects; the preparing functions modify them, the validating ones do
+not.
 """
 
 import dataclasses
@@ -16,7 +17,7 @@ Problems = list[errors.FieldError]
 
 
 class Allocator(Protocol):
-    """Gives out the addresses and ports of services."""
+    """Allocates the addresses and ports of services."""
 
     def allocate_address(self) -> str: ...
     def allocate_port(self) -> int: ...
@@ -24,13 +25,12 @@ class Allocator(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Site:
-    """What the preparation of new objects needs to know of the cluster."""
+    """The context of the cluster for the preparation of objects."""
 
-    now: str  # as the API writes times
+    now: str  # in the format of the API
     allocator: Allocator
-    priorities: Mapping[str, Object] = dataclasses.field(
-        default_factory=dict
-    )  # the known PriorityClasses by name
+    # The existing PriorityClasses by name.
+    priorities: Mapping[str, Object] = dataclasses.field(default_factory=dict)
 
 
 def _keep(obj: dict[str, Any]) -> None:
@@ -62,18 +62,17 @@ def bumped_by_spec(new: Object, old: Object) -> bool:
 
 
 def bumped_by_content(new: Object, old: Object) -> bool:
-    """Tell if anything besides the metadata has changed."""
+    """Return whether anything besides the metadata and the status has changed."""
     names = {*new, *old} - {'metadata', 'apiVersion', 'kind', 'status'}
     return not all(equality.is_same(new.get(name), old.get(name)) for name in names)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rules:
-    """The rules of one kind; the defaults are those of custom resources and of simple kinds."""
+    """The rules of one kind; the defaults are for custom resources and simple kinds."""
 
-    name_rule: naming.Check | None = (
-        naming.check_subdomain
-    )  # None if only the common rules apply to the metadata
+    # None if only the common rules apply to the metadata.
+    name_rule: naming.Check | None = naming.check_subdomain
     standard_finalizers: bool = True
     has_generation: bool = False
     is_bumped: Callable[[Object, Object], bool] = never_bumped
@@ -82,19 +81,19 @@ class Rules:
     prepare_create: Callable[[dict[str, Any], Site], None] = _keep_new
     prepare_update: Callable[[dict[str, Any], Object, Site], None] = _keep_updated
     validate: Callable[[Object], Problems] = _accept
-    validate_new: Callable[[Object], Problems] = _accept  # only what is checked on creation
+    validate_new: Callable[[Object], Problems] = _accept  # only checked on creation
     validate_update: Callable[[Object, Object], Problems] = (
-        _accept_update  # only what depends on the old object
+        _accept_update  # only the checks that depend on the old object
     )
-    changes_first: bool = False  # the forbidden changes are reported before the wrong values
-    repeats_update: bool = True  # the kind's own rules check the changes of the metadata once more
+    changes_first: bool = False  # forbidden changes are reported before wrong values
+    repeats_update: bool = True  # the kind's own rules check the changes of the metadata again
     repeats_metadata: bool = True  # … and the new metadata too
-    validates_updated: bool = True  # … and the new object, as if it were created
-    allows_unconditional_update: bool = True  # updates with no resourceVersion
-    allows_create_on_update: bool = False  # PUT makes objects that do not exist
+    validates_updated: bool = True  # … and the new object, as if it was created
+    allows_unconditional_update: bool = True  # updates without resourceVersion
+    allows_create_on_update: bool = False  # PUT creates objects that do not exist
 
     def validate_metadata(self, obj: Object, *, namespaced: bool) -> Problems:
-        """Find what is wrong in the metadata by the rules of the kind."""
+        """Return the problems of the metadata by the rules of the kind."""
         if self.name_rule is None:
             return []
         return metadata.validate_metadata(

@@ -77,7 +77,7 @@ def _default_job_template(spec: dict[str, Any]) -> None:
 
 
 def prepare_job(obj: dict[str, Any], site: entries.Site) -> None:
-    """Let the job select its own pods only, unless it selects them in its own way. Mutates the job."""
+    """Make the job select only its own pods, unless its selector is manual. Modifies the job."""
     meta, spec = obj['metadata'], obj['spec']
     if not spec.get('manualSelector'):
         labels = dict.fromkeys(_UID_LABELS, meta['uid']) | dict.fromkeys(
@@ -164,7 +164,7 @@ def _validate_selected(
 
 
 def validate_job_update(new: entries.Object, old: entries.Object) -> entries.Problems:
-    """Find the forbidden changes; the API checks the new spec once more beside them."""
+    """Return the forbidden changes, and again the problems of the new spec, as the API does."""
     spec, known = new.get('spec') or {}, old.get('spec') or {}
     problems = _validate_job_spec(spec, 'spec', selected=True)
     problems += _validate_completions(spec, known)
@@ -192,7 +192,7 @@ def _validate_completions(spec: entries.Object, known: entries.Object) -> entrie
 
 
 def _mask_scheduling(template: entries.Object) -> dict[str, Any]:
-    """Leave what may not be changed even in the jobs that have not started yet."""
+    """Return the parts of the template that are immutable even in jobs that have not started."""
     pod = {
         name: value
         for name, value in (template.get('spec') or {}).items()

@@ -191,7 +191,7 @@ def validate_policy(obj: entries.Object) -> entries.Problems:
 
 
 def validate_policy_update(new: entries.Object, old: entries.Object) -> entries.Problems:
-    """There are no forbidden changes, but the API checks the new policy twice."""
+    """Validate the new policy again, as the API does; no changes are forbidden."""
     return validate_policy(new)
 
 
@@ -298,7 +298,7 @@ def validate_slice_update(new: entries.Object, old: entries.Object) -> entries.P
 
 
 def is_slice_changed(new: entries.Object, old: entries.Object) -> bool:
-    """The labels of slices matter for their users, and count too."""
+    """Return whether the generation changes: by the content or by the labels."""
     return entries.bumped_by_content(new, old) or checks.dig(
         new, 'metadata', 'labels'
     ) != checks.dig(old, 'metadata', 'labels')

@@ -1,5 +1,5 @@
 """
-Defaults of pods: what the API fills in the specs of pods, alone or in templates.
+Defaults of pods: the defaults of pod specs, both in pods and in templates.
 """
 
 from collections.abc import Iterator
@@ -35,20 +35,20 @@ _HTTP_DEFAULTS: Final = {'path': '/', 'scheme': 'HTTP'}
 
 
 def fill(obj: dict[str, Any], defaults: dict[str, Any]) -> None:
-    """Set the fields that are not set. Mutates the object."""
+    """Set the unset fields. Modifies the object."""
     for name, value in defaults.items():
         if name not in obj:
             obj[name] = value
 
 
 def default_template(template: dict[str, Any] | None) -> None:
-    """Fill in the spec of a pod template. Mutates it."""
+    """Set the defaults of a pod template. Modifies it."""
     if template is not None:
         default_spec(template.setdefault('spec', {}))
 
 
 def default_spec(spec: dict[str, Any]) -> None:
-    """Fill in what is common to all pod specs. Mutates the spec."""
+    """Set the defaults of a pod spec. Modifies the spec."""
     fill(
         spec,
         {
@@ -71,7 +71,7 @@ def default_spec(spec: dict[str, Any]) -> None:
 
 
 def default_pod(pod: dict[str, Any]) -> None:
-    """Fill in a pod: as in the templates, and what only pods have. Mutates the pod."""
+    """Set the defaults of a pod, including those that templates do not have. Modifies the pod."""
     spec = pod.setdefault('spec', {})
     default_spec(spec)
     fill(spec, {'enableServiceLinks': True})
@@ -87,7 +87,7 @@ def iterate_containers(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def default_pull_policy(image: str) -> str:
-    """Pull the images that can change always, and others once."""
+    """Return the pull policy: always for mutable images, once for others."""
     name, _, digest = image.partition('@')
     tag = name.rpartition('/')[2].partition(':')[2]
     return 'Always' if tag == 'latest' or (image and not tag and not digest) else 'IfNotPresent'

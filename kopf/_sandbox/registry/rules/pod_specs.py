@@ -1,5 +1,5 @@
 """
-Pod specs: what the API demands of the specs of pods, alone or in templates.
+Pod specs: the validation of pod specs, both in pods and in templates.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ _REQUIRED_IN_VOLUMES: Final = {
 
 
 def validate_template(template: entries.Object, field: str) -> entries.Problems:
-    """Find what is wrong in the template of pods."""
+    """Return the problems of a pod template."""
     meta, spec = template.get('metadata') or {}, template.get('spec') or {}
     problems = [
         *metadata.validate_labels(meta.get('labels') or {}, f'{field}.labels'),
@@ -51,7 +51,7 @@ def validate_template(template: entries.Object, field: str) -> entries.Problems:
 
 
 def validate_spec(spec: entries.Object, field: str) -> entries.Problems:
-    """Find what is wrong in the spec of a pod."""
+    """Return the problems of a pod spec."""
     volumes = spec.get('volumes') or ()
     names = {volume.get('name') for volume in volumes}
     main = spec.get('containers') or ()
@@ -230,7 +230,7 @@ def _validate_toleration(toleration: entries.Object, field: str) -> entries.Prob
 
 
 def _validate_operator(operator: str, value: str, field: str) -> entries.Problems:
-    """Check the operator of a toleration, and the value that it has; all errors are about the operator."""
+    """Check the operator of a toleration, and its value; all errors name the operator."""
     if operator in ('Equal', ''):
         texts = naming.check_label_value(value)
         return [errors.invalid_value(field, value, ';'.join(texts))] if texts else []

@@ -1,5 +1,5 @@
 """
-Pods: their preparation by admission, and what may be changed in them.
+Pods: their preparation, and the restrictions of their updates.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,10 @@ _SYSTEM_PRIORITIES: Final = {
 
 
 def prepare_pod(pod: dict[str, Any], site: entries.Site) -> None:
-    """Do what the admission and the strategy do to new pods. Mutates the pod; raises 403 for wrong priorities."""
+    """
+    Prepare a new pod as admission plugins and the strategy do. Modifies the pod; raises 403 for
+    wrong priorities.
+    """
     spec = pod['spec']
     _add_tolerations(spec)
     _set_priority(pod, site.priorities)
@@ -47,7 +50,7 @@ def prepare_pod(pod: dict[str, Any], site: entries.Site) -> None:
 
 
 def prepare_pod_update(new: dict[str, Any], old: entries.Object, site: entries.Site) -> None:
-    """Do what the admission does to updated pods: it keeps what it has once set. Mutates the new pod."""
+    """Prepare an updated pod: keep the fields set by admission plugins. Modifies the new pod."""
     _add_tolerations(new['spec'])
     known = old.get('spec') or {}
     pod_defaults.fill(
@@ -104,7 +107,7 @@ def _set_priority(pod: dict[str, Any], priorities: Mapping[str, entries.Object])
 
 
 def find_qos_class(spec: entries.Object) -> str:
-    """Tell how well the resources of a pod are defined."""
+    """Return the quality-of-service class of a pod."""
     requests, limits, is_guaranteed = set[str](), set[str](), True
     for container in (*(spec.get('containers') or ()), *(spec.get('initContainers') or ())):
         resources = container.get('resources') or {}
@@ -157,7 +160,7 @@ def validate_new_pod(pod: entries.Object) -> entries.Problems:
 
 
 def validate_pod_update(new: entries.Object, old: entries.Object) -> entries.Problems:
-    """Find the forbidden changes: only images, deadlines and tolerations may be changed."""
+    """Return the forbidden changes: only images, deadlines and tolerations may be changed."""
     spec, known = new.get('spec') or {}, old.get('spec') or {}
     for group in ('containers', 'initContainers'):
         if len(spec.get(group) or ()) != len(known.get(group) or ()):
@@ -206,7 +209,7 @@ def _strip_seconds(toleration: entries.Object) -> dict[str, Any]:
 
 
 def _mask(spec: entries.Object) -> dict[str, Any]:
-    """Leave only what may not be changed."""
+    """Return only the immutable parts."""
     rest = {
         name: value
         for name, value in spec.items()

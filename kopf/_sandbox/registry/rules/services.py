@@ -1,5 +1,5 @@
 """
-Services: their defaults, their addresses and ports, and what is demanded of them.
+Services: their defaults, their addresses and ports, and their validation.
 """
 
 import ipaddress
@@ -43,13 +43,13 @@ def _is_external(spec: entries.Object) -> bool:
 
 
 def prepare_service(obj: dict[str, Any], site: entries.Site) -> None:
-    """Give the service its addresses and ports. Mutates the service."""
+    """Allocate the addresses and ports of a service. Modifies the service."""
     _allocate(obj['spec'], site.allocator)
     obj['status'] = {'loadBalancer': {}}
 
 
 def prepare_service_update(new: dict[str, Any], old: entries.Object, site: entries.Site) -> None:
-    """Keep the addresses and ports that the service has, if it still needs them, or give new. Mutates the new one."""
+    """Keep the needed addresses and ports, allocate the missing ones. Modifies the new object."""
     spec, known = new['spec'], old.get('spec') or {}
     if spec['type'] == 'ExternalName':
         if known.get('type') != 'ExternalName' and spec.get('clusterIP') == known.get('clusterIP'):
@@ -91,7 +91,7 @@ def _keep_ports(spec: dict[str, Any], known: entries.Object) -> None:
 
 
 def _drop_ports(spec: dict[str, Any], known: entries.Object) -> None:
-    """Forget what only the services of external types have, if it has not been set anew."""
+    """Remove the unchanged fields that only services of external types have. Modifies the spec."""
     taken = {before.get('nodePort') for before in known.get('ports') or ()}
     for port in spec.get('ports') or ():
         if port.get('nodePort') in taken:
@@ -162,7 +162,7 @@ def validate_service(obj: entries.Object) -> entries.Problems:
 
 
 def _validate_type(spec: entries.Object) -> entries.Problems:
-    """Check what the type of a service demands or forbids."""
+    """Check the fields that the type of a service requires or forbids."""
     kind, is_headless = spec.get('type'), spec.get('clusterIP') == _HEADLESS
     needs_ports = kind != 'ExternalName' and not is_headless
     problems = []

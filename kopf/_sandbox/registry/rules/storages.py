@@ -1,5 +1,5 @@
 """
-Storages: volumes, claims and classes of storage.
+Storages: volumes, claims and storage classes.
 """
 
 from typing import Any, Final

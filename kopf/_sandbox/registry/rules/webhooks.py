@@ -169,7 +169,7 @@ def _validate_resources(resources: list[str], field: str) -> entries.Problems:
 
 
 def _validate_resource(text: str, previous: Sequence[str], field: str) -> entries.Problems:
-    """Check one of the resources; if it has a subresource, the previous wildcards must not cover it."""
+    """Check one resource; previous wildcards must not cover its subresource."""
     if not text:
         return [errors.required(field)]
     resource, slash, part = text.partition('/')

@@ -31,7 +31,7 @@ def default_replicated(obj: dict[str, Any]) -> None:
 
 
 def default_controller(obj: dict[str, Any]) -> None:
-    """Fill in a replication controller: its selector and labels are those of its pods."""
+    """Set the defaults of a replication controller; its selector and labels come from its pods."""
     default_replicated(obj)
     labels = checks.dig(obj, 'spec', 'template', 'metadata', 'labels')
     if labels:
@@ -68,7 +68,8 @@ def default_stateful_set(obj: dict[str, Any]) -> None:
 
 
 def default_daemon_set(obj: dict[str, Any]) -> None:
-    if not obj['metadata'].get('uid'):  # of the new ones, it is counted as if they had it written
+    # In new objects, the creator owns the annotation, as if it was in the manifest.
+    if not obj['metadata'].get('uid'):
         obj['metadata'].setdefault('annotations', {}).setdefault(_GENERATION, '1')
     spec = obj.setdefault('spec', {})
     pod_defaults.default_template(spec.get('template'))
@@ -86,7 +87,7 @@ def prepare_daemon_set(obj: dict[str, Any], site: entries.Site) -> None:
 
 
 def prepare_daemon_set_update(new: dict[str, Any], old: entries.Object, site: entries.Site) -> None:
-    """Count the changes of the template in the annotation. Mutates the new object."""
+    """Count the changes of the template in the annotation. Modifies the new object."""
     counted = str(checks.dig(old, 'metadata', 'annotations', _GENERATION) or '1')
     generation = (
         int(counted) if counted.isascii() and counted.isdigit() and len(counted) < 19 else 1
@@ -99,7 +100,7 @@ def prepare_daemon_set_update(new: dict[str, Any], old: entries.Object, site: en
 def _validate_pods(
     spec: entries.Object, kind: str, *, owner: str, text: str = 'invalid label selector'
 ) -> entries.Problems:
-    """Check the selector and the template that it must match."""
+    """Check the selector, and the template that it must match."""
     selector, template = spec.get('selector'), spec.get('template') or {}
     problems = []
     if selector is None:
@@ -230,7 +231,7 @@ def validate_stateful_set(obj: entries.Object) -> entries.Problems:
 
 
 def _add_claims(spec: entries.Object) -> entries.Object:
-    """Let the pods mount the volumes that are claimed for each of them."""
+    """Add the claimed volumes to the pod template, so that containers may mount them."""
     claims = [
         checks.dig(claim, 'metadata', 'name') or ''
         for claim in spec.get('volumeClaimTemplates') or ()
@@ -305,7 +306,7 @@ def validate_revision(obj: entries.Object) -> entries.Problems:
 
 
 def is_deployment_changed(new: entries.Object, old: entries.Object) -> bool:
-    """Deployments pass their annotations to the replica sets: these count too."""
+    """Return whether the generation changes: by the spec, or by the annotations."""
     return entries.bumped_by_spec(new, old) or (
         checks.dig(new, 'metadata', 'annotations') or {}
     ) != (checks.dig(old, 'metadata', 'annotations') or {})
