@@ -1,8 +1,9 @@
 """
 Kubernetes operators in Python: declare what to do with objects, and let the framework do the rest.
 
-Only the names of this module, `kopf.on`, `kopf.testing` and `kopf.cli` are promised; all other modules are internal.
-Importing it is cheap: every name is loaded when it is used, and no HTTP, YAML or TLS is loaded until an operator runs.
+Only the names of this module, `kopf.on`, `kopf.testing` and `kopf.cli` are stable; all other
+modules are internal. Importing this module is cheap: names are loaded when they are used, and HTTP,
+YAML and TLS libraries are not loaded until an operator runs.
 """
 
 import importlib
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kopf._cogs.helpers import versions as _versions
 
-if TYPE_CHECKING:  # the same as in the table below, but for type checkers and editors
+if TYPE_CHECKING:  # the same names as in the table below, for type checkers and editors
     from kopf import on
     from kopf._cogs.configs.diffbase import (
         AnnotationsDiffBaseStorage,
@@ -284,7 +285,7 @@ __version__ = _versions.version
 __version_tuple__ = _versions.version_tuple
 __commit_id__: str | None
 
-if not TYPE_CHECKING:  # otherwise, any misspelt name would pass the type checks
+if not TYPE_CHECKING:  # otherwise, misspelt names would pass the type checks
 
     def __getattr__(name: str) -> Any:
         if name in _ORIGINS:

@@ -1,7 +1,7 @@
 """
-The ``kopf`` command, and what is needed to make more commands like it or to call it from code.
+The ``kopf`` command, and the parts needed to make similar commands or to call it from code.
 
-The subcommands are loaded when they are used, as they need much more than the command itself.
+The subcommands are loaded when they are used, as they import much more than the command itself.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ __all__ = [
     'run',
 ]
 
-if not TYPE_CHECKING:  # otherwise, any misspelt name would pass the type checks
+if not TYPE_CHECKING:  # otherwise, misspelt names would pass the type checks
 
     def __getattr__(name: str) -> Any:
         if name not in ('freeze', 'resume', 'run'):

@@ -1,12 +1,13 @@
 """
-The decorators: what to do when something happens to objects, or to the operator itself.
+The decorators: declare handlers for events of objects and of the operator itself.
 
-Each decorator returns the function as it was, so they can be stacked, and the function can be called directly.
-The resources are named by up to three positional arguments or by keywords, the same way in all decorators:
-``'pods'``, ``'deployments.apps'``, ``('apps', 'v1', 'deployments')``, ``kind='Pod'``, ``category='all'``,
-``kopf.EVERYTHING``, or a function of ``kopf.Resource``. Other options are explained in the documentation.
+Each decorator returns the function unchanged, so decorators can be stacked, and the function can be
+called directly. The resources are named by up to three positional arguments or by keywords, the
+same way in all decorators: ``'pods'``, ``'deployments.apps'``, ``('apps', 'v1', 'deployments')``,
+``kind='Pod'``, ``category='all'``, ``kopf.EVERYTHING``, or a function of ``kopf.Resource``. Other
+options are explained in the documentation.
 
-Wrong declarations are refused at once, with `TypeError` or `ValueError`.
+Invalid declarations raise `TypeError` or `ValueError` immediately.
 """
 
 # ruff: noqa: PLR0913  # there are as many arguments as there are options
@@ -44,31 +45,31 @@ class _Decorator(Protocol):
 
 
 class ActivityDecorator(_Decorator, Protocol):
-    """What the decorators of the operator's own activities return."""
+    """The type of the decorators for the operator's own activities."""
 
 
 class WatchingDecorator(_Decorator, Protocol):
-    """What the decorator of raw events returns."""
+    """The type of the decorator for raw events."""
 
 
 class ChangingDecorator(_Decorator, Protocol):
-    """What the decorators of changes and of sub-handlers return."""
+    """The type of the decorators for changes and sub-handlers."""
 
 
 class WebhookDecorator(_Decorator, Protocol):
-    """What the decorators of admission return."""
+    """The type of the decorators for admission."""
 
 
 class IndexingDecorator(_Decorator, Protocol):
-    """What the decorator of indices returns."""
+    """The type of the decorator for indices."""
 
 
 class DaemonDecorator(_Decorator, Protocol):
-    """What the decorator of daemons returns."""
+    """The type of the decorator for daemons."""
 
 
 class TimerDecorator(_Decorator, Protocol):
-    """What the decorator of timers returns."""
+    """The type of the decorator for timers."""
 
 
 def startup(
@@ -109,7 +110,7 @@ def login(
     backoff: float | backoffs.Backoff | None = None,
     registry: _Registry = None,
 ) -> ActivityDecorator:
-    """Call the function when credentials are needed; it returns them."""
+    """Call the function when the operator needs credentials; the function returns them."""
     return _declare_activity(locals(), causes.Activity.AUTHENTICATION)
 
 
@@ -123,7 +124,7 @@ def probe(
     backoff: float | backoffs.Backoff | None = None,
     registry: _Registry = None,
 ) -> ActivityDecorator:
-    """Call the function when the operator is asked for its health; its result is a part of the answer."""
+    """Call the function when the health of the operator is requested; report its result."""
     return _declare_activity(locals(), causes.Activity.PROBE)
 
 
@@ -155,7 +156,7 @@ def validate(
     value: _Value = None,
     registry: _Registry = None,
 ) -> WebhookDecorator:
-    """Call the function when an object is about to be changed in the cluster; it can refuse, but not change it."""
+    """Call the function when an object is about to be changed; it can deny the change."""
     return _declare(
         'validate',
         locals(),
@@ -193,7 +194,7 @@ def mutate(
     value: _Value = None,
     registry: _Registry = None,
 ) -> WebhookDecorator:
-    """Call the function when an object is about to be changed in the cluster; it can refuse or adjust the change."""
+    """Call the function when an object is about to be changed; it can deny or modify the change."""
     return _declare(
         'mutate',
         locals(),
@@ -230,7 +231,7 @@ def resume(
     value: _Value = None,
     registry: _Registry = None,
 ) -> ChangingDecorator:
-    """Call the function once after the start of the operator for every object that existed before."""
+    """Call the function once after the operator starts, for every object that existed before."""
     return _declare(
         'resume', locals(), handlers.ChangingHandler, initial=True, deleted=bool(deleted)
     )
@@ -262,7 +263,7 @@ def create(
     value: _Value = None,
     registry: _Registry = None,
 ) -> ChangingDecorator:
-    """Call the function when an object is created, or is seen for the first time ever."""
+    """Call the function when an object is created, or is first seen by the operator."""
     return _declare('create', locals(), handlers.ChangingHandler, reason=reasons.Reason.CREATE)
 
 
@@ -294,7 +295,7 @@ def update(
     new: _Value = None,
     registry: _Registry = None,
 ) -> ChangingDecorator:
-    """Call the function when an object, or the field of it, is changed."""
+    """Call the function when an object, or the given field of it, is changed."""
     return _declare(
         'update',
         locals(),
@@ -331,7 +332,11 @@ def delete(
     value: _Value = None,
     registry: _Registry = None,
 ) -> ChangingDecorator:
-    """Call the function when an object is being deleted; it is not gone until then, unless the call is optional."""
+    """
+    Call the function when an object is being deleted.
+
+    Unless the handler is ``optional``, the object is not removed until the function is finished.
+    """
     return _declare(
         'delete',
         locals(),
@@ -369,7 +374,11 @@ def field(
     new: _Value = None,
     registry: _Registry = None,
 ) -> ChangingDecorator:
-    """Call the function when the field of an object is changed, added or removed; also with a new object."""
+    """
+    Call the function when the field of an object is added, changed or removed.
+
+    It is also called for a new object that has the field.
+    """
     if not field:
         raise TypeError(
             "@kopf.on.field: the field is not specified. Add field=, e.g. field='spec.size'."
@@ -403,7 +412,7 @@ def index(
     value: _Value = None,
     registry: _Registry = None,
 ) -> IndexingDecorator:
-    """Call the function for every object, and keep what it returns in the index of the same name."""
+    """Call the function for every object, and keep its results in the index of the same name."""
     return _declare('index', locals(), handlers.IndexingHandler)
 
 
@@ -429,7 +438,11 @@ def event(
     value: _Value = None,
     registry: _Registry = None,
 ) -> WatchingDecorator:
-    """Call the function for every event of the objects, with no state, no retries, and no changes to the objects."""
+    """
+    Call the function for every event of the objects, with no retries.
+
+    The framework keeps no state of these calls, and does not modify the objects for them.
+    """
     return _declare('event', locals(), handlers.WatchingHandler)
 
 
@@ -497,7 +510,7 @@ def timer(
     value: _Value = None,
     registry: _Registry = None,
 ) -> TimerDecorator:
-    """Call the function again and again as long as the object exists."""
+    """Call the function periodically as long as the object exists."""
     return _declare('timer', locals(), handlers.TimerHandler)
 
 
@@ -517,7 +530,7 @@ def subhandler(
     old: _Value = None,
     new: _Value = None,
 ) -> ChangingDecorator:
-    """Make the function a part of the handler that is running now, with its own state, retries, errors."""
+    """Make the function a part of the current handler, with its own state, retries and errors."""
     options = locals()
 
     def decorate(fn: _Fn, /) -> _Fn:
@@ -540,7 +553,7 @@ def register(
     annotations: _Meta = None,
     when: _When = None,
 ) -> _Fn:
-    """Do the same as `subhandler`, but with functions that are not convenient to decorate."""
+    """Declare a function as a sub-handler, as `subhandler` does, without decorating it."""
     _register(fn, {name: value for name, value in locals().items() if name != 'fn'})
     return fn
 
@@ -563,9 +576,10 @@ def _declare(
     **fixed: Any,
 ) -> _Decorator:
     """
-    Check the arguments of a decorator, and turn them into the options of the same names, in addition to the fixed ones.
+    Check the arguments of a decorator, and turn them into the options of a handler.
 
-    Arguments that are not options of the handlers are used by the decorators themselves.
+    The fixed options are added. Arguments that are not options of the handler are used by the
+    decorators themselves.
     """
     try:
         selector = selectors.build_selector(
@@ -586,9 +600,8 @@ def _declare(
     options = {key: given[key] for key in names}
 
     def build(fn: Callable[..., Any]) -> handlers.ResourceHandler:
-        suffix = (
-            None if cls is handlers.IndexingHandler else field
-        )  # indices are named as they are passed to handlers
+        # Indices are named as they are passed to handlers.
+        suffix = None if cls is handlers.IndexingHandler else field
         id = naming.build_id(fn, given['id'], field=suffix)
         return cls(fn=fn, id=id, selector=selector, field=field, **options, **fixed)
 

@@ -1,9 +1,9 @@
 """
 Count the branches of functions, wherever they stand: ``python tools/count_branches.py [PATHS...]``.
 
-Linters count statements. Here, ``and``, ``or``, conditional expressions, the filters of comprehensions and the cases
-of ``match`` count too, and so does everything inside of nested functions: all of it has to be read. Prints the
-functions above the limit, and fails if there are any.
+Linters count statements. Here, ``and``, ``or``, conditional expressions, filters of comprehensions
+and cases of ``match`` count too, and so does everything inside nested functions: readers must read
+all of it. Prints the functions above the limit, and fails if there are any.
 """
 
 import argparse
@@ -26,7 +26,7 @@ STATEMENTS = (
 
 
 def count_branches(function: ast.AST) -> int:
-    """Count the branches inside of a function."""
+    """Count the branches inside a function."""
     return sum(map(_count_own, ast.walk(function)))
 
 
@@ -39,7 +39,7 @@ def _count_own(node: ast.AST) -> int:
 
 
 def find_functions(path: pathlib.Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Find all functions of a module, nested ones too."""
+    """Find all functions of a module, including nested ones."""
     for node in ast.walk(ast.parse(path.read_text(encoding='utf-8'))):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node

@@ -1,7 +1,8 @@
 """
-An operator with one trivial admission handler, which is asked directly. It is the same for all frameworks.
+An operator with one trivial admission handler, which is called directly.
 
-``$BENCH_PORT`` is where to listen; ``$BENCH_CERTFILE`` and ``$BENCH_PKEYFILE`` are what to show, or nothing at all.
+It is the same for all frameworks. ``$BENCH_PORT`` is the port to listen on; ``$BENCH_CERTFILE`` and
+``$BENCH_PKEYFILE`` are the certificate, if any.
 """
 
 import os

@@ -1,10 +1,13 @@
 """
-How many admission reviews are made, and how fast: ``python benchmarks/admission/run.py [--reference PYTHON]``.
+The rate and latency of admission reviews.
 
-All operators run at once, each in a process of its own, on one core, with the same file ``handlers.py``; they are asked
-in turns, for some seconds each, from another core. The next round is asked in another order. ``PYTHON`` is the
-interpreter of a virtual environment with the reference installed: it is run as ``PYTHON -m kopf run``, and known only
-by that. Without it, only we are measured: as usual, and without the optional libraries that make it faster.
+    python benchmarks/admission/run.py [--reference PYTHON]
+
+All operators run at once, each in its own process, on one core, with the same file ``handlers.py``;
+they are requested in turns, for some seconds each, from another core. The order is reversed in
+every next round. ``PYTHON`` is the interpreter of a virtual environment with the reference, which
+is only run, as ``PYTHON -m kopf run``. Without it, only this package is measured: as usual, and
+without the optional libraries that make it faster.
 """
 
 import argparse
@@ -36,7 +39,7 @@ import tables  # noqa: E402
 
 
 def make_request(port: int) -> bytes:
-    """A review of an object of 2 kB, as API servers write it."""
+    """Make a review of an object of 2 kB, as API servers send it."""
     resource, kind = (
         {'group': 'bench.dev', 'version': 'v1'},
         {'group': 'bench.dev', 'version': 'v1', 'kind': 'Load'},
@@ -74,7 +77,7 @@ def make_object() -> dict[str, Any]:
 
 
 class Operator:
-    """An operator that is being measured, and what is known of it so far."""
+    """An operator that is being measured, and its figures so far."""
 
     def __init__(
         self, command: list[str], cluster: Any, directory: pathlib.Path, files: dict[str, str]
@@ -103,7 +106,7 @@ class Operator:
 async def ask(
     port: int, context: ssl.SSLContext | None, until: float, latencies: list[float]
 ) -> None:
-    """Ask again and again by one connection."""
+    """Send reviews over one connection until the deadline."""
     request = make_request(port)
     reader, writer = await asyncio.open_connection('127.0.0.1', port, ssl=context)
     try:
@@ -123,7 +126,7 @@ async def ask(
 async def measure(
     operator: Operator, context: ssl.SSLContext | None, connections: int, seconds: float
 ) -> None:
-    """Ask one operator for some seconds, by several connections at once."""
+    """Send reviews to one operator for some seconds, over several connections at once."""
     latencies: list[float] = []
     cpu, since = operator.process.cpu, time.perf_counter()
     await asyncio.gather(
@@ -154,9 +157,8 @@ def operating(
             stack.callback(operators[name].process.stop)
         for operator in operators.values():
             operator.process.wait_until(operator.is_listening)
-        time.sleep(
-            5
-        )  # let them do whatever they do in the beginning: only then are the resources known
+        # Let the operators finish their start: only then are the resources known.
+        time.sleep(5)
         yield operators
 
 

@@ -1,4 +1,4 @@
-"""What timers and indices take."""
+"""The costs of timers and indices."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ import servers
 import subjects
 import trials
 
-ROUNDS = 3  # how many times every timer is called while it is measured
+ROUNDS = 3  # the number of calls of every timer during the measurement
 LOOKUPS = 200_000
 PATIENCE = 180.0  # seconds
 
@@ -18,10 +18,10 @@ def prepare_timers(
 
 
 def measure_timers(trial: trials.Trial) -> None:
-    """Each object has a timer that does nothing, with an interval of 5 seconds."""
+    """Measure objects with one empty timer each, with an interval of 5 seconds."""
     with trial.running('timers') as operator:
         operator.wait_for('objects', trial.size)
-        first = operator.said['calls'] + trial.size  # the first calls are together with the start
+        first = operator.said['calls'] + trial.size  # the first calls happen during the start
         operator.wait_for('calls', first, timeout=PATIENCE)
         before, first = operator.cpu, operator.said['calls']
         operator.wait_for('calls', first + ROUNDS * trial.size, timeout=PATIENCE)
@@ -42,7 +42,7 @@ def prepare_indices(
 
 
 def measure_indices(trial: trials.Trial) -> None:
-    """All objects are indexed and seen by a handler; then this handler looks up many of them."""
+    """Measure the indexing of all objects, and then many lookups by a handler."""
     with trial.running('indices') as operator:
         operator.wait_for('seen', trial.size)
         operator.settle()

@@ -1,4 +1,4 @@
-"""What the handling of changes takes: of all objects at once, of one at a time, after restarts, among many others."""
+"""The costs of changes: of all objects at once, one at a time, after restarts, among others."""
 
 import dataclasses
 import time
@@ -9,12 +9,12 @@ import servers
 import subjects
 import trials
 
-IDLE_CHANGES, IDLE_RATE = 100, 5.0  # how many, and how many per second
-LOAD_RATE, LOAD_TIMES = 200.0, 3  # how many changes per second, and of each object
+IDLE_CHANGES, IDLE_RATE = 100, 5.0  # the number of changes, and changes per second
+LOAD_RATE, LOAD_TIMES = 200.0, 3  # changes per second, and changes of each object
 
 
 def measure_lifecycle(trial: trials.Trial) -> None:
-    """All objects are created, then updated, then deleted; each stage is waited for until all is quiet."""
+    """Create, update and delete all objects; after each stage, wait until the operator is idle."""
     cluster, total, figures = trial.cluster, trial.size, trial.figures
     cluster.clear()
     with trial.running('lifecycle') as operator:
@@ -43,7 +43,7 @@ def measure_lifecycle(trial: trials.Trial) -> None:
 def prepare_restart(
     cluster: servers.Cluster, contestants: Sequence[subjects.Subject], size: int
 ) -> None:
-    """Let everybody have objects of its own, in a namespace of its own."""
+    """Give each subject its own objects in its own namespace."""
     for subject in contestants:
         cluster.create_namespace(subject.name)
         cluster.enter(subject.name).create(size)
@@ -51,9 +51,9 @@ def prepare_restart(
 
 def measure_restart(trial: trials.Trial) -> None:
     """
-    An operator is started with all objects handled already: there is nothing to do, and nothing to write.
+    Measure a start of an operator when all objects are already handled: nothing has to be written.
 
-    It has handled them itself, when it was started for the first time, which is not measured.
+    The operator itself handles them at its first start, which is not measured.
     """
     trial = dataclasses.replace(trial, cluster=trial.cluster.enter(trial.subject.name))
     if trial.number == 0:
@@ -75,7 +75,7 @@ def measure_restart(trial: trials.Trial) -> None:
 
 
 def measure_latency(trial: trials.Trial) -> None:
-    """Changes of objects that were handled before: from the sending of a change to the call of its handler."""
+    """Measure the time from sending a change of a handled object to the call of its handler."""
     cluster, size = trial.cluster, trial.size
     cluster.clear()
     load = [*range(size)] * LOAD_TIMES
@@ -115,12 +115,12 @@ def describe_latency(name: str, samples: list[float], requests: list[float]) -> 
 def prepare_growth(
     cluster: servers.Cluster, contestants: Sequence[subjects.Subject], size: int
 ) -> None:
-    """Let there be so many objects as if they were handled before."""
+    """Create objects up to this number, as if they were handled before."""
     cluster.create(size, make=servers.make_handled_object, first=cluster.count())
 
 
 def measure_growth(trial: trials.Trial) -> None:
-    """The same objects are changed, twice each, when they are alone, and when they are among many others."""
+    """Change the same objects twice each, when they are alone, and then among many others."""
     changed, figures = min(trial.sizes), trial.figures
     with trial.running('lifecycle', total=changed) as operator:
         operator.settle(window=3)

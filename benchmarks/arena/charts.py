@@ -1,8 +1,8 @@
 """
-Charts as SVG: bars in groups, and lines. They take what to draw, and know nothing of where it comes from.
+Charts as SVG: grouped bars, and lines. They do not depend on the origin of the data.
 
-Texts have the colour of the page around them, so that they fit both its light and its dark mode. Where a picture is not
-a part of its page, it knows no colours of the page: such a picture has a paper of its own.
+Texts have the colour of the surrounding page, so that they fit both its light and its dark mode. A
+picture that is not embedded into a page cannot use its colours, and has its own background.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ LINES_HEIGHT, MARGIN = 260, 50
 
 @dataclasses.dataclass(frozen=True)
 class Series:
-    """Whose values they are, and what they look like."""
+    """The title and the colour of the values of one subject."""
 
     title: str
     colour: str
@@ -23,7 +23,7 @@ class Series:
 
 @dataclasses.dataclass(frozen=True)
 class Paper:
-    """What a picture is drawn on, if it is not the page: the colours, and the width of the edges."""
+    """The background of a picture that is not embedded: its colours, and the width of its edges."""
 
     colour: str
     ink: str
@@ -33,9 +33,9 @@ class Paper:
 @dataclasses.dataclass(frozen=True)
 class Group:
     """
-    Bars of the same thing: the values by the keys of the series; and the target, if there is one.
+    Bars of one figure: the values by series; and the target, if there is one.
 
-    The labels are written at the bars instead of the values.
+    The labels, if any, are written at the bars instead of the values.
     """
 
     title: str
@@ -53,7 +53,7 @@ def draw_bars(
     left: int = LABELS,
     paper: Paper | None = None,
 ) -> str:
-    """Draw horizontal bars on one scale, right of their titles; targets are short lines across them."""
+    """Draw horizontal bars on one scale, right of their titles; targets are lines across them."""
     numbers = [value for group in groups for value in (*group.values.values(), group.target or 0)]
     scale = WIDTH / (max(numbers, default=0) or 1)
     top, parts = 30, draw_legend(series)
@@ -84,7 +84,7 @@ def draw_lines(
     *,
     unit: str,
 ) -> str:
-    """Lines through points, both scales from zero; the last point of each line has its value beside it."""
+    """Draw lines through points, both scales from zero, with values at the last points."""
     widest = max((x for line in points.values() for x in line), default=0) or 1
     highest = max((y for line in points.values() for y in line.values()), default=0) or 1
     right, bottom = MARGIN + WIDTH, 30 + LINES_HEIGHT

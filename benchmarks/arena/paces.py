@@ -1,9 +1,9 @@
 """
-Changes at a given rate, each sent at its moment, or as soon as one of the connections is free after that.
+Changes at a given rate, each sent on time, or as soon as a connection is free after that.
 
-The moments do not depend on how fast the server answers: if it is late with one change, the lateness of the next ones
-is seen, too. A thread for each connection, and nothing but the standard library: the senders are to add as little
-as possible to what is measured.
+The schedule does not depend on how fast the server answers: if one change is late, the lateness of
+the next ones is measured, too. There is a thread per connection, and only the standard library is
+used, so that the senders add as little as possible to the measurements.
 """
 
 import concurrent.futures
@@ -34,7 +34,11 @@ class Sender:
     def send(
         self, urls: Iterable[str], make: Callable[[float], Any], *, rate: float
     ) -> list[float]:
-        """Patch these with what is made of the moments when they are due; return the seconds that each request took."""
+        """
+        Patch the objects on schedule, with bodies made from the due times.
+
+        Returns the seconds of each request.
+        """
         since = time.time()
         places = ((since + number / rate, url) for number, url in enumerate(urls))
         lock = threading.Lock()
@@ -50,7 +54,7 @@ class Sender:
                     due, url = place
                     if due > time.time():
                         time.sleep(due - time.time())
-                        due = time.time()  # clocks are late by themselves
+                        due = time.time()  # sleeping itself is late
                     taken.append(self._patch(connection, url, json.dumps(make(due)).encode()))
 
         with concurrent.futures.ThreadPoolExecutor(self._connections) as pool:

@@ -1,8 +1,8 @@
 """
-The page of the documentation on performance: ``python benchmarks/arena/pages.py`` makes it anew of the kept results.
+The page on performance in the documentation: ``python benchmarks/arena/pages.py`` regenerates it.
 
-The results are merged into ``results.json``; the pictures are drawn of all of them; the tables go to the page itself,
-between its marks. The rest of the page is written by hand.
+The results are merged into ``results.json``; the pictures are drawn from all of them; the tables
+are put into the page, between its marks. The rest of the page is written by hand.
 """
 
 import pathlib
@@ -50,7 +50,7 @@ RATIOS = {
 
 
 def publish(directory: pathlib.Path, fresh: results.Results, *, order: Iterable[str] = ()) -> None:
-    """Keep these results, in this order, with those of other scenarios; make all that is made of them."""
+    """Keep these results with those of other scenarios, in this order; regenerate the page."""
     kept = results.read_results(directory / RESULTS) | fresh
     kept = {name: kept[name] for name in dict.fromkeys([*order, *kept]) if name in kept}
     results.write_results(directory / RESULTS, kept)
@@ -62,7 +62,7 @@ def publish(directory: pathlib.Path, fresh: results.Results, *, order: Iterable[
 
 
 def fill_page(text: str, measured: results.Results) -> str:
-    """Put tables of the results between the marks. Marks of what was not measured stay as they are."""
+    """Put the tables of results between the marks; marks of unmeasured scenarios are kept."""
 
     def fill(match: re.Match[str]) -> str:
         content = build_content(match['name'], measured)
@@ -82,7 +82,7 @@ def build_content(name: str, measured: results.Results) -> str | None:
 
 
 def draw_pictures(measured: results.Results) -> dict[str, str]:
-    """The pictures by the names of their files; of those scenarios that were measured."""
+    """Return the pictures of the measured scenarios by file name."""
     pictures = {'ratios.svg': draw_ratios(measured)}
     if 'lifecycle' in measured:
         stages = {f'{stage}, CPU s': stage for stage in ('created', 'updated', 'deleted')}
@@ -105,7 +105,7 @@ def draw_pictures(measured: results.Results) -> dict[str, str]:
 
 
 def draw_ratios(measured: results.Results) -> str:
-    """Draw our figures as parts of those of the reference, with the targets."""
+    """Draw our figures as fractions of the reference's ones, with the targets."""
     limits = {
         (target.scenario, target.figure): target.limit
         for target in targets.TARGETS
@@ -129,7 +129,7 @@ def draw_ratios(measured: results.Results) -> str:
 
 
 def draw_overview(measurement: results.Measurement) -> str:
-    """Draw the CPU time and the memory, each as a part of the largest one: the picture of the README."""
+    """Draw CPU time and memory as fractions of the largest ones: the picture of the README."""
     groups = [
         build_overview(measurement, title, figure, unit)
         for title, figure, unit in (

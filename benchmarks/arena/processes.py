@@ -1,4 +1,4 @@
-"""Processes that are measured: what they take from the system. Linux only."""
+"""Processes that are measured: their use of system resources. Linux only."""
 
 import os
 import pathlib
@@ -9,16 +9,16 @@ import time
 from collections.abc import Callable, Mapping
 
 TICKS = os.sysconf('SC_CLK_TCK')
-SETTLED = 0.01  # of a core: what is taken by those that do nothing
-PATIENCE = 600.0  # seconds for any one thing to end
+SETTLED = 0.01  # of a core: the CPU use of an idle process
+PATIENCE = 600.0  # seconds for any one step
 
 
 class NotEndedError(Exception):
-    """A process does not do what was waited for: it takes too long, or it has exited."""
+    """A process does not do what is expected of it: it takes too long, or has exited."""
 
 
 class Measured:
-    """A process, and what it has taken so far. It is never left behind."""
+    """A process, and the resources it has used. It is always stopped at the end."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class Measured:
         environ: Mapping[str, str],
         core: int | None = None,
     ) -> None:
-        # Not from here: modules of the current directory would be taken instead of the installed ones.
+        # In another directory: otherwise, local modules would shadow the installed ones.
         self.log = directory / 'log'
         with self.log.open('wb') as log:
             self.process = subprocess.Popen(
@@ -44,21 +44,21 @@ class Measured:
 
     @property
     def cpu(self) -> float:
-        """Seconds of CPU, of all threads and of all children."""
+        """CPU seconds of all threads and children."""
         return read_cpu(self.process.pid)
 
     @property
     def memory(self) -> float:
-        """Megabytes of the resident memory now."""
+        """The current resident memory, in megabytes."""
         return self.read('VmRSS') / 1024
 
     @property
     def peak(self) -> float:
-        """Megabytes of the resident memory at its highest."""
+        """The peak resident memory, in megabytes."""
         return self.read('VmHWM') / 1024
 
     def read(self, name: str) -> float:
-        """Read one of the numbers that the system keeps of a process; sizes are in kilobytes."""
+        """Read one of the numbers in the status of the process; sizes are in kilobytes."""
         self.wait_until(lambda: True)
         status = pathlib.Path(f'/proc/{self.process.pid}/status').read_text()
         match = re.search(rf'^{name}:\s+(\d+)', status, re.M)
@@ -67,7 +67,7 @@ class Measured:
     def wait_until(
         self, condition: Callable[[], bool], *, timeout: float = PATIENCE, pause: float = 0.02
     ) -> None:
-        """Wait for it while the process lives. Raises `NotEndedError`."""
+        """Wait for the condition while the process is alive. Raises `NotEndedError`."""
         deadline = time.monotonic() + timeout
         while True:
             if self.process.poll() is not None:
@@ -85,7 +85,7 @@ class Measured:
     def settle(
         self, *, window: float = 1.0, share: float = SETTLED, timeout: float = PATIENCE
     ) -> None:
-        """Wait until it takes no more than this share of a core, that is until it does nothing."""
+        """Wait until the process takes at most this share of a core, i.e. until it is idle."""
         before = self.cpu
 
         def is_settled() -> bool:
@@ -101,7 +101,7 @@ class Measured:
         return self.log.read_text(errors='replace')[-2000:]
 
     def stop(self) -> None:
-        """Stop it, politely or not; nothing happens if it has exited already."""
+        """Stop the process, gracefully or forcibly; do nothing if it has already exited."""
         self.process.send_signal(signal.SIGTERM)
         try:
             self.process.wait(timeout=60)
@@ -111,7 +111,7 @@ class Measured:
 
 
 def read_cpu(pid: int) -> float:
-    """Tell the seconds of CPU of a process, and of its children: both of those that are gone and that are there."""
+    """Return the CPU seconds of a process and of its children, both exited and running."""
     try:
         fields = pathlib.Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()
         children = pathlib.Path(f'/proc/{pid}/task/{pid}/children').read_text().split()
@@ -123,13 +123,13 @@ def read_cpu(pid: int) -> float:
 
 
 def pin(core: int, pid: int = 0) -> None:
-    """Let a process, by default this one, run on this core only, if there is a choice."""
+    """Pin a process, by default this one, to this core, if there are several cores."""
     if (os.cpu_count() or 1) > 1:
         os.sched_setaffinity(pid, {core})
 
 
 def run_child(command: list[str]) -> tuple[float, float]:
-    """Run a command to its end; return the seconds it took, and the seconds of CPU."""
+    """Run a command to its end; return its duration and CPU time, in seconds."""
     since = time.perf_counter()
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd='/')
     _, status, usage = os.wait4(child.pid, 0)

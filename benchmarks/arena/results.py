@@ -1,4 +1,4 @@
-"""The results: what was measured in each scenario, and how it compares with others. They are kept as JSON."""
+"""The results: the measurements of each scenario, and their comparison. They are stored as JSON."""
 
 import dataclasses
 import json
@@ -12,26 +12,26 @@ OURS, REFERENCE, GO = 'kopf', 'reference', 'go'
 
 @dataclasses.dataclass
 class Measurement:
-    """All figures of one scenario. It is filled by the one who runs the scenario."""
+    """All figures of one scenario. They are filled by the runner of the scenario."""
 
     title: str = ''
-    total: int = 0  # how many objects
+    total: int = 0  # the number of objects
     server: str = ''
     machine: str = ''
     date: str = ''
-    seconds: float = 0.0  # how long it took
-    load: float = 0.0  # the load average of the machine before it has begun
+    seconds: float = 0.0  # the duration
+    load: float = 0.0  # the load average of the machine before the start
     figures: dict[str, dict[str, list[float]]] = dataclasses.field(default_factory=dict)
-    """By subjects and by their names; one value for each round."""
+    """By subject and by name; one value per round."""
     failures: dict[str, str] = dataclasses.field(default_factory=dict)
-    """Why those who did not end it did not."""
+    """The reasons of the subjects that did not finish."""
 
     def add(self, subject: str, figures: Mapping[str, float]) -> None:
         for name, value in figures.items():
             self.figures.setdefault(subject, {}).setdefault(name, []).append(value)
 
     def list_names(self) -> list[str]:
-        """The names of all figures, in the order of their appearance."""
+        """Return the names of all figures, in the order of appearance."""
         return list(dict.fromkeys(name for figures in self.figures.values() for name in figures))
 
     def get(self, subject: str, name: str) -> list[float]:
@@ -42,7 +42,7 @@ class Measurement:
         return statistics.median(values) if values else None
 
     def compute_ratio(self, subject: str, base: str, name: str) -> tuple[float, float] | None:
-        """The ratio of the medians, and how far the ratios of single rounds are from it."""
+        """Return the ratio of the medians, and the largest deviation of the ratios of rounds."""
         value, other = self.compute_value(subject, name), self.compute_value(base, name)
         if value is None or not other:
             return None
@@ -51,11 +51,11 @@ class Measurement:
         return ratio, max(abs(one / another - ratio) for one, another in pairs if another)
 
 
-Results = dict[str, Measurement]  # by the names of scenarios
+Results = dict[str, Measurement]  # by scenario
 
 
 def read_results(path: pathlib.Path) -> Results:
-    """Read what is kept; it is nothing if there is no such file."""
+    """Read the stored results; none if there is no such file."""
     if not path.exists():
         return {}
     raw: dict[str, Any] = json.loads(path.read_text())

@@ -1,12 +1,15 @@
 """
-All frameworks on the same API server: ``python benchmarks/arena/run.py --reference PYTHON --go PROGRAM``.
+Compare all frameworks on the same API server.
 
-Those compared take turns in each scenario, several times; each is a process of its own. Printed are the medians, with
-the ratios to the reference in the parentheses. ``PYTHON`` is the interpreter of a virtual environment with
-the reference: it is run as ``PYTHON -m kopf run``, and known only by that. The server is a real control plane, unless
-``--sandbox`` is given; each scenario has a fresh one. The results go to ``docs/performance``, together with those of
-the scenarios that were not run this time, and the page is made of them. With ``--quick``, they go to ``build/bench``.
-Figures of machines that are busy with something else are worth little: the load is printed.
+    python benchmarks/arena/run.py --reference PYTHON --go PROGRAM
+
+The subjects take turns in each scenario, several times; each is a separate process. The medians are
+printed, with the ratios to the reference in parentheses. ``PYTHON`` is the interpreter of a virtual
+environment with the reference, which is only run, as ``PYTHON -m kopf run``. The server is a real
+control plane, unless ``--sandbox`` is given; each scenario has a fresh one. The results are stored
+in ``docs/performance``, together with those of the scenarios not run this time, and the page is
+regenerated. With ``--quick``, the results are stored in ``build/bench``. Figures from a busy
+machine are not reliable: the load is printed.
 """
 
 import argparse
@@ -32,7 +35,7 @@ import trials
 
 
 class Runner:
-    """Runs scenarios with the same contestants on servers of the same kind."""
+    """Runs scenarios with the same subjects on servers of the same kind."""
 
     def __init__(
         self, contestants: list[subjects.Subject], *, is_sandbox: bool, is_quick: bool
@@ -42,7 +45,7 @@ class Runner:
         self._server = 'the sandbox' if is_sandbox else 'kube-apiserver'
 
     def run(self, name: str, *, total: int | None, rounds: int | None) -> results.Measurement:
-        """Let everybody take turns, so that what disturbs the machine disturbs them all."""
+        """Let the subjects take turns, so that disturbances of the machine affect all of them."""
         scenario = scenarios.SCENARIOS[name]
         total = total or (scenario.quick if self._is_quick else scenario.total)
         since = time.monotonic()
@@ -90,7 +93,7 @@ class Runner:
 
 
 def attempt(scenario: scenarios.Scenario, trial: trials.Trial) -> str | None:
-    """Try it; return what is wrong if it does not come to its end. What was measured before that, is kept."""
+    """Run one trial; return the reason if it does not finish. Its earlier figures are kept."""
     failure = None
     try:
         scenario.measure(trial)

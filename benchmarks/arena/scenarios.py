@@ -1,4 +1,4 @@
-"""All scenarios: what is measured in each, of whom, with how many objects, and how many times."""
+"""All scenarios: what is measured in each, for which subjects, with how many objects and rounds."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -34,21 +34,21 @@ def take_steps(total: int) -> list[int]:
 def prepare_nothing(
     cluster: servers.Cluster, contestants: Sequence[subjects.Subject], size: int
 ) -> None:
-    """Those who are measured do all by themselves."""
+    """Prepare nothing: the subjects do everything themselves."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Scenario:
-    """One of the ways to load an operator."""
+    """One way to load an operator."""
 
     title: str  # with ``{total}`` for the number of objects
     measure: Callable[[trials.Trial], None]
-    total: int  # how many objects, at most
-    quick: int  # the same if figures are not wanted, but only that everything works
+    total: int  # the maximum number of objects
+    quick: int  # the same for a check that everything works, without meaningful figures
     prepare: Callable[[servers.Cluster, Sequence[subjects.Subject], int], None] = prepare_nothing
     sizes: Callable[[int], list[int]] = take_all  # one step for each of them
     rounds: int = 3  # at most
-    names: frozenset[str] = EVERYBODY  # who is measured
+    names: frozenset[str] = EVERYBODY  # the measured subjects
 
 
 SCENARIOS: Mapping[str, Scenario] = {

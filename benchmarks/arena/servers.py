@@ -1,4 +1,4 @@
-"""The API servers that operators are measured with: a real control plane, or the sandbox; with many objects in it."""
+"""The API servers for the measurements: a real control plane, or the sandbox; with many objects."""
 
 import asyncio
 import base64
@@ -47,7 +47,7 @@ CRD = {
     },
 }
 MERGE = 'application/merge-patch+json'
-CONNECTIONS = 10  # at once
+CONNECTIONS = 10  # concurrent
 ATTEMPTS, BUSY = 30, {429, 500, 503, 504}
 PAGE = '2000'
 FINALIZER = 'kopf.zalando.org/KopfFinalizerMarker'
@@ -58,7 +58,7 @@ Result = TypeVar('Result')
 
 
 def make_object(number: int) -> dict[str, Any]:
-    """An object of 1 kB as it is stored, besides ``managedFields``."""
+    """Make an object of 1 kB as stored, without ``managedFields``."""
     return {
         'apiVersion': 'bench.dev/v1',
         'kind': 'Load',
@@ -74,14 +74,14 @@ def make_object(number: int) -> dict[str, Any]:
 
 
 def make_held_object(number: int) -> dict[str, Any]:
-    """The same with the finalizer, as if it was met before: adding it is not what is measured."""
+    """Make the same object with the finalizer, so that adding it is not measured."""
     body = make_object(number)
     body['metadata']['finalizers'] = [FINALIZER]
     return body
 
 
 def make_handled_object(number: int) -> dict[str, Any]:
-    """The same as if it was handled before."""
+    """Make the same object as if it was handled before."""
     body = make_held_object(number)
     essence = {'spec': body['spec'], 'metadata': {'labels': body['metadata']['labels']}}
     body['metadata']['annotations'] = {HANDLED: json.dumps(essence, separators=(',', ':')) + '\n'}
@@ -89,7 +89,7 @@ def make_handled_object(number: int) -> dict[str, Any]:
 
 
 class Cluster:
-    """How to make load on a server: many requests by a few connections. Each method runs a loop of its own."""
+    """A load generator: many requests over a few connections. Each method runs its own loop."""
 
     def __init__(
         self, kubeconfig: pathlib.Path, *, compact: Callable[[], None] | None = None
@@ -127,7 +127,7 @@ class Cluster:
         )
 
     def enter(self, namespace: str) -> 'Cluster':
-        """Tell of the same cluster as seen from that namespace."""
+        """Return the same cluster as seen from that namespace."""
         entered = copy.copy(self)
         entered.namespace = namespace
         return entered
@@ -145,16 +145,16 @@ class Cluster:
         )
 
     def change(self, number: int, **spec: Any) -> None:
-        """Change one object only."""
+        """Change only one object."""
         self._repeat([number], lambda session, _: self._patch(session, number, spec))
 
     def pace(
         self, numbers: Iterable[int], *, rate: float, connections: int = CONNECTIONS
     ) -> list[float]:
         """
-        Change objects, so many per second, if the server can do it. They know when they were due: ``spec.sent``.
+        Change objects at this rate, if the server can sustain it; store due times in ``spec.sent``.
 
-        Returns the seconds that each of the requests took.
+        Returns the seconds of each request.
         """
         headers = {'Authorization': f'Bearer {self.token}'}
         sender = paces.Sender(self.url, headers, self.context, connections=connections)
@@ -171,7 +171,7 @@ class Cluster:
         return len(self.list_versions())
 
     def clear(self) -> None:
-        """Remove all objects, whatever holds them."""
+        """Remove all objects, despite their finalizers."""
 
         async def wipe(session: aiohttp.ClientSession, name: str) -> None:
             await send(
@@ -186,13 +186,17 @@ class Cluster:
         self._repeat(self.list_versions(), wipe)
 
     def compact(self) -> None:
-        """Forget the history of objects, if it is stored at all: it would fill the storage. Nobody may watch now."""
+        """
+        Drop the history of objects, if it is stored, since it would fill the storage.
+
+        There must be no watch-streams at that time.
+        """
         if self._compact is not None:
-            with contextlib.suppress(urllib.error.HTTPError):  # there is nothing new to forget
+            with contextlib.suppress(urllib.error.HTTPError):  # there is nothing new to drop
                 self._compact()
 
     def list_versions(self) -> dict[str, str]:
-        """All objects by their names."""
+        """Return the resource versions of all objects by name."""
 
         async def ask(session: aiohttp.ClientSession) -> dict[str, str]:
             found: dict[str, str] = {}
@@ -220,7 +224,7 @@ class Cluster:
     def _repeat(
         self, values: Iterable[Any], action: Callable[[aiohttp.ClientSession, Any], Awaitable[None]]
     ) -> None:
-        """Do it with all values, several at once."""
+        """Repeat the action for all values, several at once."""
 
         async def work(session: aiohttp.ClientSession, queue: Iterator[Any]) -> None:
             for value in queue:
@@ -257,7 +261,7 @@ async def send(
     *,
     kind: str = 'application/json',
 ) -> None:
-    """Make a request. Servers that are too busy are asked again; what is gone already, is not missed."""
+    """Make a request. It is retried if the server is busy; the status 404 is not an error."""
     data = None if body is None else json.dumps(body)
     for _ in range(ATTEMPTS):
         async with session.request(
@@ -274,7 +278,7 @@ async def send(
 
 @contextlib.contextmanager
 def serve_controlplane() -> Iterator[Cluster]:
-    """A real one, as the tests use it: it has to be built before that."""
+    """Serve a real control plane, as in the tests: it must be built before."""
     spec = importlib.util.spec_from_file_location(
         'controlplanes', ROOT / 'tests' / 'controlplanes.py'
     )

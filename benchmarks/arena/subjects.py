@@ -1,4 +1,4 @@
-"""Those who are compared: how to run each of them, and what it says of itself."""
+"""The compared subjects: how to run each of them, and what it reports."""
 
 import contextlib
 import dataclasses
@@ -23,7 +23,7 @@ class Subject:
     program: pathlib.Path | None = None
 
     def build_command(self, operator: str, namespace: str) -> list[str]:
-        """Tell how to run such an operator."""
+        """Return the command to run such an operator."""
         if self.program is not None:
             return [str(self.program), operator, namespace]
         return [
@@ -55,7 +55,7 @@ class Running(processes.Measured):
 
     @property
     def said(self) -> dict[str, Any]:
-        """The last of each figure."""
+        """The last reported value of each figure."""
         figures: dict[str, Any] = {}
         for line in self.progress.read_text().splitlines():
             figures |= json.loads(line)
@@ -65,7 +65,7 @@ class Running(processes.Measured):
         self.wait_until(lambda: self.said.get(name, 0) >= value, timeout=timeout)
 
     def finish(self) -> dict[str, Any]:
-        """Stop it, and read what it says in the end."""
+        """Stop the operator, and return its final reports."""
         self.stop()
         return self.said
 
@@ -74,7 +74,7 @@ class Running(processes.Measured):
 def running(
     subject: Subject, operator: str, cluster: servers.Cluster, total: int
 ) -> Iterator[Running]:
-    """Run an operator that tells when so many objects were handled; wait until it has started."""
+    """Run an operator that reports when this number of objects is handled; wait until it starts."""
     with tempfile.TemporaryDirectory() as directory:
         command = subject.build_command(operator, cluster.namespace)
         environ = {'KUBECONFIG': str(cluster.kubeconfig), 'BENCH_TOTAL': str(total)}

@@ -1,4 +1,4 @@
-"""The results as tables: rows of texts, which are laid out for terminals or for pages."""
+"""The results as tables: rows of texts, formatted for terminals or for pages."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -11,7 +11,11 @@ Rows = list[list[str]]  # the first one is the header
 
 
 def build_figures(measurement: results.Measurement) -> Rows:
-    """One row for each figure: medians, and in the parentheses the ratios to the reference with their spread."""
+    """
+    Build one row per figure: medians, and in parentheses the ratios to the reference.
+
+    The ratios are with their spread.
+    """
     known = {**measurement.figures, **measurement.failures}
     subjects = sorted(known, key=[*TITLES, *known].index)
     rows = [['', *(TITLES.get(name, name) for name in subjects)]]
@@ -36,7 +40,7 @@ def describe(measurement: results.Measurement, subject: str, name: str) -> str:
 
 
 def format_number(value: float) -> str:
-    """Tell a number in about three digits."""
+    """Format a number with about three digits."""
     if value == 0 or abs(value) >= 100:
         return f'{value:,.0f}'
     return f'{value:.1f}' if abs(value) >= 10 else f'{value:.2f}'
@@ -51,7 +55,7 @@ def build_targets(verdicts: Iterable[targets.Verdict]) -> Rows:
 
 
 def compare(values: Mapping[str, Mapping[str, float]]) -> str:
-    """Lay out single values of figures by subjects, for terminals."""
+    """Format single values of figures by subject, for terminals."""
     measurement = results.Measurement()
     for subject, figures in values.items():
         measurement.add(subject, figures)
@@ -59,7 +63,7 @@ def compare(values: Mapping[str, Mapping[str, float]]) -> str:
 
 
 def format_text(rows: Rows) -> str:
-    """For terminals: the columns are aligned."""
+    """Format the rows for terminals, with aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return '\n'.join(format_line(row, widths) for row in rows) + '\n'
 

@@ -1,4 +1,4 @@
-"""What we want of ourselves, and whether it is so."""
+"""The performance targets, and whether they are met."""
 
 import dataclasses
 import enum
@@ -15,17 +15,17 @@ class Kind(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """The highest value, or the highest ratio, that is good enough."""
+    """The highest acceptable value or ratio."""
 
     text: str
     scenario: str
     figure: str  # with ``{total}`` for the number of objects
     limit: float
     kind: Kind = Kind.VALUE
-    total: int | None = None  # it is for so many objects only
+    total: int | None = None  # only for this number of objects
 
     def measure(self, measurement: results.Measurement) -> float | None:
-        """Tell where we are; ``None`` if it was not measured, or not like that."""
+        """Return our value or ratio; ``None`` if it was not measured, or with other totals."""
         if self.total is not None and self.total != measurement.total:
             return None
         figure = self.figure.format(total=f'{measurement.total:,}')
@@ -38,7 +38,7 @@ class Target:
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """How it is."""
+    """A target with the measured value."""
 
     target: Target
     value: float | None
@@ -112,7 +112,7 @@ TARGETS = [
 
 
 def judge(measured: results.Results) -> Iterator[Verdict]:
-    """Compare what was measured with all targets."""
+    """Compare the results with all targets."""
     for target in TARGETS:
         measurement = measured.get(target.scenario)
         yield Verdict(target, None if measurement is None else target.measure(measurement))

@@ -1,4 +1,4 @@
-"""One try of one subject in one scenario: what every measuring function is given, and fills with its figures."""
+"""One trial of one subject in one scenario: the input of measuring functions, and their figures."""
 
 import contextlib
 import dataclasses
@@ -12,18 +12,18 @@ Figures = dict[str, float]
 
 @dataclasses.dataclass
 class Trial:
-    """A try; the figures are of the same round, so they are there from the previous steps of the scenario."""
+    """A trial. Its figures are shared by all steps of the same round."""
 
     cluster: servers.Cluster
     subject: subjects.Subject
-    size: int  # how many objects
+    size: int  # the number of objects
     sizes: Sequence[int]  # in all steps
     number: int = 0  # of the round
     figures: Figures = dataclasses.field(default_factory=dict)
 
     @contextlib.contextmanager
     def running(self, operator: str, *, total: int | None = None) -> Iterator[subjects.Running]:
-        """Run an operator that tells when so many objects were handled, by default all of them."""
+        """Run an operator that reports when this number of objects is handled, by default all."""
         with subjects.running(
             self.subject, operator, self.cluster, total or self.size or 1
         ) as running:
@@ -31,5 +31,5 @@ class Trial:
 
 
 def compute_percentile(values: list[float], percent: int) -> float:
-    """Tell the value which is not less than so many percents of all values."""
+    """Return the value that is not less than this percentage of all values."""
     return sorted(values)[min(len(values) * percent // 100, len(values) - 1)]

@@ -1,4 +1,4 @@
-"""What it takes to run with nothing to do, to only watch objects, and to load the framework at all."""
+"""Measurements of idle operators, of operators that only watch objects, and of loading."""
 
 import statistics
 import subprocess
@@ -10,19 +10,19 @@ import servers
 import subjects
 import trials
 
-REST = 10.0  # seconds to look at those that do nothing
-LOADS = 7  # how many times to load
+REST = 10.0  # seconds to measure idle operators
+LOADS = 7  # the number of loadings
 
 
 def prepare_events(
     cluster: servers.Cluster, contestants: Sequence[subjects.Subject], size: int
 ) -> None:
-    """Let there be so many objects, with nothing on them; those that are there are kept."""
+    """Create objects up to this number, with nothing on them; existing objects are kept."""
     cluster.create(size, first=cluster.count())
 
 
 def measure_events(trial: trials.Trial) -> None:
-    """All objects exist, and are only watched; then each of them is changed once."""
+    """Measure an operator that only watches existing objects; then each object is changed once."""
     cluster, total, figures = trial.cluster, trial.size, trial.figures
     with trial.running('events') as operator:
         operator.wait_for('seen', total)
@@ -40,7 +40,7 @@ def measure_events(trial: trials.Trial) -> None:
 
 
 def measure_memory(trial: trials.Trial) -> None:
-    """Objects are only watched, more and more of them: what each takes over a process with none."""
+    """Measure the memory per object with more and more objects that are only watched."""
     with trial.running('events') as operator:
         if trial.size:
             operator.wait_for('seen', trial.size)
@@ -53,7 +53,7 @@ def measure_memory(trial: trials.Trial) -> None:
 
 
 def measure_idle(trial: trials.Trial) -> None:
-    """An operator with handlers of changes, and no objects for them."""
+    """Measure an operator with handlers of changes and no objects."""
     with trial.running('lifecycle') as operator:
         operator.settle()
         before = operator.cpu
@@ -65,7 +65,7 @@ def measure_idle(trial: trials.Trial) -> None:
 
 
 def measure_loading(trial: trials.Trial) -> None:
-    """What it takes to load the framework, and to show the help of its command."""
+    """Measure the import of the framework, and the help of its command."""
     python = str(trial.subject.python)
     commands = {
         'nothing': ['-c', ''],
@@ -83,7 +83,11 @@ def measure_loading(trial: trials.Trial) -> None:
 
 
 def read_memory(python: str, code: str) -> float:
-    """Tell the peak memory of a process which only does this. It is asked itself: others know it together with ours."""
+    """
+    Return the peak memory of a process that only executes this code.
+
+    The process reports it itself: for the system, the peak of a child includes our own memory.
+    """
     code = (
         f'{code}\nprint(*[line for line in open("/proc/self/status") if line.startswith("VmHWM")])'
     )

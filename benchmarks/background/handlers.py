@@ -1,7 +1,8 @@
 """
-Operators with timers, daemons or an index: ``$BENCH_KIND`` tells which. They are the same for all frameworks.
+Operators with timers, daemons or an index, according to ``$BENCH_KIND``.
 
-They tell how many objects they have met, and how late they were.
+They are the same for all frameworks. They report how many objects they have seen, and their
+lateness.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ def meet(name):
 @kopf.on.startup()
 async def configure(settings, **_):
     settings.posting.enabled = False
-    if KIND == 'limited':  # the reference would wait for ever
+    if KIND == 'limited':  # the reference would wait forever
         settings.queueing.worker_limit = 1
 
 

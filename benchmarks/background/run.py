@@ -1,9 +1,12 @@
 """
-What daemons, timers and indices cost: ``python benchmarks/background/run.py [--reference PYTHON] [--only NAME...]``.
+The costs of daemons, timers and indices.
 
-One sandbox in a process of its own, on one core; the operators run on another core, one after another, each in
-a process of its own, with the same file ``handlers.py``. ``PYTHON`` is the interpreter of a virtual environment with
-the reference installed: it is run as ``PYTHON -m kopf run``, and known only by that. Without it, only we are measured.
+    python benchmarks/background/run.py [--reference PYTHON] [--only NAME...]
+
+The sandbox is a separate process on one core; the operators run on another core, one after another,
+each in its own process, with the same file ``handlers.py``. ``PYTHON`` is the interpreter of a
+virtual environment with the reference, which is only run, as ``PYTHON -m kopf run``. Without it,
+only this package is measured.
 """
 
 import argparse
@@ -27,12 +30,12 @@ import servers  # noqa: E402
 import subjects  # noqa: E402
 import tables  # noqa: E402
 
-REST = 30.0  # seconds to look at an operator that does nothing
+REST = 30.0  # seconds to measure an idle operator
 PATIENCE = 1200.0  # seconds
 
 
 def make_object(number: int) -> dict[str, Any]:
-    """A small object, with the finalizer as if it was met before: its adding is not what is measured."""
+    """Make a small object with the finalizer, so that adding it is not measured."""
     return {
         'apiVersion': 'bench.dev/v1',
         'kind': 'Load',
@@ -46,7 +49,7 @@ def make_object(number: int) -> dict[str, Any]:
 
 
 class Operator(subjects.Running):
-    """An operator that is being measured, and when it was started."""
+    """An operator that is being measured, with the time of its start."""
 
     def __init__(
         self, python: str, cluster: servers.Cluster, kind: str, total: int, directory: pathlib.Path
@@ -70,12 +73,12 @@ class Operator(subjects.Running):
         super().__init__(command, directory=directory, environ=environ, core=1)
 
     def reach(self, name: str, value: float) -> float:
-        """Wait until it says so; return the seconds since its start."""
+        """Wait until the operator reports this value; return the seconds since its start."""
         self.wait_for(name, value, timeout=PATIENCE)
         return time.perf_counter() - self.since
 
     def rest(self) -> dict[str, float]:
-        """Let it settle, and measure how much of a core it takes when there is nothing to do."""
+        """Wait until the operator is idle, and measure its memory and CPU."""
         self.settle(window=3, share=0.15)
         before = self.cpu
         time.sleep(REST)
@@ -101,7 +104,7 @@ class Stage:
 
 
 def measure_rest(stage: Stage) -> dict[str, float]:
-    """Timers that wait for their time, next to the same objects with no timers."""
+    """Measure timers that wait for their time, and the same objects without timers."""
     results: dict[str, float] = {}
     for kind in ['nothing', 'rest']:
         with stage.operating(kind) as operator:
@@ -112,7 +115,7 @@ def measure_rest(stage: Stage) -> dict[str, float]:
 
 
 def measure_ticks(stage: Stage) -> dict[str, float]:
-    """Timers that are called every minute."""
+    """Measure timers that are called every minute."""
     with stage.operating('timers') as operator:
         operator.reach('met', stage.total)
         operator.reach('ticks', stage.total)
@@ -129,7 +132,7 @@ def measure_ticks(stage: Stage) -> dict[str, float]:
 
 
 def measure_daemons(stage: Stage) -> dict[str, float]:
-    """Sync daemons, and a sync handler of changes beside them."""
+    """Measure sync daemons, with a sync handler of changes beside them."""
     with stage.operating('daemons') as operator:
         started = operator.reach('met', stage.total)
         operator.settle(window=3, share=0.15)
@@ -147,7 +150,7 @@ def measure_daemons(stage: Stage) -> dict[str, float]:
 
 
 def measure_index(stage: Stage, kind: str = 'index') -> dict[str, float]:
-    """An index of all objects."""
+    """Measure an index of all objects."""
     with stage.operating(kind) as operator:
         indexed = operator.reach('indexed', stage.total)
         results = {'all indexed, s': indexed, 'all indexed, CPU s': operator.cpu}
@@ -155,12 +158,12 @@ def measure_index(stage: Stage, kind: str = 'index') -> dict[str, float]:
 
 
 def measure_limited(stage: Stage) -> dict[str, float]:
-    """The same with one worker for all of them."""
+    """Measure the same index with one worker for all objects."""
     return measure_index(stage, 'limited')
 
 
 def measure_lookups() -> dict[str, float]:
-    """The operations on an index by itself, whatever its size."""
+    """Measure the operations on an index itself, for different sizes."""
     from kopf._core.engines import indices
 
     results: dict[str, float] = {}

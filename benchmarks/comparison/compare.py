@@ -1,11 +1,12 @@
 """
-A comparison of two implementations: the same operators are run by both on sandboxes, and by both in turn.
+A comparison of two implementations: both run the same operators, separately and in turn.
 
     python benchmarks/comparison/compare.py --reference PATH_TO_KOPF [--only SCENARIO ...]
 
-The reference is a black box: any program with the same command line, such as one installed in a virtual environment of
-its own. What differs is printed: the calls of handlers, the objects left in the end of each step, and the writes if
-there are more of them. The exit code is 1 if there is any difference that is not expected.
+The operators run on sandboxes. The reference is a black box: any program with the same command
+line, e.g. installed in its own virtual environment. The differences are printed: the calls of
+handlers, the objects at the end of each step, and the writes if there are more of them. The exit
+code is 1 if there are any unexpected differences.
 """
 
 import argparse
@@ -39,7 +40,7 @@ CRD = {
 ANYTHING = {'type': 'object', 'x-kubernetes-preserve-unknown-fields': True}
 WORKERS = 2
 
-Cast = tuple[str, ...]  # who runs the operator: R for the reference, O for ours
+Cast = tuple[str, ...]  # which implementations run the operator: R for the reference, O for ours
 
 
 def main() -> int:
@@ -125,7 +126,7 @@ def build_crd(*, has_status: bool) -> dict[str, object]:
 def compare(
     baseline: Sequence[stages.Scene], scenes: Sequence[stages.Scene], *, counts_writes: bool
 ) -> list[str]:
-    """List the differences of a run from the run by the reference alone."""
+    """List the differences between a run and the run by the reference alone."""
     differences = [
         difference
         for before, after in zip(baseline, scenes, strict=True)
@@ -165,7 +166,7 @@ def describe_call(call: str) -> str:
 def report(
     scenario: scenarios.Scenario, cast: Cast, differences: Sequence[str], *, verbose: bool
 ) -> int:
-    """Print the differences; return how many of them are not expected."""
+    """Print the differences; return the number of unexpected ones."""
     unexpected = 0
     print(f'{scenario.name}, {" then ".join(cast)}: {len(differences)} differences')
     for difference in differences:

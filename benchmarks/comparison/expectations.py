@@ -1,5 +1,5 @@
 """
-Expectations: in what we differ from the reference on purpose, and why.
+Expectations: the intended differences from the reference, and their reasons.
 """
 
 import dataclasses
@@ -8,7 +8,7 @@ import re
 
 @dataclasses.dataclass(frozen=True)
 class Expectation:
-    """Some differences of some scenarios; both are regular expressions for the whole texts."""
+    """Some differences in some scenarios; both are regular expressions for the whole texts."""
 
     scenario: str
     difference: str

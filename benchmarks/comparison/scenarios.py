@@ -1,7 +1,7 @@
 """
-Scenarios: what happens to the objects, step by step; after every step, the operators have their time.
+Scenarios: the changes of objects, step by step; after each step, the operators get time to react.
 
-A scenario with several starts is also a hand-over: one implementation continues what another one has left.
+A scenario with several starts is also a handover: one implementation continues the work of another.
 """
 
 import dataclasses
@@ -15,13 +15,14 @@ Steps = Iterator[str]
 
 @dataclasses.dataclass(frozen=True)
 class Scenario:
-    """What happens, with which operator, and how many times it is started."""
+    """A sequence of steps, with its operator, and the number of starts."""
 
     play: Callable[[stages.Stage], Steps]
     operator: str
     starts: int = 1
-    has_status: bool = False  # is the status a subresource?
-    counts_writes: bool = True  # or is their number up to the duration of the steps?
+    has_status: bool = False  # whether the status is a subresource
+    # Whether the number of writes does not depend on the duration of the steps.
+    counts_writes: bool = True
 
     @property
     def name(self) -> str:

@@ -1,8 +1,8 @@
 """
-Stages: a sandbox with an operator file, which is run by one implementation, then by another; and what has come of it.
+Stages: a sandbox where an operator is run by one implementation, then by another; and the results.
 
-The operators are processes of their own. They are only watched from outside: which handlers they call, what they write
-to the cluster, and what is left on the objects.
+The operators are separate processes. They are only observed from outside: which handlers they call,
+what they write to the cluster, and what they leave on the objects.
 """
 
 import base64
@@ -32,19 +32,18 @@ VOLATILE = (
 
 @dataclasses.dataclass(frozen=True)
 class Scene:
-    """What has happened in one step of a scenario."""
+    """The results of one step of a scenario."""
 
     name: str
     calls: Sequence[str]  # as JSON, sorted
     writes: int
-    objects: dict[str, Any]  # by their names, without what is never the same
-    leftovers: dict[
-        str, list[str]
-    ]  # the annotations of unfinished handling, by the names of objects
+    objects: dict[str, Any]  # by name, without volatile fields
+    # The annotations of unfinished handling, by the name of the object.
+    leftovers: dict[str, list[str]]
 
 
 class Stage:
-    """One run of one scenario. The implementations take their turns in the given order."""
+    """One run of one scenario. The implementations take turns in the given order."""
 
     def __init__(
         self,
@@ -61,7 +60,7 @@ class Stage:
         self.calls.touch()
 
     def start(self) -> None:
-        """Run the operator by the next implementation, and wait until it watches the objects."""
+        """Run the operator with the next implementation, and wait until it watches the objects."""
         watching = len(self._list_requests('watch'))
         env = {
             **os.environ,
@@ -121,7 +120,7 @@ class Stage:
         new: dict[str, Any] | None,
         subresource: str | None = None,
     ) -> None:
-        """Have a request reviewed, and note the answer as if it were a call."""
+        """Make the operator review a request, and record the answer as if it were a call."""
         resource = {'group': 'kopf.dev', 'version': 'v1', 'resource': 'kopfexamples'}
         request = {
             'uid': 'review',
@@ -151,7 +150,7 @@ class Stage:
         answer.unlink()
 
     def note_webhooks(self, number: int) -> None:
-        """Note the rules of the managed webhooks as if they were calls, when there are so many webhooks."""
+        """Record the rules of the managed webhooks as if they were calls, when all exist."""
         plurals = ('validatingwebhookconfigurations', 'mutatingwebhookconfigurations')
         self._wait_until(
             lambda: len(self._list_webhooks(plurals)) == number, 'The webhooks are not configured.'
@@ -187,7 +186,7 @@ class Stage:
             time.sleep(0.02)
 
     def play(self, scenario: Callable[['Stage'], Iterator[str]]) -> list[Scene]:
-        """Go through the steps; after each one, wait until nothing happens, and look what there is."""
+        """Run the steps; after each one, wait until nothing happens, and record the results."""
         scenes = []
         seen_calls, seen_writes = 0, 0
         try:
@@ -212,7 +211,7 @@ class Stage:
                 self.calls.stat().st_size,
                 [simplify(body) for body in self.sandbox.list('kopfexamples')],
             )
-            if current != state:  # retries of what cannot succeed now are not noticed
+            if current != state:  # hopeless retries do not count as changes
                 state, since = current, time.monotonic()
 
     def _list_requests(self, verb: str) -> list[Any]:
@@ -236,7 +235,7 @@ class Stage:
 
 
 def simplify(body: dict[str, Any]) -> dict[str, Any]:
-    """Leave only what must be the same in all runs."""
+    """Leave only the fields that must be the same in all runs."""
     metadata = {key: value for key, value in body['metadata'].items() if key not in VOLATILE}
     annotations = {
         key: json.loads(value) if key == LAST_HANDLED else value
@@ -248,7 +247,7 @@ def simplify(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def simplify_answer(answer: dict[str, Any]) -> dict[str, Any]:
-    """Leave what is decided: the patch is decoded, and only the handlers' own warnings are kept as they are."""
+    """Leave only the decision: decode the patch, and hide the texts of the framework's warnings."""
     response = answer.get('response', answer)
     patch = json.loads(base64.b64decode(response['patch'])) if 'patch' in response else None
     warnings = sorted(
@@ -258,7 +257,7 @@ def simplify_answer(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def _build_body(spec: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Build an object for a review; the labels are in the spec for simplicity."""
+    """Build an object for a review; for simplicity, its labels are taken from the spec."""
     if spec is None:
         return None
     labels = {'l': spec['l']} if 'l' in spec else {}

@@ -1,10 +1,11 @@
 """
-How many instructions the handling of one object takes: ``python benchmarks/instructions/run.py [SOURCES...]``.
+The number of CPU instructions per object: ``python benchmarks/instructions/run.py [SOURCES...]``.
 
-Each of ``SOURCES`` is a directory with the package ``kopf`` in it, this clone by default: give two clones to compare
-two states of the code. The operator of the life cycle runs under callgrind on the sandbox, which is a process of its
-own. Objects are created, updated and deleted one by one, each when the operator is done with the previous one, so that
-the counts do not depend on the load of the machine: they repeat within 1 %. Needs ``valgrind``.
+Each of ``SOURCES`` is a directory with the package ``kopf`` in it, by default this clone: give two
+clones to compare two states of the code. The life-cycle operator runs under callgrind on the
+sandbox, which is a separate process. Objects are created, updated and deleted one by one, each
+after the operator is done with the previous one, so that the counts do not depend on the load of
+the machine: they repeat within 1 %. Needs ``valgrind``.
 """
 
 import argparse
@@ -30,7 +31,7 @@ import subjects  # noqa: E402
 
 Act = Callable[[aiohttp.ClientSession, int], Awaitable[None]]
 IsDone = Callable[[dict[str, Any] | None, int], bool]
-PAUSE = 0.02  # seconds between looks at an object
+PAUSE = 0.02  # seconds between checks of an object
 WARMING = 3  # the first objects load some more code
 
 
@@ -70,7 +71,7 @@ class Operator(processes.Measured):
         self.settle()
 
     def count(self, number: int) -> int:
-        """Count the instructions since the last time."""
+        """Count the instructions since the previous call."""
         subprocess.run(
             ['callgrind_control', '-d', str(self.process.pid)], check=True, capture_output=True
         )
@@ -133,7 +134,7 @@ async def get(session: aiohttp.ClientSession, number: int) -> dict[str, Any] | N
 def measure(
     python: str, sources: pathlib.Path, total: int, kept: pathlib.Path | None
 ) -> dict[str, float]:
-    """Return the thousands of instructions per object, by stages."""
+    """Return the thousands of instructions per object, by stage."""
     with servers.serve_sandbox() as cluster, tempfile.TemporaryDirectory() as name:
         operator = Operator(python, sources, cluster, pathlib.Path(name))
         try:

@@ -1,7 +1,8 @@
 """
-Figures: how soon the edits were handled, what was lost, and whether it is good enough.
+Figures: the latencies of edits, the losses, and whether they are acceptable.
 
-Decisions only. All moments are of the clock that is common for all processes of a machine.
+Decisions only. All moments are of the monotonic clock, which is common for all processes of a
+machine.
 """
 
 import bisect
@@ -10,13 +11,14 @@ import dataclasses
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-LIMIT = 1.0  # seconds: how soon the edits are to be handled, at p99
-WASTE = 0.01  # of the needed writes: how many are permitted besides them, as edits come in between
+LIMIT = 1.0  # seconds: the limit of the latency of edits, at p99
+WASTE = 0.01  # of the needed writes: the permitted extra writes, as edits come in between
+# The finalizer and the record; the record; the finalizer.
 WRITES = {
     'create': 2,
     'update': 1,
     'delete': 1,
-}  # the finalizer and the record; the record; the finalizer
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,13 +27,13 @@ class Call:
 
     what: str
     name: str
-    mark: int  # which edit of the object it has seen
+    mark: int  # the number of the edit that the handler has seen
     moment: float
 
 
 @dataclasses.dataclass(frozen=True)
 class Edit:
-    """A change of an object, made by its user. The marks of an object grow."""
+    """A change of an object made by a user. The marks of an object grow."""
 
     name: str
     mark: int
@@ -42,14 +44,14 @@ class Edit:
 
 @dataclasses.dataclass(frozen=True)
 class Life:
-    """The time of one process of the operator that counts: since it saw its first object until it was told to stop."""
+    """The measured time of one process of the operator: from its first object to its stopping."""
 
     since: float
     until: float
 
 
 def select_percentile(values: Sequence[float], percent: float) -> float:
-    """Select the value, which so many percents of the values do not exceed."""
+    """Return the value that is not exceeded by this percentage of the values."""
     return (
         sorted(values)[max(0, math.ceil(len(values) * percent / 100) - 1)] if values else math.nan
     )
@@ -59,11 +61,11 @@ def measure_latencies(
     edits: Iterable[Edit], calls: Iterable[Call], lives: Sequence[Life]
 ) -> list[float]:
     """
-    Measure how long it took from each edit to the first call that has seen it, or a newer one of the same object.
+    Measure the time from each edit to the first call with this or a newer edit of the object.
 
-    What is handled by another process than the one that lived at the time of the edit, counts only as far as the first
-    one was late before its end. What was accepted in no life does not count at all: these edits were found in the
-    initial listing among all other objects.
+    If an edit is handled by another process than the one that lived at the time of the edit, it
+    counts only if the first process was late before its end. Edits made outside of all lives do not
+    count: they are found in the initial listing among all other objects.
     """
     handled: dict[str, list[tuple[int, float]]] = collections.defaultdict(list)
     for call in sorted(calls, key=lambda call: call.moment):
@@ -84,7 +86,7 @@ def measure_latencies(
 
 
 def count_repeated(calls: Iterable[Call]) -> int:
-    """Count the calls with what was already handled by the same function."""
+    """Count the calls with edits that were already handled by the same function."""
     return sum(
         count - 1
         for count in collections.Counter(
@@ -94,24 +96,23 @@ def count_repeated(calls: Iterable[Call]) -> int:
 
 
 def count_needed_writes(calls: Iterable[Call]) -> int:
-    """Count how many writes are needed for all that was handled, if nothing goes wrong."""
+    """Count the writes needed for everything that was handled, if nothing goes wrong."""
     return sum(WRITES[what] for what, _, _ in {(call.what, call.name, call.mark) for call in calls})
 
 
 @dataclasses.dataclass
 class Report:
-    """What has come out of one round."""
+    """The results of one round."""
 
     name: str
-    edited: Sequence[float]  # latencies of the edits of the objects that were handled before
-    created: Sequence[float]  # those of new objects
+    edited: Sequence[float]  # latencies of edits of the objects handled before
+    created: Sequence[float]  # latencies of new objects
     calls: Sequence[Call]
-    requests: Mapping[str, int]  # by verbs: what the API server was asked for by the operator
+    requests: Mapping[str, int]  # of the operator to the API server, by verb
     lost: Collection[str]  # in words
-    answers: Sequence[float] = ()  # how long the requests of the users took
-    sightings: Sequence[
-        float
-    ] = ()  # latencies of all edits, as another client sees them: how late the server is
+    answers: Sequence[float] = ()  # seconds of the users' requests
+    # Latencies of all edits as another client sees them: the lateness of the server.
+    sightings: Sequence[float] = ()
     seconds: float = math.nan
     cpu: float = math.nan  # seconds
     peak: float = math.nan  # MB
@@ -127,17 +128,17 @@ class Report:
 
     @property
     def extra(self) -> int:
-        """Writes besides those needed, and besides those for the repeated calls."""
+        """Writes beyond the needed ones and those of the repeated calls."""
         repeated = sum(WRITES[call.what] for call in self.calls) - count_needed_writes(self.calls)
         return self.writes - count_needed_writes(self.calls) - repeated
 
 
 def judge(report: Report) -> list[str]:
-    """Tell what is wrong, in lines: none if all is well."""
+    """Return the problems, one per line; none if all is well."""
     problems = list(report.lost)
     for what, latencies in {'edits': report.edited, 'creations': report.created}.items():
         late = select_percentile(latencies, 99)
-        if not late < LIMIT:  # also if there are none
+        if not late < LIMIT:  # even if there are none
             seen = select_percentile(report.sightings, 99)
             problems.append(
                 f'{what} are handled in {late:.2f} s at p99, of {len(latencies)}; '

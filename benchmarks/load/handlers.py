@@ -1,7 +1,8 @@
 """
-Handlers of creation, updates and deletion, which write down each call at once: what is written survives any kill.
+Handlers of creation, updates and deletion, which record every call immediately.
 
-What is written to the file of ``$LOAD_LEDGER``: what was called, the object, which edit of it was seen, and when.
+The records survive any kill. Each record in the file ``$LOAD_LEDGER`` is the kind of the call, the
+name of the object, the number of its edit, and the time.
 """
 
 import json
@@ -11,7 +12,7 @@ import time
 import kopf
 
 LEDGER = os.open(os.environ['LOAD_LEDGER'], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-STEP = 100  # of the objects that are only looked at, it is enough to write down how many of them there were
+STEP = 100  # of the objects that are only seen, every 100th is recorded
 seen = [0]
 
 

@@ -1,5 +1,5 @@
 """
-Ledgers: what the operator was called for, what it has asked of the API server, and what it has left on the objects.
+Ledgers: the calls of the operator, its requests to the API server, and its traces on objects.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ EXAMPLES = 3
 
 
 class Ledger:
-    """What handlers write down: read as it grows."""
+    """The records of handlers, read as they grow."""
 
     def __init__(self, path: pathlib.Path) -> None:
         self.path = path
@@ -32,7 +32,7 @@ class Ledger:
         self._offset = 0
 
     def read(self) -> list[figures.Call]:
-        """Read what is new, and return all."""
+        """Read the new records, and return all records."""
         with self.path.open('rb') as file:
             file.seek(self._offset)
             raw = file.read()
@@ -46,17 +46,17 @@ class Ledger:
 
 
 Count = Callable[[], Mapping[str, int]]
-"""Counts all requests of the operator since the beginning of the world, by verbs."""
+"""Counts all requests of the operator since the beginning, by verb."""
 
 
 class Audit:
-    """The log of a real API server: it tells all that was asked of it."""
+    """The audit log of a real API server, with all requests."""
 
     def __init__(self, directory: pathlib.Path) -> None:
         self._directory = directory
 
     def count(self) -> Mapping[str, int]:
-        paths = self._directory.glob('audit*.log')  # there are several of them when it grows
+        paths = self._directory.glob('audit*.log')  # the log is rotated when it grows
         return collections.Counter(verb for path in paths for verb in self._read(path))
 
     def _read(self, path: pathlib.Path) -> Iterator[str]:
@@ -69,7 +69,7 @@ class Audit:
 
 
 def list_objects(cluster: servers.Cluster) -> dict[str, dict[str, Any]]:
-    """Get all objects, by their names."""
+    """Return all objects by name."""
 
     async def ask() -> dict[str, dict[str, Any]]:
         found: dict[str, dict[str, Any]] = {}
@@ -87,7 +87,7 @@ def list_objects(cluster: servers.Cluster) -> dict[str, dict[str, Any]]:
 
 
 def check_object(body: dict[str, Any]) -> str:
-    """Tell what is wrong with what the operator has left on an object; nothing if all is well."""
+    """Describe what is wrong with the operator's traces on an object; empty if all is well."""
     storage = kopf.OperatorSettings().persistence.diffbase_storage
     wrapped = kopf.Body(body)
     if storage.fetch(body=wrapped) != storage.build(body=wrapped):
@@ -106,10 +106,10 @@ def find_lost(
     edits: Collection[figures.Edit],
 ) -> list[str]:
     """
-    Tell what is lost, or done in vain, in lines.
+    Return what was lost or done needlessly, one line per problem.
 
-    ``expected`` are the calls for those objects that were there at the start, by their names; besides them, there can
-    be only calls for the edits.
+    ``expected`` are the calls for the objects that existed at the start, by name; besides them,
+    only calls for the edits are permitted.
     """
     problems: dict[str, list[str]] = collections.defaultdict(list)
     for name, body in objects.items():

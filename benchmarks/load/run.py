@@ -1,11 +1,12 @@
 """
-Load: many objects are there when the operator starts, and it is restarted in the middle of its work.
+Load: an operator starts with many existing objects, and is restarted in the middle of its work.
 
     python benchmarks/load/run.py --objects 20000
 
-Meanwhile, objects are edited and created all the time. It fails if these edits are not handled within a second at p99,
-if anything is lost or done twice without a reason, or if the API server is written to more than needed. The server is
-a real control plane, unless ``--sandbox`` is given.
+Meanwhile, objects are edited and created all the time. The benchmark fails if these edits are not
+handled within a second at p99, if anything is lost or done twice without a reason, or if the
+operator makes more writes than needed. The server is a real control plane, unless ``--sandbox`` is
+given.
 """
 
 import argparse
@@ -29,7 +30,7 @@ import kopf.testing
 
 @contextlib.contextmanager
 def serve_sandbox():
-    """Not in a process of its own, so that its requests can be counted."""
+    """Serve a sandbox in this process, so that its requests can be counted."""
     with kopf.testing.Sandbox() as sandbox:
         cluster = servers.Cluster(pathlib.Path(sandbox.kubeconfig))
         cluster.prepare()
@@ -44,7 +45,7 @@ def serve_sandbox():
 
 
 def classify(asked):
-    """Tell the verb of a request."""
+    """Return the verb of a request."""
     if asked.method != 'GET':
         return asked.method.lower()
     return 'watch' if 'watch=' in asked.query else 'list'

@@ -1,5 +1,5 @@
 """
-Storms: an operator is started while all objects are there already, and the users do not stop to edit them.
+Storms: an operator starts when all objects already exist, and users keep editing them.
 """
 
 import dataclasses
@@ -19,19 +19,19 @@ import users
 
 HERE = pathlib.Path(__file__).resolve().parent
 PATIENCE = 1800.0  # seconds for one storm
-SHORTEST = 5.0  # seconds for which the edits are watched at least, if there are so few objects that it is over sooner
+# Seconds to measure the edits at least, even if all objects are handled sooner.
+SHORTEST = 5.0
 EXIT_PATIENCE = 60.0  # seconds
 
 
 @dataclasses.dataclass(frozen=True)
 class Round:
-    """What is done to all objects before the start, what has to be done by the operator, and how it is disturbed."""
+    """A round: the change of all objects before the start, the expected calls, the disturbance."""
 
     name: str
     prepare: Callable[[servers.Cluster, int], None]
-    what: (
-        str | None
-    )  # which handler is to be called for each of them; None if they are only looked at
+    # The handler to be called for each object; None if the objects are only seen.
+    what: str | None
     mark: int = 1
     stopping: signal.Signals | None = None  # in the middle of the work
 
@@ -71,12 +71,12 @@ ROUNDS = {
         ),
     )
 }
-"""In this order: each of them continues with what the previous one has left."""
+"""The rounds, in this order: each one continues with the objects of the previous one."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
-    """Where the rounds are played, one after another."""
+    """The environment of the rounds, which are played one after another."""
 
     cluster: servers.Cluster
     count: ledgers.Count
@@ -101,7 +101,7 @@ class Stage:
 
 
 def prepare_probes(stage: Stage) -> list[str]:
-    """Let there be objects that are handled already."""
+    """Create objects, and let an operator handle them."""
     names = users.create_probes(stage.cluster, stage.numbers)
     with tempfile.TemporaryDirectory() as directory:
         ledger = ledgers.Ledger(pathlib.Path(directory) / 'ledger')
@@ -115,7 +115,7 @@ def prepare_probes(stage: Stage) -> list[str]:
 
 
 def play(stage: Stage, round: Round, names: list[str]) -> figures.Report:
-    """Play one round, and tell how it was."""
+    """Play one round, and return its report."""
     round.prepare(stage.cluster, stage.total)
     before = stage.count()
     with tempfile.TemporaryDirectory() as directory:
@@ -153,7 +153,11 @@ def play(stage: Stage, round: Round, names: list[str]) -> figures.Report:
 
 
 class _Lives:
-    """The processes of the operator in one round. The storm is over when all objects are handled, or looked at."""
+    """
+    The processes of the operator in one round.
+
+    The storm is over when all objects are handled, or seen.
+    """
 
     def __init__(self, stage: Stage, round: Round, ledger: ledgers.Ledger) -> None:
         self._stage, self._round, self._ledger = stage, round, ledger
@@ -169,18 +173,18 @@ class _Lives:
         }
 
     def live(self) -> None:
-        """Live through the storm; with a restart in the middle, if there is to be one."""
+        """Run the operator through the storm, with a restart in the middle if planned."""
         if self._round.stopping is not None:
             self._live_until(self._is_half_done)
             self._stop(self._round.stopping)
         self._live_until(self._is_done, shortest=SHORTEST)
 
     def settle(self) -> None:
-        """Let it do what is left to be done."""
+        """Let the operator finish the remaining work."""
         self._operator.settle(window=3)
 
     def end(self) -> None:
-        """Stop what is still there."""
+        """Stop the operator if it is still running."""
         if self._operator is not None:
             self._stop(signal.SIGTERM)
 

@@ -1,5 +1,5 @@
 """
-Users: they edit objects and create new ones all the time, whatever happens to the operator.
+Users: they edit and create objects all the time, whatever happens to the operator.
 """
 
 import asyncio
@@ -17,17 +17,18 @@ import servers
 
 LOADS = '/apis/bench.dev/v1/namespaces/default/loads'
 
-PROBES = 200  # objects to be edited one by one: each of them is left alone for some seconds
+PROBES = 200  # objects to edit in turn: each is left alone for some seconds
 LABEL = 'edited'
-SHARE = 3  # every such action is the creation of a new object
+SHARE = 3  # every third action is a creation
 
 
 class Users(threading.Thread):
     """
-    Edit and create, so many times per second, until told to stop. The names and the marks are never used again.
+    Edits and creates objects at the given rate until stopped; names and marks are never reused.
 
-    New objects are edited, too, when their turn comes. What was done is in ``edits``; and in ``sightings``, what these
-    users see in a stream of their own: nobody can handle it sooner than the server tells of it. Read it in the end.
+    New objects are edited too, in their turn. The actions are in ``edits``; the changes that these
+    users see in their own watch-stream are in ``sightings``: no operator can handle a change before
+    the server sends it. Read both at the end.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class Users(threading.Thread):
             self.error = error
 
     def stop(self) -> None:
-        """Ask and wait; fail if it has failed."""
+        """Stop the users, and wait. Raises their error if they have failed."""
         self._stopping.set()
         self.join()
         if self.error is not None:
@@ -111,7 +112,7 @@ class Users(threading.Thread):
 
 
 def make_object(number: int, *, mark: int) -> dict[str, Any]:
-    """Make an object as all others, but with a label: the users look only at their own ones."""
+    """Make an object like all others, but with a label: the users watch only their own objects."""
     manifest = servers.make_object(number)
     manifest['metadata']['labels'][LABEL] = 'yes'
     manifest['spec']['replicas'] = mark

@@ -1,8 +1,8 @@
 """
-How fast and how lean the sandbox is: ``python benchmarks/sandbox/run.py``.
+The speed and the memory of the sandbox: ``python benchmarks/sandbox/run.py``.
 
-The sandbox runs in a process of its own, on one core, over TLS on loopback; the load comes from this process,
-on another core where there is one. Prints a table, and writes JSON with ``--json FILE``.
+The sandbox runs in its own process, on one core, over TLS on loopback; the load comes from this
+process, on another core if there is one. Prints a table, and writes JSON with ``--json FILE``.
 """
 
 import argparse
@@ -84,7 +84,7 @@ CRD = {
 
 
 def make_object(name: str) -> dict[str, Any]:
-    """An object of about 1 kB."""
+    """Make an object of about 1 kB."""
     return {
         'apiVersion': 'bench.dev/v1',
         'kind': 'Load',
@@ -109,7 +109,7 @@ for _ in 'cold', 'warm':
     with kopf.testing.Sandbox() as sandbox:
         print(time.perf_counter() - since)
 """
-"""The first sandbox of a process also imports all that it needs, e.g. the HTTP library; the next ones do not."""
+"""The first sandbox of a process also imports its dependencies, e.g. the HTTP library."""
 
 ENVIRONMENT = {
     name: value for name, value in os.environ.items() if name != 'PYTHONDONTWRITEBYTECODE'
@@ -197,7 +197,11 @@ def running() -> Iterator[Target]:
 async def flood(
     target: Target, method: str, urls: list[str], bodies: list[bytes], *, kind: str, workers: int
 ) -> tuple[float, float]:
-    """Send the requests by several connections; return the rate, and the CPU seconds of the sandbox for each 1,000."""
+    """
+    Send the requests over several connections.
+
+    Returns the rate, and the CPU seconds of the sandbox per 1,000 requests.
+    """
     queue = iter(list(zip(urls, bodies, strict=True)))
     async with target.session() as session:
 

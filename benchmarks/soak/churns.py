@@ -1,5 +1,5 @@
 """
-Churns: users who create, edit and delete without a rest, and a cluster where things go wrong.
+Churns: users that continuously create, edit and delete objects, and a cluster with faults.
 """
 
 import contextlib
@@ -8,7 +8,8 @@ import kopf.testing
 
 KINDS = {'apples': 'Apple', 'pears': 'Pear', 'plums': 'Plum'}
 POPULATION = 60  # of each kind
-THREADED = 3  # plums with a daemon in a thread: always the same number of them, so that their stacks do not matter
+# The number of plums with a daemon in a thread: constant, so that their stacks do not matter.
+THREADED = 3
 
 
 def build_crd(plural, kind):
@@ -39,21 +40,21 @@ def build_crd(plural, kind):
 
 
 class Churn:
-    """Users who create, edit and delete, always under new names."""
+    """Users that create, edit and delete objects, always under new names."""
 
     def __init__(self, sandbox, chance):
         self._sandbox, self._chance = sandbox, chance
-        self._numbers = {plural: [] for plural in KINDS}  # of the objects that exist
-        self._threaded = set()  # the numbers of those with daemons in threads
+        self._numbers = {plural: [] for plural in KINDS}  # of the existing objects
+        self._threaded = set()  # the numbers of the objects with daemons in threads
         self._last = 0
 
     @property
     def threaded(self):
-        """How many daemons in threads there should be."""
+        """The expected number of daemons in threads."""
         return len(self._threaded)
 
     def act(self):
-        """Do something; the number of objects stays."""
+        """Change some objects; keep their number."""
         plural = self._chance.choice(list(KINDS))
         numbers = self._numbers[plural]
         if len(numbers) < POPULATION:
@@ -65,7 +66,7 @@ class Churn:
             self._sandbox.patch(plural, name, {'spec': {'size': size}})
 
     def fill(self):
-        """Let there be as many objects as there can be: so are all moments of rest alike."""
+        """Create objects up to the maximum, so that all moments of rest are comparable."""
         for plural, numbers in self._numbers.items():
             while len(numbers) < POPULATION:
                 self._create(plural)
@@ -96,7 +97,7 @@ class Churn:
 
 
 def disturb(sandbox, chance):
-    """Let something go wrong, of what goes wrong in clusters."""
+    """Inject a random fault of the kinds that happen in clusters."""
     faults = sandbox.faults
     match chance.randrange(7):
         case 0:

@@ -1,7 +1,7 @@
 """
-An operator with handlers of all kinds for objects that come and go. It tells of itself to the file of ``$SOAK_REPORT``.
+An operator with all kinds of handlers for short-lived objects.
 
-With ``$SOAK_LEAK``, it leaks on purpose.
+It reports its state to the file ``$SOAK_REPORT``. With ``$SOAK_LEAK``, it leaks on purpose.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ counts = {'events': 0, 'calls': 0, 'ticks': 0}
 _reporters = []
 
 LEAK = os.environ.get('SOAK_LEAK')
-LEAKS = {  # how often something is left behind, in events; and what
+LEAKS = {  # the period of leaks, in events, and the leaked resource
     'tasks': (1_000, lambda: asyncio.create_task(asyncio.Event().wait())),
     'threads': (
         5_000,
@@ -43,7 +43,7 @@ def leak():
 
 
 class Mallinfo(ctypes.Structure):
-    """What the allocator of the C library tells of itself."""
+    """The statistics of the allocator of the C library."""
 
     _fields_ = [
         (name, ctypes.c_size_t)
@@ -63,7 +63,7 @@ class Mallinfo(ctypes.Structure):
 
 
 def measure_heap():
-    """How many megabytes are in use, besides the small objects of the interpreter; 0 if it is not known."""
+    """Return the megabytes in use, except small objects of Python; 0 if unknown."""
     try:
         mallinfo = ctypes.CDLL(None).mallinfo2
     except (OSError, AttributeError):
@@ -73,7 +73,7 @@ def measure_heap():
 
 
 def trim():
-    """Give the free memory back to the system, where it is possible."""
+    """Return the free memory to the system, where possible."""
     gc.collect()
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
@@ -96,7 +96,7 @@ async def finish(**_):
 
 
 async def report():
-    """Tell once a second how many tasks there are, how much memory is in use, and how much was done."""
+    """Report every second the number of tasks, the memory in use, and the work done."""
     while True:
         write(
             {

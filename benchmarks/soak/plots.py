@@ -1,5 +1,5 @@
 """
-Plots: one line per figure over the time, as SVG, with no libraries.
+Plots: one line per figure over time, as SVG, without libraries.
 """
 
 WIDTH, HEIGHT, MARGIN = 760, 120, 40
@@ -7,7 +7,7 @@ COLOURS = ('#c0392b', '#2980b9', '#27ae60', '#8e44ad', '#d68910')
 
 
 def draw(rows, names):
-    """Draw each of the named figures of the rows in its own scale, from zero to its maximum."""
+    """Draw each of the named figures in its own scale, from zero to its maximum."""
     total = (HEIGHT + MARGIN) * len(names) + MARGIN
     parts = [
         draw_line(rows, name, number * (HEIGHT + MARGIN) + MARGIN, COLOURS[number % len(COLOURS)])

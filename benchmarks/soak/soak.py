@@ -1,16 +1,18 @@
 """
-Soak: does an operator grow while it lives in churn and faults?
+Soak: check that an operator does not grow over time under churn and faults.
 
     python benchmarks/soak/soak.py --minutes 20
 
-Objects of three kinds are created, edited and deleted on the sandbox, always under new names, while streams break and
-requests fail at random. The operator is a process of its own. From time to time, everybody has a rest until nothing is
-in progress: then its memory, tasks, threads, sockets and file descriptors are compared with those of the other moments
-of rest. It fails if any of them grows with the number of events by more than ``verdicts.LIMITS``. The worst is in
-the beginning: there are storms while it is warming up, so that it never needs more memory at once later.
-The samples go to a picture and a file in the directory of results.
+Objects of three kinds are created, edited and deleted on the sandbox, always under new names, while
+streams break and requests fail at random. The operator is a separate process. From time to time,
+the churn pauses until nothing is in progress: then the operator's memory, tasks, threads, sockets
+and file descriptors are compared with those at the other moments of rest. The check fails if any of
+them grows with the number of events by more than ``verdicts.LIMITS``. The worst load is at the
+beginning: there are storms during the warm-up, so that the operator never needs more memory later.
+The samples are saved as a picture and a file in the directory of results.
 
-With ``--leak``, the operator leaks on purpose: this checks that leaks are noticed, so that it should fail.
+With ``--leak``, the operator leaks on purpose, and the check should fail: this verifies that leaks
+are noticed.
 """
 
 import argparse
@@ -33,14 +35,15 @@ import verdicts
 import kopf.testing
 
 HERE = pathlib.Path(__file__).resolve().parent
-BUSY = 300  # tasks, with which the operator is given some time: its growth is of interest, not its capacity
+# With this many tasks, the churn slows down: the growth is of interest, not the capacity.
+BUSY = 300
 PATIENCE = 90.0  # seconds to wait until nothing is in progress
 STORM = 6.0  # seconds: longer than any other fault lasts
 LEAKS = ('tasks', 'threads', 'sockets', 'memory')
 
 
 class Operator:
-    """The process, and what is known of it: from the outside, and from what it tells of itself every second."""
+    """The process of the operator, observed from outside and by its own reports of every second."""
 
     def __init__(self, kubeconfig, directory, leak):
         self.report, self.log = directory / 'report', directory / 'log'
@@ -69,7 +72,7 @@ class Operator:
 
     @property
     def told(self):
-        """All that it has told."""
+        """All reports of the operator."""
         return [
             json.loads(line)
             for line in self.report.read_text().splitlines(keepends=True)
@@ -82,7 +85,7 @@ class Operator:
 
     @property
     def descriptors(self):
-        """What is open, e.g. ``socket:[123]``."""
+        """The names of open files and sockets, e.g. ``socket:[123]``."""
         found = []
         for descriptor in pathlib.Path(f'/proc/{self.process.pid}/fd').iterdir():
             with contextlib.suppress(OSError):
@@ -94,7 +97,7 @@ class Operator:
         return {name for name in self.descriptors if name.startswith('socket:')}
 
     def take_sample(self, seconds, threaded, *, is_rest):
-        """Look at the process now; ``threaded`` is how many daemons there are in threads, which are not counted."""
+        """Measure the process now, without the ``threaded`` daemons in threads."""
         told, status = self.told[-1], self._read_status()
         return verdicts.Sample(
             seconds=round(seconds, 1),
@@ -110,19 +113,19 @@ class Operator:
         )
 
     def wait_until_quiet(self):
-        """Wait until nothing is in progress, but not for ever; then, let it forget all that can be forgotten."""
+        """Wait until nothing is in progress, but not forever; then collect the garbage."""
         deadline, seen = time.monotonic() + PATIENCE, len(self.told)
         while time.monotonic() < deadline and not verdicts.is_quiet(self.told[seen:]):
             time.sleep(0.2)
         self._command(signal.SIGUSR1)
 
     def trim(self):
-        """Let it give the free memory back to the system; tell how much is left."""
+        """Make the operator return its free memory to the system; return the memory in use."""
         self._command(signal.SIGUSR2)
         return self.memory
 
     def _command(self, command):
-        """Wait until it is done, and told of."""
+        """Send a signal, and wait until its effects are reported."""
         told = len(self.told)
         self.process.send_signal(command)
         while len(self.told) < told + 2:
@@ -140,7 +143,7 @@ class Operator:
 
 
 class Soak:
-    """The life of an operator."""
+    """One run of an operator under churn."""
 
     def __init__(self, sandbox, operator, options):
         self.sandbox, self.operator, self.options = sandbox, operator, options
@@ -150,7 +153,7 @@ class Soak:
         self.samples = []
 
     def run(self):
-        """Let it live; tell how much of memory is left when the free one is given back in the end."""
+        """Run the churn; return the memory in use after the free memory is released at the end."""
         fault = rest = sample = self.since
         while (now := time.monotonic()) < self.since + self.options.minutes * 60:
             self.churn.act()
@@ -173,7 +176,7 @@ class Soak:
         return time.monotonic() < self.since + self.options.minutes * 60 * verdicts.WARMING
 
     def _have_storm(self):
-        """Let very much be done while the operator is disconnected: no later burst is as large as what follows."""
+        """Make many changes while the operator is disconnected: no later burst is as large."""
         deadline = time.monotonic() + STORM
         with self.sandbox.faults.inject(code=503):
             self.sandbox.faults.cut_streams()
@@ -195,7 +198,7 @@ class Soak:
 
 
 def soak(options, directory):
-    """Return the samples, the memory after all, and the problems of the process itself."""
+    """Return the samples, the memory at the end, and the problems of the process itself."""
     with kopf.testing.Sandbox(
         tls=False, apply=[churns.build_crd(*item) for item in churns.KINDS.items()]
     ) as sandbox:

@@ -1,10 +1,11 @@
 """
-Verdicts: does anything grow with the number of events?
+Verdicts: whether anything grows with the number of events. Decisions only.
 
-Only the moments of rest are looked at: in the busy ones, there is always something in progress. The first third of
-the time is for warming up. What grows, is told by the median slope between all pairs of moments (Theil-Sen): a few odd
-moments do not change it. A slope above the limit is a failure even if the run is too short to be sure of it, as
-the moments differ as much by themselves (``NOISE``); then it is told, with how many events would do. Decisions only.
+Only the moments of rest are considered: at other times, something is always in progress. The first
+third of the run is for the warm-up. The growth is measured by the median slope between all pairs of
+moments (Theil-Sen): a few outliers do not affect it. A slope above the limit is a failure even if
+the run is too short to be sure of it, as the moments themselves vary as much (``NOISE``); then the
+verdict says how many events are needed.
 """
 
 import dataclasses
@@ -12,7 +13,7 @@ import itertools
 import statistics
 from collections.abc import Mapping, Sequence
 
-SCALE = 100_000  # events: all slopes are per so many of them
+SCALE = 100_000  # events: all slopes are per this number of them
 LIMITS = {
     'memory': 1.0,
     'heap': 1.0,
@@ -31,22 +32,24 @@ NOISE = {
     'sockets': 1,
     'descriptors': 1,
 }
-SHORTEST = 5  # moments of rest, without which nothing can be told
+SHORTEST = 5  # moments of rest needed for a verdict
 WARMING = 1 / 3  # of the time
-IDLE = 32  # reports of every second with nothing done: all unused connections are closed
-QUIET = 3  # of them with the same tasks: everything is finished
+IDLE = 32  # reports, one per second, with no work: all unused connections are closed by then
+QUIET = 3  # the last of them with the same number of tasks: everything is finished
 
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-    """What the operator has at a moment."""
+    """The resources of the operator at a moment."""
 
     seconds: float
     events: int
-    memory: float  # MB of RSS, as everybody sees it: it stays after each burst that was larger than all before
-    heap: float  # MB in use, but small objects of the interpreter
-    blocks: int  # how many small objects there are
-    tasks: int  # besides those of the daemons in threads, as these are of a random number; the same for threads
+    # MB of RSS, as seen from outside: it stays after each burst larger than all before.
+    memory: float
+    heap: float  # MB in use, except small objects of Python
+    blocks: int  # the number of small objects
+    # Without the daemons in threads, as their number is random; the same for threads.
+    tasks: int
     threads: int
     sockets: int
     descriptors: int
@@ -54,7 +57,7 @@ class Sample:
 
 
 def is_quiet(reports: Sequence[Mapping[str, float]]) -> bool:
-    """Tell by what the operator has told of itself if nothing is in progress any more."""
+    """Return whether nothing is in progress, according to the operator's own reports."""
     recent = reports[-IDLE:]
     return (
         len(recent) == IDLE
@@ -64,13 +67,13 @@ def is_quiet(reports: Sequence[Mapping[str, float]]) -> bool:
 
 
 def select_counted(samples: Sequence[Sample]) -> list[Sample]:
-    """Select the moments of rest after the warming up."""
+    """Select the moments of rest after the warm-up."""
     since = samples[-1].seconds * WARMING if samples else 0.0
     return [sample for sample in samples if sample.is_rest and sample.seconds >= since]
 
 
 def measure_slope(xs: Sequence[float], ys: Sequence[float]) -> float:
-    """Tell how fast the values grow: in the middle of all pairs."""
+    """Return how fast the values grow: the median slope of all pairs."""
     slopes = [
         (y2 - y1) / (x2 - x1)
         for (x1, y1), (x2, y2) in itertools.combinations(zip(xs, ys, strict=True), 2)
@@ -80,7 +83,7 @@ def measure_slope(xs: Sequence[float], ys: Sequence[float]) -> float:
 
 
 def measure_slopes(samples: Sequence[Sample]) -> dict[str, float]:
-    """Tell how fast each of the figures grows."""
+    """Return how fast each of the figures grows."""
     counted = select_counted(samples)
     events = [sample.events / SCALE for sample in counted]
     return {
@@ -90,12 +93,12 @@ def measure_slopes(samples: Sequence[Sample]) -> dict[str, float]:
 
 
 def measure_span(counted: Sequence[Sample]) -> float:
-    """Tell how many events there were, in the scale of the slopes."""
+    """Return the number of events, in the scale of the slopes."""
     return (counted[-1].events - counted[0].events) / SCALE if counted else 0.0
 
 
 def judge(samples: Sequence[Sample]) -> list[str]:
-    """Tell what grows, in lines: none if all is well."""
+    """Return what grows, one line per figure; none if all is well."""
     counted = select_counted(samples)
     if len(counted) < SHORTEST:
         return [
@@ -110,7 +113,7 @@ def judge(samples: Sequence[Sample]) -> list[str]:
 
 
 def describe_doubt(name: str, slope: float, span: float) -> str:
-    """Tell if the run is too short to be sure of such a slope, and how long it should be."""
+    """Describe whether the run is too short to be sure of the slope, and how long it should be."""
     enough = NOISE[name] / LIMITS[name] * SCALE
     is_sure = slope * span > NOISE[name]
     return (
@@ -121,7 +124,7 @@ def describe_doubt(name: str, slope: float, span: float) -> str:
 
 
 def describe(samples: Sequence[Sample]) -> list[str]:
-    """Describe each of the figures in a line: the first and the last of those counted; the slope, how sure it is."""
+    """Describe each figure in a line: its first and last values, the slope and its uncertainty."""
     counted, slopes = select_counted(samples), measure_slopes(samples)
     span = measure_span(counted)
     return (

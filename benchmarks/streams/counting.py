@@ -1,5 +1,5 @@
 """
-The same as ``handlers.py``, but over the client code alone: with no operator around it.
+The same as ``handlers.py``, but only with the client code: without an operator around it.
 """
 
 import asyncio

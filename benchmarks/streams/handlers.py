@@ -1,7 +1,8 @@
 """
-An operator that only counts objects, with one handler of raw events: the same for all frameworks under test.
+An operator that only counts objects, with one handler of raw events.
 
-It tells when all objects were seen, and when all of them were seen changed.
+It is the same for all frameworks under test. It reports when all objects were seen, and when all of
+them were seen changed.
 """
 
 import collections

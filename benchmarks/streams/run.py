@@ -1,10 +1,13 @@
 """
-How much it costs to list and to watch many objects: ``python benchmarks/streams/run.py --reference PYTHON``.
+The costs of listing and watching many objects.
 
-One sandbox in a process of its own, on one core, over TLS on loopback; the clients run on another core, one after
-another, each in a process of its own: our client code alone, our whole operator, and the reference. ``PYTHON`` is
-the interpreter of a virtual environment with the reference installed: it is run as ``PYTHON -m kopf run``, and known
-only by that. Without it, only we are measured; with it, the ratios to it are in the parentheses.
+    python benchmarks/streams/run.py --reference PYTHON
+
+The sandbox is a separate process on one core, over TLS on loopback; the clients run on another
+core, one after another, each in its own process: our client code alone, our whole operator, and the
+reference. ``PYTHON`` is the interpreter of a virtual environment with the reference, which is only
+run, as ``PYTHON -m kopf run``. Without it, only this package is measured; with it, the ratios to it
+are in parentheses.
 """
 
 import argparse
@@ -24,11 +27,11 @@ import servers  # noqa: E402
 import subjects  # noqa: E402
 import tables  # noqa: E402
 
-REST = 10.0  # seconds to do whatever is done afterwards
+REST = 10.0  # seconds to finish the remaining work
 
 
 def make_object(number: int) -> dict[str, Any]:
-    """An object of 2 kB as it is stored, besides ``managedFields``."""
+    """Make an object of 2 kB as stored, without ``managedFields``."""
     return {
         'apiVersion': 'bench.dev/v1',
         'kind': 'Load',
@@ -45,7 +48,7 @@ def make_object(number: int) -> dict[str, Any]:
 
 
 def measure(cluster: servers.Cluster, command: list[str], total: int) -> dict[str, float]:
-    """Let a client see all objects, then all of them changed once."""
+    """Let a client see all objects, then see each of them changed once."""
     cluster.update(total, 1)
     environ = {'KUBECONFIG': str(cluster.kubeconfig), 'BENCH_TOTAL': str(total)}
     with tempfile.TemporaryDirectory() as directory:

@@ -1,9 +1,10 @@
 """
-The guarantees: which tests show which promises, by topics, as Markdown.
+The guarantees: which tests cover which promises, by topic, as Markdown.
 
-Tests name the promises in their marks: ``@pytest.mark.guarantee('HND-012')``, on functions, classes or parameters, or
-for whole modules in ``pytestmark``. They are read, not imported, so nothing has to be installed. The topics, and how
-many promises there are, are in a file of their own, so that those not shown are seen, too.
+Tests name the promises in their marks: ``@pytest.mark.guarantee('HND-012')``, on functions, classes
+or parameters, or for whole modules in ``pytestmark``. The tests are parsed, not imported, so
+nothing has to be installed. The topics and the numbers of promises are in a separate file, so that
+the promises without tests are visible, too.
 """
 
 import ast
@@ -30,7 +31,7 @@ def render(tests: pathlib.Path, topics: pathlib.Path) -> str:
 
 
 def collect(tests: pathlib.Path) -> Shown:
-    """The files and the names of the tests for each id, in the order of the files and of the lines in them."""
+    """Return the files and names of the tests for each id, in the order of the files and lines."""
     found: dict[str, list[tuple[str, str]]] = collections.defaultdict(list)
     for path in sorted(tests.rglob('test_*.py')):
         module = ast.parse(path.read_text())
@@ -63,7 +64,7 @@ def iter_module_ids(module: ast.Module) -> Iterator[str]:
 
 
 def iter_ids(nodes: Iterable[ast.expr]) -> Iterator[str]:
-    """All ids in the marks of these decorators, also deep inside: in the marks of parameters."""
+    """Yield all ids in the marks of these decorators, including the marks of parameters."""
     for node in nodes:
         for call in ast.walk(node):
             if isinstance(call, ast.Call) and ast.unparse(call.func).endswith('mark.guarantee'):
@@ -75,7 +76,7 @@ def expand(topic: str, last: int) -> list[str]:
 
 
 def check(shown: Shown, known: Iterable[str]) -> None:
-    """Misspelt ids would look like promises that are not shown; so, they are errors."""
+    """Raise `ValueError` for unknown ids: misspelt, they would look like uncovered promises."""
     unknown = sorted(set(shown) - set(known))
     if unknown:
         names = ', '.join(f'{id} ({shown[id][0][0]})' for id in unknown)
@@ -106,7 +107,7 @@ def section(ids: list[str], shown: Shown) -> Iterator[str]:
 
 
 def describe(id: str, tests: list[tuple[str, str]]) -> Iterator[str]:
-    """The id, and under it the sentences of its tests, with their files."""
+    """Yield the id, and under it the sentences of its tests, with their files."""
     yield f'- **{id}**'
     for path, name in dict.fromkeys(tests):
         sentence = name.removeprefix('test_').replace('_', ' ')

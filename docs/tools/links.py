@@ -1,7 +1,7 @@
 """
-The links inside of the built documentation: each leads to a file that is there, and to an anchor that is in it.
+The links inside the built documentation: each must lead to an existing file and anchor.
 
-Links to other hosts are only counted: whether they work cannot be known without a network.
+Links to other hosts are only counted: they cannot be checked without a network.
 
     python docs/tools/links.py docs/_build/html
 """
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 
 class Page(html.parser.HTMLParser):
-    """What is linked from a page, and which anchors are in it."""
+    """The links and anchors of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class Page(html.parser.HTMLParser):
 
 
 def check(root: pathlib.Path) -> tuple[list[str], int]:
-    """All broken links inside of these pages, and the number of links to the outside."""
+    """Return all broken links inside these pages, and the number of links to other hosts."""
     pages = {path: Page(path.read_text()) for path in sorted(root.rglob('*.html'))}
     broken: list[str] = []
     outside: set[str] = set()

@@ -1,9 +1,10 @@
 """
-The pictures of the architecture: the layers of the package, and the way of one change. Made of boxes, arrows and texts.
+The pictures of the architecture: the layers of the package, and the path of one change.
 
-Colours are those of the page if the page has them, so that they fit both its light and its dark mode.
+They consist of boxes, arrows and texts. The colours are those of the page if it defines them, so
+that the pictures fit both the light and the dark mode.
 
-    python docs/tools/pictures.py    # writes docs/pictures/*.svg; the tests check that they are up to date
+    python docs/tools/pictures.py    # writes docs/pictures/*.svg; the tests check them
 """
 
 import dataclasses
@@ -49,7 +50,7 @@ class Box:
 
 @dataclasses.dataclass(frozen=True)
 class Arrow:
-    """A broken line through the points, with a head at its end."""
+    """A polyline through the points, with an arrowhead at its end."""
 
     points: Sequence[tuple[int, int]]
     note: str = ''
@@ -70,9 +71,9 @@ def write(x: int, y: int, text: str, style: str) -> str:
 
 def compose(name: str, title: str, size: tuple[int, int], parts: Iterable[Box | Arrow]) -> str:
     """
-    The whole picture. Its texts are selectable, and its title is read aloud instead of them.
+    Return the whole picture. Its texts are selectable; its title is for screen readers.
 
-    The names of styles are limited to the picture: it becomes a part of a page.
+    The styles are limited to the picture, since it is embedded into a page.
     """
     width, height = size
     style = STYLE.replace('text {', f'#{name} text {{').replace('} .', f'}} #{name} .')
@@ -223,7 +224,7 @@ def draw_change() -> str:
 
 
 def render() -> dict[str, str]:
-    """The pictures by the names of their files."""
+    """Return the pictures by file name."""
     return {'layers.svg': draw_layers(), 'change.svg': draw_change()}
 
 

@@ -1,7 +1,8 @@
 """
-The settings of operators by sections, with their types, defaults and texts, as reStructuredText.
+The settings of operators by section, with their types, defaults and texts, as reStructuredText.
 
-The texts are those in the code, below each field. They are read from the sources: at runtime, they do not exist.
+The texts are the strings below each field in the code. They are read from the sources: they do not
+exist at runtime.
 """
 
 import ast
@@ -12,7 +13,7 @@ import textwrap
 from collections.abc import Iterator
 
 MODULES = re.compile(r'\b(?:[a-z_]+\.)+(?=[A-Z][a-z])')
-"""The names of modules before the names of classes: they say nothing to readers."""
+"""The names of modules before the names of classes: they are useless to readers."""
 
 
 def render(settings: type) -> str:
@@ -38,7 +39,7 @@ def render_section(section: str, group: type) -> Iterator[str]:
 
 
 def read_fields(group: type) -> dict[str, tuple[str, str, str]]:
-    """The type, the default and the text of each field or property, in the order of the code."""
+    """Return the type, the default and the text of each field or property, in source order."""
     (definition,) = ast.parse(textwrap.dedent(inspect.getsource(group))).body
     assert isinstance(definition, ast.ClassDef)
     fields: dict[str, tuple[str, str, str]] = {}
@@ -61,7 +62,7 @@ def read_fields(group: type) -> dict[str, tuple[str, str, str]]:
 
 
 def get_default(node: ast.AnnAssign) -> str:
-    """The default as it is written; made-up ones are told by what makes them."""
+    """Return the default as it is written in the code; for factories, their call."""
     if not isinstance(node.value, ast.Call):
         return ast.unparse(node.value) if node.value else ''
     factories = [

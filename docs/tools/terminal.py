@@ -1,9 +1,10 @@
 """
-The picture of two terminals in the README: the operator of the README is run, and what it prints is drawn.
+The picture of two terminals in the README: run the operator of the README, and draw its output.
 
     python docs/tools/terminal.py --kubectl PATH    # writes docs/pictures/terminal.svg
 
-The lines appear one by one. Where pictures are not animated, or the reader prefers them not to be, all lines are shown.
+The lines appear one by one. Where animations are not supported, or the reader prefers reduced
+motion, all lines are shown.
 """
 
 import argparse
@@ -48,7 +49,7 @@ class Line:
 
 @dataclasses.dataclass(frozen=True)
 class Recording:
-    """The lines of two terminals; the second one is used after so many lines of the first one."""
+    """The lines of two terminals; the second one is used after ``switched`` lines of the first."""
 
     operator: Sequence[Line]
     kubectl: Sequence[Line]
@@ -56,7 +57,7 @@ class Recording:
 
 
 def read_commands(readme: str) -> tuple[str, str, str]:
-    """Return the operator of the README, the command that runs it, and the one that creates an object."""
+    """Return the operator of the README, and the commands to run it and to create an object."""
     code = re.search(r'```python\n(# handlers\.py\n.*?)```', readme, re.DOTALL)
     run = re.search(r'^(kopf run --sandbox .*)$', readme, re.MULTILINE)
     create = re.search(r'^(kubectl create .*)$', readme, re.MULTILINE)
@@ -66,7 +67,7 @@ def read_commands(readme: str) -> tuple[str, str, str]:
 
 
 def record(kubectl: str, directory: pathlib.Path) -> Recording:
-    """Run the commands of the README in this directory, one in each terminal, and press Ctrl-C at the end."""
+    """Run the commands of the README in this directory, and press Ctrl-C at the end."""
     code, run, create = read_commands(README.read_text())
     (directory / 'handlers.py').write_text(code)
     process = subprocess.Popen(
@@ -108,7 +109,7 @@ def record(kubectl: str, directory: pathlib.Path) -> Recording:
 
 
 def read_until(process: subprocess.Popen[str], text: str) -> Iterator[str]:
-    """Yield the lines that the process prints, up to the one with this text."""
+    """Yield the lines printed by the process, up to the one with this text."""
     for line in process.stdout or ():
         yield line.rstrip('\n')
         if text in line:
@@ -117,7 +118,7 @@ def read_until(process: subprocess.Popen[str], text: str) -> Iterator[str]:
 
 
 def draw(recording: Recording) -> str:
-    """Draw both terminals, one below the other, with the moments when their lines appear."""
+    """Draw both terminals, one below the other; their lines appear at different moments."""
     before = recording.operator[: recording.switched]
     after = recording.operator[recording.switched :]
     moments = list(schedule([*before, *recording.kubectl, *after]))
@@ -145,7 +146,7 @@ def draw(recording: Recording) -> str:
 
 
 def schedule(lines: Sequence[Line]) -> Iterator[float]:
-    """Yield when each line appears, in seconds."""
+    """Yield the moments when the lines appear, in seconds."""
     moment = 0.0
     for line in lines:
         moment += TYPING if line.is_typed else PRINTING
@@ -153,7 +154,7 @@ def schedule(lines: Sequence[Line]) -> Iterator[float]:
 
 
 def wrap(lines: Sequence[tuple[Line, float]]) -> Iterator[tuple[str, str, float]]:
-    """Yield the rows of a terminal: long lines take several of them."""
+    """Yield the rows of a terminal: long lines take several rows."""
     for line, moment in lines:
         style = 'line typed' if line.is_typed else 'line'
         rows = textwrap.wrap(
@@ -189,7 +190,7 @@ def draw_terminal(
 
 
 def colour(row: str) -> str:
-    """Return the row as SVG; the times, loggers and levels of log lines have colours of their own."""
+    """Return the row as SVG, with separate colours for times, loggers and levels of log lines."""
     match = LOG.fullmatch(row)
     if match is None:
         return html.escape(row)
@@ -198,7 +199,7 @@ def colour(row: str) -> str:
 
 
 def normalize(text: str) -> str:
-    """Leave only what is the same in each run: no times, ports, versions, paths, wraps."""
+    """Leave only the text that is the same in each run: no times, ports, versions, paths, wraps."""
     text = re.sub(r'\s*\n {4}(?=\S)', ' ', text)
     text = re.sub(r'^.*Waiting for \d+ .*\n', '', text, flags=re.MULTILINE)
     text = re.sub(r'^\[[\d: ,-]+\]', '[time]', text, flags=re.MULTILINE)
@@ -208,7 +209,7 @@ def normalize(text: str) -> str:
 
 
 def read_rows(picture: str) -> str:
-    """Return the texts of the picture, a row each."""
+    """Return the texts of the picture, one per row."""
     rows = re.findall(r'<text [^>]*>(.*?)</text>', picture)
     return '\n'.join(html.unescape(re.sub(r'<[^>]+>', '', row)) for row in rows)
 

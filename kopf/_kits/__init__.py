@@ -1,5 +1,5 @@
 """
-Kits: what operator authors use and the framework itself does not.
+Kits: tools for operator authors, which the framework itself does not use.
 
-The kits stand on the rest of the package; nothing in ``_core`` and ``_cogs`` knows about them.
+The kits depend on the rest of the package; nothing in ``_core`` and ``_cogs`` depends on the kits.
 """

@@ -1,8 +1,9 @@
 """
-Calls: one handler with made-up arguments, for tests of its function alone.
+Calls: one handler called with made-up arguments, to test its function alone.
 
-The arguments are of the same names and types as those that the framework gives, also if the test gives something
-simpler. Those that the test does not care of are made up. Nothing else is done: no retries, no patches, no cluster.
+The arguments have the same names and types as those that the framework passes, even if the test
+gives plain values. Arguments not given by the test are made up. Nothing else is done: no retries,
+no patches, no cluster.
 """
 
 import datetime
@@ -64,12 +65,16 @@ def call(
     fn: Callable[..., Any], /, *, registry: registries.OperatorRegistry | None = None, **given: Any
 ) -> Any:
     """
-    Call the function of a handler with these arguments, and with all others made up; return what it returns.
+    Call the function of a handler with these arguments; return its result.
 
-    The object is a ``body``, or is made of ``spec``, ``status``, ``labels``, ``name``, etc., which can be plain dicts.
-    To see what the function patches, give it a ``patch=kopf.Patch()``. ``indices=`` has dicts of lists by names.
-    If the function is declared as a handler, in the registry or in the default one, it gets only what such handlers
-    get. Raises `TypeError` for the arguments that its handlers never get. Coroutines are to be awaited.
+    All other arguments are made up. The object is given as ``body``, or is built from ``spec``,
+    ``status``, ``labels``, ``name``, etc., which can be plain dicts. To see what the function
+    patches, pass ``patch=kopf.Patch()``. ``indices=`` is a dict of indices by name, each a dict of
+    lists.
+
+    If the function is declared as a handler, in this registry or in the default one, it gets only
+    the arguments of such handlers. Raises `TypeError` for arguments that its handlers never get.
+    For a coroutine function, await the result.
     """
     declared = [
         handler
@@ -95,7 +100,7 @@ def call(
 def _build(
     fn: Callable[..., Any], declared: list[execution.Handler], given: dict[str, Any]
 ) -> tuple[causes.Cause, Mapping[str, Any]]:
-    """Build the arguments of the first kind of handlers that has all those that are given."""
+    """Build the arguments for the first kind of handlers that accepts all the given ones."""
     undeclared = execution.Handler(fn=fn, id=ids.HandlerId('undeclared'))
     candidates = [
         (kind, handler)
@@ -124,7 +129,7 @@ def _choose_kwargs(
     cause: causes.Cause,
     given: Mapping[str, Any],
 ) -> Mapping[str, Any]:
-    """Choose the arguments that the function takes."""
+    """Choose the arguments that the function accepts."""
     env = execution.Environment(settings=settings_.OperatorSettings(), now=_read_clock)
     own = {name: given[name] for name in arguments.OF_ATTEMPTS if name in given}
     kwargs = {**execution.build_kwargs(attempt, cause, env), **own}
@@ -133,7 +138,7 @@ def _choose_kwargs(
 
 
 def _list_names() -> set[str]:
-    """List all names of arguments of all kinds."""
+    """List the names of arguments of all kinds of handlers."""
     return {*arguments.OF_ATTEMPTS}.union(*(kind.names for kind in arguments.KINDS.values()))
 
 
@@ -148,7 +153,7 @@ def _read_clock() -> datetime.datetime:
 
 
 class _Maker:
-    """Makes the causes of all kinds out of what is given."""
+    """Makes a cause of any kind out of the given arguments."""
 
     def __init__(
         self, fn: Callable[..., Any], handler: execution.Handler, given: Mapping[str, Any]
@@ -230,7 +235,9 @@ class _Maker:
 
     @functools.cached_property
     def body(self) -> objects.Body:
-        """Take the given object, or the one of the given event, or make it up; its parts can be given apart."""
+        """
+        The object: given, taken from the given event, or made up, with its given parts replaced.
+        """
         event: Mapping[str, Any] = self.given.get('event') or {}
         base: dict[str, Any] = dicts.plain(self.given.get('body', event.get('object', SAMPLE)))
         for name in ('spec', 'status'):
@@ -244,7 +251,7 @@ class _Maker:
         return objects.Body(base)
 
     def _describe(self) -> dict[str, Any]:
-        """Make what all handlers of objects have in common."""
+        """Build the arguments that all handlers of objects have in common."""
         patch = self.given.get('patch')
         if patch is not None and not isinstance(patch, patches.Patch):
             raise TypeError(f'The patch must be kopf.Patch, not {type(patch).__name__}.')
@@ -259,7 +266,7 @@ class _Maker:
         }
 
     def _compare(self, essence: Mapping[str, Any]) -> dict[str, Any]:
-        """Make the past and the present, of the whole object, or only of the handler's field, if it has one."""
+        """Build the old and new states and their diff: of the object, or of the handler's field."""
         field: dicts.FieldPath = getattr(self.handler, 'field', None) or ()
         old, new = self.given.get('old'), self.given.get('new', dicts.resolve(essence, field))
         return {

@@ -1,9 +1,10 @@
 """
-Collectors: the users' own metrics of Prometheus in tests, where files are executed many times in one process.
+Collectors: users' own Prometheus metrics in tests, which execute files many times in one process.
 
-The default registry of the library is one for the whole process, and refuses the same names. So, what a file has
-registered is forgotten when the file is executed again, or when its operator ends. What is registered by modules stays,
-as modules are executed only once; so does what is registered later, by handlers.
+The default registry of Prometheus is global, and refuses duplicate names. So, the metrics
+registered by a file are unregistered when the file is executed again, or when its operator ends.
+The metrics registered by modules stay, as modules are executed only once; so do the metrics that
+handlers register.
 """
 
 import dataclasses
@@ -17,7 +18,7 @@ from kopf._cogs.helpers import loaders
 
 @dataclasses.dataclass
 class _Script:
-    """What one execution of a file has registered."""
+    """The collectors registered by one execution of a file."""
 
     module: str
     collectors: list[Any] = dataclasses.field(default_factory=list)
@@ -27,7 +28,7 @@ _scripts: dict[str, _Script] = {}
 
 
 def watch() -> None:
-    """Notice from now on what the files register. It can be repeated."""
+    """Track the collectors that files register from now on. Can be called repeatedly."""
     import prometheus_client
 
     registry = prometheus_client.REGISTRY
@@ -50,12 +51,12 @@ def watch() -> None:
 
 
 def list_paths() -> Collection[str]:
-    """List the files that have registered anything."""
+    """List the files that have registered any collectors."""
     return frozenset(_scripts)
 
 
 def forget(paths: Iterable[str | os.PathLike[str]]) -> None:
-    """Forget all that the last executions of these files have registered."""
+    """Unregister all collectors of the last executions of these files."""
     for path in paths:
         script = _scripts.pop(os.path.abspath(path), None)
         for collector in script.collectors if script is not None else ():
@@ -68,11 +69,11 @@ def _unregister(collector: Any) -> None:
     try:
         prometheus_client.REGISTRY.unregister(collector)
     except KeyError:
-        pass  # the file or its handlers have done it already
+        pass  # the file or its handlers have unregistered it already
 
 
 def _find_script() -> tuple[str, str] | None:
-    """Find the file that is being executed by the loader now, if it is not a module imported by it."""
+    """Find the file that the loader executes now, unless the caller is a module imported by it."""
     frame = sys._getframe(2)
     while frame is not None and frame.f_code.co_name != '<module>':
         frame = frame.f_back  # type: ignore[assignment]

@@ -1,9 +1,10 @@
 """
-Hierarchies: objects that belong to other objects, and look so.
+Hierarchies: make objects belong to other objects.
 
-All functions here take one object or many, and change them in place: dicts, or objects of the client libraries.
-Nothing is changed if anything is wrong: with the objects, with the owner, with its absence. Nothing is sent anywhere.
-By default, the owner is the object of the current handler; what is taken from it is copied, never shared.
+All functions here take one object or many, and modify them in place: dicts, or objects of the
+client libraries. If the objects or the owner are invalid, or there is no owner, nothing is
+modified. Nothing is sent to the cluster. By default, the owner is the object of the current
+handler; values taken from the owner are copied, never shared.
 """
 
 import warnings
@@ -15,7 +16,7 @@ from kopf._cogs.structs import bodies, dicts
 from kopf._core.actions import execution
 
 Objs: TypeAlias = Any
-"""One object or an iterable of them: mutable mappings, pykube's resources, models of the official clients."""
+"""One object or many: mutable mappings, resources of pykube, models of the official clients."""
 
 Owner: TypeAlias = Any
 """Any mapping with ``apiVersion``, ``kind``, ``metadata``; or an object of a client library."""
@@ -34,10 +35,12 @@ def adopt(
     nested: Nested = None,
 ) -> None:
     """
-    Make the objects children of the owner: with its reference, labels, namespace, and with names made of its name.
+    Make the objects children of the owner.
 
-    See `append_owner_reference`, `harmonize_naming`, `adjust_namespace`, `label` for what is done, and for the options.
-    Raises `LookupError` if there is neither an owner nor an object being handled, or if it has no name.
+    The objects get the owner's reference, labels and namespace, and names made of the owner's name.
+    See `append_owner_reference`, `harmonize_naming`, `adjust_namespace`, `label` for the details
+    and options. Raises `LookupError` if no owner is given and no object is being handled, or if the
+    owner has no name.
     """
     objs = list(thirdparty.iter_objects(objs))
     parent = _choose_owner(owner)
@@ -57,9 +60,10 @@ def append_owner_reference(
     block_owner_deletion: bool | None = True,
 ) -> None:
     """
-    Let the objects be deleted when the owner is deleted; other owners, if any, stay.
+    Add an owner reference, so that the objects are deleted together with the owner.
 
-    Those that refer to the owner already (as told by its uid), stay as they are.
+    Other owners, if any, stay. Objects that already refer to the owner (by its uid) are not
+    modified.
     """
     objs = list(thirdparty.iter_objects(objs))
     reference = bodies.build_owner_reference(
@@ -74,7 +78,7 @@ def append_owner_reference(
 
 
 def remove_owner_reference(objs: Objs, owner: Owner | None = None) -> None:
-    """Let the objects not belong to the owner any more; if they do not already, nothing is changed."""
+    """Remove the reference to the owner, if the objects have one."""
     objs = list(thirdparty.iter_objects(objs))
     unwanted = _identify(bodies.build_owner_reference(_choose_owner(owner)))
     for obj in objs:
@@ -88,10 +92,11 @@ def harmonize_naming(
     objs: Objs, name: str | None = None, *, forced: bool = False, strict: bool = False
 ) -> None:
     """
-    Name the objects after the owner, or as given, if they have no names, or even if they have, when ``forced``.
+    Name the objects after the owner, or as given.
 
-    If ``strict``, it is the name; otherwise, it is a prefix to which Kubernetes adds a random suffix on creation.
-    Raises `LookupError` if the name is not given, and nothing is being handled, or it has no name.
+    Objects that already have names keep them unless ``forced``. If ``strict``, the name is used as
+    is; otherwise, it is a prefix to which Kubernetes adds a random suffix on creation. Raises
+    `LookupError` if no name is given, and there is no object being handled, or it has no name.
     """
     objs = list(thirdparty.iter_objects(objs))
     _harmonize_naming(objs, _choose_name(name, None), forced=forced, strict=strict)
@@ -99,9 +104,10 @@ def harmonize_naming(
 
 def adjust_namespace(objs: Objs, namespace: str | None = None, *, forced: bool = False) -> None:
     """
-    Put the objects to the namespace of the owner, or to the given one, if they have none, or anyway, when ``forced``.
+    Put the objects into the namespace of the owner, or into the given one.
 
-    If the owner is in no namespace, the objects stay where they are; when ``forced``, they are in no namespace too.
+    Objects that already have namespaces keep them unless ``forced``. If the owner is
+    cluster-scoped, the objects stay where they are; if ``forced``, their namespaces are removed.
     """
     objs = list(thirdparty.iter_objects(objs))
     _adjust_namespace(
@@ -118,10 +124,11 @@ def label(
     force: bool | None = None,
 ) -> None:
     """
-    Add the labels of the owner, or the given ones, to those that the objects have; when ``forced``, also replace them.
+    Add the labels of the owner, or the given ones, to the labels of the objects.
 
-    ``nested`` are the fields with structures that have labels too, such as ``spec.template``: they are labelled
-    if they are there. ``force`` is the former name of ``forced``.
+    Existing labels are overwritten only if ``forced``. ``nested`` are the fields whose structures
+    have labels too, such as ``spec.template``; absent fields are skipped. ``force`` is the former
+    name of ``forced``.
     """
     if force is not None:
         warnings.warn('force= is deprecated: use forced=.', DeprecationWarning, stacklevel=2)
@@ -167,7 +174,7 @@ def _label(structures: Iterable[Any], labels: Mapping[str, str | None], *, force
 
 
 def _list_structures(objs: Iterable[Any], nested: Nested) -> list[Any]:
-    """List the objects, and those of the fields that are there."""
+    """List the objects and the structures in their nested fields; absent fields are skipped."""
     specs: Iterable[dicts.FieldSpec] = (
         [nested] if isinstance(nested, str) else [] if nested is None else nested
     )
@@ -194,7 +201,7 @@ def _choose_name(name: str | None, owner: Mapping[str, Any] | None) -> str:
 
 
 def _choose_owner(owner: Owner | None) -> Mapping[str, Any]:
-    """Take what matters of the given owner or of the handled object."""
+    """Extract the needed fields of the given owner or of the handled object."""
     chosen = thirdparty.unwrap(owner) if owner is not None else execution.get_handled_body()
     if chosen is None:
         raise LookupError(
@@ -221,7 +228,7 @@ def _list_references(obj: Any) -> list[Any]:
 
 
 def _identify(reference: Any) -> object:
-    """Tell owners apart: by their uids, or by all else that is known of those that have none yet."""
+    """Return the identity of an owner: its uid, or its kind and name if it has no uid yet."""
     names = ('apiVersion', 'kind', 'name')
     return thirdparty.get(reference, 'uid') or tuple(
         thirdparty.get(reference, name) for name in names

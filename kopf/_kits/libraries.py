@@ -1,9 +1,9 @@
 """
-Libraries: operators on sandboxes, with the client libraries that their handlers use for other objects.
+Libraries: operators on sandboxes, and the client libraries that their handlers use.
 
-The operator itself always goes to the sandbox, whatever its login handlers return: they are called only for what they
-do, e.g. for the clients that they set up. Other clusters are out of reach of the libraries as far as it can be:
-``KUBECONFIG`` leads to the sandbox, and the variables of pods are hidden.
+The operator itself always uses the sandbox, whatever its login handlers return: they are called
+only for their side effects, e.g. to set up clients. The libraries are kept from other clusters as
+far as possible: ``KUBECONFIG`` points to the sandbox, and the variables of pods are hidden.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ HIDDEN = (
     'PYKUBE_KUBERNETES_SERVICE_HOST',
     'PYKUBE_KUBERNETES_SERVICE_PORT',
 )
-"""The variables by which the libraries find the cluster of the pod that they run in, e.g. of a CI job."""
+"""The variables with which the libraries find the cluster of their pod, e.g. of a CI job."""
 
 REMEMBERED = 'KUBE_CONFIG_DEFAULT_LOCATION'
 
@@ -47,13 +47,14 @@ REMEMBERING = (
     'kubernetes_asyncio.config.kube_config',
 )
 """
-The modules that remember ``KUBECONFIG`` in this constant since they were imported.
-Another library, kr8s, remembers whole connections.
+The modules that store ``KUBECONFIG`` in this constant when they are imported.
+
+Another library, kr8s, stores whole connections.
 """
 
 
 class Sandbox(Protocol):
-    """What is known of a running sandbox, however it is run."""
+    """The connection details of a running sandbox, however it is run."""
 
     @property
     def url(self) -> str: ...
@@ -67,9 +68,10 @@ class Sandbox(Protocol):
 
 class Environment:
     """
-    The variables of the process for the libraries, while any sandboxes are in use: for the latest of those in use.
+    The environment variables for the libraries while any sandboxes are in use.
 
-    The sandboxes can end in any order. Variables that are changed by others meanwhile are left as they are.
+    They point to the sandbox entered last. The sandboxes can be left in any order. Variables
+    changed by other code in the meantime are not restored.
     """
 
     def __init__(self) -> None:
@@ -109,7 +111,7 @@ _environment = Environment()
 
 @contextlib.contextmanager
 def pointed_at(kubeconfig: pathlib.Path) -> Iterator[None]:
-    """Let the libraries find this sandbox, and no other clusters, while the block is executed."""
+    """Let the libraries find this sandbox, and no other clusters, inside the block."""
     _environment.enter(kubeconfig)
     try:
         yield
@@ -119,9 +121,10 @@ def pointed_at(kubeconfig: pathlib.Path) -> Iterator[None]:
 
 def make_vault(sandbox: Sandbox, registry: registries.OperatorRegistry) -> vaults.Vault:
     """
-    Make the credentials of an operator: those of the sandbox, and never others.
+    Make the vault of an operator, with the credentials of the sandbox and no others.
 
-    If there are login handlers, they have to be called before the first request, so the vault is empty at first.
+    Login handlers must be called before the first request: if there are any, the vault is empty at
+    first.
     """
     info = credentials.ConnectionInfo(
         server=sandbox.url,
@@ -136,7 +139,7 @@ def make_vault(sandbox: Sandbox, registry: registries.OperatorRegistry) -> vault
 def adjust_settings(
     settings: settings_.OperatorSettings | None,
 ) -> settings_.OperatorSettings:
-    """Let handlers of admission be called with no server set by the operator: by one on a loopback address."""
+    """Let admission handlers work without a configured server: by default, serve on loopback."""
     from kopf._kits.webhooks import servers
 
     settings = settings if settings is not None else settings_.OperatorSettings()
@@ -147,9 +150,10 @@ def adjust_settings(
 
 async def configure(registry: registries.OperatorRegistry) -> None:
     """
-    Configure the libraries that are in use, as the usual login does; without login handlers, also what it would import.
+    Configure the libraries in use, as the default login does.
 
-    The other libraries have nothing to configure: they read the kubeconfig when they are used.
+    Without login handlers, the libraries that the default login would import are configured, too.
+    Other libraries need no configuration: they read the kubeconfig when they are used.
     """
     if _is_used('kubernetes', registry):
         with _tolerated('kubernetes'):
@@ -171,7 +175,7 @@ def _has_logins(registry: registries.OperatorRegistry) -> bool:
 
 @contextlib.contextmanager
 def _tolerated(library: str) -> Iterator[None]:
-    """Go on without the library if it is broken: maybe no handlers use it."""
+    """Continue without the library if it is broken: the handlers might not use it."""
     try:
         yield
     except credentials.LoginError as error:
@@ -179,7 +183,7 @@ def _tolerated(library: str) -> Iterator[None]:
 
 
 def refresh() -> None:
-    """Let the libraries that are imported already look for the cluster again, where the variable leads now."""
+    """Make the libraries that are already imported look for the cluster again."""
     path = os.environ.get(VARIABLE) or kubeconfigs.DEFAULT_PATH
     for name in REMEMBERING:
         module = sys.modules.get(name)
@@ -191,7 +195,11 @@ def refresh() -> None:
 
 
 def remove_files() -> None:
-    """Remove the certificates that the libraries have put to temporary files, as they do in the end of the process."""
+    """
+    Remove the certificates that the libraries have saved to temporary files.
+
+    The libraries do it themselves only at the normal exit of the process.
+    """
     for name in REMEMBERING:
         remove = getattr(sys.modules.get(name), '_cleanup_temp_files', None)
         if remove is not None:

@@ -1,10 +1,11 @@
 """
 Loops: event loops with virtual time, for tests.
 
-Nothing sleeps there: when all that is left is to wait for a moment of the future, that moment comes at once.
-While something outside of the loop is at work, the time is real, as it is not known how long that takes: functions in
-threads, child processes, servers of other threads and processes until they answer. Servers in the same loop, such as
-the sandbox, are not outside. The time is also real when nothing is planned, and only the network can bring news.
+Nothing sleeps in them: when all tasks only wait for some moment in the future, the time jumps
+there. The time is real while anything outside of the loop is at work, since its duration is
+unknown: functions in threads, child processes, requests to servers in other threads and processes.
+Servers in the same loop, such as the sandbox, are not outside. The time is also real when no timers
+are scheduled, so that only the network can wake up the loop.
 """
 
 import asyncio
@@ -20,17 +21,17 @@ from typing import Any, TypeVar, TypeVarTuple
 from kopf._cogs.aiokits import clocks
 
 PATIENCE = 0.001
-"""Real seconds for the network to bring what was sent by this very process, before the time jumps."""
+"""Real seconds for the network to deliver what this very process sent, before the time jumps."""
 
 ANSWERING = 10.0
-"""Real seconds for other servers to answer. Connections on which they say nothing for longer are taken for idle."""
+"""Real seconds for other servers to answer; connections silent for longer are considered idle."""
 
 T = TypeVar('T')
 Ts = TypeVarTuple('Ts')
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """An event loop with virtual time. It starts from the real one, and stands still unless there is a wait."""
+    """An event loop with virtual time: it starts at the real time, and advances only in waits."""
 
     def __init__(self) -> None:
         self._virtual = VirtualTimeSelector()
@@ -76,7 +77,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._virtual.note_client(sock)
 
     def _make_socket_transport(self, sock: socket.socket, *args: Any, **kwargs: Any) -> Any:
-        """Follow what is sent by clients. It is called by asyncio for every connection, of clients and of servers."""
+        """Track the data sent by clients. Asyncio calls it for all connections, also of servers."""
         transport = super()._make_socket_transport(sock, *args, **kwargs)  # type: ignore[misc]
         self._virtual.note_connection(sock)
         for name in ('write', 'writelines'):
@@ -105,16 +106,16 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 class VirtualTimeSelector(selectors.DefaultSelector):
-    """Waits for the network, or jumps to the moment until which it is asked to wait."""
+    """Waits for the network, or jumps to the end of the requested wait."""
 
     def __init__(self) -> None:
         super().__init__()
         self.now = time.monotonic()
-        self.outside = 0  # how many functions run in threads, processes live, connections are made
-        self._ends: dict[int, tuple[Any, Any]] = {}  # the local and remote addresses of connections
-        self._clients: set[int] = set()  # those of them that may lead to other threads or processes
-        self._connecting: set[int] = set()  # the descriptors of clients with no transports yet
-        self._awaiting: dict[int, float] = {}  # since when these clients await answers
+        self.outside = 0  # running functions in threads, processes, connection attempts
+        self._ends: dict[int, tuple[Any, Any]] = {}  # local and remote addresses by descriptor
+        self._clients: set[int] = set()  # descriptors that may lead to other threads or processes
+        self._connecting: set[int] = set()  # descriptors of clients that have no transports yet
+        self._awaiting: dict[int, float] = {}  # since when the clients await answers
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         events = self._poll(0)
@@ -140,11 +141,11 @@ class VirtualTimeSelector(selectors.DefaultSelector):
         return key
 
     def note_client(self, sock: socket.socket) -> None:
-        """Remember that the next connection of this descriptor is of a client."""
+        """Remember that the next connection of this descriptor belongs to a client."""
         self._connecting.add(sock.fileno())
 
     def note_connection(self, sock: socket.socket) -> None:
-        """Remember both ends of a connection, whichever of them it is."""
+        """Remember the addresses of both ends of a connection, of a client or of a server."""
         descriptor = sock.fileno()
         with contextlib.suppress(OSError):  # it can be lost already
             self._ends[descriptor] = (sock.getsockname(), sock.getpeername())
@@ -164,7 +165,7 @@ class VirtualTimeSelector(selectors.DefaultSelector):
         return events
 
     def _measure_answering(self) -> float:
-        """Return for how many seconds the servers outside may still be answering; 0 if none of them is asked."""
+        """Return for how many seconds outside servers may still be answering; 0 if none is."""
         inside = (
             {(remote, local) for local, remote in self._ends.values()} if self._awaiting else set()
         )

@@ -1,7 +1,8 @@
 """
-The pytest plugin: a sandbox per test, in real time or in virtual time, with the fixtures ``kopf_...``.
+The pytest plugin: a sandbox per test, in real or virtual time, with the fixtures ``kopf_...``.
 
-Every run of pytest where the package is installed loads this module, so it loads nothing until the fixtures are used.
+Every run of pytest with the package installed loads this module, so it imports nothing until the
+fixtures are used.
 """
 
 from collections.abc import Iterator
@@ -22,7 +23,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def kopf_sandbox(request: pytest.FixtureRequest) -> 'Iterator[sandboxes.Sandbox]':
-    """A running Kubernetes API in memory: ``kopf.testing.Sandbox`` with the options of the marker ``kopf_sandbox``."""
+    """
+    A running Kubernetes API in memory: ``kopf.testing.Sandbox``.
+
+    Its options are in the marker ``kopf_sandbox``.
+    """
     from kopf._sandbox import sandboxes
 
     marker = request.node.get_closest_marker('kopf_sandbox')
@@ -32,7 +37,11 @@ def kopf_sandbox(request: pytest.FixtureRequest) -> 'Iterator[sandboxes.Sandbox]
 
 @pytest.fixture
 def kopf_simulation(request: pytest.FixtureRequest) -> 'Iterator[simulations.Simulation]':
-    """A sandbox with operators in virtual time: ``kopf.testing.Simulation`` with the options of the same marker."""
+    """
+    A sandbox with operators in virtual time: ``kopf.testing.Simulation``.
+
+    Its options are in the marker ``kopf_sandbox``.
+    """
     from kopf._kits import simulations
 
     marker = request.node.get_closest_marker('kopf_sandbox')

@@ -1,5 +1,7 @@
 """
-Runner: the command in the background, as if in a terminal, but in a thread of this process, for tests.
+Runner: the command in the background, for tests.
+
+It behaves as in a terminal, but runs in a thread of this process.
 """
 
 import asyncio
@@ -29,24 +31,27 @@ if TYPE_CHECKING:
     from kopf._cogs.configs import settings as settings_
 
 READINESS_TIMEOUT = 5.0
-"""Seconds for the operator to start before the block begins anyway: maybe the operator waits for what is done there."""
+"""Seconds to wait for the operator before the block: its readiness can depend on the block."""
 
 
 class KopfRunner:
     """
     Runs the command in a thread while the block is executed, and stops it at the end of the block.
 
-    The positional arguments, and the named ones not listed below, are those of ``click.testing.CliRunner.invoke()``:
-    ``with KopfRunner(['run', '-A', 'handlers.py'], env={'KUBECONFIG': ...}) as runner:``. In coroutines, use
-    ``async with``: the event loop is free while the operator is starting and stopping; it has an event loop of its own.
+    The positional arguments, and the named ones not listed below, are those of
+    ``click.testing.CliRunner.invoke()``:
+    ``with KopfRunner(['run', '-A', 'handlers.py'], env={'KUBECONFIG': ...}) as runner:``.
+    In coroutines, use ``async with``: the operator has its own event loop, and does not block the
+    loop of the test while starting and stopping.
 
-    What the command has printed and how it has ended is known after the block. The error of the operator is raised
-    there as it is, unless ``reraise`` is false or the block itself has failed. If the command has not stopped in
-    ``timeout`` seconds, it is abandoned, and `TimeoutError` is raised. ``registry`` and ``settings`` are used instead
-    of the default ones.
+    The output and the exit code of the command are available after the block. The error of the
+    operator is raised at its end, unless ``reraise`` is false or the block itself has failed. If
+    the command does not stop within ``timeout`` seconds, it is abandoned, and `TimeoutError` is
+    raised. ``registry`` and ``settings`` replace the default ones.
 
-    The handlers of the files given to the command are forgotten with it, so the next runner does not have them;
-    those of imported modules are not, as the modules are imported only once. Use ``registry`` to isolate them.
+    The handlers of the files given to the command are forgotten when it ends, so the next runner
+    does not have them. The handlers of imported modules stay, as modules are imported only once;
+    use ``registry`` to isolate them.
     """
 
     def __init__(
@@ -98,17 +103,17 @@ class KopfRunner:
 
     @property
     def future(self) -> 'concurrent.futures.Future[click.testing.Result]':
-        """The result of the command when it ends."""
+        """The result of the command, when it ends."""
         return self._future
 
     @property
     def output(self) -> str:
-        """All that was printed and logged, in the order of its appearance."""
+        """Everything printed and logged, in the order of appearance."""
         return self._result.output
 
     @property
     def stdout(self) -> str:
-        """All that was printed to the standard output."""
+        """Everything printed to the standard output."""
         return self._result.stdout
 
     @property
@@ -118,7 +123,7 @@ class KopfRunner:
 
     @property
     def stderr(self) -> str:
-        """All that was printed and logged to the standard error output."""
+        """Everything printed and logged to the standard error output."""
         return self._result.stderr
 
     @property
@@ -128,17 +133,17 @@ class KopfRunner:
 
     @property
     def exit_code(self) -> int:
-        """What the command has exited with: 0 if all is well."""
+        """The exit code of the command; 0 means success."""
         return self._result.exit_code
 
     @property
     def exception(self) -> BaseException | None:
-        """The error that has ended the command, if any."""
+        """The error that ended the command, if any."""
         return self._result.exception
 
     @property
     def exc_info(self) -> tuple[type[BaseException], BaseException, TracebackType] | None:
-        """The same error with its type and traceback."""
+        """The type, the value and the traceback of that error."""
         return self._result.exc_info
 
     @property
@@ -169,7 +174,9 @@ class KopfRunner:
             self._begun.set()
 
     def _conclude(self, exc: BaseException | None) -> None:
-        """Raise what has gone wrong with the operator; if the block has failed, only add a note to its error."""
+        """
+        Raise the error of the operator; if the block has failed, only add a note to its error.
+        """
         error: BaseException | None = None
         if not self._future.done():
             error = TimeoutError(
@@ -185,9 +192,10 @@ class KopfRunner:
 
 class _Invoker(click.testing.CliRunner):
     """
-    Shows all that is printed at once, so that it is not mixed up with what is logged.
+    Flushes the printed output immediately, so that it keeps its order among the log lines.
 
-    The client libraries that were imported before look at the variables of the command, as in a new process.
+    The client libraries that are already imported use the environment variables of the command, as
+    in a new process.
     """
 
     @contextlib.contextmanager
@@ -201,7 +209,7 @@ class _Invoker(click.testing.CliRunner):
 
 
 class _Command(groups.LazyGroup):
-    """The command that shows the errors of operators, and then raises them as they are, instead of exiting."""
+    """The command that shows the errors of operators, then raises them instead of exiting."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -227,7 +235,7 @@ def _build_command() -> click.Command:
 
 @contextlib.contextmanager
 def _restored_logging() -> Iterator[None]:
-    """Undo what the command does to the logging, but not what others do meanwhile."""
+    """Undo the changes of logging made by the command, and keep those made by others."""
     root = logging.getLogger()
     level, before = root.level, _list_console_handlers()
     try:
@@ -250,7 +258,7 @@ def _list_console_handlers() -> list[logging.Handler]:
 
 @contextlib.contextmanager
 def _forgotten_scripts(registry: registries.OperatorRegistry) -> Iterator[None]:
-    """Forget the handlers and metrics of the files that are loaded meanwhile: they can be declared again."""
+    """Forget the handlers and metrics of the files loaded in the block, for the next runs."""
     before = {id(handler) for handler in registry._iter_handlers()}
     collectors.watch()
     known = collectors.list_paths()
@@ -268,7 +276,7 @@ def _forgotten_scripts(registry: registries.OperatorRegistry) -> Iterator[None]:
 
 
 def _get_module(fn: Callable[..., Any]) -> str:
-    """Tell where a function, or a class of a callable object, is defined."""
+    """Return the name of the module that defines a function or the class of a callable."""
     while isinstance(fn, functools.partial):
         fn = fn.func
     return str(getattr(fn, '__module__', None) or type(fn).__module__)

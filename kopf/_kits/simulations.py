@@ -1,8 +1,9 @@
 """
 Simulations: operators on sandboxes, for tests.
 
-In coroutines, operators run in the event loop of the test, with its clock. In functions, they run in an event loop of
-the simulation, with virtual time, and only while the test waits for anything there: so nothing happens by chance.
+In coroutines, operators run in the event loop of the test, with its clock. In plain functions, they
+run in an event loop of the simulation, with virtual time, and only while the test waits for
+something in it: so the tests are deterministic.
 """
 
 import asyncio
@@ -31,7 +32,11 @@ HOUR = 60 * 60.0
 
 
 class Seconds(float):
-    """A duration to a millisecond. So are the differences: 61.1 - 1.1 is 60, not 59.99999999999999."""
+    """
+    A duration rounded to milliseconds.
+
+    So are its differences: 61.1 - 1.1 is 60, not 59.99999999999999.
+    """
 
     def __sub__(self, other: float) -> float:
         return round(float(self) - float(other), 3)
@@ -42,12 +47,14 @@ class Seconds(float):
 
 class Operator:
     """
-    An operator on a sandbox, in the event loop of the sandbox: ``async with Operator(sandbox, 'handlers.py'): ...``.
+    An operator on a sandbox, in the event loop of the sandbox.
 
-    The handlers are those of the files; with no files, those of the registry, which is the default one if not given.
-    Other options are as for ``kopf.operator()``; by default, it serves all namespaces. It always runs on the
-    sandbox: login handlers are called only for what they do, e.g. for the clients that they set up.
-    The block begins when the operator is ready. Errors of the operator are raised at the beginning or at the end.
+    Use it as ``async with Operator(sandbox, 'handlers.py'): ...``. The handlers are those of the
+    files; with no files, those of the registry, by default the global one. Other options are the
+    same as for ``kopf.operator()``; by default, all namespaces are served. The operator always runs
+    on the sandbox: login handlers are called only for their side effects, e.g. to set up clients.
+    The block begins when the operator is ready. Errors of the operator are raised at the beginning
+    or at the end of the block.
     """
 
     def __init__(
@@ -84,13 +91,13 @@ class Operator:
 
     @property
     def task(self) -> 'asyncio.Task[None]':
-        """Where it runs."""
+        """The task in which the operator runs."""
         if self._task is None:
             raise RuntimeError('The operator is not started.')
         return self._task
 
     async def start(self) -> None:
-        """Start the operator, and wait until it is ready. Raises its error if it fails before that."""
+        """Start the operator, and wait until it is ready. Raises its error if it fails earlier."""
         task = self.spawn()
         readiness = asyncio.create_task(flags.wait_until_raised(self._ready_flag), name='readiness')
         try:
@@ -115,7 +122,7 @@ class Operator:
             collectors.forget(self._paths)
 
     def spawn(self, context: contextvars.Context | None = None) -> 'asyncio.Task[None]':
-        """Start the operator, optionally in a context, and do not wait for it."""
+        """Start the operator, optionally in this context, and do not wait until it is ready."""
         if self._task is not None:
             raise RuntimeError('The operator is started already.')
         surroundings = contextlib.ExitStack()
@@ -131,7 +138,7 @@ class Operator:
         return self._task
 
     async def abandon(self) -> None:
-        """Close the connections of an operator that had no chance to do it."""
+        """Close the connections of an operator that was killed before it could close them."""
         if self._vault is not None:
             await self._vault.close()
 
@@ -161,11 +168,12 @@ class Operator:
 
 class Simulation(sandboxes.Sandbox):
     """
-    A sandbox with operators in virtual time: hours pass in no time, and only while any of its methods is called.
+    A sandbox with operators in virtual time: hours pass instantly, only inside its methods.
 
-    ``with Simulation(apply=[...]) as simulation:`` with the same methods and options as those of `Sandbox`.
-    By default, it has no TLS, and the times in objects are virtual too. It is for functions, not for coroutines.
-    While handlers are in threads, the time is real. Other programs cannot use it while the test does anything else.
+    ``with Simulation(apply=[...]) as simulation:`` has the same methods and options as `Sandbox`.
+    By default, it has no TLS, and the timestamps in objects are virtual too. It is for plain
+    functions, not for coroutines. While handlers run in threads, the time is real. Other programs
+    can access the sandbox only while the test waits in a method of the simulation.
     """
 
     def __init__(self, *, tls: bool = False, **options: Any) -> None:
@@ -196,9 +204,10 @@ class Simulation(sandboxes.Sandbox):
         **options: Any,
     ) -> 'SimulatedOperator':
         """
-        Run an operator with the handlers of these files, or of the registry; wait until it is ready.
+        Run an operator with the handlers of the files or of the registry; wait until it is ready.
 
-        It is stopped with the simulation, if not before. If it fails, its error is raised wherever the test waits.
+        The operator is stopped with the simulation, if not earlier. If it fails, its error is
+        raised from the method in which the test waits.
         """
         operator = self._running_thread.call(
             self._start_operator(paths, {'registry': registry, 'settings': settings, **options})
@@ -208,16 +217,16 @@ class Simulation(sandboxes.Sandbox):
         return SimulatedOperator(operator, self._stepping)
 
     def sleep(self, seconds: float) -> None:
-        """Let this time pass, with all that is to happen in it."""
+        """Let this time pass, with everything that happens in it."""
         self._running_thread.call(asyncio.sleep(seconds))
 
     @property
     def elapsed(self) -> float:
-        """How many virtual seconds have passed since the beginning, to a millisecond; so are the differences."""
+        """Virtual seconds since the beginning, rounded to milliseconds, as are the differences."""
         return Seconds(round(self._stepping.elapsed, 3))
 
     def now(self) -> datetime.datetime:
-        """Tell the virtual time of day."""
+        """Return the virtual time of day."""
         return self._origin + datetime.timedelta(seconds=self._stepping.elapsed)
 
     def wait(
@@ -229,7 +238,7 @@ class Simulation(sandboxes.Sandbox):
         *,
         timeout: float = HOUR,
     ) -> 'dict[str, Any] | None':
-        """Wait until an object is as expected: the same as in `Sandbox`, but for longer, as the time is virtual."""
+        """Wait until an object is as expected, as in `Sandbox`, but longer: the time is virtual."""
         return super().wait(resource, name, condition, namespace, timeout=timeout)
 
     async def _start_operator(
@@ -261,9 +270,9 @@ class SimulatedOperator:
 
 class SteppingThread(threads.LoopThread):
     """
-    A thread with an event loop in virtual time, which goes only while something is called in it.
+    A thread with an event loop in virtual time, which runs only during calls into it.
 
-    It fails all calls if any of the guards fails: these are tasks of the loop, on which everything depends.
+    All calls fail if any of the guards fails: the tasks of the loop on which everything depends.
     """
 
     def __init__(self) -> None:
@@ -300,7 +309,7 @@ class SteppingThread(threads.LoopThread):
                 if loop is None or loop.is_closed()
                 else 'The simulation cannot be used from its own event loop.'
             )
-        if self._is_stepping:  # handlers in threads can call it too, while the test waits
+        if self._is_stepping:  # handlers in threads can call it while the test waits
             return asyncio.run_coroutine_threadsafe(coroutine, loop).result()
         self._is_stepping = True
         future: concurrent.futures.Future[T] = self._pool.submit(
@@ -310,7 +319,7 @@ class SteppingThread(threads.LoopThread):
             return future.result()
         finally:
             self._is_stepping = False
-            if not future.done():  # this thread is interrupted, e.g. by Ctrl-C
+            if not future.done():  # this thread was interrupted, e.g. by Ctrl-C
                 loop.call_soon_threadsafe(self._interrupt)
 
     def stop(self) -> None:
@@ -336,7 +345,7 @@ class SteppingThread(threads.LoopThread):
         return step.result()
 
     def _check_guards(self) -> None:
-        """Raise the errors of the guards, each once."""
+        """Raise the errors of the guards, each error once."""
         for guard in self.guards:
             if guard.done() and guard not in self.reported:
                 self.reported.add(guard)

@@ -1,7 +1,7 @@
 """
-For tests of operators: a Kubernetes API with nothing to install, and ways to run operators there.
+Tools for tests of operators: a Kubernetes API with nothing to install, and ways to run operators.
 
-Importing it is cheap: each tool is loaded when it is used.
+Importing this module is cheap: each tool is loaded when it is used.
 """
 
 import importlib
@@ -38,7 +38,7 @@ _ORIGINS = {
     'call': 'kopf._kits.calls',
 }
 
-if not TYPE_CHECKING:  # otherwise, any misspelt name would pass the type checks
+if not TYPE_CHECKING:  # otherwise, misspelt names would pass the type checks
 
     def __getattr__(name: str) -> Any:
         if name == 'chaos':

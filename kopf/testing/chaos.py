@@ -1,5 +1,5 @@
 """
-For tests of operators: do they come to the same end, whatever happens to them and to their cluster?
+Tools for tests of operators: check that an operator converges to the same state despite faults.
 """
 
 from kopf._kits.chaos.checks import (

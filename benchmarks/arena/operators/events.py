@@ -1,4 +1,4 @@
-"""A handler of raw events only; the same file is run by all frameworks in Python."""
+"""A handler of raw events only; all frameworks in Python run the same file."""
 
 import telling
 

@@ -1,4 +1,4 @@
-"""An index of all objects by their names, and many lookups in it on request: ``spec.lookups``."""
+"""An index of all objects by name, and many lookups in it on request: ``spec.lookups``."""
 
 import time
 

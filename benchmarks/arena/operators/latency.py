@@ -1,4 +1,4 @@
-"""The same handlers as those of the life cycle, and how long ago the changes were sent, as told in the end."""
+"""The same handlers as in the life cycle; at the end, they report the latencies of changes."""
 
 import time
 

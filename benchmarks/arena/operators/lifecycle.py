@@ -1,4 +1,4 @@
-"""Handlers of creation, updates and deletion; the same file is run by all frameworks in Python."""
+"""Handlers of creation, updates and deletion; all frameworks in Python run the same file."""
 
 import telling
 
@@ -7,7 +7,7 @@ import kopf
 
 @kopf.on.startup()
 async def configure(settings, **_):
-    settings.posting.enabled = False  # others do not do this at all
+    settings.posting.enabled = False  # other subjects do not post events at all
     telling.tell({'ready': 1})
 
 

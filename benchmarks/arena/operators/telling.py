@@ -1,7 +1,7 @@
 """
-What operators tell of themselves: lines of JSON in the file of ``$BENCH_PROGRESS``.
+The reports of operators: lines of JSON in the file ``$BENCH_PROGRESS``.
 
-Counts are told only when they are full, so that telling costs nothing while it is measured.
+Counts are reported only when they are complete, so that reporting does not affect the measurements.
 """
 
 import collections
@@ -14,7 +14,7 @@ counts = collections.Counter()
 
 
 def add(stage):
-    """Count one more; tell when all are counted, once, twice, and so on."""
+    """Count one more object; report every time all objects are counted."""
     counts[stage] += 1
     if counts[stage] % TOTAL == 0:
         tell({stage: counts[stage]})

@@ -1,4 +1,4 @@
-"""A timer of each object; tells how late the calls are, each time when all objects could have been called."""
+"""A timer per object; it reports how late the calls are."""
 
 import time
 

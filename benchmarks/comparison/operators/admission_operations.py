@@ -1,4 +1,4 @@
-"""Admission handlers limited by operations; they are asked one by one, for what Kubernetes would ask."""
+"""Admission handlers limited by operations, each called only for what Kubernetes would send."""
 
 import reviewing  # noqa: F401  # the server
 from recording import record

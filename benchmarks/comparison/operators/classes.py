@@ -1,4 +1,4 @@
-"""Handlers in classes and inside of functions, made of other functions, and with the same names: what are their ids?"""
+"""The ids of handlers in classes and functions, of wrapped functions, and of namesakes."""
 
 import functools
 

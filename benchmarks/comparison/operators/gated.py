@@ -1,4 +1,6 @@
-"""Cycles that stay unfinished until the object has ``status.open``; some handlers finish before that."""
+"""
+Cycles that stay unfinished until the object has ``status.open``; some handlers finish earlier.
+"""
 
 from recording import is_open, record
 

@@ -1,4 +1,4 @@
-"""The same with sub-handlers: some are finished, some are not, until the object has ``status.open``."""
+"""The same with sub-handlers: some are unfinished until the object has ``status.open``."""
 
 from recording import is_open, record
 

@@ -1,4 +1,4 @@
-"""Fields that the diff-base storage leaves out, and others that it has only if they are asked for."""
+"""Fields that the diff-base storage leaves out, and fields that it includes only on request."""
 
 from recording import record
 

@@ -1,4 +1,4 @@
-"""A handler whose id is made of the path to the file, and another one, so that their progress is recorded."""
+"""A handler whose id includes the path of the file, and another one, to have progress recorded."""
 
 from recording import record
 

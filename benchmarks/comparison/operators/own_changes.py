@@ -1,4 +1,4 @@
-"""Handlers that change what they themselves are for."""
+"""Handlers that change the same fields that they handle."""
 
 from recording import record
 

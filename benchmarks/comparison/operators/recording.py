@@ -1,5 +1,5 @@
 """
-What the operators of the comparison tell of the calls of their handlers: one line of JSON per call.
+The records of the calls of handlers in the compared operators: one line of JSON per call.
 """
 
 import json
@@ -7,7 +7,7 @@ import os
 
 
 def record(handler, *, reason=None, name=None, old=None, new=None, diff=(), retry=None, **_):
-    """Write down a call. All is copied: the arguments can be live views of objects."""
+    """Record a call. The arguments are copied, as they can be live views of objects."""
     reason = None if reason is None else str(getattr(reason, 'value', reason))
     call = {
         'handler': handler,
@@ -23,7 +23,7 @@ def record(handler, *, reason=None, name=None, old=None, new=None, diff=(), retr
 
 
 def is_open(status):
-    """Tell if the object allows its gated handlers to succeed: they fail until then."""
+    """Return whether the gated handlers of the object may succeed: they fail until then."""
     return bool(status.get('open'))
 
 

@@ -1,5 +1,5 @@
 """
-A webhook server that takes the reviews as files, so that all implementations get the same ones in the same way.
+A webhook server that gets reviews as files, so that all implementations get them the same way.
 """
 
 import asyncio
@@ -39,4 +39,4 @@ def configure(settings, **_):
 
 @kopf.on.event('kopfexamples')
 def event(**_):
-    """Have the objects watched: the operators are known to run when they do."""
+    """Make the operator watch the objects: this shows that it is running."""

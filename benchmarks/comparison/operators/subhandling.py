@@ -1,4 +1,4 @@
-"""Sub-handlers, declared and given, nested, failing, with results."""
+"""Sub-handlers: declared and given, nested, failing, with results."""
 
 from recording import record
 

@@ -1,4 +1,4 @@
-"""Sub-handlers of handlers that are limited by fields, with and without fields of their own."""
+"""Sub-handlers of handlers limited to fields, with and without fields of their own."""
 
 from recording import record
 

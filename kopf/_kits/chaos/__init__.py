@@ -1,3 +1,3 @@
 """
-Chaos: operators are disturbed and killed on the sandbox, and must come to the same end as if left in peace.
+Chaos: operators on the sandbox are disturbed and killed, and must converge as if undisturbed.
 """

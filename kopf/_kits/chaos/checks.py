@@ -1,5 +1,5 @@
 """
-Checks: does an operator come to the same end, whatever happens to it and to its cluster?
+Checks: whether an operator converges to the same state despite faults and crashes.
 """
 
 import contextlib
@@ -15,40 +15,40 @@ from kopf._kits.chaos import plans, servers, states, timelines, watchdogs, world
 from kopf._sandbox import options as options_
 
 SEEDS = 20
-"""How many seeds are tried if it is not said which ones; for crashes, all writes of the scenario are tried."""
+"""The default number of seeds; for crashes, all writes of the scenario are tried instead."""
 
 
 REST = 1800.0
-"""For how many seconds nothing has to happen in the end, unless it is given: longer than any slowing down."""
+"""The default seconds of rest at the end of a run: longer than any slowdown of the operator."""
 
 
 class ConvergenceError(AssertionError):
-    """The operator has come to another end than it does when nothing goes wrong."""
+    """The operator has converged to another state than in the run with no faults."""
 
 
 class Options(TypedDict, total=False):
-    """How the runs are made."""
+    """The options of the runs."""
 
-    apply: Sequence[options_.Source]  # manifests to begin with, as for `Sandbox`
-    observe: Callable[[Any], object]  # gets the sandbox in the end; what it returns is compared
+    apply: Sequence[options_.Source]  # initial manifests, as for `Sandbox`
+    observe: Callable[[Any], object]  # gets the sandbox at the end; its results are compared
     ignore: Collection[str]  # fields not to compare: status.since, Pod.spec.nodeName
-    calm: float  # seconds with no changes after which it is the end
-    patience: float  # seconds for which the end is waited for at most
+    calm: float  # seconds with no changes after which the run is over
+    patience: float  # seconds to wait for the end at most
     operator: dict[str, Any]  # options of the operator: settings, namespaces, …
-    server: Sequence[
-        servers.Behaviour
-    ]  # functions of bodies: what the server can do to whatever is written
-    always: Callable[
-        [dict[str, Any]], object
-    ]  # gets every stored state of every object; raises if it is wrong
-    rest: float  # seconds in the end in which nothing has to be written, and no handlers have to be called
-    insist: bool  # repeat the requests of the scenario that the operator, being down, could not review; the default
-    calls: int  # of one handler for one object, for each change of it by others and each start of the operator
+    # Functions of bodies: how the server can modify the written objects.
+    server: Sequence[servers.Behaviour]
+    # Gets every stored state of every object; raises if the state is wrong.
+    always: Callable[[dict[str, Any]], object]
+    rest: float  # seconds at the end in which nothing may be written, and no handlers may be called
+    # Whether to retry requests that the operator could not review while down; by default, yes.
+    insist: bool
+    # The limit of calls of a handler per object, for each foreign change and each start.
+    calls: int
 
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """How one run has ended, and what has happened in it."""
+    """The result of one run, and the record of it."""
 
     plan: plans.Plan
     state: states.State
@@ -58,12 +58,12 @@ class Outcome:
     writes: int = 0
     changes: int = 0
     starts: int = 1
-    seconds: float = 0.0  # real ones
+    seconds: float = 0.0  # real time
 
 
 @dataclasses.dataclass(frozen=True)
 class Divergence:
-    """A run that has ended otherwise than when nothing goes wrong."""
+    """A run that has ended in another state than the run with no faults."""
 
     perturbation: plans.Perturbation
     outcome: Outcome
@@ -87,14 +87,14 @@ class Divergence:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What has become of all tried seeds."""
+    """The results of all tried seeds."""
 
     perturbation: plans.Perturbation
-    peace: Outcome  # with nothing wrong
+    peace: Outcome  # the run with no faults
     seeds: list[int] = dataclasses.field(default_factory=list)
     divergences: list[Divergence] = dataclasses.field(default_factory=list)
-    crashes: int = 0  # how many times the operator was started again
-    seconds: float = 0.0  # real ones, of all runs
+    crashes: int = 0  # the number of restarts of the operator
+    seconds: float = 0.0  # real time of all runs
 
     @property
     def converged(self) -> bool:
@@ -110,11 +110,12 @@ def check_convergence(
     **options: Unpack[Options],
 ) -> Report:
     """
-    Check that the operator brings the cluster to the same state, whatever happens meanwhile.
+    Check that the operator brings the cluster to the same state despite faults and crashes.
 
-    The scenario is done with nothing wrong, and then once per seed: with faults and crashes that follow from the seed.
-    Then all is well again, the operator gets the time to finish, and the objects are compared with the first run.
-    Raises `ConvergenceError` for the first seed with another end, with all that happened in that run.
+    The scenario is run without faults, and then once per seed, with the faults and crashes that
+    follow from the seed. Then the faults are lifted, the operator gets the time to finish, and the
+    objects are compared with the first run. Raises `ConvergenceError` for the first seed with
+    another end state, with the timeline of that run.
     """
     report = try_seeds(
         handlers, scenario, seeds=seeds, perturbation=perturbation, limit=1, **options
@@ -133,7 +134,7 @@ def try_seeds(
     limit: int | None = None,
     **options: Unpack[Options],
 ) -> Report:
-    """The same as `check_convergence`, but other ends are not raised: they are reported, up to ``limit`` of them."""
+    """Do the same as `check_convergence`, but report divergences, up to ``limit`` of them."""
     chosen, since = plans.Perturbation(perturbation), time.monotonic()
     trial = Trial(handlers, scenario, options)
     peace = trial.run_in_peace()
@@ -153,7 +154,7 @@ def try_seeds(
 
 
 def compare_outcomes(expected: Outcome, actual: Outcome) -> list[str]:
-    """Tell in lines how the ends differ."""
+    """Return the differences between two outcomes, one per line."""
     lines = [] if actual.error is None else [f'it has failed: {actual.error!r}']
     lines += states.compare_states(expected.state, actual.state)
     if expected.observed != actual.observed:
@@ -172,7 +173,7 @@ def _choose_seeds(
 
 
 class Trial:
-    """A scenario for some handlers, to be done again and again, each time in a new cluster."""
+    """A scenario for some handlers, which is run repeatedly, each time in a new cluster."""
 
     def __init__(
         self, handlers: worlds.Handlers, scenario: Callable[[Any], Any], options: Options
@@ -186,14 +187,15 @@ class Trial:
         self._references: dict[tuple[str, ...], Outcome] = {}
 
     def measure(self, peace: Outcome) -> plans.Scale:
-        """Return how much can go wrong in the run that was with nothing wrong."""
+        """Return the numbers of writes and changes that faults can be planned for."""
         return plans.Scale(peace.writes, peace.changes, server=tuple(self._behaviours))
 
     def compare(self, peace: Outcome, plan: plans.Plan) -> tuple[Outcome, list[str]]:
         """
-        Run it as planned, and tell in lines how it ends otherwise than it has to.
+        Run the scenario as planned; return the outcome and its differences from the expected one.
 
-        If the server changes what is written, the end has to be as with the same server and nothing else wrong.
+        If the server modifies the written objects, the expected outcome is that of the same server
+        with no other faults.
         """
         expected = peace if not plan.server else self._refer(plan)
         if expected.error is not None or expected.plan == plan:
@@ -207,7 +209,11 @@ class Trial:
         return self._references[plan.server]
 
     def run_in_peace(self) -> Outcome:
-        """Run it with nothing wrong, twice; raise what is raised there, or if it ends differently with no reason."""
+        """
+        Run the scenario twice with no faults.
+
+        Raises the error of the run, or `ConvergenceError` if the two runs end differently.
+        """
         outcome, repeated = self.run(plans.PEACE), self.run(plans.PEACE)
         for failed in (outcome, repeated):
             if failed.error is not None:
@@ -228,7 +234,7 @@ class Trial:
         return outcome
 
     def run(self, plan: plans.Plan) -> Outcome:
-        """Run it once in a new cluster."""
+        """Run the scenario once in a new cluster."""
         since, scripts = time.monotonic(), set(sys.modules)
         world = worlds.World(
             plan,
@@ -267,7 +273,7 @@ class Trial:
         )
 
     def _live(self, world: worlds.World, plan: plans.Plan) -> Exception | None:
-        """Do all that the scenario does, and wait for the end of what follows from it; return the error, if any."""
+        """Run the scenario, and wait for the end of its consequences; return the error, if any."""
         calm, patience = self._options.get('calm', 300.0), self._options.get('patience', 3600.0)
         rest = self._options.get('rest', REST if plan.must_rest else 0.0)
         try:
@@ -286,7 +292,7 @@ class Trial:
         return None
 
     def _observe(self, world: worlds.World) -> tuple[object, Exception | None]:
-        """Return what the author wants to be compared, or what is wrong in the end by the author's own checks."""
+        """Return what the author wants to compare, or the error of the author's own checks."""
         observe = self._options.get('observe')
         try:
             return observe(world) if observe is not None else None, None

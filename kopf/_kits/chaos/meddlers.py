@@ -1,7 +1,7 @@
 """
-Meddlers: they stand between an operator and its sandbox, and let the requests go wrong as it is planned.
+Meddlers: they intercept the requests of an operator to its sandbox, and inject the planned faults.
 
-What is done to the sandbox by its own methods, i.e. by scenarios, does not pass through them.
+Changes made by the sandbox's own methods, i.e. by scenarios, are not intercepted.
 """
 
 import asyncio
@@ -22,30 +22,30 @@ from kopf._sandbox.storage import memory
 UNCOUNTED = frozenset(
     {'events', 'selfsubjectaccessreviews', 'selfsubjectrulesreviews', 'leases', 'tokenreviews'}
 )
-"""The resources whose writes change nothing that matters, and so are no points to crash at."""
+"""The resources whose writes change nothing important, so they are no points to crash at."""
 
 STABLE = frozenset({'customresourcedefinitions', 'namespaces'})
-"""The resources that are never seen as they were before: it would be another cluster."""
+"""The resources that are never shown stale: otherwise, it would be another cluster."""
 
 OWN_AGENT = 'kopf/'
 
 _is_operator: contextvars.ContextVar[bool] = contextvars.ContextVar(
     'kopf-chaos-is-operator', default=False
 )
-"""Whether the current task serves a request: all of these are made by the operator and by clients in its handlers."""
+"""Whether the current task serves a request: of the operator, or of clients in its handlers."""
 
 Proceed = Callable[[routing.Call], Awaitable[negotiation.Answer]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """What is asked for, and for which time."""
+    """A request of the operator, with its number among the same requests."""
 
     verb: str
     plural: str
     name: str
     nth: int = 0
-    is_own: bool = True  # of the framework, not of the clients that handlers use
+    is_own: bool = True  # whether it is of the framework, not of the clients in handlers
 
     @property
     def what(self) -> str:
@@ -53,7 +53,7 @@ class Request:
 
     @property
     def object(self) -> str:
-        """The object, as the messages name it: with its namespace, without the subresource."""
+        """The object as the log messages name it: with its namespace, without the subresource."""
         namespace, _, rest = self.name.partition('/')
         return f'{namespace}/{rest.partition("/")[0]}'
 
@@ -63,7 +63,7 @@ class Request:
 
 
 class Meddler:
-    """Spoils the requests of one run. Used from the event loop of the sandbox only."""
+    """Spoils the requests of one run. Used only from the event loop of the sandbox."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Meddler:
         self._is_lifted = False
         self._lifted = asyncio.Event()
         self._blind_until = self._behind_until = 0.0
-        self._view = 0  # the version that is seen while the view is behind
+        self._view = 0  # the version that is visible while the view is stale
         self._own = 0  # the version of the last write of the operator
         self.writes = self.changes = 0
         self.crash: plans.Crash | None = None  # while the operator is dead or about to die
@@ -89,13 +89,15 @@ class Meddler:
         store.observe(self._notice)
 
     def lift(self) -> None:
-        """Let everything be well from now on. What is stalled, is disconnected; what is delayed, comes at once."""
+        """
+        Stop all faults. Stalled requests are disconnected; delayed events are sent immediately.
+        """
         self._is_lifted = True
         self._blind_until = self._behind_until = 0.0
         self._lifted.set()
 
     def revive(self) -> None:
-        """Let the next operator in after a crash, to see what is planned for it."""
+        """Let in the next operator after a crash, with the planned staleness of its view."""
         crash, self.crash = self.crash, None
         self.crashed.clear()
         if crash is not None and crash.behind and not self._is_lifted:
@@ -107,7 +109,7 @@ class Meddler:
     async def intercept(
         self, call: routing.Call, asked: faults.Asked, proceed: Proceed
     ) -> negotiation.Answer:
-        """Answer a request, or not, as planned."""
+        """Answer a request, or spoil it, as planned."""
         _is_operator.set(True)
         request = self._recognise(call, asked)
         if self.crash is not None:
@@ -162,7 +164,7 @@ class Meddler:
     async def _execute(
         self, request: Request, call: routing.Call, proceed: Proceed
     ) -> negotiation.Answer:
-        """Let it be done; for writes, it can be the last thing that the operator does."""
+        """Execute a request; a write can be the last one before the operator is killed."""
         if self._is_behind(request, call):
             return await self._look_behind(request, call, proceed)
         if not request.is_counted:
@@ -175,7 +177,7 @@ class Meddler:
         self._own = self._store.version
         if crash is not None:
             self._kill(crash, request)
-        if self.crash is not None:  # it has died meanwhile
+        if self.crash is not None:  # the operator was killed in the meantime
             raise faults.Cut
         return answer
 
@@ -216,7 +218,7 @@ class Meddler:
         harm: plans.Harm,
         execute: Callable[[], Awaitable[negotiation.Answer]],
     ) -> negotiation.Answer:
-        if request.is_own:  # others are usually in threads, for which the time is real
+        if request.is_own:  # other clients are usually in threads, for which the time is real
             await self._sleep(harm.seconds)
         match harm.way:
             case plans.Way.REFUSE:
@@ -236,7 +238,7 @@ class Meddler:
     async def _stream(
         self, request: Request, harm: plans.Harm | None, batches: AsyncGenerator[bytes]
     ) -> AsyncGenerator[bytes]:
-        """Pass the lines of a stream through, with what goes wrong on the way."""
+        """Pass the lines of a stream through, with the planned faults."""
         yield b''
         await self._sleep(0.0 if request.plural in STABLE else self._behind_until - _read_clock())
         count = 0
@@ -266,13 +268,13 @@ class Meddler:
         return line * 2 if harm.is_repeated else line
 
     async def _sleep(self, seconds: float) -> None:
-        """Wait for this time, but not after the faults are lifted."""
+        """Wait for this time, but no longer than until the faults are lifted."""
         if seconds > 0:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._lifted.wait(), seconds)
 
     def _notice(self, change: memory.Change) -> None:
-        """Count the changes, whoever makes them, and begin the gaps when it is time."""
+        """Count all changes, no matter who makes them, and begin the gaps at the planned ones."""
         if change.home.plural in UNCOUNTED:
             return
         self.changes += 1
@@ -296,7 +298,7 @@ class Meddler:
 
 
 def is_by_operator() -> bool:
-    """Return whether the change that is being stored right now is made by the operator."""
+    """Return whether the change that is being stored now is made by the operator."""
     return _is_operator.get()
 
 

@@ -1,8 +1,9 @@
 """
-Plans: what goes wrong in one run, and when. All of it follows from the seed, and nothing here acts.
+Plans: what goes wrong in one run, and when. Everything follows from the seed; nothing here acts.
 
-Harms of requests depend on the seed and on what is asked for which time, not on the order of requests to different
-objects: so the same seed does the same even if the requests come in another order.
+The faults of a request depend on the seed, on the request, and on how many times it was made, but
+not on the order of requests to different objects: so the same seed has the same effect even if the
+order of requests changes.
 """
 
 import dataclasses
@@ -15,28 +16,29 @@ DOWNTIMES = (0.0, 0.0, 5.0, 60.0, 400.0)
 LAGS = (1.0, 10.0, 100.0)
 GAPS = (1.0, 20.0, 90.0, 300.0)
 DELAYS = (0.0, 0.013, 0.513, 1.513, 4.013)
-"""Seconds from a change to the re-creation: not the round ones, at which scenarios act."""
+"""Seconds from a change to the re-creation: not round, unlike the delays of scenarios."""
 
 
 class Perturbation(enum.StrEnum):
-    """What is done to the operator and to its cluster."""
+    """The kinds of disturbances of the operator and its cluster."""
 
     CRASHES = 'crashes'  # it is killed in an intermediate state: at a write
-    STALENESS = 'staleness'  # it is killed, and after the restart it does not see the latest changes for a while
-    TRAVELS = 'travels'  # the same, and it does not see even its own ones: clusters do not do so, so not in all
-    GAPS = (
-        'gaps'  # it misses some states: its streams break, and the history is gone when it is back
-    )
+    # It is killed, and does not see the latest changes for a while after the restart.
+    STALENESS = 'staleness'
+    # The same, but without its own changes either, unlike in real clusters: not in `ALL`.
+    TRAVELS = 'travels'
+    # It misses some states: its streams break, and the history is gone when it is back.
+    GAPS = 'gaps'
     FAULTS = 'faults'  # its requests and streams fail, hang, repeat, come late or not at all
     ALL = 'all'  # any of these together
-    MEDDLING = (
-        'meddling'  # the server changes or refuses what is written; not in all: the end differs
-    )
-    RECREATIONS = 'recreations'  # objects vanish, and new ones take their names; not in all either
+    # The server modifies or refuses writes; not in `ALL`, as the end state differs.
+    MEDDLING = 'meddling'
+    # Objects vanish, and new ones take their names; not in `ALL` either.
+    RECREATIONS = 'recreations'
 
 
 class Way(enum.StrEnum):
-    """How a request is harmed."""
+    """The ways to harm a request."""
 
     REFUSE = 'refused'  # with a code
     CUT = 'cut'  # disconnected, not executed
@@ -53,11 +55,11 @@ class Crash:
     """The operator is killed at its write of this number in the run, counted from 1."""
 
     write: int
-    is_before: bool  # instead of the write, or else right after it
-    downtime: float = 0.0  # seconds until it is started again
+    is_before: bool  # instead of the write; otherwise, right after it
+    downtime: float = 0.0  # seconds until the restart
     behind: int = 0  # by how many changes its view is behind after the start
     lag: float = 0.0  # for how many seconds
-    is_amnesic: bool = False  # even by its own changes, not only by those of others
+    is_amnesic: bool = False  # whether its own changes are invisible too, not only those of others
 
     def __str__(self) -> str:
         text = f'{"instead of" if self.is_before else "after"} the write {self.write}, down for {self.downtime:g} s'
@@ -68,11 +70,11 @@ class Crash:
 
 @dataclasses.dataclass(frozen=True)
 class Gap:
-    """Nothing can be listed or watched, beginning with the change of the cluster of this number in the run."""
+    """Nothing can be listed or watched, beginning with the change of this number in the run."""
 
     change: int
     duration: float
-    is_forgotten: bool  # whether the history is gone in the end
+    is_forgotten: bool  # whether the history is gone at the end
 
     def __str__(self) -> str:
         history = ', the history is forgotten' if self.is_forgotten else ''
@@ -81,7 +83,7 @@ class Gap:
 
 @dataclasses.dataclass(frozen=True)
 class Recreation:
-    """The object of the change of this number in the run is replaced by a new one of the same name."""
+    """The object of the change of this number in the run is replaced by its namesake."""
 
     change: int
     delay: float = 0.0  # seconds since the change
@@ -93,19 +95,19 @@ class Recreation:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """All that goes wrong in one run."""
+    """Everything that goes wrong in one run."""
 
     seed: int = 0
     crashes: tuple[Crash, ...] = ()
     gaps: tuple[Gap, ...] = ()
-    intensity: float = 0.0  # which part of requests and events is harmed
-    server: tuple[str, ...] = ()  # the names of what the server does to whatever is written
-    conflicts: float = 0.0  # which part of patches is refused with 409
+    intensity: float = 0.0  # the share of harmed requests and events
+    server: tuple[str, ...] = ()  # the names of the behaviours of the server
+    conflicts: float = 0.0  # the share of patches refused with 409
     recreations: tuple[Recreation, ...] = ()
 
     @property
     def must_rest(self) -> bool:
-        """Whether it is only told from a loop by whether the operator is at rest in the end."""
+        """Whether only the rest at the end of the run shows that the operator is not in a loop."""
         return bool(self.server or self.conflicts or self.recreations)
 
     def __str__(self) -> str:
@@ -126,9 +128,9 @@ class Plan:
 @dataclasses.dataclass(frozen=True)
 class Scale:
     """
-    How much happens in the run with nothing wrong: the numbers of writes of the operator, and of all changes.
+    The scale of a run with no faults: the numbers of the operator's writes and of all changes.
 
-    And what the server can do to whatever is written: the names of that.
+    Also, the names of the possible behaviours of the server.
     """
 
     writes: int
@@ -138,7 +140,7 @@ class Scale:
 
 @dataclasses.dataclass(frozen=True)
 class Harm:
-    """What goes wrong with one request; for streams, after so many lines."""
+    """The fault of one request; for streams, after this number of lines."""
 
     way: Way
     code: int = 0
@@ -161,9 +163,10 @@ def build_plan(seed: int, perturbation: Perturbation, scale: Scale) -> Plan:
     """
     Choose what goes wrong, by the seed.
 
-    For crashes, the first seeds go over all writes of the run: 0 is instead of the first write, 1 is after it,
-    2 is instead of the second one, and so on; those after the last write kill the operator twice, at random.
-    For meddling, the first seeds go over all that the server can do, one by one; the next ones combine it at random.
+    For crashes, the first seeds cover all writes of the run: 0 is instead of the first write, 1 is
+    after it, 2 is instead of the second one, and so on; the seeds after the last write kill the
+    operator twice, at random. For meddling, the first seeds cover all behaviours of the server, one
+    by one; the next seeds combine them at random.
     """
     chance = random.Random(f'{perturbation}/{seed}')
     match perturbation:
@@ -200,7 +203,7 @@ def build_plan(seed: int, perturbation: Perturbation, scale: Scale) -> Plan:
 
 
 def count_crashes(scale: Scale) -> int:
-    """Tell how many seeds there are for crashes at every write."""
+    """Return the number of seeds for crashes at every write."""
     return 2 * scale.writes
 
 
@@ -249,7 +252,7 @@ def _choose_recreations(scale: Scale, chance: random.Random) -> tuple[Recreation
 
 
 def _order(crashes: tuple[Crash, ...]) -> tuple[Crash, ...]:
-    """Sort the crashes, one per write at most."""
+    """Sort the crashes, at most one per write."""
     return tuple(
         sorted({crash.write: crash for crash in crashes}.values(), key=lambda crash: crash.write)
     )
@@ -259,7 +262,7 @@ REFUSALS = (429, 500, 503, 504)
 
 
 def choose_harm(plan: Plan, verb: str, what: str, nth: int) -> Harm | None:
-    """Tell what goes wrong with the request to do this to that for the nth time, if anything."""
+    """Return the fault of the nth request with this verb to this object, if any."""
     chance = random.Random(f'{plan.seed}/{verb}/{what}/{nth}')
     if chance.random() >= plan.intensity:
         return None
@@ -277,7 +280,7 @@ def choose_harm(plan: Plan, verb: str, what: str, nth: int) -> Harm | None:
 
 
 def choose_conflict(plan: Plan, verb: str, what: str, nth: int) -> Harm | None:
-    """Return the conflict that the nth patch of that meets, if any."""
+    """Return the conflict for the nth patch of this object, if any."""
     chance = random.Random(f'{plan.seed}/conflict/{what}/{nth}')
     is_refused = verb == 'patch' and chance.random() < plan.conflicts
     return Harm(Way.REFUSE, code=409) if is_refused else None
@@ -285,7 +288,7 @@ def choose_conflict(plan: Plan, verb: str, what: str, nth: int) -> Harm | None:
 
 @dataclasses.dataclass(frozen=True)
 class LineHarm:
-    """What happens to one line of a stream."""
+    """The fault of one line of a stream."""
 
     delay: float = 0.0
     is_repeated: bool = False
@@ -300,7 +303,7 @@ class LineHarm:
 
 
 def choose_line_harm(plan: Plan, what: str, nth: int, line: int) -> LineHarm | None:
-    """Tell what happens to a line of the nth stream of this, if anything."""
+    """Return the fault of a line of the nth stream of this resource, if any."""
     chance = random.Random(f'{plan.seed}/line/{what}/{nth}/{line}')
     if chance.random() >= plan.intensity:
         return None

@@ -1,9 +1,9 @@
 """
-Recreations: objects vanish at any moment, and new ones take their names at once.
+Recreations: objects vanish at any moment, and new ones take their names immediately.
 
 It is as if a user has removed the finalizers, deleted the object, and applied the manifests again,
-all in no time. The new objects have what others than the operator have written to the old ones,
-and nothing of what it has written.
+all at once. The new objects have everything that others have written to the old ones, and nothing
+that the operator has written.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ VOLATILE = (
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where an object is stored."""
+    """The location of an object in the storage."""
 
     home: kinds.Home
     namespace: str
@@ -38,7 +38,7 @@ class Place:
 
 
 class Recreator:
-    """Knows the manifests of all objects of one run, and re-creates some of them as planned."""
+    """Keeps the manifests of all objects of one run, and re-creates some of them as planned."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Recreator:
             asyncio.get_running_loop().call_later(planned.delay, self._recreate, place)
 
     def _remember(self, place: Place, change: memory.Change) -> None:
-        """Note what others have written. What the operator has created, is its own to re-create."""
+        """Remember what others have written; the operator re-creates its own objects itself."""
         is_foreign = not meddlers.is_by_operator()
         if change.type == 'DELETED':
             self._manifests.pop(place, None)
@@ -91,7 +91,7 @@ class Recreator:
             self._manifests[place] = replay(known, change.old.load(), change.new.load())
 
     def _recreate(self, place: Place) -> None:
-        """Replace the object at once, unless it is gone or is being deleted."""
+        """Replace the object, unless it is gone or is being deleted."""
         stored = self._store.get(place.home, place.namespace, place.name)
         manifest = self._manifests.get(place)
         if self._is_lifted or stored is None or manifest is None:
@@ -112,12 +112,14 @@ class Recreator:
 
 
 def is_recreatable(home: kinds.Home) -> bool:
-    """Return whether it is a custom resource: others have life cycles of their own."""
+    """Return whether it is a custom resource: other resources have life cycles of their own."""
     return '.' in home.group and not home.group.endswith('.k8s.io')
 
 
 def build_newborn(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Build an object as created of this manifest: with no status, with nothing set by the API."""
+    """
+    Build an object as created from this manifest: with no status, with nothing set by the API.
+    """
     body = {key: copy.deepcopy(value) for key, value in manifest.items() if key != 'status'}
     metadata = body['metadata']
     body['metadata'] = {key: metadata[key] for key in metadata if key not in VOLATILE}
@@ -125,7 +127,7 @@ def build_newborn(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def replay(known: Any, old: Any, new: Any) -> Any:
-    """Do to what is known the same as was done from the old value to the new one."""
+    """Apply the changes between the old and the new value to the known value."""
     if not all(isinstance(value, Mapping) for value in (known, old, new)):
         return copy.deepcopy(new)
     result = {key: value for key, value in known.items() if key in new or key not in old}

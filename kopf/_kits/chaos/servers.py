@@ -1,9 +1,9 @@
 """
-Servers: what the API server makes of whatever is written, as a mutating admission webhook does it.
+Servers: how the API server modifies the written objects, as a mutating admission webhook does.
 
-A behaviour is a function that changes the body of an object in place, or refuses it with
-`AdmissionError`. It depends on nothing but the body, and changes nothing more when it is applied
-again: so every object comes to a state that the server agrees with, as on real servers.
+A behaviour is a function that modifies the body of an object in place, or refuses it with
+`AdmissionError`. It depends only on the body, and is idempotent: so every object reaches a state
+that the server agrees with, as on real servers.
 """
 
 import base64
@@ -23,42 +23,42 @@ SERVICE = {'namespace': 'default', 'name': 'chaos-of-kopf', 'path': '/'}
 EXEMPT = frozenset(
     {'CustomResourceDefinition', 'Event', 'Eviction', 'Lease', 'Namespace', 'TokenReview'}
 )
-"""The kinds in which nothing is ever changed: the cluster itself depends on most of them."""
+"""The kinds that are never modified: the cluster itself depends on most of them."""
 
 REFUSAL = 422
 
 ROUNDS = 5
-"""How many times the behaviours are applied at most: each has to see what the others change."""
+"""The limit of rounds of the behaviours: each must see what the others change."""
 
 
 def add_label(body: dict[str, Any]) -> None:
-    """Label everything, as policies of companies do."""
+    """Label all objects, as company policies do."""
     _label(body)['chaos.kopf.dev/labelled'] = 'yes'
 
 
 def stamp_spec(body: dict[str, Any]) -> None:
-    """Put the checksum of the spec to a label: it changes with the spec, in the same write."""
+    """Put the checksum of the spec into a label: it changes in the same write as the spec."""
     text = json.dumps(body.get('spec'), sort_keys=True)
     _label(body)['chaos.kopf.dev/checksum'] = hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def annotate(body: dict[str, Any]) -> None:
-    """Annotate everything, as sidecar injectors do."""
+    """Annotate all objects, as sidecar injectors do."""
     body['metadata'].setdefault('annotations', {})['chaos.kopf.dev/annotated'] = 'yes'
 
 
 def normalise_quantities(body: dict[str, Any]) -> None:
-    """Write quantities in their canonical form: not 1000m, but 1."""
+    """Convert quantities to their canonical form: not 1000m, but 1."""
     if 'spec' in body:
         body['spec'] = _normalise(body['spec'])
 
 
 BEHAVIOURS: tuple[Behaviour, ...] = (add_label, stamp_spec, annotate, normalise_quantities)
-"""What any server can do to any objects."""
+"""The behaviours that any server can have for any objects."""
 
 
 class UnsteadyServerError(Exception):
-    """The behaviours change an object again and again, so that it cannot come to rest."""
+    """The behaviours change an object endlessly, so it cannot come to rest."""
 
 
 class Server:
@@ -69,7 +69,7 @@ class Server:
         self._behaviours = {name: known[name] for name in chosen}
 
     def rewrite(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the body as the server stores it. Raises `AdmissionError` if it refuses it."""
+        """Return the body as the server stores it. Raises `AdmissionError` if it is refused."""
         before = dict(body)
         after = self._apply(body)
 
@@ -109,9 +109,9 @@ class Server:
 
 def name_behaviours(behaviours: Iterable[Behaviour]) -> dict[str, Behaviour]:
     """
-    Name what the server can do: what is given, and what any server does.
+    Return the behaviours by name: the given ones, and those of any server.
 
-    Raises `ValueError` for duplicates.
+    Raises `ValueError` for duplicate names.
     """
     named: dict[str, Behaviour] = {}
     for behaviour in (*behaviours, *BEHAVIOURS):
@@ -123,7 +123,7 @@ def name_behaviours(behaviours: Iterable[Behaviour]) -> dict[str, Behaviour]:
 
 
 def build_configuration() -> dict[str, Any]:
-    """Build the configuration of the webhook that sees all writes of all objects."""
+    """Build the configuration of the webhook for all writes of all objects."""
     return {
         'apiVersion': 'admissionregistration.k8s.io/v1',
         'kind': 'MutatingWebhookConfiguration',

@@ -1,5 +1,7 @@
 """
-States: the objects of a cluster in the end of a run, without what differs from run to run, and how two of them differ.
+States: the objects of a cluster at the end of a run, and the differences between two of them.
+
+The fields that differ from run to run are left out.
 """
 
 import dataclasses
@@ -10,7 +12,7 @@ from typing import Any
 from kopf._cogs.structs import dicts, diffs
 
 WEBHOOKS = frozenset({'MutatingWebhookConfiguration', 'ValidatingWebhookConfiguration'})
-"""The kinds in which operators tell where they serve webhooks: at random ports, with new certificates every time."""
+"""The kinds with the addresses of webhooks, with random ports and new certificates every time."""
 
 VOLATILE = (
     'resourceVersion',
@@ -20,20 +22,20 @@ VOLATILE = (
     'managedFields',
     'selfLink',
 )
-"""What is in the metadata of objects by the will of the API, and is never the same."""
+"""The fields of metadata that the API sets, and that differ in every run."""
 
 IGNORED = frozenset({'Event', 'Lease', 'CustomResourceDefinition'})
-"""The kinds that tell nothing of what an operator has achieved."""
+"""The kinds that do not show what an operator has achieved."""
 
 LONGEST = 200  # characters of a shown value
 
 State = Mapping[str, Sequence[Mapping[str, Any]]]
-"""The objects by their kinds and names. Those with generated names can be several under one name."""
+"""The objects by kind and name; objects with generated names can share one name."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Blindness:
-    """Which fields are not compared: dotted paths, of all kinds (``status.since``) or of one (``Pod.status``)."""
+    """The fields not to compare, of all kinds (``status.since``) or of one (``Pod.status``)."""
 
     fields: tuple[str, ...] = ()
 
@@ -48,7 +50,7 @@ class Blindness:
 
 
 def build_state(objects: Collection[Mapping[str, Any]], blindness: Blindness) -> State:
-    """Take what is to be compared of all objects of a cluster."""
+    """Extract the comparable parts of all objects of a cluster."""
     labels = {body['metadata'].get('uid'): name_object(body) for body in objects}
     state: dict[str, list[Mapping[str, Any]]] = {}
     for body in objects:
@@ -58,7 +60,7 @@ def build_state(objects: Collection[Mapping[str, Any]], blindness: Blindness) ->
 
 
 def name_object(body: Mapping[str, Any]) -> str:
-    """Name an object so that it has the same name in all runs, even if the name is generated."""
+    """Name an object the same in all runs, even if its name is generated."""
     meta = body['metadata']
     name = f'{meta["generateName"]}*' if meta.get('generateName') else meta['name']
     return (
@@ -69,7 +71,7 @@ def name_object(body: Mapping[str, Any]) -> str:
 
 
 def compare_states(expected: State, actual: State) -> list[str]:
-    """Tell what is different, in lines; there are none if all is the same."""
+    """Return the differences, one per line."""
     return [
         line
         for name in sorted({*expected, *actual})
@@ -96,7 +98,7 @@ def _compare_namesakes(
 def _strip(
     body: Mapping[str, Any], labels: Mapping[str, str], blindness: Blindness
 ) -> Mapping[str, Any]:
-    """Drop the volatile fields, and call other objects by their names, not by their identifiers."""
+    """Drop the volatile fields, and replace the identifiers of other objects with their names."""
     kept: dict[str, Any] = _relabel(body, labels)
     metadata = kept['metadata']
     for field in (*VOLATILE, *(['name'] if metadata.get('generateName') else [])):

@@ -1,5 +1,5 @@
 """
-Timelines: what happened in a run, and when: requests, faults, crashes, changes of objects, calls of handlers.
+Timelines: the record of a run: requests, faults, crashes, changes of objects, calls of handlers.
 """
 
 import contextlib
@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 LONGEST = 150
-"""How many lines are shown at most, half of them from the beginning, half from the end."""
+"""The maximum number of shown lines, half from the beginning, half from the end."""
 
 OBJECTS, FRAMEWORK = 'kopf.objects', 'kopf'
 
 
 @dataclasses.dataclass(frozen=True)
 class Moment:
-    """One thing that happened, at so many virtual seconds since the beginning of the run."""
+    """One event of a run, with its virtual seconds since the beginning."""
 
     time: float
     kind: str  # start, ready, crash, end, fault, gap, rebirth, request, object, log
@@ -27,7 +27,7 @@ class Moment:
 
 
 class Timeline(list[Moment]):
-    """What happened in a run, in the order of time."""
+    """The events of a run, in the order of time."""
 
     def __init__(
         self, clock: Callable[[], float], listener: Callable[[Moment], None] | None = None
@@ -43,7 +43,7 @@ class Timeline(list[Moment]):
             self._listener(moment)
 
     def format(self) -> list[str]:
-        """Write it in lines; if there are too many, those in the middle are left out."""
+        """Return the timeline as lines; if there are too many, the middle ones are left out."""
         lines = list(map(str, self))
         half, left = LONGEST // 2, len(lines) - LONGEST
         return (
@@ -53,7 +53,7 @@ class Timeline(list[Moment]):
 
 @contextlib.contextmanager
 def recorded(timeline: Timeline) -> Iterator[None]:
-    """Put the messages of the framework to the timeline instead of anywhere else: above all, those of handlers."""
+    """Redirect the log messages of the framework, including those of handlers, to the timeline."""
     framework, objects = logging.getLogger(FRAMEWORK), logging.getLogger(OBJECTS)
     before = framework.level, framework.propagate, objects.level
     recorder = _Recorder(timeline)
@@ -66,12 +66,12 @@ def recorded(timeline: Timeline) -> Iterator[None]:
     finally:
         framework.removeHandler(recorder)
         framework.level, framework.propagate, objects.level = before
-        framework.setLevel(before[0])  # with the caches of levels forgotten
+        framework.setLevel(before[0])  # resets the cached levels of loggers
         objects.setLevel(before[2])
 
 
 class _Recorder(logging.Handler):
-    """Writes the messages to a timeline, with the names of their objects."""
+    """Writes log messages to a timeline, with the names of their objects."""
 
     def __init__(self, timeline: Timeline) -> None:
         super().__init__()

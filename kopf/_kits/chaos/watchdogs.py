@@ -1,8 +1,9 @@
 """
-Watchdogs: notice operators that run in circles, and do not let them run for ever.
+Watchdogs: stop operators that run in circles.
 
-All is counted per object, since its last change by others: users, other controllers, scenarios.
-An operator has to come to rest after each of these, whatever the server makes of its own writes.
+The activities are counted per object, since its last foreign change: by users, other controllers,
+scenarios. An operator must come to rest after each of these, whatever the server does to its own
+writes.
 """
 
 import asyncio
@@ -16,24 +17,24 @@ from kopf._kits.chaos import timelines
 INVOCATION = re.compile(
     r"^(?P<object>\S+): (?:Handler|Daemon|Timer|Indexer) '(?P<id>.*)' is invoked\.$"
 )
-"""The messages from which the calls of handlers are known."""
+"""The log messages about the calls of handlers."""
 
 
 class RestlessOperatorError(AssertionError):
-    """The operator goes on writing or calling its handlers, though nothing is changed by others."""
+    """The operator keeps writing or calling its handlers, though nothing is changed by others."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Bounds:
-    """How much may happen to one object with no changes by others."""
+    """The limits of activities on one object with no foreign changes."""
 
     rate: int = 100  # writes, or calls of one handler, within a minute
-    calls: int | None = None  # calls of one handler at all, for each start of the operator
+    calls: int | None = None  # calls of one handler in total, for each start of the operator
 
 
 @dataclasses.dataclass(frozen=True)
 class Deed:
-    """One thing that an operator does to an object."""
+    """One activity of an operator on an object."""
 
     object: str  # with its namespace
     text: str
@@ -43,7 +44,7 @@ MINUTE = 60.0
 
 
 class Watchdog:
-    """Counts what the operator of one run does; if it is too much, keeps the error."""
+    """Counts the activities of the operator in one run; on excess, keeps the error."""
 
     def __init__(self, bounds: Bounds, clock: Callable[[], float]) -> None:
         self._bounds = bounds
@@ -57,12 +58,12 @@ class Watchdog:
         self.tripped = asyncio.Event()
 
     def note_start(self, number: int, endless: frozenset[str]) -> None:
-        """Remember the number of the start, and the ids of handlers that may be called for ever."""
+        """Remember the number of the start, and the ids of handlers that may be called forever."""
         self._starts = number
         self._endless = endless
 
     def note_foreign_change(self, object: str) -> None:
-        """Count from zero for this object."""
+        """Reset the counters of this object."""
         for deed in [deed for deed in self._counts if deed.object == object]:
             del self._counts[deed]
             self._moments.pop(deed, None)
@@ -72,7 +73,7 @@ class Watchdog:
         self._note(Deed(object, text))
 
     def note_moment(self, moment: timelines.Moment) -> None:
-        """Count a call of a handler, if the message in the timeline is about one."""
+        """Count a call of a handler, if the log message in the timeline is about one."""
         found = INVOCATION.match(moment.text) if moment.kind == 'log' else None
         if found is None or found['id'] in self._endless:
             return
@@ -83,7 +84,7 @@ class Watchdog:
             self._trip(f'{deed.text} for {deed.object} is done more than {most} times')
 
     def take_stock(self) -> collections.Counter[Deed]:
-        """Return how many times everything was done by now, since the beginning of the run."""
+        """Return the counts of all activities since the beginning of the run."""
         return self._total.copy()
 
     def fail(self, error: Exception) -> None:
@@ -116,7 +117,7 @@ class Watchdog:
 def describe_unrest(
     before: collections.Counter[Deed], after: collections.Counter[Deed], seconds: float
 ) -> str:
-    """Describe what was done in this time; an empty text if nothing was."""
+    """Describe the activities between the two moments; return an empty text if there were none."""
     done = after - before
     if not done:
         return ''

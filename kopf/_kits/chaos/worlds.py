@@ -1,8 +1,9 @@
 """
-Worlds: sandboxes in virtual time with an operator that is killed as planned, and started again, as a cluster does it.
+Worlds: sandboxes in virtual time with an operator that is killed as planned and restarted.
 
-A killed operator does not do anything any more as far as it can be: its requests are not answered from that moment on,
-and all its tasks are cancelled, again and again until they end. Only threads, which cannot be ended, go on.
+A killed operator can do nothing more, as far as possible: its requests are not answered from that
+moment on, and all its tasks are cancelled repeatedly until they end. Only its threads continue, as
+they cannot be ended.
 """
 
 import asyncio
@@ -33,19 +34,19 @@ Handlers = (
 )
 
 CANCELLATIONS, TURNS = 100, 10
-"""How many times the tasks of a killed operator are cancelled, and how many turns of the loop they have each time."""
+"""The cancellations of the tasks of a killed operator, and the turns of the loop after each one."""
 
 RESTART_DELAY = 10.0
-"""Seconds until an operator is started again if it has ended by itself."""
+"""Seconds until the restart of an operator that has ended by itself."""
 
 LOOKING_INTERVAL = 60.0
-"""Seconds after which it is looked if an operator is at rest, again and again."""
+"""Seconds between the checks that an operator is at rest."""
 
 INSISTING_DELAY = 5.0
-"""Seconds after which a request of the scenario is repeated if the operator could not review it."""
+"""Seconds between the retries of a scenario's request that the operator could not review."""
 
 MOST_INSISTING = 720
-"""How many times it is repeated: for an hour, as the operator can be down for long, but not for ever."""
+"""The limit of these retries: the operator can be down for an hour, but not forever."""
 
 UNREVIEWED = (500, 'failed calling webhook')
 
@@ -53,16 +54,20 @@ MOST_RESTARTS = 50
 READINESS_TIMEOUT = 60.0
 
 REVIEWING_TIMEOUT = 3600.0
-"""Seconds for an operator with handlers of admission to be ready for the first time, even if it is killed meanwhile."""
+"""Seconds until an operator with admission handlers is first ready, including restarts."""
 
 _life: 'contextvars.ContextVar[weakref.WeakSet[asyncio.Task[Any]] | None]' = contextvars.ContextVar(
     'kopf-chaos-life', default=None
 )
-"""All tasks of the operator that is started here, however deep."""
+"""All tasks of the operator started in this context, however deep."""
 
 
 class World(simulations.Simulation):
-    """One run: ``with World(plan, handlers, options, apply=[...]) as world: world.begin(); ...; world.settle()``."""
+    """
+    One run of a scenario with an operator and a plan.
+
+    ``with World(plan, handlers, options, apply=[...]) as world: world.begin(); ...; world.end()``.
+    """
 
     def __init__(
         self,
@@ -88,13 +93,13 @@ class World(simulations.Simulation):
         self._is_ready, self._peace = asyncio.Event(), asyncio.Event()
 
     def begin(self) -> None:
-        """Start the operator, and let it begin to work."""
+        """Start the operator, and wait until it is ready, but not for too long."""
         self._call(self._begin())
         assert self._supervisor is not None
         self._stepping.guards.append(self._supervisor)
 
     def check_always(self, check: Callable[[dict[str, Any]], object]) -> None:
-        """Show every new state of every object to the function; what it raises, ends the run."""
+        """Pass every new state of every object to the function; its error ends the run."""
 
         def notice(change: memory.Change) -> None:
             try:
@@ -106,11 +111,13 @@ class World(simulations.Simulation):
         self._host.cluster.store.observe(notice)
 
     def calm_down(self, calm: float, patience: float) -> None:
-        """Wait until nothing changes in the cluster for ``calm`` seconds, but for ``patience`` seconds at most."""
+        """
+        Wait for ``calm`` seconds with no changes in the cluster, at most for ``patience`` seconds.
+        """
         self._call(self._calm_down(calm, patience))
 
     def lift(self) -> None:
-        """Let everything be well from now on, with the operator running."""
+        """Stop all faults, and wait until the operator is running."""
         self._call(self._lift())
 
     def rest(self, seconds: float) -> None:
@@ -123,7 +130,7 @@ class World(simulations.Simulation):
         self._call(self._end())
 
     def collect(self) -> list[dict[str, Any]]:
-        """Collect all objects that are there."""
+        """Return all existing objects."""
         assert self._host is not None
         return [
             stored.load()
@@ -132,7 +139,9 @@ class World(simulations.Simulation):
         ]
 
     def run_scenario(self, scenario: Callable[[Any], Any]) -> None:
-        """Do what the scenario does: functions get this very sandbox, coroutine functions get the asynchronous one."""
+        """
+        Run the scenario; coroutine functions get the asynchronous sandbox, others get this one.
+        """
         if asyncio.iscoroutinefunction(scenario):
             self._call(scenario(self._running))
         else:
@@ -156,11 +165,15 @@ class World(simulations.Simulation):
         )
         await self._wait_until_ready()
         if self._is_reviewing and not self._is_ready.is_set():
-            # Otherwise, the scenario is over before the webhooks are there, and nothing is reviewed.
+            # Otherwise, the scenario would end before the webhooks exist, with nothing reviewed.
             await self._wait_until_ready(REVIEWING_TIMEOUT)
 
     async def _decide_on_refusal(self, error: errors.ApiError, attempt: int) -> bool:
-        """Let the scenario ask again later if the operator could not review its request, as it is down or restarts."""
+        """
+        Return whether to retry a request of the scenario that the operator could not review.
+
+        Sleeps before the retry.
+        """
         is_unreviewed = error.code == UNREVIEWED[0] and UNREVIEWED[1] in error.message
         if not self._insist or not is_unreviewed or attempt >= MOST_INSISTING:
             return False
@@ -227,7 +240,7 @@ class World(simulations.Simulation):
             self._supervisor.result()
 
     async def _supervise(self, sandbox: async_sandbox.AsyncSandbox) -> None:
-        """Run the operator again and again, whenever it is killed or ends."""
+        """Run the operator, and restart it whenever it is killed or ends."""
         while self.starts < MOST_RESTARTS:
             self.starts += 1
             self.timeline.note('start', f'the operator is started for the time {self.starts}')
@@ -243,7 +256,7 @@ class World(simulations.Simulation):
         )
 
     async def _live(self, sandbox: async_sandbox.AsyncSandbox) -> None:
-        """Run the operator until it is killed or ends; stop it properly if cancelled."""
+        """Run the operator until it is killed or ends; stop it gracefully if cancelled."""
         operator = make_operator(
             sandbox, self._handlers, {**self._options_of_operator, 'ready_flag': self._is_ready}
         )
@@ -289,11 +302,13 @@ class Operator(simulations.Operator):
 
     @property
     def is_reviewing(self) -> bool:
-        """Are there handlers of admission?"""
+        """Whether there are admission handlers."""
         return bool(self._handlers.reviewed_selectors())
 
     def list_endless(self) -> frozenset[str]:
-        """Return the ids of handlers that are called not only for changes: by time, or for each event."""
+        """
+        Return the ids of handlers that are called not only for changes, but also by time or event.
+        """
         declared = self._handlers._iter_handlers()
         return frozenset(
             handler.id for handler in declared if not isinstance(handler, handlers_.ChangingHandler)
@@ -304,9 +319,10 @@ def make_operator(
     sandbox: async_sandbox.AsyncSandbox, handlers: Handlers, options: Mapping[str, Any]
 ) -> Operator:
     """
-    Make an operator of what is given as its handlers.
+    Make an operator from what is given as its handlers.
 
-    Files are executed, and functions are called, for every start, so that what they had in memory is lost in crashes.
+    Files are executed, and functions are called, at every start, so that crashes lose their state
+    in memory.
     """
     if isinstance(handlers, str | os.PathLike):
         return Operator(sandbox, handlers, registry=registries.OperatorRegistry(), **options)
@@ -314,7 +330,7 @@ def make_operator(
 
 
 def make_registry(handlers: Any) -> registries.OperatorRegistry:
-    """Take the registry as it is, or fill in a new one by the function, or with what the imported module declares."""
+    """Return the given registry, or a new one filled by the function or from the module."""
     if isinstance(handlers, registries.OperatorRegistry):
         return handlers
     registry = registries.OperatorRegistry()
@@ -335,7 +351,7 @@ def make_registry(handlers: Any) -> registries.OperatorRegistry:
 
 
 async def kill(tasks: 'weakref.WeakSet[asyncio.Task[Any]]', timeline: timelines.Timeline) -> None:
-    """Cancel these tasks, and those that they start while they end, until there are none; no time passes."""
+    """Cancel these tasks, and the tasks that they start, until all of them end; no time passes."""
     for number in range(CANCELLATIONS * TURNS):
         alive = [task for task in tasks if not task.done()]
         if not alive:
@@ -348,7 +364,7 @@ async def kill(tasks: 'weakref.WeakSet[asyncio.Task[Any]]', timeline: timelines.
 
 
 def _make_task(loop: asyncio.AbstractEventLoop, coro: Any, **kwargs: Any) -> 'asyncio.Task[Any]':
-    """Make a task as usual, but remember it as of the operator that makes it."""
+    """Make a task as usual, and remember it as a task of the operator that creates it."""
     task: asyncio.Task[Any] = asyncio.Task(coro, loop=loop, **kwargs)
     context = kwargs.get('context')
     life = _life.get() if context is None else context.get(_life)
@@ -358,6 +374,6 @@ def _make_task(loop: asyncio.AbstractEventLoop, coro: Any, **kwargs: Any) -> 'as
 
 
 def forget_scripts(before: set[str]) -> None:
-    """Forget the files that were executed meanwhile."""
+    """Forget the files that were executed in the meantime."""
     for name in [name for name in sys.modules if name not in before and loaders.is_script(name)]:
         del sys.modules[name]

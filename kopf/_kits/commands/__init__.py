@@ -1,3 +1,3 @@
 """
-Commands: what is behind the subcommands of ``kopf``, each loaded only when it is called.
+Commands: the implementations of the subcommands of ``kopf``, each loaded only when it is called.
 """

@@ -1,9 +1,11 @@
 """
-Directories: where the kubeconfig of the sandbox of a command is, the same from run to run.
+Directories: a stable place for the kubeconfig of a command's sandbox, the same in every run.
 
-There is one directory per user and per current directory of the command, so that ``export KUBECONFIG=…`` in another
-terminal outlives the restarts of the command. It is private: never a link, never of another user. While a command runs,
-it holds the directory; the next one takes another. It is removed with all that is in it when the command ends.
+There is one directory per user and per working directory of the command, so that the variable
+``KUBECONFIG`` in another terminal stays valid when the command is restarted. The directory is
+private: never a symbolic link, never owned by another user. A running command locks its directory;
+a second command in the same place uses another one. The directory and its contents are removed when
+the command exits.
 """
 
 import contextlib
@@ -17,7 +19,7 @@ from collections.abc import Mapping
 
 PREFIX = 'kopf-sandbox-'
 PORTS = range(20000, 30000)
-"""The ports to choose from: the system gives out others when any port will do."""
+"""The ports to choose from, outside of the range from which the system assigns free ports."""
 
 
 class Directory:
@@ -27,7 +29,7 @@ class Directory:
         self.path, self._lock = path, lock
 
     def remove(self) -> None:
-        """Remove the directory. It can be called from any thread, and more than once."""
+        """Remove the directory. Can be called from any thread, and more than once."""
         shutil.rmtree(self.path, ignore_errors=True)
         lock, self._lock = self._lock, None
         if lock is not None:
@@ -36,7 +38,7 @@ class Directory:
 
 
 def choose_place(environ: Mapping[str, str], cwd: str) -> tuple[pathlib.Path, int]:
-    """Choose the usual directory and port for commands in this current directory."""
+    """Choose the default directory and port for commands in this working directory."""
     runtime = environ.get('XDG_RUNTIME_DIR', '')
     base = runtime if os.path.isdir(runtime) else tempfile.gettempdir()
     user = os.getuid() if hasattr(os, 'getuid') else 0
@@ -47,9 +49,9 @@ def choose_place(environ: Mapping[str, str], cwd: str) -> tuple[pathlib.Path, in
 
 def take_directory(path: pathlib.Path) -> Directory:
     """
-    Make the directory, or take the one that was left by a killed process.
+    Create the directory, or reuse the one left behind by a killed process.
 
-    Raises `OSError` if it is in use, or is not a private directory of this user, or cannot be made.
+    Raises `OSError` if the directory is in use, is not private to this user, or cannot be created.
     """
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)
@@ -57,7 +59,7 @@ def take_directory(path: pathlib.Path) -> Directory:
     try:
         _check_private(os.fstat(lock))
         _hold(lock)
-        if not os.path.samestat(os.fstat(lock), os.lstat(path)):  # it was removed meanwhile
+        if not os.path.samestat(os.fstat(lock), os.lstat(path)):  # removed by its previous owner
             raise OSError(f'The directory {path} is in use.')
     except BaseException:
         os.close(lock)
@@ -66,7 +68,7 @@ def take_directory(path: pathlib.Path) -> Directory:
 
 
 def make_directory() -> Directory:
-    """Make a new directory, with a name that is not known in advance."""
+    """Create a new directory with an unpredictable name."""
     return Directory(pathlib.Path(tempfile.mkdtemp(prefix=PREFIX)))
 
 
@@ -77,9 +79,13 @@ def _check_private(found: os.stat_result) -> None:
 
 
 def _hold(descriptor: int) -> None:
-    """Hold it until the descriptor is closed, at the latest with the process; raise `OSError` if others hold it."""
+    """
+    Lock the directory until the descriptor is closed or the process exits.
+
+    Raises `OSError` if another process holds the lock.
+    """
     try:
         import fcntl
-    except ImportError:  # there are no such locks on this system
+    except ImportError:  # no such locks on this system
         raise OSError('Directories cannot be held.') from None
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,8 +1,8 @@
 """
-Freezes: ``kopf freeze`` and ``kopf resume``, which pause the operators of a peering, and end that pause.
+Freezes: ``kopf freeze`` and ``kopf resume``, which pause and resume the operators of a peering.
 
-Each of them writes into the peering objects once, in the name of a person, and ends. What is wrong in the command is
-said in one line, with the exit code 2; what is wrong in the cluster, with the code 1.
+Each command writes into the peering objects once, on behalf of a person, and exits. Mistakes in the
+command line are reported in one line with the exit code 2; errors of the cluster, with the code 1.
 """
 
 import logging
@@ -16,7 +16,7 @@ from kopf._kits.commands import options
 logger = logging.getLogger('kopf.cli')
 
 PRIORITY = 100
-"""The priority of those who pause others, if not said otherwise."""
+"""The default priority of the record that pauses the operators."""
 
 
 scope_options = options.scope_options(
@@ -26,14 +26,14 @@ scope_options = options.scope_options(
 
 
 def identity_option(fn: options.Decorated) -> options.Decorated:
-    """Let a command be told whose record it is about."""
+    """Add the option for the identity under which the record is written."""
     return options.option(
         '-i', '--id', metavar='TEXT', show_default='user@host', help='In whose name.'
     )(fn)
 
 
 def peering_option(command: str) -> Callable[[options.Decorated], options.Decorated]:
-    """Let a command be told which peering it is about."""
+    """Add the option for the name of the peering."""
     return options.option(
         '-P',
         '--peering',
@@ -81,8 +81,8 @@ def freeze(
     """
     Pause the operators of a peering for some time, or until kopf resume.
 
-    They go on by themselves when the time is over. Those of higher priorities, those of other peerings, and the
-    standalone ones are not paused.
+    They resume automatically when the time is over. Operators of higher priorities, of other
+    peerings, and standalone operators are not paused.
 
     \b
     kopf freeze --all-namespaces --peering=default --lifetime=600 --message="An upgrade."
@@ -110,7 +110,8 @@ def resume(controls: options.CLIControls, /, **chosen: Any) -> None:
     """
     Resume the operators of a peering that were paused by kopf freeze.
 
-    It is for what was paused in the same name: add --id if it was done by another user or from another machine.
+    Only the pause made under the same identity is ended: add --id if the operators were paused by
+    another user or from another machine.
     """
     _order(controls, chosen, None)
 

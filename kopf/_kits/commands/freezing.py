@@ -1,5 +1,7 @@
 """
-Freezing: records of people in peering objects, with all that is needed to get there.
+Freezing: write the records of people into peering objects.
+
+Includes everything that this takes: logging in, finding the peering, and closing the connections.
 """
 
 import asyncio
@@ -21,28 +23,32 @@ from kopf._kits.commands import options
 logger = logging.getLogger('kopf.cli')
 
 BACKOFFS = (1, 1, 2)
-"""Seconds between the attempts of a request: somebody waits for the result."""
+"""Seconds between the attempts of a request; few, as a person waits for the result."""
 
 
 class Failure(click.ClickException):
-    """The cluster does not let it be done."""
+    """The cluster does not allow the operation, or has no such peering."""
 
     exit_code = 1
 
 
 @dataclasses.dataclass(frozen=True)
 class Order:
-    """What is to be written, and where."""
+    """A record to write, and the peering objects to write it to."""
 
     name: str
-    identity: str | None  # if none, it is detected
+    identity: str | None  # detected if None
     clusterwide: bool
     patterns: Sequence[str]
-    record: peers.Record | None  # without its time; None if it is to be removed
+    record: peers.Record | None  # without its time; None to remove the record
 
 
 def execute(order: Order, controls: options.CLIControls) -> None:
-    """Write it, and say where. Raises `Failure` if it cannot be done; some of the objects can be written then."""
+    """
+    Write the record to all chosen objects, and log where it is written.
+
+    Raises `Failure` on the first error; some of the objects can be already written by then.
+    """
     if controls.loop is not None:
         controls.loop.run_until_complete(_execute(order, controls))
     else:
@@ -50,7 +56,7 @@ def execute(order: Order, controls: options.CLIControls) -> None:
 
 
 async def _execute(order: Order, controls: options.CLIControls) -> None:
-    """Log in, write, and leave nothing behind."""
+    """Log in, write the record, and close all connections."""
     vault = vaults.Vault() if controls.vault is None else controls.vault
     settings = _make_settings() if controls.settings is None else controls.settings
     registry = registries.OperatorRegistry() if controls.registry is None else controls.registry
@@ -77,7 +83,7 @@ async def _execute(order: Order, controls: options.CLIControls) -> None:
         login.cancel()
         await asyncio.wait([login])
         if not login.cancelled():
-            login.exception()  # the same is raised from the requests
+            login.exception()  # the requests raise the same error
         await vault.close()
 
 
@@ -88,7 +94,7 @@ def _make_settings() -> settings_.OperatorSettings:
 
 
 async def _write(order: Order, context: requests.Context) -> None:
-    """Write to the objects that exist; complain if any does not: none is created."""
+    """Write to the existing objects. Raises `Failure` if any is missing: none is created."""
     resource = await peering.find_resource(context, clusterwide=order.clusterwide)
     if resource is None:
         raise Failure(
@@ -121,7 +127,7 @@ async def _write(order: Order, context: requests.Context) -> None:
 async def _list_namespaces(
     order: Order, context: requests.Context
 ) -> Collection[references.Namespace]:
-    """List the namespaces that are meant; the cluster is asked only if there are patterns."""
+    """List the chosen namespaces; the cluster is requested only if there are patterns."""
     if order.clusterwide:
         return [None]
     exact = references.select_exact(order.patterns)

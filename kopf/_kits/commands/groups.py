@@ -1,7 +1,8 @@
 """
 Groups: the ``kopf`` command itself, with its subcommands.
 
-Each subcommand is loaded only when it is called, so that ``kopf --help`` and shell completion stay fast.
+Each subcommand is loaded only when it is called, so that ``kopf --help`` and shell completion stay
+fast.
 """
 
 import dataclasses
@@ -16,7 +17,7 @@ from kopf._cogs.helpers import versions
 
 @dataclasses.dataclass(frozen=True)
 class Subcommand:
-    """Where a subcommand lives, and what the list of subcommands says about it."""
+    """The location of a subcommand, and its text in the list of subcommands."""
 
     module: str
     attribute: str
@@ -32,14 +33,14 @@ class Subcommand:
 class LazyGroup(click.Group):
     """A group of subcommands that are imported when called, not when listed."""
 
-    is_process = False  # does the process end with the command?
+    is_process = False  # whether the process ends with the command
 
     def __init__(self, *args: Any, subcommands: Mapping[str, Subcommand], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.subcommands = subcommands
 
     def __call__(self, *args: Any, standalone_mode: bool = True, **kwargs: Any) -> Any:
-        """Be called as the program itself is; those who run commands in their own processes use `main` of the group."""
+        """Run as the program itself. Inside another process, use `main` of the group."""
         self.is_process = standalone_mode
         return super().__call__(*args, standalone_mode=standalone_mode, **kwargs)
 

@@ -1,7 +1,8 @@
 """
-Interruptions: SIGTERM while there is no operator yet to be stopped by it, as the users' code can be slow to load.
+Interruptions: handle SIGTERM until the operator starts, as the users' code can be slow to load.
 
-Without that, sandboxes would leave their files; and the first process of a container would not hear the signal at all.
+Without it, sandboxes would leave their files behind, and the first process of a container (PID 1)
+would ignore the signal.
 """
 
 import signal
@@ -12,10 +13,10 @@ from typing import NoReturn
 
 class Interruption:
     """
-    A block of code that is ended by the signal, with the exit code of it, whatever the code makes of the interruption.
+    A block of code that SIGTERM ends with its exit code, even if the code suppresses the exception.
 
-    Signals are taken only in the main thread of a process that has nothing else to do. It is until somebody else takes
-    them: they are not given back.
+    The signal handler is set only in the main thread, and only if the process belongs to the
+    command. It stays until another handler replaces it: the previous one is not restored.
     """
 
     def __init__(self, *, is_process: bool) -> None:
@@ -36,7 +37,7 @@ class Interruption:
         self.check()
 
     def check(self) -> None:
-        """Exit if there was the signal: some code suppresses all errors, or makes other errors of them."""
+        """Exit if the signal was received, even if the code has suppressed the exception."""
         if self._number is not None:
             raise SystemExit(128 + self._number) from None
 

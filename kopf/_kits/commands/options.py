@@ -1,8 +1,8 @@
 """
-Options: what the commands have in common, on the command line and besides it.
+Options: the options that the commands share, on the command line and in code.
 
-The environment variables are named after the parameters of the functions, not after the options: mind them
-when renaming.
+The environment variables are named after the parameters of the functions, not after the options:
+renaming a parameter renames its variable.
 """
 
 import dataclasses
@@ -29,12 +29,12 @@ Decorated = TypeVar('Decorated', bound=Callable[..., Any])
 DEV_PRIORITY = 666
 
 option = functools.partial(click.option, show_envvar=True)
-"""An option that tells in its help by which environment variable it can be set."""
+"""An option whose help names the environment variable that sets it."""
 
 
 @dataclasses.dataclass
 class CLIControls:
-    """What cannot be said on the command line: given as ``obj=`` to the commands by those who call them from code."""
+    """Controls that have no command-line options: ``obj=`` of commands called from code."""
 
     ready_flag: 'flags.Flag | None' = None
     stop_flag: 'flags.Flag | None' = None
@@ -45,7 +45,11 @@ class CLIControls:
 
 
 def logging_options(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a command be told how to log, and do so before it begins; its function does not get these options."""
+    """
+    Add the logging options, and configure logging before the command is called.
+
+    The function of the command does not get these options.
+    """
 
     @option('-v', '--verbose', is_flag=True, help='Show what the framework does, in detail.')
     @option('-d', '--debug', is_flag=True, help='Show everything, also what the libraries do.')
@@ -70,7 +74,7 @@ def logging_options(fn: Callable[..., Any]) -> Callable[..., Any]:
         show_default=loggers.DEFAULT_REFKEY,
         help='In JSON, where to put the references of objects.',
     )
-    @functools.wraps(fn)  # the options that are already there are inherited too
+    @functools.wraps(fn)  # inherits the options that are already there
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         chosen = {name: kwargs.pop(name) for name in ('debug', 'verbose', 'quiet')}
         style = {name: kwargs.pop(name) for name in ('log_format', 'log_prefix', 'log_refkey')}
@@ -81,7 +85,7 @@ def logging_options(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def scope_options(*, one: str, whole: str) -> Callable[[Decorated], Decorated]:
-    """Let a command be told which namespaces it is about; say what it does in one of them, or in the whole cluster."""
+    """Add the options for namespaces and for the whole cluster, with these help texts."""
 
     def decorate(fn: Decorated) -> Decorated:
         fn = option('-A', '--all-namespaces', 'clusterwide', is_flag=True, help=whole)(fn)
@@ -99,7 +103,7 @@ def scope_options(*, one: str, whole: str) -> Callable[[Decorated], Decorated]:
 
 
 def priority_options(*, text: str, default: int) -> Callable[[Decorated], Decorated]:
-    """Let a command be told its priority among other operators; say what it is for, and what it is otherwise."""
+    """Add the options for the priority among operators, with this help text and this default."""
 
     def decorate(fn: Decorated) -> Decorated:
         fn = option(
@@ -114,7 +118,7 @@ def priority_options(*, text: str, default: int) -> Callable[[Decorated], Decora
         return option(
             '--dev',
             is_flag=True,
-            is_eager=True,  # known before the priority is
+            is_eager=True,  # parsed before the priority
             help=f'Have the priority of developers, {DEV_PRIORITY}, whatever else is said.',
         )(fn)
 
@@ -124,7 +128,11 @@ def priority_options(*, text: str, default: int) -> Callable[[Decorated], Decora
 def complete_paths(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[click.shell_completion.CompletionItem]:
-    """Let the shell complete it by files and directories. Unlike with paths of click, variables have spaces between."""
+    """
+    Let the shell complete files and directories.
+
+    Unlike with ``click.Path``, several values in an environment variable are separated by spaces.
+    """
     return [click.shell_completion.CompletionItem(incomplete, type='file')]
 
 
@@ -143,6 +151,6 @@ def _prefer_dev(
 def _add_namespace(
     context: click.Context, parameter: click.Parameter, value: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Add the only one that is in a variable of its own."""
+    """Add the namespace of the variable for a single one."""
     extra = os.environ.get(f'{context.auto_envvar_prefix}_NAMESPACE')
     return tuple(dict.fromkeys([*value, *([extra] if extra else [])]))

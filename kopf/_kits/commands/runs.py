@@ -1,9 +1,9 @@
 """
 Runs: ``kopf run``, which runs an operator until it is interrupted.
 
-What is wrong in the command is said in one line, with the exit code 2; what is wrong in the operator, with the code 1,
-even if it is only not found. The errors in the users' files are shown with their tracebacks, but without the frames
-that led there. The bugs of the framework are shown in full.
+Mistakes in the command line are reported in one line with the exit code 2; errors of the operator,
+including handlers that cannot be found, with the code 1. Errors in the users' files are shown with
+tracebacks that begin in those files. Bugs of the framework are shown with full tracebacks.
 """
 
 import contextlib
@@ -35,17 +35,17 @@ _HINTS = {
 }
 
 COLLECTOR_THRESHOLD = 10_000
-"""How many new objects there must be for the garbage to be looked for among them."""
+"""The number of new objects after which the garbage collector runs."""
 
 
 class Failure(click.ClickException):
-    """The operator has failed by a reason that needs no traceback; the error itself is the cause of this one."""
+    """The operator failed for a reason that needs no traceback; the error is the ``__cause__``."""
 
     exit_code = 1
 
 
 class BrokenCode(click.ClickException):
-    """The users' code has failed while being loaded; the error itself is the cause of this one."""
+    """The users' code failed while it was loaded; the error is the ``__cause__``."""
 
     exit_code = 1
 
@@ -138,7 +138,8 @@ def run(
     """
     Run an operator with the handlers of these files and modules, until Ctrl-C.
 
-    The cluster is the one where it runs as a pod, or the current one of kubectl, unless handlers log in by themselves.
+    Inside a pod, the operator uses the cluster of the pod; elsewhere, the current context of
+    kubectl. Login handlers, if any, override that.
 
     \b
     kopf run --all-namespaces handlers.py
@@ -171,7 +172,7 @@ def run(
 
 
 def _announce_waiting() -> None:
-    """Tell why the process does not end, if it does not: Python waits for all threads but the daemonic ones."""
+    """Warn if threads keep the process alive: Python waits for all but daemon threads."""
     others = set(threading.enumerate()) - {threading.current_thread()}
     busy = [thread.name for thread in others if not thread.daemon and not _is_idle(thread)]
     if busy:
@@ -183,18 +184,22 @@ def _announce_waiting() -> None:
 
 
 def _is_idle(thread: threading.Thread) -> bool:
-    """Return whether a thread has ended, or waits in a pool for something to do; these end when the process does."""
+    """
+    Return whether a thread has ended, or is an idle thread of a pool.
+
+    Pools end with the process.
+    """
     frame = sys._current_frames().get(thread.ident or 0)
     return frame is None or frame.f_globals.get('__name__') == 'concurrent.futures.thread'
 
 
 def _is_process() -> bool:
-    """Is there nothing else in the process but this command?"""
+    """Return whether the process runs nothing but this command."""
     return bool(getattr(click.get_current_context().find_root().command, 'is_process', False))
 
 
 def load(paths: Sequence[str], modules: Sequence[str]) -> None:
-    """Load the users' code, or show why it cannot be loaded."""
+    """Load the users' code. Raises `Failure` or `BrokenCode` if it cannot be loaded."""
     from kopf._core.intents import arguments, registries
 
     try:
@@ -215,7 +220,7 @@ def load(paths: Sequence[str], modules: Sequence[str]) -> None:
 
 
 def _complain_of_no_handlers(message: str) -> None:
-    """Refuse to run, unless the command is called from code, which can declare handlers later."""
+    """Refuse to run; if called from code, only warn: it can declare handlers later."""
     if _is_process():
         raise click.UsageError(message)
     logger.warning('%s', message)
@@ -224,7 +229,7 @@ def _complain_of_no_handlers(message: str) -> None:
 def operate(
     controls: options.CLIControls, chosen: dict[str, Any], interruption: interruptions.Interruption
 ) -> None:
-    """Run the operator to its end, unless it is interrupted before it starts."""
+    """Run the operator until it ends, unless the process was interrupted before the start."""
     from kopf._cogs.structs import credentials, reviews
     from kopf._core.engines import activities, endpoints
     from kopf._core.intents import arguments
@@ -251,14 +256,14 @@ def operate(
 
 def _calm_collector() -> None:
     """
-    Let the garbage be collected less often, and not looked for in what is loaded: it will stay.
+    Make the garbage collector run less often, and skip the objects of the loaded code.
 
-    There is nearly none: objects are freed when they are not used any more, without the collector. With its defaults,
-    it takes a tenth of the operator's time.
+    There is almost no garbage to collect: most objects are freed by reference counting. With the
+    default thresholds, the collector takes a tenth of the operator's time.
     """
     gc.collect()
     gc.freeze()
-    if gc.get_threshold()[0] < COLLECTOR_THRESHOLD:  # otherwise, somebody knows better
+    if gc.get_threshold()[0] < COLLECTOR_THRESHOLD:  # keep a higher threshold
         gc.set_threshold(COLLECTOR_THRESHOLD, *gc.get_threshold()[1:])
 
 
@@ -275,7 +280,7 @@ def _check_usage(
 
 
 def _choose_scope(chosen: dict[str, Any], *, is_sandboxed: bool) -> None:
-    """Serve the whole cluster unless it is known what to serve."""
+    """Serve the whole cluster unless the scope is specified."""
     if chosen['clusterwide'] or chosen['namespaces']:
         return
     chosen['clusterwide'] = True
@@ -298,7 +303,7 @@ def _check_liveness(url: str | None) -> None:
 
 @contextlib.contextmanager
 def _default_registry(registry: 'registries.OperatorRegistry | None') -> Iterator[None]:
-    """Let the decorators put handlers there, while the operator is loaded and runs."""
+    """Let the decorators use this registry while the operator is loaded and runs."""
     if registry is None:
         yield
         return
@@ -314,7 +319,7 @@ def _default_registry(registry: 'registries.OperatorRegistry | None') -> Iterato
 
 @contextlib.contextmanager
 def _event_loop(loop: 'asyncio.AbstractEventLoop | None') -> Iterator['asyncio.AbstractEventLoop']:
-    """Use this loop, or the fastest one of those installed; our own one is closed in the end."""
+    """Use this loop, or create the fastest one available; the created loop is closed at the end."""
     import asyncio
 
     from kopf._sandbox import threads

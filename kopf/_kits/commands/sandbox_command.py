@@ -1,8 +1,8 @@
 """
 The sandbox command: ``kopf sandbox``, which serves a Kubernetes API until it is interrupted.
 
-Whatever is wrong is said in one line, with the exit code 2, before anything is done.
-The signals are caught before the rest of the sandbox is loaded, as that takes a while.
+All errors are reported in one line with the exit code 2. The signals are caught before the rest of
+the sandbox is loaded, as loading takes a while.
 """
 
 import contextlib
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from kopf._sandbox import hosting
 
 STOPPING_SIGNALS = ('SIGINT', 'SIGTERM', 'SIGHUP')
-"""Those that the system has of these are caught."""
+"""The signals that stop the sandbox, if the system has them."""
 
 SAME_SIGNAL = 0.5
-"""Seconds in which signals are one and the same: e.g. when both a process and its group are signalled."""
+"""Seconds within which signals count as one, e.g. when a whole process group is signalled."""
 
 GREETING = """\
 The sandbox is served at {url}
@@ -41,7 +41,7 @@ Press Ctrl-C to stop it."""
 
 
 class Failure(click.ClickException):
-    """One clear line for the user."""
+    """An error shown to the user in one line."""
 
     exit_code = 2
 
@@ -55,11 +55,11 @@ class Failure(click.ClickException):
 
 
 class Stopped(BaseException):
-    """A signal has come while there is nothing to be stopped yet."""
+    """A signal was received before there was anything to stop."""
 
 
 class Signals:
-    """What the signals do: the first one stops the sandbox, and the next one ends the process."""
+    """The effects of signals: the first one stops the sandbox, the next one ends the process."""
 
     def __init__(self) -> None:
         self._first: float | None = None
@@ -79,7 +79,11 @@ class Signals:
             os._exit(128 + number)
 
     def stop_by(self, on_first: Callable[[], object], on_next: Callable[[], object]) -> None:
-        """Do this from now on: at the first signal, also if it has come already, and at the next one."""
+        """
+        Set the callbacks for the first signal and for the next one.
+
+        If the first signal was received before, its callback is called immediately.
+        """
         self._on_first, self._on_next = on_first, on_next
         if self.is_caught:
             on_first()
@@ -195,9 +199,10 @@ async def _serve(host: 'hosting.Host', signals: Signals, *, quiet: bool) -> None
 def _catch_signals() -> Iterator[Signals]:
     signals = Signals()
     numbers = [getattr(signal, name) for name in STOPPING_SIGNALS if hasattr(signal, name)]
+    # A process started by ``nohup`` must survive the hangup.
     caught = [
         number
-        for number in numbers  # those started by ``nohup`` are to survive the hanging up
+        for number in numbers
         if number != getattr(signal, 'SIGHUP', None) or signal.getsignal(number) != signal.SIG_IGN
     ]
     previous = {number: signal.signal(number, signals.handle) for number in caught}

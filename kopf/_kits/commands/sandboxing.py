@@ -1,7 +1,8 @@
 """
-Sandboxing: run an operator on a cluster of its own, in this process, that is gone when the operator ends.
+Sandboxing: run an operator on a cluster of its own, in this process, until the operator ends.
 
-While it lives, ``KUBECONFIG`` leads there, so that no client in the handlers can reach other clusters by mistake.
+Meanwhile, ``KUBECONFIG`` points to that cluster, so that no client in the handlers can reach other
+clusters by mistake.
 """
 
 import asyncio
@@ -34,7 +35,7 @@ logger = logging.getLogger('kopf.cli')
 HOST = '127.0.0.1'
 
 EARLY = ('CustomResourceDefinition', 'Namespace')
-"""The kinds that are applied before the operator starts; it has to be ready for the others, to review them."""
+"""The kinds applied before the operator starts; other objects can need its admission handlers."""
 
 FAILURES = (manifests.ManifestError, errors.ApiError, options.MissingLibraryError, OSError)
 
@@ -56,12 +57,12 @@ class CommandSandbox(sandboxes.Sandbox):
         self._options = dataclasses.replace(self._options, kubeconfig=kubeconfig)
 
     def check(self, bodies: Sequence[Mapping[str, Any]]) -> None:
-        """Raise the errors that would be raised if these objects were applied now."""
+        """Raise the errors that applying these objects now would raise."""
         if self._host is not None:
             self._call(self._host.operator.apply(bodies, dry_run=True))
 
     def abandon(self) -> None:
-        """Remove the temporary files, as they have secrets, before the process is ended with nothing else done."""
+        """Remove the temporary files, which contain secrets, before a sudden exit."""
         if self._host is not None:
             self._host.abandon()
 
@@ -71,7 +72,7 @@ def serve_sandbox(
     bodies: Sequence[Mapping[str, Any]], kubeconfig: pathlib.Path | None
 ) -> Iterator[CommandSandbox]:
     """
-    Serve a sandbox, and let all clients find it.
+    Serve a sandbox, and point all clients to it.
 
     Of these objects, only the definitions and the namespaces are applied; the others are checked.
     """
@@ -92,7 +93,7 @@ def serve_sandbox(
 
 
 def _start(kubeconfig: pathlib.Path, port: int, **chosen: Any) -> CommandSandbox:
-    """Prepare a sandbox at this port, or at any other one if this is busy."""
+    """Prepare a sandbox at this port, or at any free port if this one is busy."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -105,7 +106,7 @@ def _start(kubeconfig: pathlib.Path, port: int, **chosen: Any) -> CommandSandbox
 
 @contextlib.contextmanager
 def _private_directory(path: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Take the usual directory, or make another one, and say so; it is removed in the end, however it ends."""
+    """Take the usual directory, or create another one and log it; remove it at the end."""
     try:
         directory = directories.take_directory(path)
     except OSError:
@@ -131,7 +132,7 @@ def greet(sandbox: sandboxes.Sandbox) -> None:
 
 
 def _choose_example(registry: registries.OperatorRegistry) -> str:
-    """Choose the first resource that the handlers name; any other one if they name none."""
+    """Choose the first resource that the handlers name; if they name none, the namespaces."""
     for handler in registry._iter_handlers():
         selector = getattr(handler, 'selector', None)
         if selector is not None and not selector.is_multiple:
@@ -143,7 +144,11 @@ def _choose_example(registry: registries.OperatorRegistry) -> str:
 def connect(
     controls: command_options.CLIControls, sandbox: sandboxes.Sandbox
 ) -> command_options.CLIControls:
-    """Let the operator run on the sandbox, and let the client libraries be ready for its handlers."""
+    """
+    Return the controls with which the operator runs on the sandbox.
+
+    Also configure the client libraries for its handlers.
+    """
     registry = registries.get_default_registry()
     asyncio.run(libraries.configure(registry))
     return dataclasses.replace(
@@ -154,7 +159,7 @@ def connect(
 
 
 def read_manifests(sources: Sequence[str]) -> list[dict[str, Any]]:
-    """Read the manifests of files, directories, and of the standard input for ``-``."""
+    """Read the manifests from files and directories, and from the standard input for ``-``."""
     try:
         return [body for source in sources for body in _read(source)]
     except FAILURES as e:
@@ -168,9 +173,10 @@ def applied(
     controls: command_options.CLIControls,
 ) -> Iterator[command_options.CLIControls]:
     """
-    Apply the objects that are not applied yet: at once, or, if there is anybody to review them, when that one is ready.
+    Apply the remaining objects: immediately, or when the operator is ready to review them.
 
-    In the latter case, it is done in a thread, while the operator runs in the block with the changed controls.
+    If the operator has admission handlers, a thread applies the objects while the operator runs in
+    the block with the changed controls.
     """
     late = [body for body in bodies if body['kind'] not in EARLY]
     if not late or not registries.get_default_registry().reviewed_selectors():

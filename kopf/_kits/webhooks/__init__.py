@@ -1,3 +1,3 @@
 """
-Webhooks: servers, tunnels and certificates that bring admission requests from a cluster to the operator.
+Webhooks: servers, tunnels and certificates that bring admission requests to the operator.
 """

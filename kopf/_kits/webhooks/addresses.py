@@ -1,5 +1,5 @@
 """
-Addresses: how the server is reached, and what is asked of it by the path. Pure.
+Addresses: how clients reach the server, and which webhook a path means. Pure.
 """
 
 import dataclasses
@@ -14,12 +14,12 @@ _PATH_SAFE = "/-._~!$&'()*+,;=:@%"
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where the clients find the server."""
+    """The address at which clients reach the server."""
 
     scheme: str
     host: str
     port: int
-    path: str = ''  # the common beginning of all paths, e.g. "/webhooks", with no slash in the end
+    path: str = ''  # the common prefix of all paths, e.g. "/webhooks", with no trailing slash
 
     @property
     def url(self) -> str:
@@ -28,37 +28,37 @@ class Place:
 
 
 def choose_host(host: str | None, addr: str | None) -> str:
-    """Choose how the clients call the server: as they are told to, or by the address, or as on the same machine."""
+    """Choose the host name for the clients: the configured one, the address, or localhost."""
     if host:
         return strip_brackets(host)
     if not addr:
         return LOCALHOST
     ip = parse_ip(addr)
-    if (
-        ip is not None and ip.is_unspecified
-    ):  # all addresses of the machine; nobody can connect to that
+    # All addresses of the machine: clients cannot connect to such an address.
+    if ip is not None and ip.is_unspecified:
         return '127.0.0.1' if ip.version == 4 else '::1'
     return strip_brackets(addr)
 
 
 def list_hostnames(host: str | None, addr: str | None, extra: Iterable[str] = ()) -> list[str]:
-    """List what the server's certificate is for, the most important name being the first."""
+    """List the names and addresses for the server's certificate, the most important one first."""
     named = [choose_host(host, addr), *([addr] if addr else []), *extra]
     return list(dict.fromkeys(strip_brackets(name) for name in named))
 
 
 def normalize_path(path: str | None) -> str:
-    """Make the common beginning of paths regular: with a slash before, with none after; empty if there is none."""
+    """Normalize the prefix of paths: with a leading slash and no trailing one, or empty."""
     stripped = (path or '').strip('/')
     return f'/{stripped}' if stripped else ''
 
 
 def parse_webhook(path: str, prefix: str) -> str | None:
     """
-    Tell which webhook is asked for; ``None`` if it is none in particular.
+    Return the id of the requested webhook; ``None`` if the path names none.
 
     Ids can have slashes inside, as the API server decodes and encodes the URLs in its own way.
-    Raises `LookupError` if the path is somewhere else. The path is decoded already, the prefix is normalized.
+    Raises `LookupError` if the path is outside of the prefix. The path must be decoded, and the
+    prefix must be normalized.
     """
     decoded = urllib.parse.unquote(prefix)
     if path != decoded and not path.startswith(f'{decoded}/'):
@@ -72,12 +72,12 @@ def is_ipv6(host: str) -> bool:
 
 
 def strip_brackets(host: str) -> str:
-    """Take an IPv6 address out of the notation of URLs."""
+    """Remove the brackets that IPv6 addresses have in URLs."""
     return host[1:-1] if host.startswith('[') and host.endswith(']') else host
 
 
 def parse_ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Parse an address; ``None`` if it is a name."""
+    """Parse an IP address; return ``None`` for a host name."""
     try:
         return ipaddress.ip_address(strip_brackets(host))
     except ValueError:

@@ -1,8 +1,9 @@
 """
-Certificates: by what the clients recognise the server, and how it is replaced in time.
+Certificates: how clients recognise the server, and how its certificate is renewed.
 
-The certificate is given in files, or comes in a TLS context, or is made here and signed by itself.
-Everything here blocks, for files and for cryptography: call it in threads. Secrets are in no errors and logs.
+The certificate is given in files, comes in a TLS context, or is generated here as a self-signed
+one. Everything here blocks on files and cryptography: call it in threads. Errors and logs contain
+no secrets.
 """
 
 import contextlib
@@ -18,30 +19,29 @@ from kopf._cogs.helpers import certificates
 from kopf._kits.webhooks import addresses, facts, options
 
 Builder = Callable[[Collection[str], str | None], tuple[bytes, bytes]]
-"""Makes a certificate and its private key, both in PEM, for these host names, encrypted with this password."""
+"""Makes a certificate and its encrypted private key in PEM, for these host names and password."""
 
-_MAX_COMMON_NAME = 64  # by the standard
-_FRESH_PART = 2 / 3  # of the lifetime; the rest is for the new certificate to become known
+_MAX_COMMON_NAME = 64  # as defined by X.509
+_FRESH_PART = 2 / 3  # of the lifetime; the rest is for the new certificate to spread
 _HANDSHAKE_STEPS = 10
 
 
 @dataclasses.dataclass(frozen=True)
 class Identity:
-    """What the server shows to its clients at a time, and what they should trust for that."""
+    """The certificate that the server presents, and the authority that clients should trust."""
 
-    activate: Callable[
-        [], ssl.SSLContext | None
-    ]  # makes it ready to be shown; called once, can be late
+    # Makes the context ready for use; called once, can be called late.
+    activate: Callable[[], ssl.SSLContext | None]
     authority: bytes | None  # in PEM; None if it is well known
-    contents: Mapping[str, bytes] = dataclasses.field(
-        repr=False
-    )  # of the files it is made of, by their options
-    renewal: datetime.datetime | None = None  # when to make the next one; None if it is not ours
-    problem: str | None = None  # why it is not going to be trusted by the clients
+    # The contents of its files, by option.
+    contents: Mapping[str, bytes] = dataclasses.field(repr=False)
+    # When to make the next one; None if it is not generated here.
+    renewal: datetime.datetime | None = None
+    problem: str | None = None  # why the clients will not trust it
 
 
 class Source:
-    """Gives identities: the first one, and the next ones when it is time. Used by one thread at a time."""
+    """A source of identities: the first one, and the renewed ones. Used by one thread at a time."""
 
     def __init__(self, given: options.Options, hostnames: Collection[str], build: Builder) -> None:
         self._options, self._hostnames, self._build = given, hostnames, build
@@ -51,7 +51,12 @@ class Source:
         return bool(self._list_files())
 
     def obtain(self) -> Identity:
-        """Read or make an identity. Raises `CertificateError`, or `MissingLibraryError` if there is no way to."""
+        """
+        Read or make an identity.
+
+        Raises `CertificateError`, or `MissingLibraryError` if the libraries to make it are not
+        installed.
+        """
         contents = {name: _read(name, path) for name, path in self._list_files().items()}
         authority = (
             self._options.cadata if self._options.cadata is not None else contents.get('cafile')
@@ -66,14 +71,19 @@ class Source:
         return self._make_own(authority, contents)
 
     def renew(self, identity: Identity) -> Identity:
-        """Obtain the next identity. Raises `CertificateError` also if it is not to be trusted, unlike the given one."""
+        """
+        Obtain the next identity.
+
+        Raises `CertificateError`, even if the certificate is readable but untrusted, unlike the
+        current one.
+        """
         renewed = self.obtain()
         if renewed.problem is not None and identity.problem is None:
             raise options.CertificateError(renewed.problem)
         return renewed
 
     def is_outdated(self, identity: Identity, now: datetime.datetime) -> bool:
-        """Tell if the files have other contents, or it is time for the next certificate of ours."""
+        """Return whether the files have changed, or it is time to renew our own certificate."""
         if identity.renewal is not None and identity.renewal <= now:
             return True
         try:
@@ -84,7 +94,7 @@ class Source:
             return True
 
     def dump(self, authority: bytes | None) -> None:
-        """Save the authority for whoever needs it, if asked to. Raises `CertificateError` if it is not possible."""
+        """Save the authority to ``cadump``, if configured. Raises `CertificateError` on failure."""
         if self._options.cadump is None or authority is None:
             return
         path = pathlib.Path(self._options.cadump)
@@ -158,7 +168,7 @@ class Source:
     def _prepare(
         self, load: Callable[[ssl.SSLContext], None]
     ) -> tuple[Callable[[], ssl.SSLContext], ssl.SSLContext]:
-        """Try it in a new context; the one that is given is changed only when it is time to."""
+        """Try the certificate in a new context; modify the given context only on activation."""
         fresh = _build_context()
         self._load_verification(fresh)
         load(fresh)
@@ -174,7 +184,7 @@ class Source:
         return activate, fresh
 
     def _find_problem(self, context: ssl.SSLContext, authority: bytes | None) -> str | None:
-        """Tell why the clients are not going to trust the server, if so."""
+        """Return the reason why clients will not trust the server, if any."""
         named = 'cadata=' if self._options.cafile is None else _name('cafile', self._options.cafile)
         if authority is None:
             return None
@@ -185,7 +195,7 @@ class Source:
         return None
 
     def _load_verification(self, context: ssl.SSLContext) -> None:
-        """Let the clients be verified: if they have certificates, unless it is said otherwise."""
+        """Set up the verification of clients: by default, only of those with certificates."""
         given = self._options
         if given.verifies:
             with _explained('verify_cafile=, verify_capath=, or verify_cadata='):
@@ -204,10 +214,11 @@ def build_certificate(
     hostnames: Collection[str], password: str | None = None, *, now: datetime.datetime | None = None
 ) -> tuple[bytes, bytes]:
     """
-    Make a certificate of a server with these names and addresses, signed by itself; return it and its key, in PEM.
+    Make a self-signed certificate for these names and addresses; return it and its key, in PEM.
 
-    The first name goes to the subject, or else the first address. The addresses that nobody can connect to are left
-    out. Raises `MissingLibraryError` if there is nothing to make it with, `ValueError` if there are no names left.
+    The subject is the first name, or the first address if there are no names. Unspecified
+    addresses, such as 0.0.0.0, are left out. Raises `MissingLibraryError` if ``cryptography`` is
+    not installed, `ValueError` if there are no names left.
     """
     hosts = list(
         dict.fromkeys(host for name in hostnames if (host := normalize_hostname(name)) is not None)
@@ -233,7 +244,7 @@ def build_certificate(
 
 
 def normalize_hostname(name: str) -> str | None:
-    """Bring a name or an address to the form for certificates; ``None`` if it does not belong there."""
+    """Convert a name or an address for use in certificates; ``None`` if it cannot be used there."""
     ip = addresses.parse_ip(name)
     if ip is not None:
         return None if ip.is_unspecified else ip.compressed.partition('%')[0]
@@ -245,7 +256,7 @@ def normalize_hostname(name: str) -> str | None:
 
 
 def is_authority(pem: bytes) -> bool:
-    """Tell if there are certificates in it, and all of them are whole."""
+    """Return whether the text contains certificates, and all of them are complete."""
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=pem.decode('ascii'))
     except (ssl.SSLError, ValueError):
@@ -254,25 +265,26 @@ def is_authority(pem: bytes) -> bool:
 
 
 def is_trusted(context: ssl.SSLContext, authority: bytes) -> bool:
-    """Tell if the clients trust the certificate of this context, given this authority, whatever the names are."""
+    """Return whether clients with this authority trust the certificate, apart from its names."""
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False
+    # The same flags as in Go.
     client.verify_flags = (
         client.verify_flags | ssl.VERIFY_X509_PARTIAL_CHAIN
-    ) & ~ssl.VERIFY_X509_STRICT  # as Go does
+    ) & ~ssl.VERIFY_X509_STRICT
     client.load_verify_locations(cadata=authority.decode('ascii'))
     return _shake_hands(client, context) is not None
 
 
 def find_certificate(context: ssl.SSLContext) -> bytes | None:
-    """Tell which certificate (DER) a server shows with this context, if any."""
+    """Return the certificate (DER) that a server presents with this context, if any."""
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
     return _shake_hands(client, context)
 
 
 def _shake_hands(client: ssl.SSLContext, server: ssl.SSLContext) -> bytes | None:
-    """Connect the contexts in memory; return the certificate (DER) of the server if the client is satisfied."""
+    """Connect the contexts in memory; return the server's certificate (DER) if it is accepted."""
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
     caller = client.wrap_bio(back, there)
     try:
@@ -290,7 +302,8 @@ def _shake_hands(client: ssl.SSLContext, server: ssl.SSLContext) -> bytes | None
             pass
         except ssl.SSLError:
             return None
-        with contextlib.suppress(ssl.SSLError):  # including the wants; the other side will know
+        # Including SSLWantReadError; other errors are seen by the client.
+        with contextlib.suppress(ssl.SSLError):
             answerer.do_handshake()
     return None
 
@@ -313,7 +326,7 @@ def _read(name: str, path: options.FilePath) -> bytes:
 
 
 def _replace_file(path: pathlib.Path, content: bytes) -> None:
-    """Write the file at once as a whole, readable for everyone. Raises `OSError`; nothing is left behind then."""
+    """Write the file atomically, readable for everyone. On `OSError`, no files are left behind."""
     with tempfile.NamedTemporaryFile(
         dir=path.parent, prefix=f'.{path.name}.', delete=False
     ) as file:
@@ -332,7 +345,7 @@ def _name(name: str, path: options.FilePath | None) -> str:
 
 
 def _as_text(data: str | bytes | None) -> str | bytes | None:
-    """Let PEM be a text, as OpenSSL takes any bytes for DER."""
+    """Decode PEM to a text: OpenSSL takes any bytes for DER."""
     return data.decode('ascii') if isinstance(data, bytes) and b'-----BEGIN ' in data else data
 
 
@@ -340,11 +353,11 @@ def _get_facts(pem: bytes) -> facts.Facts | None:
     try:
         return facts.read_pem(pem)
     except ValueError:
-        return None  # OpenSSL has accepted it, but it is too exotic for us
+        return None  # accepted by OpenSSL, but too exotic for our parser
 
 
 def _keep_certificates(pem: bytes) -> bytes:
-    """Leave only the certificates: there can be a private key in the same file."""
+    """Return only the certificates: the same file can contain a private key."""
     begin, end = b'-----BEGIN CERTIFICATE-----', b'-----END CERTIFICATE-----'
     blocks = [block.partition(end)[0] for block in pem.split(begin)[1:]]
     return b''.join(begin + block + end + b'\n' for block in blocks)
@@ -352,7 +365,7 @@ def _keep_certificates(pem: bytes) -> bytes:
 
 @contextlib.contextmanager
 def _explained(what: str) -> Iterator[None]:
-    """Turn the errors of OpenSSL, which name neither the file nor the purpose, into those that do."""
+    """Turn the errors of OpenSSL, which name no file and no purpose, into errors that do."""
     try:
         yield
     except ssl.SSLError as error:

@@ -1,8 +1,8 @@
 """
-Contexts: servers and tunnels that release everything they have taken, however they are left.
+Contexts: servers and tunnels that release all their resources, however they are left.
 
-A server is a callable that returns an iterator; nobody is obliged to close that. But whoever enters the server
-as a context manager, has everything released when it is exited.
+A server is a callable that returns an iterator, and callers do not have to close the iterator. If
+the server is entered as a context manager, all its resources are released on exit.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ Configs = AsyncGenerator[reviews.WebhookClientConfig]
 
 
 class WebhookContextManager:
-    """The base of the built-in servers and tunnels. All their iterators end when the context is exited."""
+    """The base of the built-in servers and tunnels; their iterators end with the context."""
 
     async def __aenter__(self: SelfT) -> SelfT:
         return self
@@ -34,9 +34,8 @@ class WebhookContextManager:
 
     @property
     def _runs(self) -> 'set[Run]':
-        runs: set[Run] = self.__dict__.setdefault(
-            '_kopf_runs', set()
-        )  # works with no constructor called, too
+        # Works even if a subclass does not call the constructor.
+        runs: set[Run] = self.__dict__.setdefault('_kopf_runs', set())
         return runs
 
     def _track(self, serve: 'Callable[[Run], Configs]') -> Configs:
@@ -67,22 +66,26 @@ class Run:
         self._ended = asyncio.Event()
 
     async def close(self) -> None:
-        """End the iterator, even if another task waits for its next item, and wait until everything is released."""
+        """
+        End the iterator, even if another task awaits its next item.
+
+        Waits until all resources are released.
+        """
         self._stop.set()
         try:
             await self.configs.aclose()
-        except RuntimeError:  # it is running at the moment; then it stops by itself
+        except RuntimeError:  # it is running now, and stops by itself
             await self._ended.wait()
         self._forget(self)
 
     async def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it is to be ended, for so many seconds; tell if it is."""
+        """Wait until the iterator must end, or until the timeout; return whether it must end."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await self._stop.wait()
         return self._stop.is_set()
 
     def end(self) -> None:
-        """Tell that everything is released."""
+        """Report that all resources are released."""
         self._ended.set()
         self._forget(self)

@@ -1,8 +1,8 @@
 """
 Desks: one HTTP request in, one HTTP response out, with a review in the middle.
 
-Whatever is sent there, is answered. Refusals are written as the API's ``Status``, so that API servers tell the reason
-to their users, and people can read it, too.
+Every request is answered. Refusals are written as ``Status`` of the Kubernetes API, so that API
+servers show the reason to their users.
 """
 
 import http
@@ -26,8 +26,10 @@ LIMITS = listeners.Limits(
     closing_timeout=5.0,
 )
 """
-What the clients are given. The API servers close their idle connections after 90 seconds, so they never write to
-a connection being closed.
+The limits for clients.
+
+API servers close idle connections after 90 seconds, so they never write to a connection being
+closed.
 """
 
 _HEADERS: dict[int, dict[str, str]] = {
@@ -41,18 +43,18 @@ _FINAL = frozenset(
         http.HTTPStatus.SERVICE_UNAVAILABLE,
     }
 )
-"""After these, the connection is of no use: the request is not read to its end."""
+"""The codes after which the connection is closed: the request is not read to its end."""
 
 
 class Desk:
-    """Answers the requests by calling the function. Any number of them are answered at once."""
+    """An HTTP endpoint that answers requests concurrently, by calling the function."""
 
     def __init__(self, fn: reviews.WebhookFn, path: str, budget: payloads.Budget) -> None:
         self._fn, self._path, self._budget = fn, path, budget
         self._parsing = payloads.Parsing()
 
     async def answer(self, request: web.BaseRequest) -> web.Response:
-        """Answer one request. It never fails, except for the cancellation."""
+        """Answer one request. Never fails, except when cancelled."""
         try:
             body = await self._review(request)
         except payloads.Refusal as refusal:
@@ -113,7 +115,7 @@ def _parse_review(content: payloads.Content) -> dict[str, Any]:
 
 
 def _refuse(code: int, message: str) -> web.Response:
-    """Refuse as the API does it. What is not read of the request, is not needed; nor is the connection then."""
+    """Refuse a request as the API does. The rest of the request is not read."""
     status = {
         'kind': 'Status',
         'apiVersion': 'v1',

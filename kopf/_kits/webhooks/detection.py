@@ -1,7 +1,8 @@
 """
-Detection: which of the local clusters it is, and how it knows the machine where it runs.
+Detection: the kind of the local cluster, and the host name by which it reaches this machine.
 
-It is told by the names in the certificate of the API server. Nothing is sent there, besides the wish to talk by TLS.
+The cluster is recognised by the names in the certificate of its API server. Nothing is sent to the
+server except for the TLS handshake.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ from kopf._kits.webhooks import facts
 logger = logging.getLogger(__name__)
 
 DELAYS = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
-"""Seconds between the attempts to see the certificate; the last one is repeated for ever."""
+"""Seconds between the attempts to get the certificate; the last delay is repeated forever."""
 
 CONNECTION_TIMEOUT = 10.0
 """Seconds for one attempt."""
@@ -30,15 +31,15 @@ K3D_HOST, MINIKUBE_HOST, DOCKER_HOST = (
 
 
 class ClusterDetector:
-    """What the servers and tunnels have in common that find by themselves how they can be reached."""
+    """A mixin for servers and tunnels that detect how the cluster can reach them."""
 
     @staticmethod
     async def guess_host() -> str | None:
         """
-        Find how the cluster of this operator calls this machine; ``None`` if there is no way to know.
+        Find the host name of this machine for the operator's cluster; ``None`` if it is unknown.
 
-        Waits until the operator is logged in, and until the API server is reachable.
-        Raises `RuntimeError` if it is not called by an operator, `LoginError` if the operator cannot log in.
+        Waits until the operator is logged in, and until the API server is reachable. Raises
+        `RuntimeError` if not called by an operator, `LoginError` if the operator cannot log in.
         """
         from kopf._core.reactor import running
 
@@ -57,7 +58,7 @@ class ClusterDetector:
 
 
 def choose_host(names: Collection[str]) -> str | None:
-    """Tell how this machine is called inside of the cluster whose certificate has these names."""
+    """Return the name of this machine in a cluster whose certificate has these names."""
     for name in names:
         if name == 'k3s' or name.startswith(('k3s-server-ca', 'k3d-')):
             return K3D_HOST
@@ -78,7 +79,7 @@ async def _read_names(selected: tuple[str, credentials.Credentials]) -> Collecti
     for delay in itertools.chain(DELAYS, itertools.repeat(DELAYS[-1])):
         try:
             return facts.read_der(await _fetch_certificate(info)).names
-        except OSError as error:  # those of TLS and of time are, too
+        except OSError as error:  # including TLS errors and timeouts
             logger.warning(
                 'Cannot detect the kind of the cluster, and will try again in %.0f s: %s',
                 delay,
@@ -89,7 +90,11 @@ async def _read_names(selected: tuple[str, credentials.Credentials]) -> Collecti
 
 
 async def _fetch_certificate(info: credentials.Credentials) -> bytes:
-    """See the certificate of the API server, verified as the credentials say. Raises `OSError` if it is not shown."""
+    """
+    Get the certificate of the API server, verified according to the credentials.
+
+    Raises `OSError` if it cannot be obtained.
+    """
     context, name = _build_blind_context(), None
     if isinstance(info, credentials.ConnectionInfo):
         context, name = await asyncio.to_thread(info.as_ssl_context), info.tls_server_name
@@ -102,11 +107,15 @@ async def _fetch_certificate(info: credentials.Credentials) -> bytes:
             shown: bytes = writer.get_extra_info('ssl_object').getpeercert(True)
             return shown
         finally:
-            writer.transport.abort()  # with no farewell, as it can last
+            writer.transport.abort()  # do not wait for a graceful TLS shutdown, which can be slow
 
 
 def _build_blind_context() -> ssl.SSLContext:
-    """Trust anyone: ready-made sessions do not tell whom they trust, and only the names are of interest."""
+    """
+    Build a context that trusts every server.
+
+    It is for ready-made sessions, which do not expose what they trust; only the names are needed.
+    """
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context

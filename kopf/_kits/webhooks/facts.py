@@ -1,7 +1,7 @@
 """
-Facts: what certificates tell about themselves, read with no libraries, as they are optional.
+Facts: the fields of certificates, parsed without libraries, as they are optional.
 
-Only a little of X.509 is understood: enough for the questions that the servers have. Nothing is verified here.
+Only the small part of X.509 that the servers need is supported. Nothing is verified here.
 """
 
 import dataclasses
@@ -16,9 +16,9 @@ _CONSTRUCTED = 0x20
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """What a certificate tells. There is nothing secret in it."""
+    """The fields of a certificate. None of them is secret."""
 
-    names: frozenset[str]  # of the holder and of the issuer: common names, organizations, DNS names
+    names: frozenset[str]  # of the subject and the issuer: common names, organizations, DNS names
     since: datetime.datetime
     until: datetime.datetime
     is_self_signed: bool
@@ -26,7 +26,7 @@ class Facts:
 
 @dataclasses.dataclass(frozen=True)
 class _Element:
-    """One value of DER: a primitive one, or a sequence of others."""
+    """One value of DER: a primitive one, or a sequence of values."""
 
     tag: int
     content: bytes
@@ -38,7 +38,7 @@ class _Element:
 
 
 def read_pem(pem: bytes) -> Facts:
-    """Read the first certificate in PEM, which is the holder's own. Raises `ValueError` if there is none."""
+    """Read the first certificate in PEM, the holder's own. Raises `ValueError` if there is none."""
     import ssl
 
     begin, end = pem.find(b'-----BEGIN CERTIFICATE-----'), pem.find(b'-----END CERTIFICATE-----')
@@ -50,7 +50,7 @@ def read_pem(pem: bytes) -> Facts:
 
 
 def read_der(der: bytes) -> Facts:
-    """Read a certificate. Raises `ValueError` if it is anything else."""
+    """Read a certificate. Raises `ValueError` if it is not a certificate."""
     try:
         fields = list(next(_split(der)).elements[0].elements)
         if fields[0].tag == _VERSION:
@@ -85,19 +85,17 @@ def _iter_texts(element: _Element) -> Iterator[str]:
     elif element.tag & _CONSTRUCTED:
         for inner in element.elements:
             yield from _iter_texts(inner)
-    elif element.tag == _OCTETS and element.content[:1] == bytes(
-        [_SEQUENCE]
-    ):  # of an extension, most likely
+    elif element.tag == _OCTETS and element.content[:1] == bytes([_SEQUENCE]):
         try:
             inner_texts = [text for inner in element.elements for text in _iter_texts(inner)]
         except (IndexError, ValueError):
-            return  # it was not: octets can be anything
+            return  # not an extension after all: octets can contain anything
         yield from inner_texts
 
 
 def _parse_time(element: _Element) -> datetime.datetime:
     text = element.content.decode('ascii')
-    if element.tag == _UTC_TIME:  # of two digits, the years are 1950-2049
+    if element.tag == _UTC_TIME:  # years of two digits are 1950-2049
         text = ('19' if text[:2] >= '50' else '20') + text
     elif element.tag != _TIME:
         raise ValueError('It is not a certificate: it has no dates.')

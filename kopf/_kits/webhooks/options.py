@@ -1,8 +1,8 @@
 """
-Options: how a server is to be run, as its author has said it, and what is wrong with that.
+Options: the configuration of a server, as its author sets it, and its validation.
 
-Wrong options are told when the server is started, all at once. In its constructor it would be too early: it is called
-in startup handlers, where any error means that they are to be repeated later.
+Invalid options are reported when the server starts, all together. The constructor would be too
+early: it is called in startup handlers, which are retried on errors.
 """
 
 import dataclasses
@@ -20,17 +20,15 @@ if TYPE_CHECKING:
 FilePath: TypeAlias = str | os.PathLike[str]
 
 MAX_SIZE = 7 * 1024 * 1024
-"""
-The biggest request, in bytes. Objects are up to 3 MiB in the API, and a review can have two of them: old and new.
-"""
+"""The largest request, in bytes. Objects are up to 3 MiB, and a review can have two of them."""
 
 INFLIGHT_BYTES = 64 * 1024 * 1024
-"""How many bytes all requests in flight can have, unless told otherwise."""
+"""The default limit of bytes for all requests in flight."""
 
 
 class WebhookServerError(reviews.ServerError):
     """
-    The webhook server or the tunnel cannot be started, and will never be with these options and in this environment.
+    The webhook server or tunnel cannot start with these options in this environment.
 
     * `WebhookServerError`
         * `MissingLibraryError`
@@ -39,7 +37,7 @@ class WebhookServerError(reviews.ServerError):
 
 
 class MissingLibraryError(WebhookServerError):
-    """The server needs what is not installed."""
+    """A library that the server needs is not installed."""
 
 
 class CertificateError(WebhookServerError):
@@ -48,7 +46,7 @@ class CertificateError(WebhookServerError):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """All options of a server. Secrets are not shown."""
+    """All options of a server. Secrets are not shown in its representation."""
 
     addr: str | None = None
     port: int | None = None
@@ -83,7 +81,7 @@ NAMES = tuple(field.name for field in dataclasses.fields(Options))
 
 
 def check_options(options: Options) -> None:
-    """Raise `WebhookServerError` with all complaints, if there are any. The files are not looked at."""
+    """Raise `WebhookServerError` with all complaints, if there are any; the files are not read."""
     raise_complaints(
         [*_iter_wrong_types(options)] or [*_iter_wrong_values(options), *_iter_conflicts(options)]
     )

@@ -1,8 +1,9 @@
 """
-Payloads: the contents of requests, received in full or not at all, within a budget of bytes for all of them.
+Payloads: the contents of requests, received in full or not at all, within a budget of bytes.
 
-The clients are not trusted: there can be many of them, large and slow. Only the bytes that have really come are
-counted, so that nobody takes the budget by promises. They are counted until the request is answered.
+Clients are not trusted: there can be many of them, and they can be slow and send much. Only the
+bytes actually received are counted, so that a declared size does not consume the budget. They are
+counted until the request is answered.
 """
 
 import asyncio
@@ -19,31 +20,33 @@ from kopf._cogs.helpers import documents, heaps
 from kopf._kits.webhooks import options
 
 RECEIVING_TIMEOUT = 30.0
-"""Seconds for a client to send its whole request after the headers; API servers do not wait longer themselves."""
+"""Seconds for a client to send its request after the headers; API servers do not wait longer."""
 
 PATIENCE = 0.25
-"""Seconds to wait for the budget before those who have begun earlier, and have not come in full, are refused."""
+"""Seconds to wait for the budget before older, partially received requests are refused."""
 
 WAITING_TIMEOUT = 5.0
-"""Seconds to wait for the budget if it is taken by the requests that have come in full, and are not answered yet."""
+"""Seconds to wait for the budget taken by received requests that are not answered yet."""
 
 PARSED_LIMIT = 16 * 1024 * 1024
 """
-Bytes of all large contents that are parsed, and not answered yet: two of the largest. When parsed, and copied for the
-handlers that change it, a content takes 10 to 25 times as much memory.
+The limit of bytes of large contents that are parsed and not answered yet: two of the largest.
+
+A parsed content, with its copies for the handlers that modify it, takes 10 to 25 times as much
+memory.
 """
 
 PARSING_TIMEOUT = 10.0
-"""Seconds for a large content to wait until others are answered; API servers do not wait longer by default."""
+"""Seconds for a large content to wait for others to be answered; the default of API servers."""
 
 RETRY_AFTER = 1
-"""Seconds after which those who were refused for the lack of the budget may try again."""
+"""Seconds after which clients may retry the requests refused because of the budget."""
 
 Content = bytes | mmap.mmap
 
 
 class Refusal(Exception):
-    """The request is not a review, or cannot be received, so it is refused before it is reviewed."""
+    """The request is not a review, or cannot be received; it is refused before the review."""
 
     def __init__(self, code: http.HTTPStatus, message: str) -> None:
         super().__init__(message)
@@ -55,15 +58,16 @@ class Budget:
 
     def __init__(self, limit: int) -> None:
         self._limit, self._taken = limit, 0
-        self._unfinished: dict[Payload, None] = {}  # in the order in which they began
-        self._changed = bells.Bell()  # rings when something is given back
+        self._unfinished: dict[Payload, None] = {}  # in the order of their start
+        self._changed = bells.Bell()  # rings when bytes are released
 
     @contextlib.asynccontextmanager
     async def receive(self, request: web.BaseRequest) -> AsyncIterator['Payload']:
         """
         Receive the content, and keep its part of the budget until the end of the block.
 
-        Raises `Refusal` if it is too large, too slow, not sent to its end, or if there is no budget for it.
+        Raises `Refusal` if the content is too large, too slow or incomplete, or if there is no
+        budget for it.
         """
         if (request.content_length or 0) > options.MAX_SIZE:
             raise make_size_refusal()
@@ -83,9 +87,10 @@ class Budget:
 
     async def take(self, size: int, payload: 'Payload') -> None:
         """
-        Take so many bytes for a payload; wait until they are there. Raises `Refusal` if it takes too long.
+        Take this number of bytes for a payload; wait until they are available.
 
-        After a while, the oldest payload that has not come in full makes room for the others.
+        After a while, the oldest payload that is not fully received is evicted to make room for the
+        others. Raises `Refusal` if the wait takes too long.
         """
         deadline = asyncio.get_running_loop().time() + WAITING_TIMEOUT
         while not self.take_nowait(size, payload):
@@ -100,7 +105,7 @@ class Budget:
                     oldest.evict()
 
     def take_nowait(self, size: int, payload: 'Payload') -> bool:
-        """Take so many bytes for a payload if they are there; return whether they are."""
+        """Take this number of bytes for a payload; return whether they were available."""
         if self._taken + size > self._limit:
             return False
         self._taken += size
@@ -109,18 +114,18 @@ class Budget:
 
 
 class Parsing:
-    """The large contents that are parsed, and not answered yet. Belongs to one event loop."""
+    """The large contents that are parsed and not answered yet. Belongs to one event loop."""
 
     def __init__(self) -> None:
         self._taken = 0
-        self._changed = bells.Bell()  # rings when something is answered
+        self._changed = bells.Bell()  # rings when a request is answered
 
     @contextlib.asynccontextmanager
     async def admit(self, size: int) -> AsyncIterator[None]:
         """
-        Wait until there is memory for a content of this size to be parsed, and keep it until the end of the block.
+        Wait until a content of this size can be parsed; keep its memory until the end of the block.
 
-        Contents that are not large do not wait. Raises `Refusal` if it takes too long.
+        Only large contents wait. Raises `Refusal` if the wait takes too long.
         """
         taken = size if size > documents.LARGE else 0
         try:
@@ -152,11 +157,11 @@ class Payload:
     async def receive(self, request: web.BaseRequest) -> None:
         if request.headers.get('Expect', '').lower() == '100-continue':
             await request.writer.write(b'HTTP/1.1 100 Continue\r\n\r\n')
-            request.writer.output_size = 0  # or else, the real response is not expected to come
+            # Otherwise, aiohttp assumes that the response is already sent.
+            request.writer.output_size = 0
         chunk = b''
-        if (
-            request.content.is_eof()
-        ):  # as usual: it is all here, so no timeouts are needed, which are costly
+        # Usually, the whole content is already here: no timeouts are needed, which are costly.
+        if request.content.is_eof():
             chunk = request.content.read_nowait()
             if self._budget.take_nowait(len(chunk), self):
                 self.content = chunk
@@ -183,7 +188,9 @@ class Payload:
         return self._map if len(self._map) == self.size else self._map[: self.size]
 
     def _write(self, chunk: bytes) -> None:
-        """Keep the chunk. Large contents are out of the usual memory: that is not always returned to the system."""
+        """
+        Keep the chunk. Large contents go to a memory map: it is always returned to the system.
+        """
         self._chunks.append(chunk)
         if self._map is None and self.size > documents.LARGE:
             self._map = mmap.mmap(-1, self._capacity)
@@ -193,17 +200,17 @@ class Payload:
             self._chunks.clear()
 
     def evict(self) -> None:
-        """Stop receiving at once: others need the bytes."""
+        """Stop receiving immediately: other requests need the bytes."""
         self._is_evicted = True
         if self._timeout is not None and not self._timeout.expired():
             self._timeout.reschedule(asyncio.get_running_loop().time())
 
     def free(self) -> None:
-        """Forget the content when it is not needed any more. Its part of the budget is still taken."""
+        """Drop the content when it is no longer needed. Its part of the budget stays taken."""
         self.content = b''
         self._chunks.clear()
         if self._map is not None:
-            with contextlib.suppress(BufferError):  # then it is freed by those who still read it
+            with contextlib.suppress(BufferError):  # it is freed when its last reader is done
                 self._map.close()
             self._map = None
 

@@ -1,8 +1,9 @@
 """
-Servers: HTTP and HTTPS endpoints in the operator's process, for the API servers that can reach it.
+Servers: HTTP and HTTPS endpoints in the operator's process, for API servers that can reach it.
 
-A server is called with the function that makes reviews, and yields how the clients can reach it: first when it is
-ready, then every time when that changes. It serves for as long as it is iterated, or until its context is exited.
+A server is called with the function that makes reviews, and yields the client configurations with
+which it can be reached: when it is ready, and every time they change. It serves as long as it is
+iterated, or until its context is exited.
 """
 
 # ruff: noqa: PLR0913  # there are as many arguments as there are options
@@ -29,31 +30,35 @@ logger = logging.getLogger(__name__)
 
 OVERLAP = 5.0
 """
-Seconds to let all API servers know the new authority before the certificate that needs it is shown to them.
-Until then, they trust both the new and the old one, and no request fails.
+Seconds to let all API servers learn the new authority before the new certificate is presented.
+
+Until then, they trust both the new and the old authority, and no request fails.
 """
 
 LONGEST_NAP = 3600.0
-"""Seconds between the looks at the time of day, which does not go as the loop's time does if the machine sleeps."""
+"""Seconds between checks of the wall clock: it diverges from the loop's clock in system sleep."""
 
 
 class WebhookServer(contexts.WebhookContextManager):
     """
     A local HTTP or HTTPS endpoint.
 
-    ``addr`` and ``port`` are where to listen: by default, on all interfaces and at a random port. ``path`` is where
-    all webhooks are. ``host`` is how the clients call this machine, if not by its address.
+    ``addr`` and ``port`` are where to listen: by default, on all interfaces and at a random port.
+    ``path`` is the common prefix of all webhooks. ``host`` is the host name of this machine for
+    clients, if it differs from the address.
 
-    ``certfile``, ``pkeyfile`` and ``password`` are the certificate to show; if there is none, it is made, signed by
-    itself, for the host, for the address, and for ``extra_sans``. ``cafile`` or ``cadata`` are what the clients
-    should trust; ``cadump`` is where to save that. ``verify_...`` are how the clients are verified, if at all.
-    ``context`` is the TLS to use instead of the usual one. With ``insecure``, there is no TLS.
+    ``certfile``, ``pkeyfile`` and ``password`` are the certificate of the server; by default, a
+    self-signed certificate is made for the host, the address, and ``extra_sans``. ``cafile`` or
+    ``cadata`` are the authority that the clients should trust; ``cadump`` is a file to save it to.
+    ``verify_...`` define how the clients are verified, if at all. ``context`` is the TLS context to
+    use instead of the default one. With ``insecure``, there is no TLS.
 
-    The files are looked at every ``file_check_interval`` seconds. When they change, the new connections get the new
-    certificate; the certificate of our own is replaced by a new one long before its end.
+    The files are checked every ``file_check_interval`` seconds. When they change, new connections
+    get the new certificate; a self-signed certificate is renewed long before it expires.
 
-    All requests in flight take at most ``inflight_bytes``, 64 MiB by default: the requests above that wait for a while,
-    and then get the status 503 with ``Retry-After``. Less saves memory, more accepts more of large reviews at once.
+    All requests in flight take at most ``inflight_bytes``, 64 MiB by default: requests above that
+    wait for a while, then get the status 503 with ``Retry-After``. A lower limit saves memory, a
+    higher one accepts more large reviews at once.
     """
 
     DEFAULT_HOST: str | None = None
@@ -104,9 +109,10 @@ class WebhookServer(contexts.WebhookContextManager):
 
     def __call__(self, fn: reviews.WebhookFn) -> AsyncIterator[reviews.WebhookClientConfig]:
         """
-        Serve the requests with this function, and iterate over the ways to reach it.
+        Serve requests with this function, and iterate over the client configurations.
 
-        Raises `WebhookServerError` at the first iteration if it is not possible with these options.
+        Raises `WebhookServerError` at the first iteration if the server cannot start with these
+        options.
         """
         return self._track(lambda run: self._serve(fn, run))
 
@@ -115,16 +121,17 @@ class WebhookServer(contexts.WebhookContextManager):
         hostnames: Collection[str], password: str | None = None
     ) -> tuple[bytes, bytes]:
         """
-        Make a certificate of a server with these names and addresses, signed by itself; return it and its key, in PEM.
+        Make a self-signed certificate for these names and addresses; return it and its key, in PEM.
 
-        The first name goes to the subject, or else the first address. Addresses such as 0.0.0.0 are left out.
+        The subject is the first name, or the first address if there are no names. Unspecified
+        addresses, such as 0.0.0.0, are left out.
         """
         from kopf._kits.webhooks import certificates
 
         return certificates.build_certificate(hostnames, password)
 
     async def _detect_host(self) -> str | None:
-        """Find how the clients call this machine, if it was not told."""
+        """Find the host name of this machine for clients, if it is not configured."""
         return self.DEFAULT_HOST
 
     async def _serve(self, fn: reviews.WebhookFn, run: contexts.Run) -> contexts.Configs:
@@ -165,41 +172,40 @@ class WebhookServer(contexts.WebhookContextManager):
     def _collect_options(self) -> options.Options:
         values = {name: getattr(self, name) for name in options.NAMES}
         if not isinstance(self.extra_sans, str | bytes) and isinstance(self.extra_sans, Iterable):
-            values['extra_sans'] = tuple(
-                self.extra_sans
-            )  # it can be iterated once, and is needed many times
+            # It can be a one-time iterator, but is needed many times.
+            values['extra_sans'] = tuple(self.extra_sans)
         given = options.Options(**values)
         options.check_options(given)
         return given
 
 
 class WebhookK3dServer(WebhookServer):
-    """A server for the clusters of K3d and K3s on the same machine, which know the machine by this name."""
+    """A server for local clusters of K3d and K3s, which know this machine by a fixed host name."""
 
     DEFAULT_HOST = 'host.k3d.internal'
 
 
 class WebhookMinikubeServer(WebhookServer):
-    """A server for the clusters of Minikube on the same machine, which know the machine by this name."""
+    """A server for local clusters of Minikube, which know this machine by a fixed host name."""
 
     DEFAULT_HOST = 'host.minikube.internal'
 
 
 class WebhookDockerDesktopServer(WebhookServer):
-    """A server for the cluster of Docker Desktop on the same machine, which knows the machine by this name."""
+    """A server for the cluster of Docker Desktop, which knows this machine by a fixed host name."""
 
     DEFAULT_HOST = 'host.docker.internal'
 
 
 class WebhookAutoServer(detection.ClusterDetector, WebhookServer):
-    """A server that finds by itself how the cluster knows this machine. If there is no way, it is a local server."""
+    """A server that detects how the cluster reaches this machine; otherwise, a local server."""
 
     async def _detect_host(self) -> str | None:
         return await self.guess_host()
 
 
 class _Renewals:
-    """How the identity of a server changes in time. Used by one task."""
+    """Renewals of the identity of a server over time. Used by one task."""
 
     def __init__(
         self,
@@ -210,10 +216,10 @@ class _Renewals:
     ) -> None:
         self._listener, self._source, self._run, self._interval = listener, source, run, interval
         self._now = clocks.Clock()
-        self._failures: set[str] = set()  # those that are told about already
+        self._failures: set[str] = set()  # already logged
 
     async def follow(self, identity: 'certificates.Identity') -> AsyncGenerator[bytes | None]:
-        """Iterate over what the clients should trust: at first, and every time it changes or is replaced."""
+        """Iterate over the authorities for clients to trust: the first one, and every new one."""
         yield identity.authority
         while not await self._pause(self._choose_delay(identity)):
             if not await asyncio.to_thread(self._source.is_outdated, identity, self._now()):
@@ -251,7 +257,7 @@ class _Renewals:
         return True
 
     def _complain(self, error: Exception) -> None:
-        """Tell about the failure, once: it will be tried again and again."""
+        """Log the failure, each one only once: the renewal is retried."""
         if str(error) not in self._failures:
             logger.error(
                 'The certificate of the webhook server cannot be replaced; the old one is used for now: %s',
@@ -260,7 +266,7 @@ class _Renewals:
         self._failures.add(str(error))
 
     async def _pause(self, delay: float | None) -> bool:
-        """Let the server serve for some time. Tell if it is time to stop; raise if the server has failed."""
+        """Let the server serve for some time; return whether it must stop. Raises its error."""
         serving = asyncio.create_task(self._listener.wait(), name='webhooks server')
         stopping = asyncio.create_task(self._run.wait(), name='webhooks stopper')
         try:
@@ -284,7 +290,7 @@ class _Renewals:
 def choose_delay(
     renewal: 'datetime.datetime | None', now: 'datetime.datetime', interval: float | None
 ) -> float | None:
-    """Tell when to look at the certificates again, in seconds; ``None`` if there is no need to, ever."""
+    """Return the delay until the next check of certificates, in seconds; ``None`` for never."""
     delays = [] if interval is None else [interval]
     if renewal is not None:
         delays.append(min(LONGEST_NAP, max(1.0, (renewal - now).total_seconds())))
@@ -292,7 +298,7 @@ def choose_delay(
 
 
 def join_authorities(*pems: bytes) -> bytes:
-    """Trust all of them."""
+    """Join the authorities, so that clients trust all of them."""
     return b''.join(pem if pem.endswith(b'\n') else pem + b'\n' for pem in pems)
 
 

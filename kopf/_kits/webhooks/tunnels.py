@@ -1,7 +1,7 @@
 """
 Tunnels: public endpoints of external services, forwarded to a server in the operator's process.
 
-They are for development: clusters can be anywhere, while the operator is on a machine that they cannot reach.
+They are for development, when the cluster cannot reach the machine where the operator runs.
 """
 
 import asyncio
@@ -19,16 +19,16 @@ from kopf._kits.webhooks import addresses, contexts, detection, options, servers
 logger = logging.getLogger(__name__)
 
 CLOSING_TIMEOUT = 10.0
-"""Seconds to let a tunnel be closed."""
+"""Seconds to wait until a tunnel is closed."""
 
 
 class WebhookNgrokTunnel(contexts.WebhookContextManager):
     """
-    A tunnel of ngrok: a public HTTPS endpoint, forwarded to a plain HTTP server of ours.
+    A tunnel of ngrok: a public HTTPS endpoint, forwarded to a local HTTP server.
 
-    ``addr``, ``port`` and ``path`` are of the local server; by default, it is at a random port for this machine only.
-    ``token`` is of the subscription, if there is any; ``region`` is where the endpoint should be. ``binary`` is
-    the program to use; with none, it is downloaded.
+    ``addr``, ``port`` and ``path`` are of the local server; by default, it listens on localhost at
+    a random port. ``token`` is the token of the ngrok subscription, if any; ``region`` is the
+    location of the endpoint. ``binary`` is the program to use; by default, it is downloaded.
 
     The endpoint is public: anyone who knows the URL can make requests.
     """
@@ -53,9 +53,9 @@ class WebhookNgrokTunnel(contexts.WebhookContextManager):
 
     def __call__(self, fn: reviews.WebhookFn) -> AsyncIterator[reviews.WebhookClientConfig]:
         """
-        Serve the requests with this function, and iterate over the ways to reach it.
+        Serve requests with this function, and iterate over the client configurations.
 
-        Raises `WebhookServerError` at the first iteration if it is not possible.
+        Raises `WebhookServerError` at the first iteration if the tunnel cannot be opened.
         """
         return self._track(lambda run: self._serve(fn, run))
 
@@ -79,7 +79,7 @@ class WebhookAutoTunnel(detection.ClusterDetector, contexts.WebhookContextManage
     """
     A server if the cluster is known to reach this machine, or a tunnel if not.
 
-    Only the options that all of them have can be given: ``addr``, ``port`` and ``path`` are of the local server.
+    It has only the options common to both: ``addr``, ``port`` and ``path`` of the local server.
     """
 
     def __init__(
@@ -92,9 +92,9 @@ class WebhookAutoTunnel(detection.ClusterDetector, contexts.WebhookContextManage
 
     def __call__(self, fn: reviews.WebhookFn) -> AsyncIterator[reviews.WebhookClientConfig]:
         """
-        Serve the requests with this function, and iterate over the ways to reach it.
+        Serve requests with this function, and iterate over the client configurations.
 
-        Raises `WebhookServerError` at the first iteration if it is not possible.
+        Raises `WebhookServerError` at the first iteration if the server or the tunnel cannot start.
         """
         return self._track(lambda run: self._serve(fn, run))
 
@@ -113,7 +113,7 @@ class WebhookAutoTunnel(detection.ClusterDetector, contexts.WebhookContextManage
 
 
 class _Ngrok:
-    """One tunnel. Its library blocks, so it is called in threads."""
+    """One tunnel. The ngrok library blocks, so it is called in threads."""
 
     def __init__(
         self, token: str | None, region: str | None, binary: options.FilePath | None
@@ -141,7 +141,11 @@ class _Ngrok:
         self._connecting: asyncio.Task[str] | None = None
 
     async def connect(self, target: str) -> str:
-        """Open the tunnel to this address; return its public URL. If cancelled, it can be open nevertheless."""
+        """
+        Open the tunnel to this address; return its public URL.
+
+        If cancelled, the tunnel can still be opened: call `disconnect`.
+        """
         self._connecting = asyncio.create_task(
             asyncio.to_thread(self._connect, target), name='ngrok connector'
         )
@@ -152,7 +156,7 @@ class _Ngrok:
         return url
 
     async def disconnect(self) -> None:
-        """Close the tunnel if it is open, or was going to be. Takes at most `CLOSING_TIMEOUT` seconds."""
+        """Close the tunnel if it is open or opening. Takes at most `CLOSING_TIMEOUT` seconds."""
         if self._connecting is None:
             return
         closing = asyncio.create_task(self._close(self._connecting), name='ngrok closer')
@@ -172,7 +176,7 @@ class _Ngrok:
             tunnel = self._library.connect(
                 target, 'http', pyngrok_config=self._config, schemes=['https']
             )
-        except Exception as error:  # of the library, of the network, of the program
+        except Exception as error:  # of the library, of the network, or of the program
             text = str(error).replace(self._token, '***') if self._token else str(error)
             raise options.WebhookServerError(
                 f'The tunnel of ngrok cannot be opened: {text}'
