@@ -179,8 +179,7 @@ def _conclude_outdated(sender: '_Sender', loss: '_Loss') -> Applied:
 
 def lessen(changes: Changes, *, is_amended: bool, is_status: bool = False) -> Changes | None:
     """
-    Leave out the probably refused part; ``None`` if there is nothing to leave out but the
-    finalizer.
+    Leave out the probably refused part; ``None`` if nothing but the finalizer is left.
 
     If a separately sent status is refused, the rest of the changes is kept.
     """

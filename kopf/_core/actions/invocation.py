@@ -57,8 +57,7 @@ async def invoke(
     is_coroutine: bool | None = None,
 ) -> Any:
     """
-    Call the function and return its result: coroutines right here, others in a thread of the
-    executor.
+    Call the function and return its result: coroutines here, others in the executor's threads.
 
     Threads get a copy of the caller's context variables; their changes of it are not seen by the
     caller. Threads cannot be interrupted: if cancelled, the call ends immediately, and the function
@@ -83,8 +82,7 @@ async def invoke(
 
 async def limit(coro: Coroutine[Any, Any, ResultT], seconds: float) -> ResultT:
     """
-    Await the coroutine, but interrupt it once after these seconds, with `Interruption` where it
-    awaits.
+    Await the coroutine, but interrupt it once after these seconds with `Interruption`.
 
     The coroutine decides how it ends after that: with a result, with an error, or with the
     interruption, which is raised as `LimitError`. Cancellations from outside stay cancellations.

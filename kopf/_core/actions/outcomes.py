@@ -12,10 +12,10 @@ from kopf._cogs.structs import ids
 @dataclasses.dataclass(frozen=True)
 class Outcome:
     """
-    The outcome of one attempt. The last one is final, either with an exception (a failure) or
-    without (a success).
+    The outcome of one attempt.
 
-    Ignored errors are successes with no result. ``delay`` is counted from the end of the attempt.
+    The last attempt is final: a failure with an exception, or a success without one. Ignored errors
+    are successes with no result. ``delay`` is counted from the end of the attempt.
     """
 
     final: bool

@@ -122,8 +122,7 @@ BLANK = HandlerState()
 
 class State(Mapping[ids.HandlerId, HandlerState]):
     """
-    The progress of the handlers of one object, by their ids: the requested ones and their
-    sub-handlers.
+    The progress of one object's handlers and their sub-handlers, by their ids.
 
     It is immutable. Unknown handlers are looked up in its source when they are needed.
     """
@@ -234,8 +233,7 @@ class State(Mapping[ids.HandlerId, HandlerState]):
 
     def knowing(self, ids: Iterable[ids.HandlerId], *, before: str, after: str) -> 'State':
         """
-        Mark these handlers as knowing the essence that they have made from the one they were called
-        with.
+        Mark these handlers as knowing the essence that they have made themselves.
 
         Handlers with no records have finished in a previous cycle: they need no call for their own
         changes.

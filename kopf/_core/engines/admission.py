@@ -1,6 +1,5 @@
 """
-Admission: runs a webhook server beside the operator, and the webhooks in the cluster that point to
-it.
+Admission: a webhook server beside the operator, and the cluster's webhooks that point to it.
 
 It starts before any object is handled, and stops after all of them are: the operator's own changes
 are reviewed too, including the last ones. On exit, the webhooks are removed from the cluster first,
@@ -27,8 +26,7 @@ STOPPING_TIMEOUT = 30.0
 
 class Admission:
     """
-    The admission of one operator. Belongs to its event loop. It is idle if there are no admission
-    handlers.
+    The admission of one operator, idle without admission handlers. Belongs to its event loop.
 
     It is started once, when the settings are final, and stopped once, while there are still
     credentials.
@@ -66,8 +64,7 @@ class Admission:
 
     def start(self) -> list[asyncio.Task[None]]:
         """
-        Start the server, and write the webhooks to the cluster if configured. The tasks end only by
-        errors.
+        Start the server, and write the webhooks if configured. The tasks end only by errors.
 
         The errors are: those of the server; `ServerError` if it ends with no errors, or is invalid;
         `LoginError`.

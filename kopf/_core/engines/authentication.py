@@ -32,8 +32,7 @@ async def run_authentication(
     meter: meters.Meter | None = None,
 ) -> None:
     """
-    Log in every time when the vault needs credentials, until cancelled or until the vault is
-    closed.
+    Log in whenever the vault needs credentials, until cancelled or the vault is closed.
 
     Run it in one task. While it logs in, the requests wait, possibly for as long as the login
     handlers are retried. Raises `LoginError` if the handlers return nothing usable, and
@@ -69,8 +68,7 @@ async def authenticate(
     meter: meters.Meter | None = None,
 ) -> None:
     """
-    Log in once: execute the login handlers until they are finished, and put their results in the
-    vault.
+    Log in once: execute the login handlers until finished, and put the results in the vault.
 
     The handlers of each next stage are executed only if the previous ones have returned nothing. If
     cancelled, the vault is unchanged. Raises the same errors as `run_authentication`. If the

@@ -69,8 +69,7 @@ class Spawner(lives.Crew):
         may_start: bool,
     ) -> None:
         """
-        Stop the daemons that should no longer run, for this reason, and start the missing ones if
-        allowed.
+        Stop the daemons that should no longer run, and start the missing ones if allowed.
 
         Daemons being stopped count as running: they will be started again by a later event.
         """

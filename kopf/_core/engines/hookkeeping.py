@@ -116,8 +116,7 @@ class Keeper:
 
     async def withdraw(self) -> bool:
         """
-        Remove all records but the persistent ones, in a limited time; return whether any had to be
-        removed.
+        Remove all but the persistent records, in a limited time; return whether there were any.
 
         If it is not possible, it is logged. If cancelled, some of them can be left.
         """

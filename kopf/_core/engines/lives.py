@@ -51,8 +51,7 @@ class Place(Protocol):
 
 class Lives:
     """
-    All daemons and timers of one object, with their shared state. Changed only in the operator's
-    event loop.
+    All daemons and timers of one object. Changed only in the event loop of the operator.
 
     The body is live: it is replaced in place as the object changes.
     """

@@ -151,8 +151,7 @@ class Member:
 
     async def run(self) -> None:
         """
-        Be a member until cancelled, or until there are no credentials, which is raised as
-        `LoginError`.
+        Be a member until cancelled. Raises `LoginError` if there are no credentials.
 
         At the end, the record is removed; it takes a limited time, and failures are only logged.
         """

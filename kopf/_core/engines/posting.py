@@ -112,8 +112,7 @@ def exception(
     backoffs: connecting.Backoffs | None = None,
 ) -> None:
     """
-    Post a k8s-event of the type ``Error`` with the text of the given or current exception; see
-    `event`.
+    Post a k8s-event of the type ``Error`` for the given or current exception; see `event`.
 
     By default, the reason is the class of the exception.
     """
@@ -127,8 +126,7 @@ def exception(
 @contextlib.contextmanager
 def attached(poster: Poster) -> Iterator[None]:
     """
-    Make the functions above use this poster in this task or thread and in all those started from
-    it.
+    Use this poster in this task or thread, and in all tasks and threads started from it.
 
     Code that belongs to no operator uses it too, if there are no other operators in this process.
     """

@@ -82,8 +82,7 @@ class Server:
 
 def build_liveness_page(prober: probes.Prober, examine: Callable[[], healths.Vitals]) -> Page:
     """
-    Build a page with the results of the probe handlers, in JSON; if the operator is dead, with the
-    reasons.
+    Build a page with the results of the probe handlers or, if dead, also the reasons, in JSON.
 
     In the latter case, the results are nested, so that they are not mistaken for a success.
     """
@@ -105,8 +104,7 @@ def build_liveness_page(prober: probes.Prober, examine: Callable[[], healths.Vit
 
 def build_readiness_page(examine: Callable[[], healths.Vitals]) -> Page:
     """
-    Build a page that shows whether the operator is ready, with the problems and the pauses for
-    others.
+    Build a page that shows the readiness, with the problems and the pauses for others.
 
     With ``?verbose``, it also shows all findings that are fine.
     """

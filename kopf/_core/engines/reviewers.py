@@ -116,8 +116,7 @@ class _Call:
 
 class Reviewer:
     """
-    The reviewer of requests to the API, any number at a time. Belongs to the event loop of its
-    operator.
+    The reviewer of requests to the API, any number at a time. Belongs to one event loop.
 
     Nothing is remembered of a review after the response.
     """
@@ -155,12 +154,11 @@ class Reviewer:
         sslpeer: Mapping[str, Any] | None = None,
     ) -> reviews.Response:
         """
-        Call the matching handlers of the webhook, or all matching handlers, and return the
-        response.
+        Call the matching handlers, of one webhook or of all, and return the response.
 
         It takes as long as the handlers do, but no longer than `TIMEOUT`: late handlers count as
         failed. If cancelled, the handlers are cancelled too. Handlers in threads do not block
-        others. Raises `ReviewRefused` if it is not a review, or if its resource is not served.
+        others. Raises `ReviewRefused` if it is not a review, or if the operator cannot answer it.
         Unknown webhooks admit anything.
         """
         peer = _Peer(dict(headers or {}), dict(sslpeer or {}))

@@ -1,6 +1,5 @@
 """
-Callbacks: the criteria that limit the calls of handlers, and combinators for those that are
-functions.
+Callbacks: the criteria that limit the calls of handlers, and combinators of functions.
 
 The functions are always synchronous. Functions of ``when=`` get only keywords: the kwargs of the
 handler. Those for values (of labels, annotations, fields) also get the value as the only positional

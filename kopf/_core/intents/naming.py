@@ -106,8 +106,7 @@ def number_namesakes(
     list_occasions: Callable[[HandlerT], Occasions],
 ) -> list[HandlerT]:
     """
-    Number the functions with the same id that can be called for the same occasions, except the
-    first.
+    Number the functions with the same id and occasions, except for the first one.
 
     All handlers of one function and id keep the same id. Functions that are never called together
     can share it.

@@ -151,7 +151,7 @@ class Operator:
             stack.callback(self._release_objects)
             stack.push_async_callback(self.plan.vault.close)
             stack.enter_context(posting.attached(self.poster))
-            # In case the startup fails; otherwise, it is closed by the callback below.
+            # In case the startup fails or is stopped; otherwise, it is closed by the callback below.
             stack.push_async_callback(self.poster.close)
             if not await _run_until_stopped(stopper, {'startup': self._start_up()}):
                 return
@@ -273,8 +273,7 @@ class Operator:
 
     def _release_objects(self) -> None:
         """
-        Make the next operator begin with no memories of objects, even if it gets the same
-        container.
+        Make the next operator begin with no memories of objects, even in the same container.
 
         The indices stay unchanged for all functions still running, including those in abandoned
         threads.
@@ -466,8 +465,7 @@ async def _run_until_stopped(
     ending: Callable[[], None] = lambda: None,
 ) -> bool:
     """
-    Run the coroutines until all end, any fails, a stop is requested, or any task in ``besides``
-    ends.
+    Run until all coroutines end, any fails, a stop is requested, or a task besides them ends.
 
     Returns true if they have ended by themselves. Raises the first error. In any case, all of them
     are stopped afterwards, except for the tasks in ``besides``.

@@ -74,8 +74,7 @@ class Processor:
 
     def dismiss(self, batch: queueing.Batch) -> bool:
         """
-        Return whether the events can be dismissed with no worker; if so, update the memory of the
-        object.
+        Return whether the events need no worker; if so, update the memory of the object.
 
         Events are dismissed if there is nothing to do for the object and no handler wants every
         event. This is the case for half of all events, namely the echoes of our own changes, and

@@ -52,7 +52,7 @@ Handle = Callable[[Batch], Awaitable[Verdict]]
 """Handles an object. Never called twice at the same time for the same object. Should not raise."""
 
 Dismiss = Callable[[Batch], bool]
-"""Returns whether there is nothing to do for an object; must neither raise nor block."""
+"""Returns whether an object needs no worker, and notes that then; must not raise or block."""
 
 IsEveryEventWanted = Callable[[], bool]
 """Returns whether all events must be kept; called for each event, since the answer can change."""

@@ -1,6 +1,5 @@
 """
-Reporting: the log lines about the handling of objects, from the beginning of a cycle to its
-summary.
+Reporting: the log lines about handling of objects, from the start of a cycle to its summary.
 
 People alert on these lines, and their tests wait for them: the texts are an interface. The details
 are at DEBUG, and cost nothing if that is off. The summary is at INFO: with the object's own logger,

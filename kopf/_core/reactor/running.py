@@ -147,8 +147,7 @@ async def run_tasks(
     ignored: Collection[asyncio.Task[Any]] = frozenset(),
 ) -> None:
     """
-    Wait for the tasks of an operator; once any of them ends, stop the others and all leftover
-    tasks.
+    Wait for the tasks of an operator; once any of them ends, stop all others and leftovers.
 
     The leftovers are the tasks started from its handlers at any depth, unless ignored: they get 5
     seconds to end, then are cancelled and get 5 more. Cancellation has the same effect. Raises the

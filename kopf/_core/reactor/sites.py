@@ -39,8 +39,7 @@ class Site:
 
     def get_memo(self, body: Mapping[str, Any], /, *, is_existing: bool) -> Any:
         """
-        Get the memo of an existing object if it is known; otherwise, a temporary copy of the
-        operator's memo.
+        Get the memo of an existing object if known; otherwise, a copy of the operator's memo.
 
         Unlike in `Memories.recall`, nothing is remembered: objects are known only while they are
         watched.

@@ -39,8 +39,7 @@ class Remains:
 
 class Watcher:
     """
-    The watcher of one resource in one namespace, or in the whole cluster. It is run by one task,
-    once.
+    The watcher of one resource, in one namespace or in the whole cluster, for one run.
 
     It calls ``on_listed`` every time when all objects are listed, and indexed if needed. After it
     ends, its objects are still remembered and indexed, until they are forgotten or released.
@@ -92,8 +91,7 @@ class Watcher:
 
     def release(self) -> Remains:
         """
-        Forget the memories of the objects and stop their daemons, but leave the objects in the
-        indices.
+        Forget the memories and stop the daemons, but leave the objects in the indices.
 
         The watcher must have ended. The objects are no longer served by it, but presumably still
         exist.
