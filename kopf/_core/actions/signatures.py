@@ -76,7 +76,7 @@ def suggest(unknown: Collection[str], names: Collection[str]) -> str:
 
 
 def narrow(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Make the function ignore the named arguments that it does not accept."""
+    """Return a function that ignores the named arguments that this one does not accept."""
     signature = read_signature(fn)
     if signature is None or signature.is_open:
         return fn

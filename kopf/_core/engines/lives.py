@@ -29,7 +29,7 @@ The identifier of a daemon or timer within one object: different functions can h
 
 
 def identify(handler: handlers.SpawningHandler) -> Key:
-    """Return the key of a daemon or timer, the same for repeated declarations."""
+    """Return the key of a daemon or timer: its id and function, however often declared."""
     return Key((handler.id, id(handler.fn)))
 
 

@@ -151,7 +151,7 @@ class Operator:
             stack.callback(self._release_objects)
             stack.push_async_callback(self.plan.vault.close)
             stack.enter_context(posting.attached(self.poster))
-            # In case the startup fails or is stopped; otherwise, it is closed by the callback below.
+            # In case the startup fails or is stopped; otherwise, it is closed by a callback below.
             stack.push_async_callback(self.poster.close)
             if not await _run_until_stopped(stopper, {'startup': self._start_up()}):
                 return
