@@ -1,6 +1,6 @@
 """
-The core: what makes an operator move.
+The core: the machinery of an operator.
 
-The layers, from the top: ``reactor``, ``engines``, ``intents``, ``actions``.
-Higher imports lower, never back.
+The layers, from the top: ``reactor``, ``engines``, ``intents``, ``actions``. Higher layers import
+lower ones, never the reverse.
 """

@@ -1,5 +1,6 @@
 """
-Actions: how handlers are executed, whatever they are for.
+Actions: how handlers of any kind are executed.
 
-Invocation of sync and async functions, outcomes, the progress between attempts, the patches that carry it, and logs.
+Invocation of sync and async functions, outcomes, the progress between attempts, the patches that
+carry it, and logs.
 """

@@ -1,10 +1,11 @@
 """
-Application: the changes that the operator makes to an object, sent in as few requests as possible.
+Application: sends the operator's changes of an object in as few requests as possible.
 
-There are three kinds of them: what the users want, what we keep there for ourselves, and our finalizer. They go
-together; in several requests, ours goes last: then it is done. If the cluster refuses the users' part, the other two
-go without it: what is done is done, and must not be repeated for ever because of what cannot be stored. What differs
-in nothing from the object is not sent at all.
+There are three kinds of changes: the users' patch, our own records, and our finalizer. They are
+sent together; if several requests are needed, our records go last, when everything else is done. If
+the cluster refuses the users' part, the other two are sent without it: the handlers are done, and
+must not be repeated forever because of values that cannot be stored. Values equal to those of the
+object are not sent.
 """
 
 import asyncio
@@ -23,59 +24,65 @@ from kopf._core.actions import sequences
 Logger = logging.Logger | logging.LoggerAdapter[Any]
 
 REFUSALS = (400, 403, 413)
-"""The codes that mean the same as 409 and 422: wrong content, denied by a webhook or by rights, too large."""
+"""
+The codes treated the same as 409 and 422: wrong content, denied by a webhook or RBAC, too large.
+"""
 
 CONFLICTS = 3
-"""How many times to try again if the cluster cannot merge the changes because of too many others at the same time."""
+"""The number of retries if the cluster cannot merge the changes because of concurrent changes."""
 
 CONFLICT_DELAY = 0.2
-"""Seconds before the first of these times, twice as many before each next one; prolonged at random by up to a half."""
+"""
+Seconds before the first of these retries, doubled for each next one, plus a random half at most.
+"""
 
 REFRESHES = 3
-"""How many times the object is read again if others have changed it before a request that is for one version."""
+"""How many times the object is read again if others changed it before a request for one version."""
 
 EMPTIED = ('metadata.annotations', 'metadata.labels', 'metadata.finalizers')
-"""What the cluster removes when it is empty."""
+"""The fields that the cluster removes when they are empty."""
 
 INAPPLICABLE = ('the server rejected our request due to an error in our request', 'test failed')
-"""How the servers tell that a JSON patch does not fit the object, e.g. by its version. Nothing else is said then."""
+"""
+How servers report that a JSON patch does not fit the object, e.g. its version, with no details.
+"""
 
 
 class Holding(enum.Enum):
-    """What is to be done to our finalizer."""
+    """The action on our finalizer."""
 
-    KEEP = enum.auto()  # let it be as it is
-    BLOCK = enum.auto()  # put it on the object
-    ALLOW = enum.auto()  # take it off
+    KEEP = enum.auto()  # leave it as is
+    BLOCK = enum.auto()  # add it to the object
+    ALLOW = enum.auto()  # remove it from the object
 
 
 class Drift(NamedTuple):
-    """Two states of an object in a row between which others may have changed it."""
+    """Two consecutive states of an object between which other writers may have changed it."""
 
     before: Mapping[str, Any]
     after: Mapping[str, Any]
-    is_foreign: bool = False  # whether only others have
+    is_foreign: bool = False  # whether only other writers have changed it
 
 
 Revise = Callable[[Mapping[str, Any], Sequence[Drift]], Mapping[str, Any]]
-"""Makes our part of the changes, by the state of the object after the users' part, with all drifts till then."""
+"""
+Makes our part of the changes from the object after the users' part, with all drifts until then.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
 class Changes:
-    """All that is to be changed in an object at once."""
+    """All changes of an object to send together."""
 
-    patch: patches.Patch  # of the users
-    own: patches.Patch  # of ours, with no functions
+    patch: patches.Patch  # by the users' functions
+    own: patches.Patch  # our records, with no functions
     holding: Holding = Holding.KEEP
-    is_spared: bool = True  # whether the users' values that are there already may be left out
+    is_spared: bool = True  # whether the users' values that the object already has may be omitted
     is_guarded: bool = False  # whether the users' values are merged only into the known version
-    is_persistent: bool = (
-        False  # whether the functions are applied to newer versions at once if there are any
-    )
-    revise: Revise | None = (
-        None  # makes our part again when that of the users is accepted, if it goes separately
-    )
+    # Whether the functions are immediately applied to newer versions of the object.
+    is_persistent: bool = False
+    # Rebuilds our part after the users' part is accepted, if they are sent separately.
+    revise: Revise | None = None
 
 
 NO_CHANGES = Changes(patches.Patch(), patches.Patch())
@@ -83,30 +90,23 @@ NO_CHANGES = Changes(patches.Patch(), patches.Patch())
 
 @dataclasses.dataclass(frozen=True)
 class Applied:
-    """What has become of the changes."""
+    """The result of the changes."""
 
-    version: str | None = (
-        None  # of the object after the last accepted request; None if there was none
-    )
-    fns: tuple[
-        patches.AnyPatchFn, ...
-    ] = ()  # of the users, not accepted for the version of the object
-    is_gone: bool = False  # there is no such object any more
-    is_held: bool = (
-        False  # our finalizer could not be changed now: the object is newer than we know
-    )
-    is_refused: bool = (
-        False  # the functions or our own part are wrong for any version, as far as it is known
-    )
-    unsent: Mapping[str, Any] = dataclasses.field(
-        default_factory=dict
-    )  # of the users, to go with the functions
-    own: Mapping[str, Any] = dataclasses.field(
-        default_factory=dict
-    )  # of ours, to go with the functions
-    body: Mapping[str, Any] | None = dataclasses.field(
-        default=None, compare=False, repr=False
-    )  # of that version
+    # The version of the object after the last accepted request; None if there was none.
+    version: str | None = None
+    # The users' functions not accepted for the version of the object.
+    fns: tuple[patches.AnyPatchFn, ...] = ()
+    is_gone: bool = False  # the object no longer exists
+    # Whether our finalizer could not be changed because the object is newer than we know.
+    is_held: bool = False
+    # Whether the functions or our own part are presumably wrong for any version.
+    is_refused: bool = False
+    # The users' values to be sent with the functions.
+    unsent: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    # Our records to be sent with the functions.
+    own: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    # The object of that version.
+    body: Mapping[str, Any] | None = dataclasses.field(default=None, compare=False, repr=False)
     drifts: tuple[Drift, ...] = dataclasses.field(default=(), compare=False, repr=False)
 
 
@@ -119,11 +119,11 @@ async def apply_changes(
     logger: Logger,
 ) -> Applied:
     """
-    Send the changes of an object known to be as given; tell which version of it includes them.
+    Send the changes of an object in the given state; return the version that includes them.
 
-    What the cluster refuses is logged and left out, and everything else is sent: the finalizer in any case.
-    Raises `RequestError` if nothing is known about the result, or if there is nothing more to leave out: it is
-    harmless to repeat then. So it is if cancelled.
+    Refused changes are logged and left out, and everything else is sent, in particular the
+    finalizer. Raises `RequestError` if the result is unknown, or if there is nothing more to leave
+    out. After that or a cancellation, it is harmless to repeat.
     """
     sender = _Sender(target, body, context, logger)
     loss = _Loss()
@@ -163,7 +163,7 @@ async def apply_changes(
 
 
 def _conclude_outdated(sender: '_Sender', loss: '_Loss') -> Applied:
-    """Leave the rest for a newer version of the object."""
+    """Leave the rest of the changes for a newer version of the object."""
     left = sender.left
     return Applied(
         sender.version,
@@ -179,9 +179,9 @@ def _conclude_outdated(sender: '_Sender', loss: '_Loss') -> Applied:
 
 def lessen(changes: Changes, *, is_amended: bool, is_status: bool = False) -> Changes | None:
     """
-    Leave out what is probably refused; ``None`` if there is nothing to leave out but the finalizer.
+    Leave out the probably refused part; ``None`` if nothing but the finalizer is left.
 
-    If it refuses the status that is sent apart, the rest of the object has done nothing wrong.
+    If a separately sent status is refused, the rest of the changes is kept.
     """
     if is_status and 'status' in changes.patch:
         return dataclasses.replace(changes, patch=_without_status(changes.patch))
@@ -207,14 +207,18 @@ def _without_status(patch: patches.Patch) -> patches.Patch:
 
 
 def is_refusal(error: errors.RequestError) -> bool:
-    """Tell if the cluster has said no, and will say so again; otherwise, it is worth to send the same later."""
+    """
+    Return whether the cluster refuses the request and will refuse it again; otherwise, retry later.
+    """
     return isinstance(error, errors.APIInvalidError) or (
         isinstance(error, errors.APIError) and error.code in REFUSALS
     )
 
 
 def is_outdated(refusal: errors.APIError) -> bool:
-    """Tell if a JSON patch is refused only because the object has changed meanwhile."""
+    """
+    Return whether a JSON patch is refused only because the object has changed in the meantime.
+    """
     if isinstance(refusal, errors.APIConflictError):
         return True
     is_explained = bool(dicts.resolve(refusal.details, ('causes',)))
@@ -226,7 +230,7 @@ def is_outdated(refusal: errors.APIError) -> bool:
 
 
 def is_namesake(refusal: errors.APIError | None) -> bool:
-    """Return whether the changes are refused because another object has that name now."""
+    """Return whether the changes are refused because the name now belongs to another object."""
     if refusal is None:
         return False
     causes = dicts.resolve(refusal.details, ('causes',))
@@ -235,35 +239,35 @@ def is_namesake(refusal: errors.APIError | None) -> bool:
 
 
 def is_conflicting(refusal: errors.APIError, changes: Changes) -> bool:
-    """Tell if the changes are refused only because of others at the same moment, and not for what they are."""
+    """Return whether the changes are refused only because of concurrent changes."""
     is_versioned = dicts.has(changes.patch, ('metadata', 'resourceVersion'))
     return isinstance(refusal, errors.APIConflictError) and not is_versioned
 
 
 @dataclasses.dataclass(frozen=True)
 class _Refusal:
-    """What the cluster does not accept."""
+    """A request that the cluster has refused."""
 
     error: errors.APIError
     step: patching.Step
 
     @property
     def is_amended(self) -> bool:
-        """Whether it is a JSON patch: the functions of the users, or the finalizer."""
+        """Whether it was a JSON patch: the users' functions or the finalizer."""
         return self.step in sequences.AMENDMENTS.values()
 
 
 @dataclasses.dataclass(frozen=True)
 class _Loss:
-    """What is left out of the changes, as the cluster refuses it."""
+    """The changes left out because the cluster refuses them."""
 
     fns: tuple[patches.AnyPatchFn, ...] = ()  # can be accepted for another version of the object
-    is_refused: bool = False  # whether the functions or our own part are among that
+    is_refused: bool = False  # whether the functions or our own part are refused
 
     def extend(
         self, refusal: _Refusal, changes: Changes, lesser: Changes, *, is_deleted: bool
     ) -> '_Loss':
-        """Leave out what one more refusal is about."""
+        """Add the part left out because of another refusal."""
         if not refusal.is_amended:
             return _Loss(self.fns, self.is_refused or lesser.own != changes.own)
         if is_deleted:
@@ -280,7 +284,7 @@ def _describe_loss(changes: Changes, lesser: Changes) -> str:
 
 
 class _Sender:
-    """Sends the changes of one object, and remembers its newest state. Used by one task."""
+    """The sender of the changes of one object, with its newest state. Used by one task."""
 
     def __init__(
         self,
@@ -291,22 +295,18 @@ class _Sender:
     ) -> None:
         self.target, self.body, self.context, self.logger = target, body, context, logger
         self._changes = NO_CHANGES
-        self._users, self._own = (
-            NO_CHANGES.patch,
-            NO_CHANGES.own,
-        )  # not accepted yet; the functions always are
+        # The changes not accepted yet; the functions are always kept here.
+        self._users, self._own = NO_CHANGES.patch, NO_CHANGES.own
         self._revise: Revise | None = None
         self.version: str | None = None
         self.is_gone = False
         self.drifts: list[Drift] = []
-        self.is_stuck = False  # whether there are conflicts, though nobody changes the object
+        self.is_stuck = False  # whether there are conflicts though the object does not change
         self._refreshes = 0
-        self._is_hot = (
-            False  # whether others change the object too often to wait for a quiet moment
-        )
-        self._failed: list[
-            patches.AnyPatchFn
-        ] = []  # also those that make no sense: it is said once
+        # Whether others change the object too often to find a quiet moment.
+        self._is_hot = False
+        # Includes functions with results that are not JSON: each is reported once.
+        self._failed: list[patches.AnyPatchFn] = []
 
     @property
     def patched(self) -> Mapping[str, Any] | None:
@@ -315,13 +315,13 @@ class _Sender:
 
     @property
     def left(self) -> Changes:
-        """What is not accepted yet."""
+        """The changes not accepted yet."""
         return dataclasses.replace(
             self._changes, patch=self._users, own=self._own, revise=self._revise
         )
 
     async def send(self, changes: Changes) -> _Refusal | None:
-        """Send what differs from the object; return what is refused, if anything. All before it is accepted then."""
+        """Send the difference from the object; return the refusal, if any, that stopped it."""
         self._take(changes)
         amended = set[sequences.Place]()
         while not self.is_gone and (request := self._choose_next(amended)) is not None:
@@ -335,7 +335,9 @@ class _Sender:
         return None
 
     def _take(self, changes: Changes) -> None:
-        """Take only what differs from the object, with no contradictions; what cannot be sent at all is left out."""
+        """
+        Take the difference from the object, without contradictions and values that cannot be sent.
+        """
         self._changes, self._revise = changes, changes.revise
         self._users, own = changes.patch, changes.own
         if len(changes.patch):
@@ -356,7 +358,9 @@ class _Sender:
         return patches.Patch(own), users
 
     def _choose_next(self, amended: Collection[sequences.Place]) -> sequences.Request | None:
-        """Choose what is to be sent next; make our part again if all of the users' part is accepted before it."""
+        """
+        Choose the next request; rebuild our part once the whole users' part is accepted before it.
+        """
         request = self._choose_request(amended)
         if self._revise is None or self.version is None or request is None:
             return request
@@ -367,7 +371,9 @@ class _Sender:
         return self._choose_request(amended)
 
     def _choose_request(self, amended: Collection[sequences.Place]) -> sequences.Request | None:
-        """Choose what is to be sent next; the finalizer goes with the functions, or after all if there are none."""
+        """
+        Choose the next request; the finalizer goes with the functions, or last if there are none.
+        """
         users, own = self._users, self._own
         if not users and not own and (self._changes.holding is Holding.KEEP or amended):
             return None
@@ -383,7 +389,7 @@ class _Sender:
         return requests[0] if requests else None
 
     def _find_touched(self) -> set[sequences.Place]:
-        """Find where the functions change anything, by what is known of the object."""
+        """Find the places that the functions change in the object as it is known."""
         merged = patches.merge(self.body, self._users)
         operations = patches.build_json_patch(merged, self._transform(merged))
         steps = patching.split_operations(operations, has_status=self.target.has_status)
@@ -415,7 +421,8 @@ class _Sender:
         """
         Return whether the request is only for the known version of the object.
 
-        The identity of the object is not checked by the servers when the status is merged, so its version is.
+        The servers do not check the uid of the object when the status is merged, so the version is
+        checked.
         """
         if (
             dicts.has(request.users, ('metadata', 'resourceVersion'))
@@ -427,7 +434,9 @@ class _Sender:
         return self._changes.is_guarded and bool(request.users) and not self._is_hot
 
     def _identify(self, merge: Mapping[str, Any], *, is_guarded: bool) -> Mapping[str, Any]:
-        """Add what the object must be for the changes to be accepted: itself, and of the known version."""
+        """
+        Add the preconditions to the changes: the uid and, if guarded, the version of the object.
+        """
         identity: dict[str, Any] = {}
         if self.target.uid is not None:
             identity['uid'] = self.target.uid
@@ -438,7 +447,9 @@ class _Sender:
         return {**merge, 'metadata': {**identity, **dicts.resolve_mapping(merge, ('metadata',))}}
 
     async def _refresh(self) -> bool:
-        """Read the object that others have changed; return false if it is gone, or it makes no sense to go on."""
+        """
+        Read the object that others have changed; return false if it is gone or retries are useless.
+        """
         if self._refreshes >= REFRESHES:
             self._is_hot = not self._is_hot and not self.is_stuck
             return self._is_hot
@@ -459,7 +470,7 @@ class _Sender:
         return True
 
     async def _amend(self, request: sequences.Request) -> _Refusal | None:
-        """Send what the functions make of the object, if anything; be it not merged yet, they see it as if it was."""
+        """Send the result of the functions, if any, applied after the unsent merge-patches."""
         wanted = patches.merge(self._transform(patches.merge(self.body, self._users)), request.own)
         operations = patching.split_operations(
             patches.build_json_patch(self.body, wanted), has_status=self.target.has_status
@@ -492,7 +503,11 @@ class _Sender:
         self.is_gone = True
 
     def _transform(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Make what is wanted, with the finalizer; functions that fail are left out, all of them if it is not JSON."""
+        """
+        Apply the functions and the finalizer.
+
+        Failing functions are skipped; all of them are, if the result is not JSON.
+        """
         made = body
         for fn in self._users.fns:
             try:
@@ -530,7 +545,7 @@ class _Sender:
             )
 
     def _log(self, step: patching.Step, content: object, outline: list[str]) -> None:
-        """Tell what is sent; of secrets, only the outline."""
+        """Log the changes to send; only their outline for Secrets."""
         way = 'JSON' if step in sequences.AMENDMENTS.values() else 'Merge'
         place = (
             'status'
@@ -547,7 +562,7 @@ class _Sender:
 
 
 def prune(merge: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave only what differs from the object: no request is worth making for what is there already."""
+    """Keep only the difference from the object: equal values need no request."""
     pruned: dict[str, Any] = {}
     for key, value in merge.items():
         present = body.get(key)
@@ -565,7 +580,7 @@ def prune(merge: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def find_mismatches(merge: Mapping[str, Any], body: Mapping[str, Any], path: str = '') -> list[str]:
-    """List the fields that are not such as we have asked: dropped or changed by the cluster."""
+    """List the fields that differ from the requested values: dropped or changed by the cluster."""
     found: list[str] = []
     for key, value in merge.items():
         field = f'{path}.{key}' if path else key
@@ -582,7 +597,7 @@ def find_mismatches(merge: Mapping[str, Any], body: Mapping[str, Any], path: str
 
 
 def _hold(body: Mapping[str, Any], holding: Holding, finalizer: str) -> Mapping[str, Any]:
-    """Get the object with the finalizer or without it; all the rest of it is shared, and not copied."""
+    """Return the object with or without the finalizer; the rest of it is shared, not copied."""
     if holding is Holding.KEEP:
         return body
     held = cast(bodies.RawBody, {**body, 'metadata': dict(body['metadata'])})
@@ -594,7 +609,9 @@ def _hold(body: Mapping[str, Any], holding: Holding, finalizer: str) -> Mapping[
 
 
 def _without_removals(merge: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave only what is to be set: there is nothing to remove in what does not exist."""
+    """
+    Keep only the values to set: there is nothing to remove from a mapping that does not exist.
+    """
     cleaned: dict[str, Any] = {}
     for key, value in merge.items():
         nested = _without_removals(value) if dicts.is_mapping(value) else dicts.plain(value)
@@ -604,7 +621,7 @@ def _without_removals(merge: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _subtract(patch: patches.Patch, sent: Mapping[str, Any]) -> patches.Patch:
-    """Leave what is not sent yet: it is sent by whole sections."""
+    """Keep only the unsent top-level fields: they are sent as a whole."""
     if not sent:
         return patch
     return patches.Patch(

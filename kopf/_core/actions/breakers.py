@@ -1,8 +1,9 @@
 """
-Breakers: how to slow down an object that is handled again and again for no change by others.
+Breakers: slow down objects that are handled repeatedly with no changes by other writers.
 
-Handlers that react to their own changes, or to what the cluster makes of these, could go on for ever, as fast as
-the cluster answers. Pure arithmetic: callers count the cycles, measure the time and do the waiting.
+Handlers that react to their own changes, or to the cluster's reaction to these, could loop forever,
+as fast as the cluster responds. Pure arithmetic: callers count the cycles, measure the time and do
+the waiting.
 """
 
 import dataclasses
@@ -11,19 +12,19 @@ import math
 from kopf._cogs.configs import settings
 
 TICK = 0.001
-"""Seconds that are not worth waiting for: clocks and timers are not that precise."""
+"""Seconds not worth waiting for: clocks and timers are not that precise."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Breaker:
-    """The cycles of one object since the last change by others."""
+    """The cycles of one object since the last change by another writer."""
 
-    moments: tuple[float, ...] = ()  # loop times of the latest ones
+    moments: tuple[float, ...] = ()  # loop times of the latest cycles
     pauses: int = 0  # how many times in a row the object was slowed down
     until: float | None = None  # loop time of the end of the last pause
 
     def get_pause(self, now: float) -> float | None:
-        """Return for how many seconds the object is left alone; ``None`` if it is not."""
+        """Return for how many more seconds the object is paused; ``None`` if it is not."""
         if self.until is None or self.until <= now + TICK:
             return None
         return self.until - now
@@ -35,9 +36,10 @@ CLOSED = Breaker()
 
 def count_cycle(breaker: Breaker, limits: settings.BreakerSettings, now: float) -> Breaker:
     """
-    Count one more cycle with no change by others before it.
+    Count a cycle with no changes by other writers before it.
 
-    Once the object is slowed down, each next cycle slows it down further, until others change the object.
+    Once the object is slowed down, each next cycle slows it down further, until another writer
+    changes the object.
     """
     if limits.limit is None:
         return CLOSED

@@ -1,8 +1,8 @@
 """
 Diagnostics: how failed attempts of handlers are logged.
 
-The message itself tells what has happened, what happens next, and when: it is often all that people see. Tracebacks are
-for unexpected errors only, and begin where the users' code does.
+The message itself says what has happened, what happens next, and when: it is often all that people
+see. Tracebacks are only for unexpected errors, and begin with the users' code.
 """
 
 import logging
@@ -15,7 +15,9 @@ from kopf._core.actions import failures, outcomes
 Logger: TypeAlias = 'logging.Logger | logging.LoggerAdapter[Any]'
 
 POSTED_AS_ERROR = {'k8s_level': logging.ERROR}
-"""For the lines whose k8s-events are of the type ``Error``, though in the logs they are of lower levels."""
+"""
+The extras of log lines whose k8s-events have the type ``Error`` despite their lower log levels.
+"""
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.normpath(__file__))))
 _LIBRARY = os.path.dirname(os.path.normpath(os.__file__))
@@ -27,7 +29,7 @@ _INVOCATION = os.path.join(_PACKAGE, '_core', 'actions', 'invocation.py')
 
 
 class Handler(Protocol):
-    """Who has failed."""
+    """The failed handler."""
 
     @property
     def retries(self) -> int | None: ...
@@ -39,7 +41,7 @@ class Handler(Protocol):
 
 
 class Attempt(Protocol):
-    """What has failed."""
+    """The failed attempt."""
 
     @property
     def handler(self) -> Handler: ...
@@ -51,7 +53,9 @@ class Attempt(Protocol):
 def log_failure(
     error: Exception, outcome: outcomes.Outcome, attempt: Attempt, logger: Logger
 ) -> None:
-    """Log the errors that are meant to tell what to do as one line, and all others with their origin."""
+    """
+    Log temporary and permanent errors as one line, and all other errors with their tracebacks.
+    """
     handler = attempt.handler
     text = failures.describe(outcome.exception if outcome.exception is not None else error)
     if isinstance(error, failures.HandlerChildrenRetry) and not outcome.final:
@@ -84,7 +88,7 @@ def log_failure(
 
 
 def count_attempts(attempt: Attempt) -> str:
-    """Return the number of the attempt, and of all attempts if that is limited."""
+    """Return the number of the attempt, and of all attempts if limited."""
     limit = attempt.handler.retries
     return f'{attempt.number}' if limit is None else f'{attempt.number} of {limit}'
 
@@ -101,7 +105,7 @@ def describe_future(outcome: outcomes.Outcome, handler: Handler) -> str:
 
 
 def describe_delay(delay: float | None) -> str:
-    """Describe when something delayed is done."""
+    """Describe when the delay ends."""
     if not delay or delay < 0:
         return 'now'
     return f'in {delay:g} second{"" if delay == 1 else "s"}'
@@ -109,10 +113,10 @@ def describe_delay(delay: float | None) -> str:
 
 def skip_own_frames(traceback: types.TracebackType | None) -> types.TracebackType | None:
     """
-    Skip all that led to the users' code.
+    Skip the frames that led to the users' code.
 
-    If the users' function could not be even called, there are no frames of interest. If it is our own code that has
-    failed around it, all of them are.
+    If the users' function could not even be called, no frames are left. If our own code has failed
+    around it, all of them are kept.
     """
     current, last = traceback, None
     while current is not None and _get_path(current).startswith(_PLUMBING):

@@ -1,9 +1,10 @@
 """
-Execution: the attempts to execute handlers, with all that limits and follows them.
+Execution: the attempts to execute handlers, with their limits and outcomes.
 
-An attempt has a beginning (are there any time and attempts left?), the call of the function, and an outcome:
-is the handler finished, and if not, when to try again. Nothing is stored here: the progress comes from the caller,
-and the outcomes go back to the caller. Declaring handlers needs this module too, so asyncio is not loaded by it.
+An attempt consists of a check for the remaining time and attempts, the call of the function, and
+the outcome: whether the handler is finished, and if not, when to retry it. Nothing is stored here:
+the progress comes from the caller, and the outcomes are returned to the caller. Declaring handlers
+needs this module too, so it does not load asyncio.
 """
 
 import concurrent.futures
@@ -26,12 +27,11 @@ Logger: TypeAlias = 'logging.Logger | logging.LoggerAdapter[Any]'
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Handler:
-    """A declared function with its id and options, of whatever kind."""
+    """A declared function with its id and options, of any kind."""
 
-    NOUN: ClassVar[str] = 'Handler'  # what it is called in log lines
-    IS_ROUTINE: ClassVar[bool] = (
-        False  # whether its successes are so usual that they are only worth a debug line
-    )
+    NOUN: ClassVar[str] = 'Handler'  # its name in log lines
+    # Whether its successes are so usual that they are logged only at the debug level.
+    IS_ROUTINE: ClassVar[bool] = False
 
     id: ids.HandlerId
     fn: Callable[..., Any]
@@ -53,90 +53,91 @@ class Handler:
 
     @lazies.lazy
     def signature(self) -> signatures.Signature | None:
-        """What the function takes; ``None`` if it takes everything, or it is not known what it takes."""
+        """The arguments the function accepts; ``None`` if it accepts all, or they are unknown."""
         signature = signatures.read_signature(self.fn)
         return None if signature is None or signature.is_open else signature
 
     @property
     def is_retried(self) -> bool:
-        """Whether there are any attempts after the first one, if it fails."""
+        """Whether the handler is retried if the first attempt fails."""
         return True
 
     def choose_report(self, result: Any) -> str:
-        """Choose how a success is logged."""
+        """Choose the log message of a success."""
         return '%s succeeded.'
 
     def is_denial(self, error: Exception) -> bool:
-        """Return whether the error is a decision of the handler, as is usual for those that review requests."""
+        """
+        Return whether the error is a decision of the handler, as is usual for admission handlers.
+        """
         return False
 
 
 class Cause(Protocol):
-    """Why handlers are executed, as far as the execution is concerned."""
+    """The reason to execute handlers, as far as the execution needs it."""
 
     @property
     def logger(self) -> Logger: ...
 
     @property
     def kwargs(self) -> Mapping[str, Any]:
-        """All arguments of the handlers, but of the handler's own: ``param``, ``retry``, ``started``, ``runtime``."""
+        """
+        The arguments of handlers except for ``param``, ``retry``, ``started`` and ``runtime``.
+        """
 
     @property
     def indices(self) -> Mapping[str, Any]:
-        """The indices by their names: they override everything else."""
+        """The indices by their names: they override all other arguments."""
 
 
 class Scope(Protocol):
-    """What accompanies one attempt, such as its sub-handlers."""
+    """The context of one attempt, such as its sub-handlers."""
 
     async def finish(self) -> None:
         """
-        Do what is left to do after the function has returned.
+        Do the remaining work after the function has returned.
 
-        It is a part of the attempt: its errors and its time are those of the handler.
+        It is a part of the attempt: its errors and its time count as those of the handler.
         """
 
     def close(self) -> None:
-        """End the scope, however the attempt has ended."""
+        """End the scope after any outcome of the attempt."""
 
 
 class Companion(Protocol):
-    """What accompanies the attempts: it gives a scope to each of them."""
+    """The provider of a scope for each attempt."""
 
     def open(self, handler: Any, cause: Any) -> Scope:
         """Begin the scope of an attempt in the current context."""
 
     def complete(self, handler: Any, outcome: outcomes.Outcome) -> outcomes.Outcome:
-        """Take notice of the outcome when the attempt is over, and add to it if needed."""
+        """Process the outcome when the attempt is over, and add to it if needed."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Environment:
-    """What is the same for all handlers that are executed together."""
+    """The environment shared by all handlers that are executed together."""
 
     settings: settings.OperatorSettings
     now: Callable[[], datetime.datetime]  # in UTC, by the clock of the event loop
     lifecycle: lifecycles.LifecycleFn = lifecycles.all_at_once
-    extras: Callable[[Any, Any], Mapping[str, Any]] | None = (
-        None  # arguments adjusted to the handler & the cause
-    )
+    # Extra arguments, depending on the handler and the cause.
+    extras: Callable[[Any, Any], Mapping[str, Any]] | None = None
     companion: Companion | None = None
-    executor: concurrent.futures.Executor | None = (
-        None  # for functions in threads, if not that of the settings
-    )
-    is_quiet: bool = (
-        False  # whether the successes are only worth a debug line, whatever the handlers are
-    )
+    # For functions in threads, if it is not the one from the settings.
+    executor: concurrent.futures.Executor | None = None
+    # Whether all successes are logged only at the debug level.
+    is_quiet: bool = False
     meter: meters.Meter | None = None  # where the attempts are counted
-    complain: Callable[[Exception, outcomes.Outcome, 'Attempt', Any], None] | None = (
-        None  # to whom the failures matter, besides those who read the logs
-    )
-    family: str | None = (
-        None  # under which name, if not by the ids: those of sub-handlers can be of any number
-    )
+    # Called for failures, in addition to the logs.
+    complain: Callable[[Exception, outcomes.Outcome, 'Attempt', Any], None] | None = None
+    # The name to count the attempts by instead of the ids: those of sub-handlers can be countless.
+    family: str | None = None
 
     def accompanied_by(self, companion: Companion) -> 'Environment':
-        """Have the same with a companion: as `dataclasses.replace` does, but several times sooner."""
+        """
+        Return a copy with a companion, as `dataclasses.replace` does, but several times faster.
+        """
         environment = object.__new__(Environment)
         vars(environment).update(vars(self), companion=companion)
         return environment
@@ -144,7 +145,7 @@ class Environment:
 
 @dataclasses.dataclass(frozen=True)
 class Attempt:
-    """One attempt of a handler: when the first one began, when this one did, and how many were before it."""
+    """One attempt of a handler: when the first and this one began, and how many were before it."""
 
     handler: Handler
     started: datetime.datetime
@@ -153,12 +154,12 @@ class Attempt:
 
     @property
     def runtime(self) -> datetime.timedelta:
-        """How long the handler had been tried when this attempt began."""
+        """The time since the handler was first started until this attempt began."""
         return max(self.began - self.started, datetime.timedelta(0))
 
     @property
     def remaining(self) -> float | None:
-        """How many seconds were left to the handler when this attempt began; `None` means any number."""
+        """The seconds left to the handler when this attempt began; `None` if unlimited."""
         return (
             None
             if self.handler.timeout is None
@@ -167,12 +168,12 @@ class Attempt:
 
     @property
     def number(self) -> int:
-        """The number of this attempt, as people count: from 1."""
+        """The number of this attempt, counting from 1."""
         return self.retry + 1
 
 
 class _Binding:
-    """A value of a context variable while a block runs. Generators do the same, but take three times as long."""
+    """A value of a context variable for a block of code. Three times faster than a generator."""
 
     __slots__ = ('_previous', '_value', '_variable')
 
@@ -185,40 +186,39 @@ class _Binding:
         self._variable.set(self._value)
 
     def __exit__(self, *_: object) -> None:
-        self._variable.set(
-            self._previous
-        )  # not by a token: abandoned coroutines are closed in other contexts
+        # Not by a token: abandoned coroutines are closed in other contexts.
+        self._variable.set(self._previous)
 
 
 _handled: contextvars.ContextVar[Mapping[str, Any] | None] = contextvars.ContextVar(
     'kopf-handled', default=None
 )
-"""The object of the current handler: in it, and in all threads and tasks that it starts."""
+"""The object of the current handler, also in all threads and tasks started from it."""
 
 
 def get_handled_body() -> Mapping[str, Any] | None:
-    """Tell which object is being handled here; ``None`` outside of handlers, and in those not about objects."""
+    """Return the object being handled in this context; ``None`` if there is none."""
     return _handled.get()
 
 
 def handling(body: Mapping[str, Any] | None) -> contextlib.AbstractContextManager[None]:
-    """Let the object be known as the one being handled."""
+    """Set the object being handled for a block of code."""
     return _Binding(_handled, body)
 
 
 _attempted: contextvars.ContextVar[Attempt | None] = contextvars.ContextVar(
     'kopf-attempted', default=None
 )
-"""The current attempt: in it, and in all threads and tasks that it starts."""
+"""The current attempt, also in all threads and tasks started from it."""
 
 
 def get_current_attempt() -> Attempt | None:
-    """Return the attempt that goes on here; ``None`` outside of handlers."""
+    """Return the current attempt; ``None`` outside of handlers."""
     return _attempted.get()
 
 
 def attempting(attempt: Attempt) -> contextlib.AbstractContextManager[None]:
-    """Let the attempt be known as the current one."""
+    """Set the current attempt for a block of code."""
     return _Binding(_attempted, attempt)
 
 
@@ -231,20 +231,19 @@ async def run_handlers(
     default_errors: failures.ErrorsMode = failures.ErrorsMode.TEMPORARY,
 ) -> Mapping[ids.HandlerId, outcomes.Outcome]:
     """
-    Execute those of the handlers that are due now and that the lifecycle takes now, one after another.
+    Execute the handlers that are due and selected by the lifecycle, one after another.
 
-    Their ids are all different. Errors of one handler do not affect the others: they are in the outcomes.
-    Raises only what no handler should: cancellations, exits, and errors of the lifecycle function; the outcomes
-    of this run are lost then.
+    Their ids must be unique. Errors of one handler do not affect the others: they are in the
+    outcomes. Raises only exceptions not meant for handlers: cancellations, exits, and errors of the
+    lifecycle function; the outcomes of this run are lost then.
     """
     now = env.now()
     due = [handler for handler in handlers if state.is_due(handler.id, now)]
     taken = _choose(due, cause, state, env.lifecycle)
     results: dict[ids.HandlerId, outcomes.Outcome] = {}
     known = {handler.id: handler for handler in due}
-    for id in dict.fromkeys(
-        handler.id for handler in taken if handler.id in known
-    ):  # lifecycles can repeat them
+    # Lifecycles can return a handler several times.
+    for id in dict.fromkeys(handler.id for handler in taken if handler.id in known):
         results[id] = await run_attempt(
             known[id], cause, state.get(id), env, default_errors=default_errors
         )
@@ -257,7 +256,7 @@ def _choose(
     state: progression.State,
     lifecycle: lifecycles.LifecycleFn,
 ) -> Sequence[Handler]:
-    """Choose those to be executed now; there is nothing to ask if it is clear anyway."""
+    """Choose the handlers to execute now; do not call the lifecycle if the choice is obvious."""
     if not due or (len(due) == 1 and lifecycle in lifecycles.OWN):
         return due
     kwargs = {key: value for key, value in cause.kwargs.items() if key != 'handlers'}
@@ -273,11 +272,11 @@ async def run_attempt(
     default_errors: failures.ErrorsMode = failures.ErrorsMode.TEMPORARY,
 ) -> outcomes.Outcome:
     """
-    Execute the handler once, unless its time or attempts are over, and tell what has come out of it.
+    Execute the handler once, unless its time or attempts are exhausted, and return the outcome.
 
-    A coroutine that runs out of the handler's time is interrupted with `asyncio.TimeoutError`; functions in threads
-    are not. When cancelled, nothing is told, as if there was no attempt: so is with errors that are not `Exception`.
-    Any number of attempts can go on at once.
+    A coroutine that exceeds the handler's time is interrupted with `asyncio.TimeoutError`;
+    functions in threads are not. Cancellations and other errors that are not `Exception` are raised
+    with no outcome, as if there was no attempt. Any number of attempts can run at the same time.
     """
     attempt = begin(handler, state, env.now())
     with attempting(attempt):
@@ -316,14 +315,16 @@ async def run_attempt(
 def begin(
     handler: Handler, state: progression.HandlerState | None, now: datetime.datetime
 ) -> Attempt:
-    """Continue after the attempts made before, or begin with the first one."""
+    """Continue after the previous attempts, or begin with the first one."""
     if state is None or not state.retries:
         return Attempt(handler, started=now, began=now, retry=0)
     return Attempt(handler, started=state.started or now, began=now, retry=state.retries)
 
 
 def check_limits(attempt: Attempt) -> None:
-    """Raise an error if the handler has no time or no attempts left, e.g. because the operator was down for long."""
+    """
+    Raise an error if no time or attempts are left, e.g. because the operator was down for long.
+    """
     handler = attempt.handler
     if attempt.remaining is not None and attempt.remaining <= 0:
         raise failures.HandlerTimeoutError(f'{handler} has timed out after {attempt.runtime}.')
@@ -334,7 +335,7 @@ def check_limits(attempt: Attempt) -> None:
 def conclude(
     error: Exception, attempt: Attempt, env: Environment, default_errors: failures.ErrorsMode
 ) -> outcomes.Outcome:
-    """Decide what an error of the attempt means for the handler; the attempt ends now."""
+    """Decide the outcome of the attempt by its error; the attempt ends now."""
     handler = attempt.handler
     mode = handler.errors if handler.errors is not None else default_errors
     if isinstance(error, failures.PermanentError):
@@ -353,7 +354,7 @@ def conclude(
 
 
 def classify_failure(error: Exception, outcome: outcomes.Outcome) -> str:
-    """Name what has become of an error, for those who count."""
+    """Name the result of an error for the metrics."""
     if outcome.final:
         return 'ignored' if outcome.exception is None else 'failed'
     return 'waiting' if isinstance(error, failures.HandlerChildrenRetry) else 'retried'
@@ -362,7 +363,7 @@ def classify_failure(error: Exception, outcome: outcomes.Outcome) -> str:
 def _postpone(
     error: Exception, delay: float | None, attempt: Attempt, now: datetime.datetime
 ) -> outcomes.Outcome:
-    """Let the handler be retried, unless it is clear already that the next attempt would not take place."""
+    """Schedule a retry, unless the limits of the handler would prevent it anyway."""
     handler = attempt.handler
     limit: failures.PermanentError | None = None
     text = failures.describe(error)
@@ -382,7 +383,7 @@ def _postpone(
 
 
 async def _call(attempt: Attempt, cause: Cause, env: Environment) -> Any:
-    """Call the function of the handler, with its scope, and return what the function returns."""
+    """Call the function of the handler in its scope, and return the result of the function."""
     from kopf._core.actions import invocation  # loads asyncio
 
     handler = attempt.handler
@@ -408,7 +409,7 @@ async def _call(attempt: Attempt, cause: Cause, env: Environment) -> Any:
 
 
 async def _call_in_time(attempt: Attempt, cause: Cause, env: Environment) -> Any:
-    """Do the same, but interrupt it when the time of the handler is over."""
+    """Call the function, but interrupt it when the time of the handler is over."""
     from kopf._core.actions import invocation  # loads asyncio
 
     assert attempt.remaining is not None

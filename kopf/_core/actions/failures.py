@@ -1,24 +1,24 @@
 """
-Failures: the errors by which handlers tell what is to be done next, and by which they end.
+Failures: the errors by which handlers control their retries, and by which they end.
 
 ::
 
     Exception
-     ├── TemporaryError              try again later
-     │    └── HandlerChildrenRetry   (internal) the sub-handlers of the handler are not finished yet
-     └── PermanentError              do not try again
+     ├── TemporaryError              retry later
+     │    └── HandlerChildrenRetry   (internal) the sub-handlers are not finished yet
+     └── PermanentError              do not retry
           ├── HandlerTimeoutError    the time of the handler is over
-          ├── HandlerRetriesError    the attempts of the handler are over
-          └── AdmissionError         the reviewed request is denied, in these words and with this code
+          ├── HandlerRetriesError    the attempts of the handler are exhausted
+          └── AdmissionError         the reviewed request is denied, with this message and code
 
-Any other error is arbitrary: what happens next is up to the mode in which the handler was declared.
+Any other error is arbitrary: its effect depends on the errors mode of the handler.
 """
 
 import enum
 import re
 
 MESSAGE_LIMIT = 2048
-"""How many characters of an error are kept: objects are limited in their size, and refused if they exceed it."""
+"""How many characters of an error are kept: the cluster refuses objects that are too large."""
 
 _HEADERS = re.compile(r'\nHTTP response headers:.*?(?=\nHTTP response body:|\Z)', re.DOTALL)
 _BODY = re.compile(r'\nHTTP response body:(.*)\Z', re.DOTALL)
@@ -29,15 +29,15 @@ _AUTHORIZATION = re.compile(
 
 
 class ErrorsMode(enum.Enum):
-    """What an arbitrary error of a handler means; temporary and permanent errors keep their meaning in all modes."""
+    """The meaning of arbitrary errors, as opposed to temporary and permanent ones."""
 
-    IGNORED = 1  # it is logged, and the handler is done
+    IGNORED = 1  # the error is logged, and the handler is done
     TEMPORARY = 2  # the handler is retried
     PERMANENT = 3  # the handler has failed, and is not retried
 
 
 class TemporaryError(Exception):
-    """The handler has not succeeded yet: it will be retried after the delay, or at once if there is none."""
+    """The handler has not succeeded yet: it is retried after the delay, if any, or immediately."""
 
     def __init__(self, msg: str | None = None, delay: float | None = 60) -> None:
         if delay is not None and not isinstance(delay, int | float):
@@ -53,7 +53,7 @@ class PermanentError(Exception):
 
 
 class HandlerTimeoutError(PermanentError):
-    """The handler has failed because its time is over, all attempts and delays included."""
+    """The handler has failed because its time is over, including all attempts and delays."""
 
 
 class HandlerRetriesError(PermanentError):
@@ -61,7 +61,9 @@ class HandlerRetriesError(PermanentError):
 
 
 class AdmissionError(PermanentError):
-    """The request to the API is denied; the message and the code, as in HTTP, are for who has made it."""
+    """
+    The request to the API is denied; the message and the HTTP code are returned to the requester.
+    """
 
     def __init__(self, message: str | None = '', code: int | None = 500) -> None:
         super().__init__(*([message] if message else []))
@@ -72,7 +74,8 @@ class HandlerChildrenRetry(TemporaryError):
     """
     The handler waits for its sub-handlers, of which the earliest is due in ``delay`` seconds.
 
-    It leaves the handler's function at the place where the sub-handlers are executed. It is not an error of anyone.
+    It leaves the handler's function at the place where the sub-handlers are executed. It does not
+    mean a failure.
     """
 
     def __init__(self, delay: float | None = None) -> None:
@@ -80,7 +83,7 @@ class HandlerChildrenRetry(TemporaryError):
 
 
 def describe(error: BaseException) -> str:
-    """Return the text of an error, with its class where the text alone would mean nothing."""
+    """Return the text of an error, with its class where the text alone would be meaningless."""
     text, name = str(error), type(error).__name__
     if isinstance(error, KeyError):
         return f'{name}: {text}'
@@ -89,10 +92,10 @@ def describe(error: BaseException) -> str:
 
 def summarize(error: BaseException) -> str:
     """
-    Return the text of an error for those who read objects: of limited size, and without what is not for them.
+    Return the text of an error to be stored on objects: of limited size, with no secrets.
 
-    Client libraries put the headers and the body of the answer there: only the message of the body is kept. Credentials
-    in URLs and in headers are masked.
+    Client libraries add the headers and the body of the response to the text: only the message of
+    the body is kept. Credentials in URLs and in headers are masked.
     """
     text = _BODY.sub(_extract_message, _HEADERS.sub('', str(error))) or type(error).__name__
     text = _AUTHORIZATION.sub(r'\1\2***', _USERINFO.sub('***', text))
@@ -100,7 +103,7 @@ def summarize(error: BaseException) -> str:
 
 
 def _extract_message(found: 're.Match[str]') -> str:
-    """Extract what the API says from the body of its answer."""
+    """Extract the message of the API from the body of its response."""
     import json  # only for errors
 
     try:

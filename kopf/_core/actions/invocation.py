@@ -1,5 +1,5 @@
 """
-Invocation: calling users' functions, be they coroutines or not, and limiting their time.
+Invocation: calls users' functions, both coroutines and synchronous ones, and limits their time.
 """
 
 import asyncio
@@ -21,20 +21,23 @@ class LimitError(Exception):
 
 
 class InnerCancellationError(Exception):
-    """Something that the function has awaited was cancelled, while nobody has cancelled the function itself."""
+    """An awaitable inside the function was cancelled, but the function itself was not."""
 
 
 class Interruption(asyncio.CancelledError, TimeoutError):
     """
-    How a coroutine is told that its time is over.
+    The exception thrown into a coroutine when its time is over.
 
-    For handlers, it is a timeout, as promised to them. For everything between a handler and its innermost await,
-    it is a cancellation: otherwise, what asyncio and the libraries clean up only when cancelled would be left behind.
+    For handlers, it is a timeout, as documented. For all code between a handler and its innermost
+    await, it is a cancellation: otherwise, the cleanup that asyncio and libraries do only on
+    cancellation would be skipped.
     """
 
 
 def is_async(fn: Callable[..., Any]) -> bool:
-    """Tell if the function is a coroutine function, however deep in partials, wrappers, methods or callable objects."""
+    """
+    Return whether it is a coroutine function, inside any partials, wrappers, methods or callables.
+    """
     if inspect.iscoroutinefunction(fn):
         return True
     if isinstance(fn, functools.partial):
@@ -54,13 +57,13 @@ async def invoke(
     is_coroutine: bool | None = None,
 ) -> Any:
     """
-    Call the function, and return what it returns: coroutines right here, others in a thread of the executor.
+    Call the function and return its result: coroutines here, others in the executor's threads.
 
-    Threads see the context variables of the caller as they are now; what they change there stays there.
-    Threads cannot be interrupted: if cancelled, it ends at once, and the function goes on with nobody to hear of it,
-    unless it is still waiting for a thread: then it is never called.
-    If the caller knows whether it is a coroutine function, it is not found out again.
-    Cancellations that do not come from the outside are errors of the function: raised as `InnerCancellationError`.
+    Threads get a copy of the caller's context variables; their changes of it are not seen by the
+    caller. Threads cannot be interrupted: if cancelled, the call ends immediately, and the function
+    continues with its result ignored; if it still waits for a thread, it is never called.
+    ``is_coroutine`` saves the detection if the caller knows the answer. Cancellations that do not
+    come from the outside are errors of the function: raised as `InnerCancellationError`.
     """
     call = functools.partial(fn, *args, **(kwargs or {}))
     try:
@@ -79,11 +82,11 @@ async def invoke(
 
 async def limit(coro: Coroutine[Any, Any, ResultT], seconds: float) -> ResultT:
     """
-    Await the coroutine, but interrupt it after so many seconds, once, with `Interruption` where it awaits.
+    Await the coroutine, but interrupt it once after these seconds with `Interruption`.
 
-    It is up to the coroutine how it ends after that: with a result, with an error, or with that interruption,
-    which comes out as `LimitError`. Cancellations from outside stay cancellations. Timeouts of the coroutine's own
-    come out as they are.
+    The coroutine decides how it ends after that: with a result, with an error, or with the
+    interruption, which is raised as `LimitError`. Cancellations from outside stay cancellations.
+    The coroutine's own timeouts are raised as they are.
     """
     timeout = asyncio.timeout(seconds)
     try:
@@ -96,18 +99,18 @@ async def limit(coro: Coroutine[Any, Any, ResultT], seconds: float) -> ResultT:
 
 
 def is_cancellation(error: BaseException) -> bool:
-    """Tell if it is not an error but a request to end, from the inside or from the outside."""
+    """Return whether the error is a cancellation, from the inside or from the outside."""
     return isinstance(error, asyncio.CancelledError)
 
 
 def is_ending() -> bool:
-    """Tell if the current task is asked to end; if not, a cancellation comes from something that it has awaited."""
+    """Return whether the current task is being cancelled; if not, its awaitable was cancelled."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 def check_arguments(fn: Callable[..., Any], kwargs: Mapping[str, Any]) -> None:
-    """Raise a clear `TypeError` if the function can never be called with arguments of these names."""
+    """Raise a clear `TypeError` if the function can never be called with these argument names."""
     signature = signatures.read_signature(fn)
     mismatch = None if signature is None else signatures.find_mismatch(signature, kwargs)
     if signature is not None and mismatch is not None:
@@ -126,7 +129,9 @@ def _call_in_thread(call: Callable[[], Any]) -> Any:
 def _interrupt(
     coro: Coroutine[Any, Any, ResultT], timeout: asyncio.Timeout
 ) -> Generator[Any, Any, ResultT]:
-    """Run the coroutine as ``await`` does, but replace the cancellation that comes from the timeout."""
+    """
+    Run the coroutine as ``await`` does, but replace the cancellation that comes from the timeout.
+    """
     task = asyncio.current_task()
     assert task is not None
     expected = task.cancelling() + 1

@@ -1,7 +1,7 @@
 """
 JSON logs: one line per message, for machines to read.
 
-Loaded only if such logs are asked for.
+Loaded only if such logs are requested.
 """
 
 import datetime
@@ -20,18 +20,18 @@ SEVERITIES = (
     (logging.WARNING, 'warn'),
     (logging.ERROR, 'error'),
 )
-"""The severities by the highest levels of each; all that is above is fatal."""
+"""The severities by the highest level of each; all higher levels are fatal."""
 
 OWN_ATTRIBUTES = ('k8s_level', 'k8s_ref', 'k8s_skip', 'settings')
-"""What the records have for the framework's own purposes; all other extra attributes are logged as they are."""
+"""The internal attributes of the framework's log records; other extra attributes are logged."""
 
 
 class JsonFormatter(pythonjsonlogger.json.JsonFormatter):
     """
-    Formats messages as JSON objects.
+    A formatter of messages as JSON objects.
 
-    The object that a message is about is under ``refkey``. The handler that logs it, whatever logger it uses, or that
-    it is about, is known by ``handler`` and ``attempt``.
+    The reference of the object is under the key ``refkey``. The current handler is in ``handler``
+    and ``attempt``, for any logger.
     """
 
     def __init__(self, *, refkey: str, prefix: Callable[[logging.LogRecord], str] | None) -> None:
@@ -59,5 +59,7 @@ class JsonFormatter(pythonjsonlogger.json.JsonFormatter):
 
 
 def get_severity(level: int) -> str:
-    """Name the severity as log collectors know it, also for the levels between the usual ones."""
+    """
+    Return the severity as log collectors know it, including the levels between the usual ones.
+    """
     return next((severity for highest, severity in SEVERITIES if level <= highest), 'fatal')

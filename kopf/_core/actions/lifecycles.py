@@ -1,8 +1,9 @@
 """
-Lifecycles: which of the handlers that are due now are to be executed now, and in which order.
+Lifecycles: which of the due handlers to execute now, and in which order.
 
-A lifecycle is a function of the handlers in the order of their declaration. It returns some of them;
-those left out are asked about again in the next cycle, after the progress of the taken ones is stored.
+A lifecycle is a function of the handlers in the order of their declaration. It returns some of
+them; the others are passed again in the next cycle, after the progress of the selected ones is
+stored.
 """
 
 import random
@@ -12,18 +13,18 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from kopf._cogs.structs import ids
 
 IDLE_DELAY = 1.0
-"""Seconds after which a lifecycle is asked again if it has taken none of the handlers."""
+"""Seconds after which a lifecycle is called again if it has selected no handlers."""
 
 
 class Identified(Protocol):
-    """What is to be known of a handler."""
+    """A handler, as far as lifecycles need it."""
 
     @property
     def id(self) -> ids.HandlerId: ...
 
 
 class Counted(Protocol):
-    """What is to be known of the progress of a handler."""
+    """The progress of a handler, as far as lifecycles need it."""
 
     @property
     def retries(self) -> int: ...
@@ -32,11 +33,13 @@ class Counted(Protocol):
 HandlerT = TypeVar('HandlerT', bound=Identified)
 
 LifecycleFn: TypeAlias = Callable[..., Sequence[Any]]
-"""Gets the handlers positionally, ``state`` (the progress by ids) and the arguments of the handlers by names."""
+"""
+Gets the handlers positionally, ``state`` (the progress by ids) and the handlers' arguments by name.
+"""
 
 
 def all_at_once(handlers: Sequence[HandlerT], **_: Any) -> Sequence[HandlerT]:
-    """Execute all handlers at once, in the order of their declaration."""
+    """Execute all handlers in one cycle, in the order of their declaration."""
     return handlers
 
 
@@ -51,14 +54,18 @@ def randomized(handlers: Sequence[HandlerT], **_: Any) -> Sequence[HandlerT]:
 
 
 def shuffled(handlers: Sequence[HandlerT], **_: Any) -> Sequence[HandlerT]:
-    """Execute all handlers at once, in a random order."""
+    """Execute all handlers in one cycle, in a random order."""
     return random.sample(handlers, k=len(handlers))
 
 
 def asap(
     handlers: Sequence[HandlerT], *, state: Mapping[ids.HandlerId, Counted], **_: Any
 ) -> Sequence[HandlerT]:
-    """Execute the handlers one per cycle, those with fewer attempts first: the failing ones do not hold the others."""
+    """
+    Execute one handler per cycle, with the fewest attempts first.
+
+    Failing handlers do not block the others.
+    """
     counts = {
         handler.id: state[handler.id].retries if handler.id in state else 0 for handler in handlers
     }
@@ -66,17 +73,17 @@ def asap(
 
 
 OWN = frozenset({all_at_once, one_by_one, randomized, shuffled, asap})
-"""The lifecycles that never leave out the only handler."""
+"""The lifecycles that always select the handler if there is only one."""
 
 _default_lifecycle: LifecycleFn | None = None
 
 
 def get_default_lifecycle() -> LifecycleFn:
-    """Tell which lifecycle is used by operators that are started with no explicit one."""
+    """Return the lifecycle of operators that are started with no explicit one."""
     return _default_lifecycle if _default_lifecycle is not None else asap
 
 
 def set_default_lifecycle(lifecycle: LifecycleFn | None) -> None:
-    """Use another lifecycle in operators that are started with no explicit one; `None` restores the original one."""
+    """Set the lifecycle of operators that are started with no explicit one; `None` resets it."""
     global _default_lifecycle
     _default_lifecycle = lifecycle

@@ -1,9 +1,10 @@
 """
-Loggers: messages that know which object they are about, and how they are shown on the console.
+Loggers: log messages with references to objects, and their formats on the console.
 
-All messages about objects go through the logger ``kopf.objects``. Their records carry ``k8s_ref`` (the reference of
-the object), ``k8s_skip`` (whether they are kept out of k8s-events) and ``settings`` (of the operator), for formatters
-and filters. Importing this configures nothing; `configure` touches nothing but the root logger.
+All messages about objects go through the logger ``kopf.objects``. Their records carry ``k8s_ref``
+(the reference of the object), ``k8s_skip`` (whether they are kept out of k8s-events) and
+``settings`` (of the operator), for formatters and filters. Importing this module configures
+nothing; `configure` changes only the root logger.
 """
 
 import enum
@@ -26,10 +27,10 @@ objects_logger = logging.getLogger('kopf.objects')
 DEFAULT_REFKEY = 'object'
 
 LIBRARY = logging.Logger.info.__code__.co_filename
-"""The file whose functions are not the callers of loggers."""
+"""The file whose functions are skipped when the caller of a logger is looked for."""
 
 NAME_WIDTH = 20
-"""The characters for the names of loggers in the full format."""
+"""The number of characters for the names of loggers in the full format."""
 
 LOW_LEVEL = (
     'asyncio.',
@@ -39,7 +40,7 @@ LOW_LEVEL = (
     'urllib3.',
     'kopf.sandbox.',
 )
-"""Loggers whose debug messages are shown only on demand: there are many, some with whole objects, also secret ones."""
+"""Loggers with many debug messages, some with whole objects or secrets: shown only on demand."""
 
 COLOURS = (
     (logging.ERROR, '31'),
@@ -47,11 +48,11 @@ COLOURS = (
     (logging.INFO, ''),
     (logging.NOTSET, '2'),
 )
-"""The codes of terminals by the lowest levels of each: red, yellow, none, faint."""
+"""The terminal codes by the lowest level of each: red, yellow, none, faint."""
 
 
 class LogFormat(enum.Enum):
-    """How log messages look."""
+    """The formats of log messages."""
 
     PLAIN = '%(message)s'
     FULL = '[%(asctime)s] %(name)-20.20s [%(levelname)-8.8s] %(message)s'
@@ -62,14 +63,15 @@ class ObjectLogger(logging.LoggerAdapter[logging.Logger]):
     """
     A logger of messages about one object.
 
-    It is made for every event of every object, so it takes only the identifiers, as they are now,
-    and does the rest when there is something to log.
+    It is created for every event of every object, so it takes only the current identifiers, and
+    does the rest when there is something to log.
     """
 
     _is_local = False
 
     def __init__(self, *, body: Mapping[str, Any], settings: 'settings_.OperatorSettings') -> None:
-        self.logger = objects_logger  # the rest of an adapter is made below when it is needed
+        # The other attributes of the adapter are computed below on demand.
+        self.logger = objects_logger
         metadata = body.get('metadata') or {}
         self._settings = settings
         self._identifiers: dict[str, Any] = {
@@ -84,12 +86,14 @@ class ObjectLogger(logging.LoggerAdapter[logging.Logger]):
 
     @lazies.lazy
     def extra(self) -> dict[str, Any]:
-        """What all records of this logger have."""
+        """The extra attributes of all records of this logger."""
         ref = bodies.build_object_reference(self._identifiers)
         return {'k8s_ref': ref, 'k8s_skip': self._is_local, 'settings': self._settings}
 
     def log(self, level: int, msg: object, *args: Any, **kwargs: Any) -> None:
-        """Do the same as in the library, but with a third of its calls, if there is only a text with its values."""
+        """
+        Log as the library does, but with a third of its calls if there are no keyword arguments.
+        """
         if not self.logger.isEnabledFor(level):
             return
         if kwargs:
@@ -101,7 +105,7 @@ class ObjectLogger(logging.LoggerAdapter[logging.Logger]):
         while frame.f_code.co_filename == LIBRARY and frame.f_back is not None:
             frame = frame.f_back
         text, extra = msg, self.extra
-        if type(self).process is not ObjectLogger.process:  # in classes of users
+        if type(self).process is not ObjectLogger.process:  # overridden in users' classes
             text, options = self.process(msg, {})
             extra = options['extra']
         self.logger.handle(
@@ -125,17 +129,18 @@ class ObjectLogger(logging.LoggerAdapter[logging.Logger]):
 
 
 class LocalObjectLogger(ObjectLogger):
-    """The same, but its messages are never posted as k8s-events."""
+    """A logger of messages about one object that are never posted as k8s-events."""
 
     _is_local = True
 
 
 class TextFormatter(logging.Formatter):
     """
-    A formatter of texts.
+    A formatter of plain texts.
 
-    If ``is_prefixed``, it begins the messages about objects with the objects' names. If ``name_width`` is given, only
-    those last parts of the loggers' names are shown that fit there: ``kopf._core.reactor.operating`` is too much.
+    If ``is_prefixed``, messages about objects begin with the names of the objects. If
+    ``name_width`` is given, the names of loggers are reduced to the last parts that fit:
+    ``kopf._core.reactor.operating`` is too long.
     """
 
     def __init__(
@@ -148,7 +153,7 @@ class TextFormatter(logging.Formatter):
         self._second = (0, '')
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
-        """Format the seconds once: there are usually many messages in each of them."""
+        """Format each second only once: it usually has many messages."""
         if datefmt is not None or self.default_msec_format is None:
             return super().formatTime(record, datefmt)
         second, text = self._second
@@ -159,20 +164,19 @@ class TextFormatter(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         if self._is_prefixed:
-            record.message = (
-                build_prefix(record) + record.message
-            )  # every formatter sets it again before using it
+            # Every formatter sets the message again before using it.
+            record.message = build_prefix(record) + record.message
         name = record.name
-        if self._name_width is not None:  # not in a copy: making one takes as long as the rest
+        if self._name_width is not None:  # not in a copy, which would double the time
             record.name = shorten_name(name, self._name_width)
         try:
-            return self._pattern % record.__dict__  # as the library does it in three calls
+            return self._pattern % record.__dict__  # as the library does in three calls
         finally:
             record.name = name
 
 
 class ConsoleHandler(logging.Handler):
-    """Writes to the standard error stream, whichever it is at the moment: it is often replaced, e.g. in tests."""
+    """The handler for the current standard error stream, which is often replaced, e.g. in tests."""
 
     def __init__(self, *, is_colourful: bool = False) -> None:
         super().__init__()
@@ -207,13 +211,14 @@ def configure(
     log_refkey: str | None = None,
 ) -> None:
     """
-    Show the log messages on the standard error stream; again, if called again.
+    Show the log messages on the standard error stream; replace the previous configuration, if any.
 
-    By default, they are shown from INFO up; if ``quiet``, from WARNING up; if ``verbose``, all but those of low-level
-    libraries; if ``debug``, all. The format can also be a text, as for `logging.Formatter`. The prefix is the name of
-    the object; if ``None``, it is there for texts but not for JSON, which has the whole reference of the object under
-    the key ``log_refkey``. On a terminal, texts are coloured by their levels, unless the environment has ``NO_COLOR``,
-    or the terminal knows no colours.
+    By default, messages are shown from INFO up; if ``quiet``, from WARNING up; if ``verbose``, all
+    but those of low-level libraries; if ``debug``, all. The format can also be a text, as for
+    `logging.Formatter`. The prefix is the name of the object; if ``None``, it is added to texts but
+    not to JSON, which has the whole reference of the object under the key ``log_refkey``. On a
+    terminal, texts are coloured by their levels, unless the environment has ``NO_COLOR``, or the
+    terminal supports no colours.
     """
     handler = ConsoleHandler(
         is_colourful=log_format is not LogFormat.JSON and is_colour_welcome(os.environ)
@@ -231,7 +236,7 @@ def configure(
 def make_formatter(
     log_format: LogFormat | str, *, log_prefix: bool | None, log_refkey: str | None
 ) -> logging.Formatter:
-    """Make a formatter that suits; the library for JSON is loaded only if needed."""
+    """Make a suitable formatter; the library for JSON is loaded only if needed."""
     is_json = log_format is LogFormat.JSON
     is_prefixed = not is_json if log_prefix is None else log_prefix
     if is_json:
@@ -241,9 +246,8 @@ def make_formatter(
             refkey=log_refkey or DEFAULT_REFKEY, prefix=build_prefix if is_prefixed else None
         )
     if log_format is LogFormat.FULL:
-        pattern = log_format.value.replace(
-            f'.{NAME_WIDTH}s', 's'
-        )  # a single part is not cut even if it does not fit
+        # A single part is not cut even if it does not fit.
+        pattern = log_format.value.replace(f'.{NAME_WIDTH}s', 's')
         return TextFormatter(pattern, is_prefixed=is_prefixed, name_width=NAME_WIDTH)
     return TextFormatter(
         log_format.value if isinstance(log_format, LogFormat) else log_format,
@@ -252,7 +256,9 @@ def make_formatter(
 
 
 def build_prefix(record: logging.LogRecord) -> str:
-    """Tell how a message begins: with its object's namespace and name; with nothing if it is not about an object."""
+    """
+    Return the namespace and name of the record's object; nothing if it is not about an object.
+    """
     ref: Mapping[str, Any] = getattr(record, 'k8s_ref', None) or {}
     name = '/'.join(filter(None, [ref.get('namespace'), ref.get('name')]))
     return f'[{name}] ' if name else ''
@@ -267,16 +273,18 @@ def shorten_name(name: str, width: int) -> str:
 
 
 def paint(text: str, level: int) -> str:
-    """Colour a text by its level: nothing for the usual messages, so that all others can be seen among them."""
+    """Colour a text by its level: usual messages have no colour, so that all others stand out."""
     colour = next((colour for lowest, colour in COLOURS if level >= lowest), '')
     return f'\033[{colour}m{text}\033[0m' if colour else text
 
 
 def is_colour_welcome(environ: Mapping[str, str]) -> bool:
-    """Tell if the user wants colours, as far as the environment knows: https://no-color.org/."""
+    """Return whether the environment permits colours: https://no-color.org/."""
     return not environ.get('NO_COLOR') and environ.get('TERM') != 'dumb'
 
 
 def is_informative(record: logging.LogRecord) -> bool:
-    """Tell if a message is of interest to operator authors, not only to those who look into the libraries."""
+    """
+    Return whether a message is of interest to operator authors, not only to library developers.
+    """
     return record.levelno > logging.DEBUG or not f'{record.name}.'.startswith(LOW_LEVEL)

@@ -1,5 +1,5 @@
 """
-Outcomes: what has come out of one attempt to execute a handler.
+Outcomes: the results of attempts to execute handlers.
 """
 
 import dataclasses
@@ -12,18 +12,18 @@ from kopf._cogs.structs import ids
 @dataclasses.dataclass(frozen=True)
 class Outcome:
     """
-    The outcome of one attempt. The last one is final, either with an exception (a failure) or without (a success).
+    The outcome of one attempt.
 
-    Ignored errors are successes with no result. ``delay`` is counted from the end of the attempt.
+    The last attempt is final: a failure with an exception, or a success without one. Ignored errors
+    are successes with no result. ``delay`` is counted from the end of the attempt.
     """
 
     final: bool
     delay: float | None = None
     result: Any = None
     exception: Exception | None = None
-    subrefs: frozenset[ids.HandlerId] = (
-        frozenset()
-    )  # the sub-handlers that are needed for the handler to be finished
+    # The sub-handlers that must finish for the handler to be finished.
+    subrefs: frozenset[ids.HandlerId] = frozenset()
     began: datetime.datetime | None = None
     ended: datetime.datetime | None = None
 

@@ -1,8 +1,9 @@
 """
-Progression: how far the handlers of an object have gone, from one attempt to another, restarts included.
+Progression: the progress of an object's handlers between attempts, including restarts.
 
-Values only: the states are read from the bodies, and are put into the patches; it is up to others to send them.
-What was left there by other versions, or is damaged, never fails: what cannot be understood is as if absent.
+Values only: the states are read from the bodies and written to the patches; callers send the
+patches. Records of other versions or damaged records never cause errors: unreadable values are
+treated as absent.
 """
 
 import dataclasses
@@ -26,8 +27,9 @@ class HandlerState:
     """
     The progress of one handler in one handling cycle: blank if it was not tried yet.
 
-    ``started`` is when the first attempt began; ``stopped``, when the last one ended; ``delayed``, when the next one
-    is due, if not at once. ``essence`` is a digest of what the handler has finished with, if known.
+    ``started`` is when the first attempt began; ``stopped``, when the last one ended; ``delayed``,
+    when the next one is due, if not immediately. ``essence`` is the digest of the essence with
+    which the handler has finished, if known.
     """
 
     started: datetime.datetime | None = None
@@ -43,7 +45,7 @@ class HandlerState:
 
     @classmethod
     def from_record(cls, record: 'progress.ProgressRecord') -> 'HandlerState':
-        """Read what is stored, by us or by others."""
+        """Parse a stored record, made by this or another framework version."""
         raw = cast(Mapping[str, Any], record)
         return cls(
             started=times.parse_moment(raw.get('started')),
@@ -59,7 +61,7 @@ class HandlerState:
         )
 
     def as_record(self) -> 'progress.ProgressRecord':
-        """Build what is to be stored; absent values are `None`, except for the essence."""
+        """Build the record to store; absent values are `None`, except for the essence."""
         record: dict[str, Any] = {
             'started': _format_time(self.started),
             'stopped': _format_time(self.stopped),
@@ -80,11 +82,11 @@ class HandlerState:
         return self.success or self.failure
 
     def sleeping(self, now: datetime.datetime) -> bool:
-        """Tell if the next attempt is to be made later."""
+        """Return whether the next attempt is scheduled for later."""
         return not self.finished and self.delayed is not None and now < self.delayed
 
     def due(self, now: datetime.datetime) -> bool:
-        """Tell if the next attempt is to be made now."""
+        """Return whether the next attempt is due now."""
         return not self.finished and not self.sleeping(now)
 
     def with_outcome(
@@ -95,7 +97,7 @@ class HandlerState:
         essence: str | None = None,
         purpose: str | None = None,
     ) -> 'HandlerState':
-        """Add one more attempt. What it does not tell of the time has happened right now."""
+        """Add an attempt. If its times are unknown, it is considered to happen now."""
         ended = outcome.ended or now
         is_first = not self.retries or self.started is None
         return HandlerState(
@@ -115,14 +117,14 @@ class HandlerState:
 
 
 BLANK = HandlerState()
-"""The progress of those who were never tried."""
+"""The progress of handlers that were never tried."""
 
 
 class State(Mapping[ids.HandlerId, HandlerState]):
     """
-    The progress of the handlers of one object, by their ids: of those asked for, and of their sub-handlers.
+    The progress of one object's handlers and their sub-handlers, by their ids.
 
-    It never changes. Handlers that it does not know are looked up where it was read from when they are needed.
+    It is immutable. Unknown handlers are looked up in its source when they are needed.
     """
 
     def __init__(self, source: '_Source | None' = None, *, purpose: str | None = None) -> None:
@@ -142,9 +144,9 @@ class State(Mapping[ids.HandlerId, HandlerState]):
         purpose: str | None,
     ) -> 'State':
         """
-        Read the records of these handlers, and of their sub-handlers.
+        Read the records of these handlers and of their sub-handlers.
 
-        With a purpose, records of other purposes are left out, as if there were none: see `foreign`.
+        With a purpose, records of other purposes are ignored: see `foreign`.
         """
 
         def fetch(id: Any) -> 'progress.ProgressRecord | None':
@@ -161,7 +163,7 @@ class State(Mapping[ids.HandlerId, HandlerState]):
     def __len__(self) -> int:
         return len(self._known)
 
-    if not TYPE_CHECKING:  # they are typed already; those of mappings in general are slow
+    if not TYPE_CHECKING:  # they are typed already; the generic ones of mappings are slow
 
         def get(self, id, default=None):
             return self._known.get(id, default)
@@ -181,18 +183,18 @@ class State(Mapping[ids.HandlerId, HandlerState]):
 
     @property
     def foreign(self) -> frozenset[ids.HandlerId]:
-        """The handlers with records of other purposes, of no use now."""
+        """The handlers with records of other purposes, which are ignored."""
         return self._foreign
 
     @lazies.lazy
     def is_begun(self) -> bool:
-        """Whether there is any progress of the past, of this purpose or of another one."""
+        """Whether there is any past progress, of this purpose or of another one."""
         return bool(self._foreign) or any(
             state is not BLANK and state != BLANK for state in self._known.values()
         )
 
     def including(self, ids: Iterable[ids.HandlerId]) -> 'State':
-        """Look up the handlers that are not known yet, with their sub-handlers: they are blank if never tried."""
+        """Look up the unknown handlers with their sub-handlers; they are blank if never tried."""
         queue = [id for id in ids if id not in self._known]
         if not queue:
             return self
@@ -215,12 +217,14 @@ class State(Mapping[ids.HandlerId, HandlerState]):
         return self._replace(known, stored, frozenset(foreign))
 
     def referring(self, id: ids.HandlerId, subref: ids.HandlerId) -> 'State':
-        """Let one handler have one more part, which goes when the handler's own record goes."""
+        """
+        Add a sub-reference to a handler; it is removed together with the handler's own record.
+        """
         state = dataclasses.replace(self._known[id], subrefs=self._known[id].subrefs | {subref})
         return self._replace({**self._known, id: state}, self._stored, self._foreign)
 
     def forgetting(self, ids: Iterable[ids.HandlerId]) -> 'State':
-        """Let these handlers be as if never tried; what is stored of them is of no use any more."""
+        """Reset these handlers as if never tried; their stored records are ignored from now on."""
         dropped = frozenset(ids)
         if not dropped:
             return self
@@ -229,9 +233,10 @@ class State(Mapping[ids.HandlerId, HandlerState]):
 
     def knowing(self, ids: Iterable[ids.HandlerId], *, before: str, after: str) -> 'State':
         """
-        Let these handlers know an essence that they have made themselves of the one that they were called with.
+        Mark these handlers as knowing the essence that they have made themselves.
 
-        Those with no records have finished in a previous cycle: they need no call for what they have made.
+        Handlers with no records have finished in a previous cycle: they need no call for their own
+        changes.
         """
         extended = self.including(ids)
         known = dict(extended._known)
@@ -251,9 +256,10 @@ class State(Mapping[ids.HandlerId, HandlerState]):
         essence: str | None = None,
     ) -> 'State':
         """
-        Add the outcomes of one cycle. With them, finished handlers remember the digest of the essence.
+        Add the outcomes of one cycle; the finished handlers remember the digest of the essence.
 
-        Those who begin anew still refer to all their sub-handlers of before, so that those are purged in the end.
+        Restarted handlers still refer to all their previous sub-handlers, so that these are purged
+        at the end.
         """
         subrefs = [subref for outcome in outcomes.values() for subref in sorted(outcome.subrefs)]
         extended = self.including([*outcomes, *subrefs])
@@ -271,22 +277,24 @@ class State(Mapping[ids.HandlerId, HandlerState]):
         )
 
     def is_due(self, id: ids.HandlerId, now: datetime.datetime) -> bool:
-        """Tell if the handler is to be tried now; unknown ones are."""
+        """Return whether the handler is due now, or is unknown."""
         return id not in self._known or self._known[id].due(now)
 
     def is_retried(self, id: ids.HandlerId) -> bool:
-        """Return whether the handler was tried, and is not finished."""
+        """Return whether the handler was tried, but is not finished."""
         state = self._get(id)
         return state.retries > 0 and not state.finished
 
     def delay(self, ids: Iterable[ids.HandlerId], now: datetime.datetime) -> float | None:
-        """Tell in how many seconds the earliest of the unfinished handlers is due; `None` if all are finished."""
+        """
+        Return the seconds until the first unfinished handler is due; `None` if there are none.
+        """
         states = [self._known.get(id, BLANK) for id in ids]
         moments = [state.delayed or now for state in states if not state.finished]
         return max(0.0, (min(moments) - now).total_seconds()) if moments else None
 
     def subrefs_of(self, id: ids.HandlerId) -> frozenset[ids.HandlerId]:
-        """Tell which sub-handlers the handler has or had in this cycle, and those have, at any depth."""
+        """Return all sub-handlers that the handler has or had in this cycle, at any depth."""
         found: set[ids.HandlerId] = set()
         queue = [id]
         while queue:
@@ -299,7 +307,7 @@ class State(Mapping[ids.HandlerId, HandlerState]):
     def store(
         self, storage: 'progress.ProgressStorage', body: 'objects.Body', patch: 'patches.Patch'
     ) -> None:
-        """Put into the patch the records that differ from those in the body."""
+        """Add to the patch the records that differ from those in the body."""
         for id in self._list_changed():
             storage.store(key=id, record=self._known[id].as_record(), body=body, patch=patch)
 
@@ -343,7 +351,7 @@ if TYPE_CHECKING:
 def _postpone(moment: datetime.datetime, delay: float) -> datetime.datetime:
     try:
         return moment + datetime.timedelta(seconds=delay)
-    except (OverflowError, ValueError):  # such as of an infinity: never, for all practical purposes
+    except (OverflowError, ValueError):  # e.g. infinity: never, for all practical purposes
         return datetime.datetime.max.replace(tzinfo=datetime.UTC)
 
 

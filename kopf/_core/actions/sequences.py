@@ -1,9 +1,9 @@
 """
 Sequences: in which requests an object is changed, and in which order.
 
-What we keep there tells that the work is done, so it goes last, together with the last changes of
-the users: an operator that is killed in between finds no such record, and repeats the work.
-Pure decisions, made again after every request.
+Our records mean that the work is done, so they are sent last, together with the last changes of the
+users: an operator that is killed in between finds no such record, and repeats the work. Pure
+decisions, made again after every request.
 """
 
 import dataclasses
@@ -18,9 +18,9 @@ _NOTHING: Mapping[str, Any] = {}
 
 
 class Place(enum.Enum):
-    """Which part of an object a request is for; if the status is not a subresource, all of it is the body."""
+    """The part of an object to change; without a status subresource, all of it is the body."""
 
-    __hash__ = object.__hash__  # members are looked up with every request; that of enums is slow
+    __hash__ = object.__hash__  # members are looked up for every request; the hash of enums is slow
 
     BODY = enum.auto()
     STATUS = enum.auto()
@@ -32,7 +32,7 @@ AMENDMENTS = {Place.BODY: patching.Step.AMEND_BODY, Place.STATUS: patching.Step.
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """One request, either to merge something, or to amend the object with what the functions make of it."""
+    """One request, either a merge-patch, or an amendment of the object by the patch functions."""
 
     place: Place
     users: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -56,10 +56,10 @@ def plan(
     has_status: bool,
 ) -> list[Request]:
     """
-    List the requests for the users' merge-patch, for what the functions change, and for our records.
+    List the requests for the users' merge-patch, the changes by functions, and our records.
 
-    The functions see the object with all that is merged, so nothing of the users is merged after
-    them in the same place. Our records go with the last request of the users or after it.
+    The functions see the object with all merge-patches applied, so no users' merge-patch is sent
+    after them for the same place. Our records go with the last request of the users or after it.
     """
     if not users and not touched and not (has_status and 'status' in own):
         return [Request(Place.BODY, own=own)] if own else []
@@ -99,12 +99,11 @@ def _plan_users(
 def _join_own(
     requests: list[Request], ours: Mapping[Place, Mapping[str, Any]], order: tuple[Place, Place]
 ) -> list[Request]:
-    """Add our part: records to the last request or after it, mere removals to any."""
+    """Add our part: records to the last request or after it, mere removals to any request."""
     joined = list(requests)
     last = requests[-1].place if requests else None
-    places = sorted(
-        order, key=lambda place: place is not last
-    )  # a stable sort: in the order if there are no requests
+    # A stable sort: in the given order if there are no requests.
+    places = sorted(order, key=lambda place: place is not last)
     for place in places:
         if not ours[place]:
             continue
@@ -121,13 +120,13 @@ def _join_own(
 
 
 def split(merge: Mapping[str, Any], *, has_status: bool) -> dict[Place, Mapping[str, Any]]:
-    """Tell what is to be merged where. Empty sections change nothing."""
+    """Split the merge-patch by places. Empty sections change nothing."""
     steps = patching.split_merge(merge, has_status=has_status)
     return {place: steps.get(step, _NOTHING) for place, step in MERGES.items()}
 
 
 def has_records(own: Mapping[str, Any]) -> bool:
-    """Tell if there is anything but removals."""
+    """Return whether there is anything besides removals."""
     return any(
         has_records(value) if dicts.is_mapping(value) else value is not None
         for value in own.values()
@@ -138,9 +137,10 @@ def join(
     own: Mapping[str, Any], users: Mapping[str, Any], body: Mapping[str, Any]
 ) -> dict[str, Any]:
     """
-    Make one merge-patch of two; where they contradict, that of the users wins.
+    Join two merge-patches into one; in case of a conflict, the users' value wins.
 
-    But if the users remove something as a whole, what is ours in it stays: all the rest is removed one by one.
+    If the users remove a whole mapping, our values in it stay: all other keys are removed one by
+    one.
     """
     joined = dict(own)
     for key, value in users.items():
@@ -157,7 +157,7 @@ def join(
 def separate(
     own: Mapping[str, Any], users: Mapping[str, Any], body: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Make the two merge-patches independent, ours and theirs: together they are what `join` makes of them."""
+    """Make the two merge-patches independent, with the same effect as if joined by `join`."""
     ours, theirs = {key: value for key, value in own.items() if key not in users}, dict(users)
     for key in own.keys() & users.keys():
         mine, other, present = own[key], users[key], dicts.resolve_mapping(body, (key,))

@@ -1,8 +1,9 @@
 """
-Signatures: which arguments a function takes by their names, and which of its parameters can never be filled.
+Signatures: which named arguments a function accepts, and which parameters can never be filled.
 
-Only what is certain is said: the code of functions is read, not what decorators claim about it. So a wrapper that takes
-everything does take everything, and anything that is not written in Python is never judged.
+Only certain facts are used: the code of functions is inspected, not the claims of decorators. So a
+wrapper that accepts everything does accept everything, and callables not written in Python are
+never checked.
 """
 
 import dataclasses
@@ -15,24 +16,24 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class Signature:
-    """The parameters of a function that are left after some positional arguments are given."""
+    """The parameters of a function that remain after some positional arguments are given."""
 
-    named: tuple[str, ...]  # those that can be given by their names
-    required: frozenset[str]  # those of them that have no defaults
-    unnamed: tuple[str, ...] = ()  # those without defaults that cannot be given by their names
-    filled: tuple[str, ...] = ()  # those given positionally, which cannot be given again by name
-    is_open: bool = False  # whether all other names are accepted, too
+    named: tuple[str, ...]  # parameters that can be given by name
+    required: frozenset[str]  # the subset of them with no defaults
+    unnamed: tuple[str, ...] = ()  # required parameters that cannot be given by name
+    filled: tuple[str, ...] = ()  # parameters given positionally, not to be given by name
+    is_open: bool = False  # whether all other names are accepted too
     is_overfilled: bool = False  # whether there are fewer parameters than positional arguments
 
     def choose(self, kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Choose those of the arguments that the function takes."""
+        """Choose the arguments that the function accepts."""
         if self.is_open:
             return kwargs
         return {name: kwargs[name] for name in self.named if name in kwargs}
 
 
 def read_signature(fn: Callable[..., Any], given: int = 0) -> Signature | None:
-    """Read what the function takes after so many positional arguments; ``None`` if it cannot be known."""
+    """Read the signature after this number of positional arguments; ``None`` if it is unknown."""
     match fn:
         case functools.partial():
             signature = read_signature(fn.func, given + len(fn.args))
@@ -51,9 +52,9 @@ def find_mismatch(
     signature: Signature, names: Collection[str], *, is_complete: bool = True
 ) -> str | None:
     """
-    Find why every call by these names fails, as a part of a sentence about the function; ``None`` if it does not.
+    Explain why every call with these names fails, as a part of a sentence; ``None`` if it does not.
 
-    If the names are not complete, those that are missing say nothing yet.
+    If the names are incomplete, missing names are not reported.
     """
     missing = sorted(signature.required.difference(names)) if is_complete else []
     repeated = [name for name in signature.filled if signature.is_open and name in names]
@@ -67,7 +68,7 @@ def find_mismatch(
 
 
 def suggest(unknown: Collection[str], names: Collection[str]) -> str:
-    """Suggest the names that could be meant, as a sentence with a leading space, or nothing."""
+    """Suggest similar names, as a sentence with a leading space, or nothing."""
     import difflib  # only for mistakes
 
     similar = [match for name in unknown for match in difflib.get_close_matches(name, names, 1)]
@@ -75,7 +76,7 @@ def suggest(unknown: Collection[str], names: Collection[str]) -> str:
 
 
 def narrow(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a function that ignores the named arguments that this one does not take; it can be the same function."""
+    """Return a function that ignores the named arguments that this one does not accept."""
     signature = read_signature(fn)
     if signature is None or signature.is_open:
         return fn
@@ -92,7 +93,7 @@ def _read_code(fn: types.FunctionType, given: int) -> Signature:
     code = fn.__code__
     positional = code.co_varnames[: code.co_argcount]
     keywords = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
-    boundary = max(given, code.co_posonlyargcount)  # before it, nothing can be given by name
+    boundary = max(given, code.co_posonlyargcount)  # before it, no parameter can be given by name
     optional = {*positional[len(positional) - len(fn.__defaults__ or ()) :]}
     optional |= (fn.__kwdefaults__ or {}).keys()
     named = positional[boundary:] + keywords
@@ -107,7 +108,7 @@ def _read_code(fn: types.FunctionType, given: int) -> Signature:
 
 
 def _bind(signature: Signature, keywords: Mapping[str, Any]) -> Signature:
-    """Make those parameters optional: the function has values for them, which can be overridden."""
+    """Make these parameters optional: the function has values for them, which can be overridden."""
     return dataclasses.replace(signature, required=signature.required.difference(keywords))
 
 

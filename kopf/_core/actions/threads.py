@@ -1,5 +1,5 @@
 """
-Threads: for functions that must not wait until others leave a thread to them, nor keep the others waiting.
+Threads: executors for functions that must neither wait for free threads nor block other functions.
 """
 
 import concurrent.futures
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class OwnThreads(concurrent.futures.Executor):
-    """A new thread for each function, with this name. The exit of the process does not wait for them."""
+    """An executor with a new named thread for each function; exits do not wait for them."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -1,5 +1,5 @@
 """
-Throttlers: for how long to leave something alone after errors that are nobody's in particular.
+Throttlers: pauses after errors that no handler is responsible for.
 
 Pure arithmetic: callers measure the time and do the sleeping.
 """
@@ -11,9 +11,10 @@ from kopf._cogs.configs import connecting
 
 class Throttler:
     """
-    The errors in a row of one object. Used only by the worker of that object.
+    The consecutive errors of one object. Used only by the worker of that object.
 
-    Delays are taken from one iterator per row of errors; when it is over, its last delay is repeated.
+    Delays are taken from one iterator per series of errors; when it is exhausted, its last delay is
+    repeated.
     """
 
     def __init__(self) -> None:
@@ -21,7 +22,7 @@ class Throttler:
         self._last: float = 0
 
     def fail(self, now: float, delays: connecting.Backoffs) -> float:
-        """Note one more error, and tell until when to do nothing; it is now if there are no delays."""
+        """Count an error, and return until when to pause; it is now if there are no delays."""
         if self._delays is None:
             self._delays = iter((delays,) if isinstance(delays, int | float) else delays)
             self._last = 0

@@ -1,8 +1,9 @@
 """
-Activities: the handlers of the operator itself, apart from any objects.
+Activities: the handlers of the operator itself, with no objects.
 
-Their progress is kept nowhere: when the operator is restarted, so are they. Those that are not coroutines have threads
-of their own: neither logins nor cleanups wait for the handlers of objects, which can block all threads of theirs.
+Their progress is not stored: when the operator is restarted, so are they. Synchronous handlers run
+in their own threads: neither logins nor cleanups wait for the handlers of objects, which can block
+all their threads.
 """
 
 import asyncio
@@ -46,10 +47,11 @@ async def run_activity(
     meter: meters.Meter | None = None,
 ) -> Mapping[ids.HandlerId, Any]:
     """
-    Execute all handlers of the activity until they are finished, and return their results by their ids.
+    Execute all handlers of the activity until they are finished; return their results by their ids.
 
-    It can take forever, as the handlers are retried by their own rules. All of them are executed, even if some fail;
-    raises `ActivityError` after that. If cancelled, the current handler is cancelled too, and no others are executed.
+    It can take forever, as the handlers are retried by their own rules. All of them are executed,
+    even if some fail; raises `ActivityError` after that. If cancelled, the current handler is
+    cancelled too, and no others are executed.
     """
     cause = build_cause(activity, settings=settings, memo=memo, indices=indices)
     latest = await run_activity_handlers(
@@ -67,7 +69,7 @@ def build_cause(
     memo: Any,
     indices: Mapping[str, Any],
 ) -> causes.ActivityCause:
-    """Build what the handlers of the activity are told; each activity has its own logger."""
+    """Build the cause for the handlers of the activity; each activity has its own logger."""
     return causes.ActivityCause(
         logger=logging.getLogger(f'kopf.activities.{activity}'),
         activity=activity,
@@ -86,9 +88,9 @@ async def run_activity_handlers(
     is_quiet: bool = False,
 ) -> Mapping[ids.HandlerId, outcomes.Outcome]:
     """
-    Execute these handlers until they are finished, and return their final outcomes, be they successes or failures.
+    Execute these handlers until they are finished; return their final outcomes, including failures.
 
-    In other regards, it is the same as `run_activity`.
+    In other respects, it is the same as `run_activity`.
     """
     env = execution.Environment(
         settings=cause.settings,

@@ -1,8 +1,9 @@
 """
-Admission: a webhook server that lives beside the operator, and the webhooks in the cluster that lead to it.
+Admission: a webhook server beside the operator, and the cluster's webhooks that point to it.
 
-It begins before anything is handled, and ends when nothing is: the operator's own changes are reviewed too, also the
-last ones. In the end, first the cluster is told not to ask any more, and only then nobody answers.
+It starts before any object is handled, and stops after all of them are: the operator's own changes
+are reviewed too, including the last ones. On exit, the webhooks are removed from the cluster first,
+and the server is stopped after that.
 """
 
 import asyncio
@@ -17,17 +18,18 @@ from kopf._core.engines import hookkeeping, reviewers
 logger = logging.getLogger(__name__)
 
 LINGERING = 0.5
-"""Seconds to answer those who have not heard yet that nobody is to be asked any more."""
+"""Seconds to keep serving API servers that have not yet noticed the removal of the webhooks."""
 
 STOPPING_TIMEOUT = 30.0
-"""Seconds for the server to finish what it does, before it is left as it is: as long as a review can take."""
+"""Seconds for the server to finish before it is abandoned: as long as a review can take."""
 
 
 class Admission:
     """
-    The admission of one operator. Belongs to its event loop. Without handlers of admission, it does nothing.
+    The admission of one operator, idle without admission handlers. Belongs to its event loop.
 
-    It is started once, when the settings are final, and stopped once, while there are still credentials.
+    It is started once, when the settings are final, and stopped once, while there are still
+    credentials.
     """
 
     def __init__(
@@ -48,23 +50,24 @@ class Admission:
         self._keeping: asyncio.Task[None] | None = None
         self._serving: asyncio.Task[None] | None = None
         self._is_reachable = False
-        self._place: object = None  # where it is reachable, if anywhere
+        self._place: object = None  # where the server is reachable, if anywhere
 
     @property
     def is_needed(self) -> bool:
-        """Is there anything to be reviewed?"""
+        """Whether there are any admission handlers."""
         return bool(self._reviewer.webhooks)
 
     @property
     def is_ready(self) -> bool:
-        """Is the server where it has promised to be, if it is needed at all?"""
+        """Whether the server is reachable, or is not needed."""
         return self._is_reachable or not self.is_needed
 
     def start(self) -> list[asyncio.Task[None]]:
         """
-        Start the server, and tell the cluster of it if it is wanted. The tasks end only by errors.
+        Start the server, and write the webhooks if configured. The tasks end only by errors.
 
-        These are: the errors of the server; `ServerError` if it ends with no errors, or is wrong; `LoginError`.
+        The errors are: those of the server; `ServerError` if it ends with no errors, or is invalid;
+        `LoginError`.
         """
         if not self.is_needed:
             return []
@@ -83,9 +86,9 @@ class Admission:
 
     async def stop(self) -> None:
         """
-        Remove the webhooks from the cluster, except for the persistent ones, and stop the server, in a limited time.
+        Remove the non-persistent webhooks from the cluster and stop the server, in a limited time.
 
-        If cancelled, the server is told to stop anyway, but is not waited for.
+        If cancelled, the server is cancelled anyway, but is not awaited.
         """
         if self._serving is None:
             return
@@ -142,7 +145,7 @@ class Admission:
 
 
 def _check_server(server: object) -> None:
-    """Explain the usual mistake: any class can be called, but seldom with a function."""
+    """Explain a common mistake: a class given instead of its instance."""
     if isinstance(server, type) and not issubclass(server, AsyncIterable):
         name = server.__name__
         raise reviews.ServerError(
@@ -152,7 +155,7 @@ def _check_server(server: object) -> None:
 
 
 async def _stop(task: asyncio.Task[None]) -> None:
-    """Cancel and await, for a limited time; its error, if any, has been raised already or is of no interest now."""
+    """Cancel and await the task, for a limited time; its error is raised elsewhere, if needed."""
     task.cancel()
     done, _ = await asyncio.wait([task], timeout=STOPPING_TIMEOUT)
     if not done:

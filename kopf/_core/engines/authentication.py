@@ -1,9 +1,9 @@
 """
-Authentication: bringing credentials whenever the requests to the API have none left.
+Authentication: provides credentials whenever the requests to the API have none left.
 
-The credentials come from the login handlers, or, if none are declared, from the built-in ways to log in:
-from the libraries that are installed, and if they all fail, from the usual places.
-All their log lines go via two loggers: the one of the authentication handlers, and the one of the activities' engine.
+The credentials come from the login handlers or, if none are declared, from the built-in login
+functions: from the installed libraries, and if they all fail, from the usual places. All log lines
+go through two loggers: of the authentication handlers, and of the engine of activities.
 """
 
 import dataclasses
@@ -32,11 +32,12 @@ async def run_authentication(
     meter: meters.Meter | None = None,
 ) -> None:
     """
-    Log in every time when the vault is in need of credentials, until cancelled, or until the vault is closed.
+    Log in whenever the vault needs credentials, until cancelled or the vault is closed.
 
-    One task should do this. While it logs in, the requests are waiting; they can be waiting for as long as the login
-    handlers are retried. Raises `LoginError` when they bring nothing usable, and `ValueError` when they bring
-    something else than credentials: the waiting requests fail too, and there is no sense to go on.
+    Run it in one task. While it logs in, the requests wait, possibly for as long as the login
+    handlers are retried. Raises `LoginError` if the handlers return nothing usable, and
+    `ValueError` if they return anything else than credentials: the waiting requests fail too, and
+    the operator cannot continue.
     """
     cause = activities.build_cause(
         causes.Activity.AUTHENTICATION, settings=settings, memo=memo, indices=indices
@@ -67,11 +68,11 @@ async def authenticate(
     meter: meters.Meter | None = None,
 ) -> None:
     """
-    Log in once: execute the login handlers until they are finished, and give what they have brought to the vault.
+    Log in once: execute the login handlers until finished, and put the results in the vault.
 
-    The handlers of each next stage are executed only if the previous ones have brought nothing.
-    If cancelled, the vault is as it was. Raises the same errors as `run_authentication`.
-    Credentials that have only expired are worth no more than debug lines: some of them do so every minute.
+    The handlers of each next stage are executed only if the previous ones have returned nothing. If
+    cancelled, the vault is unchanged. Raises the same errors as `run_authentication`. If the
+    credentials have merely expired, it is logged at the debug level: some expire every minute.
     """
     is_usual = vault.has_expired
     level = logging.DEBUG if is_usual else logging.INFO
@@ -105,7 +106,7 @@ async def _populate(
     infos: Mapping[str, Any],
     attempts: Mapping[str, BaseException | None] | None = None,
 ) -> None:
-    """Give the credentials to the vault, or fail it with the reasons why there are none."""
+    """Put the credentials in the vault, or fail it with the reasons why there are none."""
     try:
         if all(info is None for info in infos.values()):
             raise piggybacking.build_login_error(attempts or {})
@@ -122,7 +123,7 @@ async def _populate(
 def select_stages(
     registry: registries.OperatorRegistry,
 ) -> Sequence[Sequence[handlers.ActivityHandler]]:
-    """Select the login handlers, and if none are declared, also what to fall back to, in turn."""
+    """Select the login handlers, and if none are declared, the built-in fallbacks in order."""
     logins = select_logins(registry)
     if registry._activities.select(causes.Activity.AUTHENTICATION):
         return [logins]
@@ -130,7 +131,7 @@ def select_stages(
 
 
 def select_logins(registry: registries.OperatorRegistry) -> Sequence[handlers.ActivityHandler]:
-    """Select the declared login handlers, or else make handlers of the built-in functions, which are tried once."""
+    """Select the declared login handlers, or else the built-in ones, which are tried once."""
     declared = registry._activities.select(causes.Activity.AUTHENTICATION)
     return declared or _build_handlers(piggybacking.list_default_logins())
 
@@ -150,7 +151,7 @@ def _build_handlers(logins: Sequence[piggybacking.LoginFn]) -> Sequence[handlers
 def _build_aside(
     registry: registries.OperatorRegistry, fixed: Mapping[str, credentials.Credentials]
 ) -> Sequence[handlers.ActivityHandler]:
-    """Make handlers that do all that the declared login handlers do, but are tried once, and return nothing."""
+    """Make handlers that call the declared login handlers once, and return nothing."""
     servers = {info.server for info in fixed.values()}
     return [
         dataclasses.replace(handler, fn=functools.partial(_log_in_aside, handler, servers))
@@ -184,7 +185,7 @@ async def _log_in_aside(
 
 
 async def _log_in_once(fn: piggybacking.LoginFn, /, **kwargs: Any) -> Any:
-    """Call a built-in login; it is usual for some of them to fail, while others do not."""
+    """Call a built-in login function; usually, some of them fail while others succeed."""
     try:
         return await invocation.invoke(fn, executor=threads.OwnThreads('kopf login'), kwargs=kwargs)
     except credentials.LoginError as error:
@@ -192,12 +193,12 @@ async def _log_in_once(fn: piggybacking.LoginFn, /, **kwargs: Any) -> Any:
 
 
 def _soften(cause: causes.ActivityCause, level: int) -> causes.ActivityCause:
-    """Let failures be logged at this level at most: they are not final, as other logins follow."""
+    """Limit the level of logged failures: they are not final, as other logins follow."""
     return dataclasses.replace(cause, logger=_SoftLogger(cause.logger, level))
 
 
 class _SoftLogger(logging.LoggerAdapter[Any]):
-    """A logger whose lines are of the given level at most."""
+    """A logger that reduces all levels to the given one at most."""
 
     def __init__(self, logger: Any, ceiling: int) -> None:
         super().__init__(logger)

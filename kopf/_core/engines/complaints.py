@@ -1,8 +1,9 @@
 """
-Complaints: k8s-events about the handlers that fail, for the users of the objects, who do not see the logs.
+Complaints: k8s-events about failing handlers, for users of the objects who do not see the logs.
 
-Only what needs attention is told: unexpected and permanent errors at once, the expected waiting when it lasts. The same
-errors make the same k8s-events, so that they are counted, not repeated. The texts are for everyone who may see events.
+Only failures that need attention are reported: unexpected and permanent errors immediately,
+temporary errors when they persist. Equal errors make equal k8s-events, so they are counted, not
+repeated. The texts are visible to everyone who may read events.
 """
 
 from typing import Any
@@ -18,13 +19,13 @@ REASON_FAILED = 'HandlerFailed'
 """The handler will not be retried."""
 
 PATIENCE = 3
-"""How many times in a row a handler can say that it is not the time yet, before the users are told of that."""
+"""How many times in a row a handler can fail temporarily before that is reported."""
 
 
 def is_worth_telling(
     error: Exception, outcome: outcomes.Outcome, attempt: execution.Attempt
 ) -> bool:
-    """Return whether the users of the object should know of this failure."""
+    """Return whether the users of the object should know about this failure."""
     if outcome.exception is None or isinstance(error, failures.HandlerChildrenRetry):
         return False
     is_expected = isinstance(error, failures.TemporaryError) and not outcome.final
@@ -37,7 +38,8 @@ def build_message(
     """
     Build a text of one line.
 
-    Errors of handlers of Secrets can have their values, and k8s-events are readable without permissions for Secrets.
+    Errors in handlers of Secrets can contain their values, but k8s-events are readable without
+    access to Secrets.
     """
     is_secret = references.is_secret(resource)
     text = type(error).__name__ if is_secret else failures.summarize(error)
@@ -47,7 +49,7 @@ def build_message(
 def complain(
     error: Exception, outcome: outcomes.Outcome, attempt: execution.Attempt, cause: Any
 ) -> None:
-    """Have a k8s-event posted about the object of the cause, unless disabled, or posted as a log message anyway."""
+    """Post a k8s-event about the failure, unless disabled or posted as a log message anyway."""
     poster = posting.get_current()
     if poster is None or not is_worth_telling(error, outcome, attempt):
         return

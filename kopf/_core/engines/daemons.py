@@ -1,7 +1,8 @@
 """
-Daemons: which daemons and timers live beside which objects, and how their functions are called.
+Daemons: the daemons and timers of objects, and the calls of their functions.
 
-They are started and stopped as the events of the objects come, and stopped when the operator pauses or exits.
+They are started and stopped by the events of the objects, and stopped when the operator pauses or
+exits. Unless stated otherwise, timers count as daemons here.
 """
 
 import asyncio
@@ -20,16 +21,16 @@ from kopf._core.intents import causes, handlers, stoppers
 logger = logging.getLogger(__name__)
 
 EXTRA_TIMEOUT = 5.0
-"""Seconds for all that still runs when the operator exits, after its own times to stop, before it is cancelled."""
+"""
+Seconds after the daemons' own stopping times, before they are cancelled when the operator exits.
+"""
 
 REFUSAL_TIMEOUT = 10.0
-"""Seconds for those that are cancelled to clean up and end, before they are left as they are."""
+"""Seconds for cancelled daemons to clean up and end, before they are abandoned."""
 
 
 class Spawner(lives.Crew):
-    """
-    All daemons and timers of the objects of one operator. Belongs to its event loop.
-    """
+    """All daemons and timers of the objects of one operator. Belongs to its event loop."""
 
     def __init__(
         self,
@@ -42,14 +43,13 @@ class Spawner(lives.Crew):
         self.settings: settings_.OperatorSettings = context.settings
         self._context, self._now, self._indices, self._pauses = context, now, indices, pauses
         self._all: set[lives.Life[Any]] = set()
-        self._orphans: dict[
-            Hashable, lives.Lives
-        ] = {}  # of forgotten objects, while anything still runs
+        # Of forgotten objects, while any of their daemons still run.
+        self._orphans: dict[Hashable, lives.Lives] = {}
         self._bell = bells.Bell()
         self._is_exiting = False
 
     def __len__(self) -> int:
-        """How many daemons and timers live, also those that are stopping or abandoned."""
+        """Return the number of daemons and timers, including those stopping or abandoned."""
         return len(self._all)
 
     def __iter__(self) -> Iterator[lives.Life[Any]]:
@@ -57,7 +57,7 @@ class Spawner(lives.Crew):
 
     @property
     def is_exiting(self) -> bool:
-        """Is nothing to be started any more?"""
+        """Whether no more daemons can be started."""
         return self._is_exiting
 
     def adjust(
@@ -69,9 +69,9 @@ class Spawner(lives.Crew):
         may_start: bool,
     ) -> None:
         """
-        Stop those who should not live any more, for this reason, and start the missing ones, if allowed now.
+        Stop the daemons that should no longer run, and start the missing ones if allowed.
 
-        Those who are being stopped, count as living: they will be started again by some later event.
+        Daemons being stopped count as running: they will be started again by a later event.
         """
         wanted = {lives.identify(handler): handler for handler in matching}
         for key, life in list(living.running.items()):
@@ -84,9 +84,9 @@ class Spawner(lives.Crew):
 
     def forget(self, living: lives.Lives, reason: stoppers.DaemonStoppingReason) -> None:
         """
-        Ask all that lives beside an object to stop, as the object is gone or is not served any more.
+        Stop all daemons of an object that is deleted or no longer served.
 
-        If it is the operator that exits, all objects are told so at once, later.
+        If the operator is exiting, they are stopped later, together with those of all objects.
         """
         living.is_forgotten = True
         if living.running:
@@ -96,29 +96,31 @@ class Spawner(lives.Crew):
                 life.stop(reason)
 
     def recall(self, key: Hashable) -> lives.Lives | None:
-        """Find what is still living beside an object that was forgotten, but is there again."""
+        """Find the running daemons of an object that was forgotten, but has appeared again."""
         return self._orphans.pop(key, None)
 
     def pause(self, namespace: references.Namespace) -> None:
         """
-        Ask all to stop that live there, or everywhere if it is the whole operator that pauses.
+        Stop all daemons in the namespace, or everywhere if the whole operator pauses.
 
-        Nothing is started there during the pause; afterwards, it is started by events of the objects.
+        Nothing is started there during the pause; afterwards, daemons are started by events of the
+        objects.
         """
         for life in list(self._all):
             if namespace is None or _get_namespace(life.lives) == namespace:
                 life.stop(stoppers.DaemonStoppingReason.OPERATOR_PAUSING)
 
     def begin_exit(self) -> None:
-        """Start nothing from now on."""
+        """Start no daemons from now on."""
         self._is_exiting = True
 
     async def stop(self) -> None:
         """
-        Stop all that lives, because the operator exits. First it is asked, then, if it does not end, cancelled.
+        Stop all daemons because the operator exits: first request them to stop, then cancel them.
 
-        What was cancelled has a few seconds to end, and is then left as it is; functions in threads are left at once.
-        Every time when this wait is cancelled, everything is cancelled at once, and is still waited for, but not long.
+        Cancelled daemons get a few seconds to end, and are then abandoned; functions in threads are
+        abandoned immediately. Whenever this wait is cancelled, all daemons are cancelled
+        immediately and awaited for a short time.
         """
         self.begin_exit()
         for life in list(self._all):
@@ -145,7 +147,7 @@ class Spawner(lives.Crew):
             await self._cancel_all()
 
     async def _cancel_all(self) -> None:
-        """Cancel all that lives, and wait for it, but not long; if cancelled, cancel it once more, and still wait."""
+        """Cancel all daemons and wait a bit; if cancelled, cancel them again and keep waiting."""
         for life in list(self._all):
             life.cancel()
         try:
@@ -186,9 +188,8 @@ class Spawner(lives.Crew):
     def bury(self, life: lives.Life[Any]) -> None:
         self._all.discard(life)
         if life.is_pausing and not self._is_paused(life.lives):
-            life.lives.is_due = (
-                True  # the events that came after the pause have found it still stopping
-            )
+            # The events received after the pause have found it still stopping.
+            life.lives.is_due = True
         if life.lives.is_forgotten and not life.lives.running:
             self._orphans.pop(life.lives.key, None)
         self._bell.ring()
@@ -204,7 +205,7 @@ class Spawner(lives.Crew):
         return outcome
 
     async def save(self, life: lives.Life[Any], outcome: outcomes.Outcome) -> None:
-        """Send what the function has asked for; keep what is refused for the version for the next attempt, if any."""
+        """Send the function's changes; keep those refused for this version for the next call."""
         patch = life.patch
         if patch is None:
             return

@@ -1,5 +1,5 @@
 """
-Endpoints: where the probes and the metrics are served, as people write it: ``http://0.0.0.0:8080/healthz``.
+Endpoints: the URLs of the probes and the metrics, e.g. ``http://0.0.0.0:8080/healthz``.
 """
 
 import dataclasses
@@ -9,12 +9,12 @@ DEFAULT_HOST, DEFAULT_PORT = 'localhost', 80
 
 
 class EndpointError(Exception):
-    """The probes cannot be served where they should be."""
+    """The probes cannot be served at the requested endpoint."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Endpoint:
-    """A place to listen at, and the path of the liveness probe there."""
+    """An address to listen at, and the path of the liveness probe."""
 
     host: str = DEFAULT_HOST
     port: int = DEFAULT_PORT
@@ -27,9 +27,10 @@ class Endpoint:
 
 def parse_endpoint(url: str) -> Endpoint:
     """
-    Parse the URL: with no host, it is for this machine only; with no port, it is the usual one of HTTP.
+    Parse the URL; the default host is this machine only, and the default port is that of HTTP.
 
-    Raises `EndpointError` for whatever cannot be served. The URL is not shown in full, as it can have a password.
+    Raises `EndpointError` for URLs that cannot be served. The URL is not shown in full, as it can
+    contain a password.
     """
     try:
         parts = urllib.parse.urlsplit(url)

@@ -1,8 +1,8 @@
 """
-Foldings: which k8s-events are worth posting, and how many times each of them has happened.
+Foldings: which k8s-events to post, and how many times each of them has happened.
 
-The same report about the same object is one k8s-event with a count, however many times it is made. Objects that are
-reported about too often are limited. Decisions and their memory only: callers know the time, and do the posting.
+Equal reports about the same object are one k8s-event with a count. Objects that are reported too
+often are rate-limited. Decisions and their memory only: callers know the time and do the posting.
 All of it belongs to one event loop, and is limited in size.
 """
 
@@ -16,21 +16,21 @@ from kopf._cogs.clients import events
 from kopf._cogs.configs import connecting
 
 MEMORY = 4096
-"""How many objects, and how many different k8s-events, are remembered: the most recent ones."""
+"""How many objects and how many different k8s-events are remembered: the most recent ones."""
 
 Key: TypeAlias = tuple[str, ...]  # of an object
-Fold: TypeAlias = tuple[Key, str, str, str]  # what makes reports the same
+Fold: TypeAlias = tuple[Key, str, str, str]  # equal reports have the same fold
 
 
 def identify(ref: Mapping[str, Any]) -> Key:
-    """Tell one object from another, however little is known of it."""
+    """Return the key of an object, even if only a few of its fields are known."""
     fields = ('uid',) if ref.get('uid') else ('apiVersion', 'kind', 'namespace', 'name')
     return tuple(str(ref.get(field) or '') for field in fields)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Report:
-    """What somebody wants to be known of an object."""
+    """A report about an object, to be posted as a k8s-event."""
 
     ref: Mapping[str, Any]
     type: str
@@ -47,7 +47,7 @@ class Report:
 
 @dataclasses.dataclass(slots=True)
 class Pending:
-    """A report that waits for its turn, with all those that are the same."""
+    """A report that waits to be posted, with all its repetitions."""
 
     report: Report
     last: datetime.datetime
@@ -55,7 +55,7 @@ class Pending:
 
 
 class Backlog:
-    """The reports of all objects that wait for their turn: in the order of their coming, the repeated ones folded."""
+    """The reports waiting to be posted, in the order of arrival, with repetitions folded."""
 
     def __init__(self) -> None:
         self._pending: dict[Fold, Pending] = {}
@@ -68,7 +68,7 @@ class Backlog:
         return key in self._folds
 
     def put(self, report: Report) -> Key:
-        """Add a report to those of its object; tell which object it is."""
+        """Add a report to those of its object; return the key of the object."""
         fold = report.fold
         key, *_ = fold
         pending = self._pending.get(fold)
@@ -86,11 +86,11 @@ class Backlog:
         return None if fold is None else self._remove(fold)
 
     def drop(self) -> int:
-        """Drop the oldest report of all objects; tell how many there were of it."""
+        """Drop the oldest report of all objects; return its number of repetitions."""
         return self._remove(next(iter(self._pending))).count
 
     def clear(self) -> int:
-        """Drop all reports; tell how many there were."""
+        """Drop all reports; return their number with repetitions."""
         count = sum(pending.count for pending in self._pending.values())
         self._pending.clear()
         self._folds.clear()
@@ -106,16 +106,16 @@ class Backlog:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Allowance:
-    """How many more k8s-events of an object can be posted: as they come at first, then one in each interval."""
+    """The remaining k8s-events of an object: a burst at first, then one per interval."""
 
     remaining: float
-    since: float  # when it was so many
-    denied: int = 0  # how many were not permitted since the last time when nothing was limited
+    since: float  # when the remaining number was counted
+    denied: int = 0  # how many were denied since the limit was last unused
     is_granted: bool = True
 
 
 def draw(allowance: Allowance | None, *, now: float, burst: int, interval: float) -> Allowance:
-    """Ask to post one more k8s-event; the result tells if it is granted, and what remains."""
+    """Request to post a k8s-event; the result shows whether it is granted, and how many remain."""
     if allowance is None:
         return Allowance(burst - 1, now)
     remaining = min(burst, allowance.remaining + (now - allowance.since) / interval)
@@ -126,12 +126,12 @@ def draw(allowance: Allowance | None, *, now: float, burst: int, interval: float
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Series:
-    """One k8s-event with all its repetitions. Mutated by the worker of its object only."""
+    """One k8s-event with all its repetitions. Changed only by the worker of its object."""
 
-    since: datetime.datetime  # of the first one that is not told of yet
+    since: datetime.datetime  # of the first repetition not posted yet
     last: datetime.datetime
-    fresh: int = 0  # how many of them are not told of yet
-    told: int = 0  # how many of them the posted one tells of
+    fresh: int = 0  # the number of repetitions not posted yet
+    told: int = 0  # the number of repetitions in the posted k8s-event
     posted: events.Posted | None = None
 
     def add(self, pending: Pending) -> None:
@@ -140,7 +140,7 @@ class Series:
         self.last = max(self.last, pending.last)
 
     def build_new(self, report: Report) -> events.Event:
-        """Build a k8s-event of those that are not told of yet."""
+        """Build a k8s-event of the repetitions not posted yet."""
         return events.Event(
             report.ref,
             report.type,
@@ -152,20 +152,20 @@ class Series:
         )
 
     def build_repeated(self, report: Report) -> events.Event:
-        """Build a k8s-event of all that have happened."""
+        """Build a k8s-event of all repetitions."""
         return dataclasses.replace(self.build_new(report), count=self.told + self.fresh)
 
     def renew(self, posted: events.Posted) -> None:
-        """Take notice that a new one is posted."""
+        """Record that a new k8s-event is posted."""
         self.posted, self.told, self.fresh = posted, self.fresh, 0
 
     def extend(self) -> None:
-        """Take notice that the posted one tells of all."""
+        """Record that the posted k8s-event includes all repetitions."""
         self.told, self.fresh = self.told + self.fresh, 0
 
 
 class History:
-    """What was posted recently, and how often."""
+    """The recently posted k8s-events, and their rates."""
 
     def __init__(self, size: int = MEMORY) -> None:
         self._size = size
@@ -173,7 +173,7 @@ class History:
         self._allowances: collections.OrderedDict[Key, Allowance] = collections.OrderedDict()
 
     def add(self, pending: Pending) -> Series:
-        """Remember that it has happened; tell of all that has happened before, too."""
+        """Remember a report; return the series with all its previous repetitions."""
         fold = pending.report.fold
         series = self._series.setdefault(fold, Series(pending.report.time, pending.last))
         series.add(pending)
@@ -181,7 +181,7 @@ class History:
         return series
 
     def draw(self, key: Key, *, now: float, burst: int, interval: float) -> Allowance:
-        """Ask to post one more k8s-event of an object."""
+        """Request to post a k8s-event of an object."""
         allowance = draw(self._allowances.get(key), now=now, burst=burst, interval=interval)
         self._allowances[key] = allowance
         _keep_recent(self._allowances, key, self._size)

@@ -1,9 +1,9 @@
 """
-Healths: whether an operator is alive, and whether it is ready, judged by its streams and by its event loop.
+Healths: whether an operator is alive and ready, judging by its streams and its event loop.
 
-It is ready when it sees all that it should serve: all streams are listed and connected. When it does not, there is no
-need to restart it, as it goes on trying. It is dead when something is wrong for so long that a restart can help.
-These are decisions only; all moments are of the clock of the event loop.
+It is ready when it sees everything it should serve: all streams are listed and connected. If it is
+not ready, it needs no restart, as it keeps trying. It is dead when something is wrong for so long
+that a restart can help. These are decisions only; all times are by the clock of the event loop.
 """
 
 import dataclasses
@@ -13,43 +13,38 @@ from kopf._cogs.clients import errors, watching
 from kopf._cogs.configs import settings as settings_
 
 DEATH_TIMEOUT = 600.0
-"""Seconds in which a failing or silent stream is expected to recover by itself; then the operator is dead."""
+"""Seconds for a failing or silent stream to recover by itself; then the operator is dead."""
 
 _FAULTLESS = (watching.Phase.LISTING, watching.Phase.CONNECTING, watching.Phase.PAUSING)
-"""What a stream does now and then if nothing is wrong, besides being connected."""
+"""The phases of a healthy stream, besides being connected."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """For how long, in seconds, things can be wrong."""
+    """The limits of problems, in seconds."""
 
     silence: float  # of a connected stream
-    death: float  # of any stream, with no bytes
+    death: float  # of any stream, with no bytes received
     lag: float | None  # of the event loop; ``None`` if any lag is fine
 
 
 @dataclasses.dataclass(frozen=True)
 class Vitals:
-    """All that is to be known of an operator to tell its health."""
+    """The state of an operator needed to determine its health."""
 
     now: float
     limits: Limits
-    streams: Mapping[str, watching.StreamState] = dataclasses.field(
-        default_factory=dict
-    )  # by their names
-    observers: Mapping[str, watching.StreamState] = dataclasses.field(
-        default_factory=dict
-    )  # the same, but optional
-    missing: Collection[str] = ()  # the names of streams that should be there, but are not
-    obstacles: Mapping[str, str] = dataclasses.field(
-        default_factory=dict
-    )  # what else prevents from being ready
-    pauses: Mapping[str, str] = dataclasses.field(
-        default_factory=dict
-    )  # for other operators, which does not
-    notes: Mapping[str, str] = dataclasses.field(
-        default_factory=dict
-    )  # what does not, but is good to know
+    # The streams by their names.
+    streams: Mapping[str, watching.StreamState] = dataclasses.field(default_factory=dict)
+    # The optional streams by their names.
+    observers: Mapping[str, watching.StreamState] = dataclasses.field(default_factory=dict)
+    missing: Collection[str] = ()  # the names of streams that should exist, but do not
+    # Other reasons for not being ready.
+    obstacles: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    # Pauses for other operators, which do not affect the readiness.
+    pauses: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    # Other information that does not affect the readiness.
+    notes: Mapping[str, str] = dataclasses.field(default_factory=dict)
     lag: float = 0.0  # of the event loop, in seconds
 
 
@@ -60,11 +55,13 @@ class Finding:
     name: str
     is_fine: bool
     text: str
-    is_notable: bool = False  # is it told of even if it is fine?
+    is_notable: bool = False  # whether it is reported even if it is fine
 
 
 def choose_limits(settings: settings_.OperatorSettings) -> Limits:
-    """Choose the limits so that an operator is given time to notice and to repair everything by itself."""
+    """
+    Choose the limits so that an operator has time to detect and repair all problems by itself.
+    """
     inactivity, answering = (
         settings.watching.inactivity_timeout,
         settings.networking.request_timeout,
@@ -77,7 +74,7 @@ def choose_limits(settings: settings_.OperatorSettings) -> Limits:
 
 
 def find_deaths(vitals: Vitals) -> list[str]:
-    """Tell what is wrong for so long that the operator should be restarted; nothing if it is alive."""
+    """List the problems that require a restart of the operator; empty if it is alive."""
     streams = {**vitals.streams, **vitals.observers}
     deaths = [
         f'{name}: {text}'
@@ -90,7 +87,7 @@ def find_deaths(vitals: Vitals) -> list[str]:
 
 
 def report_readiness(vitals: Vitals) -> list[Finding]:
-    """Tell of everything that matters to the readiness: the operator is ready if everything is fine."""
+    """List all findings about the readiness: the operator is ready if all of them are fine."""
     return [
         *(Finding(name, False, text) for name, text in vitals.obstacles.items()),
         *(Finding(name, True, text, is_notable=True) for name, text in vitals.pauses.items()),
@@ -102,7 +99,7 @@ def report_readiness(vitals: Vitals) -> list[Finding]:
 
 
 def _describe_death(state: watching.StreamState, vitals: Vitals) -> str | None:
-    """Tell why the stream is dead. If it is only not permitted, restarts would not help: it is alive, but not ready."""
+    """Describe why the stream is dead. A forbidden stream is not: restarts would not help."""
     if state.phase in (watching.Phase.IDLE, watching.Phase.ENDED):
         return None
     seen = watching.describe(state, vitals.now)
@@ -130,7 +127,7 @@ def _inspect(name: str, state: watching.StreamState, vitals: Vitals) -> Finding:
 
 
 def _inspect_observer(name: str, state: watching.StreamState, vitals: Vitals) -> Finding:
-    """Tell of a stream that the operator can do without, if it was never permitted."""
+    """Inspect an optional stream; it is fine even if it was never permitted."""
     if state.is_listed:
         return _inspect(name, state, vitals)
     return Finding(name, True, 'not observed')

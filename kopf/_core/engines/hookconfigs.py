@@ -1,5 +1,5 @@
 """
-Hookconfigs: the configurations of webhooks as the cluster must have them. Nothing is requested here.
+Hookconfigs: the webhook configurations as they must be in the cluster. Nothing is requested here.
 """
 
 import urllib.parse
@@ -34,7 +34,7 @@ RESOURCES: Mapping[causes.WebhookType, references.Resource] = {
 }
 
 Reviewed = Mapping[selectors.Selector, Collection[references.Resource]]
-"""The resources the requests to which are reviewed, for each of the selectors."""
+"""The resources whose requests are reviewed, by selector."""
 
 Record = Mapping[str, Any]
 """One webhook of a configuration."""
@@ -48,7 +48,9 @@ def build_records(
     client: reviews.WebhookClientConfig,
     name: str,
 ) -> Records:
-    """Build all records of both configurations; webhooks whose resources do not exist have none."""
+    """
+    Build all records of both configurations; webhooks whose resources do not exist are left out.
+    """
     return {
         type: [
             build_record(webhook, rules, client, name)
@@ -62,7 +64,7 @@ def build_records(
 def build_configuration(
     type: causes.WebhookType, name: str, records: Sequence[Record]
 ) -> Mapping[str, Any]:
-    """Build a whole configuration, for when it is absent."""
+    """Build a whole configuration, in case it is absent."""
     resource = RESOURCES[type]
     return {
         'apiVersion': resource.api_version,
@@ -73,16 +75,16 @@ def build_configuration(
 
 
 def get_records(configuration: Mapping[str, Any]) -> Sequence[Record]:
-    """Get the records of a configuration as the API shows it, with all the defaults."""
+    """Get the records of a configuration as returned by the API, with all defaults."""
     return configuration.get('webhooks') or []
 
 
 def list_differences(stored: Sequence[Record], found: Sequence[Record] | None) -> list[str]:
     """
-    Describe what others have done to the records since they were stored; nothing is listed if they are the same.
+    Describe how others have changed the records since they were stored; empty if they are the same.
 
-    Only the names of webhooks and fields are told: the values can be secret. Certificates that are not ours, as the
-    operator has none in its client config, are left to those who put them there.
+    Only the names of webhooks and fields are listed: the values can be secret. If the operator has
+    no certificate in its client config, the certificates set by others are ignored.
     """
     if found is None:
         return ['it is deleted']
@@ -103,7 +105,7 @@ def list_differences(stored: Sequence[Record], found: Sequence[Record] | None) -
 
 
 def _list_fields(before: Record, after: Record) -> list[str]:
-    """List the fields that differ, those of the client config one by one."""
+    """List the fields that differ; the fields of the client config are compared separately."""
     ours, theirs = before.get('clientConfig') or {}, after.get('clientConfig') or {}
     fields = [
         field
@@ -141,7 +143,7 @@ def build_record(
 def build_client_config(
     webhook: webhooks_.Webhook, client: reviews.WebhookClientConfig
 ) -> Mapping[str, Any]:
-    """Tell how to reach this webhook: as any of the operator, but with a path of its own."""
+    """Build the client config of this webhook: the operator's one with the path of the webhook."""
     config: dict[str, Any] = {key: value for key, value in client.items() if value is not None}
     if 'url' in config:
         config['url'] = f'{config["url"].rstrip("/")}/{urllib.parse.quote(webhook.id)}'
@@ -166,7 +168,7 @@ def build_object_selector(requirements: Sequence[webhooks_.Requirement]) -> Mapp
 
 
 def build_rules(webhook: webhooks_.Webhook, reviewed: Reviewed) -> list[Mapping[str, Any]]:
-    """List what the webhook is called for, always in the same order; each once."""
+    """List the unique rules of the webhook, always in the same order."""
     rules: list[Mapping[str, Any]] = []
     for handler in webhook.handlers:
         resources = reviewed.get(handler.selector, ()) if handler.selector is not None else ()

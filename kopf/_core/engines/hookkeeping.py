@@ -1,9 +1,9 @@
 """
-Hookkeeping: the configurations of webhooks in the cluster are kept as they must be, for as long as the operator runs.
+Hookkeeping: maintains the webhook configurations in the cluster while the operator runs.
 
-Nothing is written while nothing changes. The answers to what was written last are compared with what is there, at least
-once a minute; if others have changed it, it is put right. If the configurations cannot be written, the operator goes
-on, and tries again.
+Nothing is written while nothing changes. The configurations are compared with the last stored ones
+at least once a minute; if others have changed them, they are restored. If the configurations cannot
+be written, the operator continues and retries.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from kopf._core.intents import causes
 logger = logging.getLogger(__name__)
 
 WRITING_TIMEOUT = 5.0
-"""Seconds for one writing of a configuration; then it is tried again."""
+"""Seconds to write a configuration once; then it is retried."""
 
 WITHDRAWAL_TIMEOUT = 10.0
 """Seconds for all attempts to remove the records when the operator exits."""
@@ -31,10 +31,12 @@ WITHDRAWAL_BACKOFF = 1.0
 """Seconds between these attempts."""
 
 INSPECTION_PERIOD = 45.0
-"""Seconds between the looks at the configurations: others overwrite and are overwritten no more often than that."""
+"""
+Seconds between the checks of the configurations, which also limit conflicts with other writers.
+"""
 
 INSPECTION_JITTER = 0.2
-"""By which part the period is shortened at most, for many operators not to look all at once."""
+"""The maximum share by which the period is shortened, to spread the checks of many operators."""
 
 FAILURES = errors.RequestError, TimeoutError, OSError
 
@@ -47,7 +49,7 @@ _HINTS = {
 
 
 class Scope(Protocol):
-    """Which resources are meant by the selectors of the handlers at the moment, and when it changes."""
+    """The resources currently matched by the selectors of the handlers."""
 
     @property
     def reviewed(self) -> Mapping[selectors.Selector, Collection[references.Resource]]: ...
@@ -63,10 +65,10 @@ class Scope(Protocol):
 
 class Keeper:
     """
-    Keeps the configurations of one operator. Belongs to its event loop; it is run by one task, and then withdrawn.
+    The keeper of the configurations of one operator. Belongs to its event loop.
 
-    What is to be written is not known until there are resources and a client config. After each attempt to write,
-    successful or not, ``on_attempt`` is called.
+    It is run by one task, and then withdrawn. Nothing is written until the resources and a client
+    config are known. After each attempt to write, successful or not, ``on_attempt`` is called.
     """
 
     def __init__(
@@ -86,25 +88,24 @@ class Keeper:
             get_webhooks,
         )
         self._client: reviews.WebhookClientConfig | None = None
-        self._written: dict[
-            causes.WebhookType, Sequence[hookconfigs.Record] | None
-        ] = {}  # None if nobody knows
-        self._stored: dict[
-            causes.WebhookType, Sequence[hookconfigs.Record]
-        ] = {}  # the same as the API has answered
-        self._unseen: set[causes.WebhookType] = (
-            set()
-        )  # those that could not be read when looked at last
+        # The last written records; None if the result of the writing is unknown.
+        self._written: dict[causes.WebhookType, Sequence[hookconfigs.Record] | None] = {}
+        # The same records as returned by the API.
+        self._stored: dict[causes.WebhookType, Sequence[hookconfigs.Record]] = {}
+        # The configurations that could not be read by the last check.
+        self._unseen: set[causes.WebhookType] = set()
         self._repairs = repeats.Repeats()
         self._bell = bells.Bell()
 
     def reconfigure(self, client: reviews.WebhookClientConfig) -> None:
-        """Let all webhooks be reached in this way from now on."""
+        """Use this client config for all webhooks from now on."""
         self._client = client
         self._bell.ring()
 
     async def run(self) -> None:
-        """Write what must be written, until cancelled. Raises `LoginError` if there are no credentials."""
+        """
+        Write the configurations when needed, until cancelled. Raises `LoginError` if not logged in.
+        """
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._follow(), name='scope of webhooks')
@@ -115,7 +116,7 @@ class Keeper:
 
     async def withdraw(self) -> bool:
         """
-        Remove all records but the persistent ones, in a limited time; tell if anything was to be removed.
+        Remove all but the persistent records, in a limited time; return whether there were any.
 
         If it is not possible, it is logged. If cancelled, some of them can be left.
         """
@@ -156,7 +157,9 @@ class Keeper:
                 await self._wait(signals.choose_backoff(failures, self._context.chance()))
 
     async def _inspect(self) -> None:
-        """Look from time to time if the configurations are still as they were written, and have them written if not."""
+        """
+        Check periodically whether the configurations are as they were written; rewrite them if not.
+        """
         while True:
             await asyncio.sleep(
                 INSPECTION_PERIOD * (1 - INSPECTION_JITTER * self._context.chance())
@@ -184,7 +187,9 @@ class Keeper:
             self._bell.ring()
 
     def _report_repair(self, type: causes.WebhookType, differences: str) -> None:
-        """Warn of changes by others; those who make the same ones again and again are told of once in a while."""
+        """
+        Warn about changes by others; equal repeated changes are reported only from time to time.
+        """
         now = asyncio.get_running_loop().time()
         left_out = self._repairs.admit((type, differences), now=now)
         logger.log(
@@ -199,7 +204,7 @@ class Keeper:
         )
 
     def _report_unseen(self, type: causes.WebhookType, error: Exception) -> None:
-        """Warn that changes by others are not noticed, once until they are."""
+        """Warn once that changes by others cannot be detected, until they can be."""
         level = logging.DEBUG if type in self._unseen else logging.WARNING
         self._unseen.add(type)
         hint = (
@@ -217,19 +222,19 @@ class Keeper:
         )
 
     async def _wait(self, delay: float) -> None:
-        """Wait before the next attempt, but not if something changes."""
+        """Wait before the next attempt, or until something changes."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(delay):
                 await self._bell.wait()
 
     def _build(self, chosen: Sequence[webhooks.Webhook]) -> hookconfigs.Records:
-        """Build what must be there; nothing if it is not known yet."""
+        """Build the required records; empty if they are not known yet."""
         if self._client is None or not self._scope.is_resources_known:
             return {}
         return hookconfigs.build_records(chosen, self._scope.reviewed, self._client, self._name)
 
     async def _try(self, type: causes.WebhookType, records: Sequence[hookconfigs.Record]) -> bool:
-        """Write a configuration, or tell why it cannot be written."""
+        """Write a configuration, or log why it cannot be written."""
         try:
             await self._write(type, records)
         except FAILURES as error:
@@ -247,7 +252,7 @@ class Keeper:
     async def _insist(
         self, type: causes.WebhookType, records: Sequence[hookconfigs.Record]
     ) -> None:
-        """Write a configuration, at last, unless it is refused."""
+        """Write a configuration with retries, unless it is refused."""
         while True:
             try:
                 return await self._write(type, records)
@@ -258,7 +263,9 @@ class Keeper:
             await asyncio.sleep(WITHDRAWAL_BACKOFF)
 
     async def _write(self, type: causes.WebhookType, records: Sequence[hookconfigs.Record]) -> None:
-        """Put these records in place of all that are there. If it fails, it is remembered what is known of them."""
+        """
+        Replace all records with these. If refused, restore what was known of the written ones.
+        """
         known = {type: self._written[type]} if type in self._written else {}
         self._written[type] = None
         try:
@@ -288,7 +295,7 @@ class Keeper:
         is_dispensable: bool,
     ) -> Sequence[hookconfigs.Record]:
         """
-        Write, be the configuration there or not, and return what is stored.
+        Patch the configuration, or create it if absent; return the stored records.
 
         If there is nothing to write or to remove, it may be forbidden.
         """
@@ -309,7 +316,7 @@ class Keeper:
             created = await creating.create_object(
                 hookconfigs.RESOURCES[type], body, context=self._context, options=_OPTIONS
             )
-        except errors.APIConflictError:  # somebody else has just created it
+        except errors.APIConflictError:  # another writer has just created it
             return await self._patch(type, records)
         return hookconfigs.get_records(created)
 
@@ -323,7 +330,7 @@ class Keeper:
         return hookconfigs.get_records(patched)
 
     async def _read(self, type: causes.WebhookType) -> Sequence[hookconfigs.Record] | None:
-        """Read what is there; nothing if there is no such configuration."""
+        """Read the current records; ``None`` if there is no such configuration."""
         url = hookconfigs.RESOURCES[type].get_url(name=self._name)
         try:
             async with asyncio.timeout(WRITING_TIMEOUT):

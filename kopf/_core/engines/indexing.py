@@ -1,8 +1,8 @@
 """
-Indexing: the functions that tell what is to be known of objects, called on the stream, before any other handlers.
+Indexing: calls the indexing functions for every event of a stream, before any other handlers.
 
-Their errors delay nothing: an object that cannot be indexed is left out of that index, for some time or for ever,
-and is handled as usual otherwise. Nothing of this is kept on the objects.
+Their errors delay nothing: an object that cannot be indexed is left out of that index, temporarily
+or forever, and is handled as usual otherwise. Nothing of this is stored on the objects.
 """
 
 import dataclasses
@@ -18,18 +18,19 @@ from kopf._core.engines import indices
 from kopf._core.intents import causes, filters, handlers, naming, registries
 
 Key = Hashable
-"""What tells one object from all others."""
+"""The identifier of an object."""
 
 Source = tuple[references.Resource, Key, int]
 """
-Which object was indexed by which function, even if several of them share one index. Served in several versions,
-which can come and go, an object is in the index with each of them: ``(resource, key, id(handler))``.
+An object with the function that indexed it, since several functions can share one index:
+``(resource, key, id(handler))``. If the object is served in several versions of the resource, it is
+indexed under each of them.
 """
 
 
 @dataclasses.dataclass(frozen=True)
 class Sighting:
-    """An object as it has come from the stream."""
+    """An object as received from the stream."""
 
     key: Key
     resource: references.Resource
@@ -40,7 +41,7 @@ class Sighting:
 
 class Indexers:
     """
-    All indices of an operator, and what is remembered of the objects that could not be indexed.
+    All indices of an operator, and the states of the objects that could not be indexed.
 
     Belongs to the event loop of the operator. Each object is indexed by one task at a time.
     """
@@ -62,30 +63,31 @@ class Indexers:
 
     @property
     def indices(self) -> Mapping[str, indices.LiveIndex]:
-        """The indices by their names, for all handlers. It is the same mapping for ever."""
+        """The indices by their names, for all handlers. It is always the same mapping."""
         return self._live
 
     @property
     def is_empty(self) -> bool:
-        """Are there no indices at all?"""
+        """Whether there are no indices."""
         return not self._live
 
     def prepare(self) -> None:
-        """Make the indices that are declared, if they are not there yet: startup handlers can declare more of them."""
+        """Create the missing indices: startup handlers can declare more of them."""
         for handler in self._registry:
             self._live.setdefault(handler.id, indices.LiveIndex())
 
     def is_indexed(
         self, resource: references.Resource, resolved: Collection[selectors.Selector] | None = None
     ) -> bool:
-        """Tell if the objects of the resource are indexed."""
+        """Return whether the objects of the resource are indexed."""
         return self._registry.has_handlers(resource, resolved)
 
     async def index(self, sighting: Sighting) -> None:
         """
-        Update the indices for the object as it is now, or as it is not any more.
+        Update the indices for the current state of the object, or for its deletion.
 
-        Errors of the functions and of their filters are logged. If cancelled, some of the indices are not updated.
+        Errors of the functions and of their filters are logged. If cancelled, some of the indices
+        are not updated.
         """
         declared = self._registry.select(sighting.resource, sighting.selectors)
         if not declared:
@@ -114,7 +116,9 @@ class Indexers:
             )
 
     def forget(self, resource: references.Resource, key: Key) -> None:
-        """Remove all that is known of the object of this resource, which has gone, or is not served any more."""
+        """
+        Remove an object of this resource that was deleted or is no longer served from all indices.
+        """
         for handler in self._registry:
             source = resource, key, id(handler)
             self._live[handler.id].discard(source)
@@ -139,9 +143,8 @@ class Indexers:
             self._troubles[source] = state.with_outcome(outcome, now=self._env.now())
 
     def _build_cause(self, sighting: Sighting) -> causes.IndexingCause:
-        body = objects.Body(
-            dicts.copy_json(sighting.event['object'])
-        )  # functions may change it in place
+        # Functions may modify the body in place.
+        body = objects.Body(dicts.copy_json(sighting.event['object']))
         return causes.IndexingCause(
             logger=loggers.LocalObjectLogger(body=body, settings=self._settings),
             memo=sighting.memo,
@@ -154,12 +157,14 @@ class Indexers:
 
 
 def spread(result: Any) -> Mapping[Any, Any]:
-    """Tell which values are for which keys: those of a plain dict are, anything else is one value with no key."""
+    """Return the values by keys: a plain dict as is, anything else as one value with no key."""
     return result if type(result) is dict else {None: result}
 
 
 def _match(handler: handlers.IndexingHandler, cause: causes.IndexingCause) -> bool | None:
-    """Tell if the object is for this index; ``None`` if the filters have failed to tell that."""
+    """
+    Return whether the object matches the filters of the index; ``None`` if the filters have failed.
+    """
     try:
         return filters.match(handler, cause)
     except Exception:

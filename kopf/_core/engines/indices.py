@@ -1,8 +1,9 @@
 """
-Indices: what is known of objects by keys of the users' choice, in memory only.
+Indices: in-memory values of objects by keys of the users' choice.
 
-Users see them as read-only mappings of keys to stores, live: as the objects change, so do they. They can be read from
-any thread at any time, also while they are being updated. All updates are made in the event loop of the operator.
+Users see them as read-only mappings of keys to stores, which are updated live as the objects
+change. They can be read from any thread at any time, even during updates. All updates are made in
+the event loop of the operator.
 """
 
 import abc
@@ -13,15 +14,17 @@ K = TypeVar('K')
 V = TypeVar('V')
 
 Source = Hashable
-"""Whose values they are: an object, and the function that has indexed it."""
+"""The origin of values: an object, and the function that has indexed it."""
 
 
 class Store(Collection[V], Generic[V], abc.ABC):
-    """The values of all objects for one key, in no order. While it is in its index, there is at least one."""
+    """The unordered values of all objects for one key. A store in an index is never empty."""
 
 
 class Index(Mapping[K, Store[V]], Generic[K, V], abc.ABC):
-    """Stores by keys. Who iterates is not disturbed by updates: the keys that vanish meanwhile are skipped."""
+    """
+    A mapping of keys to stores. Iteration is safe during updates: the removed keys are skipped.
+    """
 
 
 class _Store(Store[Any]):
@@ -45,9 +48,10 @@ class _Store(Store[Any]):
 
 class LiveIndex(Index[Any, Any]):
     """
-    An index, and the ways to update it.
+    An index with the methods to update it.
 
-    Every operation takes as long as there are keys of one object, whatever the size of the index.
+    The time of every operation depends on the number of keys of one object, not on the size of the
+    index.
     """
 
     def __init__(self) -> None:
@@ -71,7 +75,7 @@ class LiveIndex(Index[Any, Any]):
 
     @property
     def objects(self) -> int:
-        """How many objects have values here, once for each of the functions that index them."""
+        """The number of indexed objects, counted once for each function that indexes them."""
         return len(self._keys)
 
     def items(self) -> ItemsView[Any, Store[Any]]:
@@ -81,7 +85,7 @@ class LiveIndex(Index[Any, Any]):
         return _Values(self)
 
     def replace(self, source: Source, values: Mapping[Any, Any]) -> None:
-        """Put these values, by their keys, in place of all values of the same source."""
+        """Replace all values of the source with these values by keys."""
         for key, value in values.items():
             store = self._stores.get(key)
             if store is None:
@@ -102,7 +106,7 @@ class LiveIndex(Index[Any, Any]):
             self._remove(source, key)
 
     def _remove(self, source: Source, key: Any) -> None:
-        """Remove one value; if it is the last one, so that no one can see its store empty in the index."""
+        """Remove one value, and before the last one, its store: no reader sees it empty."""
         store = self._stores[key]
         if len(store) == 1:
             del self._stores[key]

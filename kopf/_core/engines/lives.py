@@ -1,8 +1,9 @@
 """
 Lives: the daemons and timers of one object, from their start to their end.
 
-Between the calls, a timer is one entry in the schedule of the event loop, not a task. The stopping of a daemon is a
-sequence of such entries: it is asked, then cancelled, then abandoned, each after its own time; its exit ends them all.
+Between the calls, a timer is a scheduled callback of the event loop, not a task. A daemon is
+stopped by a sequence of such callbacks: it is requested to stop, then cancelled, then abandoned,
+each after its own timeout; its exit ends the sequence.
 """
 
 import abc
@@ -22,16 +23,18 @@ HandlerT = TypeVar('HandlerT', bound=handlers.SpawningHandler)
 Logger = logging.Logger | logging.LoggerAdapter[Any]
 
 Key = NewType('Key', tuple[ids.HandlerId, int])
-"""What tells the daemons and timers of one object from each other: functions can have the same names."""
+"""
+The identifier of a daemon or timer within one object: different functions can have the same id.
+"""
 
 
 def identify(handler: handlers.SpawningHandler) -> Key:
-    """Tell which daemon or timer it is. The same function with the same id is the same one, however often declared."""
+    """Return the key of a daemon or timer: its id and function, however often declared."""
     return Key((handler.id, id(handler.fn)))
 
 
 class Place(Protocol):
-    """Where an object is, and who is to know of what happens beside it."""
+    """The link from the daemons of an object to the object's resource and worker."""
 
     @property
     def resource(self) -> references.Resource: ...
@@ -40,17 +43,17 @@ class Place(Protocol):
     def selectors(self) -> Collection[selectors.Selector] | None: ...
 
     def wake(self, body: objects.Body) -> None:
-        """Have the object handled once more."""
+        """Queue the object to be handled again."""
 
     def note_patched(self, body: objects.Body, patched: Mapping[str, Any]) -> None:
-        """Take notice of what our own changes have made of the object."""
+        """Record the state of the object after our own changes."""
 
 
 class Lives:
     """
-    All daemons and timers of one object, and what they know of it. Changed only in the event loop of the operator.
+    All daemons and timers of one object. Changed only in the event loop of the operator.
 
-    The body is live: it is replaced as the object changes, for all who hold it.
+    The body is live: it is replaced in place as the object changes.
     """
 
     __slots__ = (
@@ -72,21 +75,19 @@ class Lives:
     ) -> None:
         self.key, self.body = key, objects.Body(body)
         self.memo, self.place = memo, place
-        self.running: dict[Key, Life[Any]] = {}  # also those that are stopping or abandoned
-        self.finished: tuple[Key, ...] = ()  # not to be started again while the object exists
-        self.delayed: tuple[
-            Key, ...
-        ] = ()  # those whose initial delay is over; sets would take 4 times as much
-        self.matching: tuple[handlers.SpawningHandler, ...] | None = (
-            None  # None if it is to be decided
-        )
-        self.changed = now  # when the object has changed for the last time
-        self.is_due = True  # are those that match to be started?
-        self.is_forgotten = False  # is the object gone, or not served any more?
+        self.running: dict[Key, Life[Any]] = {}  # including those stopping or abandoned
+        self.finished: tuple[Key, ...] = ()  # not started again while the object exists
+        # The keys with the initial delay over; sets would take 4 times as much memory.
+        self.delayed: tuple[Key, ...] = ()
+        # None if it must be decided.
+        self.matching: tuple[handlers.SpawningHandler, ...] | None = None
+        self.changed = now  # when the object was last changed
+        self.is_due = True  # whether the matching handlers must be started
+        self.is_forgotten = False  # whether the object is deleted or no longer served
 
     @property
     def is_alive(self) -> bool:
-        """Is there anyone to wait for?"""
+        """Whether any daemon or timer that blocks deletion is still running."""
         return any(not life.is_abandoned for life in self.running.values())
 
     def note_delayed(self, key: Key) -> None:
@@ -98,34 +99,34 @@ class Lives:
             self.finished = (*self.finished, key)
 
     def refresh(self, body: Mapping[str, Any]) -> None:
-        """Take the new state of the object: it is to be decided anew who should live."""
+        """Set the new state of the object, so that the matching daemons are chosen again."""
         self.body._replace_with(body)
         self.matching, self.is_due = None, True
 
     def note_change(self, now: float) -> None:
-        """Let the timers know that the object is not idle."""
+        """Notify the timers that the object is not idle."""
         self.changed = now
         for life in self.running.values():
             life.note_change()
 
     def wake(self) -> None:
-        """Have the object handled once more, if it still exists."""
+        """Queue the object to be handled again, if it still exists."""
         if not self.is_forgotten:
             self.place.wake(self.body)
 
 
 class Crew(abc.ABC):
-    """What lives need from the outside."""
+    """The services that daemons and timers need."""
 
     settings: settings_.OperatorSettings
 
     @abc.abstractmethod
     async def call(self, life: 'Life[Any]', state: progression.HandlerState) -> outcomes.Outcome:
-        """Call the function once. Raises nothing but cancellations of the task."""
+        """Call the function once. Raises only cancellations of the task."""
 
     @abc.abstractmethod
     async def save(self, life: 'Life[Any]', outcome: outcomes.Outcome) -> None:
-        """Apply to the object what the function has asked for."""
+        """Apply the changes made by the function to the object."""
 
     @abc.abstractmethod
     def get_initial_delay(self, life: 'Life[Any]') -> float | None: ...
@@ -140,7 +141,7 @@ class Crew(abc.ABC):
 
     @abc.abstractmethod
     def bury(self, life: 'Life[Any]') -> None:
-        """Take notice that it does not live any more."""
+        """Remove the daemon or timer after its end."""
 
 
 class Life(abc.ABC, Generic[HandlerT]):
@@ -161,17 +162,15 @@ class Life(abc.ABC, Generic[HandlerT]):
 
     def __init__(self, handler: HandlerT, lives: Lives, crew: Crew) -> None:
         self.handler, self.lives, self.crew = handler, lives, crew
-        self._stopper: stoppers.DaemonStopper | None = (
-            None  # there are many timers, and few of them run
-        )
-        self.patch: patches.Patch | None = None  # what is left to be applied by the next call
+        # Created on demand: there are many timers, but few of them run at a time.
+        self._stopper: stoppers.DaemonStopper | None = None
+        self.patch: patches.Patch | None = None  # the changes to be applied by the next call
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.Handle | None = None
-        self.is_abandoned = False  # it still runs, but is not waited for
+        self.is_abandoned = False  # it still runs, but is no longer waited for
         self.is_buried = False
-        self.is_fresh = (
-            False  # whether nothing could happen to the object since the last call has begun
-        )
+        # Whether the object could not change since the last call began.
+        self.is_fresh = False
 
     @property
     def key(self) -> Key:
@@ -189,7 +188,7 @@ class Life(abc.ABC, Generic[HandlerT]):
 
     @property
     def is_interrupted(self) -> bool:
-        """Was it ended, or left, against its will?"""
+        """Whether it was cancelled or abandoned."""
         reason, kinds = self.stopper.reason, stoppers.DaemonStoppingReason
         return reason is not None and bool(
             reason & (kinds.DAEMON_CANCELLED | kinds.DAEMON_ABANDONED)
@@ -197,20 +196,20 @@ class Life(abc.ABC, Generic[HandlerT]):
 
     @property
     def is_pausing(self) -> bool:
-        """Was it asked to stop for the time of a pause?"""
+        """Whether it was requested to stop for a pause."""
         reason = self.stopper.reason
         return reason is not None and bool(reason & stoppers.DaemonStoppingReason.OPERATOR_PAUSING)
 
     @property
     def stopped(self) -> stoppers.DaemonStopped:
-        """The stop-flag, such as fits the function."""
+        """The stop-flag of the type that suits the function."""
         return (stoppers.AsyncDaemonStopped if self.is_async else stoppers.SyncDaemonStopped)(
             self.stopper
         )
 
     @property
     def grace(self) -> float:
-        """How many seconds its own way of stopping takes at most, if there is a limit."""
+        """The maximum seconds to stop regularly, if limited."""
         return 0.0
 
     @abc.abstractmethod
@@ -218,13 +217,15 @@ class Life(abc.ABC, Generic[HandlerT]):
 
     @abc.abstractmethod
     def stop(self, reason: stoppers.DaemonStoppingReason) -> None:
-        """Ask it to stop; it is done later, with the crew notified. It is harmless to ask again."""
+        """
+        Request it to stop; it ends later, and the crew is notified. Repeated requests are harmless.
+        """
 
     def note_change(self) -> None:
-        """Take notice that the object has changed: most do not care."""
+        """Notify of a change of the object; ignored by default."""
 
     def cancel(self) -> None:
-        """Make it end at once, as far as possible; the functions in threads are only not waited for."""
+        """End it immediately, if possible; functions in threads are only no longer waited for."""
         self._unset_timer()
         self.stopper.set(stoppers.DaemonStoppingReason.DAEMON_CANCELLED)
         if self.task is not None:
@@ -267,13 +268,15 @@ class Life(abc.ABC, Generic[HandlerT]):
 
 
 class DaemonLife(Life[handlers.DaemonHandler]):
-    """A daemon: a task from the start to the end, with its retries and the delays between them."""
+    """
+    A daemon: one task from the start to the end, including the retries and the delays between them.
+    """
 
     __slots__ = ('is_saving',)
 
     def __init__(self, handler: handlers.DaemonHandler, lives: Lives, crew: Crew) -> None:
         super().__init__(handler, lives, crew)
-        self.is_saving = False  # has the function ended, with its changes being applied?
+        self.is_saving = False  # whether the function has ended and its changes are being applied
 
     @property
     def grace(self) -> float:
@@ -294,7 +297,9 @@ class DaemonLife(Life[handlers.DaemonHandler]):
             self._wait_for_exit()
 
     async def _run(self) -> None:
-        """Call the function until it ends for good, or is asked to stop. Cancellations end it wherever it is."""
+        """
+        Call the function until it ends or is requested to stop. Cancellations end it at any point.
+        """
         if self.key not in self.lives.delayed:
             await self._wait(self.crew.get_initial_delay(self))
         state = _BLANK
@@ -314,10 +319,10 @@ class DaemonLife(Life[handlers.DaemonHandler]):
         if delay is not None and delay > 0:
             await self.stopper.wait(delay)
         else:
-            await asyncio.sleep(0)  # who fails at once, again and again, must not stop all others
+            await asyncio.sleep(0)  # functions that fail immediately must not block the event loop
 
     def _wait_for_exit(self) -> None:
-        """Give it some time, usually none, to exit by itself before anything else is done."""
+        """Give it some time, usually none, to exit by itself before it is cancelled."""
         background = self.crew.settings.background
         if self.handler.cancellation_backoff is not None:
             self._set_timer(self.handler.cancellation_backoff, self._force)
@@ -333,7 +338,7 @@ class DaemonLife(Life[handlers.DaemonHandler]):
             self._force()
 
     def _force(self) -> None:
-        """Cancel it, if it is allowed to and can be; otherwise, only remind of it."""
+        """Cancel it, if configured and possible; otherwise, only log reminders."""
         timeout = self.handler.cancellation_timeout
         if timeout is None:
             self._set_timer(self._get_polling(), self._remind)
@@ -378,14 +383,14 @@ class DaemonLife(Life[handlers.DaemonHandler]):
 
 
 class TimerLife(Life[handlers.TimerHandler]):
-    """A timer: a task only while its function is called; an entry in the schedule, or nothing, between the calls."""
+    """A timer: a task during its calls; a scheduled callback or nothing between them."""
 
     __slots__ = ('is_changed', 'is_waiting', 'state')
 
     def __init__(self, handler: handlers.TimerHandler, lives: Lives, crew: Crew) -> None:
         super().__init__(handler, lives, crew)
-        self.state = _BLANK  # of the current row of failures
-        self.is_changed = False  # has the object changed since the last call began?
+        self.state = _BLANK  # of the current series of failures
+        self.is_changed = False  # whether the object has changed since the last call began
         self.is_waiting = False  # for a change of the object
 
     def start(self) -> None:
@@ -409,7 +414,7 @@ class TimerLife(Life[handlers.TimerHandler]):
             )
 
     def _fire(self) -> None:
-        """Call the function, unless the object has changed meanwhile: then, when it is idle."""
+        """Call the function, unless the object has changed: then, wait until it is idle."""
         self.timer = None
         self.lives.note_delayed(self.key)
         now, due = _read_clock(), schedules.postpone(self.handler, self.lives.changed)
@@ -419,7 +424,9 @@ class TimerLife(Life[handlers.TimerHandler]):
             self._spawn(self._tick(), self._end)
 
     async def _tick(self) -> None:
-        """Call the function once, and plan the next call. If cancelled, there is no next call."""
+        """
+        Call the function once, and schedule the next call. If cancelled, there is no next call.
+        """
         began, self.is_changed = _read_clock(), False
         outcome = await self.crew.call(self, self.state)
         ended = _read_clock()

@@ -1,8 +1,9 @@
 """
-Memberships: the presence of this operator in one peering object, from its joining to its leaving.
+Memberships: the presence of this operator in one peering object, from joining to leaving.
 
-Others are seen by watching the object. Our own record is written there, and renewed while the operator lives; the
-object itself is never created. Whatever happens to the object or to the API, the operator goes on as decided before.
+Other operators are detected by watching the object. Our own record is written there, and renewed
+while the operator runs; the object itself is never created. If the object or the API fails, the
+operator keeps to its last decision.
 """
 
 import asyncio
@@ -25,32 +26,36 @@ from kopf._core.engines import peers
 logger = logging.getLogger(__name__)
 
 WRITING_TIMEOUT = 5.0
-"""Seconds for one writing of a record; then it is tried anew, as the record is outdated."""
+"""Seconds to write a record once; then it is written again with the current time."""
 
 LEAVING_TIMEOUT = 10.0
-"""Seconds for all attempts to remove the record when the operator leaves, with new credentials if needed."""
+"""Seconds for all attempts to remove the record when the operator leaves, including a new login."""
 
 LONGEST_BACKOFF = 10.0
-"""Seconds between the attempts to write a record, at most."""
+"""The maximum seconds between the attempts to write a record."""
 
 REFUSAL_PERIOD = 30.0
-"""Seconds between the attempts to watch what is forbidden, or has just gone."""
+"""Seconds between the attempts to watch a resource that is forbidden or was just deleted."""
 
 REPORTS = 10
-"""How many times in 10 minutes it is logged who else is there: whoever may write to the object can change it often."""
+"""
+How many times in 10 minutes the peers are logged: any writer of the object can change it often.
+"""
 
 PRECISION = 0.001
-"""Seconds to wait beyond a moment, so that it has come for sure: event loops can be a bit early."""
+"""
+Seconds to wait beyond a deadline, to be sure that it has passed: event loops can be a bit early.
+"""
 
 SCOPES = CLUSTER, NAMESPACE = 'cluster', 'namespace'
-"""What can be paused because of one peering, in terms of metrics."""
+"""The scopes of pauses because of one peering, as in the metrics."""
 
 FAILURES = errors.RequestError, credentials.LoginError, TimeoutError, OSError
 
 
 @dataclasses.dataclass(frozen=True)
 class Membership:
-    """Who is a member, and of what. The peering settings are looked into when they are needed."""
+    """The operator and its peering object. The peering settings are read when they are needed."""
 
     identity: peers.Identity
     target: patching.Target
@@ -62,11 +67,11 @@ class Membership:
 
     @property
     def scope(self) -> str:
-        """What is paused because of it: the whole operator, or one namespace."""
+        """The scope of its pauses: the whole operator, or one namespace."""
         return CLUSTER if self.target.namespace is None else NAMESPACE
 
     def build_record(self) -> peers.Record:
-        """Tell of this operator, as it is now."""
+        """Build the record of this operator, as of now."""
         settings = self.settings
         return peers.Record(
             peers.limit_priority(settings.priority),
@@ -82,7 +87,9 @@ class Membership:
 
 
 def isolate(context: requests.Context, name: str) -> requests.Context:
-    """Make a context for requests to the peering objects of this name, with no regard to the objects to be handled."""
+    """
+    Make a context for the peering objects of this name, without the selectors of handled objects.
+    """
     settings = context.settings
     watched = dataclasses.replace(
         settings.watching,
@@ -100,7 +107,7 @@ class Member:
     """
     The operator in one peering object. It is run by one task, once.
 
-    Every decision is told to ``on_decided``: is its part of the operator to pause?
+    Every decision is passed to ``on_decided``: whether its part of the operator must pause.
     """
 
     def __init__(
@@ -122,20 +129,19 @@ class Member:
         self._reported: Any = None
         self._decision = peers.Decision()
         self._is_pausing = False
-        self._written = self._earliest = (
-            self._renewal
-        ) = -math.inf  # moments: the last one, and limits of the next one
+        # Times: of the last writing, and the limits of the next one.
+        self._written = self._earliest = self._renewal = -math.inf
         self._failures = 0
         self._reports = repeats.Repeats(REPORTS)
         self._is_leaving_needed = False
 
     @property
     def is_awaited(self) -> bool:
-        """Does the operator pause because the peering object is not there, or is not permitted to be seen?"""
+        """Whether the operator pauses because the peering object is absent or forbidden."""
         return not self._is_present and self.membership.settings.mandatory and not self._is_released
 
     def describe_pause(self) -> str:
-        """Tell who causes the pause, and until when; nothing if there is no one to pause for."""
+        """Describe which operators cause the pause, and until when; empty if there are none."""
         others = [*self._decision.superiors, *self._decision.equals]
         return (
             f'paused by {peers.join_names(others)} until {self._date(self._decision.end)}'
@@ -145,9 +151,9 @@ class Member:
 
     async def run(self) -> None:
         """
-        Be a member until cancelled, or until there are no credentials, which is raised as `LoginError`.
+        Be a member until cancelled. Raises `LoginError` if there are no credentials.
 
-        In the end, the record is removed; it takes a limited time, and failures are only logged.
+        At the end, the record is removed; it takes a limited time, and failures are only logged.
         """
         try:
             async with asyncio.TaskGroup() as group:
@@ -159,7 +165,7 @@ class Member:
             await self._leave()
 
     async def _watch(self) -> None:
-        """Learn of the object: that it exists or not, and who else is there."""
+        """Watch the object: whether it exists, and which operators are there."""
         target, context = self.membership.target, self.membership.context
         while True:
             stream = watching.stream_events(
@@ -191,7 +197,7 @@ class Member:
             self._learn(None if is_gone else item['object'])
 
     async def _is_place_going(self) -> bool:
-        """Tell if the namespace is being deleted: the rest of its objects must not wait for the peering for ever."""
+        """Return whether the namespace is being deleted, so that its objects must not wait."""
         namespace, context = self.membership.target.namespace, self.membership.context
         if namespace is None or not self.membership.settings.mandatory:
             return False
@@ -216,7 +222,7 @@ class Member:
         self._bell.ring()
 
     async def _keep(self) -> None:
-        """Write the records when it is the time, and decide when anything changes."""
+        """Write the record when it is due, and decide when anything changes."""
         while not self._is_known:
             await self._bell.wait()
         while True:
@@ -227,7 +233,7 @@ class Member:
             if due <= _read_clock():
                 await self._write(decision.dead)
                 continue
-            # No await from the decision to the bell: the changes would be missed.
+            # No await between the decision and the bell: changes would be missed.
             moment = min(due, decision.deadline) + PRECISION
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(None if math.isinf(moment) else moment):
@@ -239,7 +245,7 @@ class Member:
         return peers.decide(self._peers, rank, now=_read_clock())
 
     def _choose_due(self, decision: peers.Decision) -> float:
-        """Tell when to write next time: in time, or as soon as possible if what is there is wrong."""
+        """Choose when to write next: at the renewal, or sooner if the record is wrong."""
         if not self._is_present:
             return math.inf
         is_fine = peers.is_recorded(
@@ -251,7 +257,11 @@ class Member:
         )
 
     async def _write(self, dead: Collection[peers.Peer]) -> None:
-        """Write our record, remove those of the dead, and see what is there. If cancelled, nobody knows if it is."""
+        """
+        Write our record, remove those of dead peers, and read the result.
+
+        If cancelled, it is unknown whether the record was written.
+        """
         membership = self.membership
         self._written, self._is_leaving_needed = _read_clock(), True
         patch = peers.build_patch(membership.identity, membership.build_record(), dead)
@@ -284,7 +294,9 @@ class Member:
         self._learn(None if patched is None else patched.body)
 
     def _conclude(self, decision: peers.Decision) -> None:
-        """Tell what is decided, and also why if it is not the same as before, unless it changes too often."""
+        """
+        Pass on the decision; log the reasons if they have changed, unless they change too often.
+        """
         is_awaited = self.is_awaited
         reasons = (
             is_awaited,
@@ -328,7 +340,7 @@ class Member:
             logger.info('There is no one left to pause for in %s.', self.membership)
 
     def _date(self, moment: float) -> str:
-        """Convert a moment of the loop's clock to the time of day, in UTC."""
+        """Convert a time of the loop's clock to the time of day, in UTC."""
         date = self.membership.context.now() + datetime.timedelta(seconds=moment - _read_clock())
         return f'{date.astimezone(datetime.UTC):%Y-%m-%dT%H:%M:%SZ}'
 
@@ -349,7 +361,7 @@ class Member:
             )
 
     async def _remove(self, patch: Mapping[str, Any]) -> None:
-        """Remove the record, at last; the object can be gone already."""
+        """Remove the record, with retries; the object can already be deleted."""
         membership = self.membership
         while True:
             try:
@@ -364,7 +376,7 @@ class Member:
 
 
 def _choose_reason(decision: peers.Decision) -> str:
-    """Tell why there is a pause, in terms of metrics."""
+    """Return the reason of a pause, as in the metrics."""
     if decision.equals:
         return 'same-priority'
     return 'higher-priority' if decision.superiors else 'no-peering'

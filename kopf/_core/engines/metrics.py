@@ -1,10 +1,11 @@
 """
-Metrics: all that is counted in an operator, in the format of Prometheus.
+Metrics: all counters of an operator, in the format of Prometheus.
 
-Everything is collected when it is asked for, from the plain numbers of meters and from the operator as it is.
-The default registry of the library is exposed too: it has the users' own metrics, and those of the process.
-The labels have resources, handlers, and indices, but never objects or namespaces: there can be any number of these.
-All names are listed in the documentation, with what they mean.
+Everything is collected on request, from the plain numbers of meters and from the current state of
+the operator. The default registry of the library is exposed too: it has the users' own metrics, and
+those of the process. The labels contain resources, handlers, and indices, but never objects or
+namespaces: their number is unlimited. All names are listed in the documentation, with their
+meaning.
 """
 
 import collections
@@ -31,27 +32,28 @@ Family = core.Metric
 
 @dataclasses.dataclass(frozen=True)
 class Sources:
-    """Where the numbers come from; all of them belong to one event loop."""
+    """The sources of the numbers; all of them belong to one event loop."""
 
     meter: meters.Meter
     pulse: pulses.Pulse
     indices: Mapping[str, indices.LiveIndex]
     get_streams: Callable[[], Iterable[tuple[str, watching.StreamState]]]  # with their resources
     get_lives: Callable[[], Iterable[lives.Life[Any]]]
-    get_pauses: Callable[
-        [], Iterable[str]
-    ]  # the scopes of those peerings because of which there are pauses now
+    # The scopes of the peerings that currently cause pauses.
+    get_pauses: Callable[[], Iterable[str]]
     clock: Callable[[], float]  # of the event loop
 
 
 OPENMETRICS = 'application/openmetrics-text'
 
 REST = 10
-"""For how long the metrics are not collected again: so many times as long as it took; some dozens of milliseconds."""
+"""
+The metrics are cached for this many times the duration of their collection: dozens of milliseconds.
+"""
 
 
 class Exposition:
-    """The metrics of one operator, apart from those of all others, and those of the process."""
+    """The metrics of one operator, separate from other operators, with those of the process."""
 
     def __init__(
         self,
@@ -61,15 +63,15 @@ class Exposition:
     ) -> None:
         self._collector = _Joint(_Collector(sources), common)
         self._clock = clock
-        self._written: dict[
-            str, tuple[bytes, float]
-        ] = {}  # with the time until which it is good, by the content type
+        # By content type, with the time until which it is valid.
+        self._written: dict[str, tuple[bytes, float]] = {}
 
     def expose(self, accepted: str = '') -> tuple[bytes, str]:
         """
-        Write all metrics down, in the best format that the client accepts; tell its content type too.
+        Encode all metrics in the best format that the client accepts; return the content type too.
 
-        If it is asked for again right after that, the metrics are the same: they take a limited share of the time.
+        If requested again immediately, the same metrics are returned: this limits the share of time
+        that they take.
         """
         encode, content_type = exposition.choose_encoder(_choose_format(accepted))
         since = self._clock()
@@ -83,8 +85,10 @@ class Exposition:
 
 def _choose_format(accepted: str) -> str:
     """
-    Choose one of the two formats. Nothing else of what clients accept is looked at, such as versions: there can be any
-    number of them, and all would be collected and kept apart.
+    Choose one of the two formats.
+
+    Other parameters of the accepted types, such as versions, are ignored: their number is
+    unlimited, and each would be collected and cached separately.
     """
     formats = [part.partition(';')[0].strip() for part in accepted.split(',')]
     return OPENMETRICS if OPENMETRICS in formats else ''
@@ -94,7 +98,8 @@ class _Joint(registry.Collector):
     """
     Our own metrics, and those of the users.
 
-    Names are not repeated, as the whole page would be refused. Nor is ours lost because of errors in theirs.
+    Names are not repeated, as the whole page would be refused. Errors in the users' metrics do not
+    affect ours.
     """
 
     def __init__(self, own: registry.Collector, common: registry.Collector) -> None:

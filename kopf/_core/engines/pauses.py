@@ -1,7 +1,8 @@
 """
-Pauses: which parts of an operator handle nothing at the moment, and why.
+Pauses: which parts of an operator are paused, and why.
 
-A part is one namespace; the whole operator is the part ``None``. Namespaces do not affect each other.
+A part is one namespace; the whole operator is the part ``None``. Namespaces do not affect each
+other.
 """
 
 import weakref
@@ -11,7 +12,9 @@ from kopf._cogs.aiokits import toggles
 from kopf._cogs.structs import references
 
 OnChange = Callable[[references.Namespace, bool], None]
-"""Takes notice that a part has just begun or ended to have reasons to pause, whatever the other parts do."""
+"""
+Called when a part gets its first reason to pause or loses the last one, regardless of other parts.
+"""
 
 
 class Pauses:
@@ -20,15 +23,14 @@ class Pauses:
     def __init__(self, on_change: OnChange = lambda namespace, is_on: None) -> None:
         self.whole = toggles.Toggles()
         self._on_change = on_change
-        self._reasons: dict[
-            references.Namespace, set[Hashable]
-        ] = {}  # only of those parts that have any
+        # Only of the parts with any reasons.
+        self._reasons: dict[references.Namespace, set[Hashable]] = {}
         self._parts: weakref.WeakValueDictionary[references.Namespace, toggles.Toggles] = (
             weakref.WeakValueDictionary()
         )
 
     def __iter__(self) -> Iterator[tuple[references.Namespace, Hashable]]:
-        """All parts with their reasons."""
+        """Iterate over all parts with their reasons."""
         return iter(
             [
                 (namespace, reason)
@@ -42,15 +44,15 @@ class Pauses:
         return bool(self._reasons)
 
     def is_paused(self, namespace: references.Namespace) -> bool:
-        """Return whether nothing is handled there, be it because of the namespace or of the whole."""
+        """Return whether the namespace is paused, by itself or with the whole operator."""
         return bool(self._reasons) and (None in self._reasons or namespace in self._reasons)
 
     def has_reasons(self, namespace: references.Namespace) -> bool:
-        """Return whether this very part has reasons to pause."""
+        """Return whether this part itself has reasons to pause."""
         return namespace in self._reasons
 
     def turn(self, reason: Hashable, is_on: bool, namespace: references.Namespace = None) -> None:
-        """Add or remove a reason to pause there."""
+        """Add or remove a reason to pause the part."""
         reasons = self._reasons.get(namespace, set())
         before = bool(reasons)
         if is_on:
@@ -63,7 +65,7 @@ class Pauses:
             self._spread(namespace, is_on)
 
     def follow(self, namespace: references.Namespace) -> toggles.Toggles:
-        """Return the state of this part, which is on while it is paused; it is valid for as long as it is kept."""
+        """Return the toggles of this part, on while it is paused; updated while referenced."""
         if namespace is None:
             return self.whole
         part = self._parts.get(namespace)

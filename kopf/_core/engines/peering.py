@@ -1,9 +1,10 @@
 """
-Peering: operators of the same purpose see each other, so that only the one of the highest priority is active.
+Peering: of several operators with the same purpose, only the one of the highest priority is active.
 
-The operator is a member of one peering object of the cluster, or of one in each namespace that it serves, if there are
-such objects. If it must give way to others in one of the namespaces, it pauses in that namespace only: those who may
-write there have no say in the others. What is in no namespace is paused when all namespaces are.
+The operator is a member of one cluster-wide peering object, or of one in each served namespace, if
+there are such objects. If it must give way to others in one of the namespaces, it pauses only
+there: writers of one namespace must not affect the others. Cluster-scoped objects are paused when
+all namespaces are.
 """
 
 import asyncio
@@ -20,17 +21,17 @@ from kopf._core.engines import memberships, pauses, peers
 logger = logging.getLogger(__name__)
 
 CASUAL_PERIOD = 300.0
-"""Seconds between the looks for the resource of peering objects if the operator can do without it."""
+"""Seconds between the checks for the resource of peering objects if peering is optional."""
 
 UNDECIDED = 'undecided'
-"""The reason to pause while it is not known yet if there are others."""
+"""The reason to pause until it is known whether there are other operators."""
 
 EVERYWHERE = 'everywhere'
-"""The reason to pause as a whole when all namespaces are paused."""
+"""The reason to pause the whole operator when all namespaces are paused."""
 
 
 class Scope(Protocol):
-    """Which namespaces are served at the moment, and when it changes."""
+    """The currently served namespaces."""
 
     @property
     def namespaces(self) -> Collection[references.Namespace]: ...
@@ -53,7 +54,7 @@ class _Seat:
     is_leaving: bool = False
 
     def leave(self) -> None:
-        """Tell it to leave, once: the next cancellations would interrupt it."""
+        """Request the member to leave, but only once: further cancellations would interrupt it."""
         if not self.is_leaving:
             self.is_leaving = True
             self.task.cancel()
@@ -63,8 +64,9 @@ class Peering:
     """
     The presence of one operator among others. Belongs to its event loop.
 
-    It is started when the settings are final, and stopped when nothing is handled any more, but while there are still
-    credentials. Meanwhile, it turns the pauses on and off; it never turns off what others have turned on.
+    It is started when the settings are final, and stopped when no more objects are handled, but
+    while there are still credentials. In between, it turns the pauses on and off; it never turns
+    off pauses of other origins.
     """
 
     def __init__(
@@ -77,10 +79,9 @@ class Peering:
     ) -> None:
         self._context, self._identity, self._scope, self._pauses = context, identity, scope, pauses
         self._seats: dict[references.Namespace, _Seat] = {}
-        self._is_noticed = False  # is it said that the operator is alone?
-        self._is_adjusted = (
-            False  # were the peerings joined already, those of the beginning at least?
-        )
+        self._is_noticed = False  # whether it is logged that the operator is alone
+        # Whether at least the initial peerings are joined.
+        self._is_adjusted = False
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -89,7 +90,7 @@ class Peering:
 
     def start(self) -> asyncio.Task[None]:
         """
-        Begin to look for others; the operator is paused until it is known if there are any, each namespace on its own.
+        Start to look for other operators; pause until they are known, each namespace separately.
 
         The task ends only by an error: `LoginError` if there are no credentials.
         """
@@ -104,7 +105,7 @@ class Peering:
             self._task.cancel()
             await asyncio.wait([self._task])
             if not self._task.cancelled():
-                self._task.exception()  # it was raised already, or is of no interest now
+                self._task.exception()  # it was raised already, or no longer matters
 
     async def _run(self) -> None:
         if self._settings.standalone:
@@ -120,7 +121,9 @@ class Peering:
             await self._leave_all()
 
     async def _wait_for_resource(self) -> references.Resource:
-        """Find the resource of peering objects; if it is not there, wait for it: paused or not, as the settings say."""
+        """
+        Find the resource of peering objects; if absent, wait for it, paused or not, as configured.
+        """
         attempts = 0
         while True:
             attempts += 1
@@ -143,7 +146,7 @@ class Peering:
             await asyncio.sleep(delay)
 
     def _note_absence(self) -> None:
-        """Go on with no peering at all, unless it is needed."""
+        """Continue without peering, unless it is mandatory."""
         if not self._settings.mandatory:
             self._pauses.turn(UNDECIDED, False)
         if not self._is_noticed and self._settings.mandatory:
@@ -156,11 +159,10 @@ class Peering:
         self._is_noticed = True
 
     def _adjust(self, resource: references.Resource) -> None:
-        """Join the peerings of the namespaces that have come, leave those of the namespaces that have gone."""
+        """Join the peerings of new namespaces; leave those of namespaces no longer served."""
         namespaces = self._list_namespaces()
-        was_alone = not self._is_adjusted and not self._pauses.has_reasons(
-            None
-        )  # it works, and is not to be stopped
+        # The operator is active, and must not be paused.
+        was_alone = not self._is_adjusted and not self._pauses.has_reasons(None)
         for namespace, seat in self._seats.items():
             if namespace not in namespaces:
                 seat.leave()
@@ -205,7 +207,7 @@ class Peering:
         self._is_noticed = True
 
     def _check_whole(self) -> None:
-        """Let the namespaces be on their own as soon as they are known; pause as a whole while all of them pause."""
+        """Pause the whole operator only until namespaces are known or while all of them pause."""
         if self._settings.clusterwide:
             return
         served = [namespace for namespace, seat in self._seats.items() if not seat.is_leaving]
@@ -215,7 +217,9 @@ class Peering:
             self._pauses.turn(UNDECIDED, False)
 
     async def _wait_for_changes(self, revision: int) -> None:
-        """Wait until other namespaces are served, or any membership ends. Cancellation affects no membership."""
+        """
+        Wait until the namespaces change or any membership ends. Cancellation affects no membership.
+        """
         waiter = asyncio.create_task(
             self._scope.wait_until_changed(revision), name='scope of peering'
         )
@@ -229,7 +233,7 @@ class Peering:
             await asyncio.wait({waiter})
 
     def _collect(self) -> None:
-        """Forget those that have left; raise the errors of those that have failed."""
+        """Forget the members that have left; raise the errors of the failed ones."""
         for namespace, seat in [
             (namespace, seat) for namespace, seat in self._seats.items() if seat.task.done()
         ]:
@@ -247,13 +251,13 @@ class Peering:
             await asyncio.wait(tasks)
         for task in tasks:
             if not task.cancelled():
-                task.exception()  # either it is raised already, or it is too late
+                task.exception()  # either it was raised already, or it is too late
 
 
 async def find_resource(
     context: requests.Context, *, clusterwide: bool
 ) -> references.Resource | None:
-    """Ask the cluster for the resource of peering objects: only in the groups where it can be."""
+    """Find the resource of peering objects by requesting only its possible groups."""
     found: list[references.Resource] = []
     for group in peers.GROUPS:
         version = discovery.GroupVersion(group, peers.VERSION)

@@ -1,9 +1,10 @@
 """
-Peers: who else serves the same objects, and who of them is to give way.
+Peers: the operators that serve the same objects, and which of them must pause.
 
-Decisions only: nothing is requested here. The records of operators come from their peering object, and can be anything.
-Deadlines are by the clock of the event loop: clocks of different machines differ, so the time of day is believed only
-when a record is seen for the first time; afterwards, it is alive for as long as it is being renewed.
+Decisions only: nothing is requested here. The records of operators come from their peering object,
+and can contain anything. Deadlines are by the clock of the event loop: clocks of different machines
+differ, so the time of day is used only when a record is seen for the first time; afterwards, the
+operator is alive while its record is being renewed.
 """
 
 import dataclasses
@@ -19,41 +20,45 @@ from kopf._cogs.helpers import times
 from kopf._cogs.structs import references
 
 GROUPS = ('kopf.dev', 'zalando.org', 'kopf.zalando.org')
-"""Where peering objects can be defined; the first one that is there is used. Only the first one is not outdated."""
+"""
+The API groups of peering objects; the first one served is used. All but the first are deprecated.
+"""
 
 VERSION = 'v1'
 CLUSTER_PLURAL, NAMESPACED_PLURAL = 'clusterkopfpeerings', 'kopfpeerings'
 
 DEFAULT_LIFETIME = 60
 LONGEST_LIFETIME = 600
-"""Seconds for which an operator is believed to be alive at most, whatever its record says: it can be renewed sooner."""
+"""The maximum seconds to consider an operator alive; it can renew its record sooner."""
 
 HIGHEST_PRIORITY = 2**53
-"""The number up to which JSON is exact; priorities beyond it, or below its negative, count as it."""
+"""The number up to which JSON is exact; priorities are limited by it and its negative."""
 
 SHOWN_PEERS, SHOWN_TEXT = 5, 100
-"""How many operators are named in one line, and how many characters of their identities and messages are there."""
+"""
+The maximum number of operators in one log line, and of characters of their identities and messages.
+"""
 
 SHORTEST_INTERVAL = 1.0
-"""Seconds between the records of one operator in one peering object, at least."""
+"""The minimum seconds between the records of one operator in one peering object."""
 
 EARLIEST_MARGIN, LATEST_MARGIN = 10.0, 5.0
-"""Seconds before the end of a record, between which it is renewed, at random."""
+"""The range of seconds before the end of a record in which it is renewed, at random."""
 
 REMEMBERING = 3600.0
-"""Seconds for which a vanished operator is remembered, so that it is believed more if it comes back."""
+"""Seconds to remember an operator that has left, so that its renewed record is recognised."""
 
 Identity = NewType('Identity', str)
 
 
 def detect_identity(*, environ: Mapping[str, str], now: datetime.datetime, tail: str) -> Identity:
-    """Tell how this operator is known to others: by its pod or, if it is unknown, by who, where and when started it."""
+    """Return the identity of this operator: its pod, or else the user, host and start time."""
     pod = environ.get('POD_ID')
     return Identity(pod or f'{detect_user()}/{now:%Y%m%d%H%M%S}/{tail}')
 
 
 def detect_user() -> Identity:
-    """Tell how a person is known to operators."""
+    """Return the identity of a person for operators."""
     try:
         user = getpass.getuser()
     except (OSError, KeyError, ImportError):  # there are containers with nameless users
@@ -63,11 +68,11 @@ def detect_user() -> Identity:
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """What an operator tells of itself."""
+    """The record of an operator in a peering object."""
 
     priority: int = 0
     lifetime: int = DEFAULT_LIFETIME  # seconds
-    lastseen: datetime.datetime | None = None  # by its own clock; None if it does not tell
+    lastseen: datetime.datetime | None = None  # by its own clock; None if absent
     message: str = ''
 
     def as_raw(self) -> dict[str, Any]:
@@ -78,7 +83,7 @@ class Record:
 
 
 def parse_records(body: Mapping[str, Any] | None) -> dict[Identity, Record]:
-    """Find the records in a peering object; skip what cannot be one."""
+    """Parse the records in a peering object; skip invalid ones."""
     status = (body or {}).get('status')
     raws = status if isinstance(status, Mapping) else {}
     return {
@@ -89,7 +94,7 @@ def parse_records(body: Mapping[str, Any] | None) -> dict[Identity, Record]:
 
 
 def parse_record(raw: Mapping[str, Any]) -> Record:
-    """Understand what can be understood; all else is as if it is absent."""
+    """Parse the valid fields of a record; all others are treated as absent."""
     message = raw.get('message')
     return Record(
         priority=limit_priority(_parse_integer(raw.get('priority'), 0)),
@@ -100,23 +105,23 @@ def parse_record(raw: Mapping[str, Any]) -> Record:
 
 
 def limit_priority(priority: int) -> int:
-    """Return the priority as all operators understand it."""
+    """Limit the priority to the range that all operators support."""
     return max(-HIGHEST_PRIORITY, min(HIGHEST_PRIORITY, priority))
 
 
 def limit_lifetime(lifetime: int) -> int:
-    """Return the lifetime, in seconds, as all operators understand it."""
+    """Limit the lifetime, in seconds, to the range that all operators support."""
     return max(0, min(LONGEST_LIFETIME, lifetime))
 
 
 @dataclasses.dataclass(frozen=True)
 class Peer:
-    """Another operator, as it is known by now."""
+    """Another operator, as known by now."""
 
     identity: Identity
     record: Record
-    deadline: float  # after which it is dead if nothing comes from it
-    is_present: bool = True  # is the record still there?
+    deadline: float  # after which it is dead unless it is renewed
+    is_present: bool = True  # whether its record still exists
 
     def __str__(self) -> str:
         message = f', {_shorten(self.record.message)!r}' if self.record.message else ''
@@ -130,7 +135,7 @@ Peers = Mapping[Identity, Peer]
 def update_peers(
     peers: Peers, records: Mapping[Identity, Record], *, now: float, today: datetime.datetime
 ) -> Peers:
-    """Take notice of the records as they are now; ``now`` and ``today`` are the same moment by two clocks."""
+    """Update the peers by their records; ``now`` and ``today`` are one time by two clocks."""
     updated = {
         identity: update_peer(peers.get(identity), identity, record, now=now, today=today)
         for identity, record in records.items()
@@ -146,7 +151,7 @@ def update_peers(
 def update_peer(
     before: Peer | None, identity: Identity, record: Record, *, now: float, today: datetime.datetime
 ) -> Peer:
-    """Take notice of one record: of the first one of the operator, or of its renewal, or of no change at all."""
+    """Update a peer by its record: the first one, a renewed one, or an unchanged one."""
     if before is not None and before.record.lastseen == record.lastseen:
         deadline = before.deadline - before.record.lifetime + record.lifetime
     elif before is not None and _is_later(record.lastseen, before.record.lastseen):
@@ -159,21 +164,21 @@ def update_peer(
 
 @dataclasses.dataclass(frozen=True)
 class Rank:
-    """What matters of this operator for the decision."""
+    """This operator's rank when peers are compared."""
 
     identity: Identity
     priority: int
-    is_sharded: bool = False  # are there others that serve other objects with the same priority?
+    is_sharded: bool = False  # whether others serve other objects with the same priority
 
 
 @dataclasses.dataclass(frozen=True)
 class Decision:
-    """What follows from the presence of others."""
+    """The consequences of the presence of other operators."""
 
     superiors: Collection[Peer] = ()
-    equals: Collection[Peer] = ()  # only those that are in the way
+    equals: Collection[Peer] = ()  # only those that conflict with this operator
     dead: Collection[Peer] = ()
-    deadline: float = math.inf  # when to decide anew if nothing changes
+    deadline: float = math.inf  # when to decide again if nothing changes
 
     @property
     def is_pausing(self) -> bool:
@@ -181,12 +186,12 @@ class Decision:
 
     @property
     def end(self) -> float:
-        """When the pause ends if no one of those in the way renews its record."""
+        """When the pause ends if none of its causes renew their records."""
         return max((peer.deadline for peer in (*self.superiors, *self.equals)), default=-math.inf)
 
 
 def decide(peers: Peers, rank: Rank, *, now: float) -> Decision:
-    """Decide who gives way to whom."""
+    """Decide which operators make this one pause, and which are dead."""
     others = [peer for peer in peers.values() if peer.is_present and peer.identity != rank.identity]
     alive = [peer for peer in others if peer.deadline > now]
     return Decision(
@@ -200,19 +205,23 @@ def decide(peers: Peers, rank: Rank, *, now: float) -> Decision:
 
 
 def choose_interval(lifetime: float, chance: float) -> float:
-    """Choose the seconds from one record of ours to the next one; ``chance`` is a random number from 0 to 1."""
+    """
+    Choose the seconds until the next record of ours; ``chance`` is a random number from 0 to 1.
+    """
     margin = LATEST_MARGIN + (EARLIEST_MARGIN - LATEST_MARGIN) * chance
     return max(SHORTEST_INTERVAL, lifetime - margin)
 
 
 def is_recorded(records: Mapping[Identity, Record], identity: Identity, record: Record) -> bool:
-    """Tell if others see us as we are, however long ago."""
+    """Return whether our record is up to date, regardless of its age."""
     seen = records.get(identity)
     return seen is not None and (seen.priority, seen.lifetime) == (record.priority, record.lifetime)
 
 
 def build_patch(own: Identity, record: Record | None, dead: Iterable[Peer] = ()) -> dict[str, Any]:
-    """Build the patch of a peering object: with our record, or without it, and surely without those of the dead."""
+    """
+    Build the patch of a peering object, with or without our record, that removes the dead peers.
+    """
     removed: dict[str, Any] = {peer.identity: None for peer in dead}
     return {'status': {**removed, own: None if record is None else record.as_raw()}}
 
@@ -220,7 +229,7 @@ def build_patch(own: Identity, record: Record | None, dead: Iterable[Peer] = ())
 def select_resource(
     resources: Iterable[references.Resource], *, clusterwide: bool
 ) -> references.Resource | None:
-    """Choose the resource of peering objects of this scope among those served, if there is any."""
+    """Select the served resource of peering objects of this scope, if any."""
     plural = CLUSTER_PLURAL if clusterwide else NAMESPACED_PLURAL
     candidates = {
         resource.group: resource
@@ -231,7 +240,7 @@ def select_resource(
 
 
 def join_names(group: Collection[Peer]) -> str:
-    """List those who are there: all of them if they are few."""
+    """List the peers by name; only some of them if there are many."""
     names = sorted(map(str, group))
     rest = len(names) - SHOWN_PEERS
     return ', '.join(names[:SHOWN_PEERS]) + (f', and {rest} more' if rest > 0 else '')

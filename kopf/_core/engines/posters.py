@@ -1,9 +1,10 @@
 """
-Posters: the queue of k8s-events of an operator, and the workers that post them.
+Posters: the queue of an operator's k8s-events, and the workers that post them.
 
-Reports come from any thread, and wait for nothing. Those of one object are posted one after another, as they have
-come; objects do not wait for each other, unless the number of workers is limited. Nothing of it is worth failing for:
-what cannot be posted is dropped, and is told of in the logs.
+Reports are accepted from any thread without waiting. Reports about one object are posted one after
+another, in the order of arrival; objects do not wait for each other, unless the number of workers
+is limited. Posting never causes errors: events that cannot be posted are dropped, and that is
+logged.
 """
 
 import asyncio
@@ -24,38 +25,37 @@ logger = logging.getLogger(__name__)
 
 FORBIDDEN_PERIOD = 600.0
 """
-Seconds for which repeated k8s-events are posted anew if it is not permitted to change the posted ones; also, for which
-those that are optional are not posted if it is not permitted to post any.
+Seconds for which repeated k8s-events are posted as new ones if patching them is forbidden; also,
+for which optional ones are not posted if creating them is forbidden.
 """
 
 
 @dataclasses.dataclass(slots=True, eq=False)
 class _Worker:
-    """The task that posts what there is about one object."""
+    """The task that posts the reports about one object."""
 
     key: foldings.Key
-    bell: asyncio.Event = dataclasses.field(
-        default_factory=asyncio.Event
-    )  # there is more, or it is time to leave
-    pending: foldings.Pending | None = None  # what is being posted
+    # Set if there are more reports, or if the worker must leave.
+    bell: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
+    pending: foldings.Pending | None = None  # the report being posted
     task: asyncio.Task[None] | None = None
 
 
 class Poster:
     """
-    Posts k8s-events of one operator. Belongs to the event loop it was made in, but `put` can be called from anywhere.
+    The poster of one operator's k8s-events. Belongs to the event loop it was made in.
 
-    Nothing is posted until `start` is called. The workers are tasks of the poster: they end by themselves after being
-    idle for a while, or are ended by `close`.
+    Only `put` can be called from any thread. Nothing is posted until `start` is called. The workers
+    are tasks of the poster: they end by themselves after being idle for a while, or are ended by
+    `close`.
     """
 
     def __init__(self, context: requests.Context) -> None:
         self.settings: settings_.OperatorSettings = context.settings
         self._context = context
         self._loop = asyncio.get_running_loop()
-        self._vars = (
-            contextvars.copy_context()
-        )  # so that the workers do not keep those of the callers
+        # So that the workers do not keep the contexts of the callers.
+        self._vars = contextvars.copy_context()
         self._inbox: collections.deque[foldings.Report] = collections.deque()
         self._backlog, self._history = foldings.Backlog(), foldings.History()
         self._waiting: dict[foldings.Key, None] = {}  # for a worker
@@ -63,7 +63,8 @@ class Poster:
         self._progress = bells.Bell()
         self._dropped = 0
         self._forbidden_until = 0.0
-        self._denied: dict[str, float] = {}  # until when it is so, by namespaces
+        # Until when creating events is forbidden, by namespaces.
+        self._denied: dict[str, float] = {}
         self._is_overflown = False
         self._is_woken = self._is_started = self._is_closed = False
 
@@ -78,10 +79,11 @@ class Poster:
         is_optional: bool = False,
     ) -> None:
         """
-        Have a k8s-event posted, sooner or later. It never waits, and never fails, in any thread.
+        Queue a k8s-event to be posted. Never waits and never raises, in any thread.
 
-        If there are too many of them already, the oldest ones are dropped. K8s-events about k8s-events are silently
-        skipped: they would never end. So are optional ones for a while after one was forbidden.
+        If the queue is full, the oldest events are dropped. K8s-events about k8s-events are
+        silently skipped: they would never end. Optional ones are skipped for a while after one was
+        forbidden.
         """
         if events.is_about_event(ref):
             return
@@ -106,25 +108,24 @@ class Poster:
                 is_optional=is_optional,
             )
         )
-        while (
-            len(self._inbox) > self.settings.posting.queue_limit
-        ):  # only if the event loop is blocked
+        # Only if the event loop is blocked.
+        while len(self._inbox) > self.settings.posting.queue_limit:
             self._inbox.popleft()
             self._dropped += 1  # threads can miscount it a bit: it is only for the logs
         if not self._is_woken:
             self._is_woken = True
             try:
                 self._loop.call_soon_threadsafe(self._wake, context=self._vars)
-            except RuntimeError:  # the loop is closed, and nobody has closed the poster
+            except RuntimeError:  # the loop is closed, but the poster was not
                 self._is_closed = True
 
     def start(self) -> None:
-        """Begin to post, also what was reported before."""
+        """Start posting, including the earlier reports."""
         self._is_started = True
         self._wake()
 
     async def flush(self) -> None:
-        """Wait until all is posted that has been reported, but not longer than the settings permit for the exit."""
+        """Wait until all reports are posted, within the exit timeout of the settings."""
         self._wake()
         try:
             async with asyncio.timeout(self.settings.posting.exit_timeout):
@@ -137,9 +138,9 @@ class Poster:
 
     async def close(self) -> None:
         """
-        Post what is left, with the same limit of time, and end the workers. The rest is dropped, as is all later.
+        Post the remaining reports within the same timeout; end the workers, drop the rest.
 
-        If cancelled, it drops the rest at once, and still awaits the workers. It can be repeated.
+        If cancelled, it drops the rest immediately, and still awaits the workers. Can be repeated.
         """
         try:
             if self._is_started and not self._is_closed:
@@ -165,8 +166,8 @@ class Poster:
             await asyncio.wait(tasks)
 
     def _wake(self) -> None:
-        """Take all that has come, and have it posted."""
-        self._is_woken = False  # before the inbox is emptied: what comes later will wake us again
+        """Move all reports from the inbox to the backlog, and have them posted."""
+        self._is_woken = False  # before the inbox is emptied: later reports will wake it again
         while self._inbox:
             key = self._backlog.put(self._inbox.popleft())
             worker = self._workers.get(key)
@@ -184,7 +185,7 @@ class Poster:
         self._serve()
 
     def _serve(self) -> None:
-        """Start workers for the objects that wait for them, as many as permitted."""
+        """Start workers for the waiting objects, as many as permitted."""
         limit = self.settings.posting.worker_limit
         while self._is_started and not self._is_closed and self._waiting:
             if limit is not None and len(self._workers) >= limit:
@@ -207,12 +208,12 @@ class Poster:
 
     def _end(self, worker: _Worker) -> None:
         del self._workers[worker.key]
-        if worker.key in self._backlog:  # has come in the last moment
+        if worker.key in self._backlog:  # has arrived at the last moment
             self._waiting[worker.key] = None
         self._serve()
 
     async def _work(self, worker: _Worker) -> None:
-        """Post all there is about an object; leave when there is nothing for a while, or when others are waiting."""
+        """Post all reports about an object; leave when idle for a while or if others wait."""
         while True:
             while (pending := self._backlog.take(worker.key)) is not None:
                 worker.pending = pending
@@ -259,11 +260,11 @@ class Poster:
                 return
         try:
             await self._send(series, report)
-        except Exception:  # whatever users have given, the others are not to suffer
+        except Exception:  # errors in users' values must not affect other events
             logger.exception('Failed to post a k8s-event about %s.', series.build_new(report))
 
     async def _send(self, series: foldings.Series, report: foldings.Report) -> None:
-        """Count the posted k8s-event once more if possible, or post a new one."""
+        """Increase the count of the posted k8s-event if possible, or post a new one."""
         if series.posted is not None and self._loop.time() >= self._forbidden_until:
             repetition = await events.repeat_event(
                 series.posted,
@@ -294,11 +295,11 @@ class Poster:
             series.renew(posted)
 
     def _is_denied(self, report: foldings.Report) -> bool:
-        """Return whether what is optional is not posted there for now."""
+        """Return whether optional k8s-events are not posted in this namespace for now."""
         return self._loop.time() < self._denied.get(_get_namespace(report), 0.0)
 
     def _deny(self, report: foldings.Report, error: errors.APIForbiddenError) -> None:
-        """Stop posting what is optional there for a while: it is not permitted, or the namespace is being deleted."""
+        """Stop posting optional k8s-events in the namespace for a while, as it is forbidden."""
         now = self._loop.time()
         if not self._is_denied(report):
             logger.info(

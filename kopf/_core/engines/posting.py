@@ -1,8 +1,9 @@
 """
-Posting: what operators tell of their objects in ``kubectl describe``.
+Posting: reports about objects, as shown by ``kubectl describe``.
 
-The functions of users, and the log messages about objects if the settings say so, are turned into reports for
-the poster of the current operator. Nothing is posted here, so nothing waits here, in threads or in coroutines.
+The users' calls and, if configured, the log messages about objects are converted to reports for the
+poster of the current operator. Nothing is posted here, so nothing blocks here, neither threads nor
+coroutines.
 """
 
 import contextlib
@@ -18,7 +19,9 @@ from kopf._cogs.structs import bodies
 from kopf._core.actions import failures, loggers
 
 Objs: TypeAlias = Any
-"""One object or several: mappings, or objects of the client libraries; only their identifiers are used."""
+"""
+One object or several: mappings, or objects of client libraries; only their identifiers are used.
+"""
 
 LOGGING_REASON = 'Logging'
 
@@ -32,7 +35,7 @@ _LEVELS = {
 
 
 class Poster(Protocol):
-    """Posts what is put into it, for one operator."""
+    """The queue of k8s-events of one operator."""
 
     @property
     def settings(self) -> settings_.OperatorSettings: ...
@@ -48,9 +51,9 @@ class Poster(Protocol):
         is_optional: bool = False,
     ) -> None:
         """
-        Have a k8s-event posted; never waits, never fails; can be called from any thread.
+        Queue a k8s-event to be posted; never waits, never raises; can be called from any thread.
 
-        If it is optional, it is not asked for by anyone, and may be skipped where it is not permitted.
+        Optional ones are not requested by users, and may be skipped where they are forbidden.
         """
 
 
@@ -71,10 +74,10 @@ def event(
     """
     Post a k8s-event about an object, or about each of several objects, with any type and reason.
 
-    It can be called in handlers, coroutines or not, and in everything that they call or start. It does not wait, and
-    it is not known when and if it is posted: the failures are only logged. ``backoffs`` are seconds between the
-    attempts; by default, as in ``settings.posting.default_backoffs``. Repeated k8s-events are counted.
-    Raises `LookupError` if there is no operator to do this.
+    Can be called in handlers, both coroutines and synchronous ones, and in all tasks and threads
+    that they start. It does not wait for the posting; failures are only logged. ``backoffs`` are
+    seconds between the attempts; by default, as in ``settings.posting.default_backoffs``. Repeated
+    k8s-events are counted. Raises `LookupError` if there is no operator to post it.
     """
     _check_backoffs(backoffs)
     poster = _get_poster()
@@ -109,7 +112,7 @@ def exception(
     backoffs: connecting.Backoffs | None = None,
 ) -> None:
     """
-    Post a k8s-event of the type ``Error`` with the text of the exception: given, or being handled now; see `event`.
+    Post a k8s-event of the type ``Error`` for the given or current exception; see `event`.
 
     By default, the reason is the class of the exception.
     """
@@ -123,9 +126,9 @@ def exception(
 @contextlib.contextmanager
 def attached(poster: Poster) -> Iterator[None]:
     """
-    Let the functions above use this poster: in this task or thread, and in all that it starts from now on.
+    Use this poster in this task or thread, and in all tasks and threads started from it.
 
-    Those who belong to no operator use it too, if there are no other operators in this process.
+    Code that belongs to no operator uses it too, if there are no other operators in this process.
     """
     token = _current.set(poster)
     _running.append(poster)
@@ -139,9 +142,10 @@ def attached(poster: Poster) -> Iterator[None]:
 @contextlib.contextmanager
 def listening(poster: Poster) -> Iterator[None]:
     """
-    Post the log messages about objects, if the settings say so now; if they do not, the logging stays untouched.
+    Post the log messages about objects, if configured; otherwise, leave the logging untouched.
 
-    It matters to those who configure no logging: Python shows the warnings only if there are no handlers at all.
+    This matters if logging is not configured: Python shows the warnings only if there are no log
+    handlers at all.
     """
     if not poster.settings.posting.loggers:
         yield
@@ -155,7 +159,7 @@ def listening(poster: Poster) -> Iterator[None]:
 
 
 class PostingHandler(logging.Handler):
-    """Posts the log messages about objects, of one operator only, if its settings say so."""
+    """A log handler that posts the messages about objects of one operator, if configured."""
 
     def __init__(self, poster: Poster) -> None:
         super().__init__()
@@ -195,7 +199,7 @@ class PostingHandler(logging.Handler):
 
 
 def is_wanted(type: str, posting: settings_.PostingSettings) -> bool:
-    """Tell if k8s-events of this type are to be posted; the types with no level of their own always are."""
+    """Return whether k8s-events of this type are posted; types without a level always are."""
     return posting.enabled and _LEVELS.get(type, sys.maxsize) >= posting.level
 
 
@@ -207,13 +211,15 @@ def choose_type(level: int) -> str:
 
 
 def get_level(record: logging.LogRecord) -> int:
-    """Return the level of a log message as far as k8s-events are concerned."""
+    """Return the level of a log message for k8s-events."""
     level: int = getattr(record, 'k8s_level', record.levelno)
     return level
 
 
 def build_message(record: logging.LogRecord) -> str:
-    """Take the text of a log message, and of its exception if it is not there yet, but not the traceback."""
+    """
+    Return the text of a log message with its exception, unless included already, but no traceback.
+    """
     exc = record.exc_info[1] if record.exc_info else None
     text = record.getMessage()
     if exc is None or text.endswith(failures.describe(exc)):
@@ -223,9 +229,10 @@ def build_message(record: logging.LogRecord) -> str:
 
 def build_references(objs: Objs) -> list[bodies.ObjectReference]:
     """
-    Refer to one object or to several ones, by what is known of them, possibly very little.
+    Build the references to one or several objects, even if few of their fields are known.
 
-    Accepted are bodies, references, and objects of client libraries as they are or made dicts; mixed, if many.
+    Accepts bodies, references, and objects of client libraries, as is or converted to dicts; also
+    mixed.
     """
     body = _get_body(objs)
     if body is not None:
@@ -238,7 +245,7 @@ def build_references(objs: Objs) -> list[bodies.ObjectReference]:
 
 
 def _get_body(obj: Any) -> Mapping[str, Any] | None:
-    """Take the content of an object; ``None`` if it is not an object."""
+    """Return the content of an object; ``None`` if it is not an object."""
     if isinstance(obj, Mapping):
         return obj
     if isinstance(inner := getattr(obj, 'obj', None), Mapping):  # as in pykube
@@ -251,7 +258,7 @@ def _get_body(obj: Any) -> Mapping[str, Any] | None:
 
 
 def _build_reference(body: Mapping[str, Any]) -> bodies.ObjectReference:
-    """Refer to an object with the keys either of the API or of the official client, or by another reference."""
+    """Build a reference from the keys of the API or of the official client, or from a reference."""
     metadata = body.get('metadata') if 'metadata' in body else body
     return bodies.build_object_reference(
         {
@@ -272,7 +279,7 @@ def _get_poster() -> Poster:
     if poster is not None:
         return poster
     running = list(_running)
-    if len(running) == 1:  # in threads made with no regard to the context
+    if len(running) == 1:  # in threads that do not inherit the context
         return running[0]
     raise LookupError(
         'K8s-events can be posted only for a running operator, and '

@@ -1,7 +1,7 @@
 """
-Probes: the handlers that tell how an operator does, called on request.
+Probes: the handlers that report the state of an operator, called on request.
 
-The answer comes soon in any case: those who fail are not retried, and those who are slow are not waited for.
+The response is never late: failing handlers are not retried, and slow handlers are not awaited.
 """
 
 import asyncio
@@ -16,16 +16,14 @@ from kopf._core.intents import causes, handlers
 logger = logging.getLogger(__name__)
 
 CACHING = 10.0
-"""Seconds for which the results are not collected again."""
+"""Seconds for which the results are cached."""
 
 PATIENCE = 5.0
-"""Seconds for which the handlers are waited for."""
+"""Seconds to wait for the handlers."""
 
 
 class Prober:
-    """
-    Collects the results of the probe handlers. Belongs to the event loop of the operator; close it in the end.
-    """
+    """The collector of probe results. Belongs to the operator's event loop; must be closed."""
 
     def __init__(
         self,
@@ -40,10 +38,11 @@ class Prober:
 
     async def collect(self) -> Mapping[ids.HandlerId, Any]:
         """
-        Get the results by the ids of handlers: of a few seconds ago, or new ones; any number of tasks can ask for them.
+        Get the results by the ids of handlers, either new or cached for a few seconds.
 
-        If cancelled, the collection goes on, as the others can wait for it. Raises nothing else.
-        Those who have failed, or are still running, have ``None`` as their results.
+        Any number of tasks may wait. If cancelled, the collection continues, as other tasks can
+        wait for it. Raises nothing else. Handlers that have failed or are still running have
+        ``None`` as their results.
         """
         now = asyncio.get_running_loop().time()
         is_over = self._collection is None or self._collection.done()
@@ -52,7 +51,7 @@ class Prober:
         return await asyncio.shield(self._collection)
 
     async def close(self) -> None:
-        """Cancel all that still runs, and wait for that."""
+        """Cancel all running handlers, and wait for them."""
         tasks = [*self._running.values(), *([] if self._collection is None else [self._collection])]
         for task in tasks:
             task.cancel()
@@ -60,7 +59,7 @@ class Prober:
             await asyncio.wait(tasks)
 
     async def _collect(self) -> Mapping[ids.HandlerId, Any]:
-        """Call all handlers at once, except for those that have not finished since the last time."""
+        """Call all handlers concurrently, except for those still running since the last time."""
         for position, handler in enumerate(self._probes):
             if position not in self._running:
                 self._running[position] = asyncio.create_task(

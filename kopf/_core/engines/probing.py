@@ -1,8 +1,9 @@
 """
-Probing: a tiny HTTP server that tells how the operator does.
+Probing: a tiny HTTP server that reports the state of the operator.
 
-Only the operator's own well-being is told, to whoever asks; nothing can be changed from there. It does not trust
-its clients: their connections are limited in number and in time, one request for each.
+It reports only the operator's own health, to any client; nothing can be changed through it. It does
+not trust its clients: their connections are limited in number and in time, with one request per
+connection.
 """
 
 import logging
@@ -26,9 +27,7 @@ LIMITS = listeners.Limits(
     lingering_timeout=1.0,
     closing_timeout=1.0,
 )
-"""
-What the clients are given. When there are too many of them, the oldest one without a complete request makes room.
-"""
+"""The limits for clients. Beyond them, the oldest one without a complete request is dropped."""
 
 Page = Callable[[web.BaseRequest], Awaitable[web.Response]]
 
@@ -41,7 +40,7 @@ class Server:
         self._listener: listeners.Listener | None = None
 
     async def start(self) -> None:
-        """Begin to serve. Raises `EndpointError` if it is not possible at this endpoint."""
+        """Start serving. Raises `EndpointError` if it is not possible at this endpoint."""
         try:
             bound = await sockets.bind(self._endpoint.host, self._endpoint.port)
         except OSError as error:
@@ -61,7 +60,7 @@ class Server:
     async def _answer(self, request: web.BaseRequest) -> web.Response:
         try:
             response = await self._respond(request)
-        except Exception:  # of the pages: whatever they raise, the server goes on
+        except Exception:  # of the pages; the server continues
             logger.exception('The page %s of probes and metrics has failed.', request.path)
             response = web.Response(
                 status=500, text='The page has failed. See the logs of the operator.\n'
@@ -83,9 +82,9 @@ class Server:
 
 def build_liveness_page(prober: probes.Prober, examine: Callable[[], healths.Vitals]) -> Page:
     """
-    Tell the results of the probe handlers, in JSON. If the operator is dead, tell also why, and that it is.
+    Build a page with the results of the probe handlers or, if dead, also the reasons, in JSON.
 
-    In the latter case, it is wrapped: what is expected only on successes is not confused with that.
+    In the latter case, the results are nested, so that they are not mistaken for a success.
     """
 
     async def page(request: web.BaseRequest) -> web.Response:
@@ -105,7 +104,9 @@ def build_liveness_page(prober: probes.Prober, examine: Callable[[], healths.Vit
 
 def build_readiness_page(examine: Callable[[], healths.Vitals]) -> Page:
     """
-    Tell if the operator is ready, and what of it is not, or is paused for others; by ``?verbose``, also what is fine.
+    Build a page that shows the readiness, with the problems and the pauses for others.
+
+    With ``?verbose``, it also shows all findings that are fine.
     """
 
     async def page(request: web.BaseRequest) -> web.Response:
@@ -130,7 +131,7 @@ def build_readiness_page(examine: Callable[[], healths.Vitals]) -> Page:
 
 
 def build_metrics_page(expose: Callable[[str], tuple[bytes, str]]) -> Page:
-    """Tell the metrics in the format that the client accepts; the function gives the contents and their type."""
+    """Build a page with the metrics, as returned by the function for the accepted types."""
 
     async def page(request: web.BaseRequest) -> web.Response:
         body, content_type = expose(request.headers.get('Accept', ''))
@@ -140,7 +141,7 @@ def build_metrics_page(expose: Callable[[str], tuple[bytes, str]]) -> Page:
 
 
 def make_plain(result: Any) -> Any:
-    """Make anything fit for JSON: what it does not know, becomes a text."""
+    """Make any value suitable for JSON: unsupported values are converted to strings."""
     try:
         jsons.dumps(result)
     except (TypeError, ValueError):

@@ -1,5 +1,5 @@
 """
-Reviewers: the handlers of admission, called for the reviews that come to a webhook server.
+Reviewers: call the admission handlers for the reviews that come to a webhook server.
 """
 
 import asyncio
@@ -18,45 +18,48 @@ logger = logging.getLogger(__name__)
 
 READINESS_LOOKS, READINESS_PERIOD = 80, 0.1
 """
-How many times, and after how many seconds each, to look if the operator knows enough of the cluster already, before
-a review is refused. The API itself waits for 10 seconds by default.
+How many times and at which interval in seconds to check whether the operator knows enough about the
+cluster, before a review is refused. By default, the API server waits for 10 seconds.
 """
 
 TIMEOUT = 29.0
 """
-Seconds for a review from its arrival until it is decided, whatever the handlers do. The API itself waits for 30 seconds
-at most, so it is told in time who is to blame; and nothing hangs here when nobody waits any more.
+Seconds from the arrival of a review until its decision, regardless of the handlers. The API server
+waits for 30 seconds at most, so it gets the reason of the failure in time, and no abandoned reviews
+pile up here.
 """
 
 THREADS_LIMIT = 100
 """
-How many handlers can be in threads at once; the others wait. As they cannot be interrupted, they keep their threads
-also when nobody waits for them.
+How many handlers can run in threads at the same time; the others wait. They cannot be interrupted,
+so they keep their threads even if their results are no longer needed.
 """
 
 UNKNOWN, UNREADY = 404, 503
 
 PATH_LIMIT = 100
-"""How many characters of an unknown path are shown; the API cuts the warnings that are longer than 256."""
+"""How many characters of an unknown path are shown; the API cuts warnings longer than 256."""
 
 
 class Scope(Protocol):
-    """Which resources are meant by the selectors of the handlers at the moment."""
+    """The resources currently matched by the selectors of the handlers."""
 
     @property
     def reviewed(self) -> Mapping[selectors.Selector, Collection[references.Resource]]: ...
 
 
 class Memos(Protocol):
-    """What is remembered of objects by all of their handlers."""
+    """The memos of objects, shared by all their handlers."""
 
     def get_memo(self, body: Mapping[str, Any], /, *, is_existing: bool) -> Any:
-        """Get the memo of an existing object if the object is known; otherwise, one that nobody else has."""
+        """Get the memo of an existing object if it is known; otherwise, a separate one."""
 
 
 @dataclasses.dataclass(eq=False)
 class _Call:
-    """One handler called for one review, with a cause of its own: handlers do not see what the others do."""
+    """
+    One handler called for one review, with its own cause: handlers do not see each other's changes.
+    """
 
     handler: handlers.WebhookHandler
     cause: causes.WebhookCause
@@ -64,9 +67,9 @@ class _Call:
 
     async def run(self, env: execution.Environment, deadline: float) -> None:
         """
-        Call the handler, once, until this time of the event loop. Raises nothing but cancellations.
+        Call the handler once, until this time of the event loop. Raises only cancellations.
 
-        At the deadline, coroutines are cancelled, and functions in threads are left to themselves.
+        At the deadline, coroutines are cancelled, and functions in threads are abandoned.
         """
         if self.error is not None:
             return
@@ -94,7 +97,7 @@ class _Call:
 
     @property
     def denial(self) -> Exception | None:
-        """The error that denies the request, if any: a decision of the handler, or its failure unless ignored."""
+        """The error that denies the request, if any: a decision, or a failure unless ignored."""
         if self.error is None:
             return None
         failure = None if self.handler.ignore_failures else self.error
@@ -102,7 +105,7 @@ class _Call:
 
     @property
     def warnings(self) -> list[Any]:
-        """What the handler warns of; also of its own failure if nobody else would tell of it."""
+        """The warnings of the handler, including its own failure if it is ignored."""
         failure = (
             f'{self.handler} failed, and is ignored: {reviewing.describe_error(self.error)}'
             if self.error is not None and self.denial is None
@@ -113,9 +116,9 @@ class _Call:
 
 class Reviewer:
     """
-    Reviews the requests to the API, any number of them at once. Belongs to the event loop of its operator.
+    The reviewer of requests to the API, any number at a time. Belongs to one event loop.
 
-    Nothing of the reviews is kept when they are answered.
+    Nothing is remembered of a review after the response.
     """
 
     def __init__(
@@ -136,7 +139,7 @@ class Reviewer:
 
     @property
     def webhooks(self) -> Sequence[webhooks.Webhook]:
-        """All that are declared by now."""
+        """All webhooks declared so far."""
         declared = list(self._registry._webhooks)
         if declared != self._known:
             self._known, self._webhooks = declared, webhooks.build_webhooks(declared)
@@ -151,11 +154,12 @@ class Reviewer:
         sslpeer: Mapping[str, Any] | None = None,
     ) -> reviews.Response:
         """
-        Call the handlers of the webhook, or all handlers, for what the review asks about, and return the response.
+        Call the matching handlers, of one webhook or of all, and return the response.
 
-        It takes as long as the handlers do, but not longer than `TIMEOUT`: those who are late have failed.
-        If cancelled, so are they. Handlers in threads block nobody else.
-        Raises `ReviewRefused` if it is not a review, or nobody here can answer it. Unknown webhooks admit anything.
+        It takes as long as the handlers do, but no longer than `TIMEOUT`: late handlers count as
+        failed. If cancelled, the handlers are cancelled too. Handlers in threads do not block
+        others. Raises `ReviewRefused` if it is not a review, or if the operator cannot answer it.
+        Unknown webhooks admit anything.
         """
         peer = _Peer(dict(headers or {}), dict(sslpeer or {}))
         try:
@@ -186,7 +190,7 @@ class Reviewer:
         )
         await _run_calls(calls, self._env, deadline)
         verdict = await run(conclude, calls, received)
-        del received  # by itself, apart from the review: it takes its time to free what is large
+        del received  # a separate step: it takes time to free large objects
         return await run(reviewing.build_response, question, verdict)
 
     async def _wait_until_ready(self) -> None:
@@ -226,7 +230,7 @@ class Reviewer:
         self,
         asked: references.Resource,
     ) -> tuple[references.Resource, Collection[selectors.Selector]]:
-        """Find the resource as it is discovered, and those who mean it by their selectors."""
+        """Find the discovered resource, and the selectors that match it."""
         found = {
             selector: resource
             for selector, resources in self._scope.reviewed.items()
@@ -240,14 +244,16 @@ class Reviewer:
 
 @dataclasses.dataclass(frozen=True)
 class _Peer:
-    """Who has sent the review."""
+    """The sender of the review."""
 
-    headers: reviews.Headers = dataclasses.field(repr=False)  # can have credentials
+    headers: reviews.Headers = dataclasses.field(repr=False)  # can contain credentials
     certificate: reviews.SSLPeer
 
 
 def _admit_unknown(path: str) -> reviewing.Verdict:
-    """Admit what no handler here is for: nobody objects. The path comes from the network, and can be of any length."""
+    """
+    Admit requests to unknown webhooks. The path comes from the network, and can be of any length.
+    """
     text = f'There is no admission handler {path[:PATH_LIMIT]!r} in the operator, so the request is admitted.'
     logger.warning('%s Check the URLs in the webhook configurations.', text)
     return reviewing.Verdict(warnings=[text])
@@ -256,7 +262,7 @@ def _admit_unknown(path: str) -> reviewing.Verdict:
 def select_calls(
     candidates: Sequence[handlers.WebhookHandler], cause: causes.WebhookCause
 ) -> list[_Call]:
-    """Select those to be called, each function once per id. Those whose filters fail have failed themselves."""
+    """Select the handlers to call, each function once per id; failed filters fail the handler."""
     calls: dict[int, _Call] = {}
     for handler in candidates:
         own = _copy_cause(cause) if len(candidates) > 1 else cause
@@ -275,8 +281,8 @@ def _copy_cause(cause: causes.WebhookCause) -> causes.WebhookCause:
 
 
 async def _run_calls(calls: Sequence[_Call], env: execution.Environment, deadline: float) -> None:
-    """Call all handlers at once. If cancelled, they are too."""
-    if len(calls) == 1:  # as usual: it needs no tasks
+    """Call all handlers concurrently. If cancelled, they are too."""
+    if len(calls) == 1:  # the usual case, which needs no tasks
         await calls[0].run(env, deadline)
         return
     async with asyncio.TaskGroup() as group:
@@ -286,9 +292,10 @@ async def _run_calls(calls: Sequence[_Call], env: execution.Environment, deadlin
 
 def conclude(calls: Sequence[_Call], received: reviewing.RawBody | None) -> reviewing.Verdict:
     """
-    Decide on the request by what the handlers have done; ``received`` is the object, untouched by anybody.
+    Decide on the request by the results of the handlers; ``received`` is the unmodified object.
 
-    It is `None` if there is nothing to patch, as when the object is deleted: then the API accepts no patches.
+    It is `None` if there is nothing to patch, as when the object is deleted: then the API accepts
+    no patches.
     """
     patch = None
     if all(call.denial is None for call in calls):
@@ -299,7 +306,9 @@ def conclude(calls: Sequence[_Call], received: reviewing.RawBody | None) -> revi
 
 
 def _collect_patch(calls: Sequence[_Call], received: reviewing.RawBody | None) -> bytes | None:
-    """Unite the patches in the order of the handlers. If anything is wrong with a patch, the handler has failed."""
+    """
+    Join the patches in the order of the handlers. If a patch is invalid, its handler has failed.
+    """
     patch: bytes | None = None
     current = received
     for call in calls:

@@ -1,8 +1,8 @@
 """
-Reviewing: what an admission review asks about, and how it is answered.
+Reviewing: parses admission reviews, and builds the responses.
 
-Reviews come from the network, and can be anything at all. What is wrong with them is told by the names of the fields,
-never by their values, as these can be secret. Nothing is executed or remembered here.
+Reviews come from the network, and can contain anything. Errors mention the names of the fields,
+never their values, as these can be secret. Nothing is executed or remembered here.
 """
 
 import base64
@@ -18,27 +18,25 @@ from kopf._core.actions import failures
 
 KIND: Final = 'AdmissionReview'
 VERSIONS = ('admission.k8s.io/v1', 'admission.k8s.io/v1beta1')
-"""All that are understood; if a review does not tell its version, it is of the first one."""
+"""All supported versions; a review without a version is of the first one."""
 
 MALFORMED = 400
 
-_OBJECT = (dict, Mapping)  # almost always, it is a dict, which is quicker to check
+_OBJECT = (dict, Mapping)  # almost always, it is a dict, which is faster to check
 _TYPES: Mapping[Any, str] = {_OBJECT: 'an object', str: 'a string', bool: 'true or false'}
 _PRIORITIES = (failures.AdmissionError, failures.PermanentError, failures.TemporaryError, Exception)
 
-_CONTROLS = re.compile(
-    r'[\x00-\x1f\x7f-\x9f]+'
-)  # the API drops the warnings that have any of these
-_CODES = range(
-    1, 1000
-)  # the API cannot read or pass on any others, which would be a failure instead of a denial
+# The API drops warnings with any of these characters.
+_CONTROLS = re.compile(r'[\x00-\x1f\x7f-\x9f]+')
+# The API cannot parse or forward other codes: the result would be a failure instead of a denial.
+_CODES = range(1, 1000)
 
 RawBody = Mapping[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """A request to the API, of which it is asked if it is acceptable; all its fields are of these types for sure."""
+    """A request to the API under review; the types of all fields are verified."""
 
     api_version: str
     uid: str
@@ -52,26 +50,26 @@ class Question:
 
     @property
     def body(self) -> RawBody:
-        """The object as it will be or, if it will not be any more, as it was."""
+        """The object after the request or, if it will be deleted, before it."""
         return self.new if self.new is not None else self.old if self.old is not None else {}
 
     @property
     def is_about_existing(self) -> bool:
-        """Does the object exist already?"""
+        """Whether the object already exists."""
         return self.operation in ('UPDATE', 'DELETE')
 
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """What is decided on a question: if there is an error, the request is denied because of it."""
+    """The decision on a request: if there is an error, the request is denied because of it."""
 
     error: Exception | None = None
     warnings: Sequence[Any] = ()
-    patch: bytes | None = None  # of JSON
+    patch: bytes | None = None  # in JSON
 
 
 def parse_review(review: Any) -> Question:
-    """Read a review; raise `ReviewRefused` if it is not one. Fields that are not used here are not looked at."""
+    """Parse a review; raise `ReviewRefused` if it is not one. Unused fields are not checked."""
     if not isinstance(review, Mapping):
         raise reviews.ReviewRefused('The review is not an object.', code=MALFORMED)
     _choose(review, 'kind', '', [KIND])
@@ -97,7 +95,7 @@ def parse_review(review: Any) -> Question:
 def _get(
     source: Mapping[str, Any], field: str, prefix: str, kind: Any, *, is_needed: bool = False
 ) -> Any:
-    """Take a field of this type; nulls are the same as absence."""
+    """Get a field of this type; nulls are the same as absence."""
     value = source.get(field)
     if value is not None and not isinstance(value, kind):
         raise reviews.ReviewRefused(
@@ -109,7 +107,7 @@ def _get(
 
 
 def _choose(source: Mapping[str, Any], field: str, prefix: str, known: Sequence[str]) -> Any:
-    """Take a field with one of these values, or nothing if there is no such field."""
+    """Get a field with one of these values, or ``None`` if there is no such field."""
     value = _get(source, field, prefix, str)
     if value is not None and value not in known:
         raise reviews.ReviewRefused(
@@ -119,7 +117,7 @@ def _choose(source: Mapping[str, Any], field: str, prefix: str, known: Sequence[
 
 
 def _get_body(request: Mapping[str, Any], field: str) -> RawBody | None:
-    """Take an object, of which all is as objects have it, as far as anybody here relies on that."""
+    """Get an object, with the types of all its fields that are used here verified."""
     body: RawBody | None = _get(request, field, 'request.', _OBJECT)
     if body is None:
         return None
@@ -136,7 +134,7 @@ def _get_body(request: Mapping[str, Any], field: str) -> RawBody | None:
 
 
 def build_response(question: Question, verdict: Verdict) -> reviews.Response:
-    """Put the verdict as the API expects it: in the same version as the review."""
+    """Build the response to the API in the same version as the review."""
     payload: reviews.ResponsePayload = {'uid': question.uid, 'allowed': verdict.error is None}
     if verdict.warnings:
         payload['warnings'] = [_CONTROLS.sub(' ', str(warning)) for warning in verdict.warnings]
@@ -149,7 +147,9 @@ def build_response(question: Question, verdict: Verdict) -> reviews.Response:
 
 
 def build_status(error: Exception) -> reviews.ResponseStatus:
-    """Explain the denial. Only the errors made for that have their own codes; they can also say nothing at all."""
+    """
+    Explain the denial. Only admission errors have their own codes; their messages can be empty.
+    """
     if isinstance(error, failures.AdmissionError):
         code = error.code if isinstance(error.code, int) and error.code in _CODES else 500
         return {'message': str(error), 'code': code}
@@ -161,14 +161,16 @@ def describe_error(error: Exception) -> str:
 
 
 def find_decision(error: BaseException) -> failures.AdmissionError | None:
-    """Return the decision of a handler to deny, also if it comes in a group, as task groups raise it; else nothing."""
+    """
+    Return the handler's decision to deny, even from an exception group; ``None`` if there is none.
+    """
     if isinstance(error, BaseExceptionGroup):
         return next(filter(None, map(find_decision, error.exceptions)), None)
     return error if isinstance(error, failures.AdmissionError) else None
 
 
 def choose_error(errors: Iterable[Exception]) -> Exception | None:
-    """Choose the one to be reported: those made for that go first; of the same kind, the first one."""
+    """Choose the error to report: admission errors go first; of the same kind, the first one."""
     return min(
         errors,
         default=None,
@@ -177,16 +179,18 @@ def choose_error(errors: Iterable[Exception]) -> Exception | None:
 
 
 def apply_patch(patch: patches.Patch, body: RawBody) -> RawBody:
-    """Get the object as it is after the patch: merged first, then changed by the functions. Raises what these raise."""
+    """
+    Return the object after the patch: merged, then changed by the functions. Raises their errors.
+    """
     merged = patches.merge(body, patch)
     return patches.apply_fns(patch.fns, merged) if patch.fns else merged
 
 
 def encode_patch(before: RawBody, after: RawBody) -> bytes | None:
     """
-    Put the difference as a JSON patch; ``None`` if there is none.
+    Encode the difference as a JSON patch; ``None`` if there is none.
 
-    Raises `TypeError` or `ValueError` if there is something that JSON cannot have.
+    Raises `TypeError` or `ValueError` if there are values that JSON does not support.
     """
     operations = patches.build_json_patch(before, after)
     return jsons.dumps(operations) if operations else None

@@ -1,9 +1,9 @@
 """
-Webhooks: how the handlers of admission are presented to the API servers, and found when these call.
+Webhooks: how admission handlers are presented to API servers, and found when these call.
 
-Usually, a handler is a webhook, and the id of the handler is the path of the webhook. Handlers of the same id, such as
-one function with several decorators, are one webhook if all they differ in can be told in the rules of the webhook;
-otherwise, they are several webhooks, with numbers in their paths.
+Usually, a handler is a webhook, and the id of the handler is the path of the webhook. Handlers of
+the same id, such as one function with several decorators, are one webhook if all their differences
+can be expressed in its rules; otherwise, they are several webhooks, with numbers in their paths.
 """
 
 import collections
@@ -15,13 +15,13 @@ from typing import NamedTuple
 from kopf._core.intents import callbacks, causes, handlers
 
 SLUG_LIMIT = 150
-"""How many characters are in a slug at most: with the rest of the name, there can be 253 of them."""
+"""The maximum number of characters in a slug: the whole name can have up to 253 of them."""
 
 _UNACCEPTABLE = re.compile(r'[^a-z0-9.-]')
 
 
 class Requirement(NamedTuple):
-    """What is required of a label, in terms of the API."""
+    """A requirement for a label, in terms of the API."""
 
     key: str
     operator: str
@@ -29,7 +29,7 @@ class Requirement(NamedTuple):
 
 
 class Traits(NamedTuple):
-    """What is told of a webhook once, for all of its rules."""
+    """The properties of a webhook that are common for all of its rules."""
 
     type: causes.WebhookType
     labels: tuple[Requirement, ...]
@@ -43,13 +43,13 @@ class Webhook:
     """One webhook, as API servers see it, and the handlers behind it."""
 
     id: str  # unique; the path in the URLs
-    slug: str  # unique too; the name, also in the paths where only names are accepted
+    slug: str  # unique too; the name, also in paths where only names are accepted
     traits: Traits
     handlers: Sequence[handlers.WebhookHandler]
 
 
 def build_webhooks(declared: Iterable[handlers.WebhookHandler]) -> list[Webhook]:
-    """Arrange the handlers into webhooks, in the order of their declaration."""
+    """Group the handlers into webhooks, in the order of their declaration."""
     groups: dict[tuple[str, Traits], list[handlers.WebhookHandler]] = {}
     for handler in declared:
         groups.setdefault((handler.id, build_traits(handler)), []).append(handler)
@@ -62,7 +62,7 @@ def build_webhooks(declared: Iterable[handlers.WebhookHandler]) -> list[Webhook]
 
 
 def find_handlers(webhooks: Sequence[Webhook], path: str) -> list[handlers.WebhookHandler]:
-    """Find whom the webhook of this path is for; nobody if it is unknown. Several ones can be named by their own id."""
+    """Find the handlers by the path of their webhook, or by their id if several share it."""
     found = [webhook for webhook in webhooks if webhook.id == path] or [
         webhook for webhook in webhooks if webhook.slug == path
     ]
@@ -83,7 +83,7 @@ def build_traits(handler: handlers.WebhookHandler) -> Traits:
 
 
 def build_requirements(labels: callbacks.MetaFilter | None) -> list[Requirement]:
-    """Put the labels in terms of the API, as far as it can check them; it cannot call functions."""
+    """Convert the labels to the terms of the API, except for functions, which it cannot call."""
     return [
         requirement
         for key, criterion in (labels or {}).items()
@@ -100,14 +100,14 @@ def _build_requirement(key: str, criterion: object) -> Requirement | None:
 
 
 def build_slug(id: str) -> str:
-    """Make a name that is acceptable for the API out of any id: the same, if it is acceptable already."""
+    """Convert any id to a name acceptable for the API; acceptable ids are unchanged."""
     parts = _UNACCEPTABLE.sub('-', id.lower().replace('/', '.')).split('.')
     slug = '.'.join(part.strip('-') for part in parts if part.strip('-'))
     return slug[:SLUG_LIMIT].strip('-.') or 'handler'
 
 
 def make_unique(names: Sequence[str]) -> list[str]:
-    """Add numbers to those names that are repeated, so that all are different."""
+    """Add numbers to the repeated names, so that all are different."""
     counts, taken = collections.Counter(names), set(names)
     unique: list[str] = []
     for name in names:

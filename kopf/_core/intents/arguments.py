@@ -1,9 +1,9 @@
 """
-Arguments: which of them are given to which kinds of handlers, and whether the declared functions can be called so.
+Arguments: the arguments of each kind of handlers, and the checks of the declared functions.
 
-Functions take what they need by names: all else is not given to them, unless they accept it with ``**kwargs``. Any name
-can be that of an index, so a name is unknown for sure only when all indices are declared. Only those functions are
-refused that would fail with `TypeError` in every call.
+Functions take the arguments they need by name: others are not passed to them, unless they accept
+``**kwargs``. Any name can be that of an index, so a name is known to be wrong only when all indices
+are declared. A function is refused only if every call of it would fail with `TypeError`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -41,7 +41,9 @@ OF_REQUESTS = (
 
 
 class Kind(NamedTuple):
-    """What the handlers of one kind are called, and what their filters get; they also get those of attempts."""
+    """
+    The name of a kind of handlers, and the arguments of its filters, without the attempts' ones.
+    """
 
     title: str
     names: tuple[str, ...]
@@ -60,7 +62,7 @@ KINDS: Mapping[type[execution.Handler], Kind] = {
 
 
 class SignatureError(TypeError):
-    """Some functions cannot be called with what such handlers get."""
+    """Some functions cannot be called with the arguments of such handlers."""
 
 
 def get_kind(cls: type[execution.Handler]) -> Kind:
@@ -69,16 +71,19 @@ def get_kind(cls: type[execution.Handler]) -> Kind:
 
 
 def check_declaration(handler: execution.Handler) -> None:
-    """Raise `SignatureError` if the functions of the handler cannot be called, whatever indices there are."""
+    """
+    Raise `SignatureError` if the handler's functions cannot be called, regardless of the indices.
+    """
     for complaint in _find_mistakes(handler, (), is_complete=False):
         raise SignatureError(complaint)
 
 
 def check_signatures(declared: Iterable[execution.Handler]) -> None:
     """
-    Raise `SignatureError` with all handlers whose functions require what they never get; all indices are known now.
+    Raise `SignatureError` with all handlers whose functions require unknown arguments.
 
-    If there are handlers of the startup, they can declare more, so only they are checked: check again after them.
+    All indices must be declared. If there are startup handlers, they can declare more, so only they
+    are checked: check again after them.
     """
     known = list(declared)
     startup = [handler for handler in known if _is_startup(handler)]
@@ -86,7 +91,7 @@ def check_signatures(declared: Iterable[execution.Handler]) -> None:
 
 
 def check_all(checked: Iterable[execution.Handler], *, indices: Collection[str]) -> None:
-    """Do the same for these handlers, with these indices, no matter what startup handlers there are."""
+    """Check these handlers with these indices, regardless of startup handlers."""
     complaints = [
         complaint for handler in checked for complaint in _find_mistakes(handler, indices)
     ]
@@ -128,7 +133,7 @@ def _find_mistakes(
 def _list_functions(
     handler: execution.Handler,
 ) -> Iterator[tuple[Callable[..., Any], str, int]]:
-    """List the functions of the handler, the options they come from, and how many positional arguments they get."""
+    """List the functions of the handler, with their options and numbers of positional arguments."""
     yield handler.fn, '', 0
     if isinstance(handler, handlers.ResourceHandler):
         yield from handler.list_callbacks()

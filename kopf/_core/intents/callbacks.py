@@ -1,9 +1,9 @@
 """
-Callbacks: the criteria by which users limit the calls of handlers, and ways to combine those that are functions.
+Callbacks: the criteria that limit the calls of handlers, and combinators of functions.
 
-The functions are always synchronous. Those of ``when=`` get only keywords: the kwargs of the handler. Those for values
-(of labels, annotations, fields) also get the value as the only positional argument, ``None`` if it is absent.
-In both cases, only the truthiness of the result matters.
+The functions are always synchronous. Functions of ``when=`` get only keywords: the kwargs of the
+handler. Those for values (of labels, annotations, fields) also get the value as the only positional
+argument, ``None`` if it is absent. In both cases, only the truthiness of the result matters.
 """
 
 import enum
@@ -24,7 +24,7 @@ class MetaFilterToken(enum.Enum):
 
 
 PRESENT: Final = MetaFilterToken.PRESENT
-"""Any value will do, also an empty one."""
+"""Any value is accepted, including an empty one."""
 
 ABSENT: Final = MetaFilterToken.ABSENT
 """There must be no value."""
@@ -33,16 +33,16 @@ FilterFn: TypeAlias = Callable[..., Any]
 MetaFilter: TypeAlias = Mapping[str, str | MetaFilterToken | FilterFn]
 """The criteria of labels or annotations, by their names."""
 ValueFilter: TypeAlias = Any
-"""The criterion of a field: an exact value, a token, or a function; ``None`` is no criterion."""
+"""The criterion of a field: an exact value, a token, or a function; ``None`` means no criterion."""
 
 
 def not_(fn: FilterFn) -> FilterFn:
-    """Accept what the function does not."""
+    """Accept the values that the function does not accept."""
     return none_([fn])
 
 
 def all_(fns: Iterable[FilterFn]) -> FilterFn:
-    """Accept what all the functions accept; anything if there are none."""
+    """Accept the values that all functions accept; any value if there are no functions."""
     kept = tuple(map(signatures.narrow, fns))
 
     def accept_all(*args: Any, **kwargs: Any) -> bool:
@@ -52,7 +52,9 @@ def all_(fns: Iterable[FilterFn]) -> FilterFn:
 
 
 def any_(fns: Iterable[FilterFn]) -> FilterFn:
-    """Accept what at least one of the functions accepts; nothing if there are none."""
+    """
+    Accept the values that at least one of the functions accepts; none if there are no functions.
+    """
     kept = tuple(map(signatures.narrow, fns))
 
     def accept_any(*args: Any, **kwargs: Any) -> bool:
@@ -62,7 +64,7 @@ def any_(fns: Iterable[FilterFn]) -> FilterFn:
 
 
 def none_(fns: Iterable[FilterFn]) -> FilterFn:
-    """Accept what none of the functions accepts; anything if there are none."""
+    """Accept the values that none of the functions accepts; any value if there are no functions."""
     kept = tuple(map(signatures.narrow, fns))
 
     def accept_none(*args: Any, **kwargs: Any) -> bool:

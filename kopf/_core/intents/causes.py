@@ -1,8 +1,9 @@
 """
-Causes: why handlers are due now, and all that they are told about it.
+Causes: why handlers are due now, with the arguments for them.
 
-A cause is deduced once, and does not change. Its ``kwargs`` are what handlers and filters get; what is added to them
-for a specific handler or for a specific attempt is not here. Indices come last, so they win over other names.
+A cause is detected once, and does not change. Its ``kwargs`` are the arguments of handlers and
+filters, except for those specific to a handler or an attempt. Indices come last, so they override
+other names.
 """
 
 import dataclasses
@@ -29,13 +30,13 @@ if TYPE_CHECKING:
     from kopf._cogs.configs import settings as settings_
 
 Logger = logging.Logger | logging.LoggerAdapter[Any]
-"""What can be given to handlers to log with."""
+"""The types of loggers for handlers."""
 
 Selectors: TypeAlias = Collection[selectors.Selector]
 
 
 class Activity(enum.StrEnum):
-    """What an operator does apart from objects."""
+    """The activities of an operator that are not related to objects."""
 
     STARTUP = 'startup'
     CLEANUP = 'cleanup'
@@ -44,7 +45,7 @@ class Activity(enum.StrEnum):
 
 
 class WebhookType(enum.StrEnum):
-    """What an admission handler may do with the object."""
+    """The permitted effect of an admission handler on the object."""
 
     VALIDATING = 'validating'
     MUTATING = 'mutating'
@@ -60,7 +61,7 @@ class Cause:
 
     @lazies.lazy
     def kwargs(self) -> Mapping[str, Any]:
-        """What the handlers and the filters get."""
+        """The arguments of the handlers and the filters."""
         return {**self._own_kwargs(), **self.indices}
 
     def _own_kwargs(self) -> dict[str, Any]:
@@ -69,7 +70,7 @@ class Cause:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class ActivityCause(Cause):
-    """The operator begins, ends, or is asked about something."""
+    """The operator starts, ends, logs in, or is probed."""
 
     activity: Activity
     settings: 'settings_.OperatorSettings'
@@ -81,10 +82,10 @@ class ActivityCause(Cause):
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class ResourceCause(Cause):
     """
-    Something about an object.
+    A cause related to an object.
 
-    With ``selectors``, only their handlers are for this resource; it is so when other resources have the same names.
-    Without them, each selector decides for itself.
+    With ``selectors``, only their handlers are for this resource, e.g. because other resources have
+    the same names. Without them, each selector matches on its own.
     """
 
     resource: references.Resource
@@ -112,7 +113,7 @@ class ResourceCause(Cause):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class WatchingCause(ResourceCause):
-    """An event has come from the stream, whatever it means."""
+    """An event of any type was received from the stream."""
 
     event: bodies.RawEvent
 
@@ -124,7 +125,7 @@ class WatchingCause(ResourceCause):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class IndexingCause(ResourceCause):
-    """An object is to be indexed, or to be indexed anew."""
+    """An object must be indexed or re-indexed."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -132,7 +133,7 @@ class SpawningCause(ResourceCause):
     """
     An object may need its daemons and timers, or they are running.
 
-    The stop-flag is that of the daemon; when it is not running yet, it is a flag that no one sets.
+    The stop-flag is that of the daemon; while it is not running yet, the flag is never set.
     """
 
     stopped: stoppers.DaemonStopped = dataclasses.field(
@@ -145,7 +146,7 @@ class SpawningCause(ResourceCause):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class ComparingCause(ResourceCause):
-    """An object has two states: one of the past, and one of the present. Either can be absent."""
+    """An object has two states: the past and the present one. Either can be absent."""
 
     old: Any = None
     new: Any = None
@@ -161,7 +162,7 @@ class ComparingCause(ResourceCause):
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class ChangingCause(ComparingCause):
     """
-    An object has changed, or is met for the first time since the start of the operator (then it is ``initial``).
+    An object has changed, or is seen for the first time since the operator started (``initial``).
 
     The states are the essences: the last handled one, if any, and the current one.
     """
@@ -171,7 +172,7 @@ class ChangingCause(ComparingCause):
 
     @property
     def is_deletion(self) -> bool:
-        """Is the object on its way out?"""
+        """Whether the object is being deleted."""
         return (
             self.reason is reasons.Reason.DELETE
             or self.body.metadata.deletion_timestamp is not None
@@ -183,16 +184,17 @@ class ChangingCause(ComparingCause):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class WebhookCause(ComparingCause):
-    """A request to the API is under review. The states are the bodies before and after the request."""
+    """
+    A request to the API is under review. The states are the bodies before and after the request.
+    """
 
     dryrun: bool
     operation: reviews.Operation | None = None
     subresource: str | None = None
     warnings: list[str] = dataclasses.field(default_factory=list)
     userinfo: reviews.UserInfo
-    headers: reviews.Headers = dataclasses.field(
-        default_factory=dict, repr=False
-    )  # can have credentials
+    # Can contain credentials.
+    headers: reviews.Headers = dataclasses.field(default_factory=dict, repr=False)
     sslpeer: reviews.SSLPeer = dataclasses.field(default_factory=dict)
 
     def _own_kwargs(self) -> dict[str, Any]:
@@ -211,7 +213,7 @@ class WebhookCause(ComparingCause):
 def conceal_states(
     old: Any, new: Any, diff: diffs.Diff, field: dicts.FieldPath | None = None
 ) -> dict[str, Any]:
-    """Get the same kwargs for a Secret: they are shown with masks."""
+    """Return the same kwargs with masked representations, for Secrets."""
     return {
         'old': concealments.conceal_state(old, field),
         'new': concealments.conceal_state(new, field),
@@ -220,7 +222,7 @@ def conceal_states(
 
 
 def as_deletion(cause: ChangingCause) -> ChangingCause:
-    """Imagine that the object is deleted as it is now."""
+    """Return the same cause as if the object were deleted in its current state."""
     return (
         cause
         if cause.reason is reasons.Reason.DELETE

@@ -1,10 +1,12 @@
 """
-Filters: is a handler to be called for what has happened to an object?
+Filters: whether a handler should be called for a change of an object.
 
-There are two questions. "Is the object of any interest?" takes only labels, annotations and ``when=`` into account:
-the fields of an object can change, and its changes must be known by then. "Is the handler called now?" takes it all.
+There are two questions. "Is the object of any interest?" considers only labels, annotations and
+``when=``: the fields of an object can change later, and those changes must be noticed. "Is the
+handler called now?" considers all criteria.
 
-``None`` is the same as absence in all values. Fields are absent if there is a non-mapping on their path.
+``None`` is the same as absence in all values. Fields are absent if there is a non-mapping on their
+path.
 """
 
 import dataclasses
@@ -23,7 +25,7 @@ _CHANGING = frozenset({reasons.Reason.CREATE, reasons.Reason.UPDATE})
 
 
 def prematch(handler: handlers.ResourceHandler, cause: causes.ResourceCause) -> bool:
-    """Tell if the object is of interest for the handler, now or later."""
+    """Return whether the object is of interest for the handler, now or later."""
     if not is_selective(handler):
         return True
     check = _Check(handler, cause)
@@ -35,7 +37,7 @@ def prematch(handler: handlers.ResourceHandler, cause: causes.ResourceCause) -> 
 
 
 def match(handler: handlers.ResourceHandler, cause: causes.ResourceCause) -> bool:
-    """Tell if the handler is to be called now. Functions are called last, so they can rely on the other criteria."""
+    """Return whether the handler should be called now. ``when=`` is called last."""
     if not _match_occasion(handler, cause):
         return False
     if not is_selective(handler):
@@ -49,7 +51,7 @@ def match(handler: handlers.ResourceHandler, cause: causes.ResourceCause) -> boo
 
 
 def is_selective(handler: handlers.ResourceHandler) -> bool:
-    """Tell if anything of the object matters for the handler, other than what has happened to it."""
+    """Return whether the handler has any criteria for the object itself."""
     return (
         bool(handler.labels or handler.annotations)
         or handler.field is not None
@@ -58,7 +60,7 @@ def is_selective(handler: handlers.ResourceHandler) -> bool:
 
 
 def has_callbacks(handler: handlers.ResourceHandler) -> bool:
-    """Return whether any criteria of the handler are functions of the users."""
+    """Return whether any criteria of the handler are users' functions."""
     if not is_selective(handler):
         return False
     if handler.when is not None or callable(handler.value):
@@ -70,7 +72,7 @@ def has_callbacks(handler: handlers.ResourceHandler) -> bool:
 
 
 def list_reasons(handler: handlers.ChangingHandler) -> frozenset[reasons.Reason]:
-    """List the reasons for which the handler can be called, whatever the object is."""
+    """List the reasons for which the handler can be called for any object."""
     if handler.reason is not None:
         return frozenset({handler.reason})
     if handler.initial:
@@ -79,7 +81,7 @@ def list_reasons(handler: handlers.ChangingHandler) -> frozenset[reasons.Reason]
 
 
 def _match_occasion(handler: handlers.ResourceHandler, cause: causes.ResourceCause) -> bool:
-    """Tell if the handler was declared for what has happened, whatever the object is."""
+    """Return whether the handler is declared for this kind of change, regardless of the object."""
     match handler, cause:
         case handlers.ChangingHandler(), causes.ChangingCause():
             return _match_reason(handler, cause)
@@ -108,7 +110,11 @@ def _match_request(handler: handlers.WebhookHandler, cause: causes.WebhookCause)
 
 
 def match_operation(handler: handlers.WebhookHandler, operation: reviews.Operation | None) -> bool:
-    """Return whether the handler reviews such requests: deletions have nothing to mutate, so they must be asked for."""
+    """
+    Return whether the handler reviews such requests.
+
+    Deletions have nothing to mutate, so mutating handlers must declare them explicitly.
+    """
     if handler.operations is not None:
         return operation in handler.operations
     return handler.type is not causes.WebhookType.MUTATING or operation != 'DELETE'
@@ -123,11 +129,11 @@ class _Check:
 
     @functools.cached_property
     def kwargs(self) -> Mapping[str, Any]:
-        """The same as for the handler, except for the kwargs of a specific attempt."""
+        """The arguments of the handler, except for those of a specific attempt."""
         return {**self.cause.kwargs, **self.handler.adjust(self.cause), **self.cause.indices}
 
     def match_metadata(self) -> bool:
-        """Match the object; if a request is reviewed, also as it was before, or unlabelling would evade the review."""
+        """Match the object; in reviews, also its old state, or relabelling would evade them."""
         if self._match_metadata_of(self.cause.body):
             return True
         old = self.cause.old if isinstance(self.cause, causes.WebhookCause) else None
@@ -159,13 +165,13 @@ class _Check:
         )
 
     def _find_value(self, field: dicts.FieldPath, *, is_exposed: bool) -> Any:
-        """Find the value of the field: changes are those of what is remembered of the object. Functions get copies."""
+        """Find the value of the field: in changes, that of the essence. Functions get copies."""
         if not isinstance(self.cause, causes.ChangingCause):
             return dicts.resolve(self.cause.body, field)
         return self.kwargs['new'] if is_exposed else dicts.resolve(self.cause.new, field)
 
     def _match_change(self, handler: handlers.ChangingHandler) -> bool:
-        """For objects that are just created, all their fields are added, and there was nothing before."""
+        """Match the change of the field; in new objects, all fields are added."""
         change = handler.adjust(self.cause)
         old, new = change['old'], change['new']
         if not change['diff']:
@@ -200,9 +206,10 @@ def check_filters(
     **values: callbacks.ValueFilter,
 ) -> None:
     """
-    Check the filters of a declaration: those by metadata, and those by the values of a field.
+    Check the filters of a declaration: by metadata, and by the values of a field.
 
-    Raises `TypeError` for those that cannot be used, also if only together, and `ValueError` for wrong criteria.
+    Raises `TypeError` for filters that cannot be used alone or together, and `ValueError` for wrong
+    criteria.
     """
     _check_metadata('labels', labels)
     _check_metadata('annotations', annotations)

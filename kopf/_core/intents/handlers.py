@@ -1,8 +1,8 @@
 """
-Handlers: functions with all that was declared about them.
+Handlers: functions with all their declared options.
 
-They are built by the decorators, and never change after that. They are data: what they match is decided by the filters,
-and how they are executed is decided by the engines.
+They are built by the decorators, and never change after that. They are data: the filters decide
+what they match, and the engines decide how they are executed.
 """
 
 import dataclasses
@@ -38,7 +38,9 @@ class ActivityHandler(execution.Handler):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ResourceHandler(execution.Handler):
-    """A handler of objects; sub-handlers have no selectors: they are for the object of their parent."""
+    """
+    A handler of objects; sub-handlers have no selectors: they are for the object of their parent.
+    """
 
     selector: selectors.Selector | None = None
     labels: callbacks.MetaFilter | None = None
@@ -48,7 +50,9 @@ class ResourceHandler(execution.Handler):
     value: callbacks.ValueFilter | None = None
 
     def list_callbacks(self) -> Iterator[tuple[Callable[..., Any], str, int]]:
-        """List the functions in the options, with these options, and how many positional arguments they get."""
+        """
+        List the functions in the options, with these options and numbers of positional arguments.
+        """
         if self.when is not None:
             yield self.when, 'when=', 0
         for option in ('labels', 'annotations'):
@@ -64,9 +68,9 @@ class ResourceHandler(execution.Handler):
     @lazies.lazy
     def narrowed(self) -> Mapping[tuple[int, int], signatures.Signature]:
         """
-        The signatures of those functions of the options that do not take all arguments.
+        The signatures of the functions in the options that do not accept all arguments.
 
-        They are known by the identities of the functions, and by how many positional arguments they get.
+        The keys are the identities of the functions, and their numbers of positional arguments.
         """
         read = {
             (id(fn), given): signatures.read_signature(fn, given)
@@ -75,16 +79,16 @@ class ResourceHandler(execution.Handler):
         return {key: found for key, found in read.items() if found and not found.is_open}
 
     def call_back(self, fn: Callable[..., Any], *args: Any, kwargs: Mapping[str, Any]) -> Any:
-        """Call a function of the options with those of the arguments that it takes."""
+        """Call a function of the options with the arguments that it accepts."""
         signature = self.narrowed.get((id(fn), len(args)))
         return fn(*args, **(kwargs if signature is None else signature.choose(kwargs)))
 
     def adjust(self, cause: causes.ResourceCause) -> Mapping[str, Any]:
         """
-        Build the kwargs that are specific to this handler: those with a field see only the changes of that field.
+        Build the arguments specific to this handler: with a field, only the changes of that field.
 
-        They are given as copies: what one function changes in place is not seen by the others. Only changes of objects
-        are adjusted: in admission, the field is nothing but a filter.
+        They are copies: in-place modifications by one function do not affect the others. Only
+        changes of objects are adjusted: in admission, the field is only a filter.
         """
         if not isinstance(cause, causes.ChangingCause):
             return {}
@@ -109,7 +113,7 @@ class WatchingHandler(ResourceHandler):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class IndexingHandler(ResourceHandler):
-    """A handler that gives values to an index; its id is the name of the index."""
+    """A handler that provides values for an index; its id is the name of the index."""
 
     NOUN: ClassVar[str] = 'Indexer'
     IS_ROUTINE: ClassVar[bool] = True
@@ -120,26 +124,25 @@ class ChangingHandler(ResourceHandler):
     """
     A handler of changes.
 
-    Without a reason, it is for any change of its field (with ``field_needs_change``), for the resuming of objects
-    (with ``initial``), or, in sub-handlers, for whatever their parents are called.
+    Without a reason, it is for any change of its field (with ``field_needs_change``), for the
+    resuming of objects (with ``initial``), or, in sub-handlers, for any reason of their parents.
     """
 
     reason: reasons.Reason | None = None
-    initial: bool = (
-        False  # called once after the operator's start for the objects that existed before
-    )
-    deleted: bool = False  # called for that also if the objects are being deleted
-    requires_finalizer: bool = False  # matching objects cannot vanish before the handler is called
-    field_needs_change: bool = (
-        False  # the field is compared with its past; otherwise, only the present matters
-    )
+    # Called once after the operator's start for the objects that existed before.
+    initial: bool = False
+    deleted: bool = False  # called on resuming even if the objects are being deleted
+    # Matching objects cannot disappear before the handler is called.
+    requires_finalizer: bool = False
+    # The field is compared with its old value; otherwise, only the current value matters.
+    field_needs_change: bool = False
     old: callbacks.ValueFilter | None = None
     new: callbacks.ValueFilter | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SpawningHandler(ResourceHandler):
-    """A handler that lives beside an object as long as the object exists and matches."""
+    """A handler that runs beside an object while the object exists and matches."""
 
     requires_finalizer: bool = True
     initial_delay: InitialDelay | None = None
@@ -152,7 +155,7 @@ class SpawningHandler(ResourceHandler):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DaemonHandler(SpawningHandler):
-    """A handler that is called once and goes on."""
+    """A handler that is called once and keeps running."""
 
     NOUN: ClassVar[str] = 'Daemon'
 
@@ -163,7 +166,7 @@ class DaemonHandler(SpawningHandler):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TimerHandler(SpawningHandler):
-    """A handler that is called again and again."""
+    """A handler that is called repeatedly."""
 
     NOUN: ClassVar[str] = 'Timer'
     IS_ROUTINE: ClassVar[bool] = True
@@ -178,9 +181,8 @@ class WebhookHandler(ResourceHandler):
     """A handler of admission reviews."""
 
     type: causes.WebhookType
-    operations: frozenset[reviews.Operation] | None = (
-        None  # None is for all, but no deletions if mutating
-    )
+    # None is for all operations, but not for deletions if mutating.
+    operations: frozenset[reviews.Operation] | None = None
     subresource: str | None = None  # None is for the main body only, '*' is for all
     persistent: bool | None = None
     side_effects: bool | None = None

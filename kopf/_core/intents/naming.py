@@ -1,8 +1,9 @@
 """
 Naming: the ids of handlers, made of the names of their functions.
 
-The same declarations give the same ids after every restart: the progress and the results are stored under them.
-Functions of one id that can be called together get numbers, by the order of declaration: ``fn``, ``fn-2``, ``fn-3``.
+The same declarations give the same ids after every restart: the progress and the results are stored
+under them. Functions with the same id that can be called together get numbers, by the order of
+declaration: ``fn``, ``fn-2``, ``fn-3``.
 """
 
 import dataclasses
@@ -20,14 +21,16 @@ Occasions = Collection[str]
 
 @dataclasses.dataclass
 class _Slot:
-    """The functions that share one id, as they are never called for the same occasion."""
+    """The functions that share one id, since they are never called for the same occasion."""
 
     occasions: set[str]
     handlers: list[Any]
 
 
 RESERVED = frozenset({'kopf-managed', 'kopf.cycle', 'last-handled-configuration', 'touch-dummy'})
-"""The names of our own annotations: the progress of handlers of such ids would be mixed up with them."""
+"""
+The names of our own annotations, which would conflict with the progress of handlers of such ids.
+"""
 
 
 def build_id(
@@ -37,7 +40,7 @@ def build_id(
     field: dicts.FieldPath | None = None,
     prefix: ids.HandlerId | None = None,
 ) -> ids.HandlerId:
-    """Build the id of a handler: that of the parent, if there is one; the name; the field, if there is one."""
+    """Build the id of a handler from the parent's id, if any, the name, and the field, if any."""
     parts = [prefix, build_name(fn) if id is None else id, '.'.join(field) if field else None]
     built = ids.HandlerId('/'.join(part for part in parts if part is not None))
     if built in RESERVED:
@@ -48,7 +51,7 @@ def build_id(
 
 
 def build_name(fn: Callable[..., Any]) -> str:
-    """Build the name of a function: where it is defined in its module; that of lambdas is the file and the line."""
+    """Return the qualified name of a function; for lambdas, the file and the line."""
     origin = unwrap(fn)
     name: str = getattr(origin, '__qualname__', None) or type(origin).__qualname__
     if name.rpartition('.')[-1] == '<lambda>':
@@ -57,14 +60,16 @@ def build_name(fn: Callable[..., Any]) -> str:
 
 
 def unwrap(fn: Callable[..., Any]) -> Any:
-    """Find the function inside of partials and decorators, as far as they tell what they wrap."""
+    """Find the function inside of partials and decorators, as far as they expose it."""
     if isinstance(fn, functools.partial):
         return unwrap(fn.func)
     return unwrap(fn.__wrapped__) if hasattr(fn, '__wrapped__') else fn
 
 
 def check_function(fn: object) -> None:
-    """Raise `ValueError` unless it is a function or a method written in Python, or anything that wraps one."""
+    """
+    Raise `ValueError` unless it is a function or a method written in Python, or a wrapper of one.
+    """
     origin = unwrap(fn) if callable(fn) else None
     if not inspect.isroutine(origin) or not hasattr(origin, '__code__'):
         raise ValueError(
@@ -74,7 +79,7 @@ def check_function(fn: object) -> None:
 
 
 def describe_place(fn: Callable[..., Any]) -> str:
-    """Describe where the function is defined, for people to find it."""
+    """Describe where the function is defined."""
     origin = unwrap(fn)
     return _find_place(origin) if hasattr(origin, '__code__') else repr(origin)
 
@@ -84,7 +89,7 @@ def _find_place(origin: Any) -> str:
 
 
 def deduplicate(items: Iterable[HandlerT]) -> list[HandlerT]:
-    """Keep only the first one of the handlers with the same function and the same id."""
+    """Keep only the first of the handlers with the same function and the same id."""
     kept: dict[ids.HandlerId, list[object]] = {}
     unique: list[HandlerT] = []
     for handler in items:
@@ -101,9 +106,10 @@ def number_namesakes(
     list_occasions: Callable[[HandlerT], Occasions],
 ) -> list[HandlerT]:
     """
-    Give numbers to the functions of one id that can be called for the same occasions, except for the first one.
+    Number the functions with the same id and occasions, except for the first one.
 
-    All handlers of one function and id keep having one id. Functions that are never called together can share it.
+    All handlers of one function and id keep the same id. Functions that are never called together
+    can share it.
     """
     groups = _group_by_ids(declared)
     numbered: dict[int, ids.HandlerId] = {}
@@ -124,7 +130,7 @@ def number_namesakes(
 
 
 def find_shared_ids(handlers: Sequence[HandlerT]) -> frozenset[ids.HandlerId]:
-    """Find the ids of several functions, which are called for different causes."""
+    """Find the ids shared by several functions, which are called for different causes."""
     groups = _group_by_ids(handlers)
     return frozenset(
         id for id, group in groups.items() if len(group) > 1 and len(_group_by_functions(group)) > 1
@@ -135,7 +141,9 @@ def find_namesakes(
     declared: Sequence[HandlerT],
     numbered: Sequence[HandlerT],
 ) -> Mapping[ids.HandlerId, Mapping[ids.HandlerId, str]]:
-    """Find the ids that were taken by several functions, and the places of these functions by their numbered ids."""
+    """
+    Find the ids declared by several functions, with the places of the functions by numbered ids.
+    """
     places: dict[ids.HandlerId, dict[ids.HandlerId, str]] = {}
     for before, after in zip(declared, numbered, strict=True):
         places.setdefault(before.id, {}).setdefault(after.id, describe_place(before.fn))
@@ -167,7 +175,7 @@ def _group_by_ids(handlers: Iterable[HandlerT]) -> dict[ids.HandlerId, list[Hand
 
 
 def _group_by_functions(group: Sequence[HandlerT]) -> list[list[HandlerT]]:
-    """Group the handlers by their functions, which can be not hashable: partials are compared by their arguments."""
+    """Group the handlers by their functions, which can be unhashable."""
     functions: list[object] = []
     grouped: list[list[HandlerT]] = []
     for handler in group:
@@ -187,7 +195,7 @@ def _choose_free(name: ids.HandlerId, taken: Collection[ids.HandlerId]) -> ids.H
 
 
 def _identify(fn: Callable[..., Any]) -> object:
-    """Identify functions: the same methods of the same objects and equal partials are the same functions."""
+    """Return a comparable identity: methods of the same object and equal partials are equal."""
     if isinstance(fn, functools.partial):
         keywords = {name: _Argument(value) for name, value in fn.keywords.items()}
         return _identify(fn.func), tuple(map(_Argument, fn.args)), keywords
@@ -195,7 +203,9 @@ def _identify(fn: Callable[..., Any]) -> object:
 
 
 class _Argument:
-    """An argument of a partial. It can be of any kind: 1 equals true, and arrays cannot be compared at all."""
+    """
+    An argument of a partial, of any type: 1 must not equal true, and arrays cannot be compared.
+    """
 
     __hash__ = None  # type: ignore[assignment]
 

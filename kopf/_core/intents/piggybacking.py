@@ -1,12 +1,13 @@
 """
-Piggybacking: the built-in ways of logging in, for login handlers and in place of them.
+Piggybacking: the built-in ways of logging in, for login handlers and instead of them.
 
-Those with the names ``login_via_...`` ask other Kubernetes libraries for what these would use themselves, and work only
-if the libraries are installed. Those with the names ``login_with_...`` read the usual places directly.
-Each returns `None` where it is not applicable, and raises `LoginError` where it is, but has failed,
-whatever the library itself raises on its import or later.
+Functions named ``login_via_...`` use the credentials of other Kubernetes libraries, and work only
+if the libraries are installed. Functions named ``login_with_...`` read the usual places directly.
+Each returns `None` where it is not applicable, and raises `LoginError` where it is applicable but
+has failed, for any error that the library raises on its import or later.
 
-The texts of foreign errors are shown only in part: they may quote whole entries of kubeconfigs, with the secrets.
+The texts of foreign errors are shown only in part: they may quote whole entries of kubeconfigs,
+with the secrets.
 """
 
 import contextlib
@@ -28,7 +29,7 @@ from kopf._cogs.helpers import execs, kubeconfigs, tokens
 from kopf._cogs.structs import credentials
 
 SERVICE_ACCOUNT = '/var/run/secrets/kubernetes.io/serviceaccount'
-"""Where pods have the token of their service account, the cluster's authority, and their own namespace."""
+"""The directory with the pod's service account token, the cluster's CA, and the namespace."""
 
 PRIORITY_OF_KUBECONFIG = 10
 PRIORITY_OF_CLIENT = 10
@@ -38,10 +39,8 @@ PRIORITY_OF_SERVICE_ACCOUNT = 20
 
 _DEFAULT_SERVER = 'https://kubernetes.default.svc'
 _QUOTED = 200
-_TALKATIVE = (
-    'kubernetes',
-    'kubernetes_asyncio',
-)  # the libraries that log it, some of them in the root logger
+# The libraries that log the errors of plugins, some of them in the root logger.
+_TALKATIVE = ('kubernetes', 'kubernetes_asyncio')
 _is_muted = contextvars.ContextVar('is_muted', default=False)
 
 LoginFn: TypeAlias = Callable[..., Any]
@@ -54,7 +53,7 @@ class NetworkingSettings(Protocol):
 
 
 class Settings(Protocol):
-    """What the logins need of the operator's settings."""
+    """The operator's settings needed for the logins."""
 
     @property
     def networking(self) -> NetworkingSettings: ...
@@ -62,10 +61,10 @@ class Settings(Protocol):
 
 def list_default_logins() -> tuple[LoginFn, ...]:
     """
-    Tell which functions to log in with when no login handlers are declared.
+    Return the login functions for when no login handlers are declared.
 
-    These are all installed libraries (the asynchronous one only in the absence of its synchronous twin),
-    and if there are none, the usual places.
+    These are for all installed libraries (the asynchronous client only if the synchronous one is
+    absent), and if there are none, for the usual places.
     """
     logins: list[LoginFn] = []
     if _is_installed('pykube'):
@@ -79,9 +78,9 @@ def list_default_logins() -> tuple[LoginFn, ...]:
 
 def list_fallback_logins() -> tuple[tuple[LoginFn, ...], ...]:
     """
-    Return the functions to log in with when the default ones bring nothing, in groups to try in turn.
+    Return the login functions for when the default ones return nothing, in groups to try in order.
 
-    A library that is installed can still be broken, or refuse the configuration.
+    An installed library can still be broken, or refuse the configuration.
     """
     if login_with_kubeconfig in list_default_logins():
         return ()
@@ -92,7 +91,9 @@ def list_fallback_logins() -> tuple[tuple[LoginFn, ...], ...]:
 
 
 def build_login_error(attempts: Mapping[str, BaseException | None]) -> credentials.LoginError:
-    """Explain that all the attempts, by the ids of handlers, have either failed or returned nothing (`None`)."""
+    """
+    Explain that all attempts, by the ids of handlers, have failed or returned nothing (`None`).
+    """
     current = os.environ.get('KUBECONFIG')
     lines = [
         f'  {name}: {"not applicable here" if error is None else str(error) or type(error).__name__}'
@@ -117,9 +118,10 @@ def login_with_service_account(
     *, settings: Settings | None = None, **_: Any
 ) -> credentials.ConnectionInfo | None:
     """
-    Log in as the service account of the pod; outside of pods, return nothing.
+    Log in with the service account of the pod; outside of pods, return nothing.
 
-    The credentials expire soon, so that the token is read again, and its rotation goes unnoticed.
+    The credentials expire soon, so that the token is read again, and its rotation causes no
+    failures.
     """
     directory = pathlib.Path(SERVICE_ACCOUNT)
     token = _read_text(directory / 'token')
@@ -145,7 +147,7 @@ def login_with_kubeconfig(
     *, settings: Settings | None = None, **_: Any
 ) -> credentials.ConnectionInfo | None:
     """
-    Log in by the current context of the kubeconfig: of ``$KUBECONFIG``, or of ``~/.kube/config``.
+    Log in with the current context of the kubeconfig: of ``$KUBECONFIG``, or of ``~/.kube/config``.
 
     Exec plugins are run each time, for up to a minute. If none of the files exist, return nothing.
     """
@@ -164,7 +166,7 @@ def login_via_client(
     *, logger: Logger, settings: Settings | None = None, **_: Any
 ) -> credentials.ConnectionInfo | None:
     """
-    Log in as the official client ``kubernetes`` does, and leave it configured, so that it can be used in handlers.
+    Log in as the official client ``kubernetes`` does, and leave it configured for use in handlers.
 
     Proxies are left to the client itself.
     """
@@ -200,7 +202,7 @@ def login_via_client(
 async def login_via_async_client(
     *, logger: Logger, settings: Settings | None = None, **_: Any
 ) -> credentials.ConnectionInfo | None:
-    """Log in as ``kubernetes_asyncio`` does, and leave it configured, so that it can be used in handlers."""
+    """Log in as ``kubernetes_asyncio`` does, and leave it configured for use in handlers."""
     config = _import('kubernetes_asyncio', 'kubernetes_asyncio.config')
     client = _import('kubernetes_asyncio', 'kubernetes_asyncio.client')
     if config is None or client is None:
@@ -286,7 +288,7 @@ def _build_info(access: kubeconfigs.Access, *, trust_env: bool) -> credentials.C
 
 
 def _issue_credentials(access: kubeconfigs.Access, token: str) -> execs.Issued:
-    """Run the plugin of the user, if there is one, unless the user has other credentials."""
+    """Run the exec plugin of the user, if there is one, unless the user has other credentials."""
     if access.plugin is None:
         return execs.Issued()
     if token or access.user.get_text('username'):
@@ -300,12 +302,12 @@ def _get_text(section: kubeconfigs.Section, key: str) -> str | None:
 
 
 def _get_path(section: kubeconfigs.Section, key: str, *, data: str | None) -> str | None:
-    """Get the path of a file unless its content is known already."""
+    """Get the path of a file unless its content is given."""
     return None if data else section.get_path(key) or None
 
 
 def _read_token(user: kubeconfigs.Section) -> tuple[str, datetime.datetime | None]:
-    """Take the token of the user: from the file first, to be read again soon."""
+    """Get the token of the user: first from the file, which will be read again soon."""
     token = user.get_text('token')
     if user.get_text('tokenFile'):
         try:
@@ -320,7 +322,9 @@ def _read_token(user: kubeconfigs.Section) -> tuple[str, datetime.datetime | Non
 
 
 def _read_provided_token(user: kubeconfigs.Section) -> str:
-    """Take the token that was once got from a provider; the protocols of the providers are not spoken here."""
+    """
+    Get the token stored by an auth provider; the protocols of the providers are not supported.
+    """
     if not user.get_mapping('auth-provider'):
         return ''
     config = user.get_mapping('auth-provider').get('config')
@@ -338,7 +342,7 @@ def _read_provided_token(user: kubeconfigs.Section) -> str:
 def _extract(
     config: Any, priority: int, trust_env: bool, *, place: '_Place', proxy_url: str | None = None
 ) -> credentials.ConnectionInfo:
-    """Take what is needed for API calls from the configuration of one of the official clients."""
+    """Extract the connection info from the configuration of one of the official clients."""
     key = 'BearerToken' if config.api_key.get('BearerToken') else 'authorization'
     header = f'{config.api_key_prefix.get(key) or ""} {config.api_key.get(key) or ""}'
     scheme, token = _split_header(header)
@@ -367,7 +371,9 @@ def _extract(
 def _extract_pykube(
     http: Any, config: Any, trust_env: bool, *, is_inside: bool
 ) -> credentials.ConnectionInfo:
-    """Let the library authenticate a request that is never sent, and take what it has put there."""
+    """
+    Let the library authenticate a request that is never sent, and extract the credentials from it.
+    """
     server = config.cluster['server']
     request = http.requests.Request('GET', server).prepare()
     adapter = http.KubernetesHTTPAdapter(config)
@@ -407,7 +413,9 @@ def _get_bytes(values: Mapping[str, Any], key: str) -> bytes | None:
 
 
 def _split_header(header: str) -> tuple[str | None, str | None]:
-    """Split the value of ``Authorization`` to the scheme and the token; a lone word is a token."""
+    """
+    Split the value of ``Authorization`` into the scheme and the token; a single word is a token.
+    """
     words = header.split(maxsplit=1)
     if len(words) < 2:
         return None, words[0] if words else None
@@ -416,11 +424,12 @@ def _split_header(header: str) -> tuple[str | None, str | None]:
 
 @dataclasses.dataclass(frozen=True)
 class _Place:
-    """Where the libraries are configured for."""
+    """The namespace and the context for which the libraries are configured."""
 
     namespace: str | None
     context: str | None = None
-    has_token_file: bool = False  # is the token from a file that can be replaced at any time?
+    # Whether the token is from a file that can be replaced at any time.
+    has_token_file: bool = False
 
 
 def _find_place(config: Any, is_inside: bool) -> _Place:
@@ -439,16 +448,16 @@ def _has_token_file() -> bool:
         return kubeconfig is not None and bool(
             kubeconfigs.select_access(kubeconfig).user.get_text('tokenFile')
         )
-    except kubeconfigs.KubeconfigError:  # the libraries understand it in their own way
+    except kubeconfigs.KubeconfigError:  # the libraries interpret it in their own way
         return False
 
 
 @contextlib.contextmanager
 def _muted() -> Iterator[None]:
     """
-    Let the libraries not log what exec plugins complain about, except for debugging: there can be secrets in it.
+    Reduce the libraries' messages about exec plugins to the debug level: they can contain secrets.
 
-    All others, who log in the same way at the same time, are not affected, whatever thread they are in.
+    Other logins at the same time are not affected, in any thread.
     """
     libraries = [
         name for name in logging.root.manager.loggerDict if name.partition('.')[0] in _TALKATIVE
@@ -473,7 +482,9 @@ def _muted() -> Iterator[None]:
 
 
 def _get_kubeconfig() -> str:
-    """Where the libraries should look: they remember ``$KUBECONFIG`` since they were imported, we do not."""
+    """
+    Return the kubeconfig for the libraries, which remember ``$KUBECONFIG`` as of their import.
+    """
     return os.environ.get('KUBECONFIG') or kubeconfigs.DEFAULT_PATH
 
 
@@ -517,7 +528,7 @@ def _import(library: str, module: str) -> Any:
     """
     Import a module of the library; return `None` if the library is not installed.
 
-    Broken libraries, and those with broken or missing dependencies, can raise anything.
+    Broken libraries, and those with broken or missing dependencies, can raise any errors.
     """
     try:
         importlib.import_module(library)  # it can be blocked even if its modules are loaded

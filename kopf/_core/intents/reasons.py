@@ -1,17 +1,17 @@
 """
-Reasons: what has happened to objects.
+Reasons: the kinds of changes of objects.
 """
 
 import enum
 
 
 class Reason(enum.StrEnum):
-    """What has happened to an object."""
+    """The kind of a change of an object."""
 
     CREATE = 'create'
     UPDATE = 'update'
     DELETE = 'delete'
     RESUME = 'resume'
-    NOOP = 'noop'  # nothing of importance
+    NOOP = 'noop'  # nothing essential
     FREE = 'free'  # it is being deleted, but does not wait for us
-    GONE = 'gone'  # it does not exist any more
+    GONE = 'gone'  # it no longer exists

@@ -1,8 +1,8 @@
 """
-Registries: all handlers that were declared, and which of them are for what.
+Registries: all declared handlers, and their selection by resource and cause.
 
-Handlers are added by decorators, at any time and from any module, and stay in the order of their declaration.
-One registry can be used by several operators at once.
+Handlers are added by decorators, at any time and from any module, and stay in the order of their
+declaration. One registry can be used by several operators at the same time.
 """
 
 import dataclasses
@@ -32,11 +32,11 @@ class ActivityRegistry:
         return iter(tuple(self._handlers))
 
     def discard(self, unwanted: Collection[int]) -> None:
-        """Forget the handlers of these identities."""
+        """Forget the handlers with these identities."""
         self._handlers[:] = [handler for handler in self._handlers if id(handler) not in unwanted]
 
     def select(self, activity: causes.Activity) -> list[handlers.ActivityHandler]:
-        """Select the handlers of one activity: each function once per id, and all of them with ids of their own."""
+        """Select the handlers of one activity: each function once per id, with unique ids."""
         declared = naming.deduplicate(
             handler for handler in self._handlers if handler.activity == activity
         )
@@ -61,26 +61,26 @@ class ResourceRegistry(Generic[ResourceHandlerT, CauseT]):
 
     @property
     def is_empty(self) -> bool:
-        """Are there no handlers for any resources? Then there is no need to know what is asked about."""
+        """Whether there are no handlers for any resources."""
         return not self._handlers
 
     def discard(self, unwanted: Collection[int]) -> None:
-        """Forget the handlers of these identities."""
+        """Forget the handlers with these identities."""
         self._handlers[:] = [handler for handler in self._handlers if id(handler) not in unwanted]
         self._selected.clear()
 
     def selectors(self) -> set[selectors.Selector]:
-        """List the resources that are of interest here."""
+        """Return the selectors of all handlers."""
         return {handler.selector for handler in self if handler.selector is not None}
 
     def select(
         self, resource: references.Resource, resolved: Selectors | None = None
     ) -> Sequence[ResourceHandlerT]:
         """
-        Select the handlers of the resource: those of the selectors that were resolved into this resource.
+        Select the handlers of the resource: those whose selectors were resolved to this resource.
 
-        If it is not known which were, each selector decides for itself, with no regard to other resources.
-        It is asked for many times with every event, so the answers are remembered.
+        If the resolved selectors are unknown, each selector matches on its own, regardless of other
+        resources. The results are cached, as they are needed many times per event.
         """
         if not isinstance(resolved, frozenset):
             return self._distinguish(self._select_declared(resource, resolved))
@@ -95,7 +95,9 @@ class ResourceRegistry(Generic[ResourceHandlerT, CauseT]):
         resource: references.Resource,
         resolved: Selectors | None = None,
     ) -> Mapping[ids.HandlerId, Mapping[ids.HandlerId, str]]:
-        """Find the ids with several functions for the resource, and the places of these by the ids that they got."""
+        """
+        Find the ids with several functions for the resource, with the places by the assigned ids.
+        """
         declared = self._select_declared(resource, resolved)
         return naming.find_namesakes(declared, self._distinguish(declared))
 
@@ -105,19 +107,19 @@ class ResourceRegistry(Generic[ResourceHandlerT, CauseT]):
         return [handler for handler in self if _is_for(handler.selector, resource, resolved)]
 
     def _distinguish(self, declared: list[ResourceHandlerT]) -> list[ResourceHandlerT]:
-        """Give different ids to different functions, if anything is kept under these ids."""
+        """Assign different ids to different functions, if anything is stored under these ids."""
         return declared
 
     def has_handlers(
         self, resource: references.Resource, resolved: Selectors | None = None
     ) -> bool:
-        """Tell if there are any handlers for the resource."""
+        """Return whether there are any handlers for the resource."""
         return bool(self._handlers) and bool(self.select(resource, resolved))
 
     def iter_handlers(
         self, cause: CauseT, *, skip: Callable[[ResourceHandlerT], bool] | None = None
     ) -> list[ResourceHandlerT]:
-        """Select the handlers to be called now, each function once per id, in the order of declaration."""
+        """Select the handlers to be called now, each function once per id, in order."""
         return naming.deduplicate(
             handler
             for handler in self._select_for(cause)
@@ -125,7 +127,7 @@ class ResourceRegistry(Generic[ResourceHandlerT, CauseT]):
         )
 
     def is_in_scope(self, cause: CauseT) -> bool:
-        """Tell if the object is of interest: not necessarily now, but maybe later, when its fields change."""
+        """Return whether the object is of interest, now or after changes of its fields."""
         return any(filters.prematch(handler, cause) for handler in self._select_for(cause))
 
     def _select_for(self, cause: CauseT) -> Sequence[ResourceHandlerT]:
@@ -148,7 +150,9 @@ class SpawningRegistry(ResourceRegistry[handlers.SpawningHandler, causes.Spawnin
     """The daemons and timers."""
 
     def requires_finalizer(self, cause: causes.SpawningCause) -> bool:
-        """Tell if the object must not vanish before its daemons and timers are stopped."""
+        """
+        Return whether the object must not be deleted before its daemons and timers are stopped.
+        """
         return any(handler.requires_finalizer for handler in self.iter_handlers(cause))
 
     def _distinguish(
@@ -165,7 +169,7 @@ class ChangingRegistry(ResourceRegistry[handlers.ChangingHandler, causes.Changin
         self._rosters: dict[references.Resource, Roster] = {}
 
     def requires_finalizer(self, cause: causes.ChangingCause) -> bool:
-        """Tell if the object must not vanish unseen: would anything mandatory be called if it was deleted now?"""
+        """Return whether any mandatory handlers would be called if the object was deleted now."""
         mandatory = [handler for handler in self._select_for(cause) if handler.requires_finalizer]
         if not mandatory:
             return False
@@ -175,7 +179,7 @@ class ChangingRegistry(ResourceRegistry[handlers.ChangingHandler, causes.Changin
         return any(filters.match(handler, deletion) for handler in mandatory)
 
     def survey(self, resource: references.Resource, resolved: Selectors | None = None) -> 'Roster':
-        """Get what follows from the handlers of the resource alone. It is asked for with every event, so it is kept."""
+        """Get the properties of the resource's handlers, cached as every event needs them."""
         selected = self.select(resource, resolved)
         roster = self._rosters.get(resource)
         if roster is None or roster.members is not selected:
@@ -190,19 +194,17 @@ class ChangingRegistry(ResourceRegistry[handlers.ChangingHandler, causes.Changin
 
 @dataclasses.dataclass(frozen=True)
 class Roster:
-    """The handlers of changes of one resource, and what is known of all its objects because of these."""
+    """The handlers of changes of one resource, and their consequences for all its objects."""
 
     members: Sequence[handlers.ChangingHandler]
     known_ids: Collection[ids.HandlerId]
-    extra_fields: Collection[
-        dicts.FieldPath
-    ]  # whose changes must be noticed, even where they are not noticed usually
-    has_callbacks: bool  # whether any filters are functions of the users
-    may_hold: (
-        bool  # whether the objects can have our finalizer at all; if not, it is of someone else
-    )
-    must_hold: bool  # whether all objects must not vanish unseen, whatever they are
-    shared_ids: Collection[ids.HandlerId]  # those of different functions for different causes
+    # The fields whose changes must be noticed even if they are usually ignored.
+    extra_fields: Collection[dicts.FieldPath]
+    has_callbacks: bool  # whether any filters are users' functions
+    # Whether the objects can have our finalizer at all; if not, it belongs to another operator.
+    may_hold: bool
+    must_hold: bool  # whether every object must be held until its deletion is handled
+    shared_ids: Collection[ids.HandlerId]  # ids of different functions for different causes
 
     @classmethod
     def build(cls, selected: Sequence[handlers.ChangingHandler]) -> 'Roster':
@@ -220,7 +222,7 @@ class Roster:
         )
 
     def is_shared(self, id: ids.HandlerId) -> bool:
-        """Return whether the id is of different functions for different causes, or of a sub-handler of these."""
+        """Return whether the id, or that of a parent, is shared by different functions."""
         return any(id == shared or id.startswith(f'{shared}/') for shared in self.shared_ids)
 
 
@@ -279,15 +281,15 @@ class OperatorRegistry:
         )
 
     def watched_selectors(self) -> set[selectors.Selector]:
-        """List the resources that are to be watched; reviews of requests need no watching."""
+        """Return the selectors of resources to watch; admission reviews need no watching."""
         return self.patched_selectors() | self._watching.selectors() | self._indexing.selectors()
 
     def reviewed_selectors(self) -> set[selectors.Selector]:
-        """List the resources the requests to which are reviewed; nothing else is needed of these."""
+        """Return the selectors of resources whose requests are reviewed."""
         return self._webhooks.selectors()
 
     def patched_selectors(self) -> set[selectors.Selector]:
-        """List the resources whose objects must be patchable, as the state of their handlers is kept on them."""
+        """Return the selectors of resources whose objects must be patchable."""
         return self._changing.selectors() | self._spawning.selectors()
 
 
@@ -312,10 +314,10 @@ def build_subhandler(
     **options: Any,
 ) -> handlers.ChangingHandler:
     """
-    Build a handler that is a part of another handler; it is for whatever the other one is called.
+    Build a sub-handler of another handler; it is for all reasons of its parent.
 
-    Raises `TypeError` if it asks for the past, and the parent is not for changes; also for wrong filters.
-    Raises `ValueError` if it is not a function.
+    Raises `TypeError` if it has criteria for old values, but the parent is not for changes; also
+    for wrong filters. Raises `ValueError` if it is not a function.
     """
     naming.check_function(fn)
     path = dicts.parse_field(field) or None
@@ -343,7 +345,7 @@ _default_registry: OperatorRegistry | None = None
 
 
 def get_default_registry() -> OperatorRegistry:
-    """Get the registry of all decorators and operators that are not told to use another one."""
+    """Get the registry of all decorators and operators with no explicit registry."""
     global _default_registry
     if _default_registry is None:
         _default_registry = OperatorRegistry()
@@ -351,7 +353,7 @@ def get_default_registry() -> OperatorRegistry:
 
 
 def set_default_registry(registry: OperatorRegistry) -> None:
-    """Use the registry for all later decorators, and for all later operators, that are not told to use another one."""
+    """Set the registry of all later decorators and operators with no explicit registry."""
     global _default_registry
     _default_registry = registry
 

@@ -1,8 +1,9 @@
 """
-Stoppers: how daemons and timers are told to stop, and why.
+Stoppers: the stop-flags of daemons and timers, with the reasons to stop.
 
-The framework holds a `DaemonStopper`, which can only be set, never cleared. Handlers get a `DaemonStopped` of it,
-which can only be read and waited for, in the way that fits the handler: blocking in threads, awaiting in coroutines.
+The framework holds a `DaemonStopper`, which can only be set, never cleared. Handlers get its
+`DaemonStopped`, which can only be read and waited for, in the way that suits the handler: blocking
+in threads, awaiting in coroutines.
 """
 
 import abc
@@ -12,49 +13,52 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import asyncio  # at runtime, it is imported where it is needed: declarations of handlers do not need it
+    # At runtime, it is imported where it is needed: declarations of handlers do not need it.
+    import asyncio
 
 
 class DaemonStoppingReason(enum.Flag):
-    """Why a daemon is to stop; there can be several reasons at once."""
+    """The reasons to stop a daemon; there can be several of them."""
 
-    DONE = enum.auto()  # it has ended on its own
-    FILTERS_MISMATCH = enum.auto()  # its object does not match the filters any more
+    DONE = enum.auto()  # it has ended by itself
+    FILTERS_MISMATCH = enum.auto()  # its object no longer matches the filters
     RESOURCE_DELETED = enum.auto()  # its object is deleted or is being deleted
     OPERATOR_PAUSING = enum.auto()  # another operator handles the objects for now
     OPERATOR_EXITING = enum.auto()  # the operator is exiting
-    DAEMON_SIGNALLED = enum.auto()  # it was asked to stop, and has cancellation_backoff= to do so
-    DAEMON_CANCELLED = enum.auto()  # it was cancelled, as it did not stop when asked
-    DAEMON_ABANDONED = enum.auto()  # it is not waited for any more
+    # It was requested to stop, and has cancellation_backoff= to do so.
+    DAEMON_SIGNALLED = enum.auto()
+    DAEMON_CANCELLED = enum.auto()  # it was cancelled, as it did not stop on request
+    DAEMON_ABANDONED = enum.auto()  # it is no longer waited for
 
 
 class DaemonStopper:
-    """The framework's end of a stop-flag. It is set only in the thread of the event loop; all threads may read it."""
+    """The framework's side of a stop-flag. Set only in the event loop; read in any thread."""
 
     def __init__(self) -> None:
         self.reason: DaemonStoppingReason | None = None
         self._threads = threading.Event()
-        self._tasks: asyncio.Event | None = None  # made when someone begins to wait
+        self._tasks: asyncio.Event | None = None  # created for the first waiter
 
     def is_set(self) -> bool:
         return self.reason is not None
 
     def set(self, reason: DaemonStoppingReason) -> None:
-        """Stop the daemon for this reason, in addition to the other reasons if it is stopping already."""
+        """Stop the daemon for this reason, in addition to the previous reasons, if any."""
         self.reason = reason if self.reason is None else self.reason | reason
         self._threads.set()
         if self._tasks is not None:
             self._tasks.set()
 
     def block(self, timeout: float | None) -> None:
-        """Block the thread until it is set, or until the time is over."""
+        """Block the thread until the flag is set or the time is over."""
         self._threads.wait(timeout)
 
     async def wait(self, timeout: float | None) -> None:
         """
-        Wait until it is set, or until the time is over, with no difference between the two.
+        Wait until the flag is set or the time is over, with no difference between the two.
 
-        Any number of tasks of the operator's event loop may wait at once; cancelling one does not affect the others.
+        Any number of tasks of the operator's event loop may wait; cancelling one does not affect
+        the others.
         """
         import asyncio
 
@@ -73,7 +77,7 @@ class DaemonStopped(abc.ABC):
     """
     The stop-flag of a daemon or a timer: ``while not stopped: ...``.
 
-    It is false until the stop is requested, and true ever after.
+    It is false until the stop is requested, and true after that.
     """
 
     def __init__(self, stopper: DaemonStopper) -> None:
@@ -86,20 +90,20 @@ class DaemonStopped(abc.ABC):
         return self.is_set()
 
     def is_set(self) -> bool:
-        """Tell if the stop is requested."""
+        """Return whether the stop is requested."""
         return self._stopper.is_set()
 
     @property
     def reason(self) -> DaemonStoppingReason | None:
-        """All the reasons to stop so far, combined; ``None`` if there are none."""
+        """All reasons to stop so far, combined; ``None`` if there are none."""
         return self._stopper.reason
 
     @abc.abstractmethod
     def wait(self, timeout: float | None = None) -> Any:
         """
-        Wait until the stop is requested, or until the time is over; it is not an error if it is.
+        Wait until the stop is requested or the time is over; the latter is not an error.
 
-        Gives the flag itself: at once after the waiting in sync functions, and to be awaited in async ones.
+        Returns the flag itself: directly in sync functions, as an awaitable in async ones.
         """
 
 
@@ -122,5 +126,5 @@ class AsyncDaemonStopped(DaemonStopped):
         return self
 
 
-SyncDaemonStopperChecker = SyncDaemonStopped  # both are the older names, for users' annotations
+SyncDaemonStopperChecker = SyncDaemonStopped  # both are older names, for users' annotations
 AsyncDaemonStopperChecker = AsyncDaemonStopped

@@ -1,6 +1,6 @@
 """
-The reactor: from the streams of a cluster to the handlers of an operator.
+The reactor: from the watch-streams of a cluster to the handlers of an operator.
 
-It runs the operator, decides which resources are watched and where, and takes each change of each object, in order,
-through its cycle: a cause detected, handlers run, one patch sent.
+It runs the operator, decides which resources are watched and where, and processes each change of
+each object in order: it detects the cause, runs the handlers, and sends one patch.
 """

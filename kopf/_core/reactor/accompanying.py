@@ -1,5 +1,5 @@
 """
-Accompanying: daemons and timers are started and stopped as their objects come, change and go.
+Accompanying: starts and stops daemons and timers as their objects appear, change and disappear.
 """
 
 import asyncio
@@ -22,17 +22,18 @@ from kopf._core.intents import causes, handlers, stoppers
 from kopf._core.reactor import cycles, inventory, queueing, sites, views
 
 Nudge = Callable[[bodies.RawBody], None]
-"""Has an object handled once more."""
+"""Queues an object to be processed again."""
 
 
 def accompany(
     served: sites.Served, batch: queueing.Batch, memory: inventory.Memory, *, nudge: Nudge
 ) -> bool:
     """
-    Start and stop the daemons and timers as the object is now; tell if any should live, or still live.
+    Start and stop the daemons and timers for the object as it is now.
 
-    They are started only when our finalizer is there; they are stopped at once. Both are only by events.
-    Raises what their filters raise: nothing is started or stopped then, until it is decided.
+    Returns whether any of them should be running or is still running. They are started only by
+    events and only when our finalizer is on the object; they are stopped immediately. Raises the
+    errors of their filters: until the filters succeed, nothing is started or stopped.
     """
     registry = served.site.registry._spawning
     is_gone = bool(batch.events) and batch.events[-1]['type'] == 'DELETED'
@@ -54,7 +55,7 @@ def accompany(
 def _choose_matching(
     served: sites.Served, living: lives.Lives
 ) -> tuple[handlers.SpawningHandler, ...]:
-    """Choose the daemons and timers that should live beside the object as it is now."""
+    """Choose the daemons and timers that should run for the object as it is now."""
     if finalizers.is_deletion_ongoing(living.body):
         return ()
     registry = served.site.registry._spawning
@@ -74,14 +75,16 @@ def _adjust(
 
 
 def forget(site: sites.Site, memory: inventory.Memory) -> None:
-    """Stop all that lives beside an object which is not there any more; they keep its last known state."""
+    """
+    Stop all daemons and timers of an object that no longer exists; they keep its last known state.
+    """
     if memory.lives is not None:
         site.spawner.forget(memory.lives, stoppers.DaemonStoppingReason.RESOURCE_DELETED)
         memory.lives = None
 
 
 def _begin(place: '_Place', batch: queueing.Batch) -> lives.Lives:
-    """Begin with nothing, or with what is still stopping since the object was known last time."""
+    """Start with no daemons, or with the daemons still stopping since the object was last known."""
     key, memo = (place.resource, inventory.identify(batch.body)), place.memory.memo
     living = place.served.site.spawner.recall(key)
     if living is None:
@@ -106,7 +109,7 @@ def _build_cause(served: sites.Served, living: lives.Lives) -> causes.SpawningCa
 
 
 def _is_changed(served: sites.Served, living: lives.Lives, memory: inventory.Memory) -> bool:
-    """Tell if the object is not idle: it differs from its last handled state, or has no such state at all."""
+    """Return whether the object differs from its last handled state, or has no such state."""
     idle = [
         handler
         for handler in served.site.registry._spawning.select(served.resource, served.selectors)
@@ -121,7 +124,7 @@ def _is_changed(served: sites.Served, living: lives.Lives, memory: inventory.Mem
 
 
 class _Place:
-    """The place of one object among those that are served."""
+    """The link from the daemons of one object to the resource and the memory of that object."""
 
     __slots__ = ('_nudge', 'memory', 'served')
 
@@ -140,7 +143,9 @@ class _Place:
         self._nudge(cast(bodies.RawBody, body))
 
     def note_patched(self, body: objects.Body, patched: Mapping[str, Any]) -> None:
-        """Let the handlers of changes wait for our own changes to come back."""
+        """
+        Make the handlers of changes wait until our own change comes back from the watch-stream.
+        """
         timeout = self.served.site.settings.persistence.consistency_timeout
         version = str(patched['metadata']['resourceVersion'])
         if not cycles.is_echo(body.metadata.get('resourceVersion'), version):

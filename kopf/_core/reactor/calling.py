@@ -1,5 +1,5 @@
 """
-Calling: the handlers that are chosen for an object, and what has come out of them.
+Calling: runs the handlers selected for an object and processes their outcomes.
 """
 
 import asyncio
@@ -25,11 +25,11 @@ from kopf._core.reactor import (
 )
 
 CHECKPOINT_TIMEOUT = 2.0
-"""Seconds to save what is done when the handling is interrupted."""
+"""Seconds to save the progress when a worker is interrupted."""
 
 
 class Caller:
-    """Calls the handlers of changes for the objects of one resource."""
+    """The caller of the handlers of changes for the objects of one resource."""
 
     def __init__(self, served: sites.Served, sender: sending.Sender) -> None:
         self.site = served.site
@@ -46,11 +46,10 @@ class Caller:
     async def run(
         self, view: views.View, plan: decisions.Run, memory: inventory.Memory
     ) -> sending.Step:
-        """Call the handlers, and send their changes; if interrupted, save what they have done, for a limited time."""
+        """Call the handlers and send their changes; if interrupted, save the progress."""
         run = subhandling.Run(plan.state, self._env)
-        is_mixed = sending.is_essential(
-            view
-        )  # there are changes of others already, e.g. of event handlers
+        # There can be other changes already, e.g. from event handlers.
+        is_mixed = sending.is_essential(view)
         state = plan.state
         is_due = state.delay(plan.ids, self.site.now()) == 0
         if is_due:
@@ -79,7 +78,7 @@ class Caller:
         )
 
     def _is_repeated(self, plan: decisions.Run, state: progression.State) -> bool:
-        """Return whether the next resuming handlers are called at once, with nothing worth saving so far."""
+        """Return whether the next resuming handlers are due, with nothing to save yet."""
         if plan.cause.reason is not reasons.Reason.RESUME:
             return False
         is_smooth = all(state.success or not state.retries for state in state.values())
@@ -91,7 +90,7 @@ class Caller:
         plan: decisions.Run,
         results: Mapping[ids.HandlerId, outcomes.Outcome],
     ) -> progression.State:
-        """Add the outcomes to the progress, and the results to the status of the object."""
+        """Add the outcomes to the progress, and the results to the object's status."""
         for id, outcome in results.items():
             if outcome.result is not None:
                 _put_result(view.patch, id, outcome.result, plan.cause.logger)
@@ -122,7 +121,9 @@ class Caller:
 
 
 def _find_makers(view: views.View, ran: decisions.Ran) -> frozenset[ids.HandlerId]:
-    """Find whose changes these are: of those that will not be called for the next causes as other functions."""
+    """
+    Find the handlers that made these changes, except ids that later causes map to other functions.
+    """
     if not view.roster.shared_ids:
         return ran.finished
     return frozenset(id for id in ran.finished if not view.roster.is_shared(id))
@@ -131,7 +132,7 @@ def _find_makers(view: views.View, ran: decisions.Ran) -> frozenset[ids.HandlerI
 def _report(
     view: views.View, plan: decisions.Run, ran: decisions.Ran, records: recording.Records
 ) -> None:
-    """Log how the cycle has ended, or when it is continued."""
+    """Log how the cycle ended, or when it continues."""
     is_over = records.is_over
     if plan.cause.reason is reasons.Reason.DELETE:
         is_over = ran.state.delay(plan.ids, view.site.now()) is None
@@ -156,7 +157,7 @@ def _put_result(
 
 
 def _drop_failing_fns(view: views.View, logger: causes.Logger) -> None:
-    """Drop the functions of the patch that fail for the object as it is known."""
+    """Drop the patch functions that fail on the last known state of the object."""
     for fn in list(view.patch.fns):
         earlier = view.patch.fns[: view.patch.fns.index(fn) + 1]
         try:

@@ -1,5 +1,5 @@
 """
-Circles: objects that are handled again and again, though only this operator changes them.
+Circles: detects objects that are handled repeatedly though only this operator changes them.
 """
 
 import asyncio
@@ -12,9 +12,9 @@ from kopf._core.reactor import decisions, inventory, views
 
 def count_cycle(view: views.View, memory: inventory.Memory) -> bool:
     """
-    Slow down an object that is handled again and again with no change by others in between.
+    Slow down an object that is handled repeatedly with no changes by other writers in between.
 
-    Returns whether it is slowed down for the first time, and is worth a report.
+    Returns whether it is slowed down for the first time, and therefore should be reported.
     """
     if memory.cycle.is_foreign(view.version):
         return False
@@ -27,7 +27,7 @@ def count_cycle(view: views.View, memory: inventory.Memory) -> bool:
 
 
 def report(view: views.View, names: Iterable[str], fields: Iterable[str]) -> None:
-    """Report an object that is slowed down, with the handlers that were called and the fields they were called for."""
+    """Report a slowed-down object, with the handlers called and the fields that triggered them."""
     text = (
         f'The object is handled again and again, though only this operator changes it: '
         f'by {", ".join(names)}, for {", ".join(fields) or "no fields"}. It is slowed down '
@@ -40,7 +40,7 @@ def report(view: views.View, names: Iterable[str], fields: Iterable[str]) -> Non
 def note_drifts(
     view: views.View, drifts: Sequence[application.Drift], memory: inventory.Memory
 ) -> None:
-    """Do not slow down the object any more if others have changed it while it was handled."""
+    """Stop slowing down the object if another writer changed it while it was being handled."""
     if memory.breaker is None or not memory.breaker.pauses:
         return
     if any(drift.is_foreign and decisions.is_essential(view, drift) for drift in drifts):
@@ -48,7 +48,7 @@ def note_drifts(
 
 
 def measure_pause(memory: inventory.Memory) -> float | None:
-    """Return for how many seconds the object is slowed down; ``None`` if it is not."""
+    """Return for how many more seconds the object is slowed down; ``None`` if it is not."""
     return None if memory.breaker is None else memory.breaker.get_pause(_read_clock())
 
 

@@ -1,10 +1,11 @@
 """
 Cycles: what has happened to an object, and when all of it is handled.
 
-Pure decisions. A cycle begins when the essence of an object differs from the last handled one, and ends when all
-handlers due to that are finished. The essence can move on in between. Then some handlers have finished with an older
-essence than others. The cycle ends as if it were about that older essence, and the rest of the change makes the next
-cycle: nothing is lost, and the handlers that know the newest essence are not called again.
+Pure decisions. A cycle begins when the essence of an object differs from the last handled one, and
+ends when all handlers of that change are finished. The essence can change during the cycle, so that
+some handlers finish with an older essence than others. The cycle then ends as if it were about the
+older essence, and the rest of the change makes the next cycle: no change is lost, and the handlers
+that know the newest essence are not called again.
 """
 
 import dataclasses
@@ -19,25 +20,28 @@ from kopf._core.actions import progression
 from kopf._core.intents import reasons
 
 BASE_ID = ids.HandlerId('kopf.cycle')
-"""Under which name the essence of the first finished handlers is stored until the end of their cycle."""
+"""
+The name under which the essence of the first finished handlers is stored until their cycle ends.
+"""
 
 BASE_LIMIT = 65536
 """
-How many characters of it are stored at most: annotations are limited. Beyond that, changes in mid-cycle begin the cycle
-anew: for those who have finished it too.
+The maximum number of characters of the stored essence, since annotations are limited in size. If
+the essence is longer, a change in the middle of a cycle restarts the cycle for all handlers,
+including the finished ones.
 """
 
 
 @dataclasses.dataclass(frozen=True)
 class Essence:
-    """The part of an object whose changes matter, as it was at a moment; it does not change with the object."""
+    """An immutable snapshot of the part of an object whose changes matter."""
 
     text: str
     digest: str
 
     @property
     def is_plain(self) -> bool:
-        """Whether no characters are escaped by their codes: the text is the same as in the storages then."""
+        """Whether no characters are escaped: then the text is the same as in the storages."""
         return '\\u' not in self.text
 
     @property
@@ -47,15 +51,16 @@ class Essence:
 
 
 NEVER_HANDLED = Essence('null', '')
-"""The last handled state of objects that have none."""
+"""The last handled state of objects that were never handled."""
 
 
 def seal(essence: Mapping[str, Any]) -> Essence:
-    """Take a snapshot of an essence; equal ones are equal, whatever the order of their keys."""
+    """
+    Take a snapshot of an essence; equal essences make equal snapshots in any order of their keys.
+    """
     raw = jsons.dumps(essence, sort_keys=True)
-    if (
-        not raw.isascii()
-    ):  # as it is put into a text of limited size; it takes longer, so it is not for all
+    # Escape other characters as the storages do. It is slower, so not for every essence.
+    if not raw.isascii():
         raw = json.dumps(essence, sort_keys=True, separators=(',', ':')).encode('ascii')
     return Essence(raw.decode('ascii'), hashlib.blake2b(raw, digest_size=6).hexdigest())
 
@@ -75,7 +80,7 @@ _UNTOLD = ('managedFields', 'resourceVersion')
 def is_only_annotated(
     before: Mapping[str, Any], after: Mapping[str, Any], names: Collection[str]
 ) -> bool:
-    """Return whether two versions of an object surely differ in nothing but these annotations."""
+    """Return whether two versions of an object certainly differ only in these annotations."""
 
     def strip(body: Mapping[str, Any]) -> bytes:
         rest = dict(body)
@@ -93,7 +98,7 @@ def is_only_annotated(
 def detect_reason(
     body: Mapping[str, Any], *, finalizer: str, is_new: bool, is_changed: bool, is_initial: bool
 ) -> reasons.Reason:
-    """Tell why an existing object is to be handled, if at all."""
+    """Detect why an existing object should be handled, if at all."""
     if finalizers.is_deletion_ongoing(body):
         return (
             reasons.Reason.DELETE if finalizers.is_blocked(body, finalizer) else reasons.Reason.FREE
@@ -107,24 +112,22 @@ def detect_reason(
 
 @dataclasses.dataclass(frozen=True)
 class Conclusion:
-    """How far a cycle has come."""
+    """The state of a cycle after a run of handlers."""
 
-    handled: Essence | None = (
-        None  # to be stored as the last handled one; None if the cycle goes on
-    )
-    base: Essence | None = (
-        None  # what the finished or kept ones know; to be stored until the end of their cycle
-    )
-    kept: frozenset[ids.HandlerId] = (
-        frozenset()
-    )  # handlers that need no call in the next cycle: they know it all
+    # The essence to store as the last handled one; None if the cycle continues.
+    handled: Essence | None = None
+    # The essence known to the finished or kept handlers; stored until the end of their cycle.
+    base: Essence | None = None
+    # The handlers that know the newest essence and need no call in the next cycle.
+    kept: frozenset[ids.HandlerId] = frozenset()
 
 
 def is_taken_back(reason: reasons.Reason, seen: Essence, base: Essence | None) -> bool:
     """
-    Return whether some handlers were called for a change that is not there any more, and that was not handled.
+    Return whether some handlers were called for a change that was reverted before it was handled.
 
-    These handlers must know: the change is recorded as handled, and to have it back is the next change.
+    These handlers must be informed: the change is recorded as handled, so that the reversal becomes
+    the next change.
     """
     return (
         reason in (reasons.Reason.NOOP, reasons.Reason.RESUME) and base is not None and base != seen
@@ -140,14 +143,15 @@ def conclude(
     reason: reasons.Reason = reasons.Reason.UPDATE,
 ) -> Conclusion:
     """
-    Decide if a cycle is over for the selected handlers, and what is handled by it then.
+    Decide whether a cycle is over for the selected handlers, and which essence it has handled.
 
-    ``seen`` is what the latest handlers were called with; ``base``, what the first ones were.
+    ``seen`` is the essence passed to the latest handlers; ``base``, the one passed to the first
+    handlers.
     """
     finished = {id for id, state in states.items() if state.finished}
     outdated = find_outdated(states, seen)
     if not finished.issuperset(selected):
-        # An update that is not handled by anybody yet can be taken back, if somebody has tried.
+        # An update that no handler has finished can be reverted after some handlers have tried it.
         is_tried = reason is reasons.Reason.UPDATE and any(
             state.retries for state in states.values()
         )
@@ -164,9 +168,9 @@ def find_outdated(
     states: Mapping[ids.HandlerId, progression.HandlerState], seen: Essence
 ) -> set[ids.HandlerId]:
     """
-    Find the handlers that have finished with another essence, or whose sub-handlers have.
+    Find the handlers that finished with another essence, or whose sub-handlers did.
 
-    Where it is not known which essence it was, it is believed to be the newest one.
+    An unknown essence is assumed to be the newest one.
     """
     outdated = {
         id
@@ -184,13 +188,13 @@ def find_outdated(
 
 
 def is_echo(version: str | None, awaited: str) -> bool:
-    """Tell if an object of this version includes the awaited change. Versions grow, if they are numbers."""
+    """Return whether this version includes the awaited change. Numeric versions only grow."""
     if version == awaited:
         return True
     return is_older(awaited, version)
 
 
 def is_older(version: str | None, other: str | None) -> bool:
-    """Tell if one version is surely older than another: if they are not numbers, nobody knows."""
+    """Return whether a version is certainly older than another; never, unless both are numbers."""
     one, two = str(version), str(other)
     return one.isdecimal() and two.isdecimal() and int(one) < int(two)

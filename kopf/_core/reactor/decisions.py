@@ -1,8 +1,9 @@
 """
-Decisions: what is to be done for an object as it is, and what follows from what was done.
+Decisions: what to do for an object in its current state, and what follows from the results.
 
-Pure: nothing is called, sent or awaited here, except for the filters and the storages of the users. It is the only
-place that knows if there is anything to do. What the server has made of our changes is taken from its answers.
+Pure: nothing is called, sent or awaited here, except for the users' filters and storages. No other
+module decides whether there is anything to do. The effect of our changes is taken from the
+responses of the server.
 """
 
 import dataclasses
@@ -22,29 +23,28 @@ Reason = reasons.Reason
 class Dismiss:
     """There is nothing to do until the object changes."""
 
-    is_resumed: bool = (
-        False  # whether it was looked at for the first time since the start, and is done with
-    )
-    is_in_scope: bool = True  # whether it is of any interest at all
+    # Whether the object was examined for the first time since the start and needs no resuming.
+    is_resumed: bool = False
+    is_in_scope: bool = True  # whether any handler is interested in it
 
 
 @dataclasses.dataclass(frozen=True)
 class Wait:
-    """The handlers that are left are for later."""
+    """The remaining handlers are scheduled for later."""
 
     delay: float  # seconds
 
 
 @dataclasses.dataclass(frozen=True)
 class Send:
-    """There is nobody to call, but there is something to send, at least the finalizer."""
+    """There are no handlers to call, but there are changes to send, at least the finalizer."""
 
     holding: application.Holding = application.Holding.KEEP
 
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """There is nobody to call, but a change that some have seen and that is gone is recorded as handled."""
+    """There are no handlers to call, but a reverted change is recorded as handled."""
 
     state: progression.State
     handled: cycles.Essence
@@ -53,19 +53,20 @@ class Record:
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """These handlers are called for this cause, if they are due."""
+    """The handlers to call for this cause, if they are due."""
 
     cause: causes.ChangingCause
     selected: Sequence[handlers.ChangingHandler]
     state: progression.State
     base: cycles.Essence | None = None
     holding: application.Holding = application.Holding.KEEP
-    resuming: frozenset[ids.HandlerId] = (
-        inventory.NOBODY
-    )  # those that do not hold the end of the cycle
+    # The handlers that do not hold up the end of the cycle.
+    resuming: frozenset[ids.HandlerId] = inventory.NOBODY
 
     def list_mandatory(self, state: progression.State) -> list[ids.HandlerId]:
-        """List the handlers without which the cycle is not over: all but the resuming ones that are retried."""
+        """
+        List the handlers that must finish before the cycle ends: all but the retried resuming ones.
+        """
         if not self.resuming:
             return self.ids
         return [id for id in self.ids if id not in self.resuming or not state.is_retried(id)]
@@ -77,7 +78,7 @@ class Run:
 
 @dataclasses.dataclass(frozen=True)
 class Release:
-    """All is done for an object on its way out: it may go."""
+    """All handlers of the deletion are finished: the object may be deleted."""
 
 
 Plan: TypeAlias = Dismiss | Wait | Send | Record | Run | Release
@@ -85,7 +86,7 @@ DISMISS, RESUMED, IGNORE = Dismiss(), Dismiss(is_resumed=True), Dismiss(is_in_sc
 
 
 def decide(view: views.View) -> Plan:
-    """Decide what is to be done for the object. Raises what the filters and the storages raise."""
+    """Decide what to do for the object. Raises the errors of the filters and the storages."""
     if view.outbox is not None and (view.outbox.patch or view.outbox.fns) and not view.is_refused:
         return Send()
     if finalizers.is_deletion_ongoing(view.raw):
@@ -106,7 +107,7 @@ def decide(view: views.View) -> Plan:
 
 
 def decide_holding(*, is_needed: bool, is_blocked: bool) -> application.Holding:
-    """Decide what to do to our finalizer on an object that is not being deleted."""
+    """Decide whether to add or remove our finalizer on an object that is not being deleted."""
     if is_needed and not is_blocked:
         return application.Holding.BLOCK
     if is_blocked and not is_needed:
@@ -150,7 +151,7 @@ def _decide_change(view: views.View, holding: application.Holding) -> Plan:
 
 
 def _wait_if_early(view: views.View, run: Run) -> Plan:
-    """Wait if all that is left to do is for later, and nothing is to be recorded till then."""
+    """Wait if all remaining handlers are for later and there is nothing to record."""
     if not run.state.is_begun:
         return run
     now = view.site.now()
@@ -197,16 +198,16 @@ def _send_if_any(
     return Send(holding) if _has_to_send(view, holding) else otherwise
 
 
-# What follows.
+# The consequences.
 
 
 @dataclasses.dataclass(frozen=True)
 class Ran:
-    """What has come out of a run: the progress with the outcomes in it."""
+    """The results of a run: the progress including the outcomes."""
 
     state: progression.State
     results: Mapping[ids.HandlerId, outcomes.Outcome]
-    is_idle: bool = False  # whether the lifecycle has taken nobody, though some were due
+    is_idle: bool = False  # whether the lifecycle has selected no handlers, though some were due
     is_interrupted: bool = False
 
     @property
@@ -218,10 +219,10 @@ def find_own(
     view: views.View, makers: Collection[ids.HandlerId], applied: application.Applied
 ) -> inventory.Own | None:
     """
-    Find what the handlers' own changes have become, by the answer of the server.
+    Find the effect of the handlers' own changes in the response of the server.
 
-    ``None`` if they have changed nothing of importance, or if it is not known what was changed by others meanwhile:
-    then the handlers are called for that, as for any other change.
+    Returns ``None`` if they changed nothing essential, or if another writer could have changed the
+    object in the meantime: then the handlers are called for the result as for any other change.
     """
     if not makers or applied.body is None:
         return None
@@ -234,15 +235,16 @@ def find_own(
 
 
 def is_essential(view: views.View, drift: application.Drift) -> bool:
-    """Return whether the object has changed in what matters to handlers."""
+    """Return whether the essence of the object has changed."""
     return view.take_essence(drift.before) != view.take_essence(drift.after)
 
 
 def is_rested(view: views.View, own: Mapping[str, Any], answer: Mapping[str, Any]) -> bool:
     """
-    Return whether there is surely nothing to do after a cycle has ended: only its records were added to the object.
+    Return whether there is certainly nothing to do after a cycle: only its records were added.
 
-    When in doubt, it is decided as usual. So it is if something but the object can decide that the finalizer is needed.
+    In case of doubt, return false, so that the usual decision is made: for example, if the need for
+    the finalizer depends on anything besides the object.
     """
     is_volatile = view.roster.may_hold and not view.is_surely_needed
     if is_volatile:
@@ -253,20 +255,21 @@ def is_rested(view: views.View, own: Mapping[str, Any], answer: Mapping[str, Any
 
 @dataclasses.dataclass(frozen=True)
 class Sent:
-    """What was sent for a view, and whose changes these are."""
+    """The changes sent for a view, and the handlers that made them."""
 
     own: Mapping[str, Any]  # our records
-    makers: frozenset[ids.HandlerId] = (
-        inventory.NOBODY
-    )  # the handlers that have finished with what they saw
-    has_users: bool = False  # whether there were any changes of the users
+    # The handlers that have finished with the essence they were called with.
+    makers: frozenset[ids.HandlerId] = inventory.NOBODY
+    has_users: bool = False  # whether there were any changes made by users' functions
     is_last: bool = False  # whether these are only the records of a cycle with nothing left to do
 
 
 def conclude(
     view: views.View, cycle: inventory.CycleMemory, sent: Sent, applied: application.Applied
 ) -> tuple[inventory.CycleMemory, inventory.Outbox | None]:
-    """Decide what is remembered of the object, and what is left to be sent, after the answers of the server."""
+    """
+    Decide what to remember of the object and what remains to be sent, by the server's responses.
+    """
     own = find_own(view, sent.makers, applied) if sent.has_users else None
     is_settled = (
         sent.is_last and applied.body is not None and is_rested(view, sent.own, applied.body)
@@ -278,7 +281,7 @@ def conclude(
 def _decide_outbox(
     view: views.View, sent: Sent, applied: application.Applied, version: str | None
 ) -> inventory.Outbox | None:
-    """Decide what is left to be sent, and for which version the functions are refused."""
+    """Decide what remains to be sent, and for which version the patch functions are refused."""
     if applied.is_gone:
         return None
     records = applied.own
@@ -300,7 +303,9 @@ def build_outbox(
     fns: tuple[patches.AnyPatchFn, ...],
     own: Mapping[str, Any],
 ) -> inventory.Outbox:
-    """Keep what could not be sent. The records count as made, unless others make theirs before that."""
+    """
+    Keep the changes that could not be sent. Our records count as stored unless others store theirs.
+    """
     recorded = view.persistence.diffbase_storage.fetch(body=objects.Body(view.raw))
     return inventory.Outbox(
         patch=dict(patch),

@@ -1,8 +1,8 @@
 """
-Definitions: what custom resource definitions (CRDs) promise of the resources, and whether the discovery tells the same.
+Definitions: compares custom resource definitions (CRDs) with the discovered resources.
 
-Decisions only. A cluster serves what its CRDs define, but not at once: the definitions are the first to change, and
-the discovery follows them a moment later. The difference between the two tells when it makes sense to look again.
+Decisions only. A cluster serves what its CRDs define, but with a delay: the definitions change
+first, and the discovery follows a moment later. While the two differ, it makes sense to scan again.
 """
 
 import dataclasses
@@ -12,15 +12,15 @@ from typing import Any
 from kopf._cogs.structs import references
 
 Names = tuple[str, str]
-"""The group and the plural name: all that identifies a CRD."""
+"""The group and the plural name, which identify a CRD."""
 
 Found = Mapping[Names, Collection[references.Resource]]
-"""The resources that the discovery tells of, in all their versions."""
+"""The discovered resources, in all their versions."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Definition:
-    """What a CRD promises, as far as it can be seen in the discovery."""
+    """The content of a CRD that is also visible in the discovery."""
 
     group: str
     plural: str
@@ -29,11 +29,10 @@ class Definition:
     shortcuts: frozenset[str] = frozenset()
     categories: frozenset[str] = frozenset()
     namespaced: bool = True
-    versions: Mapping[str, frozenset[str]] = dataclasses.field(
-        default_factory=dict
-    )  # served; with their subresources
-    is_established: bool = False  # is it served by now, or will be in a moment?
-    is_terminating: bool = False  # is it being deleted, together with all its objects?
+    # The served versions, each with its subresources.
+    versions: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=dict)
+    is_established: bool = False  # whether it is served now or will be in a moment
+    is_terminating: bool = False  # whether it is being deleted, together with all its objects
 
     @property
     def names(self) -> Names:
@@ -41,7 +40,7 @@ class Definition:
 
 
 def parse_definition(body: Mapping[str, Any]) -> Definition:
-    """Read a CRD; what is absent or makes no sense there is as if there is nothing."""
+    """Parse a CRD; absent and malformed fields are treated as empty."""
     spec, status = _get_mapping(body, 'spec'), _get_mapping(body, 'status')
     plural, _, group = str(_get_mapping(body, 'metadata').get('name') or '').partition('.')
     names = _get_mapping(status, 'acceptedNames')
@@ -66,9 +65,9 @@ def parse_definition(body: Mapping[str, Any]) -> Definition:
 
 def is_reflected(definition: Definition, found: Found) -> bool:
     """
-    Tell if the resources are as they are defined.
+    Return whether the discovered resources match their definition.
 
-    There is nothing to expect of the definitions that are not in force yet or are not in full force any more.
+    Definitions that are not established yet or are being deleted always count as matching.
     """
     if not definition.is_established or definition.is_terminating:
         return True
@@ -83,10 +82,10 @@ def keep_patchable(
     definitions: Iterable[Definition],
 ) -> list[references.Resource]:
     """
-    Restore the ability of being patched for the resources whose CRDs are being deleted.
+    Restore the verb ``patch`` for the resources whose CRDs are being deleted.
 
-    The discovery does not tell of it any more, but it is there: otherwise, the objects would never lose their
-    finalizers, and the CRD would never be gone.
+    The discovery no longer lists it, but the server still accepts patches: otherwise, the objects
+    would never lose their finalizers, and the CRD would never be deleted.
     """
     terminating = {definition.names for definition in definitions if definition.is_terminating}
     return [
@@ -98,7 +97,7 @@ def keep_patchable(
 
 
 def group_resources(resources: Iterable[references.Resource]) -> Found:
-    """Arrange all versions of each resource by what would identify its CRD."""
+    """Group all versions of each resource by the names that identify its CRD."""
     found: dict[Names, list[references.Resource]] = {}
     for resource in resources:
         found.setdefault((resource.group, resource.plural), []).append(resource)
@@ -106,7 +105,7 @@ def group_resources(resources: Iterable[references.Resource]) -> Found:
 
 
 def is_relevant(definition: Definition, groups: Collection[str] | None) -> bool:
-    """Tell if it is of one of these groups; ``None`` means all groups."""
+    """Return whether the definition belongs to one of these groups; ``None`` means all groups."""
     return groups is None or definition.group in groups
 
 

@@ -1,5 +1,5 @@
 """
-Events: the handlers that want every event of an object, whatever has happened to it.
+Events: calls the handlers of raw events, for every event of an object.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,8 @@ async def call_handlers(
     """
     Call the event handlers for each event; their errors are logged and ignored.
 
-    Returns whether nothing could happen to the object meanwhile. Raises what the filters raise.
+    Returns whether the control never returned to the event loop, so that the object is still
+    current. Raises the errors of the filters.
     """
     registry = served.site.registry._watching
     if (
@@ -40,7 +41,7 @@ async def _call_for_all(
         cause = _build_cause(served, event, memo, patch)
         try:
             await _call(served, served.site.registry._watching.iter_handlers(cause), cause)
-        except Exception as error:  # of the filters; the next events have done nothing wrong
+        except Exception as error:  # of the filters; the remaining events are still handled
             first_error = first_error or error
     if first_error is not None:
         raise first_error
@@ -49,7 +50,7 @@ async def _call_for_all(
 def _build_cause(
     served: sites.Served, event: bodies.RawEvent, memo: Any, patch: patches.Patch
 ) -> causes.WatchingCause:
-    """Build a cause with a body of its own: handlers may change it in place."""
+    """Build a cause with its own copy of the body: handlers may change it in place."""
     copied: bodies.RawEvent = {**event, 'object': dicts.copy_json(event['object'])}
     body = objects.Body(copied['object'])
     return causes.WatchingCause(

@@ -1,8 +1,8 @@
 """
-Inventory: what is remembered of each object while it exists, and nothing of the others.
+Inventory: the memories of the existing objects.
 
-A memory is all that an object costs between its cycles. It is lost with the process: what must survive, is on
-the object.
+A memory is all that an object costs between its cycles. It is lost with the process: everything
+that must survive a restart is stored on the object.
 """
 
 import asyncio
@@ -20,75 +20,74 @@ from kopf._core.engines import lives as lives_
 from kopf._core.reactor import cycles
 
 Key = NewType('Key', str)
-"""What tells one object from all others of the cluster: objects of the same name are not the same object."""
+"""
+The identifier of an object in the cluster. A recreated object of the same name gets another one.
+"""
 
 
 TRUST_PERIOD = 600.0
 """
-Seconds for which older versions that come after our own change are believed to be late. If they come even later,
-it is rather a cluster restored from its past, where the versions were lower.
+Seconds for which older versions that arrive after our own change are considered late. Beyond that
+time, they rather come from a cluster restored from a backup, where the versions are lower.
 """
 
 NOBODY: frozenset[ids.HandlerId] = frozenset()
-"""No handlers. Every other empty set would take 216 bytes, and there would be several of them for each object."""
+"""No handlers. Each separate empty set would take 216 bytes, several times per object."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Awaited:
-    """A change of ours that has not come back from the cluster yet."""
+    """Our change of an object that has not come back from the watch-stream yet."""
 
     version: str
-    deadline: float  # loop time, after which it is not waited for
-    body: bodies.RawBody | None = (
-        None  # of that version; None if it is not known to be the newest one
-    )
-    is_doubted: bool = False  # whether anything older has come, though it is too late for that
+    deadline: float  # loop time, after which the change is no longer awaited
+    # The object in that version; None if it may be not the newest one.
+    body: bodies.RawBody | None = None
+    is_doubted: bool = False  # whether an older version has arrived after the deadline
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Own:
-    """What the server has made of the handlers' own changes: the handlers know it without being called."""
+    """The effect of the handlers' own changes: the handlers know it without being called."""
 
     ids: frozenset[ids.HandlerId]
-    before: cycles.Essence  # what these handlers were called with
-    after: cycles.Essence  # what was there after their changes were accepted
+    before: cycles.Essence  # the essence these handlers were called with
+    after: cycles.Essence  # the essence after their changes were accepted
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outbox:
-    """What is left to be sent: the last attempt has failed, or is known to be refused for the known version."""
+    """
+    Changes that remain to be sent: the last attempt failed or was refused for the known version.
+    """
 
-    patch: Mapping[str, Any]  # of the users
-    fns: tuple[patches.AnyPatchFn, ...]  # of the users, for a newer version of the object
-    own: Mapping[str, Any]  # our records; until they are accepted, they are believed to be there
+    patch: Mapping[str, Any]  # by the users' functions
+    # By the users' functions, for a newer version of the object.
+    fns: tuple[patches.AnyPatchFn, ...]
+    own: Mapping[str, Any]  # our records; until accepted, they are treated as stored
     recorded: str | None  # a digest of the last handled state under these records
-    makers: frozenset[ids.HandlerId] = NOBODY  # the finished handlers whose changes these are
-    seen: cycles.Essence | None = None  # what they were called with
-    refused: str | None = (
-        None  # the version for which the functions are refused whenever they are sent
-    )
+    makers: frozenset[ids.HandlerId] = NOBODY  # the finished handlers that made these changes
+    seen: cycles.Essence | None = None  # the essence they were called with
+    # The version for which the functions are always refused.
+    refused: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CycleMemory:
-    """What is known of the cycles of an object, besides what is recorded on the object."""
+    """The state of the object's cycles beyond the records on the object."""
 
-    is_initial: bool = False  # existed before the operator, and is not resumed yet
-    resumed: frozenset[ids.HandlerId] = (
-        NOBODY  # the resuming handlers done so far, while it is not resumed
-    )
-    is_released: bool = (
-        False  # all deletion handlers are finished, though our finalizer can be still there
-    )
-    version: str | None = None  # the last one that was made by this operator's cycles
+    is_initial: bool = False  # existed before the operator started, and is not resumed yet
+    # The resuming handlers finished so far, while the object is not resumed.
+    resumed: frozenset[ids.HandlerId] = NOBODY
+    # Whether all deletion handlers are finished, though our finalizer can still be present.
+    is_released: bool = False
+    version: str | None = None  # the last version made by this operator's cycles
     is_settled: bool = False  # whether there is nothing to do for that version
     own: Own | None = None  # the handlers' own changes, until they are recorded as handled
-    base: cycles.Essence | None = (
-        None  # what the first handlers have seen, if it is too big to be recorded
-    )
-    handled: cycles.Essence | None = (
-        None  # under this version, if the resource has several; else it is on the object
-    )
+    # The essence seen by the first handlers, if it is too big to be recorded.
+    base: cycles.Essence | None = None
+    # The last handled state of this version, if several are served; otherwise it is on the object.
+    handled: cycles.Essence | None = None
 
     def at(
         self, version: str | None, own: Own | None = None, *, is_settled: bool = False
@@ -106,46 +105,54 @@ class CycleMemory:
         )
 
     def is_foreign(self, version: str | None) -> bool:
-        """Return whether others have made this version, or any since this operator has handled the object."""
+        """Return whether this version, or any since our last one, was made by other writers."""
         return self.version is None or not cycles.is_echo(self.version, str(version))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Throttle:
-    """For how long an object is left alone, and why; it is for errors beyond handlers and for refusals."""
+    """
+    The time until which an object is not processed after errors outside of handlers or refusals.
+    """
 
     delays: throttlers.Throttler
-    until: float | None = (
-        None  # loop time; None if it only counts, and the object is not left alone
-    )
+    # Loop time; None if the errors are only counted and the object is processed as usual.
+    until: float | None = None
 
 
 NEW, INITIAL = CycleMemory(), CycleMemory(is_initial=True)
-"""What is known of objects at first: those that have just come, and those that existed before the operator."""
+"""The initial states of objects created while the operator runs, and of objects older than it."""
 
 
 @dataclasses.dataclass(slots=True)
 class Memory:
-    """What is remembered of one object. Replaced by parts, only by its worker, or by its daemons if it is said so."""
+    """
+    The memory of one object. Its parts are replaced only by its worker, or by daemons where noted.
+    """
 
     memo: Any
     cycle: CycleMemory = NEW
     awaited: Awaited | None = None
     outbox: Outbox | None = None
     throttle: Throttle | None = None
-    breaker: breakers.Breaker | None = (
-        None  # if it was handled several times with no change by others
-    )
-    refusals: int = 0  # how many times in a row the known version was outdated for our changes
+    # Set if the object was handled several times with no changes by other writers.
+    breaker: breakers.Breaker | None = None
+    refusals: int = 0  # how many times in a row our changes were based on an outdated version
     lives: lives_.Lives | None = None  # the daemons and timers, if there can be any
 
     def expect(self, version: str, deadline: float, body: bodies.RawBody | None = None) -> None:
-        """Wait for this version, unless a newer one is expected already; daemons make their changes any time."""
+        """
+        Wait for this version unless a newer one is expected; daemons can patch objects at any time.
+        """
         if self.awaited is None or not cycles.is_echo(self.awaited.version, version):
             self.awaited = Awaited(version, deadline, body)
 
     def choose_newest(self, body: bodies.RawBody, *, is_new: bool, now: float) -> bodies.RawBody:
-        """Choose what is newer: the object as it came last time, or as our own change has made it; just now, or not."""
+        """
+        Choose the newer state: the object as last received, or as returned for our own change.
+
+        ``is_new`` means that the object was received just now.
+        """
         awaited, version = self.awaited, (body.get('metadata') or {}).get('resourceVersion')
         if awaited is None or cycles.is_echo(version, awaited.version):
             self.awaited = None
@@ -154,7 +161,7 @@ class Memory:
         is_trusted = now < awaited.deadline + TRUST_PERIOD
         if is_new and is_older and now > awaited.deadline:
             awaited = dataclasses.replace(awaited, is_doubted=True)
-        if awaited.is_doubted and not is_trusted:  # it will never come
+        if awaited.is_doubted and not is_trusted:  # the change will never arrive
             self.awaited = None
             return body
         if is_new and not is_older:
@@ -165,7 +172,9 @@ class Memory:
     def measure_mistrust(
         self, body: bodies.RawBody, known: bodies.RawBody, *, now: float
     ) -> float | None:
-        """Tell for how many seconds the object, as it came, will not be believed though our change is not coming."""
+        """
+        Return for how many more seconds the received state is ignored though our change is overdue.
+        """
         if self.awaited is None or known is body or now <= self.awaited.deadline:
             return None
         return max(0.0, self.awaited.deadline + TRUST_PERIOD - now)
@@ -173,16 +182,16 @@ class Memory:
 
 class Memories:
     """
-    All objects that exist, as far as it is known. Belongs to the event loop of the operator.
+    The memories of all known objects. Belongs to the event loop of the operator.
 
-    Versions of one resource are different resources, each with its own memory of an object. They share only the memo.
+    Each version of a resource is a separate resource with its own memory of an object. Only the
+    memo is shared between the versions.
     """
 
     def __init__(self) -> None:
         self._parts: dict[references.Resource | None, dict[Key, Memory]] = {}
-        self.alone: set[int] = (
-            set()
-        )  # those handled right now with no regard to other versions of the resource
+        # The memories of objects being handled with no regard to other versions of the resource.
+        self.alone: set[int] = set()
         self._served: set[references.Resource] = set()
         self._versioned: frozenset[references.Resource] = frozenset()
         self._locks: weakref.WeakValueDictionary[Key, asyncio.Lock] = weakref.WeakValueDictionary()
@@ -207,7 +216,7 @@ class Memories:
         memo: Any,
         is_initial: bool = False,
     ) -> Memory:
-        """Get the memory of an object, or begin a new one, with a copy of the operator's memo."""
+        """Get the memory of an object, or create one with a copy of the operator's memo."""
         key = identify(body)
         part = self._parts.get(resource)
         memory = part.get(key) if part is not None else None
@@ -221,18 +230,20 @@ class Memories:
         return memory
 
     def find_memo(self, body: Mapping[str, Any]) -> Any | None:
-        """Find the memo of an object under any version of its resource; ``None`` if there is none."""
+        """
+        Find the memo of an object under any version of its resource; ``None`` if there is none.
+        """
         memory = self._find(identify(body))
         return None if memory is None else memory.memo
 
     def forget(
         self, body: bodies.RawBody | Mapping[str, Any], resource: references.Resource | None = None
     ) -> None:
-        """Forget an object that exists no more. It is harmless to forget the unknown ones."""
+        """Forget an object that no longer exists. Unknown objects are ignored."""
         self.forget_key(identify(body), resource)
 
     def forget_key(self, key: Key, resource: references.Resource | None = None) -> Memory | None:
-        """Forget an object by its identifier, and return what was remembered, if anything."""
+        """Forget an object by its identifier, and return its memory, if any."""
         part = self._parts.get(resource)
         if part is None:
             return None
@@ -242,7 +253,7 @@ class Memories:
         return memory
 
     def serve(self, resource: references.Resource) -> None:
-        """Take notice of a resource whose objects will come."""
+        """Register a resource as served."""
         self._served.add(resource)
         versions = collections.Counter((served.group, served.plural) for served in self._served)
         self._versioned = frozenset(
@@ -250,24 +261,25 @@ class Memories:
         )
 
     def has_versions(self, resource: references.Resource) -> bool:
-        """Return whether the objects come also under other versions of this resource."""
-        return (
-            bool(self._versioned) and resource in self._versioned
-        )  # usually there are none, and hashes take time
+        """Return whether the objects are served under other versions of this resource too."""
+        # Usually there are no versions, and hashing a resource takes time.
+        return bool(self._versioned) and resource in self._versioned
 
     def lock(self, key: Key) -> asyncio.Lock:
-        """Get the lock of an object that is handled under several versions: only by one at a time."""
+        """
+        Get the lock of an object served under several versions, which are handled one at a time.
+        """
         lock = self._locks.get(key)
         if lock is None:
             lock = self._locks[key] = asyncio.Lock()
         return lock
 
     def is_handled_alone(self, key: Key) -> bool:
-        """Return whether the object is handled under a version that was the only one when the handling began."""
+        """Return whether the object is being handled as if it had only one version."""
         return any(id(part[key]) in self.alone for part in self._parts.values() if key in part)
 
     def note_written(self, key: Key, version: str) -> None:
-        """Let all versions of the resource know that the object was changed by this operator."""
+        """Record for all versions of the resource that this operator has changed the object."""
         for part in self._parts.values():
             if key in part:
                 memory = part[key]
@@ -287,7 +299,9 @@ class Memories:
 
 
 def identify(body: bodies.RawBody | Mapping[str, Any]) -> Key:
-    """Tell which object it is, by its uid; by its kind and names if there is none, as in made-up objects."""
+    """
+    Return the uid of the object, or its kind and names if it has no uid, as in synthetic objects.
+    """
     metadata: Mapping[str, Any] = body.get('metadata') or {}
     uid = metadata.get('uid')
     if uid:

@@ -1,7 +1,7 @@
 """
-Monitoring: how an operator does, for probes and metrics.
+Monitoring: the state of an operator, for probes and metrics.
 
-Everything is looked at when it is asked for: as long as nobody asks, nothing is done.
+The state is collected only on request.
 """
 
 import asyncio
@@ -41,13 +41,11 @@ class Monitor:
         self._server: probing.Server | None = None
 
     async def serve(self, endpoint: endpoints.Endpoint | None) -> None:
-        """Let it be asked about, if it is wanted at all. Raises `EndpointError` if it is not possible there."""
+        """Start the server of probes, if configured. Raises `EndpointError` if it cannot."""
         if endpoint is None:
             return
-        from kopf._core.engines import (
-            metrics,
-            probing,
-        )  # these load the libraries that nobody else needs
+        # These modules load libraries that no other module needs.
+        from kopf._core.engines import metrics, probing
 
         self._prober = self._make_prober()
         exposition = metrics.Exposition(
@@ -72,19 +70,18 @@ class Monitor:
         await self._server.start()
 
     async def close(self) -> None:
-        """Answer nobody any more."""
+        """Stop the server and the probe handlers."""
         if self._server is not None:
             await self._server.close()
         if self._prober is not None:
             await self._prober.close()
 
     def examine(self) -> healths.Vitals:
-        """Look at the operator as it is now."""
+        """Collect the current state of the operator."""
         insights = self._insights
         wanted = orchestration.select_keys(insights.resources, insights.namespaces)
-        paused = {
-            key for key in self._streams if self._pauses.is_paused(key.namespace)
-        }  # ended, with nothing wrong
+        # Their streams have ended on purpose.
+        paused = {key for key in self._streams if self._pauses.is_paused(key.namespace)}
         return healths.Vitals(
             now=_read_clock(),
             limits=healths.choose_limits(self._site.settings),
@@ -98,7 +95,9 @@ class Monitor:
         )
 
     def _iter_obstacles(self) -> Iterator[tuple[str, str]]:
-        """Tell what prevents the operator from its work. Others that do it instead are not an obstacle."""
+        """
+        Iterate over the obstacles to the operator's work. Pausing for a peer is not an obstacle.
+        """
         if self._site.spawner.is_exiting:
             yield 'operator', 'stopping'
         if not self._insights.ready.is_set():
@@ -127,7 +126,7 @@ class Monitor:
         return (member.membership.scope for member in self._iter_pauses())
 
     def _iter_pauses(self) -> Iterator[memberships.Member]:
-        """All memberships because of which anything is paused now."""
+        """Iterate over the memberships that cause the current pauses."""
         return (reason for _, reason in self._pauses if isinstance(reason, memberships.Member))
 
     def _iter_observers(self) -> Iterator[tuple[object, watching.StreamState]]:

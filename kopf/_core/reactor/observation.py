@@ -1,8 +1,9 @@
 """
-Observation: which resources and namespaces are there to be served, at any moment.
+Observation: which resources and namespaces are served at any moment.
 
-Both are observed live, each by one task. Nothing is asked periodically while nothing changes. If the cluster does not
-permit to look after the changes, the operator does with what it was told and with what it has found at the start.
+Each is watched live by one task; nothing is polled while nothing changes. If the cluster does not
+permit the watch, the operator serves the configured namespaces and the resources found at the
+start.
 """
 
 import asyncio
@@ -40,39 +41,42 @@ CRDS = references.Resource(
 )
 
 PATIENCE = 1.0
-"""Seconds in which the CRDs are usually listed. The resources are not looked for sooner, not to do it twice."""
+"""
+Seconds in which the CRDs are usually listed. The first scan waits for that, to avoid a second scan.
+"""
 
 DEBOUNCING = 0.1
-"""Seconds in which changes usually come together: the definition, its conditions, other definitions."""
+"""
+Seconds in which related changes usually arrive: the definition, its conditions, other definitions.
+"""
 
 SPACING = 1.0
-"""Seconds between the scans of the cluster if there is a storm of changes."""
+"""Seconds between the scans of the cluster during a burst of changes."""
 
 LONGEST_DOUBT = 120.0
-"""Seconds between the scans of the cluster, at most, while it contradicts itself or is not sure."""
+"""The maximum seconds between the scans while the results are inconsistent or incomplete."""
 
 PERMISSION_PERIOD = 300.0
-"""Seconds between the attempts to do what was forbidden before; they are silent."""
+"""Seconds between the silent attempts to repeat a forbidden request."""
 
 
 @dataclasses.dataclass(eq=False)
 class Insights:
     """
-    What is known of the cluster by now.
+    The known resources and namespaces of the cluster.
 
-    Changed only by the observers: each changes its own half. Read by anyone in the same event loop.
+    Changed only by the observers, each in its own half. Can be read by any task of the same event
+    loop.
     """
 
     resolved: resolution.Resolution = dataclasses.field(default_factory=resolution.Resolution)
-    namespaces: frozenset[references.Namespace] = (
-        frozenset()
-    )  # only ``None`` if the whole cluster is served
+    # Contains only ``None`` if the whole cluster is served.
+    namespaces: frozenset[references.Namespace] = frozenset()
     is_resources_known: bool = False  # at least once
     is_namespaces_known: bool = False
     revision: int = 0  # grows with every change
-    ready: asyncio.Event = dataclasses.field(
-        default_factory=asyncio.Event
-    )  # set by the orchestrator
+    # Set by the orchestrator.
+    ready: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
     resources_stream: watching.StreamState = dataclasses.field(default_factory=watching.StreamState)
     namespaces_stream: watching.StreamState = dataclasses.field(
         default_factory=watching.StreamState
@@ -81,12 +85,12 @@ class Insights:
 
     @property
     def resources(self) -> resolution.Resources:
-        """The resources to be watched; none while they are not known."""
+        """The resources to watch; none until they are known."""
         return self.resolved.resources
 
     @property
     def reviewed(self) -> Mapping[selectors.Selector, Collection[references.Resource]]:
-        """The resources the requests to which are reviewed, for each of the selectors."""
+        """The resources whose requests are reviewed, by selector."""
         return self.resolved.reviewed
 
     @property
@@ -104,7 +108,7 @@ class Insights:
             self._announce()
 
     async def wait_until_changed(self, since: int) -> None:
-        """Wait until there is another revision; not at all if there is one already. Any number of tasks may wait."""
+        """Wait until the revision differs from this one. Any number of tasks may wait."""
         while self.revision == since:
             await self._bell.wait()
 
@@ -114,11 +118,10 @@ class Insights:
 
 
 class _Marker(enum.Enum):
-    """Stands among the events."""
+    """The markers in the stream besides the events."""
 
-    REFUSED = (
-        enum.auto()
-    )  # it is forbidden to see the objects, and there will be a long pause before the next attempt
+    # Listing is forbidden; the next attempt follows after a long pause.
+    REFUSED = enum.auto()
 
 
 async def run_namespace_observer(
@@ -131,8 +134,9 @@ async def run_namespace_observer(
     """
     Keep the served namespaces in line with those in the cluster that match any of the patterns.
 
-    If it is not permitted or not wanted, the exactly named ones are served as if they exist, and there are no others.
-    The whole cluster has no namespaces to look after. Ends only by cancellation, or by `LoginError`.
+    If watching is not permitted or not wanted, only the exactly named namespaces are served,
+    whether they exist or not. A cluster-wide operator watches no namespaces. Ends only by
+    cancellation, or by `LoginError`.
     """
     exact = references.select_exact(patterns)
     if clusterwide or context.settings.scanning.disabled:
@@ -158,9 +162,10 @@ async def run_namespace_observer(
 
 def is_namespace_served(body: Mapping[str, Any]) -> bool:
     """
-    Tell if there can be something to do in this namespace.
+    Return whether there can be anything to do in this namespace.
 
-    While a namespace is being deleted, its conditions tell what is left in it: e.g. the objects with finalizers.
+    While a namespace is being deleted, its conditions show what remains in it, e.g. objects with
+    finalizers.
     """
     conditions = (body.get('status') or {}).get('conditions') or ()
     is_populated = any(condition.get('status') == 'True' for condition in conditions)
@@ -184,10 +189,10 @@ async def run_resource_observer(
     *, context: requests.Context, demand: resolution.Demand, insights: Insights
 ) -> None:
     """
-    Keep the served resources in line with what the cluster serves and what is demanded of it.
+    Keep the served resources in line with what the cluster serves and what the handlers demand.
 
-    Resources come and go with their CRDs. If these are not permitted or not wanted to be watched, only the resources
-    found at the start are served. What is unclear is logged, every time when it is something new.
+    Resources appear and disappear with their CRDs. If watching the CRDs is not permitted or not
+    wanted, only the resources found at the start are served. Every new ambiguity is logged once.
     Ends only by cancellation, or by `LoginError`.
     """
     sight = _Sight(context, demand, insights, groups=resolution.select_groups(demand.selectors))
@@ -211,36 +216,36 @@ async def run_resource_observer(
 @dataclasses.dataclass(eq=False)
 class _Sight:
     """
-    What the observer of resources remembers.
+    The state of the resource observer.
 
-    Changed by its two tasks. The one that watches the definitions has no awaits between an event and its effect.
+    Changed by its two tasks. The task that watches the definitions never awaits between an event
+    and its effect.
     """
 
     context: requests.Context
     demand: resolution.Demand
     insights: Insights
-    groups: frozenset[str] | None  # of the resources in question; ``None`` for all
+    groups: frozenset[str] | None  # of the demanded resources; ``None`` for all
     found: definitions.Found = dataclasses.field(default_factory=dict)
+    # The definitions by the names of their CRDs.
     defined: dict[definitions.Names, definitions.Definition] = dataclasses.field(
         default_factory=dict
-    )  # by CRDs
-    deleted: set[definitions.Names] = dataclasses.field(
-        default_factory=set
-    )  # CRDs whose resources can be still there
+    )
+    # The deleted CRDs whose resources can still be served.
+    deleted: set[definitions.Names] = dataclasses.field(default_factory=set)
     complaints: frozenset[resolution.Complaint] = frozenset()
-    concluded: asyncio.Event = dataclasses.field(
-        default_factory=asyncio.Event
-    )  # is the listing of CRDs over, if any?
-    is_listed: bool = False  # has it succeeded?
-    is_certain: bool = False  # has the last scan told of everything?
-    attempts: int = 0  # the scans in a row after which something is unclear
-    scanned: float = -math.inf  # when the last scan began
-    due: float = math.inf  # when the next scan begins
+    # Set when the CRDs are listed or refused, or are not watched at all.
+    concluded: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
+    is_listed: bool = False  # whether the CRDs were listed
+    is_certain: bool = False  # whether the last scan was complete
+    attempts: int = 0  # the number of consecutive scans with unsettled results
+    scanned: float = -math.inf  # loop time of the start of the last scan
+    due: float = math.inf  # loop time of the start of the next scan
     bell: bells.Bell = dataclasses.field(default_factory=bells.Bell)  # rings when it is due sooner
 
     @property
     def is_settled(self) -> bool:
-        """Is everything certain, and found as it is defined?"""
+        """Whether the last scan was complete and everything is found as it is defined."""
         return (
             self.is_certain
             and self.deleted.isdisjoint(self.found)
@@ -251,7 +256,7 @@ class _Sight:
         )
 
     def hasten(self) -> None:
-        """Plan the next scan soon."""
+        """Schedule the next scan soon."""
         self.attempts, self.due = (
             0,
             min(self.due, max(_read_clock() + DEBOUNCING, self.scanned + SPACING)),
@@ -260,7 +265,7 @@ class _Sight:
 
 
 async def _scan_when_needed(sight: _Sight) -> None:
-    """Scan the cluster in the beginning, and then every time when something is unclear."""
+    """Scan the cluster at the start, and then whenever the known resources are in doubt."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(PATIENCE):
             await sight.concluded.wait()
@@ -278,7 +283,7 @@ async def _scan_when_needed(sight: _Sight) -> None:
 
 
 async def _wait_until_due(sight: _Sight) -> None:
-    """Wait for the time of the next scan, which can be made sooner meanwhile."""
+    """Wait for the time of the next scan, which can be moved to an earlier time during the wait."""
     with contextlib.suppress(TimeoutError):
         while True:
             async with asyncio.timeout_at(None if math.isinf(sight.due) else sight.due):
@@ -286,19 +291,19 @@ async def _wait_until_due(sight: _Sight) -> None:
 
 
 def choose_backoff(attempts: int, longest: float, chance: float) -> float:
-    """Choose a delay before the next scan after so many of them in a row; ``chance`` is from 0 to 1."""
+    """Choose the delay after this number of consecutive scans; ``chance`` is from 0 to 1."""
     return min(longest, math.ldexp(SPACING, min(attempts, 16) - 1)) * (1 + signals.JITTER * chance)
 
 
 async def _scan(sight: _Sight) -> float:
-    """Ask the cluster what it serves; return the longest delay that is good if something is unclear."""
+    """
+    Scan the resources of the cluster; return the longest delay before the next scan if in doubt.
+    """
     was_listed = sight.is_listed
     try:
         catalog = await discovery.read_catalog(context=sight.context, groups=sight.groups)
-    except (
-        errors.RequestError,
-        OSError,
-    ) as error:  # the files of certificates can be absent for a moment
+    # The certificate files can be absent for a moment.
+    except (errors.RequestError, OSError) as error:
         sight.is_certain = False
         sight.context.logger.log(
             outages.choose_level(error),
@@ -314,7 +319,8 @@ async def _scan(sight: _Sight) -> float:
     ]
     sight.found = definitions.group_resources(resolution.update_resources(known, catalog))
     sight.deleted &= set(sight.found)
-    # What was found before the definitions were listed, could be gone before that: nobody would ever tell.
+    # A resource found before the definitions were listed could have been deleted before the
+    # listing: no event would ever report that.
     sight.is_certain = not catalog.doubtful and not catalog.absent and sight.is_listed == was_listed
     _announce(sight)
     return LONGEST_DOUBT
@@ -357,7 +363,9 @@ async def _watch_definitions(sight: _Sight) -> None:
 
 
 def _update_definitions(sight: _Sight, event: signals.RawEvent) -> None:
-    """Remember the definition, and see if the cluster serves something else than what it defines now."""
+    """
+    Remember the definition; schedule a scan if the cluster serves something else than it defines.
+    """
     definition = definitions.parse_definition(event['object'])
     if not definitions.is_relevant(definition, sight.groups):
         return
@@ -381,9 +389,9 @@ async def _observe(
     consequence: str,
 ) -> AsyncGenerator[watching.Item | _Marker]:
     """
-    Stream the events for ever if it is permitted, and look from time to time if it is, otherwise.
+    Stream the events forever if permitted; otherwise, retry from time to time.
 
-    Only the first refusal is worth to be known of. Once permitted, the streams retry on their own.
+    Only the first refusal is logged. Once permitted, the streams retry on their own.
     """
     is_refused = False
     while True:

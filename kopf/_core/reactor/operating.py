@@ -1,8 +1,9 @@
 """
 Operating: the life of one operator, from its startup handlers to its cleanup handlers.
 
-The end is the reverse of the beginning: no more changes are taken in, the running handlers finish or are interrupted,
-the cleanup handlers are called while the API is still usable, the connections are closed.
+The operator stops in the reverse order of its start: it accepts no more changes, the running
+handlers finish or are interrupted, the cleanup handlers are called while the API is still usable,
+and the connections are closed.
 """
 
 import asyncio
@@ -54,19 +55,19 @@ from kopf._core.reactor import (
 logger = logging.getLogger(__name__)
 
 CROWD = 10
-"""How many requests or synchronous handlers can wait: it is enough for the next ones to come as soon as these go."""
+"""The number of waiting requests or synchronous handlers that keeps the operator fully busy."""
 
 FLIGHT_SHARE = 0.5
-"""Which part of the permitted requests in flight can be taken by a crowd, so that the others do not have to wait."""
+"""The share of the limit of requests in flight beyond which there is a crowd."""
 
 
 class SettingsError(Exception):
-    """Some settings have values that make no sense."""
+    """Some settings have invalid values."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Plan:
-    """What operator is to be run, and how."""
+    """The configuration of an operator to run."""
 
     registry: registries.OperatorRegistry
     settings: settings_.OperatorSettings
@@ -79,7 +80,7 @@ class Plan:
     patterns: Collection[references.NamespacePattern]
     stop_flag: flags.Flag | None = None
     ready_flag: flags.Flag | None = None
-    identity: str | None = None  # among other operators; if none, it is made up
+    identity: str | None = None  # among other operators; generated if absent
     endpoint: endpoints.Endpoint | None = None  # of the probes and metrics
 
 
@@ -99,7 +100,8 @@ class Operator:
         indexers = indexing.Indexers(
             plan.registry, plan.settings, self.now, meter=self.context.meter
         )
-        self.pauses = pauses.Pauses(self._pause_or_resume)  # of what is not to be handled now
+        # Of the namespaces, or of the whole operator.
+        self.pauses = pauses.Pauses(self._pause_or_resume)
         self.spawner = daemons.Spawner(
             self.context, now=self.now, indices=indexers.indices, pauses=self.pauses
         )
@@ -117,31 +119,31 @@ class Operator:
         self.slots = queueing.Slots(
             lambda: plan.settings.queueing.worker_limit, is_crowded=self._is_crowded
         )
-        self.listed = bells.Bell()  # rings when anything is listed, or is not to be listed any more
+        # Rings when a resource is listed, or no longer needs to be listed.
+        self.listed = bells.Bell()
         self.poster = posters.Poster(self.context)
         self.streams: dict[orchestration.Key, watching.StreamState] = {}
-        self.watchers: dict[
-            orchestration.Key, streams.Watcher
-        ] = {}  # also those that have ended, but are not retired
+        # Includes the watchers that have ended but are not retired.
+        self.watchers: dict[orchestration.Key, streams.Watcher] = {}
         self.peering = peering.Peering(
             context=self.context,
             scope=plan.insights,
             pauses=self.pauses,
             identity=self._detect_identity(),
         )
-        self.reviewing_threads = pools.OwnPool(
-            reviewers.THREADS_LIMIT
-        )  # reviews cannot wait for other handlers
+        # Reviews cannot wait for other handlers.
+        self.reviewing_threads = pools.OwnPool(reviewers.THREADS_LIMIT)
         self.admission = self._make_admission()
-        self.is_started = False  # have the startup handlers succeeded?
-        self.is_indexed = False  # at least once, or is there nothing to be indexed?
-        self.warned: set[str] = set()  # of what is declared in a way that can surprise
+        self.is_started = False  # whether the startup handlers have succeeded
+        self.is_indexed = False  # whether the indices were filled at least once, or there are none
+        self.warned: set[str] = set()  # the logged warnings about ambiguous declarations
 
     async def run(self, stopper: stopping.Stopper) -> None:
         """
-        Live until told to stop, or until something goes so wrong that there is no sense to go on, which is raised.
+        Run until requested to stop, or until an unrecoverable error, which is raised.
 
-        When cancelled, it stops in the same way. One more cancellation interrupts the stopping.
+        When cancelled, the operator stops in the same way. A second cancellation interrupts the
+        stopping.
         """
         async with contextlib.AsyncExitStack() as stack:
             stack.callback(self._report_end)
@@ -149,9 +151,8 @@ class Operator:
             stack.callback(self._release_objects)
             stack.push_async_callback(self.plan.vault.close)
             stack.enter_context(posting.attached(self.poster))
-            stack.push_async_callback(
-                self.poster.close
-            )  # if there is no startup; otherwise, it is closed below
+            # In case the startup fails or is stopped; otherwise, it is closed by a callback below.
+            stack.push_async_callback(self.poster.close)
             if not await _run_until_stopped(stopper, {'startup': self._start_up()}):
                 return
             self.is_started = True
@@ -240,13 +241,13 @@ class Operator:
         flags.raise_flag(self.plan.ready_flag)
 
     def _is_reviewable(self) -> bool:
-        """Is there enough known for the handlers of admission? While others are active, it is as good as it can be."""
+        """Return whether resources are known and, unless paused for others, indices are filled."""
         is_decided = all(reason != peering.UNDECIDED for _, reason in self.pauses)
         is_paused_for_others = self.pauses.whole.is_on and is_decided
         return self.plan.insights.is_resources_known and (self.is_indexed or is_paused_for_others)
 
     def _is_crowded(self) -> bool:
-        """Are there so many requests or synchronous handlers already that more of them would only be in the way?"""
+        """Return whether more requests or synchronous handlers would only have to wait."""
         limit = self.plan.settings.networking.inflight_limit
         executor = self.plan.settings.execution.executor
         flying, waiting = self.context.gates.count_requests()
@@ -272,9 +273,10 @@ class Operator:
 
     def _release_objects(self) -> None:
         """
-        Let the next operator begin with no memories of objects, even if it is given the same ones.
+        Make the next operator begin with no memories of objects, even in the same container.
 
-        The indices stay as they are for all functions that still run, also in threads that are not waited for.
+        The indices stay unchanged for all functions still running, including those in abandoned
+        threads.
         """
         for watcher in self.watchers.values():
             watcher.release()
@@ -301,7 +303,9 @@ class Operator:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Call the cleanup handlers. What has ended the operator is more important than what they raise."""
+        """
+        Call the cleanup handlers. Their error is only logged if the operator has already failed.
+        """
         try:
             await self._run_activity(causes.Activity.CLEANUP)
         except activities.ActivityError as error:
@@ -367,9 +371,8 @@ class Operator:
         try:
             self._warn_of_namesakes(resource)
             served = sites.Served(self.site, resource, self._get_selectors)
-            before = self.watchers.pop(
-                key, None
-            )  # if the resource was redefined, and is watched in another way now
+            # Set if the resource was redefined and must be watched in another way.
+            before = self.watchers.pop(key, None)
             watcher = streams.Watcher(
                 served,
                 namespace,
@@ -385,7 +388,7 @@ class Operator:
             self.listed.ring()
 
     def _warn_of_namesakes(self, resource: references.Resource) -> None:
-        """Warn once of different functions with one id: if renamed or reordered, they lose their progress."""
+        """Warn once about functions with the same id: renamed or reordered, they lose progress."""
         registry, resolved = self.plan.registry, self._get_selectors(resource)
         for handlers in (registry._changing, registry._spawning):
             for id, places in handlers.find_namesakes(resource, resolved).items():
@@ -405,10 +408,11 @@ class Operator:
 
     async def _open_when_indexed(self) -> None:
         """
-        Let no handlers run until all indexed resources are listed, as far as they are known from the beginning.
+        Run no handlers until all indexed resources known at the start are listed.
 
-        The same is after every pause of the whole operator: the indices are outdated then. Paused namespaces are not
-        waited for, and nobody waits when they go on: whoever pauses one of them must not affect the others.
+        The same happens after every pause of the whole operator, since the indices are outdated
+        then. Paused namespaces are not waited for, neither now nor when they resume: a pause of one
+        namespace must not affect the others.
         """
         self.site.indexers.prepare()
         if self.site.indexers.is_empty:
@@ -437,7 +441,7 @@ class Operator:
         return all(key in self.streams and self.streams[key].is_listed for key in awaited)
 
     def _pause_or_resume(self, namespace: references.Namespace, is_paused: bool) -> None:
-        """Stop the daemons, which are started again by events. The watchers look after themselves."""
+        """Stop the daemons, which events will restart. The watchers handle pauses themselves."""
         if is_paused:
             self.spawner.pause(namespace)
             self.listed.ring()
@@ -461,16 +465,16 @@ async def _run_until_stopped(
     ending: Callable[[], None] = lambda: None,
 ) -> bool:
     """
-    Run until all of them end, or it is time to stop, or any of them fails, or any besides them ends or fails.
+    Run until all coroutines end, any fails, a stop is requested, or a task besides them ends.
 
-    Returns true if they have ended by themselves. Raises the first error. All of them are stopped afterwards, in any
-    case, except for those besides them.
+    Returns true if they have ended by themselves. Raises the first error. In any case, all of them
+    are stopped afterwards, except for the tasks in ``besides``.
     """
     stop = asyncio.create_task(stopper.wait(), name='stopper')
     tasks = [asyncio.create_task(coro, name=name) for name, coro in coros.items()]
     guards = [stop, *besides]
     pending = set(tasks)
-    ended: set[asyncio.Task[None]] = set()  # on their own
+    ended: set[asyncio.Task[None]] = set()  # by themselves
     try:
         while (
             pending
@@ -502,7 +506,7 @@ def _is_failed(task: asyncio.Task[None]) -> bool:
 
 
 async def _stop(task: asyncio.Task[None]) -> None:
-    """Cancel and await; its error, if any, has been raised already or is of no interest now."""
+    """Cancel and await the task; its error, if any, was raised already or no longer matters."""
     task.cancel()
     await asyncio.wait([task])
     if not task.cancelled():

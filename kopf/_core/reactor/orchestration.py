@@ -1,7 +1,8 @@
 """
-Orchestration: one watcher for each resource in each namespace to be served, and no others.
+Orchestration: runs one watcher per served resource and namespace, and no others.
 
-The watchers come and go with what is known of the cluster. They are not expected to end on their own.
+The watchers are started and stopped as the known resources and namespaces change. They are not
+expected to end by themselves.
 """
 
 import asyncio
@@ -16,11 +17,13 @@ from kopf._core.reactor import observation
 logger = logging.getLogger(__name__)
 
 STOPPING_TIMEOUT = 30.0
-"""Seconds in which the cancelled watchers are expected to end; then they are complained about or, on exit, left."""
+"""
+Seconds for cancelled watchers to end; then they are reported in the log or, on exit, abandoned.
+"""
 
 
 class Key(NamedTuple):
-    """What one watcher is for. Where there are no namespaces, there is none here: for the whole cluster."""
+    """The resource and the namespace of one watcher; no namespace means the whole cluster."""
 
     resource: references.Resource
     namespace: references.Namespace
@@ -34,10 +37,10 @@ class Key(NamedTuple):
 
 
 Spawn = Callable[[references.Resource, references.Namespace], Coroutine[Any, Any, None]]
-"""Makes the coroutine that watches for as long as it is not cancelled."""
+"""Makes a coroutine that watches until cancelled."""
 
 Retire = Callable[[Key], None]
-"""Takes notice that the watcher has ended, and that there is nothing to watch there any more."""
+"""Called when a watcher has ended and its resource or namespace is no longer served."""
 
 
 def _retire_silently(key: Key) -> None:
@@ -45,7 +48,7 @@ def _retire_silently(key: Key) -> None:
 
 
 class UnexpectedEndError(Exception):
-    """A watcher has ended on its own, with no error and although it was needed."""
+    """A watcher has ended by itself, with no error, though it was needed."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -58,7 +61,7 @@ class Watcher:
     alarm: asyncio.TimerHandle | None = None  # rings if it does not stop in time
 
     def stop(self) -> None:
-        """Tell it to stop, once: the next cancellations could interrupt what it does on the first one."""
+        """Request the watcher to stop, once: more cancellations could interrupt its shutdown."""
         if not self.is_stopping:
             self.is_stopping = True
             self.task.cancel()
@@ -81,14 +84,16 @@ async def run_orchestrator(
     """
     Start and stop the watchers as the insights change.
 
-    A new watcher never overlaps with the previous one for the same resource and namespace; other watchers do not wait
-    for them. When everything is known, and all watchers of the beginning are started, ``insights.ready`` is set.
+    A new watcher never overlaps with the previous one for the same resource and namespace; other
+    watchers do not wait for them. When everything is known and all initial watchers are started,
+    ``insights.ready`` is set.
 
-    Watchers are retired if their namespace or resource has gone. Those that are replaced, and those that end with the
-    orchestrator, are not: their objects still exist, as far as it is known.
+    Watchers are retired if their namespace or resource is no longer served. Replaced watchers and
+    those that end with the orchestrator are not retired: their objects presumably still exist.
 
-    Ends only by cancellation or by an error of any of the watchers, which is raised as it is. In both cases, all other
-    watchers are cancelled and awaited for; those that do not end in time are reported and left.
+    Ends only by cancellation or by an error of any watcher, which is raised as is. In both cases,
+    all other watchers are cancelled and awaited; those that do not end in time are reported and
+    abandoned.
     """
     watchers: Watchers = {}
     ended: set[Key] = set()
@@ -110,7 +115,7 @@ async def run_orchestrator(
 def select_keys(
     resources: Iterable[references.Resource], namespaces: Collection[references.Namespace]
 ) -> set[Key]:
-    """Tell what is to be watched. Those resources that are not in namespaces do not depend on which are served."""
+    """Select what to watch. Cluster-scoped resources do not depend on the served namespaces."""
     return {
         Key(resource, namespace)
         for resource in resources
@@ -119,7 +124,9 @@ def select_keys(
 
 
 def is_outdated(before: references.Resource, after: references.Resource) -> bool:
-    """Tell if the resource has changed so much that it is to be watched and patched in another way."""
+    """
+    Return whether the resource has changed so that it must be watched or patched in another way.
+    """
     return any(
         getattr(before, field) != getattr(after, field)
         for field in ('namespaced', 'subresources', 'kind')
@@ -127,7 +134,9 @@ def is_outdated(before: references.Resource, after: references.Resource) -> bool
 
 
 def _adjust(watchers: Watchers, keys: Collection[Key], spawn: Spawn, timeout: float) -> None:
-    """Start the missing watchers, stop the unneeded and the outdated ones. What is being stopped, is left to end."""
+    """
+    Start the missing watchers, stop the unneeded and outdated ones; leave the stopping ones to end.
+    """
     needed = {key: key.resource for key in keys}
     for key, watcher in watchers.items():
         if not watcher.is_stopping and (
@@ -152,7 +161,9 @@ def _complain(key: Key, timeout: float) -> None:
 
 
 async def _wait_until_any(change: Coroutine[Any, Any, None], watchers: Watchers) -> None:
-    """Wait for the change or for the end of any watcher. Cancellation affects none of the watchers."""
+    """
+    Wait for the change or for the end of any watcher. Cancellation does not affect the watchers.
+    """
     waiter = asyncio.create_task(change, name='orchestrator')
     try:
         await asyncio.wait(
@@ -165,7 +176,7 @@ async def _wait_until_any(change: Coroutine[Any, Any, None], watchers: Watchers)
 
 
 def _collect(watchers: Watchers) -> set[Key]:
-    """Forget the watchers that have ended as they were told to, return which; raise the error of any that has not."""
+    """Forget and return the watchers that ended on request; raise the error of any that did not."""
     ended = {key for key, watcher in watchers.items() if watcher.task.done()}
     failures = _take_failures(watchers)
     if failures:
@@ -177,7 +188,7 @@ def _collect(watchers: Watchers) -> set[Key]:
 
 
 def _take_failures(watchers: Watchers) -> dict[Key, BaseException]:
-    """Forget all watchers that have ended, and tell which of them have failed."""
+    """Forget all watchers that have ended; return the errors of the failed ones."""
     failures: dict[Key, BaseException] = {}
     for key, watcher in [
         (key, watcher) for key, watcher in watchers.items() if watcher.task.done()
@@ -195,7 +206,9 @@ def _take_failures(watchers: Watchers) -> dict[Key, BaseException]:
 
 
 def _report(failures: Mapping[Key, BaseException]) -> None:
-    """Log the errors that cannot be raised; one line for the same errors, as there can be many of them at once."""
+    """
+    Log the errors that cannot be raised, with one line per distinct error, as there can be many.
+    """
     texts: dict[str, list[str]] = {}
     for key, error in failures.items():
         texts.setdefault(repr(error), []).append(str(key))
@@ -204,7 +217,9 @@ def _report(failures: Mapping[Key, BaseException]) -> None:
 
 
 async def _stop_all(watchers: Watchers, timeout: float) -> None:
-    """Stop all watchers, and wait until they end, for a limited time. One more cancellation ends the wait at once."""
+    """
+    Stop all watchers and wait for them, for a limited time. A second cancellation ends the wait.
+    """
     for watcher in watchers.values():
         watcher.stop()
         watcher.silence()

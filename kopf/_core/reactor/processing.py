@@ -1,9 +1,10 @@
 """
-Processing: one object, from what has come of it to the changes made to it.
+Processing: one object, from its received events to the changes made to it.
 
-A thin shell: it takes a view of the object, asks for the decision, does what was decided, and remembers what follows
-from the answer of the server. Event handlers get every event. Handlers of changes get the freshest state, and only
-if it includes our own changes made before. All changes are sent at the end, at once.
+A thin shell: it builds a view of the object, requests a decision, executes it, and remembers what
+follows from the response of the server. Event handlers get every event. Handlers of changes get the
+latest state, and only if it includes our own previous changes. All changes are sent together at the
+end.
 """
 
 import asyncio
@@ -30,25 +31,29 @@ from kopf._core.reactor import (
 )
 
 UNTHROTTLED_DELAY = 60.0
-"""Seconds to try again after an error if the settings have no delays for that: then new events are handled at once."""
+"""
+Seconds before a retry after an error if no error delays are configured; new events are not delayed.
+"""
 
 STEPS = 5
-"""How many times in a row an object is looked at as our own changes have left it, before others get their turn."""
+"""
+How many times in a row the result of our own changes is processed before other objects proceed.
+"""
 
 TWIN_DELAY = 0.1
-"""Seconds between looks at an object that is still handled under a version that was the only one."""
+"""Seconds between the checks of an object still handled under a version that was the only one."""
 
 
 IsLeftAlone = Callable[[bodies.RawBody], bool]
-"""Returns whether the object is not fit for handling by now, though it was when it came last time."""
+"""Returns whether the object must not be handled now, though it could be when it last arrived."""
 
 
 class Processor:
     """
-    Handles the objects of one resource. Any number of them can be handled at once, but each of them only by one task.
+    The processor of the objects of one resource: many objects at a time, but one task per object.
 
-    It does not fail, except by cancellation: if something goes wrong beyond the handlers, it is logged, and the object
-    is left alone for some time, as the settings say.
+    It raises only cancellations: any error outside of the handlers is logged, and the object is not
+    processed for some time, depending on the settings.
     """
 
     def __init__(
@@ -69,16 +74,18 @@ class Processor:
 
     def dismiss(self, batch: queueing.Batch) -> bool:
         """
-        Return whether nothing is to be done for an object and no handler wants every event; take notice of it then.
+        Return whether the events need no worker; if so, update the memory of the object.
 
-        So it is with half of all events, the echoes of our own changes, and with most objects at a restart.
+        Events are dismissed if there is nothing to do for the object and no handler wants every
+        event. This is the case for half of all events, namely the echoes of our own changes, and
+        for most objects at a restart.
         """
         began = _read_clock()
         try:
             is_dismissed = (
                 bool(batch.events) and self.served.is_calm() and self._dismiss(batch, now=began)
             )
-        except Exception:  # of filters and storages: the worker will meet them too, and report them
+        except Exception:  # of filters and storages: the worker gets and reports them too
             return False
         if is_dismissed:
             self._flow.cycles['finished'] += 1
@@ -100,7 +107,7 @@ class Processor:
             return False
         if _is_settled(known, memory):
             return True
-        # Later events usually tell of changes: to look for these twice is not worth it.
+        # Later events usually contain changes: it is not worth looking for these twice.
         if not memory.cycle.is_initial or memory.awaited is not None:
             return False
         plan = self._decide(views.View(self.served, known, memory))
@@ -111,12 +118,12 @@ class Processor:
         return True
 
     async def handle(self, batch: queueing.Batch) -> queueing.Verdict:
-        """Handle all that has come for an object, and return when to come back."""
+        """Handle all events received for an object, and return when to handle it again."""
         resource = self.served.resource
         if not batch.events and not self.site.memories.is_known(batch.body, resource):
-            return queueing.Verdict()  # it is gone already
+            return queueing.Verdict()  # the object is deleted already
         if not batch.events and self._is_left_alone(batch.body):
-            return queueing.Verdict()  # until it is fit for handling again
+            return queueing.Verdict()  # until it may be handled again
         memory = self._recall(batch)
         is_gone = bool(batch.events) and batch.events[-1]['type'] == 'DELETED'
         began = _read_clock()
@@ -149,7 +156,7 @@ class Processor:
 
     @contextlib.asynccontextmanager
     async def _lock(self, batch: queueing.Batch) -> AsyncIterator[None]:
-        """Let the object be handled only under one version of the resource at a time."""
+        """Ensure that the object is handled under only one version of the resource at a time."""
         key, memories = inventory.identify(batch.body), self.site.memories
         async with memories.lock(key):
             while memories.is_handled_alone(key):  # noqa: ASYNC110 - only if the version has just begun to be served
@@ -157,7 +164,7 @@ class Processor:
             yield
 
     def _forget(self, batch: queueing.Batch, memory: inventory.Memory) -> None:
-        if memory.cycle.version is not None:  # otherwise, it was not touched
+        if memory.cycle.version is not None:  # otherwise, the operator has never changed it
             logger = loggers.LocalObjectLogger(body=batch.body, settings=self.site.settings)
             reporting.log_deletion(logger)
         self.site.memories.forget(batch.body, self.served.resource)
@@ -193,7 +200,7 @@ class Processor:
     async def _proceed(
         self, view: views.View, memory: inventory.Memory, *, mistrust: float | None
     ) -> queueing.Verdict:
-        """Do what is decided for the object, then for what our changes have made of it, until there is nothing."""
+        """Execute the decision, then that for the result of our changes, until nothing is left."""
         for _ in range(STEPS):
             plan = self._decide(view)
             match plan:
@@ -220,7 +227,7 @@ class Processor:
         return self._conclude(0.0 if is_left else step.delay, memory)
 
     def _conclude(self, delay: float | None, memory: inventory.Memory) -> queueing.Verdict:
-        """Come back after the delay, but not while the object is slowed down, or our changes have not come."""
+        """Continue after the delay, but not while slowed down or awaiting our own changes."""
         pause = circles.measure_pause(memory)
         if pause is None and delay is None:
             return queueing.Verdict()
@@ -236,7 +243,9 @@ class Processor:
     async def _send_meanwhile(
         self, view: views.View, memory: inventory.Memory, waiting: float
     ) -> queueing.Verdict:
-        """Send what event handlers have asked for while our own changes are not seen; the rest would be refused."""
+        """
+        Send the patch of the event handlers while our own changes are awaited; keep its functions.
+        """
         if len(view.patch) and (not view.is_fresh or application.prune(view.patch, view.raw)):
             await self._sender.send(view, recording.Records(view.cycle), memory)
         else:
@@ -244,7 +253,7 @@ class Processor:
         return queueing.Verdict(max(waiting, self._measure_inconsistency(memory) or 0))
 
     def _settle(self, view: views.View, memory: inventory.Memory, plan: decisions.Dismiss) -> None:
-        """Remember that there is nothing to do for this version, if it is our own: it will come back soon."""
+        """Remember that our own version needs no handling: its echo comes soon."""
         if plan.is_resumed:
             memory.cycle = dataclasses.replace(
                 memory.cycle, is_initial=False, resumed=inventory.NOBODY
@@ -260,9 +269,10 @@ class Processor:
 
     def _note_handled(self, batch: queueing.Batch, memory: inventory.Memory) -> None:
         """
-        Remember the record of an object that has just been met, if it comes under several versions of its resource.
+        Remember the recorded state of a new object if its resource is served in several versions.
 
-        From then on, each version remembers by itself what it has handled: the record on the object is common to all.
+        From then on, each version remembers what it has handled: the record on the object is shared
+        by all versions.
         """
         is_met_again = bool(batch.events) and batch.events[0]['type'] is None
         if memory.cycle.handled is None:
@@ -277,7 +287,9 @@ class Processor:
         return cycles.NEVER_HANDLED if recorded is None else cycles.seal(recorded)
 
     def _take_over(self, batch: queueing.Batch, memory: inventory.Memory) -> None:
-        """Remember what another operator has handled during a pause of ours: it did it for all versions."""
+        """
+        Remember the state that another operator has handled during our pause, for all versions.
+        """
         if cycles.is_older(bodies.get_version(batch.body), memory.cycle.version):
             return
         handled = self._read_handled(batch, memory)
@@ -290,7 +302,7 @@ class Processor:
     def _measure_pause(
         self, batch: queueing.Batch, memory: inventory.Memory, *, now: float
     ) -> float | None:
-        """Return for how many seconds the object is left alone: after errors, or if it is handled too often."""
+        """Return the remaining seconds of a pause after errors or too frequent handling."""
         throttle = memory.throttle
         if (
             throttle is not None
@@ -303,7 +315,7 @@ class Processor:
         return memory.breaker.get_pause(now)
 
     def _measure_inconsistency(self, memory: inventory.Memory) -> float | None:
-        """Return for how many seconds to wait for our own changes to come at most; ``None`` if there is no need to."""
+        """Return the maximum seconds to wait for our own changes; ``None`` if none are awaited."""
         if memory.awaited is None:
             return None
         remaining = memory.awaited.deadline - _read_clock()
@@ -312,7 +324,7 @@ class Processor:
     def _throttle(
         self, error: Exception, batch: queueing.Batch, memory: inventory.Memory
     ) -> queueing.Verdict:
-        """Leave the object alone for a while; then continue with its latest state."""
+        """Stop processing the object for some time; then continue with its latest state."""
         delays = throttlers.Throttler() if memory.throttle is None else memory.throttle.delays
         now = _read_clock()
         until = delays.fail(now, self.site.settings.queueing.error_delays)
@@ -330,7 +342,7 @@ class Processor:
 def _record(
     view: views.View, plan: decisions.Send | decisions.Record | decisions.Release
 ) -> recording.Records:
-    """Choose the records for the plans that call nobody."""
+    """Choose the records for the plans that call no handlers."""
     match plan:
         case decisions.Record(state, handled, holding):
             return recording.finish(
@@ -354,7 +366,7 @@ def _restore_patch(outbox: inventory.Outbox | None, body: bodies.RawBody) -> pat
 
 
 def _is_settled(body: bodies.RawBody, memory: inventory.Memory) -> bool:
-    """Return whether the object is as our own last change has left it, with nothing to do."""
+    """Return whether the object is as our last change has left it, with nothing to do."""
     cycle = memory.cycle
     return cycle.is_settled and cycle.version == bodies.get_version(body)
 

@@ -1,15 +1,17 @@
 """
 Queueing: the backlogs of objects, and the workers that handle them.
 
-The events of one object are handled by one worker at a time, in the order of their arrival; objects do not wait
-for each other, unless the number of workers is limited. An object with nothing to do has neither a backlog
-nor a worker. One that waits for its time has a timer, but no worker: it does not count in the limit.
+The events of one object are handled by one worker at a time, in the order of arrival; objects do
+not wait for each other, unless the number of workers is limited. An object with nothing to do has
+neither a backlog nor a worker. An object with a delay has a timer, but no worker: it does not count
+towards the limit.
 
-While an object waits or is being handled, its backlog holds a few events at most, whatever the number of its changes,
-unless there are handlers that want every event.
+While an object waits or is being handled, its backlog holds a few events at most, regardless of the
+number of changes, unless there are handlers that want every event.
 
-Those that were there before can be many, and are in no hurry. They let all others go first, and hold back while
-there is a crowd already, e.g. of requests: the changes that are made right now would have to wait behind it.
+Initially listed objects can be many, and have a low priority. They are served after all others, and
+are held back while the operator is crowded, e.g. with requests: otherwise, live changes would have
+to wait behind them.
 """
 
 import asyncio
@@ -29,64 +31,67 @@ logger = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Batch:
-    """What has come for an object since it was handled last time: all of it, or what is left of it by `fold`."""
+    """The events received for an object since it was last handled, all or as reduced by `fold`."""
 
-    events: Sequence[
-        bodies.RawEvent
-    ]  # in the order of arrival; none if it is just the time to go on
+    # In the order of arrival; empty if a delay has passed or the object was nudged.
+    events: Sequence[bodies.RawEvent]
     body: bodies.RawBody  # the latest one
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Verdict:
-    """When to come back to an object if nothing happens till then; ``None`` if there is no need to."""
+    """
+    The result of handling: when to handle the object again if no events come; ``None`` for never.
+    """
 
     delay: float | None = None  # seconds
-    is_postponed: bool = False  # the events are not taken, and are to be given again then
+    is_postponed: bool = False  # the events were not handled, and must be passed again
 
 
 Handle = Callable[[Batch], Awaitable[Verdict]]
-"""Handles an object as it is. It is never called for the same object twice at once. It should not fail."""
+"""Handles an object. Never called twice at the same time for the same object. Should not raise."""
 
 Dismiss = Callable[[Batch], bool]
-"""Tells if there is nothing to do for an object as it is, and takes notice of it then. It never fails or waits."""
+"""Returns whether an object needs no worker, and notes that then; must not raise or block."""
 
 IsEveryEventWanted = Callable[[], bool]
-"""Returns whether all events must be kept; asked with each of them, as the answer can change at any time."""
+"""Returns whether all events must be kept; called for each event, since the answer can change."""
 
 Dropped = Mapping[inventory.Key, bodies.RawBody]
-"""The objects with something left to do, with their latest bodies."""
+"""The objects with unfinished work, with their latest bodies."""
 
 TURN, BURDEN = 20, 4
 """
-How many objects are looked at in one turn of the loop, and as how many of them those count that begin to be handled:
-each of these takes a fraction of a millisecond at least.
+How many objects are examined in one iteration of the event loop, and how many of them one started
+worker counts for: each start takes a fraction of a millisecond at least.
 """
 
 SHARE = 5
-"""Of so many objects that begin, one is of those in no hurry, whatever the others do: they do not wait for ever."""
+"""One of this many started objects is a low-priority one in any case, to prevent starvation."""
 
 CROWD_DELAY = 0.1
-"""Seconds before one of those in no hurry begins in spite of a crowd; the end of a crowd is noticed sooner."""
+"""Seconds before a low-priority object is started despite a crowd that has not ended."""
 
 CALM, CALM_TIMEOUT = 100, 0.5
 """
-How many of those in no hurry can wait with no harm, and for how many seconds the next ones are held back if there are
-more: bodies in memory are much bigger than what is remembered of them, but listings have to end before they expire.
+How many low-priority objects may wait, and for how many seconds the listing is held back if there
+are more: bodies are much bigger than memories, but listings must end before they expire.
 """
 
 FAILURE_DELAY = 60.0
-"""Seconds before an object is handled again, if its handling fails in spite of all efforts not to."""
+"""Seconds before an object is handled again after an unexpected error in a worker."""
 
 
 Begin = Callable[[], bool]
-"""Begins what has waited for it. If it returns false, there is nothing to begin any more."""
+"""Starts a waiting object. Returns false if there is nothing to start."""
 
 
 class Slots:
     """
-    The limit of simultaneous workers, common for all queues of an operator. The waiting ones are served in turn,
-    but those in no hurry are served after the others, and rarely while there is a crowd.
+    The limit of simultaneous workers, shared by all queues of an operator.
+
+    The waiting objects are served in turn; the low-priority ones are served after the others, and
+    rarely while the operator is crowded.
     """
 
     def __init__(
@@ -95,24 +100,24 @@ class Slots:
         self._get_limit, self._is_crowded = get_limit, is_crowded
         self._taken = 0
         self._waiting: collections.deque[Begin] = collections.deque()
-        self._yielding: collections.deque[Begin] = collections.deque()  # those in no hurry
-        self._overtakings = 0  # how many have begun since the last one of those in no hurry
+        self._yielding: collections.deque[Begin] = collections.deque()  # of low priority
+        self._overtakings = 0  # how many objects have started since the last low-priority one
         self._is_open = True
-        self._begun = 0  # how many were looked at or have begun in this turn of the loop
+        self._begun = 0  # the cost of the objects examined or started in this iteration of the loop
         self._calmed = bells.Bell()
-        self._timer: asyncio.TimerHandle | None = None  # only while they wait for the crowd to go
+        self._timer: asyncio.TimerHandle | None = None  # only while they wait for the crowd to end
 
     @property
     def is_contended(self) -> bool:
-        """Does anyone wait for a slot?"""
+        """Whether any object waits for a slot."""
         return bool(self._waiting or self._yielding)
 
     def shut(self) -> None:
-        """Let no one begin until it is opened."""
+        """Start no objects until reopened."""
         self._is_open = False
 
     def open(self) -> None:
-        """Let all begin who wait and fit in: not all at once, for the loop to do other things, too."""
+        """Start the waiting objects, a few at a time to keep the event loop responsive."""
         self._is_open = True
         self._serve()
 
@@ -120,13 +125,16 @@ class Slots:
         """
         Call the function as soon as there is a free slot, possibly now.
 
-        If it returns true, the slot is taken until `free` is called; otherwise, it is not needed any more.
+        If it returns true, the slot is taken until `free` is called; otherwise, the slot is not
+        needed.
         """
         (self._yielding if is_yielding else self._waiting).append(begin)
         self._serve()
 
     async def wait_until_calm(self) -> None:
-        """Wait until only few of those in no hurry are left, if they are being served at all; but not for long."""
+        """
+        Wait until few low-priority objects are left, unless the slots are shut, but not for long.
+        """
         try:
             async with asyncio.timeout(CALM_TIMEOUT):
                 while self._is_open and len(self._yielding) > CALM:
@@ -135,7 +143,7 @@ class Slots:
             pass
 
     def free(self) -> None:
-        """Give a slot back."""
+        """Release a slot."""
         self._taken -= 1
         self._serve()
 
@@ -164,7 +172,7 @@ class Slots:
         return self._is_open and (limit is None or self._taken < limit)
 
     def _pick(self) -> Begin | None:
-        """Choose who is the next; nobody if no one waits, or those who wait have to wait."""
+        """Choose the next object to start; ``None`` if there is none that may start now."""
         may_yield = bool(self._yielding) and (not self._waiting or self._overtakings >= SHARE - 1)
         if may_yield and not self._is_crowded():
             self._overtakings = 0
@@ -193,11 +201,12 @@ class Slots:
 
 def fold(backlog: Sequence[bodies.RawEvent], event: bodies.RawEvent) -> list[bodies.RawEvent]:
     """
-    Add an event to a backlog where only some of the events matter; return the new backlog, of 3 events at most.
+    Add an event to a backlog where not all events matter; return the new backlog, 3 events at most.
 
-    The latest event tells how the object is now. The latest deletion before it tells that the object was gone
-    meanwhile: e.g. it did not match the selectors of the stream, or vanished in a gap and was restored from a backup.
-    The first event tells if the object existed before the stream, so it stays if the others would tell otherwise.
+    The latest event contains the current state of the object. The latest deletion before it means
+    that the object was gone in between: e.g. it did not match the selectors of the stream, or was
+    deleted in a gap and restored from a backup. The first event shows whether the object existed
+    before the stream, and is kept if the other events would imply otherwise.
     """
     deletions = [earlier for earlier in backlog if earlier['type'] == 'DELETED']
     kept = [*deletions[-1:], event]
@@ -207,27 +216,26 @@ def fold(backlog: Sequence[bodies.RawEvent], event: bodies.RawEvent) -> list[bod
 
 @dataclasses.dataclass(slots=True, eq=False)
 class _Lane:
-    """An object that is handled, or is to be handled, now or later."""
+    """An object that is being handled or will be handled."""
 
     key: inventory.Key
     body: bodies.RawBody
     events: list[bodies.RawEvent] = dataclasses.field(default_factory=list)
-    timer: asyncio.TimerHandle | None = None  # only while it waits for its time
-    since: float | None = None  # loop time, since when there is something to do for it right now
-    is_nudged: bool = False  # is it to be handled once more, even with no events?
+    timer: asyncio.TimerHandle | None = None  # only while it waits for its delay
+    since: float | None = None  # loop time, since when it has something to do immediately
+    is_nudged: bool = False  # whether it must be handled again, even with no events
     is_waiting: bool = False  # for a slot
-    is_yielding: bool = False  # is it in no hurry?
-    arrivals: int = (
-        0  # how many events have come since it was handled, also those that are not kept
-    )
+    is_yielding: bool = False  # whether it has a low priority
+    # The number of events since the last handling, including those not kept.
+    arrivals: int = 0
 
 
 class Queue:
     """
     The objects of one watch-stream. Belongs to its event loop; `put` is called by one task.
 
-    The workers are tasks of the queue: they end by themselves, or are ended by `close`. Those objects that can be
-    dismissed need none.
+    The workers are tasks of the queue: they end by themselves, or are ended by `close`. Objects
+    that can be dismissed need no workers.
     """
 
     def __init__(
@@ -248,28 +256,27 @@ class Queue:
         self._is_closed = False
 
     def __len__(self) -> int:
-        """How many objects are being handled, or wait for that."""
+        """Return the number of objects being handled or waiting."""
         return len(self._lanes)
 
     @property
     def working(self) -> int:
-        """How many objects are being handled."""
+        """The number of objects being handled."""
         return len(self._workers)
 
     @property
     def pending(self) -> int:
-        """How many objects wait for their time."""
+        """The number of objects waiting for their delays."""
         return sum(lane.timer is not None for lane in self._lanes.values())
 
     @property
     def waiting(self) -> int:
-        """How many objects wait for their workers."""
-        return max(
-            0, len(self._lanes) - self.working - self.pending
-        )  # those that have just ended are both
+        """The number of objects waiting for workers."""
+        # Objects whose workers have just ended are counted twice.
+        return max(0, len(self._lanes) - self.working - self.pending)
 
     def put(self, event: bodies.RawEvent) -> None:
-        """Add an event to the backlog of its object, and have it handled as soon as possible."""
+        """Add an event to the backlog of its object, to be handled as soon as possible."""
         if self._is_closed:
             return
         body = event['object']
@@ -290,7 +297,7 @@ class Queue:
         self._wake(lane)
 
     def nudge(self, body: bodies.RawBody) -> None:
-        """Have an object handled once more, though it has not changed; there can be a newer body in its backlog."""
+        """Queue an unchanged object to be handled again; a newer body in the backlog wins."""
         if self._is_closed:
             return
         key = inventory.identify(body)
@@ -304,11 +311,11 @@ class Queue:
 
     async def close(self, timeout: float) -> Dropped:
         """
-        Stop the workers: let those that work now finish, and cancel them after so many seconds.
+        Stop the workers: let the current ones finish, and cancel them after the timeout in seconds.
 
-        What is not begun is dropped: it will be found anew by the next start. Returns all objects with something left
-        to do, be they gone or not. If cancelled, it cancels the workers at once, and still awaits them.
-        No one else may use the queue afterwards.
+        Objects with no worker are dropped: the next start will find them again. Returns all objects
+        with unfinished work, whether they still exist or not. If cancelled, it cancels the workers
+        immediately, and still awaits them. The queue must not be used afterwards.
         """
         self._is_closed = True
         for lane in self._lanes.values():
@@ -350,7 +357,7 @@ class Queue:
             lane.events = functools.reduce(fold, events, lane.events)
 
     def _give_back(self, lane: _Lane, events: Sequence[bodies.RawEvent]) -> None:
-        """Put the events that are not handled before those that have come meanwhile."""
+        """Put the unhandled events before those that arrived in the meantime."""
         newer = lane.events
         lane.events = []
         lane.arrivals = 0
@@ -364,7 +371,7 @@ class Queue:
             self._line_up(lane)
 
     def _line_up(self, lane: _Lane, *, is_yielding: bool = False) -> None:
-        """Wait for a slot; for those who wait in no hurry, it is the way to be served sooner."""
+        """Wait for a slot; a low-priority object can line up again to be served sooner."""
         lane.is_waiting, lane.is_yielding = True, is_yielding
         self._slots.take(lambda: self._begin(lane), is_yielding=is_yielding)
 
@@ -372,7 +379,7 @@ class Queue:
         if self._is_closed or not lane.is_waiting:
             return False
         lane.is_waiting = False
-        is_changed = lane.is_yielding or lane.arrivals > 1  # since it was offered when it came
+        is_changed = lane.is_yielding or lane.arrivals > 1  # since it was offered on arrival
         if is_changed and not lane.is_nudged and self._dismiss(Batch(lane.events, lane.body)):
             self._note_wait(lane)
             del self._lanes[lane.key]
@@ -383,7 +390,7 @@ class Queue:
         return True
 
     async def _work(self, lane: _Lane) -> None:
-        """Handle an object until there is nothing to do; then leave it until its time or until its next event."""
+        """Handle an object until nothing is left to do before its delay or its next event."""
         while True:
             events = lane.events
             lane.events = []
@@ -395,7 +402,7 @@ class Queue:
             except BaseException:
                 self._give_back(lane, events)
                 raise
-            # No await from here to the end of the task: events that come meanwhile would be forgotten.
+            # No await from here to the end of the task: events arriving during it would be lost.
             has_more = bool(lane.events) or lane.is_nudged
             if verdict.is_postponed or not has_more or self._is_closed or self._slots.is_contended:
                 break
@@ -420,7 +427,9 @@ class Queue:
             lane.timer = loop.call_later(max(0.0, delay), lambda: self._wake(lane))
 
     def _end(self, lane: _Lane, worker: asyncio.Task[None]) -> None:
-        """Let the others go on. If the handling has failed, or was cancelled from the inside, it is to be repeated."""
+        """
+        Free the slot. If the worker has failed or was cancelled from the inside, schedule a retry.
+        """
         self._workers.discard(worker)
         self._slots.free()
         error = None if worker.cancelled() else worker.exception()

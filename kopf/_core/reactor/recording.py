@@ -1,7 +1,8 @@
 """
-Recording: what is put on an object after its handlers were called, and what is remembered of that.
+Recording: what to store on an object after its handlers are called, and what to remember.
 
-Pure: the records are merge-patches, made by the storages for the body as it is known. Nothing is sent from here.
+Pure: the records are merge-patches, made by the storages for the known body. Nothing is sent from
+here.
 """
 
 import dataclasses
@@ -17,23 +18,25 @@ from kopf._core.reactor import cycles, decisions, inventory, views
 Reason = reasons.Reason
 
 TWINS_PERIOD = 60.0
-"""Seconds between the looks if an object is still held by other versions of its resource: these can be gone."""
+"""
+Seconds between the checks while other versions of the resource hold the object: they can be gone.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
 class Records:
-    """What is to be recorded on the object, and what is to be remembered."""
+    """The changes to store on the object, and the memory to keep."""
 
     cycle: inventory.CycleMemory
     own: patches.Patch = dataclasses.field(default_factory=patches.Patch)
     holding: application.Holding = application.Holding.KEEP
     delay: float | None = None  # seconds until there is something to do; None if there is nothing
     is_over: bool = False  # whether a cycle has ended
-    is_rested: bool = False  # whether the object is recorded as it is, with nothing left to do
+    is_rested: bool = False  # whether the object is recorded as is, with nothing left to do
 
 
 def record(view: views.View, run: decisions.Run, ran: decisions.Ran) -> Records:
-    """Record the outcomes: as progress if there is something left to do, else as the last handled state."""
+    """Record the outcomes as progress if anything is left to do, else as the last handled state."""
     if run.cause.reason is Reason.DELETE:
         return _record_deletion(view, run, ran)
     conclusion = cycles.Conclusion(handled=view.seen)
@@ -82,7 +85,7 @@ def finish(
     *,
     holding: application.Holding = application.Holding.KEEP,
 ) -> Records:
-    """Record the last handled state for which nobody was called."""
+    """Record the last handled state when no handlers were called."""
     own, base = _record_end(view, state, conclusion, ())
     cycle = dataclasses.replace(
         view.cycle, own=None, base=base, handled=_choose_handled(view, conclusion)
@@ -92,10 +95,10 @@ def finish(
 
 def _choose_handled(view: views.View, conclusion: cycles.Conclusion) -> cycles.Essence | None:
     """
-    Choose what this version of the resource remembers as handled by itself, if there are others.
+    Choose the last handled state of this version of the resource, if several are served.
 
-    The record on the object is common to all of them: what one of them has handled is not handled by the others, and
-    is not the same under them if the server converts the objects.
+    The record on the object is shared by all versions: a change handled under one version is not
+    handled under the others, and looks different there if the server converts the objects.
     """
     return conclusion.handled if view.has_versions else None
 
@@ -106,7 +109,11 @@ def _record_end(
     conclusion: cycles.Conclusion,
     waiting: Collection[ids.HandlerId],
 ) -> tuple[patches.Patch, cycles.Essence | None]:
-    """Record the last handled state, and remove the progress; return also the base that is too big to be recorded."""
+    """
+    Record the last handled state and remove the progress.
+
+    Returns the records, and the base if it is too big to be recorded.
+    """
     assert conclusion.handled is not None
     own = patches.Patch()
     base = conclusion.base
@@ -139,7 +146,9 @@ def _record_progress(
 
 
 def _record_deletion(view: views.View, run: decisions.Run, ran: decisions.Ran) -> Records:
-    """Record the progress of a deletion; let the object go when its handlers and daemons have ended."""
+    """
+    Record the progress of a deletion; release the object when its handlers and daemons have ended.
+    """
     own = patches.Patch()
     delay = _measure_delay(view, run, ran)
     if delay is not None or view.is_alive or ran.is_interrupted:
@@ -149,7 +158,7 @@ def _record_deletion(view: views.View, run: decisions.Run, ran: decisions.Ran) -
 
 
 def release(view: views.View, state: progression.State) -> Records:
-    """Let the object go; if others still hold it, leave nothing of ours on it."""
+    """Release the object; if it has other finalizers, remove all our records from it."""
     own = patches.Patch()
     if view.is_held_by_twins:
         state.store(view.persistence.progress_storage, view.stored, own)
@@ -168,7 +177,9 @@ def purge(
     left: Mapping[ids.HandlerId, progression.HandlerState] | None = None,
     has_base: bool = False,
 ) -> None:
-    """Remove the progress of all handlers but those left, whose records are replaced."""
+    """
+    Remove the progress of all handlers except for the ``left`` ones, whose records are replaced.
+    """
     left = left or {}
     storage, body = view.persistence.progress_storage, view.stored
     if not view.is_blank:
@@ -182,16 +193,15 @@ def purge(
 
 def _remove(view: views.View, stale: Iterable[ids.HandlerId], own: patches.Patch) -> None:
     storage, body = view.persistence.progress_storage, view.stored
-    is_careful = conventions.is_custom(
-        storage
-    )  # ours also remove what cannot be read; users' ones may fail
+    # Our storages also remove unreadable records; custom storages may fail on them.
+    is_careful = conventions.is_custom(storage)
     for id in dict.fromkeys(stale):
         if not is_careful or storage.fetch(key=id, body=body) is not None:
             storage.purge(key=id, body=body, patch=own)
 
 
 def compose(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
-    """Make one merge-patch of two, as if they were merged one after another."""
+    """Compose one merge-patch of two, with the same effect as applying them one after another."""
     composed = dict(earlier)
     for key, value in later.items():
         present = composed.get(key)
@@ -210,8 +220,8 @@ def _build_remains(
     """
     Build the progress that stays for the next cycles.
 
-    The kept handlers need no call for the rest of the change; their parents must be able to find them. The waiting
-    ones go on by themselves, whatever the next cycles are about.
+    The kept handlers need no call for the rest of the change; their parents must be able to find
+    them. The waiting handlers continue independently of the next cycles.
     """
     if not kept and not waiting:
         return {}
@@ -245,7 +255,9 @@ def _record_base(
     purpose: Reason,
     among: Collection[ids.HandlerId] | None = None,
 ) -> progression.State:
-    """Record the base as if it was a part of a handler: an operator that ends the cycle removes it with that."""
+    """
+    Record the base as a sub-handler: any operator that ends the cycle removes it with its parent.
+    """
     part = progression.HandlerState(purpose=purpose.value, success=True, message=base.text)
     view.persistence.progress_storage.store(
         key=cycles.BASE_ID, record=part.as_record(), body=view.stored, patch=own
@@ -273,6 +285,6 @@ def _list_resumed(view: views.View, ran: decisions.Ran) -> frozenset[ids.Handler
 
 
 def _measure_delay(view: views.View, run: decisions.Run, ran: decisions.Ran) -> float | None:
-    """Return how many seconds are left until there is something to do; ``None`` if all is done."""
+    """Return the seconds until there is something to do; ``None`` if everything is done."""
     delay = ran.state.delay(run.ids, view.site.now())
     return lifecycles.IDLE_DELAY if delay == 0 and ran.is_idle else delay

@@ -1,9 +1,10 @@
 """
-Reporting: what is logged of the handling of objects, from the beginning of a cycle to its summary.
+Reporting: the log lines about handling of objects, from the start of a cycle to its summary.
 
-People alert on these lines, and their tests wait for them: the texts are an interface. The details are at DEBUG, and
-cost nothing if that is off. The summary is at INFO: with the object's own logger, it is posted as a k8s-event too,
-if the settings say so. The values of Secrets are in none of them.
+People alert on these lines, and their tests wait for them: the texts are an interface. The details
+are at DEBUG, and cost nothing if that is off. The summary is at INFO: with the object's own logger,
+it can also be posted as a k8s-event, depending on the settings. No line contains the values of
+Secrets.
 """
 
 import logging
@@ -20,7 +21,7 @@ NOUNS: Mapping[reasons.Reason, str] = {
     reasons.Reason.DELETE: 'Deletion',
     reasons.Reason.RESUME: 'Resuming',
 }
-"""What the cycles are called. For other reasons, there are no cycles, and nothing is logged."""
+"""The names of the cycles. For other reasons, there are no cycles, and nothing is logged."""
 
 
 def log_beginning(
@@ -31,7 +32,9 @@ def log_beginning(
     *,
     is_secret: bool = False,
 ) -> None:
-    """Log that handlers are going to be called for the object as it is now, and for updates, what has changed."""
+    """
+    Log that handlers will be called for the current state of the object; for updates, log the diff.
+    """
     noun = NOUNS.get(reason)
     if noun is None or not logger.isEnabledFor(logging.DEBUG):
         return
@@ -49,20 +52,22 @@ def log_beginning(
 def log_summary(
     logger: causes.Logger, reason: reasons.Reason, *, succeeded: int, failed: int
 ) -> None:
-    """Log that all handlers of a cycle are finished; to be called once per cycle, with the logger of the object."""
+    """
+    Log that all handlers of a cycle are finished. Call it once per cycle, with the object's logger.
+    """
     noun = NOUNS.get(reason)
     if noun is not None:
         logger.info('%s is processed: %d succeeded; %d failed.', noun, succeeded, failed)
 
 
 def count_outcomes(state: progression.State, handlers: Iterable[ids.HandlerId]) -> tuple[int, int]:
-    """Return how many of these handlers have succeeded and how many have failed for good, by their final states."""
+    """Count the handlers that have succeeded and those that have permanently failed."""
     states = [state.get(id, progression.BLANK) for id in dict.fromkeys(handlers)]
     return sum([found.success for found in states]), sum([found.failure for found in states])
 
 
 def log_holding(logger: causes.Logger, holding: application.Holding) -> None:
-    """Log that the finalizer is going to be added or removed, if it is."""
+    """Log that the finalizer will be added or removed, if it will be."""
     match holding:
         case application.Holding.BLOCK:
             logger.debug(
@@ -73,7 +78,7 @@ def log_holding(logger: causes.Logger, holding: application.Holding) -> None:
 
 
 def log_sleep(logger: causes.Logger, delay: float) -> None:
-    """Log that the object is left alone until the next attempts of its handlers."""
+    """Log that the object waits for the next attempts of its handlers."""
     if logger.isEnabledFor(logging.DEBUG):
         logger.debug(
             'Sleeping for the delayed handlers: they are due %s.',
@@ -82,10 +87,10 @@ def log_sleep(logger: causes.Logger, delay: float) -> None:
 
 
 def log_dismissal(logger: causes.Logger) -> None:
-    """Log that there is nothing to do for the object as it is now."""
+    """Log that there is nothing to do for the object in its current state."""
     logger.debug('Nothing of interest: no handlers are due for the object as it is now.')
 
 
 def log_deletion(logger: causes.Logger) -> None:
-    """Log that the object does not exist any more."""
+    """Log that the object no longer exists."""
     logger.debug('Deleted: the object no longer exists.')

@@ -1,8 +1,9 @@
 """
-Resolution: which of the cluster's resources are meant by the selectors of the handlers.
+Resolution: which resources of the cluster the handlers' selectors match.
 
-Decisions only: nothing is requested, remembered or logged here. Each selector is resolved by itself, whatever the other
-ones say. The results are remade from scratch every time, as the resources come and go.
+Decisions only: nothing is requested, remembered or logged here. Each selector is resolved
+independently of the others. The results are rebuilt from scratch every time, as resources appear
+and disappear.
 """
 
 import dataclasses
@@ -16,31 +17,28 @@ from kopf._cogs.structs import references, selectors
 Resources = frozenset[references.Resource]
 
 WATCHING = frozenset({'list', 'watch'})
-"""What must be possible with a resource for it to be served at all."""
+"""The verbs that a resource must support to be served."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Demand:
-    """What is asked of the cluster by all handlers together."""
+    """The selectors of all handlers together."""
 
-    asked: Collection[
-        selectors.Selector
-    ] = ()  # by all handlers that need the objects to be watched
-    patching: Collection[
-        selectors.Selector
-    ] = ()  # those of them whose handlers need the objects to be changed
-    reviewing: Collection[
-        selectors.Selector
-    ] = ()  # by the handlers of requests, which need nothing of the resources
+    # Of all handlers that need the objects to be watched.
+    asked: Collection[selectors.Selector] = ()
+    # The subset of them whose handlers need the objects to be patched.
+    patching: Collection[selectors.Selector] = ()
+    # Of the admission handlers, which require nothing from the resources.
+    reviewing: Collection[selectors.Selector] = ()
 
     @property
     def selectors(self) -> frozenset[selectors.Selector]:
-        """All that is asked for in any way."""
+        """All selectors of any kind."""
         return frozenset([*self.asked, *self.reviewing])
 
 
 class Complaint(NamedTuple):
-    """A line for the log about what is not served, and why. The equal ones are about the same."""
+    """A log line about an unserved selector; equal complaints are the same problem."""
 
     text: str
     values: tuple[Any, ...]
@@ -48,39 +46,39 @@ class Complaint(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Resolution:
-    """What is served for each selector, and what is not."""
+    """The resources that are served for each selector, and those that are not."""
 
     served: Mapping[selectors.Selector, Resources] = dataclasses.field(default_factory=dict)
     reviewed: Mapping[selectors.Selector, Resources] = dataclasses.field(default_factory=dict)
     ambiguous: Mapping[selectors.Selector, Resources] = dataclasses.field(default_factory=dict)
     unwatchable: Mapping[selectors.Selector, Resources] = dataclasses.field(default_factory=dict)
     unpatchable: Mapping[selectors.Selector, Resources] = dataclasses.field(default_factory=dict)
-    broken: Mapping[selectors.Selector, str] = dataclasses.field(
-        default_factory=dict
-    )  # functions, and their errors
+    # The failed functions, with their errors.
+    broken: Mapping[selectors.Selector, str] = dataclasses.field(default_factory=dict)
     unresolved: frozenset[selectors.Selector] = frozenset()
 
     @property
     def resources(self) -> Resources:
-        """All resources to be watched, each once."""
+        """All resources to watch."""
         return frozenset(resource for resources in self.served.values() for resource in resources)
 
     @property
     def all_resources(self) -> Resources:
-        """All resources to be served in any way: to be watched, or only to have the requests to them reviewed."""
+        """All served resources, either watched or only reviewed at admission."""
         return self.resources.union(*self.reviewed.values())
 
     def select_selectors(self, resource: references.Resource) -> frozenset[selectors.Selector]:
         """
-        Tell for which of the selectors this resource is served.
+        Select the selectors for which this resource is served.
 
-        There can be fewer of them than those matching: these do not know of the other resources of the same names.
+        They can be fewer than all matching selectors: a selector alone does not see the other
+        resources of the same name.
         """
         return self._meanings.get(resource, frozenset())
 
     @functools.cached_property
     def _meanings(self) -> Mapping[references.Resource, frozenset[selectors.Selector]]:
-        """The other way around, as it is asked for with every event."""
+        """The inverted mapping, cached because it is needed for every event."""
         return {
             resource: frozenset(
                 selector for selector, resources in self.served.items() if resource in resources
@@ -90,12 +88,12 @@ class Resolution:
 
     @property
     def complaints(self) -> frozenset[Complaint]:
-        """All that people should know of."""
+        """The problems to be reported to the users."""
         return frozenset(_iterate_complaints(self))
 
 
 def resolve(demand: Demand, resources: Iterable[references.Resource]) -> Resolution:
-    """Find out which of these resources are to be served for each of the selectors."""
+    """Resolve each selector to the resources that should be served for it."""
     candidates = list(resources)
     matched, broken = _match_all(demand.selectors, candidates)
     chosen = {selector: _prefer_core(selector, found) for selector, found in matched.items()}
@@ -125,7 +123,7 @@ def resolve(demand: Demand, resources: Iterable[references.Resource]) -> Resolut
 
 
 def select_groups(asked: Iterable[selectors.Selector]) -> frozenset[str] | None:
-    """Tell which API groups are to be looked at, or ``None`` for all of them: if any selector can be of any group."""
+    """Select the API groups to scan; ``None`` for all groups, if any selector has no group."""
     groups = {selector.group for selector in asked}
     return None if None in groups else frozenset(group for group in groups if group is not None)
 
@@ -134,10 +132,10 @@ def update_resources(
     known: Iterable[references.Resource], catalog: discovery.Catalog
 ) -> list[references.Resource]:
     """
-    Tell what the cluster serves now, by its latest answers and by what was known before.
+    Combine the previously known resources with the latest results of the discovery.
 
-    What is known is not forgotten while there are doubts: if a server of an API group is down, it is not certain
-    that its resources are gone.
+    Known resources are kept while the results are in doubt: if the server of an API group is down,
+    its resources are not necessarily gone.
     """
     certain = {tuple(resource) for resource in catalog.resources}
     doubtful = {(version.group, version.version) for version in catalog.doubtful}
@@ -156,7 +154,7 @@ def _match_all(
     asked: Iterable[selectors.Selector],
     resources: Collection[references.Resource],
 ) -> tuple[dict[selectors.Selector, Resources], dict[selectors.Selector, str]]:
-    """Match the resources one by one; the selectors with functions that fail are as if absent."""
+    """Match the selectors with the resources; selectors whose functions fail are left out."""
     matched, broken = {}, {}
     for selector in asked:
         try:

@@ -1,7 +1,8 @@
 """
 Running: operators as functions to call, as coroutines to await, or as tasks to orchestrate.
 
-Several operators can run in one process, in one event loop or in several, and do not know of each other.
+Several operators can run in one process, in the same or in different event loops, independently of
+each other.
 """
 
 import asyncio
@@ -25,14 +26,14 @@ from kopf._core.reactor import inventory, observation, operating, stopping
 logger = logging.getLogger(__name__)
 
 LEFTOVERS_TIMEOUT = 5.0
-"""Seconds for the tasks that are left after the operator to end on their own, before they are cancelled."""
+"""Seconds for the tasks left by the operator to end by themselves before they are cancelled."""
 
 REFUSAL_TIMEOUT = 5.0
-"""Seconds for those of them that do not end at once when cancelled, before they are left as they are."""
+"""Seconds for the cancelled tasks to end before they are abandoned."""
 
 
 class Options(TypedDict, total=False):
-    """How an operator is to be run; the same for all ways of running."""
+    """The options of an operator, the same for all ways of running it."""
 
     lifecycle: lifecycles.LifecycleFn | None
     indexers: Any
@@ -82,7 +83,7 @@ def run(*, loop: asyncio.AbstractEventLoop | None = None, **options: Unpack[Opti
     """
     Run an operator until it is stopped, in the given event loop or in the loop of this thread.
 
-    Raises what `operator` raises. A loop that is given, or belongs to the thread, is not closed.
+    Raises the same errors as `operator`. The loop is closed only if it was created here.
     """
     try:
         if loop is not None:
@@ -98,9 +99,10 @@ def run(*, loop: asyncio.AbstractEventLoop | None = None, **options: Unpack[Opti
 @_signed
 async def operator(**options: Unpack[Options]) -> None:
     """
-    Run an operator until it is stopped: by its stop-flag, by a signal in the main thread, or by cancellation.
+    Run an operator until stopped by its stop-flag, a signal in the main thread, or cancellation.
 
-    In all cases, the operator ends gracefully, with its cleanup handlers. Raises the error that has ended it, if any.
+    In all cases, the operator stops gracefully and calls its cleanup handlers. Raises the error
+    that stopped it, if any.
     """
     existing = asyncio.all_tasks()
     tasks = await spawn_tasks(**options)
@@ -110,10 +112,10 @@ async def operator(**options: Unpack[Options]) -> None:
 @_signed
 async def spawn_tasks(**options: Unpack[Options]) -> Collection[asyncio.Task[None]]:
     """
-    Start an operator, and return its tasks: as soon as any of them ends, so does the operator.
+    Start an operator and return its tasks: as soon as any of them ends, the operator ends.
 
-    To stop it, cancel the tasks, and await them. Raises `TypeError` if the options contradict each other,
-    and `EndpointError` if the probes cannot be served as it is asked.
+    To stop it, cancel the tasks and await them. Raises `TypeError` if the options contradict each
+    other, and `EndpointError` if the endpoint of the probes is invalid.
     """
     _check_options(options)
     liveness = options.get('liveness_endpoint')
@@ -145,10 +147,11 @@ async def run_tasks(
     ignored: Collection[asyncio.Task[Any]] = frozenset(),
 ) -> None:
     """
-    Wait for the tasks of an operator; once any of them ends, stop the others, and then all that is left of it.
+    Wait for the tasks of an operator; once any of them ends, stop all others and leftovers.
 
-    What is left are the tasks started from its handlers, however deep, unless ignored: they get 5 seconds to end,
-    then are cancelled and get 5 more. When cancelled, it does the same. Raises the first error of the root tasks.
+    The leftovers are the tasks started from its handlers at any depth, unless ignored: they get 5
+    seconds to end, then are cancelled and get 5 more. Cancellation has the same effect. Raises the
+    first error of the root tasks.
     """
     roots = set(root_tasks)
     plans = [plan for task in roots if (plan := _get_plan(task)) is not None]
@@ -167,7 +170,7 @@ OptionT = TypeVar('OptionT')
 
 
 def _choose(option: OptionT | None, make: Callable[[], OptionT]) -> OptionT:
-    """Take what is given, even if it is empty, or else the default."""
+    """Return the given value, even if it is empty, or else the default."""
     return option if option is not None else make()
 
 
@@ -178,13 +181,13 @@ _current: contextvars.ContextVar[operating.Plan | None] = contextvars.ContextVar
 
 
 def get_current_vault() -> vaults.Vault | None:
-    """Get the credentials of the operator that has started the current task; none if it is not started by any."""
+    """Get the credentials of the operator that has started the current task, if any."""
     plan = _current.get()
     return plan.vault if plan is not None else None
 
 
 def _get_plan(task: asyncio.Task[Any]) -> operating.Plan | None:
-    """Tell to which operator the task belongs: tasks inherit the context of those who start them."""
+    """Get the operator to which the task belongs: tasks inherit the context of their creators."""
     if sys.version_info >= (3, 12):
         return task.get_context().get(_current)
     contexts = [item for item in gc.get_referents(task) if isinstance(item, contextvars.Context)]
@@ -197,7 +200,9 @@ async def _run_plan(plan: operating.Plan) -> None:
 
 
 async def _stop_roots(roots: set[asyncio.Task[None]]) -> None:
-    """Stop them gracefully; every time when cancelled while they are stopping, pass it on to them, and still wait."""
+    """
+    Stop the tasks gracefully; if cancelled in the meantime, cancel them again and keep waiting.
+    """
     cancellation: asyncio.CancelledError | None = None
     while True:
         for task in roots:
@@ -229,7 +234,7 @@ async def _stop_leftovers(tasks: set[asyncio.Task[Any]]) -> None:
 
 
 def _adjust_settings(options: Options) -> settings_.OperatorSettings:
-    """Take the given settings or new ones, with those options that are settings in fact."""
+    """Take the given or default settings, and apply the options that are settings."""
     settings = _choose(options.get('settings'), settings_.OperatorSettings)
     peering = settings.peering
     peering.clusterwide = _is_clusterwide(options)
@@ -265,7 +270,7 @@ def _is_clusterwide(options: Options) -> bool:
 
 
 def _check_options(options: Options) -> None:
-    """Refuse what cannot be understood; warn about what is deprecated or unclear."""
+    """Raise an error for invalid options; warn about deprecated or ambiguous ones."""
     unknown = options.keys() - Options.__annotations__.keys()
     if unknown:
         raise TypeError(f'Operators have no such options: {", ".join(sorted(unknown))}.')
@@ -285,7 +290,7 @@ def _check_options(options: Options) -> None:
 
 
 def _get_thread_loop() -> asyncio.AbstractEventLoop | None:
-    """Get the loop that was made for this thread, if there is any; never make one."""
+    """Get the event loop that was set for this thread, if any; never create one."""
     with warnings.catch_warnings():
         warnings.simplefilter('ignore', DeprecationWarning)
         try:

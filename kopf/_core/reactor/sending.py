@@ -1,5 +1,5 @@
 """
-Sending: all changes of an object at once, and what is remembered of the answers.
+Sending: sends all changes of an object together, and processes the responses.
 """
 
 import asyncio
@@ -15,32 +15,32 @@ from kopf._core.reactor import circles, decisions, inventory, recording, reporti
 
 REFUSAL_DELAY, LONGEST_REFUSAL_DELAY = 5.0, 600.0
 """
-Seconds to wait for a newer state of an object if the known one is outdated, twice as many each next time; usually
-it comes much sooner, and is handled at once.
+Seconds to wait for a newer state of an object if the known state is outdated; doubled for every
+refusal in a row. Usually, the newer state arrives much sooner, and is handled immediately.
 """
 
 GONE_DELAY = 120.0
 """
-Seconds to wait for the deletion of an object to be known, also from a stream that is silent and is being replaced.
-Then the object exists in fact: servers do not know their resources for a moment when the definitions change.
+Seconds to wait for the deletion event of a missing object, even if its stream is stale and is being
+replaced. After that, the object is considered existing: servers respond that resources are not
+found for a moment when their definitions change.
 """
 
 Expect = Callable[[Mapping[str, Any]], None]
-"""Takes notice of our own change that will come back from the stream."""
+"""Registers our own change that will come back from the watch-stream."""
 
 
 class RefusedPatchError(Exception):
-    """The cluster does not accept a change, and will not accept it while the object is as it is."""
+    """The cluster refuses a change, and will refuse it until the object changes."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """How one plan has ended."""
+    """The result of executing one plan."""
 
     delay: float | None = None  # seconds until there is something to do; None if there is nothing
-    body: bodies.RawBody | None = (
-        None  # as our changes have left it, if that is worth a look right now
-    )
+    # The object after our changes, if it should be processed immediately.
+    body: bodies.RawBody | None = None
 
 
 REST = Step()
@@ -48,7 +48,7 @@ REST = Step()
 
 
 class Sender:
-    """Sends the changes of the objects of one resource."""
+    """The sender of the changes for the objects of one resource."""
 
     def __init__(self, served: sites.Served, expect: Expect) -> None:
         self.served = served
@@ -65,10 +65,11 @@ class Sender:
         is_spared: bool = True,
     ) -> Step:
         """
-        Send all changes of the object, and remember what follows from the answers.
+        Send all changes of the object, and remember what follows from the responses.
 
-        What equals the object is spared only if nothing could happen to it since the handlers were called with it, as
-        with event handlers that await nothing. Otherwise, there can be a newer state by now.
+        Values equal to the known object are omitted only if the object could not have changed since
+        the handlers were called, as with event handlers that await nothing. Otherwise, there can be
+        a newer state already.
         """
         revision = _Revision(view, records, self._collect(view, records, makers))
         if _is_held(records) and circles.count_cycle(view, memory):
@@ -98,7 +99,9 @@ class Sender:
         return self._make_step(view, records, applied, memory)
 
     def keep_functions(self, view: views.View, memory: inventory.Memory) -> None:
-        """Keep the functions of the users for later: the known version would be refused."""
+        """
+        Keep the users' patch functions for later: they would be refused for the known version.
+        """
         fns = tuple(view.patch.fns)
         if view.outbox is not None:
             memory.outbox = dataclasses.replace(view.outbox, fns=fns)
@@ -109,7 +112,7 @@ class Sender:
     def _collect(
         self, view: views.View, records: recording.Records, makers: frozenset[ids.HandlerId]
     ) -> decisions.Sent:
-        """Put together what is sent, with our records that were not accepted before."""
+        """Collect the changes to send, including our records that were not accepted before."""
         own = records.own
         if view.pending:
             own = patches.Patch(recording.compose(view.pending, own))
@@ -124,7 +127,7 @@ class Sender:
     def _expect_echo(
         self, view: views.View, applied: application.Applied, memory: inventory.Memory
     ) -> None:
-        """Wait for our own changes to come back from the stream."""
+        """Expect our own changes to come back from the watch-stream."""
         if applied.version is None or applied.version == view.version:
             return
         timeout = self.site.settings.persistence.consistency_timeout
@@ -160,7 +163,9 @@ class Sender:
     def _measure_refusal(
         self, applied: application.Applied, memory: inventory.Memory, *, is_vain: bool
     ) -> float:
-        """Return how long to wait for a newer state of the object, for which the refused changes can be accepted."""
+        """
+        Return how long to wait for a newer state in which the refused changes can be accepted.
+        """
         if applied.is_gone:
             return GONE_DELAY
         is_outdated = applied.is_held or (bool(applied.fns) and not applied.is_refused)
@@ -172,7 +177,9 @@ class Sender:
 
 
 class _Revision:
-    """The records of a cycle, made again if the server has told what the handlers' own changes have become."""
+    """
+    The records of a cycle, revised when the server returns the result of the handlers' changes.
+    """
 
     def __init__(self, view: views.View, records: recording.Records, sent: decisions.Sent) -> None:
         self.view = view
@@ -193,12 +200,11 @@ class _Revision:
     def make(
         self, body: Mapping[str, Any], drifts: Sequence[application.Drift]
     ) -> Mapping[str, Any]:
-        """Record the object as it is now, if no other handlers are to be called for the difference."""
+        """Record the current state if no other handlers must be called for the difference."""
         try:
             return self._make(body, drifts)
-        except (
-            Exception
-        ):  # of filters and storages: the next cycle will meet them too, and report them
+        # The errors of filters and storages: the next cycle gets and reports them too.
+        except Exception:
             return self.sent.own
 
     def _make(
@@ -226,7 +232,9 @@ class _Revision:
 
 
 def is_essential(view: views.View) -> bool:
-    """Return whether the users' changes can concern the essence of the object, by their place."""
+    """
+    Return whether the users' changes can affect the essence of the object, judging by the fields.
+    """
     if not len(view.patch):
         return False
     if view.patch.keys() - {'status'}:
@@ -235,13 +243,13 @@ def is_essential(view: views.View) -> bool:
 
 
 def choose_refusal_delay(refusals: int, chance: float) -> float:
-    """Choose a delay after so many refusals in a row, the last one included; ``chance`` is from 0 to 1."""
+    """Choose a delay after this number of refusals in a row; ``chance`` is from 0 to 1."""
     delay = math.ldexp(REFUSAL_DELAY, min(refusals, 16) - 1)
     return retries.spread(min(LONGEST_REFUSAL_DELAY, delay), chance)
 
 
 def _find_makers(view: views.View) -> frozenset[ids.HandlerId]:
-    """Find whose changes have waited to be sent, if the object is still as these handlers have seen it."""
+    """Find the handlers whose changes remain unsent, if the object is as these handlers saw it."""
     outbox = view.outbox
     if outbox is None or not outbox.makers or outbox.seen != view.seen:
         return inventory.NOBODY
@@ -251,7 +259,7 @@ def _find_makers(view: views.View) -> frozenset[ids.HandlerId]:
 def _keep_unsent(
     view: views.View, sent: decisions.Sent, error: errors.RequestError
 ) -> inventory.Outbox:
-    """Keep what could not be sent; only our records if the cluster will always say no."""
+    """Keep the unsent changes; only our records if the cluster will always refuse the rest."""
     if application.is_refusal(error):
         return decisions.build_outbox(view, sent, {}, (), sent.own)
     return decisions.build_outbox(view, sent, view.patch, tuple(view.patch.fns), sent.own)
@@ -268,7 +276,7 @@ def _is_silent(
     applied: application.Applied,
     memory: inventory.Memory,
 ) -> bool:
-    """Return whether there is something to do, but nothing was changed by what was sent, so nothing will come back."""
+    """Return whether there is something to do, but no echo will come of what was sent."""
     if applied.is_gone or records.delay is not None:
         return False
     is_flushed = view.outbox is not None and memory.outbox is None
@@ -278,7 +286,7 @@ def _is_silent(
 
 
 def _is_newest(applied: application.Applied, memory: inventory.Memory) -> bool:
-    """Return whether there is no newer state of the object than after the changes, as far as it is known."""
+    """Return whether no state of the object is known to be newer than the one after the changes."""
     if applied.body is None or memory.outbox is not None or applied.is_gone or applied.is_held:
         return False
     return memory.awaited is None or memory.awaited.version == applied.version

@@ -1,5 +1,5 @@
 """
-Sites: where objects are handled, and which of them. What is the same for all objects of an operator, or of a resource.
+Sites: the context of handling that is shared by all objects of an operator or of a resource.
 """
 
 import copy
@@ -20,7 +20,7 @@ from kopf._core.reactor import inventory
 
 @dataclasses.dataclass(frozen=True)
 class Site:
-    """All that the handling needs, of one operator."""
+    """The parts of one operator that the handling of objects needs."""
 
     registry: registries.OperatorRegistry
     settings: settings_.OperatorSettings
@@ -39,9 +39,10 @@ class Site:
 
     def get_memo(self, body: Mapping[str, Any], /, *, is_existing: bool) -> Any:
         """
-        Get the memo of an existing object if it is known; otherwise, one that nobody else has and nobody keeps.
+        Get the memo of an existing object if known; otherwise, a copy of the operator's memo.
 
-        Unlike in `Memories.recall`, nothing is remembered: objects are known only as long as they are watched.
+        Unlike in `Memories.recall`, nothing is remembered: objects are known only while they are
+        watched.
         """
         memo = self.memories.find_memo(body) if is_existing else None
         return copy.copy(self.memo) if memo is None else memo
@@ -49,7 +50,7 @@ class Site:
 
 @dataclasses.dataclass(frozen=True)
 class Served:
-    """The objects of one resource, and whose handlers are for them, as it is known at the moment."""
+    """The objects of one resource, with the selectors of the handlers currently served."""
 
     site: Site
     resource: references.Resource
@@ -57,20 +58,19 @@ class Served:
 
     @property
     def flow(self) -> meters.Flow:
-        """What is counted of these objects."""
+        """The metrics of these objects."""
         return self.site.context.meter.flows[repr(self.resource)]
 
     @property
     def selectors(self) -> Collection[selectors.Selector] | None:
-        """The selectors that mean this resource; ``None`` if each one decides for itself."""
+        """The selectors resolved to this resource; ``None`` if each one matches on its own."""
         return self.get_selectors(self.resource)
 
     def is_calm(self) -> bool:
-        """Return whether no handler wants every event, and no daemons follow the objects."""
+        """Return whether no handler wants every event, and the objects have no daemons."""
         registry = self.site.registry
-        if (
-            not registry._watching._handlers and not registry._spawning._handlers
-        ):  # asked for many times per event
+        # A shortcut, as this is checked many times per event.
+        if not registry._watching._handlers and not registry._spawning._handlers:
             return True
         chosen = self.selectors
         is_watched = registry._watching.has_handlers(self.resource, chosen)

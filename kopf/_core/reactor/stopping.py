@@ -1,5 +1,5 @@
 """
-Stopping: what makes an operator stop, and what happens if it does not.
+Stopping: stops an operator by signals and flags, and kills it if it does not stop in time.
 """
 
 import asyncio
@@ -22,16 +22,19 @@ logger = logging.getLogger(__name__)
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 SAME_SIGNAL = 0.5
-"""Seconds in which signals are one and the same: e.g. when both a process and its group are signalled."""
+"""
+Seconds within which signals count as one: e.g. when both a process and its group are signalled.
+"""
 
 
 class Stopper:
     """
-    Tells when to stop: at the first signal to the process, or when the stop-flag is raised.
+    The waiter for the first signal to the process or for the stop-flag.
 
-    The second signal ends the process at once. So does, if the operator stops for longer than its settings allow, an
-    alarm that is set by whatever stops the operator, except for the stop-flag. Signals are taken only in the main
-    thread, and are for all operators there; what was there before is restored.
+    The second signal ends the process immediately. So does a timer if the operator takes longer to
+    stop than its settings allow; the timer is started by every reason to stop except for the
+    stop-flag. Signals are handled only in the main thread, for all operators there; the previous
+    signal handlers are restored.
     """
 
     def __init__(
@@ -42,7 +45,7 @@ class Stopper:
         self._signalled = asyncio.Event()
         self._alarm: threading.Timer | None = None
         self._is_flagged = False
-        self.is_signalled = False  # even if the event loop does not know of it yet
+        self.is_signalled = False  # even if the event loop is not notified yet
 
     async def __aenter__(self) -> 'Stopper':
         if threading.current_thread() is threading.main_thread():
@@ -64,7 +67,7 @@ class Stopper:
             self._alarm.cancel()
 
     async def wait(self) -> None:
-        """Wait until it is time to stop. It can be cancelled and repeated. Raises the errors of a wrong stop-flag."""
+        """Wait for a signal or the stop-flag. Can be repeated. Raises errors of the flag."""
         waiters: list[asyncio.Task[bool]] = [
             asyncio.create_task(self._wait_for_signal(), name='signals')
         ]
@@ -80,7 +83,9 @@ class Stopper:
             await asyncio.wait(waiters)
 
     def limit_exit(self) -> None:
-        """Begin to count the time of the exit, unless it is asked for by the stop-flag, or is counted already."""
+        """
+        Start the exit timer, unless the stop-flag is the reason or the timer is already started.
+        """
         timeout = self._settings.process.ultimate_exiting_timeout
         if timeout is not None and self._alarm is None and not self._is_flagged:
             self._alarm = threading.Timer(timeout, _kill, args=(timeout,))
@@ -88,9 +93,11 @@ class Stopper:
             self._alarm.start()
 
     def take_signal(self, number: signal.Signals) -> None:
-        """Let the operator stop. Called in the middle of anything, so it does nothing here but leaves a message."""
+        """
+        Request the operator to stop. It interrupts arbitrary code, so it only schedules a callback.
+        """
         self.is_signalled = True
-        with contextlib.suppress(RuntimeError):  # the loop is closed: there is nobody to stop
+        with contextlib.suppress(RuntimeError):  # the loop is closed: there is nothing to stop
             self._loop.call_soon_threadsafe(self._stop, number)
 
     def _stop(self, number: signal.Signals) -> None:
@@ -113,16 +120,17 @@ class Stopper:
 
 class _Switchboard:
     """
-    Passes the signals to all operators of the main thread; belongs to that thread.
+    The dispatcher of signals to all operators of the main thread; belongs to that thread.
 
-    The handlers of the event loop are not used: they would be late if the loop is blocked, and cannot be restored.
+    The signal handlers of the event loop are not used: they are delayed if the loop is blocked, and
+    cannot be restored.
     """
 
     def __init__(self) -> None:
         self._stoppers: list[Stopper] = []
         self._previous: dict[signal.Signals, Any] = {}
-        self._taken = 0.0  # the time of the signal that was taken last
-        self.is_final = False  # is there nothing else in the process but the operator?
+        self._taken = 0.0  # the time of the last accepted signal
+        self.is_final = False  # whether the process exists only for the operator
 
     def connect(self, stopper: Stopper) -> None:
         if not self._stoppers:
@@ -135,15 +143,15 @@ class _Switchboard:
         self._stoppers.remove(stopper)
         if not self._stoppers:
             for number, previous in self._previous.items():
-                if (
-                    signal.getsignal(number) == self._take
-                ):  # otherwise, somebody else has replaced it meanwhile
+                # Otherwise, other code has replaced our signal handler in the meantime.
+                if signal.getsignal(number) == self._take:
                     signal.signal(number, previous if previous is not None else signal.SIG_DFL)
 
     def _take(self, number: int, frame: FrameType | None) -> None:
         is_same = time.monotonic() - self._taken <= SAME_SIGNAL
         if any(stopper.is_signalled for stopper in self._stoppers) and not is_same:
-            # Not here: this thread can be in the middle of logging, or of anything else that has locks.
+            # Not here: this thread can be in the middle of logging or of other code that holds
+            # locks.
             threading.Thread(
                 target=_exit_by_signal, args=(signal.Signals(number),), name='exit', daemon=True
             ).start()
@@ -158,9 +166,10 @@ _switchboard = _Switchboard()
 
 def end_with_operator() -> None:
     """
-    Let the process end with its operator: the limit of time and the next signal are in force until the very end.
+    Make the process end with its operator: the exit timer and the second signal work until the end.
 
-    Otherwise, threads that never end, or tasks that refuse to, would keep the process for ever after the operator.
+    Otherwise, threads and tasks that never end would keep the process running forever after the
+    operator.
     """
     _switchboard.is_final = True
 
@@ -170,7 +179,7 @@ _sudden: list[Callable[[], object]] = []
 
 @contextlib.contextmanager
 def sudden_exit(fn: Callable[[], object]) -> Iterator[None]:
-    """Call this function, in any thread, if the process is ended at once while the block is executed."""
+    """Call this function, in any thread, if the process is killed while the block is executed."""
     _sudden.append(fn)
     try:
         yield
@@ -185,7 +194,7 @@ def _call_sudden() -> None:
 
 
 def exit_at_once(code: int) -> None:
-    """End the process with no regard to anything that still runs, but with all that was said."""
+    """End the process regardless of anything still running, but flush the logs and the streams."""
     try:
         _call_sudden()
         with contextlib.suppress(Exception):

@@ -1,11 +1,13 @@
 """
 Streams: from the watch-stream of a resource to the backlogs of its objects.
 
-While the operator or the namespace is paused, there are neither streams nor backlogs, but the objects are remembered.
-After the pause, all of them are listed again, as those that exist; and those that exist no more are noticed.
+While the operator or the namespace is paused, there are neither streams nor backlogs, but the
+objects are remembered. After the pause, all existing objects are listed again, and the deleted ones
+are detected.
 
-Objects leave the indices only when they have gone, one by one or with their namespace or resource. The end of a stream
-tells nothing of that: the indices stay as they are during a pause and while the operator exits.
+Objects are removed from the indices only when they are gone, one by one or with their namespace or
+resource. The end of a stream does not mean that: the indices stay unchanged during a pause and
+while the operator exits.
 """
 
 import asyncio
@@ -22,26 +24,25 @@ from kopf._core.intents import handlers
 from kopf._core.reactor import accompanying, inventory, processing, queueing, sites, tombstones
 
 BREATH = 100
-"""How many events are taken at once before the others get their turn."""
+"""How many events are taken in a row before other tasks can run."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Remains:
-    """What one watcher leaves to the next one of the same objects."""
+    """The state that one watcher passes on to the next watcher of the same objects."""
 
     known: dict[signals.Key, signals.Seen] = dataclasses.field(default_factory=dict)
-    deleted: dict[inventory.Key, bodies.RawBody] = dataclasses.field(
-        default_factory=dict
-    )  # but not handled so
+    # Objects whose deletion is not handled yet.
+    deleted: dict[inventory.Key, bodies.RawBody] = dataclasses.field(default_factory=dict)
     parts: dict[inventory.Key, bytes] = dataclasses.field(default_factory=dict)  # see `tombstones`
 
 
 class Watcher:
     """
-    The objects of one resource in one namespace, or in the whole cluster. It is run by one task, once.
+    The watcher of one resource, in one namespace or in the whole cluster, for one run.
 
-    Every time when all objects are listed, and indexed if needed, it tells so. When it has ended, its objects are
-    still remembered and indexed, until they are forgotten or released.
+    It calls ``on_listed`` every time when all objects are listed, and indexed if needed. After it
+    ends, its objects are still remembered and indexed, until they are forgotten or released.
     """
 
     def __init__(
@@ -66,32 +67,34 @@ class Watcher:
         )
         self._queue = self._make_queue()
         remains = remains or Remains()
-        self._earlier = remains.known  # before the pause, and not seen since then
-        self._deleted = remains.deleted  # just before the pause, and not handled so
+        self._earlier = remains.known  # known before the pause, and not seen since then
+        self._deleted = remains.deleted  # deleted just before the pause, but not handled yet
         self._tombstones = tombstones.Tombstones(self._get_event_handlers, remains.parts)
 
     async def run(self, pauses: toggles.Toggles) -> None:
         """
-        Watch the objects, and have them handled, for ever, except for the pauses.
+        Watch the objects and have them handled forever, except for the pauses.
 
-        Ends only by cancellation, or if there are no credentials. In either case, and when it pauses, the handlers
-        that are running are given some time to finish, as the settings say; then they are interrupted.
+        Ends only by cancellation, or if there are no credentials. In either case, and when it
+        pauses, the running handlers get some time to finish, as configured; then they are
+        interrupted.
         """
         while True:
             await pauses.wait_until(False)
             await self._run_until_paused(pauses)
 
     def forget(self) -> None:
-        """Forget the objects, which have gone with their namespace or resource. It must have ended."""
+        """Forget the objects, gone with their namespace or resource, after the watcher ended."""
         remains = self.release()
         for seen in remains.known.values():
             self._served.site.indexers.forget(self._served.resource, inventory.Key(seen.uid))
 
     def release(self) -> Remains:
         """
-        Forget what was remembered of the objects, with all that lives beside them, but leave them in the indices.
+        Forget the memories and stop the daemons, but leave the objects in the indices.
 
-        They are served no more by this watcher, which must have ended, but still exist, as far as it is known.
+        The watcher must have ended. The objects are no longer served by it, but presumably still
+        exist.
         """
         site = self._served.site
         remains = Remains(
@@ -123,7 +126,7 @@ class Watcher:
             self._begin_anew(dropped)
 
     async def _stream(self) -> None:
-        """Take all events, and never end."""
+        """Take all events; never end."""
         for body in self._deleted.values():
             self._queue.put({'type': 'DELETED', 'object': body})
         self._deleted.clear()
@@ -139,7 +142,8 @@ class Watcher:
             async for item in items:
                 if next(turns) == 0:
                     await asyncio.sleep(0)
-                # No await from the taking to the next item: what is taken, must be known to be handed over.
+                # No await between taking an event and the next item: an event that is taken must be
+                # passed on.
                 if isinstance(item, watching.Marker):
                     await self._take_vanished(
                         [
@@ -154,28 +158,31 @@ class Watcher:
                     await self._take_known(item)
 
     async def _take_known(self, event: bodies.RawEvent) -> None:
-        """Take an event of an object that can be known since before the pause, or be replaced since then."""
+        """
+        Take an event of an object that was possibly known before the pause or replaced since then.
+        """
         if not self._earlier and self._served.site.indexers.is_empty:
             await self._take(event)
             return
         key, seen = signals.identify(event['object'])
         if key in self._earlier and self._earlier[key].uid != seen.uid:
             await self._take_vanished([key])
-        self._earlier[key] = (
-            seen  # if the indexing is interrupted, the object can be in some indices
-        )
+        # If the indexing is interrupted, the object can be in some of the indices.
+        self._earlier[key] = seen
         await self._take(event)
         del self._earlier[key]
 
     async def _take_vanished(self, keys: Collection[signals.Key]) -> None:
-        """Take notice of those objects that existed before the pause, but do not exist any more."""
+        """
+        Process the deletion of the objects that existed before the pause, but no longer exist.
+        """
         gone = {key: self._earlier[key] for key in keys}
         for change in signals.detect_vanished(gone, (), self._served.resource):
             await self._take(change.event)
             del self._earlier[change.key]
 
     async def _take(self, event: bodies.RawEvent) -> None:
-        """Update the indices before anyone else sees the object; then have it handled."""
+        """Update the indices before any handler sees the object; then queue the event."""
         site = self._served.site
         if self._tombstones.parts or not site.registry._watching.is_empty:
             event = self._tombstones.update(event)
@@ -198,7 +205,7 @@ class Watcher:
         self._queue.put(event)
 
     def _begin_anew(self, dropped: queueing.Dropped) -> None:
-        """Let the next stream begin from the very beginning, but remember what is known up to now."""
+        """Restart the next stream from scratch, but remember the objects known until now."""
         self._earlier |= self._state.known
         self._state.known = {}
         existing = {seen.uid for seen in self._earlier.values()}

@@ -1,11 +1,12 @@
 """
 Sub-handling: handlers inside of handlers.
 
-While a handler of changes is running, it can register other functions as its parts. They have their own progress,
-errors and retries. The handler is finished when all of them are; until then, it is called again and again to register
-them anew, but only those of them are called that are not finished yet.
+While a handler of changes is running, it can register other functions as its sub-handlers. They
+have their own progress, errors and retries. The handler is finished when all of them are; until
+then, it is called repeatedly to register them again, but only the unfinished sub-handlers are
+called.
 
-The current handler is known from the context, so it is the same in coroutines and in threads.
+The current handler is taken from the context variables, both in coroutines and in threads.
 """
 
 import contextvars
@@ -34,10 +35,11 @@ async def execute(
     cause: causes.ChangingCause | None = None,
 ) -> None:
     """
-    Execute the sub-handlers of the current handler right here: those given, or else those registered so far.
+    Execute the sub-handlers of the current handler now: the given ones, or those registered so far.
 
-    Returns when all of them are finished. Otherwise, leaves the handler by an internal error, to be called again later.
-    Raises `LookupError` outside of handlers of changes, and `TypeError` if sub-handlers are given in several ways.
+    Returns when all of them are finished. Otherwise, raises an internal error, so that the handler
+    is called again later. Raises `LookupError` outside of handlers of changes, and `TypeError` if
+    sub-handlers are given in several ways.
     """
     if sum(source is not None for source in (fns, handlers, registry)) > 1:
         raise TypeError('Only one of fns=, handlers=, registry= can be given to kopf.execute().')
@@ -58,12 +60,14 @@ async def execute(
 
 
 def register(handler: handlers.ChangingHandler) -> None:
-    """Add one more sub-handler to the current handler. Raises `LookupError` outside of handlers of changes."""
+    """
+    Add a sub-handler to the current handler. Raises `LookupError` outside of handlers of changes.
+    """
     _get_scope().registry.append(handler)
 
 
 def get_parent() -> handlers.ChangingHandler:
-    """Tell which handler is the current one. Raises `LookupError` outside of handlers of changes."""
+    """Return the current handler. Raises `LookupError` outside of handlers of changes."""
     return _get_scope().parent
 
 
@@ -76,10 +80,11 @@ async def run_handlers(
     results: Outcomes | None = None,
 ) -> Mapping[ids.HandlerId, outcomes.Outcome]:
     """
-    Execute those of the handlers that are due now and that the lifecycle takes now, with their sub-handlers.
+    Execute the handlers that are due and selected by the lifecycle, with their sub-handlers.
 
-    Returns the outcomes of both, by their ids. Raises only what no handler should, such as cancellations;
-    ``results`` gets the outcomes as they come, and so has those of the handlers that were executed before that.
+    Returns the outcomes of both, by their ids. Raises only exceptions not meant for handlers, such
+    as cancellations; ``results`` is filled as the handlers run, and is then available despite the
+    exception.
     """
     run = Run(state, env, results)
     await execution.run_handlers(handlers, cause, state, run.env)
@@ -90,27 +95,29 @@ class Run:
     """
     One execution of handlers with all their sub-handlers, at any depth.
 
-    The handlers are executed in its environment; ``results`` has the outcomes of both as they come.
+    The handlers are executed in its environment; ``results`` is filled with the outcomes of both as
+    they run.
     """
 
     def __init__(
         self, state: progression.State, env: execution.Environment, results: Outcomes | None = None
     ) -> None:
-        self.state = state  # of the sub-handlers, as they proceed
+        self.state = state  # of the sub-handlers, updated as they run
         self._env = env
         self.results: Outcomes = {} if results is None else results
         self._subrefs: dict[ids.HandlerId, frozenset[ids.HandlerId]] = {}
-        self.families: dict[
-            ids.HandlerId, ids.HandlerId
-        ] = {}  # the topmost parents of sub-handlers
+        # The topmost parents of the sub-handlers.
+        self.families: dict[ids.HandlerId, ids.HandlerId] = {}
 
     @property
     def env(self) -> execution.Environment:
-        """The environment of the handlers. Not kept: it would be a cycle, left to the garbage collector."""
+        """The environment of the handlers, not kept in order to avoid a reference cycle."""
         return self._env.accompanied_by(self)
 
     def open(self, handler: handlers.ChangingHandler, cause: causes.ChangingCause) -> '_Scope':
-        """Begin an attempt of a handler; if it is for a field, its sub-handlers are told only of that field."""
+        """
+        Begin an attempt of a handler; if it is for a field, its sub-handlers get only that field.
+        """
         if handler.field is not None:
             cause = dataclasses.replace(cause, **handler.adjust(cause))
         return _Scope(self, handler, cause)
@@ -137,16 +144,15 @@ class _Scope:
         self.parent = parent
         self.cause = cause
         self.registry = registries.ChangingRegistry()
-        self.subrefs: set[ids.HandlerId] = (
-            set()
-        )  # those executed in this attempt, or finished before
+        # The sub-handlers executed in this attempt or finished before.
+        self.subrefs: set[ids.HandlerId] = set()
         self.is_open = True
-        self.is_idle = False  # has the lifecycle taken none of those that are due?
+        self.is_idle = False  # whether the lifecycle has selected none of the due sub-handlers
         self._unnamed: list[handlers.ChangingHandler] = []  # given with no ids in this attempt
         self._token = _current.set(self)
 
     def build_handlers(self, fns: Fns) -> Sequence[handlers.ChangingHandler]:
-        """Build sub-handlers of functions; those with no ids are told apart from those given before."""
+        """Build sub-handlers from functions; repeated functions without ids get numbers."""
         if isinstance(fns, Mapping):
             return [registries.build_subhandler(self.parent, fn, id=id) for id, fn in fns.items()]
         before = len(self._unnamed)
@@ -154,7 +160,7 @@ class _Scope:
         return naming.number_namesakes(self._unnamed, filters.list_reasons)[before:]
 
     async def finish(self) -> None:
-        """Execute the sub-handlers that were registered and not executed yet; raise if any is unfinished."""
+        """Execute the remaining registered sub-handlers; raise an error if any is unfinished."""
         if not self.registry.is_empty:
             registered = self.registry.iter_handlers(self.cause)
             left = [subhandler for subhandler in registered if subhandler.id not in self.subrefs]
@@ -163,7 +169,7 @@ class _Scope:
             self.check()
 
     def close(self) -> None:
-        """Let no more sub-handlers be registered: the attempt is over."""
+        """End the attempt: no more sub-handlers can be registered."""
         _current.reset(self._token)
         self.is_open = False
         self.run.note_subrefs(self.parent, self.subrefs)
@@ -174,7 +180,7 @@ class _Scope:
         cause: causes.ChangingCause,
         lifecycle: lifecycles.LifecycleFn | None = None,
     ) -> None:
-        """Execute those of the sub-handlers that are not finished and are due; the order is up to the lifecycle."""
+        """Execute the sub-handlers that are unfinished and due, as selected by the lifecycle."""
         if not subhandlers:
             return
         self.subrefs |= {subhandler.id for subhandler in subhandlers}

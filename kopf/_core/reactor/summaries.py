@@ -1,7 +1,7 @@
 """
-Summaries: what an operator tells of itself when it starts and when it ends.
+Summaries: the texts about an operator that are logged at its start and at its end.
 
-Texts only: they are logged by the operator itself. There is nothing secret in them.
+Texts only: the operator logs them. They contain no secrets.
 """
 
 import collections
@@ -13,7 +13,7 @@ from kopf._core.actions import execution
 from kopf._core.intents import handlers
 
 FAILURES = ('failed', 'ignored', 'retried')
-"""How attempts end, as they are counted, if they fail."""
+"""The counted outcomes of attempts that mean failures."""
 
 
 def describe_scope(patterns: Collection[references.NamespacePattern], *, clusterwide: bool) -> str:
@@ -22,7 +22,7 @@ def describe_scope(patterns: Collection[references.NamespacePattern], *, cluster
 
 
 def describe_handlers(declared: Iterable[execution.Handler]) -> str:
-    """Describe for what the handlers are, as they were declared, and how many of them."""
+    """Describe how many handlers are declared, and for which resources."""
     counts = collections.Counter(map(_get_subject, declared))
     own = counts.pop(None, 0)
     listed = [f'{counts[name]} of {name}' for name in sorted(filter(None, counts))]
@@ -30,7 +30,9 @@ def describe_handlers(declared: Iterable[execution.Handler]) -> str:
 
 
 def count_runs(meter: meters.Meter) -> tuple[int, int]:
-    """Return how many times handlers have run, and how many times they have failed, for good or not."""
+    """
+    Return how many times handlers have run, and how many of these runs failed, permanently or not.
+    """
     outcomes: collections.Counter[str] = collections.Counter()
     for attempts in meter.attempts.values():
         outcomes.update(attempts.outcomes)
@@ -38,5 +40,7 @@ def count_runs(meter: meters.Meter) -> tuple[int, int]:
 
 
 def _get_subject(handler: execution.Handler) -> str | None:
-    """Return the resource of the handler as it was declared; ``None`` if it is for the operator."""
+    """
+    Return the resource of the handler as declared; ``None`` if it is a handler of the operator.
+    """
     return repr(handler.selector) if isinstance(handler, handlers.ResourceHandler) else None

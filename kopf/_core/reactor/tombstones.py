@@ -1,17 +1,20 @@
 """
-Tombstones: what is known of an object whose deletion was missed.
+Tombstones: the kept parts of objects whose deletion can be missed.
 
-When an object vanishes in a gap between two streams or in a pause, its deletion is made up of its names and its uid:
-nothing else is remembered of most objects. The filters of event handlers cannot decide by that. For them, a part of
-the object is kept as it was seen last, and the made-up deletion is completed with it.
+When an object is deleted in a gap between two streams or in a pause, its deletion event is
+synthesized from its names and uid: nothing else is remembered of most objects. The filters of event
+handlers cannot decide by these fields. For them, a part of the last seen object is kept, and added
+to the synthetic event.
 
-As there can be many objects, the part is as small as possible: with it, the filters decide as they would decide with
-the whole object; and it has the metadata at least if the object matches any of the filtered handlers. So nothing is
-kept if there are no filtered handlers for the resource, and usually nothing of the objects that match none of them.
-The exceptions are ``kopf.ABSENT``, which would match a mere name, and functions, which are not called here, as they
-can be slow or can fail: if the decision is up to them, the whole object is kept.
+As there can be many objects, the part is as small as possible: with it, the filters decide as with
+the whole object; and it includes at least the metadata if the object matches any of the filtered
+handlers. Hence nothing is kept if the resource has no filtered handlers, and usually nothing of the
+objects that match none of them. The exceptions are ``kopf.ABSENT``, which would match a mere name,
+and functions, which are not called here, as they can be slow or can fail: if the decision depends
+on them, the whole object is kept.
 
-The parts are kept as JSON: it takes a fraction of the memory, and is not changed when functions change their arguments.
+The parts are kept as JSON: it takes a fraction of the memory, and is protected from functions that
+modify their arguments.
 """
 
 import enum
@@ -25,11 +28,11 @@ from kopf._core.intents import callbacks, filters, handlers
 from kopf._core.reactor import inventory
 
 GetHandlers = Callable[[], Sequence[handlers.WatchingHandler]]
-"""Gets the event handlers of the resource, as they are declared by now."""
+"""Returns the event handlers of the resource, as declared by now."""
 
 
 class Part(enum.IntEnum):
-    """How much of an object is kept, besides the names and the uid, which are always known."""
+    """The kept part of an object, besides the names and the uid, which are always known."""
 
     NAMES = 0
     METADATA = 1
@@ -37,14 +40,20 @@ class Part(enum.IntEnum):
 
 
 class Tombstones:
-    """The parts of the objects of one resource, with those inherited. Belongs to the task of its watcher."""
+    """
+    The kept parts of the objects of one resource, including the inherited ones.
+
+    Belongs to the task of the watcher.
+    """
 
     def __init__(self, get_handlers: GetHandlers, parts: dict[inventory.Key, bytes]) -> None:
         self._get_handlers = get_handlers
         self.parts = parts
 
     def update(self, event: bodies.RawEvent) -> bodies.RawEvent:
-        """Keep what is needed of an object before any function can change it; complete the event if it is made up."""
+        """
+        Keep the needed part of an object before handlers can modify it; complete a synthetic event.
+        """
         selective = [handler for handler in self._get_handlers() if filters.is_selective(handler)]
         if not selective and not self.parts:
             return event
@@ -67,7 +76,7 @@ class Tombstones:
 
 
 def choose_part(body: bodies.RawBody, selective: Iterable[handlers.WatchingHandler]) -> Part:
-    """Choose the smallest part of the object that is enough for all of these handlers, which have filters."""
+    """Choose the smallest part of the object that is enough for the filters of these handlers."""
     return max((_choose_part(body, handler) for handler in selective), default=Part.NAMES)
 
 
@@ -81,7 +90,7 @@ def _choose_part(body: bodies.RawBody, handler: handlers.WatchingHandler) -> Par
 
 
 def decide(handler: handlers.WatchingHandler, body: bodies.RawBody) -> bool | None:
-    """Decide if the object matches the filters; ``None`` if it is up to functions."""
+    """Decide whether the object matches the filters; ``None`` if that depends on functions."""
     verdicts = list(_iter_verdicts(handler, body))
     if False in verdicts:
         return False
@@ -111,7 +120,7 @@ def _accept(criterion: Any, value: Any) -> bool | None:
 
 
 def extract(body: bodies.RawBody, part: Part) -> bodies.RawBody:
-    """Extract a part of the object; the smallest one is what is known of every object."""
+    """Extract a part of the object; the smallest part is known for every object."""
     if part is Part.WHOLE:
         return body
     metadata: Mapping[str, Any] = body.get('metadata') or {}
@@ -124,7 +133,7 @@ def extract(body: bodies.RawBody, part: Part) -> bodies.RawBody:
 
 
 def complete(event: bodies.RawEvent, part: bodies.RawBody) -> bodies.RawEvent:
-    """Complete a made-up event with the part of its object that was kept."""
+    """Complete a synthetic event with the kept part of its object."""
     body = event['object']
     metadata = {**part.get('metadata', {}), **body.get('metadata', {})}
     return {**event, 'object': cast(bodies.RawBody, {**part, **body, 'metadata': metadata})}
@@ -135,6 +144,5 @@ def _write(body: bodies.RawBody, part: Part) -> bytes:
         text = jsons.dumps(extract(body, part))
     except ValueError:  # too deep: the metadata of objects are flat
         text = jsons.dumps(extract(body, Part.METADATA))
-    return memoryview(
-        text
-    ).tobytes()  # orjson holds a buffer of 4 kB at least for each of its results
+    # A copy, as orjson allocates a buffer of at least 4 kB for each of its results.
+    return memoryview(text).tobytes()

@@ -1,8 +1,9 @@
 """
-Views: one object as it is known at one moment, with all that decisions about it are made of.
+Views: one object as it is known at one moment, with everything needed for decisions about it.
 
-A view never changes. Its parts are computed when they are needed for the first time, and are taken from what the
-server has told. The users' functions get copies: what they change in place is seen neither here nor by each other.
+A view never changes. Its parts are computed on first use, from the state received from the server.
+The users' functions get copies: their in-place modifications affect neither the view nor each
+other.
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,12 +36,11 @@ class View:
     memo: Any
     cycle: inventory.CycleMemory
     outbox: inventory.Outbox | None
-    patch: patches.Patch  # of the users
-    is_accompanied: bool  # whether daemons or timers should run beside the object, or still do
-    is_alive: bool  # whether any of them does, and is waited for
-    is_fresh: (
-        bool  # whether nothing could happen since the event handlers were called with this state
-    )
+    patch: patches.Patch  # by the users' functions
+    is_accompanied: bool  # whether daemons or timers should run for the object, or still run
+    is_alive: bool  # whether any of them runs and blocks the deletion
+    # Whether the state could not change since the event handlers were called with it.
+    is_fresh: bool
 
     site: sites.Site
     persistence: settings_.PersistenceSettings
@@ -61,7 +61,7 @@ class View:
         site = served.site
         registry = site.registry._changing
         selectors = served.selectors
-        vars(self).update(  # at once, as there are several views in every cycle
+        vars(self).update(  # in one call, as there are several views in every cycle
             served=served,
             raw=raw,
             version=bodies.get_version(raw),
@@ -84,7 +84,7 @@ class View:
 
     @lazies.lazy
     def logger(self) -> causes.Logger:
-        """The logger for what is not worth a k8s-event."""
+        """The logger for messages that should not be posted as k8s-events."""
         return loggers.LocalObjectLogger(body=self.raw, settings=self.site.settings)
 
     @property
@@ -99,7 +99,7 @@ class View:
 
     @property
     def is_surely_needed(self) -> bool:
-        """Whether the finalizer is needed, whatever has happened to the object."""
+        """Whether the finalizer is needed regardless of what has happened to the object."""
         return self.is_accompanied or self.roster.must_hold
 
     @property
@@ -110,7 +110,7 @@ class View:
 
     @property
     def is_ours(self) -> bool:
-        """Whether our finalizer may be removed: the object is handled by this operator, or was once."""
+        """Whether our finalizer may be removed: this operator handles or handled the object."""
         return (
             self._has_handlers
             or self.persistence.diffbase_storage.fetch(body=self.stored) is not None
@@ -118,7 +118,7 @@ class View:
 
     @property
     def is_concerned(self) -> bool:
-        """Whether anything but event handlers can be interested in the object, or was once."""
+        """Whether any handlers except for event handlers are or were interested in the object."""
         if self._has_handlers:
             return True
         is_passive = self.registry.is_empty and self.site.registry._spawning.is_empty
@@ -126,12 +126,12 @@ class View:
 
     @property
     def has_changes(self) -> bool:
-        """Whether there is anything to send already."""
+        """Whether there are already changes to send."""
         return bool(self.patch) or (self.outbox is not None and not self.is_refused)
 
     @property
     def is_refused(self) -> bool:
-        """Whether the functions that wait to be sent are known to be refused for this version."""
+        """Whether the unsent patch functions are known to be refused for this version."""
         return (
             self.outbox is not None
             and bool(self.outbox.fns)
@@ -140,7 +140,7 @@ class View:
 
     @lazies.lazy
     def pending(self) -> Mapping[str, Any]:
-        """Our records that wait to be accepted, unless others have recorded something since then."""
+        """Our records not accepted yet, unless another writer has recorded a state since then."""
         if self.outbox is None or not self.outbox.own:
             return {}
         recorded = self.persistence.diffbase_storage.fetch(body=self._origin)
@@ -148,29 +148,31 @@ class View:
 
     @lazies.lazy
     def stored(self) -> objects.Body:
-        """The object for the storages: with our records that wait to be accepted."""
+        """The object for the storages, including our records not accepted yet."""
         if self.outbox is None or not self.pending:
             return self._origin
         return objects.Body(patches.merge(self.raw, self.pending))
 
     @lazies.lazy
     def _origin(self) -> objects.Body:
-        """The object for the storages, exactly as it is known."""
+        """The object for the storages, exactly as received."""
         return objects.Body(self.raw)
 
     @lazies.lazy
     def body(self) -> objects.Body:
-        """The object for filters and handlers; a copy if there are functions that could change it."""
+        """The object for filters and handlers; a copy if any functions could modify it."""
         return objects.Body(dicts.copy_json(self.raw) if self.roster.has_callbacks else self.raw)
 
     @property
     def has_versions(self) -> bool:
-        """Whether the object comes under several versions of its resource."""
+        """Whether the object is served under several versions of its resource."""
         return self.site.memories.has_versions(self.served.resource)
 
     @property
     def is_held_by_twins(self) -> bool:
-        """Whether the object on its way out has to be handled under other versions of its resource."""
+        """
+        Whether the object being deleted must still be handled under other versions of its resource.
+        """
         return self.has_versions and any(
             not twin.cycle.is_released
             and self.registry.survey(other, self.served.get_selectors(other)).may_hold
@@ -182,7 +184,7 @@ class View:
 
     @lazies.lazy
     def new(self) -> bodies.BodyEssence:
-        """The current essence of the object; with digests if such is to be kept."""
+        """The current essence of the object; with digests instead of values if configured so."""
         return self._build_essence(self._origin)
 
     @lazies.lazy
@@ -197,7 +199,7 @@ class View:
 
     @lazies.lazy
     def old(self) -> bodies.BodyEssence | None:
-        """The last handled essence, if there is one; the same as the new one if nothing has changed."""
+        """The last handled essence, if any; identical to the new one if nothing has changed."""
         handled = self.cycle.handled
         if handled is not None:
             return self.new if handled == self.seen else handled.value
@@ -205,7 +207,7 @@ class View:
 
     @lazies.lazy
     def recorded(self) -> bodies.BodyEssence | None:
-        """The last handled essence as it is recorded on the object, whichever version of the resource has done it."""
+        """The last handled essence as recorded on the object, under any version of the resource."""
         storage = self.persistence.diffbase_storage
         is_ours = not conventions.is_custom(storage)
         if is_ours and storage._is_stored(body=self.stored, text=self.seen.text):
@@ -218,7 +220,7 @@ class View:
 
     @lazies.lazy
     def cause(self) -> causes.ChangingCause:
-        """What has happened to the object, compared with its last handled state."""
+        """The change of the object since its last handled state."""
         old, new = self._get_states()
         diff = diffs.EMPTY if old is new else diffs.diff(old, new)
         reason = cycles.detect_reason(
@@ -245,13 +247,13 @@ class View:
 
     @lazies.lazy
     def is_blank(self) -> bool:
-        """Whether there is surely no progress on the object, as usual: then there is nothing to read or to remove."""
+        """Whether the object certainly has no progress to read or remove, as is usual."""
         storage = self.persistence.progress_storage
         return not conventions.is_custom(storage) and storage._is_blank(self.stored)
 
     @lazies.lazy
     def state(self) -> progression.State:
-        """The progress of all handlers of the resource, also of those that are not selected now."""
+        """The progress of all handlers of the resource, including those not selected now."""
         storage, purpose = self.persistence.progress_storage, self.cause.reason.value
         if self.is_blank:
             state = progression.State(purpose=purpose).including(self.roster.known_ids)
@@ -266,7 +268,9 @@ class View:
 
     @lazies.lazy
     def base(self) -> cycles.Essence | None:
-        """What the first handlers of an unfinished cycle have seen or left, if it is known."""
+        """
+        The essence that the first handlers of an unfinished cycle have seen or left, if known.
+        """
         base = self.cycle.base
         if self.state.is_begun:
             record = self.persistence.progress_storage.fetch(key=cycles.BASE_ID, body=self.stored)
@@ -278,16 +282,15 @@ class View:
         is_behind = base is not None and any(
             state.essence == own.before.digest for state in finished
         )
-        return (
-            base if is_behind else own.after
-        )  # some have seen it before the others have changed it
+        # Some handlers can have seen the object before the other handlers changed it.
+        return base if is_behind else own.after
 
     def take_essence(self, body: Mapping[str, Any]) -> cycles.Essence:
         """Take the essence of another state of the same object."""
         return cycles.seal(self._build_essence(objects.Body(body)))
 
     def isolate(self) -> causes.ChangingCause:
-        """Get the cause with the body that handlers may change in place."""
+        """Get the cause with a body that handlers may modify in place."""
         if self.body._holder.content is self.raw:
             self.body._replace_with(dicts.copy_json(self.raw))
         return self.cause
@@ -301,7 +304,7 @@ class View:
         return str(dicts.resolve(self.raw, ('metadata', 'uid'), ''))
 
     def _get_states(self) -> tuple[bodies.BodyEssence | None, bodies.BodyEssence]:
-        """Get the last handled state and the current one for handlers: with values, as far as these are known."""
+        """Get the last handled and the current state for handlers, with values if known."""
         old, new = self.old, self.plain
         if old is None or not self._is_digested:
             return old, new
@@ -313,7 +316,9 @@ class View:
         return cast(bodies.BodyEssence, restored), new
 
     def _adopt_digests(self, old: bodies.BodyEssence) -> bodies.BodyEssence:
-        """Have the kept state as it would be kept now, as the setting can be different since then."""
+        """
+        Convert the stored state to how it would be stored now, as the setting could have changed.
+        """
         kept = cast(Mapping[str, Any], old)
         if self._is_digested:
             return cast(bodies.BodyEssence, concealments.digest(kept, self._salt))
@@ -337,7 +342,7 @@ class View:
         return self._clear(built)
 
     def _clear(self, essence: bodies.BodyEssence) -> bodies.BodyEssence:
-        """Remove the progress; the users' own storages may do it in place, ours never do."""
+        """Remove the progress; custom storages may do it in place, ours never do."""
         storage = self.persistence.progress_storage
         if conventions.is_custom(storage):
             return storage.clear(essence=conventions.copy_essence(essence, fully=True))
@@ -345,5 +350,5 @@ class View:
 
 
 def digest(essence: Mapping[str, Any] | None) -> str | None:
-    """Get the digest of an essence, if there is any."""
+    """Return the digest of an essence, if there is one."""
     return None if essence is None else cycles.seal(essence).digest
