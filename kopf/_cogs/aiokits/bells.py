@@ -20,10 +20,7 @@ class Bell:
         self._waiters: set[asyncio.Future[None]] = set()
 
     async def wait(self) -> None:
-        """
-        Wait for the next ring, however long it takes. Cancelling one wait does not affect the
-        others.
-        """
+        """Wait for the next ring, without a limit. Cancelling one wait does not affect others."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.add(waiter)
         try:

@@ -58,10 +58,7 @@ _anchors: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Anchor] = (
 
 
 def detach(loop: asyncio.AbstractEventLoop) -> None:
-    """
-    Bind the time of day only to this loop: its time is virtual, so real moments must not shorten
-    its delays.
-    """
+    """Bind the time of day only to this loop: its time is virtual and must ignore real moments."""
     _anchors[loop] = _make_anchor(loop, is_virtual=True)
 
 

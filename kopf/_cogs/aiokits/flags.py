@@ -9,15 +9,10 @@ import contextlib
 import threading
 
 Flag = asyncio.Future[None] | asyncio.Event | concurrent.futures.Future[None] | threading.Event
-"""
-An object that can be raised and waited for; asyncio flags belong to the event loop of the operator.
-"""
+"""An object to be raised and waited for; asyncio flags belong to the operator's event loop."""
 
 POLLING = 0.5
-"""
-Seconds between the checks whether a threading flag is still awaited. Raising it is noticed
-immediately.
-"""
+"""Seconds between checks that a threading flag is still awaited. Raising is noticed immediately."""
 
 
 async def wait_until_raised(flag: Flag) -> None:

@@ -55,9 +55,7 @@ class Limits:
     """The limits for the clients. All times are in seconds."""
 
     connections: int
-    """
-    How many clients can be connected at once; fewer if the process cannot open that many files.
-    """
+    """How many clients can be connected at once; fewer if the process can open fewer files."""
 
     handshake_timeout: float = 10.0
     """Time for the TLS handshake, from the beginning of the connection."""
@@ -66,10 +64,7 @@ class Limits:
     """Time for a client to send the headers of its first request."""
 
     idle_timeout: float
-    """
-    Time between a response and the headers of the next request, including the sending of the
-    response.
-    """
+    """Time between a response and the headers of the next request, with the sending included."""
 
     lingering_timeout: float
     """Time to read the rest of a request that is already answered."""
@@ -109,9 +104,7 @@ class Listener:
         ]
 
     async def wait(self, timeout: float | None = None) -> None:
-        """
-        Serve until the timeout or an error, which is raised. Only one task at a time may wait.
-        """
+        """Serve until the timeout or an error, which is raised. One task at a time may wait."""
         done, _ = await asyncio.wait(
             self._acceptors, timeout=timeout, return_when=asyncio.FIRST_COMPLETED
         )
@@ -166,10 +159,7 @@ class Listener:
                 await asyncio.sleep(0)
 
     async def _relieve(self, error: OSError) -> None:
-        """
-        Handle the error: free resources if the system lacks them, or wait if there is nothing to
-        free.
-        """
+        """Free resources if the system lacks them, or wait if there is nothing to free."""
         if error.errno in SHORTAGES and self._connections.cut_one():
             await asyncio.sleep(0)
             return
@@ -215,10 +205,7 @@ class _Connections(web.Server):
         self._changed = bells.Bell()  # rings when a connection leaves or becomes idle
 
     async def wait_for_room(self) -> None:
-        """
-        Wait for room for one more connection; if there is none, cut the connection chosen to make
-        room.
-        """
+        """Wait for room for one more connection; cut the connection chosen to make room, if any."""
         while self._occupancy.is_full:
             if not self.cut_one():
                 await self._changed.wait()
@@ -245,8 +232,7 @@ class _Connections(web.Server):
     async def _greet(self, connection: _Connection, context: ssl.SSLContext | None) -> None:
         options: dict[str, Any] = {}
         if context is not None:
-            # TLS is costly: it takes hundreds of kilobytes. Start it only for clients that send
-            # something.
+            # TLS takes hundreds of kilobytes: start it only for clients that send something.
             await _wait_for_bytes(connection.sock)
             options = {'ssl': context, 'ssl_handshake_timeout': self._limits.handshake_timeout}
         await asyncio.get_running_loop().connect_accepted_socket(
@@ -256,10 +242,7 @@ class _Connections(web.Server):
         )
 
     def _conclude_greeting(self, connection: _Connection, greeting: asyncio.Task[None]) -> None:
-        """
-        Forget the connection if it was not made. Failed handshakes are the clients' fault: log them
-        for debugging only.
-        """
+        """Forget the connection if it was not made. Failed handshakes are the fault of clients."""
         connection.greeting = None
         if greeting.cancelled() or greeting.exception() is not None:
             self._forget(connection)
@@ -413,8 +396,9 @@ def _read_files_limit() -> int | None:
 
 async def _wait_for_bytes(sock: socket.socket) -> None:
     """
-    Wait until the client sends something. Raises `ConnectionError` if it disconnects. Cancelled
-    waits leave nothing behind.
+    Wait until the client sends something. Raises `ConnectionError` if it disconnects.
+
+    Cancelled waits leave nothing behind.
     """
     loop = asyncio.get_running_loop()
     readable = loop.create_future()

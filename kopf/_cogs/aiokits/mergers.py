@@ -62,10 +62,7 @@ class Merger(Generic[T]):
             await asyncio.wait(sources)
 
     async def iterate(self) -> AsyncGenerator[T]:
-        """
-        Iterate over the items of all generators until all of them end. Raises the error of any of
-        them.
-        """
+        """Iterate over the items of all generators until all of them end; raise their errors."""
         while self._sources:
             arrival = await self._arrivals.get()
             if arrival.source not in self._sources:

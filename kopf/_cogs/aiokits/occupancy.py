@@ -12,9 +12,7 @@ from typing import Generic, TypeVar
 MemberT = TypeVar('MemberT')
 
 FILES_SHARE = 2
-"""
-The divisor of the process's limit of open files that gives the limit of connections of one server.
-"""
+"""Connections of one server get the limit of open files of the process divided by this number."""
 
 
 class Stage(enum.Enum):
@@ -62,9 +60,7 @@ class Occupancy(Generic[MemberT]):
             members.pop(member, None)
 
     def move(self, member: MemberT, stage: Stage) -> None:
-        """
-        Move a known member to the end of the stage; a member already in this stage keeps its place.
-        """
+        """Move a known member to the end of the stage, unless it is already in this stage."""
         if member in self and member not in self._members[stage]:
             self.leave(member)
             self._members[stage][member] = None
@@ -78,7 +74,5 @@ class Occupancy(Generic[MemberT]):
 
 
 def choose_limit(wanted: int, files: int | None) -> int:
-    """
-    Choose the limit of connections from the wanted one and from the process's limit of open files.
-    """
+    """Choose the limit of connections by the wanted one and by the process's limit of files."""
     return wanted if files is None else max(1, min(wanted, files // FILES_SHARE))

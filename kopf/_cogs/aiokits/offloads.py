@@ -40,10 +40,7 @@ class Run(Protocol):
 
 
 def choose_run(size: int) -> Run:
-    """
-    Choose where to run a function that scans a document of this size, in bytes, from an untrusted
-    client.
-    """
+    """Choose where to scan a document of an untrusted client, of this size in bytes."""
     if size <= pieces.PIECE_SIZE:
         return run_here
     return run_aside if size <= documents.LARGE else run_far_aside

@@ -28,8 +28,6 @@ class OwnPool(concurrent.futures.ThreadPoolExecutor):
         return max(0, len(self._unfinished) - self._max_workers)
 
     def release(self) -> int:
-        """
-        Let the threads end when idle, without waiting; return how many of them are still busy.
-        """
+        """Let the threads end when idle, without waiting; return how many are still busy."""
         self.shutdown(wait=False)
         return len([future for future in list(self._unfinished) if future.running()])

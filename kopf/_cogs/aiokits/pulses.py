@@ -30,16 +30,14 @@ LAGS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30
 """The bounds of the histogram of lags, in seconds."""
 
 GetLimit = Callable[[], float | None]
-"""
-A function that returns for how many seconds the loop may be blocked before a warning; ``None`` for
-any time.
-"""
+"""A function that returns how many seconds the loop may be blocked; ``None`` for any time."""
 
 
 class Pulse:
     """
-    The pulse of one event loop: made and read in the loop, checked in a thread, with one pending
-    call in the loop at a time.
+    The pulse of one event loop: made and read in the loop, checked in a thread.
+
+    There is one pending call in the loop at a time.
     """
 
     def __init__(
@@ -69,10 +67,7 @@ class Pulse:
         return PERIOD if limit is None else min(PERIOD, max(0.01, limit / 2))
 
     def feel(self) -> None:
-        """
-        Schedule a call in the loop, or check whether the pending one is overdue. Called only in the
-        thread.
-        """
+        """Schedule a call in the loop, or report an overdue one. Called only in the thread."""
         asked, now, limit = self._asked, self._clock(), self.limit
         if asked is None:
             self._asked = now

@@ -89,15 +89,10 @@ class Session(Protocol):
     def is_closed(self) -> bool: ...
 
     async def fetch(self, call: Call, timeouts: Timeouts) -> Answer:
-        """
-        Make a request, and read the whole response. Raises `APIConnectionError` if there is none in
-        time.
-        """
+        """Make a request, and read the whole response. Raises `APIConnectionError` without it."""
 
     def stream(self, call: Call, timeouts: Timeouts) -> AbstractAsyncContextManager[Chunks]:
-        """
-        Make a request, and wait for its response, but not for its content. Raises as `fetch` does.
-        """
+        """Make a request, and wait for its response without content. Raises as `fetch` does."""
 
     async def close(self) -> None:
         """

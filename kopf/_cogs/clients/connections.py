@@ -120,10 +120,7 @@ class Connection(asyncio.Protocol):
         self._wake()
 
     def abort(self) -> None:
-        """
-        Disconnect immediately, without the TLS closing handshake, which cannot finish if the loop
-        is about to be closed.
-        """
+        """Disconnect immediately, without the TLS shutdown: the loop may be about to close."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -215,9 +212,7 @@ def _is_numeric(host: str) -> bool:
 
 
 async def connect(address: Address) -> Connection:
-    """
-    Establish a connection; the caller must abort it. Raises `OSError`, also for TLS and DNS errors.
-    """
+    """Establish a connection; the caller must abort it. Raises `OSError`, also for TLS and DNS."""
     loop = asyncio.get_running_loop()
     target: dict[str, Any] = {'host': address.host, 'port': address.port}
     places = (

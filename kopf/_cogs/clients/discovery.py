@@ -56,16 +56,12 @@ GroupedT = TypeVar('GroupedT', GroupVersion, references.Resource)
 
 @dataclasses.dataclass(frozen=True)
 class Catalog:
-    """
-    The resources of the cluster, as far as known; absence is certain only for groups that are not
-    in doubt.
-    """
+    """The known resources of the cluster; absence is certain only for groups not in doubt."""
 
     resources: Collection[references.Resource] = ()
     # Currently unavailable: their resources are unknown or possibly outdated.
     doubtful: Collection[GroupVersion] = ()
-    # The roots, ``/api`` or ``/apis``, that are missing with all their groups; usually not for
-    # long.
+    # The roots, ``/api`` or ``/apis``, that are missing with all their groups; usually briefly.
     absent: Collection[str] = ()
 
 
@@ -123,9 +119,7 @@ def parse_aggregated(answer: Answer) -> list[references.Resource]:
 
 
 def parse_stale(answer: Answer) -> list[GroupVersion]:
-    """
-    Return the versions in an ``APIGroupDiscoveryList`` whose servers are currently unavailable.
-    """
+    """Return the versions in an ``APIGroupDiscoveryList`` whose servers are unavailable now."""
     return [
         group_version
         for group_version, description in _iterate_versions(answer)
@@ -145,9 +139,7 @@ def parse_groups(answer: Answer) -> list[GroupVersion]:
 
 
 def parse_resource_list(answer: Answer, group_version: GroupVersion) -> list[references.Resource]:
-    """
-    Parse an ``APIResourceList``: the resources of one version, with their subresources beside them.
-    """
+    """Parse an ``APIResourceList``: the resources of one version, with their subresources."""
     items = [
         item for item in answer.get('resources') or () if item.get('name') and item.get('kind')
     ]
@@ -263,9 +255,7 @@ def _join_catalogs(catalogs: Collection[Catalog]) -> Catalog:
 
 
 def _iterate_versions(answer: Answer) -> Iterable[tuple[GroupVersion, Answer]]:
-    """
-    Iterate over the versions of all groups; the preferred version is the first one in its group.
-    """
+    """Iterate over the versions of all groups; the first version in a group is preferred."""
     for item in answer.get('items') or ():
         group = (item.get('metadata') or {}).get('name') or ''
         for index, description in enumerate(item.get('versions') or ()):
@@ -300,9 +290,8 @@ def _build_listed_resource(
         version=group_version.version,
         plural=item['name'],
         kind=item['kind'],
-        singular=item.get('singularName')
-        # Old servers do not report it for their own kinds.
-        or item['kind'].lower(),
+        # Old servers do not report the singular names of their own kinds.
+        singular=item.get('singularName') or item['kind'].lower(),
         shortcuts=frozenset(item.get('shortNames') or ()),
         categories=frozenset(item.get('categories') or ()),
         subresources=frozenset(

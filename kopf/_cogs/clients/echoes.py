@@ -9,19 +9,14 @@ from collections.abc import Mapping
 from typing import Any
 
 LIMIT = 100
-"""
-How many changes are remembered at most: they come back soon, or never, e.g. if the stream was
-replaced.
-"""
+"""How many changes are remembered: they come back soon, or never if the stream was replaced."""
 
 _MODIFIED = b'{"type":"MODIFIED","object":{'
 _VERSION = b'"resourceVersion":"'
 
 
 class Echoes:
-    """
-    The objects after our own changes, by their versions. Belongs to one stream and its event loop.
-    """
+    """The objects after our own changes, by versions. Belongs to one stream and its event loop."""
 
     def __init__(self) -> None:
         self._bodies: dict[bytes, Mapping[str, Any]] = {}

@@ -12,10 +12,7 @@ from kopf._cogs.structs import credentials
 
 
 def resolve(info: credentials.ConnectionInfo) -> credentials.ConnectionInfo:
-    """
-    Add the proxy and the passwords of the environment, if it is trusted, to credentials without
-    them.
-    """
+    """Add the proxy and the passwords of a trusted environment to credentials without them."""
     if not info.trust_env:
         return info
     parts = urllib.parse.urlsplit(info.server)
@@ -38,10 +35,7 @@ def _find_proxy(server: urllib.parse.SplitResult) -> str | None:
 
 
 def _add_password(url: str) -> str:
-    """
-    Add the username and the password to the URL of a proxy, unless present; malformed URLs are
-    returned as they are.
-    """
+    """Add the credentials to the URL of a proxy, unless present; keep malformed URLs as is."""
     scheme, _, address = url.rpartition('://')
     try:
         host = urllib.parse.urlsplit(f'//{address}').hostname
@@ -55,10 +49,7 @@ def _add_password(url: str) -> str:
 
 
 def _find_password(host: str | None) -> tuple[str, str] | None:
-    """
-    Find the username and the password of a host in the file; ``None`` if it is absent, unreadable
-    or malformed.
-    """
+    """Find the credentials of a host; return ``None`` if the file is absent or malformed."""
     import netrc
     import os
 

@@ -34,9 +34,7 @@ from typing import Any
 from kopf._cogs.helpers import jsons
 
 TEXT_LIMIT = 256
-"""
-How many characters are shown of responses that are not of the API: of proxies, load balancers, etc.
-"""
+"""How many characters are shown of responses of proxies, load balancers, etc."""
 
 _AUTHORIZATION = re.compile(r'\b(bearer|basic|digest|negotiate)\s+[^\s"\'<,]+', re.IGNORECASE)
 
@@ -68,9 +66,7 @@ class APISilenceError(APITimeoutError):
 
 
 class APISessionClosedError(APIConnectionError):
-    """
-    The session was closed during the request, as its credentials were discarded. See ``is_sent``.
-    """
+    """The session was closed during the request, with its credentials. See ``is_sent``."""
 
     def __init__(self, message: str, *, is_sent: bool) -> None:
         super().__init__(message)
@@ -173,10 +169,7 @@ def build_error(refusal: Refusal) -> APIError:
 
 
 def parse_status(status: Mapping[str, Any], *, code: int = 0) -> Refusal:
-    """
-    Parse the API's ``Status``, as in ERROR events of watch-streams; fields of wrong types count as
-    absent.
-    """
+    """Parse the API's ``Status``, as in ERROR events; fields of wrong types count as absent."""
     reason, message, details = status.get('reason'), status.get('message'), status.get('details')
     own_code = status.get('code')
     details = details if isinstance(details, Mapping) else {}
@@ -216,10 +209,7 @@ def parse_answer(
 
 
 def parse_retry_after(text: str, *, now: datetime.datetime) -> float | None:
-    """
-    Parse the header: either seconds or a date; return ``None`` for anything else, or if the delay
-    is zero.
-    """
+    """Parse the header: seconds or a date; return ``None`` for anything else, or for no delay."""
     text = text.strip()
     if not text:
         return None
@@ -243,8 +233,5 @@ def _hide_credentials(text: str) -> str:
 
 
 def _hide_bodies(text: str) -> str:
-    """
-    Hide the objects that are quoted as a whole in error messages about patches; they can be
-    Secrets.
-    """
+    """Hide the objects that are quoted in error messages about patches; they can be Secrets."""
     return _QUOTED_BODY.sub(r'\1{...}', text)

@@ -195,8 +195,6 @@ def _build_options(
 
 
 async def _choose_namespace(context: requests.Context) -> str:
-    """
-    Choose the namespace for k8s-events of cluster-scoped objects: the operator's own one, if known.
-    """
+    """Choose the namespace of k8s-events about cluster-scoped objects: our own or default."""
     _, info = await context.vault.select()
     return info.default_namespace or DEFAULT_NAMESPACE

@@ -126,8 +126,7 @@ class ForeignSession:
             task = asyncio.current_task()
             if task is None or task.cancelling() or not self.is_closed:
                 raise
-            # A closed connector cancels the tasks that wait for connections, but our task is not
-            # cancelled.
+            # A closed connector cancels tasks that wait for connections; our task is not cancelled.
             raise errors.APISessionClosedError(
                 f'{call}: the session is closed.', is_sent=False
             ) from error
@@ -182,10 +181,7 @@ class ForeignSession:
 
 
 def _cut(response: 'aiohttp.ClientResponse') -> None:
-    """
-    End a stream immediately, without the TLS closing handshake, which cannot finish if the loop is
-    about to be closed.
-    """
+    """End a stream immediately, without the TLS shutdown: the loop may be about to close."""
     transport = None if response.connection is None else response.connection.transport
     if transport is not None:
         transport.abort()
@@ -226,10 +222,7 @@ def adopt_session(info: credentials.AiohttpSession) -> ForeignSession:
 def make_session(
     info: credentials.ConnectionInfo, context: 'ssl.SSLContext | None'
 ) -> ForeignSession:
-    """
-    Make a session of the credentials; nothing is sent to the server yet. Raises `LoginError` for
-    unusable proxies.
-    """
+    """Make a session without connecting. Raises `LoginError` for unusable proxies."""
     import aiohttp
 
     options = _build_proxy_options(info.proxy_url, is_tunnelled=context is not None)
@@ -238,8 +231,7 @@ def make_session(
         headers={'User-Agent': calls.USER_AGENT},
         cookie_jar=aiohttp.DummyCookieJar(),
     )
-    # Not in the session's headers: the HTTP library would send these, with the token, to the
-    # proxies too.
+    # Not in the session's headers: the library would send these, with the token, to proxies too.
     headers = {**options.pop('headers', {}), **info.as_http_headers()}
     return ForeignSession(
         http, server=info.server, server_hostname=info.tls_server_name, headers=headers, **options
@@ -270,10 +262,7 @@ def translate(error: Exception, call: calls.Call) -> errors.APIConnectionError:
 
 
 def _build_proxy_options(url: str | None, *, is_tunnelled: bool) -> dict[str, Any]:
-    """
-    Build the options of requests via a proxy; the password goes to a header, as URLs are shown in
-    errors.
-    """
+    """Build the proxy options of requests; the password is in a header, as errors show URLs."""
     if url is None:
         return {}
     parts = _parse_proxy(url)

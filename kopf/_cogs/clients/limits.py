@@ -20,10 +20,7 @@ from typing import NamedTuple
 from kopf._cogs.aiokits import bells
 
 MARGIN = 0.001
-"""
-The minimal wait in seconds: timers can fire slightly too early, which would cause repeated tiny
-waits.
-"""
+"""The minimal wait in seconds: timers can fire slightly too early, causing repeated tiny waits."""
 
 HOLD = 30.0
 """
@@ -33,9 +30,7 @@ no load.
 """
 
 PATIENCE = 5.0
-"""
-Seconds for which other requests wait for the response to a probe before the next probe goes ahead.
-"""
+"""Seconds for which requests wait for the response to a probe before the next probe goes ahead."""
 
 
 class Bounds(NamedTuple):
@@ -72,10 +67,7 @@ def board(traffic: Traffic) -> Traffic:
 
 
 def measure_wait(traffic: Traffic, bounds: Bounds, now: float) -> float:
-    """
-    Return in how many seconds the next request may be made, if nothing changes until then; 0 means
-    now.
-    """
+    """Return in how many seconds the next request may be made, if nothing changes; 0 for now."""
     moments = [now, traffic.closed_until]
     if traffic.is_doubtful:
         moments.append(traffic.probed_until)
@@ -119,9 +111,7 @@ def refuse(traffic: Traffic, delay: float, now: float) -> Traffic:
 
 
 def accept(traffic: Traffic, refusals: int) -> Traffic:
-    """
-    Trust the server again after a response, unless it refused any request since this one was made.
-    """
+    """Trust the server again after a response, unless it refused others since that request."""
     is_trusted = traffic.is_doubtful and traffic.refusals == refusals
     return traffic._replace(is_doubtful=False) if is_trusted else traffic
 

@@ -121,10 +121,7 @@ def is_object(item: Any) -> bool:
 
 
 def clean_object(item: Body, origin: Mapping[str, str | None] | None = None) -> Body:
-    """
-    Drop the managed fields, which are unused and take the most memory; add the kind if only the
-    list has it.
-    """
+    """Drop the managed fields, which take much memory; add the kind if only the list has it."""
     item['metadata'].pop('managedFields', None)
     missing = {
         field: text for field, text in (origin or {}).items() if text and not item.get(field)

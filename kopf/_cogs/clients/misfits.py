@@ -41,9 +41,7 @@ class Misfits:
         return key in self._seen and self._seen[key].uid == uid
 
     def has_object(self, body: Mapping[str, Any]) -> bool:
-        """
-        Return whether the object is a misfit now, though it was not when it was last received.
-        """
+        """Return whether the object is a misfit now, even if it was not when last received."""
         if not self._seen:
             return False
         key, seen = signals.identify(body)

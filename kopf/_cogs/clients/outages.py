@@ -27,9 +27,7 @@ Logger = logging.Logger | logging.LoggerAdapter[Any]
 
 @dataclasses.dataclass(frozen=True)
 class Outage:
-    """
-    The state of an outage and the time of its next log line; the moments are by the loop's clock.
-    """
+    """The state of an outage and the time of its next log line, by the loop's clock."""
 
     since: float
     reminder: float
@@ -38,10 +36,7 @@ class Outage:
 
 
 def advance(outage: Outage | None, now: float, logged: float | None = None) -> Outage:
-    """
-    Begin or continue an outage after one more failure; ``logged`` is when any outage was last
-    logged.
-    """
+    """Begin or continue an outage after a failure; ``logged`` is when any one was last logged."""
     if outage is None:
         is_recent = logged is not None and now < logged + FIRST_REMINDER
         outage = Outage(now, reminder=logged + FIRST_REMINDER if is_recent and logged else now)
@@ -93,9 +88,6 @@ class Reachability:
 
 
 def choose_level(error: BaseException) -> int:
-    """
-    Choose the log level for a request or a stream that will be retried: outages have their own
-    lines.
-    """
+    """Choose the log level of a request or a stream to retry: outages have their own log lines."""
     is_outage = isinstance(error, errors.APIUnreachableError)
     return logging.DEBUG if is_outage else logging.WARNING

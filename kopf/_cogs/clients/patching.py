@@ -57,10 +57,7 @@ def identify(resource: references.Resource, body: RawBody) -> Target:
 
 @dataclasses.dataclass(frozen=True)
 class Patched:
-    """
-    The result of a change. The steps before the refused one are done; the refused step and the next
-    ones are not.
-    """
+    """The result of a change. Only the steps before the refused one are done."""
 
     # After the last accepted request; None if there was none.
     body: RawBody | None = None
@@ -123,10 +120,7 @@ async def patch_part(
 
 
 async def read_object(target: Target, *, context: requests.Context) -> RawBody | None:
-    """
-    Read an object; return ``None`` if it does not exist, or its name is reused, or it is unfit for
-    handling.
-    """
+    """Read an object; return ``None`` if it is absent, replaced, or unfit for handling."""
     url = target.resource.get_url(namespace=target.namespace, name=target.name)
     try:
         body = await requests.get(url, context=context, options=_OPTIONS)

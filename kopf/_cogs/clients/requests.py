@@ -39,9 +39,7 @@ AnsweredT = TypeVar('AnsweredT', calls.Answer, calls.Chunks)
 
 Interpret = Callable[[bytes, Callable[[bytes], Any]], Any]
 Act = Callable[[calls.Session, contextlib.AsyncExitStack], Awaitable[T]]
-"""
-A function that makes a request in this session, once; resources to be closed later go to the stack.
-"""
+"""A function that makes a request in this session; resources to close later go to the stack."""
 
 
 def _read_clock() -> datetime.datetime:
@@ -82,9 +80,7 @@ VERBS = {'GET': 'get', 'POST': 'create', 'PATCH': 'patch', 'DELETE': 'delete'}
 
 @dataclasses.dataclass(frozen=True)
 class StreamTimeouts:
-    """
-    The limits of the lifetime and of the silence of a stream, in seconds; ``None`` means no limit.
-    """
+    """The limits of the lifetime and silence of a stream, in seconds; ``None`` means no limit."""
 
     connect: float | None = None  # to establish the connection
     # Without any bytes, also before the headers: raised as `APISilenceError`.
@@ -132,9 +128,7 @@ async def patch(
 async def delete(
     url: str, *, context: Context, payload: Any = None, options: Options = USUAL
 ) -> Any:
-    """
-    Delete an object, or mark it for deletion; the payload can have the API's ``DeleteOptions``.
-    """
+    """Delete an object, or mark it for deletion; the payload can be ``DeleteOptions``."""
     return await _exchange(
         _build_call('DELETE', url, options, payload, 'application/json'), context, options
     )
@@ -220,10 +214,7 @@ async def _exchange(call: calls.Call, context: Context, options: Options) -> Any
 async def _retry(
     attempt: Callable[[], Awaitable[T]], call: calls.Call, context: Context, options: Options
 ) -> T:
-    """
-    Repeat the attempts while they fail temporarily and there are backoffs left; raise the last
-    error.
-    """
+    """Repeat the attempts while they fail temporarily, as backoffs allow; raise the last error."""
     networking = context.settings.networking
     delays: Iterator[float] | None = None
     for number in itertools.count(1):
@@ -256,10 +247,7 @@ async def _retry(
 async def _act(
     act: Act[T], call: calls.Call, context: Context
 ) -> tuple[T, contextlib.AsyncExitStack]:
-    """
-    Make one attempt, with as many credentials as it takes; also return the resources to close with
-    the result.
-    """
+    """Make an attempt, with as many credentials as needed; also return what to close later."""
     while True:
         async with contextlib.AsyncExitStack() as stack:
             lease = await stack.enter_async_context(context.vault.extended(sessions.open_session))
@@ -277,9 +265,7 @@ async def _report(
     call: calls.Call,
     context: Context,
 ) -> None:
-    """
-    Report credentials as unusable if they are rejected, or if their session was closed externally.
-    """
+    """Report credentials as unusable if they were rejected, or their session was closed."""
     if isinstance(error, errors.APISessionClosedError) and error.is_sent and not call.is_repeatable:
         raise error
     await context.vault.invalidate(lease.key, lease.info, exc=error)
@@ -407,9 +393,7 @@ async def _iterate_lines(
 
 
 async def _read_chunk(chunks: calls.Chunks, idle: float | None, deadline: float) -> bytes | None:
-    """
-    Wait for more bytes; return empty bytes at the end of the stream, ``None`` at the deadline.
-    """
+    """Wait for more bytes; return empty bytes at the stream's end, ``None`` at the deadline."""
     remaining = deadline - asyncio.get_running_loop().time()
     timeout = min(remaining, math.inf if idle is None else idle)
     try:
@@ -421,9 +405,7 @@ async def _read_chunk(chunks: calls.Chunks, idle: float | None, deadline: float)
 
 
 def _limit_opening(timeouts: StreamTimeouts) -> float | None:
-    """
-    Limit the time until the headers: a connected but silent server is as dead as a silent stream.
-    """
+    """Limit the time until the headers: a silent server is as dead as a silent stream."""
     candidates = [
         timeouts.total,
         None if timeouts.idle is None else (timeouts.connect or 0.0) + timeouts.idle,

@@ -12,10 +12,7 @@ from kopf._cogs.clients import errors
 from kopf._cogs.configs import connecting
 
 JITTER = 0.1
-"""
-The maximal share by which delays are prolonged, so that the clients of one server do not come back
-at once.
-"""
+"""The maximal share of random prolongation, so that the clients of one server are spread."""
 
 MERGE_PATCH = 'application/merge-patch+json'
 JSON_PATCH = 'application/json-patch+json'
@@ -79,10 +76,7 @@ def is_retriable(error: errors.RequestError, policy: Policy) -> bool:
 
 
 def measure_closure(error: errors.APIError, chance: float) -> float:
-    """
-    Return for how many seconds no requests should be made to the server after this error; 0 if no
-    pause is needed.
-    """
+    """Return for how many seconds to make no requests to the server after the error; 0 for none."""
     if error.code not in (429, 503) or error.retry_after is None:
         return 0.0
     return spread(error.retry_after, chance)

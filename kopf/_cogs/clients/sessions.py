@@ -19,10 +19,7 @@ from kopf._cogs.structs import credentials
 logger = logging.getLogger(__name__)
 
 KEEPALIVE = 15.0
-"""
-Seconds to keep an unused connection: network devices can forget it silently, so it is not kept for
-long.
-"""
+"""Seconds to keep an unused connection; not long, as network devices can forget it silently."""
 
 Ask = Callable[[connections.Connection, bytes, float | None], Awaitable[wires.Reader]]
 
@@ -121,10 +118,7 @@ class DirectSession:
     async def _follow(
         self, call: calls.Call, ask: Ask, timeouts: calls.Timeouts
     ) -> tuple[connections.Connection, wires.Reader]:
-        """
-        Send a request, follow its redirects, and return the response or its head; the caller then
-        owns the connection.
-        """
+        """Send a request, and follow its redirects; the rest is as in `_exchange`."""
         deadline = _find_deadline(timeouts.total)
         connection, reader = await self._exchange(call, call.url, ask, timeouts, deadline)
         url, redirects = self._find_redirect(call, call.url, reader), 1
@@ -137,9 +131,7 @@ class DirectSession:
     async def _exchange(
         self, call: calls.Call, url: str, ask: Ask, timeouts: calls.Timeouts, deadline: float | None
     ) -> tuple[connections.Connection, wires.Reader]:
-        """
-        Send a request, and wait for the response or its head; the caller then owns the connection.
-        """
+        """Send a request, and wait for the response or its head; the caller owns the connection."""
         request = self._write(call, url)
         is_repeated = False
         while True:

@@ -17,16 +17,10 @@ from kopf._cogs.helpers import documents
 from kopf._cogs.structs import bodies, references
 
 FIRST_BACKOFF, LONGEST_BACKOFF = 0.8, 30.0
-"""
-Seconds before the first retry of a failed stream, and the longest delay; each next delay is twice
-as long.
-"""
+"""Seconds of the first and of the longest delay; each next delay is twice as long."""
 
 JITTER = 0.5
-"""
-The maximal share by which delays are prolonged, so that many streams of a failed server do not come
-back at once.
-"""
+"""The maximal share of random prolongation, so that many streams of a failed server are spread."""
 
 EventType = Literal[None, 'ADDED', 'MODIFIED', 'DELETED']
 """``None`` is for objects that existed before the stream began."""
@@ -42,9 +36,7 @@ class Key(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """
-    Everything remembered of an object that was handed over. With 50,000 objects, each byte counts.
-    """
+    """The record of an object that was handed over. With 50,000 objects, each byte counts."""
 
     uid: str
     version: str
@@ -62,10 +54,7 @@ class Change:
 
 @dataclasses.dataclass(frozen=True)
 class Misfit:
-    """
-    An object that exists, but is unfit for handling: it is reported and left in its last known
-    state.
-    """
+    """An object that is unfit for handling: it is reported and left in its last known state."""
 
     key: Key
     seen: Seen
@@ -148,10 +137,7 @@ def classify_error(error: Exception) -> Trouble:
 
 
 def choose_backoff(failures: int, chance: float) -> float:
-    """
-    Choose a delay after that many failures in a row, including the last one; ``chance`` is from 0
-    to 1.
-    """
+    """Choose a delay after this many failures in a row; ``chance`` is from 0 to 1."""
     doublings = max(0, min(failures, 16) - 1)
     return min(LONGEST_BACKOFF, math.ldexp(FIRST_BACKOFF, doublings)) * (1 + JITTER * chance)
 
@@ -177,10 +163,7 @@ def build_misfit(body: documents.Salvaged) -> Misfit:
 
 
 def _build_deletion(body: documents.Salvaged) -> Change:
-    """
-    Build the deletion of an object of which only the metadata is usable: minimal, but with labels
-    and annotations.
-    """
+    """Build the deletion of an object with usable metadata only: minimal, but with its labels."""
     key, seen = identify(body)
     fields = (
         'name',
@@ -240,10 +223,7 @@ def compare_listing(
 def detect_vanished(
     known: Mapping[Key, Seen], listed: Collection[Key], resource: references.Resource
 ) -> list[Change]:
-    """
-    Find the known objects that are absent in a complete listing; only their names and uids are left
-    of them.
-    """
+    """Find the known objects that are absent in a complete listing; their bodies are minimal."""
     return [
         _build_vanished(key, seen, resource) for key, seen in known.items() if key not in listed
     ]
@@ -289,10 +269,7 @@ class Census:
         return self._present
 
     def take(self, finding: Finding) -> Iterator[Change | Misfit]:
-        """
-        Take the next page or change; after the last page, yield deletions of the known but absent
-        objects.
-        """
+        """Take the next page or change; after the last page, report vanished objects as deleted."""
         match finding:
             case listing.Page():
                 yield from self._take_page(finding)

@@ -28,20 +28,13 @@ SUSPICIOUS_PERIOD = 1.0
 """Seconds of an open stream within which its end is a failure if nothing has come."""
 
 BARREN_PERIOD = 300.0
-"""
-Seconds without anything from the server, even bookmarks, after which the next silent stream is not
-trusted.
-"""
+"""Seconds without even bookmarks after which the next silent stream is not trusted."""
 
 LONGEST_LEAD = 1000
-"""
-How many changes of an early stream can wait in memory while the listed objects are handed over.
-"""
+"""How many changes of an early stream can wait until the listed objects are handed over."""
 
 SHORTEST_TIMEOUT, LONGEST_TIMEOUT = 300, 600
-"""
-The bounds of the random default time, in seconds, after which the server is asked to end a stream.
-"""
+"""The bounds of the random time, in seconds, after which the server should end a stream."""
 
 
 class EmptyStreamError(errors.APIDisconnectedError):
@@ -68,9 +61,7 @@ class Marker(enum.Enum):
 
 
 Pace = Callable[[], Awaitable[None]]
-"""
-A function that delays the next page of a listing while the previous pages are not handled yet.
-"""
+"""A function that delays the next page of a listing until the previous ones are handled."""
 
 Item = signals.RawEvent | Marker
 
@@ -118,10 +109,7 @@ class StreamState:
             self.known[change.key] = change.seen
 
     def expect(self, body: Mapping[str, Any]) -> None:
-        """
-        Expect the object from the response to our own change to come in the stream, unless it
-        already has.
-        """
+        """Expect the object returned for our own change in the stream, unless it already came."""
         key, seen = signals.identify(body)
         known = self.known.get(key)
         is_released = body['metadata'].get('deletionTimestamp') and not body['metadata'].get(
@@ -321,9 +309,9 @@ async def _check_version(position: _Position) -> None:
 
 async def _find(position: _Position) -> AsyncGenerator[signals.Finding]:
     """
-    Get all pages of the objects. A long first listing takes time, as its objects are being handled
-    already: then, the changes are watched concurrently, so that they do not have to wait for the
-    last page.
+    Iterate over all pages of the objects, and over early changes. A long first listing takes time,
+    as its objects are being handled already: then, the changes are watched concurrently, so that
+    they do not have to wait for the last page.
     """
     async with mergers.Merger[signals.Finding]() as merger:
         merger.add(_list_in_pace(position), name=f'listing of {position}')
@@ -366,10 +354,7 @@ def _is_long(page: listing.Page) -> bool:
 
 
 async def _watch_early(position: _Position, version: str) -> AsyncGenerator[signals.Finding]:
-    """
-    Watch for as long as it works: if it fails, the missed changes will come in the stream after the
-    listing.
-    """
+    """Watch as long as it works: changes missed after a failure come after the listing."""
     try:
         async with _open(position, version) as lines:
             async for line in lines:
@@ -411,10 +396,7 @@ def _open(
 
 
 async def _take_initial(position: _Position, lines: AsyncGenerator[bytes]) -> AsyncGenerator[Item]:
-    """
-    Take the existing objects until the first bookmark: only then, the version to continue from is
-    known.
-    """
+    """Take the existing objects until the first bookmark, i.e. until the version is known."""
     state, resource = position.state, position.resource
     listed: set[signals.Key] = set()
     async for line in lines:
@@ -483,10 +465,7 @@ async def _read_signal(
 
 
 def _leave_alone(position: _Position, misfit: signals.Misfit) -> None:
-    """
-    Report an object unfit for handling; count each of its versions, but do not repeat the same
-    report.
-    """
+    """Report an object unfit for handling; count all its versions, but report the same once."""
     unfit = position.state.unfit
     if not unfit.add(misfit):
         return
@@ -526,9 +505,7 @@ def build_watch_params(
 
 
 def _conclude(position: _Position, failure: Exception | None) -> float:
-    """
-    Record and log the end of the attempt, prepare the next one, and return the delay before it.
-    """
+    """Record and log the end of the attempt; return the delay before the next one."""
     state, logger, now = position.state, position.context.logger, _read_clock()
     lifetime = 0.0 if position.opened is None else now - position.opened
     if position.is_streaming and _is_streaming_impossible(position, failure):
@@ -579,10 +556,7 @@ def _prepare_retry(position: _Position, failure: Exception) -> float:
 
 
 def _choose_level(position: _Position, failure: Exception) -> int:
-    """
-    Choose the log level of a failure: if the cluster becomes unreachable, all streams are lost at
-    once, but it is one problem.
-    """
+    """Choose the log level of a failure: many streams lost at once are one problem."""
     is_lost = position.opened is not None and isinstance(failure, errors.APIDisconnectedError)
     if is_lost and not position.context.reachability.note_loss(_read_clock()):
         return logging.DEBUG
@@ -605,10 +579,7 @@ def _is_barren(position: _Position) -> bool:
 
 
 def _is_streaming_impossible(position: _Position, failure: Exception | None) -> bool:
-    """
-    Return whether the server refuses to send the objects in the stream, or never reports the end of
-    them.
-    """
+    """Return whether the server refuses to send the objects in the stream, or never ends them."""
     match failure:
         case errors.APIInvalidError() | errors.APIClientError(code=400):
             return True

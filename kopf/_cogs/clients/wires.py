@@ -9,10 +9,7 @@ import zlib
 from collections.abc import Mapping
 
 HEAD_LIMIT = 64 * 1024
-"""
-Bytes of the status line and the headers together, and of any other line: an API does not send more
-than that.
-"""
+"""The limit of the status line with all headers, in bytes, and of any other line."""
 
 BODY_LIMIT = 1024**3
 """
@@ -36,9 +33,7 @@ class CutError(Exception):
 
 
 def write_request(method: str, target: str, headers: str, body: bytes | None) -> bytes:
-    """
-    Write a request with headers from `write_headers`; the length of the body is added to them.
-    """
+    """Write a request with headers from `write_headers`; the length of the body is added."""
     is_told = body is not None or method != 'GET'
     length = f'Content-Length: {len(body or b"")}\r\n' if is_told else ''
     head = f'{method} {target} HTTP/1.1\r\n{headers}{length}\r\n'.encode('latin-1')
@@ -236,9 +231,7 @@ class Reader:
             raise WireError(f'the body is larger than {BODY_LIMIT} bytes')
 
     def _decompress(self, piece: bytes) -> bytes:
-        """
-        Decompress the next piece, up to the limit; there can be several compressed parts in a row.
-        """
+        """Decompress the next piece, up to the limit; it can have several compressed parts."""
         found = b''
         while piece and self.size + len(found) <= BODY_LIMIT:
             if self._inflate is None or self._inflate.eof:
@@ -254,9 +247,7 @@ class Reader:
 
 
 def _is_last(connection: str | None) -> bool:
-    """
-    Return whether the header announces that the connection will be closed after this response.
-    """
+    """Return whether the header announces the closing of the connection after this response."""
     return connection is not None and 'close' in (word.strip() for word in connection.split(','))
 
 

@@ -35,10 +35,7 @@ def _is_integer(value: Any) -> bool:
 
 
 def _is_backoffs(value: Any) -> bool:
-    """
-    Return whether these are delays; custom iterables are trusted, as they can be infinite or
-    random.
-    """
+    """Return whether these are delays; custom iterables are trusted, as they can be infinite."""
     if isinstance(value, list | tuple | set | frozenset):
         return all(_is_number(delay) and delay >= 0 for delay in value)
     if isinstance(value, Iterable):

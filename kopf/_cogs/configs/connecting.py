@@ -9,9 +9,7 @@ from collections.abc import Iterable
 from kopf._cogs.configs import selections
 
 Backoffs = float | Iterable[float]
-"""
-Seconds before each next attempt: one number, or any re-iterable of numbers, even an infinite one.
-"""
+"""Seconds before each next attempt: one number, or a re-iterable of numbers, even infinite."""
 
 
 @dataclasses.dataclass

@@ -81,10 +81,7 @@ class KeyForming:
         self._keys: dict[str, tuple[str, ...]] = {}
 
     def make_keys(self, key: str, *, body: Mapping[str, Any] | None = None) -> Iterable[str]:
-        """
-        Return all annotations of the key: values are written to all of them, and read from the
-        first one that is present.
-        """
+        """Return all annotations of the key: write to all, read from the first one present."""
         marked = key if body is None else self.mark_key(key, body=body)
         known = self._keys.get(marked)
         if known is None:
@@ -116,17 +113,11 @@ class KeyForming:
 
     @staticmethod
     def make_safe_key(key: str) -> str:
-        """
-        Replace characters that are usual in ids of handlers, but not allowed in names of
-        annotations.
-        """
+        """Replace characters of ids of handlers that are not allowed in names of annotations."""
         return key.replace('/', '.').replace('<', '_').replace('>', '_')
 
     def mark_key(self, key: str, *, body: Mapping[str, Any]) -> str:
-        """
-        Distinguish ReplicaSets from their Deployments: Kubernetes copies annotations from the
-        latter to the former.
-        """
+        """Distinguish ReplicaSets from their Deployments, whose annotations Kubernetes copies."""
         if body.get('kind') == 'ReplicaSet':
             owners = dicts.resolve(body, ('metadata', 'ownerReferences'), ())
             if any(
@@ -157,10 +148,7 @@ class AnnotationStoring(KeyForming, StanzaCleaning):
         value: str,
         meaning: Mapping[str, Any] | None = None,
     ) -> None:
-        """
-        Put the value under all names of the key, unless the same or an equivalent value is already
-        there.
-        """
+        """Put the value under all names of the key, unless an equivalent value is there."""
         for name in self.make_keys(key, body=body):
             path = (*ANNOTATIONS, name)
             present = dicts.resolve(body, path)
@@ -181,10 +169,7 @@ class AnnotationStoring(KeyForming, StanzaCleaning):
             self._mark_prefix(body, patch)
 
     def _mark_prefix(self, body: Mapping[str, Any], patch: dict[str, Any]) -> None:
-        """
-        Mark the prefix together with the first value stored under it; the usual prefixes need no
-        mark.
-        """
+        """Mark the prefix with the first value stored under it; the usual prefixes need no mark."""
         if self.prefix.startswith('kopf.'):
             return
         marker = f'{self.prefix}/{MARKER}'
@@ -237,9 +222,7 @@ def decode(value: Any) -> dict[str, Any] | None:
 
 
 def is_equivalent(present: Any, value: str, meaning: Mapping[str, Any] | None) -> bool:
-    """
-    Return whether the present text is the same, or differs only in the order of keys and spaces.
-    """
+    """Return whether the present text is the same, except for the order of keys and spaces."""
     if present is None or present == value or meaning is None:
         return bool(present == value)
     decoded = decode(present)
@@ -256,10 +239,7 @@ def parse_location(field: dicts.FieldSpec, *, name: str) -> dicts.FieldPath:
 
 
 def select_garbage(annotations: Collection[str]) -> set[str]:
-    """
-    Select the annotations of kubectl and of all operators of this framework: their changes do not
-    matter.
-    """
+    """Select the annotations of kubectl and of all our operators: their changes do not matter."""
     split = {key: key.rpartition('/') for key in annotations}
     managed = {prefix for prefix, _, name in split.values() if _is_managed(prefix, name)}
     return {key for key, (prefix, _, _) in split.items() if prefix in managed or key in GARBAGE}
@@ -276,9 +256,7 @@ def has_empty_stanzas(essence: Mapping[str, Any]) -> bool:
 
 
 def is_custom(storage: object) -> bool:
-    """
-    Return whether the storage is of a user's class: unlike ours, it can change essences in place.
-    """
+    """Return whether the storage is of a user's class, which can change essences in place."""
     return not type(storage).__module__.startswith('kopf._cogs.configs.')
 
 
@@ -288,10 +266,7 @@ def is_ours(storage: object) -> bool:
 
 
 def copy_essence(essence: Mapping[str, Any], *, fully: bool) -> bodies.BodyEssence:
-    """
-    Copy an essence in full, or only enough to remove stanzas and annotations from the copy in
-    place.
-    """
+    """Copy an essence in full, or only enough to remove its stanzas and annotations in place."""
     if fully:
         return cast(bodies.BodyEssence, dicts.plain(essence))
     copied = dict(essence)

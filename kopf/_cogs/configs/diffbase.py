@@ -80,10 +80,7 @@ class DiffBaseStorage(conventions.StanzaCleaning, abc.ABC):
     def _store_text(
         self, *, body: objects.Body, patch: patches.Patch, essence: bodies.BodyEssence, text: str
     ) -> None:
-        """
-        Keep the state, whose JSON is known, as the last handled one; called only for our own
-        storages.
-        """
+        """Keep the state, whose JSON is known; called only for the framework's own storages."""
         self.store(body=body, patch=patch, essence=essence)
 
 
@@ -185,9 +182,7 @@ class StatusDiffBaseStorage(DiffBaseStorage):
 
 
 class MultiDiffBaseStorage(DiffBaseStorage):
-    """
-    Several storages at once: all are written to, and the first one that has the state is read from.
-    """
+    """Several storages: all are written to, and the first one that has the state is read from."""
 
     def __init__(self, storages: Iterable[DiffBaseStorage]) -> None:
         super().__init__()
@@ -237,10 +232,7 @@ class MultiDiffBaseStorage(DiffBaseStorage):
 
 
 def _build_body(essence: bodies.BodyEssence, origin: Mapping[str, Any]) -> objects.Body:
-    """
-    Make a body from an essence with the identity of the object, as custom storages can depend on
-    it.
-    """
+    """Make a body from an essence, with the object's identity, which custom storages can need."""
     kind = {key: origin[key] for key in ('apiVersion', 'kind') if key in origin}
     metadata = dicts.resolve_mapping(origin, ('metadata',))
     identity = {key: metadata[key] for key in ('name', 'namespace', 'uid') if key in metadata}
@@ -274,10 +266,7 @@ def _take_essence(
 def _choose_annotations(
     essence: Mapping[str, Any], extra_paths: Iterable[dicts.FieldPath]
 ) -> set[str]:
-    """
-    Choose the annotations to remove: all garbage, except for kubectl's annotations named as extra
-    fields.
-    """
+    """Choose the annotations to remove: all garbage but kubectl's ones named as extra fields."""
     garbage = conventions.select_garbage(essence['metadata']['annotations'])
     named = {
         path[2]

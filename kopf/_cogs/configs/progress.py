@@ -71,39 +71,25 @@ class ProgressStorage(conventions.StanzaCleaning, abc.ABC):
 
     @abc.abstractmethod
     def touch(self, *, body: objects.Body, patch: patches.Patch, value: str | None) -> None:
-        """
-        Make a dummy change of the object to cause an event; or remove it if the value is ``None``.
-        """
+        """Make a dummy change of the object; or remove it if the value is ``None``."""
 
     @abc.abstractmethod
     def clear(self, *, essence: bodies.BodyEssence) -> bodies.BodyEssence:
-        """
-        Return a copy of the essence without the data of this storage; by default, a copy of
-        everything.
-        """
+        """Return a copy of the essence without the data of this storage; by default, as it is."""
         return conventions.copy_essence(
             cast(Mapping[str, Any], essence), fully=conventions.is_custom(self)
         )
 
     def _is_blank(self, body: Mapping[str, Any]) -> bool:
-        """
-        Return whether certainly nothing is stored in the object; called only for the framework's
-        own storages.
-        """
+        """Return whether nothing is stored for sure; called only for our own storages."""
         return False
 
     def _is_clear(self, essence: Mapping[str, Any]) -> bool:
-        """
-        Return whether `clear` would certainly remove nothing; called only for the framework's own
-        storages.
-        """
+        """Return whether `clear` removes nothing for sure; called only for our own storages."""
         return False
 
     def flush(self) -> None:
-        """
-        Write the records kept in memory, if any; called when there is nothing more to store for
-        now.
-        """
+        """Write the records kept in memory, if any; called when nothing else is stored for now."""
         return
 
 
@@ -192,10 +178,7 @@ class StatusProgressStorage(ProgressStorage):
 
     @property
     def touch_field(self) -> dicts.FieldPath:
-        """
-        The path where Kopf puts a value to get one more event of the object; here, it is only
-        removed.
-        """
+        """The path of Kopf's dummy value that causes one more event; here, it is only removed."""
         return self._touch_field
 
     @touch_field.setter
@@ -243,9 +226,7 @@ class StatusProgressStorage(ProgressStorage):
 
 
 class MultiProgressStorage(ProgressStorage):
-    """
-    Several storages at once: all are written to, and the first one that has a record is read from.
-    """
+    """Several storages: all are written to, and the first one that has a record is read from."""
 
     def __init__(self, storages: Iterable[ProgressStorage]) -> None:
         super().__init__()
@@ -310,9 +291,7 @@ class MultiProgressStorage(ProgressStorage):
 
 
 class SmartProgressStorage(MultiProgressStorage):
-    """
-    Records in annotations; records left in the status by older versions are continued and removed.
-    """
+    """Records in annotations; records of older versions in the status are continued and removed."""
 
     def __init__(
         self,
@@ -362,9 +341,7 @@ def _build_record(record: ProgressRecord, *, verbose: bool) -> dict[str, Any]:
 
 
 def _parse_record(raw: Mapping[str, Any]) -> ProgressRecord:
-    """
-    Take the usable fields: unknown fields of any type, and known fields of the expected types.
-    """
+    """Take the usable fields: unknown ones of any type, and known ones of the expected types."""
     return cast(
         ProgressRecord, {name: value for name, value in raw.items() if _is_usable(name, value)}
     )

@@ -48,15 +48,9 @@ class Selections(MutableMapping[Key, str]):
         return [text for selector, text in self._texts.items() if selector.matches(resource)]
 
     def join(self, resource: references.Resource) -> str | None:
-        """
-        Join the distinct texts for the resource, so that all of them are required; return ``None``
-        if there are none.
-        """
+        """Join the distinct texts for the resource to require all of them; ``None`` if none."""
         return ','.join(sorted(set(self.select(resource)))) or None
 
     def first(self, resource: references.Resource) -> str | None:
-        """
-        Return the text of the first defined entry that matches the resource; ``None`` if there are
-        none.
-        """
+        """Return the first defined text that matches the resource; ``None`` if there are none."""
         return next(iter(self.select(resource)), None)

@@ -79,9 +79,7 @@ class PostingSettings:
     """
 
     reporting_component: str = 'kopf'
-    """
-    The name of the reporter: ``reportingComponent`` and ``source.component`` of the k8s-events.
-    """
+    """The reporter's name: ``reportingComponent`` and ``source.component`` of the k8s-events."""
 
     reporting_instance: str = 'dev'
     """The instance of the reporter: ``reportingInstance`` of the k8s-events."""
@@ -226,20 +224,14 @@ class AdmissionSettings:
         self._fallback: tuple[reviews.WebhookServerProtocol, str] | None = None
 
     def _fall_back_to(self, server: reviews.WebhookServerProtocol, name: str) -> None:
-        """
-        Choose the server and the name of the configurations for operators that set no server at
-        startup.
-        """
+        """Choose the server and the name for operators that set no server at startup."""
         # The server was set by the previous run.
         if self._fallback is not None and self.server is self._fallback[0]:
             self.server = None
         self._fallback = (server, name)
 
     def _fall_back(self) -> None:
-        """
-        Apply the chosen server if the operator has set none; otherwise, keep the operator's own
-        server.
-        """
+        """Apply the chosen server if the operator has set none of its own."""
         if self.server is None and self._fallback is not None:
             self.server, name = self._fallback
             self.managed = self.managed or name
@@ -382,8 +374,8 @@ class PersistenceSettings:
 @dataclasses.dataclass
 class BreakerSettings:
     """
-    When an object that is handled again and again is slowed down, though only this operator changes
-    it.
+    When to slow down an object that this operator's own changes cause to be handled again and
+    again.
     """
 
     limit: int | None = 10

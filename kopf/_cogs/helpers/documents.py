@@ -21,10 +21,7 @@ from typing import Any, NamedTuple
 from kopf._cogs.helpers import jsons
 
 LARGE = 256 * 1024
-"""
-The size of a large document, in bytes: it takes milliseconds to read, and deserves a thread; lists
-of this size are read in parts.
-"""
+"""The size of a large document, in bytes: it is read in a thread, and its lists in parts."""
 
 DEEPEST = 250
 """
@@ -34,19 +31,13 @@ levels.
 """
 
 LEVELS = 4
-"""
-How many levels to descend for readable values: from a list to its objects, their metadata, and its
-fields.
-"""
+"""How many levels to descend for readable values: a list, its objects, metadata, its fields."""
 
 GUESSES = 3
 """How many times to guess the end of an array element before the slower parser looks for it."""
 
 MISSES = 10
-"""
-How many elements of an array may be guessed wrong before the guessing stops: each guess may scan
-the whole document.
-"""
+"""How many elements with wrong guesses stop the guessing: each may scan the whole document."""
 
 TOO_DEEP = 'it is nested too deeply'
 OUT_OF_RANGE = 'there is a number out of range in it'
@@ -59,10 +50,7 @@ _STRUCTURE = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\]]', re.DOTALL)
 
 
 class Salvaged(dict[str, Any]):
-    """
-    A JSON object that is unfit for use: it is nested too deeply, or its unreadable values were
-    replaced with nulls.
-    """
+    """A JSON object unfit for use: nested too deeply, or with nulls for unreadable values."""
 
     def __init__(self, content: dict[str, Any], flaw: str) -> None:
         super().__init__(content)
@@ -98,9 +86,7 @@ def read(raw: bytes) -> Any:
 
 
 def read_quickly(raw: bytes) -> Any:
-    """
-    Read one document at once; raise `LaboriousError` if it should be left to `read` in a thread.
-    """
+    """Read one document at once; raise `LaboriousError` if it needs `read` in a thread."""
     try:
         value = jsons.loads_fast(raw) if jsons.IS_FAST else jsons.loads(raw)
     except ValueError as error:
@@ -111,10 +97,7 @@ def read_quickly(raw: bytes) -> Any:
 
 
 def read_shallow(raw: bytes | str) -> Any:
-    """
-    Read one document at once; raise `JSONDecodeError` even for JSON if it is too deep for recursive
-    functions.
-    """
+    """Read one document at once; raise `JSONDecodeError` also if it is nested too deeply."""
     value = jsons.loads(raw)
     if _is_suspicious(raw) and is_too_deep(value):
         raise jsons.JSONDecodeError('Nested too deeply', doc='', pos=0)
@@ -122,9 +105,7 @@ def read_shallow(raw: bytes | str) -> Any:
 
 
 def _is_suspicious(raw: bytes | str) -> bool:
-    """
-    Return whether there are enough brackets for the value to be too deep; usually, there are not.
-    """
+    """Return whether there are enough brackets for the value to be too deep; usually not."""
     if isinstance(raw, str):
         return raw.count('{') + raw.count('[') > DEEPEST
     # Removing bytes is several times faster than counting them: it works by blocks, not one by one.

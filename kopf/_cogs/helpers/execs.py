@@ -32,9 +32,7 @@ INTERACTIVE_TIMEOUT = 300.0
 """Seconds to wait for a program; much longer if it may ask the user."""
 
 KILLING_TIMEOUT = 1.0
-"""
-Seconds to read the rest of the output of a killed program; its children may still hold the pipes.
-"""
+"""Seconds to read the rest of a killed program's output; its children may hold the pipes."""
 
 OUTPUT_LIMIT = 1024 * 1024
 """Bytes of output that are read; more than that is an error in stdout, and is skipped in stderr."""
@@ -248,10 +246,7 @@ def _run(
 
 
 class _Output:
-    """
-    The output of a program up to the limit, read by a thread until the end or until the limit is
-    exceeded.
-    """
+    """The output of a program, read by a thread until its end or the limit."""
 
     def __init__(self, pipe: IO[bytes] | None, stop: Callable[[], None] = lambda: None) -> None:
         self.content = b''

@@ -11,9 +11,7 @@ from collections.abc import Callable
 
 
 def trim() -> None:
-    """
-    Return free memory to the system if the C library supports that. It takes a few milliseconds.
-    """
+    """Return free memory to the system if the C library can. It takes a few milliseconds."""
     _find_trimmer()(0)
 
 

@@ -54,9 +54,7 @@ def dumps(value: Any, *, sort_keys: bool = False) -> bytes:
 
 
 def loads(raw: bytes | str) -> Any:
-    """
-    Read one JSON document; raise `JSONDecodeError`, which is a `ValueError`, for anything else.
-    """
+    """Read one JSON document; raise `JSONDecodeError`, a `ValueError`, for anything else."""
     if orjson is not None:
         try:
             return orjson.loads(raw)
@@ -66,10 +64,7 @@ def loads(raw: bytes | str) -> Any:
 
 
 def is_fast_writable(value: Any) -> bool:
-    """
-    Return whether ``orjson`` can write the value; if so, it has at most about 250 levels of
-    nesting.
-    """
+    """Return whether ``orjson`` can write the value; then it has about 250 levels at most."""
     if orjson is None:
         return False
     try:
@@ -80,9 +75,7 @@ def is_fast_writable(value: Any) -> bool:
 
 
 def loads_fast(raw: bytes | str) -> Any:
-    """
-    Read the document with ``orjson``; raise `JSONDecodeError` if it refuses, even if that is JSON.
-    """
+    """Read the document with ``orjson``; raise `JSONDecodeError` if it refuses, even for JSON."""
     if orjson is None:
         raise JSONDecodeError('There is no fast reader', doc='', pos=0)
     return orjson.loads(raw)

@@ -75,9 +75,7 @@ class Section:
 
 @dataclasses.dataclass(frozen=True)
 class Kubeconfig:
-    """
-    All files merged, with their entries by kind (``cluster``, ``user``, ``context``) and name.
-    """
+    """All files merged; the entries are by kind (``cluster``, ``user``, ``context``) and name."""
 
     sections: Mapping[tuple[str, str], Section]
     current_context: str
@@ -96,10 +94,7 @@ class Access:
 
 
 def list_paths(environ: Mapping[str, str]) -> list[pathlib.Path]:
-    """
-    Return the files to read, existing or not: those of ``$KUBECONFIG``, or the one in the home
-    directory.
-    """
+    """Return the files to read, existing or not: by ``$KUBECONFIG``, or in the home directory."""
     listed = [path for path in environ.get('KUBECONFIG', '').split(os.pathsep) if path]
     return [
         pathlib.Path(os.path.expanduser(path)) for path in dict.fromkeys(listed or [DEFAULT_PATH])
@@ -107,17 +102,13 @@ def list_paths(environ: Mapping[str, str]) -> list[pathlib.Path]:
 
 
 def read_kubeconfig(paths: Iterable[pathlib.Path]) -> Kubeconfig | None:
-    """
-    Read and merge the files that exist; return ``None`` if none does. Raises `KubeconfigError`.
-    """
+    """Read and merge the existing files; ``None`` if there are none. Raises `KubeconfigError`."""
     contents = {path: content for path in paths if (content := _read_file(path)) is not None}
     return merge_contents(contents) if contents else None
 
 
 def merge_contents(contents: Mapping[pathlib.Path, Mapping[str, Any]]) -> Kubeconfig:
-    """
-    Merge the parsed files: the first one to define an entry or the current context wins, in full.
-    """
+    """Merge the parsed files; each entry is taken whole from the first file that defines it."""
     sections: dict[tuple[str, str], Section] = {}
     current_context = ''
     for path, content in contents.items():
@@ -136,9 +127,7 @@ def merge_contents(contents: Mapping[pathlib.Path, Mapping[str, Any]]) -> Kubeco
 
 
 def select_access(kubeconfig: Kubeconfig) -> Access:
-    """
-    Return the entries of the current context. Raises `KubeconfigError` if any is absent or invalid.
-    """
+    """Return the entries of the current context. Raises `KubeconfigError` if any is unusable."""
     if not kubeconfig.current_context:
         raise KubeconfigError(
             f'There is no current-context in the kubeconfig {_join(kubeconfig.paths)}: '
@@ -164,10 +153,7 @@ def select_access(kubeconfig: Kubeconfig) -> Access:
 
 
 def read_bytes(section: Section, key: str) -> bytes:
-    """
-    Read the file that a field of the entry refers to. Raises `KubeconfigError` if it cannot be
-    read.
-    """
+    """Read the file that a field refers to. Raises `KubeconfigError` if it cannot be read."""
     path = section.get_path(key)
     try:
         return pathlib.Path(path).read_bytes()

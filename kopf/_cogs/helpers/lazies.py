@@ -9,9 +9,7 @@ T = TypeVar('T')
 
 
 class lazy(Generic[T]):
-    """
-    `functools.cached_property` for objects of one thread, without the lock of Python before 3.12.
-    """
+    """`functools.cached_property` for one thread, without the lock of Python before 3.12."""
 
     def __init__(self, fn: Callable[[Any], T]) -> None:
         self._fn = fn

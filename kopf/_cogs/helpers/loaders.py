@@ -21,15 +21,12 @@ _numbers = itertools.count(1)
 
 
 class LoadingError(Exception):
-    """
-    There is no code at this path or under this name; the cause is the corresponding error of
-    Python.
-    """
+    """There is no code at this path or under this name; the cause is the error of Python."""
 
 
 class StandardLibraryFinder:
     """
-    Finds the modules of the standard library before the same-named files in these directories.
+    A finder that prefers modules of the standard library to same-named files in these directories.
 
     Otherwise, as the directories come first on the path, a file named e.g. ``queue.py`` would break
     the libraries.
@@ -65,10 +62,7 @@ def preload(paths: Iterable[str | os.PathLike[str]], modules: Iterable[str]) -> 
 
 
 def load_file(path: str | os.PathLike[str]) -> types.ModuleType:
-    """
-    Import a file, not as ``__main__``. Raises `LoadingError` if it is absent or is not a Python
-    file.
-    """
+    """Import a file, not as ``__main__``. Raises `LoadingError` if it is absent or not Python."""
     full_path = os.path.abspath(path)
     if not os.path.exists(path):
         absence = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), full_path)
@@ -104,9 +98,7 @@ def is_script(name: str) -> bool:
 
 
 def load_module(name: str) -> types.ModuleType:
-    """
-    Import a module by its full name. Raises `LoadingError` if it is absent or the name is invalid.
-    """
+    """Import a module by its name. Raises `LoadingError` if it is absent or the name is invalid."""
     if not all(part.isidentifier() for part in name.split('.')):
         mistake = f'{name!r} is not a name of a module.'
         raise LoadingError(mistake) from ModuleNotFoundError(mistake, name=name)
@@ -122,9 +114,7 @@ def load_module(name: str) -> types.ModuleType:
 
 
 def skip_own_frames(traceback: types.TracebackType | None) -> types.TracebackType | None:
-    """
-    Skip the frames that led to the code of users; return ``None`` if that code cannot be parsed.
-    """
+    """Skip the frames that led to the code of users; return ``None`` if it cannot be parsed."""
     frames = []
     while traceback is not None:
         frames.append(traceback)

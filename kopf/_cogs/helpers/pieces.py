@@ -19,9 +19,7 @@ from typing import Any, NoReturn
 from kopf._cogs.helpers import jsons
 
 PIECE_SIZE = 32 * 1024
-"""
-The size of a piece, in bytes; only a long string can exceed it. It takes less than a millisecond.
-"""
+"""The size of a piece, in bytes, but for long strings. It takes less than a millisecond."""
 
 DEPTH_LIMIT = 10_000
 """How deep containers can be nested; the same as in Kubernetes."""
@@ -135,10 +133,7 @@ class _Reader:
         self._since = position
 
     def _take(self, until: int) -> None:
-        """
-        Read the piece before this position, and set the values of the containers that are open
-        there.
-        """
+        """Read the piece before this position; set the values of the open containers."""
         text = self._buffer[self._since : until]
         base = max(0, self._known - 1)
         if self._known:
@@ -196,10 +191,7 @@ def _iter_marks(buffer: Buffer) -> Iterator[tuple[int, int]]:
 
 
 def _iter_outlines(buffer: Buffer) -> Iterator[tuple[int, bytes]]:
-    """
-    Yield parts with their positions, with strings masked by dots; skip parts that are inside of one
-    string.
-    """
+    """Yield parts, with strings masked by dots, and their positions; skip parts of one string."""
     position = 0
     is_inside = False  # whether the part begins inside of a string
     while position < len(buffer):

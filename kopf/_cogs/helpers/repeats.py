@@ -33,9 +33,7 @@ class Repeats:
         self._windows: collections.OrderedDict[Hashable, _Window] = collections.OrderedDict()
 
     def admit(self, kind: Hashable, *, now: float) -> int | None:
-        """
-        Return how many lines of this kind were skipped before, or ``None`` to skip this one too.
-        """
+        """Return how many lines of this kind were skipped before; ``None`` to skip this one too."""
         window = self._windows.get(kind)
         if window is None or now - window.since >= PERIOD:
             left_out = 0 if window is None else max(0, window.count - self._burst)
@@ -49,7 +47,5 @@ class Repeats:
 
 
 def describe(left_out: int) -> str:
-    """
-    Describe how many lines were skipped before this one, as its ending; empty if there are none.
-    """
+    """Describe how many lines were skipped, as an ending of this one; empty if there are none."""
     return f' It was so {left_out} more times since it was reported last.' if left_out else ''

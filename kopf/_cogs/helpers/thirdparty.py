@@ -117,10 +117,7 @@ def _has_metadata(obj: Any) -> bool:
 
 
 def _get_attribute(model: Any, key: str) -> str:
-    """
-    Return the attribute of a model for a field of the API: e.g. ``generate_name`` for
-    ``generateName``.
-    """
+    """Return the attribute of a model for a field: ``generate_name`` for ``generateName``."""
     attributes: Mapping[str, str] = type(model).attribute_map
     return next((attribute for attribute, name in attributes.items() if name == key), key)
 

@@ -16,20 +16,14 @@ REREADING = 60.0
 """Seconds for which a token from a file is used at most."""
 
 MARGIN = 10.0
-"""
-Seconds before the expiration of a token when the file is read again: it should have a new one by
-then.
-"""
+"""Seconds before the expiration when the file is read again: it should have a new token."""
 
 SHORTEST = 1.0
 """Seconds for which a token is used at least, even if expired: the clock here can be wrong."""
 
 
 def choose_rereading(token: str, now: datetime.datetime) -> datetime.datetime:
-    """
-    Choose when to read the file again: in a minute or before the token expires, whichever is
-    sooner.
-    """
+    """Choose when to read the file again: in a minute, or sooner if the token expires."""
     end = read_expiration(token)
     moment = now + datetime.timedelta(seconds=REREADING)
     if end is not None:
@@ -38,10 +32,7 @@ def choose_rereading(token: str, now: datetime.datetime) -> datetime.datetime:
 
 
 def read_expiration(token: str) -> datetime.datetime | None:
-    """
-    Return when a JSON web token expires; ``None`` if it has no expiration or is not a JSON web
-    token.
-    """
+    """Return when a JSON web token expires; ``None`` if it never does or is of another kind."""
     payload = _parse_payload(token)
     moment = payload.get('exp') if isinstance(payload, dict) else None
     try:

@@ -17,10 +17,7 @@ description = f'an API-compatible rebuild of Kopf {version.partition("+")[0]}'
 
 
 def installed_commit() -> str | None:
-    """
-    Return the commit that the package was installed from, as recorded by the installer, or
-    ``None``.
-    """
+    """Return the commit that the package was installed from, if the installer recorded it."""
     # It imports e-mail parsers, which are too slow for a mere import of the package.
     from importlib import metadata
 

@@ -27,10 +27,7 @@ class Backoff:
     """The maximum of the delays in seconds, not counting the jitter."""
 
     jitter: float = 0.1
-    """
-    The maximal share by which a delay is prolonged at random, so that many objects do not come back
-    at once.
-    """
+    """The maximal share of random prolongation, so that retries of many objects are spread."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -55,10 +52,7 @@ class Backoff:
             raise ValueError(f'kopf.Backoff: jitter must be 0 or more, not {self.jitter!r}.')
 
     def choose_delay(self, attempts: int, chance: float) -> float:
-        """
-        Return the seconds to wait after that many attempts, including the last one; ``chance`` is
-        from 0 to 1.
-        """
+        """Return the seconds to wait after this many attempts; ``chance`` is from 0 to 1."""
         return self._grow(max(0, attempts - 1)) * (1 + self.jitter * chance)
 
     def _grow(self, times: int) -> float:

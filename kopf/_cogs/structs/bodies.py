@@ -15,10 +15,7 @@ Labels = Mapping[str, str]
 Annotations = Mapping[str, str]
 
 RawEventType = Literal[None, 'ADDED', 'MODIFIED', 'DELETED', 'BOOKMARK']
-"""
-``None`` is for objects that existed before the stream began; bookmarks are never passed to
-handlers.
-"""
+"""``None`` is for objects that existed before the stream; handlers never get bookmarks."""
 
 
 class RawMeta(TypedDict, total=False):
@@ -97,10 +94,7 @@ def get_version(body: RawBody | Mapping[str, Any]) -> str | None:
 
 
 def build_object_reference(body: Mapping[str, Any]) -> ObjectReference:
-    """
-    Build a reference to an object, e.g. for k8s-events. Fields absent in the body are absent in the
-    reference.
-    """
+    """Build a reference to an object, e.g. for k8s-events; absent fields are left out."""
     metadata = dicts.resolve_mapping(body, ('metadata',))
     return cast(
         ObjectReference,
@@ -124,10 +118,7 @@ def build_owner_reference(
     controller: bool | None = True,
     block_owner_deletion: bool | None = True,
 ) -> OwnerReference:
-    """
-    Build a reference to an object as an owner of others. Fields absent in the body are absent in
-    the reference.
-    """
+    """Build a reference to an object as an owner of others; absent fields are left out."""
     return cast(
         OwnerReference,
         dict(
@@ -155,9 +146,7 @@ def _iter_present(fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def conceal_secret(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    """
-    Hide the values of Secrets, including annotations, which may contain a copy of the whole object.
-    """
+    """Hide the values of Secrets, including annotations, which can contain a copy of them."""
     is_secret = content.get('kind') == 'Secret' and content.get('apiVersion') == 'v1'
     return conceal(content) if is_secret else content
 

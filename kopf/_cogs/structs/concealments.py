@@ -45,10 +45,7 @@ class ConcealedItem(diffs.DiffItem):
 
 
 def conceal_state(state: Any, field: dicts.FieldPath | None = None) -> Any:
-    """
-    Return the same state of an object or of its field, but shown with masks; single values are
-    returned as they are.
-    """
+    """Return the same state of an object or its field, but shown with masks, if it is a dict."""
     if not isinstance(state, dict):
         return state
     _register_in_yaml()
@@ -68,9 +65,7 @@ def conceal_event(event: bodies.RawEvent) -> bodies.RawEvent:
 
 @functools.cache
 def _register_in_yaml() -> None:
-    """
-    Make PyYAML write these classes as dicts: unlike other libraries, it refuses unknown classes.
-    """
+    """Make PyYAML write these classes as dicts: unlike other libraries, it refuses them."""
     import yaml
 
     for name in ('SafeDumper', 'Dumper', 'CSafeDumper', 'CDumper'):
@@ -88,10 +83,7 @@ def digest(essence: Mapping[str, Any], uid: str) -> dict[str, Any]:
 
 
 def restore(essence: Mapping[str, Any], origin: Mapping[str, Any], uid: str) -> dict[str, Any]:
-    """
-    Replace the digests with the values of another state where they match; replace other digests
-    with masks.
-    """
+    """Replace digests with the values of another state where they match, or else with masks."""
 
     def replace(path: dicts.FieldPath, value: Any) -> Any:
         if not is_digest(value):

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 FilePath: TypeAlias = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
-# Greedy: passwords can have any of :/?#@. It matches only from the beginnings of words, to be
-# linear.
+# Greedy: passwords can have any of :/?#@. Only from the beginnings of words, to be linear.
 _USERINFO = re.compile(r'(?<![^\s\'"<>(])([A-Za-z][A-Za-z0-9+.-]*://)?[^\s\'"<>(]*@')
 _PEM_MARK = b'-----BEGIN '
 _SECRETS = frozenset({'username', 'password', 'scheme', 'token', 'private_key_data'})
@@ -36,10 +35,7 @@ _URLS = frozenset({'server', 'proxy_url'})
 
 
 class LoginError(Exception):
-    """
-    The operator cannot log in to the cluster: there are no credentials, or they are rejected or
-    unusable.
-    """
+    """The operator cannot log in to the cluster: no credentials, or rejected or unusable ones."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -85,9 +81,7 @@ class ConnectionInfo:
         return _represent(self)
 
     def as_http_headers(self) -> dict[str, str]:
-        """
-        Build the headers that authenticate each request; none if certificates or nothing do that.
-        """
+        """Build the headers that authenticate each request, if any are needed."""
         if self.username is not None and self.password is not None:
             # Lone surrogates are sent as they are: the server will reject them.
             pair = f'{self.username}:{self.password}'.encode(errors='surrogatepass')
@@ -245,10 +239,7 @@ def is_exposed(credentials: Credentials) -> bool:
 
 
 def disarm(info: ConnectionInfo) -> ConnectionInfo:
-    """
-    Remove everything that authenticates each request; certificates are kept, as they work only in
-    TLS.
-    """
+    """Remove everything that authenticates each request, i.e. all but certificates."""
     server = re.sub(r'(?<=//)[^/?#]*@', '', info.server)
     return dataclasses.replace(
         info, server=server, username=None, password=None, scheme=None, token=None
@@ -301,10 +292,7 @@ def _read_footprint(path: FilePath) -> tuple[int, int, int] | None:
 
 @contextlib.contextmanager
 def _explained(source: str) -> Iterator[None]:
-    """
-    Convert the errors of files and of OpenSSL, which name neither the file nor its purpose, to
-    `LoginError`.
-    """
+    """Convert errors of files and OpenSSL to `LoginError` with the file and its purpose."""
     import ssl
 
     try:
@@ -320,10 +308,7 @@ def _explained(source: str) -> Iterator[None]:
 
 @functools.cache
 def _get_context_class() -> 'type[ssl.SSLContext]':
-    """
-    Return a class of contexts that load the tables of international names, a megabyte, only for
-    such names.
-    """
+    """Return a context class that loads the tables of international names only for such names."""
     import ssl
 
     class Context(ssl.SSLContext):
@@ -371,15 +356,11 @@ def _expand(path: FilePath) -> str:
 
 @contextlib.contextmanager
 def _materialized(path: FilePath | None, raw: str | bytes | None) -> Iterator[str]:
-    """
-    Yield a path to data that OpenSSL reads only from files; private temporary files are deleted
-    afterwards.
-    """
+    """Yield a path to the data, as OpenSSL reads only files; temporary ones are deleted."""
     if path or not raw:
         yield _expand(path) if path else ''
         return
-    # Slow to import because of its archive formats, and not needed for the usual credentials of
-    # pods.
+    # Slow to import because of its archive formats; not needed with usual credentials of pods.
     import tempfile
 
     content = _decode(raw)

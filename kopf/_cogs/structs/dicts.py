@@ -22,9 +22,7 @@ _PLAIN = SCALARS | {list, tuple}  # never mappings
 
 
 def parse_field(spec: FieldSpec) -> FieldPath:
-    """
-    Return the path from any of its notations; no notation means the empty path, i.e. everything.
-    """
+    """Return the path from any of its notations; by default, the empty path, i.e. everything."""
     match spec:
         case None | '':
             return ()
@@ -36,10 +34,7 @@ def parse_field(spec: FieldSpec) -> FieldPath:
 
 
 def is_mapping(value: object) -> TypeGuard[Mapping[str, Any]]:
-    """
-    Return the same as `isinstance`, but faster: abstract classes are slow, and most values are
-    dicts and scalars.
-    """
+    """Return the same as `isinstance`, but faster for the usual dicts and scalars."""
     kind = type(value)
     return kind is dict or (kind not in _PLAIN and isinstance(value, Mapping))
 
@@ -88,10 +83,7 @@ def ensure(d: MutableMapping[str, Any], path: FieldPath, value: Any) -> None:
 
 
 def remove(d: MutableMapping[str, Any], path: FieldPath) -> None:
-    """
-    Remove the value at the path, in place, with the parents that become empty. Absence is not an
-    error.
-    """
+    """Remove the value at the path, if any, in place, with the parents that become empty."""
     parents = [d]
     for key in path[:-1]:
         child = parents[-1].get(key)
@@ -125,10 +117,7 @@ def cut(d: Mapping[str, Any], path: FieldPath) -> Mapping[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """
-    Make a deep copy of mappings and sequences of any kind as dicts and lists; other values are
-    shared.
-    """
+    """Copy mappings and sequences of any kind deeply, as dicts and lists; share other values."""
     if type(value) in SCALARS:
         return value
     if is_mapping(value):
@@ -139,10 +128,7 @@ def plain(value: Any) -> Any:
 
 
 def copy_json(value: Any) -> Any:
-    """
-    Make a deep copy of a value read from JSON in the fastest way; other values are copied by
-    `plain`.
-    """
+    """Copy a value read from JSON deeply, in the fastest way; copy other values by `plain`."""
     if not jsons.IS_FAST or type(value) is not dict:
         return plain(value)
     try:
@@ -160,10 +146,7 @@ def is_surely_same(a: Any, b: Any) -> bool:
 
 
 def is_same(a: Any, b: Any) -> bool:
-    """
-    Return whether the values are the same in JSON: unlike in Python, true is not 1, but tuples are
-    lists.
-    """
+    """Return whether the values are the same in JSON: true is not 1, but tuples are lists."""
     if a is b:
         return True
     if isinstance(a, str):

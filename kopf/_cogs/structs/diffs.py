@@ -15,10 +15,7 @@ from typing import Any, NamedTuple, overload
 from kopf._cogs.structs import dicts
 
 SORTING_LIMIT = 10_000
-"""
-How many keys are sorted at once: it takes a few milliseconds. Only hostile objects have more
-changes in one place.
-"""
+"""How many keys are sorted at once, in a few milliseconds; only hostile objects change more."""
 
 
 class DiffOperation(enum.StrEnum):
@@ -46,10 +43,7 @@ class DiffItem(NamedTuple):
         return self.operation
 
     def __eq__(self, other: object) -> bool:
-        """
-        Compare with any sequence of the same parts: items that were saved as JSON come back as
-        lists.
-        """
+        """Compare with any sequence of the same parts: JSON turns items into lists."""
         return tuple.__eq__(self, tuple(other) if isinstance(other, list) else other)
 
     def __ne__(self, other: object) -> bool:
@@ -63,10 +57,7 @@ class DiffItem(NamedTuple):
 
 
 class Diff(Sequence[DiffItem]):
-    """
-    An immutable sequence of changes; equal to any other sequence of the same changes, including
-    plain tuples.
-    """
+    """An immutable sequence of changes; equal to any sequence of the same changes, e.g. tuples."""
 
     __slots__ = ('_items',)
 
@@ -166,10 +157,7 @@ def _compare(a: Any, b: Any, path: dicts.FieldPath) -> list[DiffItem]:
 def _compare_mappings(
     a: Mapping[str, Any], b: Mapping[str, Any], path: dicts.FieldPath
 ) -> list[DiffItem]:
-    """
-    Find the keys that differ, then sort them: unchanged mappings are the most frequent and must be
-    fast.
-    """
+    """Find the keys that differ, then sort them: usual, unchanged mappings must be fast."""
     found: dict[tuple[int, str], list[DiffItem]] = {}
     for key, old in a.items():
         new = b.get(key)
@@ -185,10 +173,7 @@ def _compare_mappings(
 
 
 def _sort(keys: Collection[tuple[int, str]]) -> Iterable[tuple[int, str]]:
-    """
-    Sort the keys; if there are many, in parts: each call of `sorted` holds the interpreter until
-    its end.
-    """
+    """Sort the keys; if there are many, in parts: `sorted` does not release the interpreter."""
     if len(keys) <= SORTING_LIMIT:
         return sorted(keys)
     rest = iter(keys)
@@ -197,10 +182,7 @@ def _sort(keys: Collection[tuple[int, str]]) -> Iterable[tuple[int, str]]:
 
 
 def _is_equal(a: Any, b: Any) -> bool:
-    """
-    Compare values that are not both mappings. Unlike in Python, true is not 1, but tuples are
-    lists.
-    """
+    """Compare values that are not both mappings: true is not 1, but tuples are lists."""
     # The usual case, which is faster.
     if type(a) is list and a == b and dicts.is_surely_same(a, b):
         return True

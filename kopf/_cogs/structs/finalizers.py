@@ -12,9 +12,7 @@ from kopf._cogs.structs import bodies, dicts
 
 
 def is_deletion_ongoing(body: Mapping[str, Any]) -> bool:
-    """
-    Return whether the object is marked for deletion, and exists only because of its finalizers.
-    """
+    """Return whether the object is marked for deletion, and only finalizers hold it."""
     return dicts.has(body, ('metadata', 'deletionTimestamp'))
 
 
@@ -24,20 +22,14 @@ def is_blocked(body: Mapping[str, Any], finalizer: str) -> bool:
 
 
 def block_deletion(body: bodies.RawBody, *, finalizer: str) -> None:
-    """
-    Add the finalizer to the object, in place, after the existing ones; used as a function in
-    patches.
-    """
+    """Add the finalizer to the object, in place, after the existing ones; used in patches."""
     if not is_blocked(body, finalizer):
         metadata = body.setdefault('metadata', {})
         metadata['finalizers'] = [*(metadata.get('finalizers') or ()), finalizer]
 
 
 def allow_deletion(body: bodies.RawBody, *, finalizer: str) -> None:
-    """
-    Remove all occurrences of the finalizer from the object, in place, and the list if it becomes
-    empty.
-    """
+    """Remove all occurrences of the finalizer, in place, and the list if it becomes empty."""
     if not is_blocked(body, finalizer):
         return
     metadata = body['metadata']

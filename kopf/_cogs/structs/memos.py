@@ -17,9 +17,7 @@ class Memo(dict[Any, Any]):
     """
 
     def __copy__(self) -> Self:
-        """
-        Copy the memo: the operator's memo is copied for every object, and the generic way is slow.
-        """
+        """Copy the memo, as is done for every object; the generic way is slow."""
         copied = type(self).__new__(type(self))
         copied.update(self)
         vars(copied).update(vars(self))

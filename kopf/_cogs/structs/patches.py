@@ -120,10 +120,7 @@ class Patch(dict[str, Any]):
 
     @property
     def fns(self) -> list[AnyPatchFn]:
-        """
-        Functions that change the freshest object in place; they are called when the patch is
-        applied.
-        """
+        """Functions that change the freshest object in place when the patch is applied."""
         return self._fns
 
     @property
@@ -147,10 +144,7 @@ class Patch(dict[str, Any]):
         return self._get_view(PatchView, ('status',))
 
     def _get_view(self, cls: type[ViewT], path: dicts.FieldPath) -> ViewT:
-        """
-        Return the same view while it is in use; the reference is weak, so there are no reference
-        cycles.
-        """
+        """Return the same view while it is in use; weak references prevent reference cycles."""
         views = self.__dict__.setdefault('_views', {})
         view = views[path]() if path in views else None
         if view is None:
@@ -175,10 +169,7 @@ class Patch(dict[str, Any]):
         self._fns.clear()
 
     def as_json_patch(self, body: Mapping[str, Any] | None = None) -> JSONPatch:
-        """
-        Return the operations that do the same to this body, or to the original one, without
-        redundant operations.
-        """
+        """Return the operations that do the same to this or the original body, unless redundant."""
         if not self:
             return []
         before = body if body is not None else self._body
@@ -212,9 +203,7 @@ def merge(target: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]
 
 
 def apply_fns(fns: Iterable[AnyPatchFn], body: Mapping[str, Any]) -> bodies.RawBody:
-    """
-    Return the body after the functions; all of them get the same deep copy, one after another.
-    """
+    """Return the body after the functions; all of them change the same deep copy."""
     copied: Any = dicts.plain(body)
     for fn in fns:
         fn(copied)
@@ -222,10 +211,7 @@ def apply_fns(fns: Iterable[AnyPatchFn], body: Mapping[str, Any]) -> bodies.RawB
 
 
 def build_json_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> JSONPatch:
-    """
-    Return the operations that turn the first body into the second one. Lists are replaced as a
-    whole.
-    """
+    """Return the operations that turn one body into the other. Lists are replaced as a whole."""
     return list(_compare(before, after, ''))
 
 

@@ -166,9 +166,7 @@ def match_namespace(name: str, pattern: NamespacePattern) -> bool:
 
 
 def is_exact(pattern: NamespacePattern) -> bool:
-    """
-    Return whether the pattern is an exact name, which is usable even if namespaces are not listed.
-    """
+    """Return whether the pattern is an exact name, usable even if namespaces are not listed."""
     return isinstance(pattern, str) and bool(pattern.strip()) and not _SPECIALS & set(pattern)
 
 

@@ -14,9 +14,7 @@ Headers = dict[str, str]
 """The headers of an HTTP request, with their names as they were sent."""
 
 SSLPeer = dict[str, Any]
-"""
-The certificate of the client, as in `ssl.SSLSocket.getpeercert`; empty if absent or not verified.
-"""
+"""The client's certificate, as in `ssl.SSLSocket.getpeercert`; empty if absent or unverified."""
 
 Operation = Literal['CREATE', 'UPDATE', 'DELETE', 'CONNECT']
 """The operation requested by a client of the API on an object."""
@@ -74,9 +72,7 @@ class WebhookClientConfig(TypedDict, total=False):
 
 
 class LargeReview(dict[str, Any]):
-    """
-    A request so large that functions which scan all of it should run outside of the event loop.
-    """
+    """A request so large that it should be scanned outside of the event loop."""
 
     def __init__(self, content: Mapping[str, Any], size: int) -> None:
         super().__init__(content)
@@ -110,10 +106,7 @@ change. If it is also an async context manager, it is entered before and exited 
 
 
 class ServerError(Exception):
-    """
-    A webhook server or a tunnel cannot serve, or works incorrectly. Servers can also raise any
-    other errors.
-    """
+    """A webhook server or a tunnel fails or misbehaves. Servers can also raise any other errors."""
 
 
 class ReviewRefused(Exception):

@@ -66,10 +66,7 @@ class Selector:
 
     @property
     def is_multiple(self) -> bool:
-        """
-        Whether it can select several resources intentionally. Otherwise, it names one resource in
-        any group.
-        """
+        """Whether it can select several resources on purpose, not just one in any group."""
         return self.category is not None or not (self.name is None or isinstance(self.name, str))
 
     @property

@@ -29,9 +29,7 @@ MEMORY = 3
 """How many of the latest rejected credentials are remembered for each key."""
 
 TRIAL = 60.0
-"""
-If all credentials are rejected within this many seconds after their login, they were never good.
-"""
+"""Credentials that are all rejected within this many seconds after their login were never good."""
 
 DELAYS = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 """
@@ -46,10 +44,7 @@ logger = logging.getLogger(__name__)
 
 
 class Closable(Protocol):
-    """
-    An object kept with credentials. Closing it twice, or again after a cancellation, must be
-    harmless.
-    """
+    """An object kept with credentials; it must tolerate repeated and cancelled closing."""
 
     async def close(self) -> None: ...
 
@@ -146,19 +141,13 @@ class Vault:
 
     @property
     def preferred(self) -> credentials.Credentials | None:
-        """
-        The valid credentials of the highest priority, any of several such ones; ``None`` if there
-        are none.
-        """
+        """The valid credentials of the highest priority, or ``None`` if there are none."""
         infos = [entry.info for entry in self._list_valid()]
         return max(infos, key=lambda info: info.priority, default=None)
 
     @property
     def has_expired(self) -> bool:
-        """
-        Whether there are credentials that were good, and only wait for the next login to prolong
-        them.
-        """
+        """Whether there are expired credentials that wait for the next login to prolong them."""
         return any(entry.phase is _Phase.EXPIRED for entry in self._entries.values())
 
     @property
@@ -195,9 +184,7 @@ class Vault:
             await self.give_back(lease)
 
     async def take(self, factory: Factory[ClosableT]) -> Lease[ClosableT]:
-        """
-        Take a lease as `extended` does, but without a block: the caller must give the lease back.
-        """
+        """Take a lease as `extended` does, but without a block: the caller must give it back."""
         entry = self._take_sole(factory)
         if entry is None:
             entry = await self._lease(factory)
@@ -259,9 +246,7 @@ class Vault:
             raise self._failure
 
     def fail(self, error: credentials.LoginError) -> None:
-        """
-        Fail the requests that wait for credentials, now and later, until the vault is populated.
-        """
+        """Fail the requests that wait for credentials, now or later, until the next login."""
         self._failure = error
         self._supply.ring()
 
@@ -326,10 +311,7 @@ class Vault:
             self._demand -= 1
 
     def _take_sole(self, factory: Factory[Any]) -> _Entry | None:
-        """
-        Lease the only credentials if they never expire: the usual case, with nothing to choose or
-        to wait for.
-        """
+        """Lease the only credentials if they never expire: the usual case, without waiting."""
         if self._is_closed or self._discarded or len(self._entries) != 1:
             return None
         entry = next(iter(self._entries.values()))
@@ -359,10 +341,7 @@ class Vault:
                 return entry
 
     async def _obtain(self, entry: _Entry, factory: Factory[ClosableT]) -> bool:
-        """
-        Make the object if it is absent; return whether it is usable: not if the credentials are
-        rejected.
-        """
+        """Make the object if it is absent; return whether the credentials are still usable."""
         async with entry.making:
             if factory not in entry.items and not entry.is_rejected:
                 entry.items[factory] = await factory(entry.info)
@@ -402,10 +381,7 @@ class Vault:
         ]
 
     def _expire(self) -> None:
-        """
-        Mark the expired credentials; retire them if others are left, as then there will be no login
-        to prolong them.
-        """
+        """Mark the expired credentials; retire them if others are left: there will be no login."""
         now = self._now()
         for entry in self._entries.values():
             if entry.phase is _Phase.VALID and credentials.is_expired(entry.info, now):
@@ -463,10 +439,7 @@ class Vault:
             self._discarded.append(entry)
 
     async def _dispose(self) -> None:
-        """
-        Close objects that are no longer needed. Several tasks may do so at once: closing twice is
-        harmless.
-        """
+        """Close objects that are no longer needed. Several tasks may do that at once."""
         for entry in [entry for entry in self._discarded if entry.is_disposable]:
             for factory, item in list(entry.items.items()):
                 await _close(item)
