@@ -12,7 +12,7 @@ Flag = asyncio.Future[None] | asyncio.Event | concurrent.futures.Future[None] | 
 """An object to be raised and waited for; asyncio flags belong to the operator's event loop."""
 
 POLLING = 0.5
-"""Seconds between checks that a threading flag is still awaited. Raising is noticed immediately."""
+"""Seconds between checks whether a threading flag is awaited; raising is noticed immediately."""
 
 
 async def wait_until_raised(flag: Flag) -> None:

@@ -64,7 +64,7 @@ class Limits:
     """Time for a client to send the headers of its first request."""
 
     idle_timeout: float
-    """Time between a response and the headers of the next request, with the sending included."""
+    """Time for a client to receive the response and to send the headers of its next request."""
 
     lingering_timeout: float
     """Time to read the rest of a request that is already answered."""

@@ -89,10 +89,10 @@ class Session(Protocol):
     def is_closed(self) -> bool: ...
 
     async def fetch(self, call: Call, timeouts: Timeouts) -> Answer:
-        """Make a request, and read the whole response. Raises `APIConnectionError` without it."""
+        """Make a request and read the whole response. Raises `APIConnectionError` if none comes."""
 
     def stream(self, call: Call, timeouts: Timeouts) -> AbstractAsyncContextManager[Chunks]:
-        """Make a request, and wait for its response without content. Raises as `fetch` does."""
+        """Make a request and wait for the head of the response. Raises as `fetch` does."""
 
     async def close(self) -> None:
         """

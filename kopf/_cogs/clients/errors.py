@@ -66,7 +66,7 @@ class APISilenceError(APITimeoutError):
 
 
 class APISessionClosedError(APIConnectionError):
-    """The session was closed during the request, with its credentials. See ``is_sent``."""
+    """The session was closed with its credentials during the request. See ``is_sent``."""
 
     def __init__(self, message: str, *, is_sent: bool) -> None:
         super().__init__(message)

@@ -123,7 +123,7 @@ def abandon(traffic: Traffic, probed_until: float) -> Traffic:
 
 
 class Pass:
-    """The permission for one request, which must be notified of its result."""
+    """The permission for one request; the caller reports the result to it."""
 
     def __init__(self, gate: 'Gate', *, waited: float = 0.0) -> None:
         self._gate = gate

@@ -579,7 +579,9 @@ def _is_barren(position: _Position) -> bool:
 
 
 def _is_streaming_impossible(position: _Position, failure: Exception | None) -> bool:
-    """Return whether the server refuses to send the objects in the stream, or never ends them."""
+    """
+    Return whether the server refuses to stream the existing objects, or never marks their end.
+    """
     match failure:
         case errors.APIInvalidError() | errors.APIClientError(code=400):
             return True

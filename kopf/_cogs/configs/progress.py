@@ -81,11 +81,11 @@ class ProgressStorage(conventions.StanzaCleaning, abc.ABC):
         )
 
     def _is_blank(self, body: Mapping[str, Any]) -> bool:
-        """Return whether nothing is stored for sure; called only for our own storages."""
+        """Return whether there are certainly no records; called only for our own storages."""
         return False
 
     def _is_clear(self, essence: Mapping[str, Any]) -> bool:
-        """Return whether `clear` removes nothing for sure; called only for our own storages."""
+        """Return whether `clear` would certainly remove nothing; only for our own storages."""
         return False
 
     def flush(self) -> None:

@@ -86,7 +86,7 @@ def read(raw: bytes) -> Any:
 
 
 def read_quickly(raw: bytes) -> Any:
-    """Read one document at once; raise `LaboriousError` if it needs `read` in a thread."""
+    """Read one document in one call; raise `LaboriousError` if it needs `read` in a thread."""
     try:
         value = jsons.loads_fast(raw) if jsons.IS_FAST else jsons.loads(raw)
     except ValueError as error:
@@ -97,7 +97,7 @@ def read_quickly(raw: bytes) -> Any:
 
 
 def read_shallow(raw: bytes | str) -> Any:
-    """Read one document at once; raise `JSONDecodeError` also if it is nested too deeply."""
+    """Read one document in one call; raise `JSONDecodeError` also if it is nested too deeply."""
     value = jsons.loads(raw)
     if _is_suspicious(raw) and is_too_deep(value):
         raise jsons.JSONDecodeError('Nested too deeply', doc='', pos=0)

@@ -172,7 +172,7 @@ class LiveView:
     The current content of a mapping inside of another one. A view of a view follows the same
     origin.
 
-    It is separate from `MappingView`, as instances of abstract classes are recognised much slower.
+    It is separate from `MappingView`, as instances of abstract classes are recognised more slowly.
     """
 
     __slots__ = ('_holder', '_path')

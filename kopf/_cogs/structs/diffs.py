@@ -183,7 +183,7 @@ def _sort(keys: Collection[tuple[int, str]]) -> Iterable[tuple[int, str]]:
 
 def _is_equal(a: Any, b: Any) -> bool:
     """Compare values that are not both mappings: true is not 1, but tuples are lists."""
-    # The usual case, which is faster.
+    # The usual case, which is checked quickly.
     if type(a) is list and a == b and dicts.is_surely_same(a, b):
         return True
     if isinstance(a, list | tuple):
