@@ -97,7 +97,7 @@ def read_quickly(raw: bytes) -> Any:
 
 
 def read_shallow(raw: bytes | str) -> Any:
-    """Read one document in one call; raise `JSONDecodeError` also if it is nested too deeply."""
+    """Read one document in one call; raise `JSONDecodeError` for bad JSON or too deep nesting."""
     value = jsons.loads(raw)
     if _is_suspicious(raw) and is_too_deep(value):
         raise jsons.JSONDecodeError('Nested too deeply', doc='', pos=0)
