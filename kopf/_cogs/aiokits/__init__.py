@@ -1,3 +1,4 @@
 """
-Asyncio kits: tasks, time, values, toggles and limits that the standard library lacks.
+Asyncio kits: primitives for tasks, time, values, toggles and limits that the standard library
+lacks.
 """

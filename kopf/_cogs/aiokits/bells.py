@@ -1,7 +1,7 @@
 """
-Bells: wake up everyone who waits, with nothing to remember.
+Bells: wake up all waiting tasks, with no state to remember.
 
-Unlike events, bells have no state to be reset; unlike conditions, no lock to be held.
+Unlike events, bells need no reset; unlike conditions, they need no lock.
 """
 
 import asyncio
@@ -9,16 +9,18 @@ import asyncio
 
 class Bell:
     """
-    Wakes up all tasks that wait for it at the moment; it is up to them to see what has changed.
+    A bell that wakes up all tasks that currently wait for it; the tasks check themselves what has
+    changed.
 
-    Belongs to the event loop of its waiters. Those who begin to wait after a ring wait for the next one.
+    Belongs to the event loop of its waiters. A task that begins to wait after a ring waits for the
+    next one.
     """
 
     def __init__(self) -> None:
         self._waiters: set[asyncio.Future[None]] = set()
 
     async def wait(self) -> None:
-        """Wait for the next ring, however long it takes. Cancelling one wait affects no other."""
+        """Wait for the next ring, without a limit. Cancelling one wait does not affect others."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.add(waiter)
         try:
@@ -27,7 +29,7 @@ class Bell:
             self._waiters.discard(waiter)
 
     def ring(self) -> None:
-        """Let the waiting tasks go on, in the next cycle of the loop."""
+        """Wake up the waiting tasks in the next cycle of the loop."""
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)

@@ -1,8 +1,9 @@
 """
 Clocks: the time of day that agrees with the event loop.
 
-Durations are measured by the loop, moments are stored in UTC. Where the loop's time is simulated, so is the time
-of day: whoever sleeps for an hour sees the time of day an hour later, however fast the loop has jumped there.
+Durations are measured by the loop, moments are stored in UTC. If the loop's time is simulated, so
+is the time of day: a task that sleeps for an hour sees the time of day an hour later, however fast
+the loop has jumped there.
 """
 
 import asyncio
@@ -12,17 +13,18 @@ import weakref
 from collections.abc import Callable
 
 Now = Callable[[], datetime.datetime]
-"""Tells the current moment, with its timezone."""
+"""A function that returns the current moment, with its timezone."""
 
 _read_wall = datetime.datetime.now
 
 
 class Clock:
     """
-    Tells the time in UTC, going at least as fast as the event loop it was made in.
+    The time in UTC that runs at least as fast as the event loop where the clock was made.
 
-    All clocks of one loop agree. A wall clock that is set forward is followed; one that is set back is not, so that
-    no duration is ever negative. If the time of the loop is virtual, the wall clock is not looked at any more.
+    All clocks of one loop agree. They follow a wall clock that is set forward, but not one that is
+    set back, so durations are never negative. If the time of the loop is virtual, the wall clock is
+    not consulted.
     """
 
     def __init__(self) -> None:
@@ -35,14 +37,14 @@ class Clock:
 
 @dataclasses.dataclass(slots=True)
 class _Anchor:
-    """Which time of day it was at which time of the loop. Changed by any clock of the loop."""
+    """The time of day at some time of the loop. Changed by any clock of the loop."""
 
     since: float
     origin: datetime.datetime
     is_virtual: bool = False
 
     def tell(self, now: float, wall: datetime.datetime) -> datetime.datetime:
-        """Tell the time of day; from now on, it is never earlier than that."""
+        """Return the time of day; later calls never return an earlier one."""
         told = self.origin + datetime.timedelta(seconds=now - self.since)
         if self.is_virtual or wall <= told:
             return told
@@ -56,7 +58,7 @@ _anchors: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Anchor] = (
 
 
 def detach(loop: asyncio.AbstractEventLoop) -> None:
-    """Let the time of day go only with this loop: its time is virtual, so real moments do not shorten its delays."""
+    """Bind the time of day only to this loop: its time is virtual and must ignore real moments."""
     _anchors[loop] = _make_anchor(loop, is_virtual=True)
 
 

@@ -1,5 +1,6 @@
 """
-Flags: one bit of news between the operator and whoever runs it, in the same event loop or in another thread.
+Flags: one-bit signals between the operator and its caller, in the same event loop or in another
+thread.
 """
 
 import asyncio
@@ -8,17 +9,18 @@ import contextlib
 import threading
 
 Flag = asyncio.Future[None] | asyncio.Event | concurrent.futures.Future[None] | threading.Event
-"""What can be raised and waited for; those of asyncio belong to the event loop of the operator."""
+"""An object to be raised and waited for; asyncio flags belong to the operator's event loop."""
 
 POLLING = 0.5
-"""Seconds between the checks if a flag of threads is still needed. When raised, it is noticed at once."""
+"""Seconds between checks whether a threading flag is awaited; raising is noticed immediately."""
 
 
 async def wait_until_raised(flag: Flag) -> None:
     """
-    Wait until the flag is raised, by whatever means: set, resolved, failed, or cancelled.
+    Wait until the flag is raised in any way: set, resolved, failed, or cancelled.
 
-    Cancelling the wait does not affect the flag. It may leave a thread for a moment, but nothing that blocks the exit.
+    Cancelling the wait does not affect the flag. It may leave a thread for a moment, but this
+    thread does not block the exit.
     """
     if isinstance(flag, asyncio.Event):
         await flag.wait()
@@ -29,16 +31,17 @@ async def wait_until_raised(flag: Flag) -> None:
 
 
 def raise_flag(flag: Flag | None) -> None:
-    """Raise the flag, if there is one; once is enough."""
+    """Raise the flag, if there is one. Can be repeated."""
     if isinstance(flag, asyncio.Event | threading.Event):
         flag.set()
     elif flag is not None and not flag.done():
-        with contextlib.suppress(concurrent.futures.InvalidStateError):  # somebody else is faster
+        # Another thread may raise it first.
+        with contextlib.suppress(concurrent.futures.InvalidStateError):
             flag.set_result(None)
 
 
 def check_flag(flag: object) -> None:
-    """Raise `TypeError` for what is not a flag."""
+    """Raise `TypeError` for anything that is not a flag."""
     kinds = (asyncio.Future, asyncio.Event, concurrent.futures.Future, threading.Event)
     if flag is not None and not isinstance(flag, kinds):
         raise TypeError(f'A flag is a future or an event, of asyncio or of threads; got {flag!r}.')
@@ -50,7 +53,7 @@ async def _wait_for_threads(flag: concurrent.futures.Future[None] | threading.Ev
     is_needed = True
 
     def notify(*_: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no task waits
             loop.call_soon_threadsafe(raised.set)
 
     def watch(event: threading.Event) -> None:

@@ -1,8 +1,9 @@
 """
-Listeners: the connections to a server, accepted, limited in number and in time, and closed in the end.
+Listeners: the connections to a server, accepted, limited in number and time, and finally closed.
 
-The clients are not trusted: any machine that reaches the port can connect. What they ask for is not known here.
-The certificate can be replaced at any moment: the new connections get the new one, the others are not disturbed.
+The clients are not trusted: any machine that reaches the port can connect. The content of requests
+is unknown here. The certificate can be replaced at any moment: new connections get the new one,
+existing ones continue.
 """
 
 import asyncio
@@ -23,20 +24,22 @@ from kopf._cogs.aiokits import bells, occupancy
 
 BACKLOG = 4096
 """
-How many connections the system keeps until they are accepted; it can have a lower limit of its own. When they are more,
-the system makes the clients try again in a second or later, also the good ones in a crowd of others.
+How many connections the system keeps until they are accepted; the system may have a lower limit of
+its own. Above that, the system makes the clients retry in a second or later, including the
+legitimate clients in a crowd.
 """
 
 BATCH = 200
 """
-How many connections are accepted in a row, while everything else waits. When they are too many, most of them are cut
-before anything is done for them, so that the others are served sooner.
+How many connections are accepted in a row while everything else waits. If there are too many, most
+of them are closed before any work is done for them, so that the rest is served sooner.
 """
 
 RECEIVING_BUFFER = 32 * 1024
 """
-Bytes that the system keeps for one connection until they are read; it can take twice as many. All of them are parsed in
-one turn of the event loop, which is long if they are thousands of chunks of one byte each.
+Bytes that the system buffers for one connection until they are read; it can take twice as many. All
+of them are parsed in one turn of the event loop, which is long if they are thousands of one-byte
+chunks.
 """
 
 BUSY_DELAY = 1.0
@@ -49,30 +52,30 @@ Answer = Callable[[web.BaseRequest], Awaitable[web.Response]]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What the clients are given. All times are in seconds."""
+    """The limits for the clients. All times are in seconds."""
 
     connections: int
-    """How many of them can be connected at once; fewer if the process cannot open so many files."""
+    """How many clients can be connected at once; fewer if the process can open fewer files."""
 
     handshake_timeout: float = 10.0
-    """For a client to agree on TLS, from the beginning of the connection."""
+    """Time for the TLS handshake, from the beginning of the connection."""
 
     headers_timeout: float
-    """For a client to send the headers of its first request."""
+    """Time for a client to send the headers of its first request."""
 
     idle_timeout: float
-    """Between an answer and the headers of the next request, also for the answer itself to be received."""
+    """Time for a client to receive the response and to send the headers of its next request."""
 
     lingering_timeout: float
-    """For the rest of a request to be read when it is answered already."""
+    """Time to read the rest of a request that is already answered."""
 
     closing_timeout: float
-    """For the current requests to be answered when the server is closed."""
+    """Time to answer the current requests when the server is closed."""
 
 
 class Listener:
     """
-    Serves connections on the sockets, from `start` to `close`. Belongs to one event loop.
+    A server of connections on the sockets, from `start` to `close`. Belongs to one event loop.
 
     The sockets are closed with it.
     """
@@ -87,11 +90,11 @@ class Listener:
         self._requests: set[asyncio.Task[Any]] = set()
 
     def use(self, context: ssl.SSLContext | None) -> None:
-        """Use this TLS for the new connections; with none, they are plain."""
+        """Use this TLS context for new connections; ``None`` makes them plain."""
         self._context = context
 
     def start(self) -> None:
-        """Begin to accept connections. Raises `OSError` if it is not possible."""
+        """Begin to accept connections. Raises `OSError` if that is not possible."""
         for sock in self._sockets:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVING_BUFFER)
             sock.listen(BACKLOG)
@@ -101,7 +104,7 @@ class Listener:
         ]
 
     async def wait(self, timeout: float | None = None) -> None:
-        """Serve for so many seconds, or until something goes wrong, which is raised. One task at a time may wait."""
+        """Serve until the timeout or an error, which is raised. One task at a time may wait."""
         done, _ = await asyncio.wait(
             self._acceptors, timeout=timeout, return_when=asyncio.FIRST_COMPLETED
         )
@@ -110,9 +113,11 @@ class Listener:
 
     async def close(self) -> None:
         """
-        Accept nothing more, let the current requests finish within the closing timeout, and cut all connections.
+        Stop accepting, let the current requests finish within the closing timeout, and cut all
+        connections.
 
-        If cancelled, the connections are cut at once. The ports are free in any case. Can be repeated.
+        If cancelled, the connections are cut immediately. The ports are freed in any case. Can be
+        repeated.
         """
         for task in self._acceptors:
             task.cancel()
@@ -132,14 +137,14 @@ class Listener:
                 sock.close()
 
     async def _accept(self, sock: socket.socket) -> None:
-        """Accept connections for ever. The loop is let go on now and then, however many there are."""
+        """Accept connections forever, letting the loop run between the batches."""
         loop = asyncio.get_running_loop()
         accepted = 0
         while True:
             try:
                 connection, _ = await loop.sock_accept(sock)
             except ConnectionError:
-                continue  # it has gone before it came
+                continue  # the client disconnected before it was accepted
             except OSError as error:
                 await self._relieve(error)
                 continue
@@ -154,7 +159,7 @@ class Listener:
                 await asyncio.sleep(0)
 
     async def _relieve(self, error: OSError) -> None:
-        """Do what helps against the error: free resources if they are lacking, and wait if there is nothing to free."""
+        """Free resources if the system lacks them, or wait if there is nothing to free."""
         if error.errno in SHORTAGES and self._connections.cut_one():
             await asyncio.sleep(0)
             return
@@ -170,25 +175,24 @@ class Listener:
         with self._connections.attending(request.protocol.connection, request.content):
             response = await self._answer(request)
         if request.protocol.ssl_context is not self._context:
-            response.force_close()  # let the client see the new certificate
+            response.force_close()  # so that the client sees the new certificate
         return response
 
 
 class _Connection:
-    """One connection, from its very beginning. It is changed by the set of all connections only."""
+    """One connection, from its very beginning. Only `_Connections` changes it."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self.greeting: asyncio.Task[None] | None = None  # until the connection is made
-        self.transport: asyncio.Transport | None = None  # since the connection is made
+        self.transport: asyncio.Transport | None = None  # after the connection is made
         self.deadline: asyncio.TimerHandle | None = None
-        self.content: aiohttp.StreamReader | None = (
-            None  # of the current request, until it is answered
-        )
+        # The content of the current request, until it is answered.
+        self.content: aiohttp.StreamReader | None = None
 
 
 class _Connections(web.Server):
-    """All connections: what each of them does, and until when."""
+    """All connections: their current stages and deadlines."""
 
     def __init__(self, answer: Answer, limits: Limits, logger: logging.Logger) -> None:
         super().__init__(answer)
@@ -196,26 +200,25 @@ class _Connections(web.Server):
         self._occupancy: occupancy.Occupancy[_Connection] = occupancy.Occupancy(
             occupancy.choose_limit(limits.connections, _read_files_limit())
         )
-        self._tasks: set[asyncio.Task[Any]] = (
-            set()
-        )  # of the connections, also for some time after they are lost
-        self._changed = bells.Bell()  # rings when some connection has left or become idle
+        # The tasks of connections, which may outlive their connections for some time.
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._changed = bells.Bell()  # rings when a connection leaves or becomes idle
 
     async def wait_for_room(self) -> None:
-        """Wait until one more connection is possible; if it is not, cut the one that should make room."""
+        """Wait for room for one more connection; cut the connection chosen to make room, if any."""
         while self._occupancy.is_full:
             if not self.cut_one():
                 await self._changed.wait()
 
     def cut_one(self) -> bool:
-        """Cut the connection that should make room for others; return whether there was any."""
+        """Cut the connection chosen to make room for others; return whether there was any."""
         leaver = self._occupancy.choose_leaver()
         if leaver is not None:
             self._cut(leaver)
         return leaver is not None
 
     def greet(self, sock: socket.socket, context: ssl.SSLContext | None) -> None:
-        """Begin to serve the connection; it takes its room until it is lost or cut."""
+        """Begin to serve the connection; it occupies a place until it is lost or cut."""
         connection = _Connection(sock)
         self._occupancy.enter(connection)
         self._arm(connection, self._limits.handshake_timeout)
@@ -229,7 +232,8 @@ class _Connections(web.Server):
     async def _greet(self, connection: _Connection, context: ssl.SSLContext | None) -> None:
         options: dict[str, Any] = {}
         if context is not None:
-            await _wait_for_bytes(connection.sock)  # TLS is costly: it takes hundreds of kilobytes
+            # TLS takes hundreds of kilobytes: start it only for clients that send something.
+            await _wait_for_bytes(connection.sock)
             options = {'ssl': context, 'ssl_handshake_timeout': self._limits.handshake_timeout}
         await asyncio.get_running_loop().connect_accepted_socket(
             lambda: _Handler(self, connection, self._tasks, self._limits, self._logger),
@@ -238,7 +242,7 @@ class _Connections(web.Server):
         )
 
     def _conclude_greeting(self, connection: _Connection, greeting: asyncio.Task[None]) -> None:
-        """Forget the connection if it is not made. Failed handshakes are the fault of the clients, and are not news."""
+        """Forget the connection if it was not made. Failed handshakes are the fault of clients."""
         connection.greeting = None
         if greeting.cancelled() or greeting.exception() is not None:
             self._forget(connection)
@@ -249,9 +253,11 @@ class _Connections(web.Server):
     @contextlib.contextmanager
     def attending(self, connection: _Connection, content: aiohttp.StreamReader) -> Iterator[None]:
         """
-        Serve a request whose headers have come: it is busy since its content has come, too.
+        Track a request whose headers are received; it becomes busy when its content is received,
+        too.
 
-        The time is not counted: the answers are as slow as they are; the readers of the content limit its time.
+        The time is not limited here: responses take as long as they need, and the readers of the
+        content limit its time.
         """
         self._disarm(connection)
         connection.content = content
@@ -273,7 +279,7 @@ class _Connections(web.Server):
             self._occupancy.move(connection, occupancy.Stage.BUSY)
 
     async def stop_greetings(self) -> None:
-        """Give up the connections that are not made yet."""
+        """Abandon the connections that are not made yet."""
         greetings = [
             connection.greeting for connection in self._occupancy if connection.greeting is not None
         ]
@@ -283,7 +289,7 @@ class _Connections(web.Server):
             await asyncio.wait(greetings)
 
     async def leave(self) -> None:
-        """Close all connections, and wait until nothing is left of them, as long as they are not blocked."""
+        """Close all connections, and wait until their tasks end, unless these are blocked."""
         await self.shutdown(self._limits.lingering_timeout)
         for task in self._tasks:
             task.cancel()
@@ -295,15 +301,15 @@ class _Connections(web.Server):
             self._cut(connection)
 
     def welcome(self, connection: _Connection, transport: asyncio.Transport) -> None:
-        """Let the connection make requests, now that it is made."""
+        """Let the newly made connection send requests."""
         connection.transport = transport
         if connection in self._occupancy:
             self._arm(connection, self._limits.headers_timeout)
         else:
-            transport.abort()  # it was cut in the very moment when it was made
+            transport.abort()  # the connection was cut at the very moment when it was made
 
     def dismiss(self, connection: _Connection) -> None:
-        """Forget a connection that is lost."""
+        """Forget a lost connection."""
         connection.transport = None
         self._forget(connection)
 
@@ -333,7 +339,7 @@ class _Connections(web.Server):
 
 
 class _Handler(web.RequestHandler):
-    """One connection, as the HTTP library serves it."""
+    """One connection, as served by the HTTP library."""
 
     __slots__ = ('_connections', '_tasks', 'connection')
 
@@ -372,21 +378,28 @@ class _Handler(web.RequestHandler):
         await super().start()
 
     def log_exception(self, *args: Any, **kwargs: Any) -> None:
-        """Do not let the clients fill the logs with what they send: only bad HTTP gets there, as all else is caught."""
+        """
+        Log only for debugging, so that clients cannot fill the logs: the only errors here are those
+        of malformed HTTP, as all others are caught.
+        """
         self.logger.debug(*args, **kwargs)
 
 
 def _read_files_limit() -> int | None:
     try:
         import resource
-    except ImportError:  # not everywhere is such a limit
+    except ImportError:  # not all systems have such a limit
         return None
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return None if files == resource.RLIM_INFINITY else files
 
 
 async def _wait_for_bytes(sock: socket.socket) -> None:
-    """Wait until something is sent. Raises `ConnectionError` if nothing ever is. Nothing is left of cancelled waits."""
+    """
+    Wait until the client sends something. Raises `ConnectionError` if it disconnects.
+
+    Cancelled waits leave nothing behind.
+    """
     loop = asyncio.get_running_loop()
     readable = loop.create_future()
     loop.add_reader(sock, _settle, readable)

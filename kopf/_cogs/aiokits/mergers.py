@@ -1,5 +1,5 @@
 """
-Mergers: the items of several generators, as they come.
+Mergers: the items of several generators in the order of their arrival.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ T = TypeVar('T')
 
 @dataclasses.dataclass(eq=False, slots=True)
 class _Arrival(Generic[T]):
-    """An item that waits to be taken; none for the end of its source."""
+    """An item that waits to be taken, or no item at the end of its source."""
 
     source: 'asyncio.Task[None]'
     items: list[T]
@@ -24,10 +24,12 @@ class _Arrival(Generic[T]):
 
 class Merger(Generic[T]):
     """
-    Several generators, each in a task of its own. Used by one task, as a context: all of them are closed in the end.
+    Several generators, each in its own task. Used by one task as a context manager, which closes
+    all generators in the end.
 
-    A generator is continued when its previous item is done with, i.e. when the next one is asked for; or it can be
-    some items ahead, if there are many of them, and each one is not worth the switching of tasks.
+    A generator continues when its previous item is processed, i.e. when the next one is requested;
+    or it can run a few items ahead, if there are many of them and a task switch for each one is too
+    expensive.
     """
 
     def __init__(self) -> None:
@@ -46,13 +48,13 @@ class Merger(Generic[T]):
         await self.drop(*self._sources)
 
     def add(self, source: AsyncGenerator[T], *, name: str, ahead: int = 0) -> 'asyncio.Task[None]':
-        """Begin with one more generator."""
+        """Start one more generator."""
         task = asyncio.create_task(self._pump(source, ahead), name=name)
         self._sources.add(task)
         return task
 
     async def drop(self, *sources: 'asyncio.Task[None]') -> None:
-        """Close some generators, with the items that are not taken yet. Their errors do not matter any more."""
+        """Close some generators and drop their pending items. Their errors are ignored."""
         self._sources.difference_update(sources)
         for source in sources:
             source.cancel()
@@ -60,7 +62,7 @@ class Merger(Generic[T]):
             await asyncio.wait(sources)
 
     async def iterate(self) -> AsyncGenerator[T]:
-        """Iterate over the items of all generators until all of them end. Raises whatever any of them raises."""
+        """Iterate over the items of all generators until all of them end; raise their errors."""
         while self._sources:
             arrival = await self._arrivals.get()
             if arrival.source not in self._sources:

@@ -1,7 +1,7 @@
 """
 Occupancy: which connections of a server are open, and which of them makes room for a new one.
 
-These are decisions only: nothing is accepted or closed here.
+Only decisions: nothing is accepted or closed here.
 """
 
 import enum
@@ -12,25 +12,25 @@ from typing import Generic, TypeVar
 MemberT = TypeVar('MemberT')
 
 FILES_SHARE = 2
-"""Which part of the files that the process may open is for the connections of one server: one of so many."""
+"""Connections of one server get the limit of open files of the process divided by this number."""
 
 
 class Stage(enum.Enum):
-    """How far a connection has gone with its current request."""
+    """The stage of a connection in serving its current request."""
 
-    OPENING = enum.auto()  # the request has not come in full yet, or has not begun
-    BUSY = enum.auto()  # the request has come in full, and is being answered
-    IDLE = (
-        enum.auto()
-    )  # the request is answered; the client may read the answer and make the next request
+    OPENING = enum.auto()  # the request is not fully received yet, or has not begun
+    BUSY = enum.auto()  # the request is fully received and is being answered
+    # The request is answered; the client may read the response and send the next request.
+    IDLE = enum.auto()
 
 
 class Occupancy(Generic[MemberT]):
     """
-    The members of a limited number, ordered by the time when they entered their current stages.
+    A limited number of members, ordered by the time when they entered their current stages.
 
-    Whoever has made no complete request is the first to leave, then those who have made one and do nothing now.
-    But requests that are made once do not occupy the place for ever: at least a half is for new connections.
+    Members without a complete request leave first, then idle members that have made one. However,
+    one request does not reserve a place forever: at least half of the places are for new
+    connections.
     """
 
     def __init__(self, limit: int) -> None:
@@ -51,22 +51,22 @@ class Occupancy(Generic[MemberT]):
         return len(self) >= self._limit
 
     def enter(self, member: MemberT) -> None:
-        """Add a new member, which has made no request yet."""
+        """Add a new member, which has made no requests yet."""
         self._members[Stage.OPENING][member] = None
 
     def leave(self, member: MemberT) -> None:
-        """Forget the member, if it is known at all."""
+        """Forget the member, if it is known."""
         for members in self._members.values():
             members.pop(member, None)
 
     def move(self, member: MemberT, stage: Stage) -> None:
-        """Move a known member to the end of the stage; those who are there already keep their places."""
+        """Move a known member to the end of the stage, unless it is already in this stage."""
         if member in self and member not in self._members[stage]:
             self.leave(member)
             self._members[stage][member] = None
 
     def choose_leaver(self) -> MemberT | None:
-        """Choose the member that should make room for a new one; ``None`` if all of them are busy."""
+        """Choose the member to make room for a new one; return ``None`` if all members are busy."""
         opening, idle = self._members[Stage.OPENING], self._members[Stage.IDLE]
         is_crowded = 2 * len(opening) >= len(self)
         chosen = opening if is_crowded or not idle else idle
@@ -74,5 +74,5 @@ class Occupancy(Generic[MemberT]):
 
 
 def choose_limit(wanted: int, files: int | None) -> int:
-    """Choose how many connections can be open if the process may open so many files, for everything that it does."""
+    """Choose the limit of connections by the wanted one and by the process's limit of files."""
     return wanted if files is None else max(1, min(wanted, files // FILES_SHARE))

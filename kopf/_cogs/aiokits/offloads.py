@@ -1,12 +1,14 @@
 """
-Offloads: what takes long but needs no waiting, done beside the event loop.
+Offloads: long CPU-bound functions, executed outside of the event loop.
 
-There is one thread for what comes from the cluster, and two for all other clients, who must not delay it: one for the
-large work, and one for what must not wait for that. More of them do not make it faster, as only one at a time has the
-interpreter, but make the event loop wait for its turn longer. Functions in C have the interpreter for as long as they
-run, so only those are for the threads that are not long each.
+There is one thread for data from the cluster, and two threads for all other clients, which must not
+delay it: one for large data, and one for data that must not wait for the large one. More threads
+would not make it faster, as only one at a time holds the interpreter, but would make the event loop
+wait longer for its turn. Functions in C hold the interpreter for their whole duration, so only
+those with short durations are suitable for the threads.
 
-The threads of the event loop itself are not used: handlers can occupy all of them, for as long as they want.
+The default executor of the event loop is not used: handlers can occupy all its threads for any
+time.
 """
 
 import asyncio
@@ -25,9 +27,11 @@ ResultT = TypeVar('ResultT')
 
 class Run(Protocol):
     """
-    The calling of a function somewhere, after those that came before; it returns and raises what the function does.
+    A way to call a function, after the previously queued ones; it returns and raises the same as
+    the function.
 
-    If cancelled, the function is not called; but if it is running already, it goes on, and its result is lost.
+    If cancelled, the function is not called; a function that is already running continues, but its
+    result is lost.
     """
 
     async def __call__(
@@ -36,37 +40,40 @@ class Run(Protocol):
 
 
 def choose_run(size: int) -> Run:
-    """Choose where to run what looks at all of a document of this size, in bytes, from a client that is not trusted."""
+    """Choose where to scan a document of an untrusted client, of this size in bytes."""
     if size <= pieces.PIECE_SIZE:
         return run_here
     return run_aside if size <= documents.LARGE else run_far_aside
 
 
 async def run_here(fn: Callable[P, ResultT], /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
-    """Call the function at once: it is quicker than the way to the thread."""
+    """Call the function immediately: that is faster than switching to a thread."""
     return fn(*args, **kwargs)
 
 
 async def run_aside(fn: Callable[P, ResultT], /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
-    """Call the function in the thread for what takes milliseconds."""
+    """Call the function in the thread for calls of milliseconds."""
     call = functools.partial(contextvars.copy_context().run, fn, *args, **kwargs)
     return await asyncio.get_running_loop().run_in_executor(_get_executor('kopf-aside'), call)
 
 
 async def run_far_aside(fn: Callable[P, ResultT], /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
-    """Call the function in the thread for what can take seconds."""
+    """Call the function in the thread for calls of up to seconds."""
     call = functools.partial(contextvars.copy_context().run, fn, *args, **kwargs)
     return await asyncio.get_running_loop().run_in_executor(_get_executor('kopf-far-aside'), call)
 
 
 async def read_aside(fn: Callable[P, ResultT], /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
-    """Read what comes from the cluster, or is needed to reach it, in the thread for that; else as `run_aside`."""
+    """
+    Call the function in the thread for data from the cluster or needed to reach it; otherwise as
+    `run_aside`.
+    """
     call = functools.partial(fn, *args, **kwargs)
     return await asyncio.get_running_loop().run_in_executor(_get_executor('kopf-reading'), call)
 
 
 def leave_aside(fn: Callable[[], None]) -> None:
-    """Let the function be called in the thread for what takes milliseconds, some time later. It must not fail."""
+    """Schedule the function in the thread for calls of milliseconds. It must not fail."""
     _get_executor('kopf-aside').submit(fn)
 
 
@@ -75,7 +82,6 @@ def _get_executor(name: str) -> concurrent.futures.Executor:
     return concurrent.futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
 
 
-if hasattr(
-    os, 'register_at_fork'
-):  # there are no threads in the children, and nobody would do the work
+# Forked children have no threads to execute the calls.
+if hasattr(os, 'register_at_fork'):
     os.register_at_fork(after_in_child=_get_executor.cache_clear)

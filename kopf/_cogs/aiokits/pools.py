@@ -1,5 +1,5 @@
 """
-Pools: threads for functions that are not coroutines, a limited number of them at once.
+Pools: threads for synchronous functions, limited in number.
 """
 
 import concurrent.futures
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class OwnPool(concurrent.futures.ThreadPoolExecutor):
-    """A pool that nobody but the framework knows of, so it can be ended by the framework too."""
+    """A pool that only the framework uses, so the framework can end it."""
 
     def __init__(self, max_workers: int | None = None) -> None:
         super().__init__(max_workers, thread_name_prefix='kopf-handlers')
@@ -28,6 +28,6 @@ class OwnPool(concurrent.futures.ThreadPoolExecutor):
         return max(0, len(self._unfinished) - self._max_workers)
 
     def release(self) -> int:
-        """Let the threads end as soon as they are idle, without waiting for that; tell how many of them are not."""
+        """Let the threads end when idle, without waiting; return how many are still busy."""
         self.shutdown(wait=False)
         return len([future for future in list(self._unfinished) if future.running()])

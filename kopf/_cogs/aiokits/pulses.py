@@ -1,9 +1,10 @@
 """
-Pulses: whether an event loop turns, as it is seen from the outside.
+Pulses: a watchdog of event loops.
 
-A function that blocks the loop stops everything in it, so nothing in the loop can tell of that. A thread can: once
-in a while, it asks the loop for an answer, and measures how long that takes. If there is none for too long, it tells
-where the thread of the loop is stuck. The time is the real one, even if the time of the loop is simulated.
+A function that blocks the loop stops everything in it, so nothing in the loop can report that. A
+thread can: it periodically schedules a call in the loop, and measures how long the call is delayed.
+If it takes too long, the thread reports where the thread of the loop is stuck. The time is real,
+even if the time of the loop is simulated.
 """
 
 import asyncio
@@ -20,21 +21,23 @@ from kopf._cogs.helpers import meters
 logger = logging.getLogger(__name__)
 
 PERIOD = 1.0
-"""Seconds between the questions to the loop, at most."""
+"""Seconds between the checks of the loop, at most."""
 
 ENDING_TIMEOUT = 1.0
-"""Seconds to wait for the end of the thread; it has nothing to do then, unless the logging is slow."""
+"""Seconds to wait for the end of the thread; it ends immediately, unless the logging is slow."""
 
 LAGS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-"""Seconds up to which lags are told apart."""
+"""The bounds of the histogram of lags, in seconds."""
 
 GetLimit = Callable[[], float | None]
-"""Tells for how many seconds the loop can be blocked before it is worth a complaint; ``None`` if it never is."""
+"""A function that returns how many seconds the loop may be blocked; ``None`` for any time."""
 
 
 class Pulse:
     """
-    The pulse of one event loop: made and read in the loop, felt in a thread, with one question to the loop at a time.
+    The pulse of one event loop: made and read in the loop, checked in a thread.
+
+    There is one pending call in the loop at a time.
     """
 
     def __init__(
@@ -42,12 +45,11 @@ class Pulse:
     ) -> None:
         self._loop, self._clock = loop, clock
         self._place = threading.get_ident()
-        self._asked: float | None = None  # when the question was asked that is not answered yet
-        self._reported: float | None = (
-            None  # the same, of the last question that was worth a complaint
-        )
+        self._asked: float | None = None  # when the pending call was scheduled
+        # The same for the last call that was reported as delayed.
+        self._reported: float | None = None
         self.get_limits: list[GetLimit] = []
-        self.lag = 0.0  # seconds that the last answer took
+        self.lag = 0.0  # the delay of the last call, in seconds
         self.lags = meters.Histogram(LAGS)
         self.blockages = 0
 
@@ -60,12 +62,12 @@ class Pulse:
 
     @property
     def period(self) -> float:
-        """Seconds between the questions: often enough to notice a blockage in time."""
+        """Seconds between the checks: short enough to notice a blockage in time."""
         limit = self.limit
         return PERIOD if limit is None else min(PERIOD, max(0.01, limit / 2))
 
     def feel(self) -> None:
-        """Ask the loop, or see if it owes an answer for too long. Called only in the thread."""
+        """Schedule a call in the loop, or report an overdue one. Called only in the thread."""
         asked, now, limit = self._asked, self._clock(), self.limit
         if asked is None:
             self._asked = now
@@ -87,15 +89,16 @@ class Pulse:
         self.lags.add(self.lag)
         if self._reported == self._asked:
             logger.warning('The event loop was blocked for %.1f s, and goes on.', self.lag)
-        self._asked = None  # in the end: the thread goes on from here
+        self._asked = None  # must be last: the thread continues from here
 
 
 @contextlib.contextmanager
 def feeling_pulse(get_limit: GetLimit) -> Iterator[Pulse]:
     """
-    Feel the pulse of the running loop within the block, in a thread, one for all who do so in the same loop.
+    Check the pulse of the running loop within the block, in a thread shared by all users of the
+    same loop.
 
-    If their limits differ, the lowest one is in force.
+    If their limits differ, the lowest one applies.
     """
     loop = asyncio.get_running_loop()
     pulse = next((pulse for pulse in _pulses if pulse._loop is loop), None)
@@ -112,11 +115,11 @@ def feeling_pulse(get_limit: GetLimit) -> Iterator[Pulse]:
 
 
 _pulses: dict[Pulse, Callable[[], None]] = {}
-"""Those who are being felt, in all loops of the process, and how to stop that."""
+"""The pulses of all loops of the process that are being checked, with functions to stop that."""
 
 
 def _spawn_thread(pulse: Pulse) -> Callable[[], None]:
-    """Start the thread, and return the function to stop it, which waits until it ends."""
+    """Start the thread, and return a function that stops it and waits for its end."""
     is_over = threading.Event()
 
     def run() -> None:
@@ -133,6 +136,6 @@ def _spawn_thread(pulse: Pulse) -> Callable[[], None]:
 
 
 def describe_stack(thread: int) -> str:
-    """Tell where the thread is now: the places in the code, but none of the values."""
+    """Describe where the thread is now: the lines of code, without any values."""
     frame = sys._current_frames().get(thread)
     return 'nowhere' if frame is None else ''.join(traceback.format_stack(frame)).rstrip()

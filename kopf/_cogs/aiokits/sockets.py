@@ -1,5 +1,5 @@
 """
-Sockets: places to listen at, taken before anything is served there.
+Sockets: addresses to listen at, bound before anything is served there.
 """
 
 import asyncio
@@ -9,15 +9,16 @@ import socket
 from typing import Any
 
 ATTEMPTS = 10
-"""How many random ports are tried until one is free for all addresses."""
+"""How many random ports are tried to find one that is free at all addresses."""
 
 
 async def bind(host: str | None, port: int) -> list[socket.socket]:
     """
-    Take all addresses of the host that this machine has; with no host, all addresses of this machine.
+    Bind sockets to all addresses of the host that this machine has; without a host, to all
+    addresses of the machine.
 
-    With port 0, it is a random free port, the same for all addresses.
-    Raises `OSError` if there are no such addresses, or one is busy.
+    Port 0 means a random free port, the same for all addresses. Raises `OSError` if there are no
+    such addresses, or any is in use.
     """
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

@@ -1,5 +1,5 @@
 """
-Toggles: one state, on or off, that many have a say in.
+Toggles: one shared state, on or off, that many parties control.
 """
 
 import asyncio
@@ -11,9 +11,9 @@ from kopf._cogs.aiokits import bells
 
 class Toggles:
     """
-    Is on while anyone wants it to be on; each of those is known by a key. Belongs to one event loop.
+    A state that is on while any key is turned on. Belongs to one event loop.
 
-    Those who listen are called on every change of the whole, at once, in the order of their subscription.
+    Listeners are called on every change of the state, synchronously, in the order of subscription.
     """
 
     def __init__(self) -> None:
@@ -28,15 +28,15 @@ class Toggles:
 
     @property
     def keys(self) -> Collection[Hashable]:
-        """Who wants it to be on."""
+        """The keys that are turned on."""
         return frozenset(self._keys)
 
     def listen(self, listener: Callable[[bool], None]) -> None:
-        """Have the function called with the new state when it changes."""
+        """Subscribe a function to be called with the new state when it changes."""
         self._listeners.append(listener)
 
     def turn(self, key: Hashable, is_on: bool) -> None:
-        """Say what is wanted; who has said nothing, wants it to be off."""
+        """Turn one key on or off. Keys never set count as off."""
         before = self.is_on
         if is_on:
             self._keys.add(key)
@@ -51,13 +51,16 @@ class Toggles:
         self._bell.ring()
 
     async def wait_until(self, is_on: bool) -> None:
-        """Wait until it is so; not at all if it is. Any number of tasks may wait; a short change can be missed."""
+        """
+        Wait until the state is on or off, if it is not yet. Any number of tasks may wait; a short
+        change can be missed.
+        """
         while self.is_on != is_on:
             await self._bell.wait()
 
     @contextlib.contextmanager
     def interrupting(self, limit: asyncio.Timeout) -> Iterator[None]:
-        """Make the timeout, entered already, expire when it turns on, however shortly it is on."""
+        """Make the timeout, already entered, expire when the state turns on, even briefly."""
         self._limits.add(limit)
         try:
             yield

@@ -1,7 +1,8 @@
 """
-Turns: whether the event loop has done anything else meanwhile.
+Turns: whether the event loop has run anything else in the meantime.
 
-Until it has, nothing could happen in other tasks, threads or connections that this task would know of.
+Until it has, nothing could happen in other tasks, threads or connections that this task would
+notice.
 """
 
 import asyncio

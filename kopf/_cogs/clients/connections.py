@@ -1,8 +1,8 @@
 """
-Connections: requests and answers over TCP and TLS, one at a time in each connection.
+Connections: requests and responses over TCP and TLS, one at a time in each connection.
 
-It does less than a general HTTP library: an operator makes a few requests for each change of each object, and all that
-a library would do for these requests takes as much time as the rest of the work.
+It does less than a general HTTP library: an operator makes a few requests for each change of each
+object, and the overhead of a library for these requests takes as much time as the rest of the work.
 """
 
 import asyncio
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
     import ssl
 
 BUFFER_LIMIT = 256 * 1024
-"""Bytes of a stream to be kept while nobody reads it: the server has to wait after that."""
+"""Bytes of an unread stream to buffer: above that, the server has to wait."""
 
 FALLBACK_DELAY = 0.25
-"""Seconds to wait for one address of the server before trying the next one at the same time."""
+"""Seconds to wait for one address of the server before trying the next one in parallel."""
 
 
 class LostError(Exception):
-    """The connection is lost, or was never there."""
+    """The connection is lost, or was never established."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Address:
-    """Where to connect to."""
+    """The address of a server."""
 
     host: str
     port: int
     tls: 'ssl.SSLContext | None' = None
-    tls_name: str | None = None  # to expect in the certificate, if not the host
+    tls_name: str | None = None  # the name to expect in the certificate, if not the host
 
     def __str__(self) -> str:
         return f'[{self.host}]:{self.port}' if ':' in self.host else f'{self.host}:{self.port}'
@@ -41,16 +41,17 @@ class Address:
 
 class Connection(asyncio.Protocol):
     """
-    An established connection. One task at a time uses it: asks, and then reads the answer.
+    An established connection. One task at a time uses it: sends a request, and then reads the
+    response.
 
-    It is usable for the next request only after an answer was read as a whole, if `is_reusable`. In all other cases,
-    also after any error or cancellation, it should be aborted: the answer can come later, and nobody knows whose it is.
+    It can be reused only after the response is read as a whole, if `is_reusable`. In all other
+    cases, including any error or cancellation, it must be aborted: a late response would be taken
+    for that of the next request.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.lost: asyncio.Future[None] = (
-            loop.create_future()
-        )  # done when it does not exist any more
+        # Done when the connection is closed.
+        self.lost: asyncio.Future[None] = loop.create_future()
         self.idle_since = 0.0
         self._loop = loop
         self._transport: asyncio.Transport | None = None
@@ -71,14 +72,15 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_answered(self) -> bool:
-        """Tell if there is any sign of an answer to the last request."""
+        """Whether any byte of the response to the last request has been received."""
         return self._reader is not None and self._reader.is_begun
 
     async def ask(self, request: bytes, deadline: float | None) -> wires.Reader:
         """
-        Send a request, and wait until it is fully answered.
+        Send a request, and wait for the full response.
 
-        Raises `TimeoutError` at the deadline, which is by the clock of the loop; `LostError`, `CutError`, `WireError`.
+        Raises `TimeoutError` at the deadline, which is by the clock of the loop; `LostError`,
+        `CutError`, `WireError`.
         """
         reader = self._send(request, is_streamed=False)
         while not reader.is_complete:
@@ -86,14 +88,17 @@ class Connection(asyncio.Protocol):
         return reader
 
     async def ask_for_stream(self, request: bytes, deadline: float | None) -> wires.Reader:
-        """Send a request, and wait only until the headers of the answer; raise as `ask` does."""
+        """Send a request, and wait only for the headers of the response; raise as `ask` does."""
         reader = self._send(request, is_streamed=True)
         while not reader.has_head:
             await self._wait(deadline)
         return reader
 
     async def read(self, deadline: float | None) -> bytes:
-        """Wait for some more bytes of the stream; none mean its end. Raises as `ask` does; cancelling loses nothing."""
+        """
+        Wait for more bytes of the stream; empty bytes mean its end. Raises as `ask` does;
+        cancelling loses nothing.
+        """
         reader = self._reader
         if reader is None:
             raise LostError('there is no stream')
@@ -103,23 +108,24 @@ class Connection(asyncio.Protocol):
             await self._wait(deadline)
         if self._is_paused and self._transport is not None and not self._transport.is_closing():
             self._is_paused = False
-            self._transport.resume_reading()  # not all loops permit it when the connection is gone
+            # Not all loops permit it after the connection is closed.
+            self._transport.resume_reading()
         return reader.take()
 
     def fail(self, error: Exception) -> None:
-        """Let the one who waits for the answer, now or later, know that there will be none."""
+        """Abort, and fail the current or next wait for the response with this error."""
         if self._error is None:
             self._error = error
         self.abort()
         self._wake()
 
     def abort(self) -> None:
-        """Disconnect at once, without the farewells of TLS: nobody waits for them if the loop is about to be closed."""
+        """Disconnect immediately, without the TLS shutdown: the loop may be about to close."""
         if self._transport is not None:
             self._transport.abort()
 
     def rest(self) -> None:
-        """Wait for the next request, if it is reusable."""
+        """Become idle until the next request, if reusable."""
         self._reader = None
         self.idle_since = self._loop.time()
 
@@ -128,7 +134,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         reader = self._reader
-        if reader is None or reader.is_complete:  # nobody has asked for it
+        if reader is None or reader.is_complete:  # unsolicited
             self.abort()
             return
         try:
@@ -175,7 +181,7 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
 
     async def _wait(self, deadline: float | None) -> None:
-        """Wait until anything happens."""
+        """Wait for any progress or error."""
         if self._error is not None:
             raise self._error
         waiter = self._waiter = self._loop.create_future()
@@ -206,7 +212,7 @@ def _is_numeric(host: str) -> bool:
 
 
 async def connect(address: Address) -> Connection:
-    """Establish a connection; it is up to the caller to abort it. Raises `OSError`, also for TLS and DNS."""
+    """Establish a connection; the caller must abort it. Raises `OSError`, also for TLS and DNS."""
     loop = asyncio.get_running_loop()
     target: dict[str, Any] = {'host': address.host, 'port': address.port}
     places = (
@@ -215,7 +221,8 @@ async def connect(address: Address) -> Connection:
         else await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     )
     if len(places) > 1:
-        # Not by the loop itself: not all loops try the addresses at the same time, and some addresses are silent.
+        # Not by the loop itself: not all loops try the addresses in parallel, and some addresses
+        # may be silent.
         import aiohappyeyeballs
 
         target = {

@@ -18,10 +18,12 @@ async def create_object(
     options: requests.Options = requests.USUAL,
 ) -> Mapping[str, Any]:
     """
-    Create an object, and return it as stored. Without the namespace given, it is as in the body, if it is there.
+    Create an object, and return it as stored. By default, the namespace is that of the body, if
+    any.
 
-    It is not repeated if it can be executed already, so an object is never created twice, even with a generated name.
-    Raises `APIConflictError` at once if there is such an object, other errors as from any request.
+    The request is not retried if it may already be executed, so an object is never created twice,
+    even with a generated name. Raises `APIConflictError` immediately if such an object exists,
+    other errors as for any request.
     """
     metadata = body.get('metadata') or {}
     url = resource.get_url(namespace=metadata.get('namespace') if namespace is None else namespace)

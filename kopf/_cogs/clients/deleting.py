@@ -1,5 +1,5 @@
 """
-Deleting: objects that should not be there any more.
+Deleting: objects that should no longer exist.
 """
 
 from collections.abc import Mapping
@@ -17,9 +17,10 @@ async def delete_object(
     context: requests.Context,
 ) -> Mapping[str, Any] | None:
     """
-    Delete an object, or mark it as being deleted; return what the server says of it, ``None`` if there is no object.
+    Delete an object, or mark it for deletion; return the server's response, or ``None`` if there is
+    no object.
 
-    Its dependents are treated as the server does by default. Errors are raised as from any request.
+    Dependents are treated by the server's default policy. Errors are raised as for any request.
     """
     url = resource.get_url(namespace=namespace, name=name)
     options = requests.Options(answers=(404,))

@@ -1,8 +1,9 @@
 """
 Discovery: which resources the cluster serves.
 
-Servers are asked for all resources at once; those that cannot tell so are asked for the groups, and then for each
-version of each group. The answers are read by pure functions. Nothing is remembered here.
+Servers are asked for all resources at once; older servers, which do not support that, are asked for
+the groups, and then for each version of each group. The responses are parsed by pure functions.
+Nothing is cached here.
 """
 
 import dataclasses
@@ -16,11 +17,12 @@ from kopf._cogs.structs import references
 AGGREGATED = ', '.join(
     [
         'application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList',
-        'application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList',  # Kubernetes 1.26 to 1.29
-        'application/json',  # older servers answer with the groups only
+        # Kubernetes 1.26 to 1.29.
+        'application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList',
+        'application/json',  # older servers respond with the groups only
     ]
 )
-"""The preferred forms of answers, the best first."""
+"""The accepted formats of responses, the best first."""
 
 SKIPPED = (
     errors.APIForbiddenError,
@@ -28,7 +30,7 @@ SKIPPED = (
     errors.APIServerError,
     errors.APIGarbledError,
 )
-"""What can be wrong with one group with no harm to the others; each group can have a server of its own."""
+"""Errors of one group that do not affect other groups; each group can have its own server."""
 
 Answer = Mapping[str, Any]
 
@@ -54,24 +56,22 @@ GroupedT = TypeVar('GroupedT', GroupVersion, references.Resource)
 
 @dataclasses.dataclass(frozen=True)
 class Catalog:
-    """What the cluster serves, as far as it tells; absence is certain only for groups that are not in doubt."""
+    """The known resources of the cluster; absence is certain only for groups not in doubt."""
 
     resources: Collection[references.Resource] = ()
-    doubtful: Collection[
-        GroupVersion
-    ] = ()  # unavailable now: their resources are unknown or can be outdated
-    absent: Collection[
-        str
-    ] = ()  # of ``/api``, ``/apis``: not there, with all their groups; it is so rarely for long
+    # Currently unavailable: their resources are unknown or possibly outdated.
+    doubtful: Collection[GroupVersion] = ()
+    # The roots, ``/api`` or ``/apis``, that are missing with all their groups; usually briefly.
+    absent: Collection[str] = ()
 
 
 @dataclasses.dataclass(frozen=True)
 class ServerVersion:
-    """The version of Kubernetes; the numbers are zeros if the server does not tell them."""
+    """The version of Kubernetes; the numbers are zeros if the server does not report them."""
 
     major: int
     minor: int
-    text: str  # as the server calls it: "v1.35.4-gke.100"
+    text: str  # as reported by the server: "v1.35.4-gke.100"
 
 
 async def read_resources(
@@ -88,17 +88,19 @@ async def read_catalog(
     *, context: requests.Context, groups: Collection[str] | None = None
 ) -> Catalog:
     """
-    Find all resources of the cluster, or only of these groups: other groups are neither asked nor complained about.
+    Find all resources of the cluster, or only of these groups; other groups are neither requested
+    nor reported.
 
-    Groups that are forbidden, or are not served, or whose servers are down, are left out with one line in the log.
-    Raises `RequestError` if the server does not tell even its groups; at once if it forbids that.
+    Groups that are forbidden, or not served, or whose servers are down, are left out with one line
+    in the log. Raises `RequestError` if the server does not list even its groups; immediately if it
+    forbids that.
     """
     catalogs = [await _read_root(url, context, groups) for url in _select_roots(groups)]
     return _join_catalogs(catalogs)
 
 
 async def read_version(*, context: requests.Context) -> ServerVersion:
-    """Ask the server for its version. It can be forbidden, which is raised at once."""
+    """Return the version of the server. It can be forbidden, which is raised immediately."""
     answer = await requests.get(
         '/version', context=context, options=requests.Options(answers=(403, 404))
     )
@@ -106,19 +108,18 @@ async def read_version(*, context: requests.Context) -> ServerVersion:
 
 
 def parse_aggregated(answer: Answer) -> list[references.Resource]:
-    """Read an ``APIGroupDiscoveryList``: all versions of all groups with all their resources."""
+    """Parse an ``APIGroupDiscoveryList``: all versions of all groups with all their resources."""
     return [
         _build_aggregated_resource(group_version, item)
         for group_version, description in _iterate_versions(answer)
         for item in description.get('resources') or ()
-        if (item.get('responseKind') or {}).get(
-            'kind'
-        )  # absent if only some subresources are served
+        # The kind is absent if only some subresources are served.
+        if (item.get('responseKind') or {}).get('kind')
     ]
 
 
 def parse_stale(answer: Answer) -> list[GroupVersion]:
-    """Read an ``APIGroupDiscoveryList`` for those versions whose servers are not available now."""
+    """Return the versions in an ``APIGroupDiscoveryList`` whose servers are unavailable now."""
     return [
         group_version
         for group_version, description in _iterate_versions(answer)
@@ -127,7 +128,7 @@ def parse_stale(answer: Answer) -> list[GroupVersion]:
 
 
 def parse_groups(answer: Answer) -> list[GroupVersion]:
-    """Read an ``APIGroupList`` or, for the core API, ``APIVersions``."""
+    """Parse an ``APIGroupList`` or, for the core API, ``APIVersions``."""
     core = answer.get('versions') or []
     versions = [GroupVersion('', version, version == core[0]) for version in core]
     for group in answer.get('groups') or ():
@@ -138,7 +139,7 @@ def parse_groups(answer: Answer) -> list[GroupVersion]:
 
 
 def parse_resource_list(answer: Answer, group_version: GroupVersion) -> list[references.Resource]:
-    """Read an ``APIResourceList``: the resources of one version, with their subresources beside them."""
+    """Parse an ``APIResourceList``: the resources of one version, with their subresources."""
     items = [
         item for item in answer.get('resources') or () if item.get('name') and item.get('kind')
     ]
@@ -151,7 +152,7 @@ def parse_resource_list(answer: Answer, group_version: GroupVersion) -> list[ref
 
 
 def parse_version(answer: Answer) -> ServerVersion:
-    """Read the version; some vendors add signs to the numbers: "28+"."""
+    """Parse the version; some vendors add signs to the numbers: "28+"."""
     major, minor = (re.match(r'\d+', str(answer.get(key, ''))) for key in ('major', 'minor'))
     return ServerVersion(
         major=int(major[0]) if major else 0,
@@ -161,7 +162,7 @@ def parse_version(answer: Answer) -> ServerVersion:
 
 
 def _select_roots(groups: Collection[str] | None) -> list[str]:
-    """Choose where to ask: the core API is on its own."""
+    """Choose the roots to request: the core API has its own one."""
     if groups is None:
         return ['/api', '/apis']
     return (['/api'] if '' in groups else []) + (['/apis'] if any(groups) else [])
@@ -190,9 +191,11 @@ async def _read_root(
 
 async def _read_answer(url: str, context: requests.Context) -> Answer | None:
     """
-    Ask for everything or for the groups; or for the groups only, if the server is confused by such a question.
+    Request everything or the groups; or only the groups, if the server does not understand the
+    former.
 
-    Returns nothing if there is nobody to ask. What is not an answer at all must not be taken for the lack of resources.
+    Returns ``None`` if the root is not found. Invalid responses must not be taken for the absence
+    of resources.
     """
     answers = (403, 404, 406)
     try:
@@ -252,7 +255,7 @@ def _join_catalogs(catalogs: Collection[Catalog]) -> Catalog:
 
 
 def _iterate_versions(answer: Answer) -> Iterable[tuple[GroupVersion, Answer]]:
-    """List the versions of all groups; the preferred versions are the first ones in their groups."""
+    """Iterate over the versions of all groups; the first version in a group is preferred."""
     for item in answer.get('items') or ():
         group = (item.get('metadata') or {}).get('name') or ''
         for index, description in enumerate(item.get('versions') or ()):
@@ -287,8 +290,8 @@ def _build_listed_resource(
         version=group_version.version,
         plural=item['name'],
         kind=item['kind'],
-        singular=item.get('singularName')
-        or item['kind'].lower(),  # old servers do not tell it for their own kinds
+        # Old servers do not report the singular names of their own kinds.
+        singular=item.get('singularName') or item['kind'].lower(),
         shortcuts=frozenset(item.get('shortNames') or ()),
         categories=frozenset(item.get('categories') or ()),
         subresources=frozenset(

@@ -1,8 +1,8 @@
 """
-Environs: what the environment of the process tells of connections: the proxies, and the passwords in ``~/.netrc``.
+Environs: the proxies from the environment of the process, and the passwords from ``~/.netrc``.
 
-It is not left to the HTTP library: that would combine these passwords with tokens, which it refuses, and would send
-them over plain HTTP.
+This is not left to the HTTP library: it would combine these passwords with tokens, which it
+refuses, and would send them over plain HTTP.
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ from kopf._cogs.structs import credentials
 
 
 def resolve(info: credentials.ConnectionInfo) -> credentials.ConnectionInfo:
-    """Add the proxy and the passwords of the environment, if it is trusted, to the credentials that have none."""
+    """Add the proxy and the passwords of a trusted environment to credentials without them."""
     if not info.trust_env:
         return info
     parts = urllib.parse.urlsplit(info.server)
@@ -27,14 +27,15 @@ def resolve(info: credentials.ConnectionInfo) -> credentials.ConnectionInfo:
 
 
 def _find_proxy(server: urllib.parse.SplitResult) -> str | None:
-    import urllib.request  # with all of HTTP, which is not needed otherwise
+    # It imports the whole HTTP client of Python, which is not needed otherwise.
+    import urllib.request
 
     proxy = urllib.request.getproxies().get(server.scheme)
     return None if not proxy or urllib.request.proxy_bypass(server.hostname or '') else proxy
 
 
 def _add_password(url: str) -> str:
-    """Add the name and the password to the URL of a proxy, unless it has them; malformed ones are left as they are."""
+    """Add the credentials to the URL of a proxy, unless present; keep malformed URLs as is."""
     scheme, _, address = url.rpartition('://')
     try:
         host = urllib.parse.urlsplit(f'//{address}').hostname
@@ -48,7 +49,7 @@ def _add_password(url: str) -> str:
 
 
 def _find_password(host: str | None) -> tuple[str, str] | None:
-    """Find the name and the password for a host in the file; nothing if the file is absent, unreadable or malformed."""
+    """Find the credentials of a host; return ``None`` if the file is absent or malformed."""
     import netrc
     import os
 

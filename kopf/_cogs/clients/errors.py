@@ -2,13 +2,13 @@
 Errors: what can go wrong with a request to the API.
 
     RequestError                     a request has failed
-    ├── APIConnectionError           there is no answer, or not the whole of it
-    │   ├── APIUnreachableError      the request was not sent: a refused connection, DNS, TLS, a lack of time for these
+    ├── APIConnectionError           there is no response, or not all of it
+    │   ├── APIUnreachableError      the request was not sent: refused, DNS, TLS, or too slow
     │   ├── APIDisconnectedError     the connection was lost; the request was possibly executed
-    │   ├── APITimeoutError          no (whole) answer in time; the request was possibly executed
+    │   ├── APITimeoutError          no (whole) response in time; it was possibly executed
     │   │   └── APISilenceError      nothing came in an open stream for too long
-    │   ├── APISessionClosedError    the session was closed by us in the middle, as its credentials were discarded
-    │   └── APIGarbledError          the answer is there, but it makes no sense: not JSON, or no body
+    │   ├── APISessionClosedError    we closed the session, as its credentials were discarded
+    │   └── APIGarbledError          the response makes no sense: not JSON, or no body
     └── APIError                     the server has refused
         ├── APIClientError           4xx: the request is wrong
         │   ├── APIUnauthorizedError     401
@@ -21,7 +21,7 @@ Errors: what can go wrong with a request to the API.
         └── APIServerError           5xx: the server is wrong
             └── APIUnavailableError      503
 
-The texts are made of what the server says, but neither of the whole bodies, nor of anything like credentials.
+The messages quote the server, but contain neither whole bodies, nor anything like credentials.
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ from typing import Any
 from kopf._cogs.helpers import jsons
 
 TEXT_LIMIT = 256
-"""How many characters are shown of the answers that are not of the API: of proxies, load balancers, etc."""
+"""How many characters are shown of responses of proxies, load balancers, etc."""
 
 _AUTHORIZATION = re.compile(r'\b(bearer|basic|digest|negotiate)\s+[^\s"\'<,]+', re.IGNORECASE)
 
@@ -46,7 +46,7 @@ class RequestError(Exception):
 
 
 class APIConnectionError(RequestError):
-    """There is no answer from the API, or it is not whole; the request was possibly executed."""
+    """There is no response from the API, or it is incomplete; the request was possibly executed."""
 
 
 class APIUnreachableError(APIConnectionError):
@@ -58,7 +58,7 @@ class APIDisconnectedError(APIConnectionError):
 
 
 class APITimeoutError(APIConnectionError):
-    """The request was sent, but the whole answer has not come in time."""
+    """The request was sent, but the whole response has not come in time."""
 
 
 class APISilenceError(APITimeoutError):
@@ -66,7 +66,7 @@ class APISilenceError(APITimeoutError):
 
 
 class APISessionClosedError(APIConnectionError):
-    """The session was closed in the middle of the request, as its credentials were discarded. See ``is_sent``."""
+    """The session was closed with its credentials during the request. See ``is_sent``."""
 
     def __init__(self, message: str, *, is_sent: bool) -> None:
         super().__init__(message)
@@ -74,11 +74,11 @@ class APISessionClosedError(APIConnectionError):
 
 
 class APIGarbledError(APIConnectionError):
-    """The answer is a success, but it is not what the API sends: not JSON, cut in the middle, or empty."""
+    """The response is a success, but not of the API: not JSON, truncated, or empty."""
 
 
 class APIError(RequestError):
-    """The API has refused a request. What it says of the reasons is in the attributes."""
+    """The API has refused a request. The reasons are in the attributes."""
 
     def __init__(self, refusal: 'Refusal') -> None:
         super().__init__(str(refusal))
@@ -90,7 +90,7 @@ class APIError(RequestError):
 
 
 class APIClientError(APIError):
-    """The request is wrong, or not permitted, or not in time (HTTP 4xx)."""
+    """The request is wrong, or not permitted, or untimely (HTTP 4xx)."""
 
 
 class APIUnauthorizedError(APIClientError):
@@ -106,27 +106,27 @@ class APINotFoundError(APIClientError):
 
 
 class APIConflictError(APIClientError):
-    """The object is there already, or was changed meanwhile (HTTP 409)."""
+    """The object already exists, or was changed in the meantime (HTTP 409)."""
 
 
 class APIGoneError(APIClientError):
-    """The asked version of resources is too old (HTTP 410)."""
+    """The requested version of resources is too old (HTTP 410)."""
 
 
 class APIInvalidError(APIClientError):
-    """The object or the patch is not acceptable (HTTP 422)."""
+    """The object or the patch is invalid (HTTP 422)."""
 
 
 class APITooManyRequestsError(APIClientError):
-    """The server asks to come later (HTTP 429)."""
+    """The server asks to retry later (HTTP 429)."""
 
 
 class APIServerError(APIError):
-    """The server cannot do this (HTTP 5xx)."""
+    """The server cannot execute this request (HTTP 5xx)."""
 
 
 class APIUnavailableError(APIServerError):
-    """The server cannot do anything now (HTTP 503)."""
+    """The server currently cannot execute any requests (HTTP 503)."""
 
 
 CLASSES: Mapping[int, type[APIError]] = {
@@ -143,7 +143,7 @@ CLASSES: Mapping[int, type[APIError]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Refusal:
-    """What the server says when it refuses, in its answer to a request or in a watch-stream."""
+    """A refusal by the server, in a response to a request or in a watch-stream."""
 
     code: int
     reason: str = ''  # a word for programs, e.g. "NotFound"
@@ -169,7 +169,7 @@ def build_error(refusal: Refusal) -> APIError:
 
 
 def parse_status(status: Mapping[str, Any], *, code: int = 0) -> Refusal:
-    """Read the API's ``Status``, as in ERROR events of watch-streams; fields of wrong types are as if absent."""
+    """Parse the API's ``Status``, as in ERROR events; fields of wrong types count as absent."""
     reason, message, details = status.get('reason'), status.get('message'), status.get('details')
     own_code = status.get('code')
     details = details if isinstance(details, Mapping) else {}
@@ -189,17 +189,17 @@ def parse_answer(
     code: int, headers: Mapping[str, str], raw: bytes, *, now: datetime.datetime
 ) -> Refusal:
     """
-    Read a refusal, whoever has sent it: the API itself, or something on the way to it.
+    Parse a refusal, sent either by the API itself or by a proxy in between.
 
-    Bodies of JSON are shown only if they are of the API's ``Status``; of other bodies, only the beginning is shown.
-    The header has precedence over the body in when to come again; ``now`` is for the dates there.
+    JSON bodies are shown only if they are the API's ``Status``; of other bodies, only the beginning
+    is shown. For the delay of retries, the header takes precedence over the body; ``now`` is for
+    the dates in the header.
     """
     try:
         body = jsons.loads(raw)
     except ValueError:
-        text = raw[: TEXT_LIMIT * 4].decode(
-            'utf-8', errors='replace'
-        )  # up to 4 bytes per character
+        # Up to 4 bytes per character.
+        text = raw[: TEXT_LIMIT * 4].decode('utf-8', errors='replace')
         refusal = Refusal(code, message=_hide_credentials(text[:TEXT_LIMIT].strip()))
     else:
         is_status = isinstance(body, dict) and body.get('kind') == 'Status'
@@ -209,13 +209,14 @@ def parse_answer(
 
 
 def parse_retry_after(text: str, *, now: datetime.datetime) -> float | None:
-    """Read the header: either seconds or a date; ``None`` if it is neither, or absent, or asks for nothing."""
+    """Parse the header: seconds or a date; return ``None`` for anything else, or for no delay."""
     text = text.strip()
     if not text:
         return None
     if text.isascii() and text.isdigit() and len(text) < 10:
         return float(text) or None
-    import email.utils  # it loads much more than what is needed, and is needed rarely
+    # It imports much more than needed, and is rarely needed.
+    import email.utils
 
     try:
         moment = email.utils.parsedate_to_datetime(text)
@@ -232,5 +233,5 @@ def _hide_credentials(text: str) -> str:
 
 
 def _hide_bodies(text: str) -> str:
-    """Hide the objects that are quoted as a whole in the complaints about patches; they can be Secrets."""
+    """Hide the objects that are quoted in error messages about patches; they can be Secrets."""
     return _QUOTED_BODY.sub(r'\1{...}', text)

@@ -1,7 +1,8 @@
 """
-Events: what people see of an object in ``kubectl describe``, never to be confused with the events of watch-streams.
+Events: k8s-events, which people see in ``kubectl describe``; not to be confused with events of
+watch-streams.
 
-They are not worth failing for: what cannot be posted is logged and dropped.
+Their failures are not fatal: k8s-events that cannot be posted are logged and dropped.
 """
 
 import dataclasses
@@ -17,18 +18,21 @@ from kopf._cogs.structs import credentials, dicts, references
 EVENTS = references.Resource('', 'v1', 'events', kind='Event', namespaced=True)
 
 MESSAGE_LIMIT = 1024
-"""How many bytes of a message the API accepts."""
+"""The limit of the API for a message, in bytes."""
 
 REASON_LIMIT = 128
-"""How many bytes of a reason the API accepts."""
+"""The limit of the API for a reason, in bytes."""
 
 ELLIPSIS = '...'
-"""What stands in place of what is cut."""
+"""The replacement of the cut text."""
 
 DEFAULT_NAMESPACE = 'default'
 
 Reference = Mapping[str, Any]
-"""An object as others refer to it: ``apiVersion``, ``kind``, ``name``, ``namespace``, ``uid``; each can be absent."""
+"""
+A reference to an object: ``apiVersion``, ``kind``, ``name``, ``namespace``, ``uid``; each can be
+absent.
+"""
 
 _REFERENCED = ('apiVersion', 'kind', 'name', 'namespace', 'uid')
 _SYSTEM_NAMESPACES = (DEFAULT_NAMESPACE, 'kube-system')
@@ -36,7 +40,7 @@ _SYSTEM_NAMESPACES = (DEFAULT_NAMESPACE, 'kube-system')
 
 @dataclasses.dataclass(frozen=True)
 class Event:
-    """What has happened to an object, once or several times."""
+    """Something that happened to an object, once or several times."""
 
     ref: Reference
     type: str
@@ -52,19 +56,19 @@ class Event:
 
 @dataclasses.dataclass(frozen=True)
 class Posted:
-    """Where a k8s-event is in the cluster."""
+    """The location of a k8s-event in the cluster."""
 
     namespace: str
     name: str
 
 
 class Repetition(enum.Enum):
-    """What became of counting a k8s-event once more."""
+    """The result of counting a repeated k8s-event."""
 
     DONE = enum.auto()
-    GONE = enum.auto()  # there is no such k8s-event any more: they do not live long
+    GONE = enum.auto()  # the k8s-event no longer exists: they are short-lived
     FORBIDDEN = enum.auto()  # only new k8s-events are permitted
-    FAILED = enum.auto()  # logged already
+    FAILED = enum.auto()  # already logged
 
 
 async def post_event(
@@ -75,9 +79,11 @@ async def post_event(
     answers: Collection[int] = (),
 ) -> Posted | None:
     """
-    Post a new k8s-event, with these delays between the attempts (by default, as the settings say).
+    Post a new k8s-event, with these delays between the attempts (by default, those of the
+    settings).
 
-    All failures are logged, and the k8s-event is dropped. Only those with the codes of ``answers`` are raised instead.
+    All failures are logged, and the k8s-event is dropped; only refusals with the codes in
+    ``answers`` are raised.
     """
     options = dataclasses.replace(_build_options(context, backoffs), answers=tuple(answers))
     try:
@@ -101,10 +107,11 @@ async def repeat_event(
     backoffs: connecting.Backoffs | None = None,
 ) -> Repetition:
     """
-    Count a posted k8s-event once more, instead of posting the same again. All failures are logged, unless expected.
+    Increase the count of a posted k8s-event instead of posting the same again. Unexpected failures
+    are logged.
 
-    It needs more permissions than the posting; without them, and if there is nothing to count, it is up to the caller
-    to post a new one.
+    It needs more permissions than posting; without them, or if the k8s-event is gone, the caller
+    should post a new one.
     """
     url = EVENTS.get_url(namespace=references.NamespaceName(posted.namespace), name=posted.name)
     options = dataclasses.replace(_build_options(context, backoffs), answers=(403, 404))
@@ -121,7 +128,7 @@ async def repeat_event(
 
 
 def is_about_event(ref: Reference) -> bool:
-    """Tell if the object is a k8s-event: posting about those would never end."""
+    """Return whether the object is a k8s-event: posting about k8s-events would never end."""
     group, _, _ = (ref.get('apiVersion') or '').rpartition('/')
     return ref.get('kind') == 'Event' and group in ('', 'events.k8s.io')
 
@@ -129,10 +136,10 @@ def is_about_event(ref: Reference) -> bool:
 def build_event(
     event: Event, *, namespace: str, posting: settings.PostingSettings
 ) -> dict[str, Any]:
-    """Build a k8s-event such as the API accepts: it demands a reason, and limits the texts."""
+    """Build a k8s-event that the API accepts: it requires a reason, and limits the texts."""
     ref = {key: event.ref[key] for key in _REFERENCED if event.ref.get(key)}
     if namespace not in _SYSTEM_NAMESPACES:
-        ref.setdefault('namespace', namespace)  # demanded there even for cluster-scoped objects
+        ref.setdefault('namespace', namespace)  # required there even for cluster-scoped objects
     first, last = _format_time(event.first), _format_time(event.last)
     return {
         'apiVersion': EVENTS.api_version,
@@ -154,7 +161,7 @@ def build_event(
 
 
 def build_series(event: Event) -> dict[str, Any]:
-    """Build what tells of the repetitions: in both ways that are in use."""
+    """Build the fields about the repetitions, in both formats that are in use."""
     last = _format_time(event.last)
     return {
         'count': event.count,
@@ -164,7 +171,7 @@ def build_series(event: Event) -> dict[str, Any]:
 
 
 def cut(text: str, limit: int) -> str:
-    """Replace the middle of a text, so that it has so many bytes at most; characters stay whole."""
+    """Replace the middle of a text to fit it into this many bytes; characters stay whole."""
     raw = text.encode('utf-8', errors='replace')
     if len(raw) <= limit:
         return text
@@ -188,6 +195,6 @@ def _build_options(
 
 
 async def _choose_namespace(context: requests.Context) -> str:
-    """Choose where to tell of cluster-scoped objects: where the operator is at home, if it has a home."""
+    """Choose the namespace of k8s-events about cluster-scoped objects: our own or default."""
     _, info = await context.vault.select()
     return info.default_namespace or DEFAULT_NAMESPACE

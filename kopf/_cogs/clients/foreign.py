@@ -1,7 +1,9 @@
 """
-Foreign sessions: those of the HTTP library, for all that is not a direct connection: proxies, ready-made sessions.
+Foreign sessions: those of the HTTP library, for everything but direct connections: proxies,
+ready-made sessions.
 
-All errors of the network are translated to ours, so nobody else depends on the HTTP library; and it is loaded late.
+All network errors are translated to ours, so no other module depends on the HTTP library; it is
+imported late.
 """
 
 import asyncio
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ForeignChunks:
-    """The answer that comes in chunks. The contract is that of `calls.Chunks`."""
+    """A response that comes in chunks. The contract is that of `calls.Chunks`."""
 
     def __init__(
         self, session: 'ForeignSession', call: calls.Call, response: 'aiohttp.ClientResponse'
@@ -99,7 +101,7 @@ class ForeignSession:
 
     @contextlib.contextmanager
     def translated(self, call: calls.Call) -> Iterator[None]:
-        """Turn the errors of the HTTP library and of the system to those of ours."""
+        """Translate the errors of the HTTP library and of the system to our own errors."""
         import aiohttp
 
         try:
@@ -111,12 +113,12 @@ class ForeignSession:
                 raise errors.APISessionClosedError(
                     f'{call}: the session is closed.', is_sent=is_sent
                 ) from error
-            # The errors of answers, e.g. of proxies, hold all headers, with the passwords in them.
+            # Errors of responses, e.g. from proxies, contain all headers, including passwords.
             raise failure from (None if isinstance(error, aiohttp.ClientResponseError) else error)
         except (AssertionError, RuntimeError) as error:
             if not self.is_closed:
                 raise
-            # The HTTP library does not expect its sessions to be closed by somebody else in the middle.
+            # The HTTP library does not expect its sessions to be closed during their requests.
             raise errors.APISessionClosedError(
                 f'{call}: the session is closed.', is_sent=True
             ) from error
@@ -124,7 +126,7 @@ class ForeignSession:
             task = asyncio.current_task()
             if task is None or task.cancelling() or not self.is_closed:
                 raise
-            # The connector cancels what waits for connections when it is closed, but nobody has cancelled us.
+            # A closed connector cancels tasks that wait for connections; our task is not cancelled.
             raise errors.APISessionClosedError(
                 f'{call}: the session is closed.', is_sent=False
             ) from error
@@ -179,7 +181,7 @@ class ForeignSession:
 
 
 def _cut(response: 'aiohttp.ClientResponse') -> None:
-    """End a stream at once: without the farewells of TLS, which nobody waits for if the loop is about to be closed."""
+    """End a stream immediately, without the TLS shutdown: the loop may be about to close."""
     transport = None if response.connection is None else response.connection.transport
     if transport is not None:
         transport.abort()
@@ -192,10 +194,10 @@ class _Unanswered:
 
     call: calls.Call
     limit: asyncio.Timeout
-    end: asyncio.Future[None]  # done when the request is, in any way
+    end: asyncio.Future[None]  # done when the request ends in any way
 
     def cut(self) -> None:
-        # Of the HTTP library itself, one can close only the connections; then it makes the requests once more.
+        # The HTTP library can only close its connections; then it would repeat the requests.
         if not self.limit.expired():
             self.limit.reschedule(asyncio.get_running_loop().time())
 
@@ -220,9 +222,7 @@ def adopt_session(info: credentials.AiohttpSession) -> ForeignSession:
 def make_session(
     info: credentials.ConnectionInfo, context: 'ssl.SSLContext | None'
 ) -> ForeignSession:
-    """
-    Make a session of the credentials; nothing is sent to the server yet. Raises `LoginError` for unusable proxies.
-    """
+    """Make a session without connecting. Raises `LoginError` for unusable proxies."""
     import aiohttp
 
     options = _build_proxy_options(info.proxy_url, is_tunnelled=context is not None)
@@ -231,7 +231,7 @@ def make_session(
         headers={'User-Agent': calls.USER_AGENT},
         cookie_jar=aiohttp.DummyCookieJar(),
     )
-    # Not in the session's headers: the HTTP library sends those to proxies, too, with the token as the proxy's one.
+    # Not in the session's headers: the library would send these, with the token, to proxies too.
     headers = {**options.pop('headers', {}), **info.as_http_headers()}
     return ForeignSession(
         http, server=info.server, server_hostname=info.tls_server_name, headers=headers, **options
@@ -239,7 +239,7 @@ def make_session(
 
 
 def translate(error: Exception, call: calls.Call) -> errors.APIConnectionError:
-    """Tell by an error of the HTTP library how far the request went."""
+    """Translate an error of the HTTP library depending on how far the request went."""
     import aiohttp
 
     text = f'{call}: {credentials.hide_userinfo(str(error)) or type(error).__name__}'
@@ -262,7 +262,7 @@ def translate(error: Exception, call: calls.Call) -> errors.APIConnectionError:
 
 
 def _build_proxy_options(url: str | None, *, is_tunnelled: bool) -> dict[str, Any]:
-    """Build the options of requests via a proxy; the password goes to the header, as the URLs are shown in errors."""
+    """Build the proxy options of requests; the password is in a header, as errors show URLs."""
     if url is None:
         return {}
     parts = _parse_proxy(url)
@@ -282,7 +282,7 @@ def _encode(url: str) -> Any:
 
 
 def _parse_proxy(url: str) -> urllib.parse.SplitResult:
-    """Parse the address of a proxy, which is of HTTP unless it says otherwise."""
+    """Parse the address of a proxy; the default scheme is HTTP."""
     try:
         parts = urllib.parse.urlsplit(url if '://' in url else f'http://{url}')
         is_correct = parts.scheme in ('http', 'https') and bool(parts.hostname) and parts.port != 0

@@ -2,13 +2,13 @@
 Limits: when the next request to a server may be made.
 
 All requests of an event loop pass here, whichever operators make them. They wait while there are
-too many of them in flight, while they would be too frequent, and while the server asks to come
-later, up to 30 seconds. When that time is over, one request goes ahead as a probe, and the others
-follow when the server is seen to answer it; if it refuses the probe, they wait again. Requests go
-in the order of their coming. A refused request waits by itself, for as long as the server asked.
+too many of them in flight, while they would be too frequent, and while the server asks to retry
+later, up to 30 seconds. After that time, one request goes ahead as a probe, and the others follow
+when the server answers it; if it refuses the probe, they wait again. Requests go in the order of
+their arrival. A refused request waits by itself, for as long as the server asked.
 
-Watch-streams do not count as requests in flight: they last for minutes, and servers count them apart, too.
-The arithmetic is pure; the times are of the clock of the loop.
+Watch-streams do not count as requests in flight: they last for minutes, and servers count them
+separately, too. The arithmetic is pure; the times are by the clock of the loop.
 """
 
 import asyncio
@@ -20,20 +20,21 @@ from typing import NamedTuple
 from kopf._cogs.aiokits import bells
 
 MARGIN = 0.001
-"""Seconds to wait at least: timers can fire a bit too early, and the rest would be waited for again and again."""
+"""The minimal wait in seconds: timers can fire slightly too early, causing repeated tiny waits."""
 
 HOLD = 30.0
 """
-Seconds for which a refusal holds the requests of the process at most, however long a time it names.
-One client's penalty or a wrong clock must not silence them all; one probe per 30 seconds is no load.
+The maximal time in seconds for which a refusal holds the requests of the process, whatever time it
+names. One client's penalty or a wrong clock must not block all of them; one probe per 30 seconds is
+no load.
 """
 
 PATIENCE = 5.0
-"""Seconds for which the others wait for the answer to the request that goes ahead, before one more goes ahead."""
+"""Seconds for which requests wait for the response to a probe before the next probe goes ahead."""
 
 
 class Bounds(NamedTuple):
-    """How many requests are permitted; see the settings of networking for the meaning."""
+    """The limits of requests; see the settings of networking for their meaning."""
 
     inflight_limit: int | None = None
     rate_limit: float | None = None
@@ -47,29 +48,26 @@ class Traffic(NamedTuple):
     spent_until: float = -math.inf  # the permitted rate is used up to this moment
     closed_since: float = -math.inf  # the first of the refusals that hold the requests now
     closed_until: float = -math.inf  # no request goes before this moment
-    probed_until: float = (
-        -math.inf
-    )  # a request went ahead, and the others wait for it up to this moment
-    is_doubtful: bool = (
-        False  # the server asked to come later, and has not answered anything good since then
-    )
-    refusals: int = 0  # how many times it asked
+    # A probe went ahead, and other requests wait for it until this moment.
+    probed_until: float = -math.inf
+    # The server asked to retry later, and has not answered any request successfully since then.
+    is_doubtful: bool = False
+    refusals: int = 0  # how many times the server asked to retry later
 
 
 def has_room(traffic: Traffic, bounds: Bounds) -> bool:
-    """Tell if one more request can be in flight."""
+    """Return whether one more request can be in flight."""
     return bounds.inflight_limit is None or traffic.in_flight < bounds.inflight_limit
 
 
 def board(traffic: Traffic) -> Traffic:
-    """Take a place in flight, as there is one."""
-    return Traffic(
-        traffic.in_flight + 1, *traffic[1:]
-    )  # the general way of replacing is slower, and it is always so
+    """Claim an in-flight slot; one must be free."""
+    # Faster than `_replace`, and done for every request.
+    return Traffic(traffic.in_flight + 1, *traffic[1:])
 
 
 def measure_wait(traffic: Traffic, bounds: Bounds, now: float) -> float:
-    """Tell in how many seconds the next request may be made, if nothing changes till then; 0 for now."""
+    """Return in how many seconds the next request may be made, if nothing changes; 0 for now."""
     moments = [now, traffic.closed_until]
     if traffic.is_doubtful:
         moments.append(traffic.probed_until)
@@ -79,7 +77,7 @@ def measure_wait(traffic: Traffic, bounds: Bounds, now: float) -> float:
 
 
 def depart(traffic: Traffic, bounds: Bounds, now: float) -> Traffic:
-    """Make a request, as it is the time."""
+    """Account for a request that is made now."""
     if bounds.rate_limit is None and not traffic.is_doubtful:
         return traffic
     spent_until = traffic.spent_until
@@ -90,7 +88,7 @@ def depart(traffic: Traffic, bounds: Bounds, now: float) -> Traffic:
 
 
 def land(traffic: Traffic) -> Traffic:
-    """Free the place in flight."""
+    """Free the in-flight slot."""
     return Traffic(traffic.in_flight - 1, *traffic[1:])
 
 
@@ -113,58 +111,59 @@ def refuse(traffic: Traffic, delay: float, now: float) -> Traffic:
 
 
 def accept(traffic: Traffic, refusals: int) -> Traffic:
-    """Trust the server again after an answer, unless it asked to come later after the request was made."""
+    """Trust the server again after a response, unless it refused others since that request."""
     is_trusted = traffic.is_doubtful and traffic.refusals == refusals
     return traffic._replace(is_doubtful=False) if is_trusted else traffic
 
 
 def abandon(traffic: Traffic, probed_until: float) -> Traffic:
-    """Let another request go ahead at once, if the others wait for this very probe."""
+    """Let another request go ahead immediately, if the others wait for this very probe."""
     is_awaited = traffic.is_doubtful and traffic.probed_until == probed_until
     return traffic._replace(probed_until=-math.inf) if is_awaited else traffic
 
 
 class Pass:
-    """The permission for one request: tell by it how the request went."""
+    """The permission for one request; the caller reports the result to it."""
 
     def __init__(self, gate: 'Gate', *, waited: float = 0.0) -> None:
         self._gate = gate
         self._refusals = gate.traffic.refusals
-        self._probed_until = gate.traffic.probed_until  # tells the probes apart
+        self._probed_until = gate.traffic.probed_until  # distinguishes the probes
         self.waited = waited  # seconds; 0 if there was nothing to wait for
 
     def accept(self) -> None:
-        """The server has answered, and did not ask to come later."""
+        """Note that the server has answered, and did not ask to retry later."""
         self._gate.switch(accept(self._gate.traffic, self._refusals))
 
     def refuse(self, delay: float) -> None:
-        """The server asked to come not sooner than in so many seconds."""
+        """Note that the server asked to retry not sooner than in this many seconds."""
         self._gate.switch(refuse(self._gate.traffic, delay, asyncio.get_running_loop().time()))
 
     def abandon(self) -> None:
-        """Note that the request was cancelled, so there is no answer to wait for."""
+        """Note that the request was cancelled, so there is no response to wait for."""
         self._gate.switch(abandon(self._gate.traffic, self._probed_until))
 
 
 class Gate:
-    """The way to one server; used by any number of tasks of one event loop."""
+    """The gate to one server; used by any number of tasks of one event loop."""
 
     def __init__(self) -> None:
         self.traffic = Traffic()
-        self.waiting = 0  # how many requests wait for anything here
-        self._boarding = (
-            asyncio.Lock()
-        )  # locks are fair: only the first in the queue looks at the traffic
+        self.waiting = 0  # how many requests wait here
+        # Locks are fair: only the first request in the queue checks the traffic.
+        self._boarding = asyncio.Lock()
         self._departing = asyncio.Lock()
         self._changed = bells.Bell()
 
     @contextlib.asynccontextmanager
     async def passing(self, bounds: Bounds, *, is_counted: bool = True) -> AsyncIterator[Pass]:
         """
-        Wait for the turn of a request, for as long as it takes, and hold its place in flight for the block.
+        Wait for the turn of a request, for as long as it takes, and hold its in-flight slot for the
+        block.
 
-        Watch-streams are not counted in flight, so the others cannot hold them back. A cancelled wait takes nothing.
-        If the block is cancelled while the others wait for its answer, one of them goes ahead instead.
+        Watch-streams are not counted in flight, so other requests cannot hold them back. A
+        cancelled wait takes no slot. If the block is cancelled while other requests wait for its
+        response, one of them goes ahead instead.
         """
         passed = await self.enter(bounds, is_counted=is_counted)
         try:
@@ -178,14 +177,15 @@ class Gate:
 
     async def enter(self, bounds: Bounds, *, is_counted: bool = True) -> Pass:
         """
-        Do the same without a block.
+        Do the same as `passing`, but without a block.
 
-        The caller leaves the gate if counted, and abandons the pass if cancelled.
+        The caller must leave the gate if counted, and abandon the pass if cancelled.
         """
         clock = asyncio.get_running_loop().time
         since = clock()
         if is_counted and self._is_free(bounds, since):
-            self.traffic = board(self.traffic)  # nobody waits, so nobody is to be told
+            # No task waits, so no notification is needed.
+            self.traffic = board(self.traffic)
             return Pass(self)
         is_held = await self._wait_for_room(bounds) if is_counted else False
         try:
@@ -197,11 +197,11 @@ class Gate:
         return Pass(self, waited=clock() - since if is_held else 0.0)
 
     def leave(self) -> None:
-        """Free the place in flight."""
+        """Free the in-flight slot."""
         self.switch(land(self.traffic))
 
     def _is_free(self, bounds: Bounds, now: float) -> bool:
-        """Tell if there is nothing to wait for, and nothing to count but the place: so it is most of the time."""
+        """Return whether the request may start immediately (the common case)."""
         return (
             bounds.rate_limit is None
             and not self.traffic.is_doubtful
@@ -212,13 +212,13 @@ class Gate:
         )
 
     def switch(self, traffic: Traffic) -> None:
-        """Take the new state into account."""
+        """Replace the state, and notify the waiting tasks if it has changed."""
         if traffic is not self.traffic:
             self.traffic = traffic
             self._changed.ring()
 
     async def _wait_for_room(self, bounds: Bounds) -> bool:
-        """Take a place in flight; tell if it had to be waited for."""
+        """Claim an in-flight slot; return whether there was a wait for it."""
         is_held = self._boarding.locked()
         self.waiting += 1
         try:
@@ -226,9 +226,8 @@ class Gate:
                 while not has_room(self.traffic, bounds):
                     is_held = True
                     await self._changed.wait()
-                self.switch(
-                    board(self.traffic)
-                )  # No await since the check: nobody else can take the place.
+                # No await since the check: no other task can claim the slot.
+                self.switch(board(self.traffic))
         finally:
             self.waiting -= 1
         return is_held
@@ -242,9 +241,8 @@ class Gate:
                 while (delay := measure_wait(self.traffic, bounds, clock())) > 0:
                     is_held = True
                     await self._wait_for_change(max(delay, MARGIN))
-                self.switch(
-                    depart(self.traffic, bounds, clock())
-                )  # No await since the check: nobody else can go.
+                # No await since the check: no other task can depart.
+                self.switch(depart(self.traffic, bounds, clock()))
         finally:
             self.waiting -= 1
         return is_held
@@ -258,7 +256,7 @@ class Gate:
 
 
 class Gates:
-    """The ways to all servers."""
+    """The gates to all servers."""
 
     def __init__(self) -> None:
         self._gates: dict[str, Gate] = {}
@@ -268,7 +266,7 @@ class Gates:
         return self._gates.setdefault(server.rstrip('/'), Gate()) if gate is None else gate
 
     def count_requests(self) -> tuple[int, int]:
-        """Count the requests that are in flight, and those that wait for that."""
+        """Count the requests in flight, and the requests that wait."""
         gates = self._gates.values()
         return sum(gate.traffic.in_flight for gate in gates), sum(gate.waiting for gate in gates)
 
@@ -277,10 +275,9 @@ _gates: dict[asyncio.AbstractEventLoop, Gates] = {}
 
 
 def get_common_gates() -> Gates:
-    """Get the gates of the running event loop: those that all operators in it share."""
-    for loop in list(
-        _gates
-    ):  # weak references would not do: the locks of the gates refer to their loops
+    """Return the gates of the running event loop, which all its operators share."""
+    # Weak references would not work: the locks of the gates refer to their loops.
+    for loop in list(_gates):
         if loop.is_closed():
             _gates.pop(loop, None)
     return _gates.setdefault(asyncio.get_running_loop(), Gates())

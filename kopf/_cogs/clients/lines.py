@@ -1,18 +1,18 @@
 """
-Lines: a stream of bytes, cut by line ends.
+Lines: a stream of bytes, split by line ends.
 
-The costs are proportional to the bytes, however long the lines are and however small the chunks are.
+The costs are proportional to the bytes, regardless of the lengths of lines and chunks.
 """
 
 
 class Splitter:
-    """Takes chunks as they come, and gives lines as they are complete: without their ends, and without blank ones."""
+    """A splitter of chunks into complete lines, without line ends and without blank lines."""
 
     def __init__(self) -> None:
-        self._parts: list[bytes] = []  # of a line with no end yet
+        self._parts: list[bytes] = []  # the beginning of an incomplete line
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Take a chunk; give the lines that are complete with it."""
+        """Take a chunk; return the lines that it completes."""
         head, *rest = chunk.split(b'\n')
         self._parts.append(head)
         if not rest:
@@ -22,6 +22,6 @@ class Splitter:
         return [line for line in lines if line.strip()]
 
     def finish(self) -> list[bytes]:
-        """Give the last line if it has no end, once; it is possibly not whole."""
+        """Return the last line if it has no line end, once; it may be incomplete."""
         line, self._parts = b''.join(self._parts), []
         return [line] if line.strip() else []

@@ -1,8 +1,8 @@
 """
-Listing: all objects of a resource as they are now, in pages.
+Listing: all current objects of a resource, in pages.
 
-No more than one page is in memory; the objects come without ``managedFields``, and always with their kind. Those that
-are not fit for handling come apart from the others.
+No more than one page is in memory; the objects come without ``managedFields``, and always with
+their kind. Objects unfit for handling come separately.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from kopf._cogs.structs import references
 Body = dict[str, Any]
 
 AT_ONCE = requests.Options(backoffs=(), verb='list')
-"""The first page is not retried here: with nothing done yet, the caller can decide better."""
+"""The first page is not retried here: nothing is done yet, so the caller can decide better."""
 
 PATIENTLY = requests.Options(verb='list')
 
@@ -28,21 +28,21 @@ class Page:
 
     items: list[Body]
     version: str  # of the whole listing, to watch from; empty if the server has none
-    following: str = ''  # how to ask for the next page; empty for the last one
-    is_first: bool = (
-        True  # also when the listing starts over: what came before is possibly outdated
-    )
-    misfits: Sequence[documents.Salvaged] = ()  # those that exist, but are not fit for handling
+    following: str = ''  # the token of the next page; empty for the last one
+    # Also when the listing starts over: the previous pages are possibly outdated.
+    is_first: bool = True
+    misfits: Sequence[documents.Salvaged] = ()  # objects that exist, but are unfit for handling
 
 
 async def list_pages(
     resource: references.Resource, namespace: references.Namespace, *, context: requests.Context
 ) -> AsyncGenerator[Page]:
     """
-    List the objects, selected and paged as the settings say; the next page is requested only when it is needed.
+    List the objects, selected and paged by the settings; the next page is requested only when it is
+    needed.
 
-    If the listing expires in the middle, it starts over, once. The first request is made once; the next ones,
-    with what is listed to lose, are retried as any others. Raises `RequestError`.
+    If the listing expires midway, it starts over, once. The first request is made once; the next
+    ones are retried as usual, as the previous pages would be lost. Raises `RequestError`.
     """
     following, may_start_over = '', True
     while True:
@@ -67,7 +67,7 @@ async def list_pages(
 def build_page_params(
     watching: connecting.WatchingSettings, resource: references.Resource, following: str = ''
 ) -> dict[str, str]:
-    """Build the query for the first page, or for the following one."""
+    """Build the query for the first page, or for the next one."""
     paging = {} if watching.chunk_size is None else {'limit': str(watching.chunk_size)}
     return {
         **build_selection(watching, resource),
@@ -79,7 +79,7 @@ def build_page_params(
 def build_selection(
     watching: connecting.WatchingSettings, resource: references.Resource
 ) -> dict[str, str]:
-    """Build the part of a query, both of listing and of watching, that selects the objects to be seen."""
+    """Build the part of a query, for both listing and watching, that selects the objects."""
     selection = {
         'labelSelector': watching.label_selectors.join(resource),
         'fieldSelector': watching.field_selectors.join(resource),
@@ -89,11 +89,10 @@ def build_selection(
 
 
 def parse_page(answer: Any, *, is_first: bool = True) -> Page:
-    """Read the list as the server has sent it. Raises `APIGarbledError` if it is anything else."""
+    """Parse a list from the server. Raises `APIGarbledError` for anything else."""
     metadata = answer.get('metadata') if isinstance(answer, Mapping) else None
-    items = (
-        answer.get('items') or [] if isinstance(answer, Mapping) else None
-    )  # null if it is of zero size in Go
+    # Servers in Go may send null for an empty list.
+    items = answer.get('items') or [] if isinstance(answer, Mapping) else None
     if (
         not isinstance(metadata, Mapping)
         or not isinstance(items, list)
@@ -116,13 +115,13 @@ def parse_page(answer: Any, *, is_first: bool = True) -> Page:
 
 
 def is_object(item: Any) -> bool:
-    """Tell if it looks like an object: it has a name."""
+    """Return whether it looks like an object, i.e. has a name."""
     metadata = item.get('metadata') if isinstance(item, dict) else None
     return isinstance(metadata, dict) and isinstance(metadata.get('name'), str)
 
 
 def clean_object(item: Body, origin: Mapping[str, str | None] | None = None) -> Body:
-    """Drop what nobody needs but what takes the most of memory; add the kind if it is only known from the list."""
+    """Drop the managed fields, which take much memory; add the kind if only the list has it."""
     item['metadata'].pop('managedFields', None)
     missing = {
         field: text for field, text in (origin or {}).items() if text and not item.get(field)

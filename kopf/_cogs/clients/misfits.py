@@ -1,8 +1,9 @@
 """
-Misfits: objects that exist, but cannot be handled, e.g. as they are nested too deeply.
+Misfits: objects that exist, but cannot be handled, e.g. because they are nested too deeply.
 
-They are reported and left alone, one by one; the streams go on without them. If they were handled before, they stay as
-they were seen last; and they are handled again as soon as they are corrected. Their deletion is noticed as usual.
+They are reported and skipped individually; the streams continue without them. If they were handled
+before, they stay in their last seen state; they are handled again as soon as they are corrected.
+Their deletion is noticed as usual.
 """
 
 from collections.abc import Collection, Mapping
@@ -14,7 +15,7 @@ from kopf._cogs.structs import references
 
 
 class Misfits:
-    """The misfits of one stream, as they are known by now. Belongs to the task of the stream."""
+    """The currently known misfits of one stream. Belongs to the task of the stream."""
 
     def __init__(self) -> None:
         self._seen: dict[signals.Key, signals.Seen] = {}
@@ -27,12 +28,12 @@ class Misfits:
         return is_new
 
     def discard(self, key: signals.Key) -> None:
-        """Forget an object that is either fit again, or does not exist."""
+        """Forget an object that either is fit again, or does not exist."""
         if self._seen:
             self._seen.pop(key, None)
 
     def retain(self, listed: Collection[signals.Key]) -> None:
-        """Forget those that are absent in a complete listing."""
+        """Forget the objects that are absent in a complete listing."""
         self._seen = {key: seen for key, seen in self._seen.items() if key in listed}
 
     def has(self, key: signals.Key, uid: str) -> bool:
@@ -40,7 +41,7 @@ class Misfits:
         return key in self._seen and self._seen[key].uid == uid
 
     def has_object(self, body: Mapping[str, Any]) -> bool:
-        """Return whether the object is a misfit by now, though it was not when it came last time."""
+        """Return whether the object is a misfit now, even if it was not when last received."""
         if not self._seen:
             return False
         key, seen = signals.identify(body)
@@ -48,7 +49,7 @@ class Misfits:
 
 
 def describe(misfit: signals.Misfit, resource: references.Resource, finalizer: str) -> str:
-    """Describe what is wrong, with which object, and what to do about it."""
+    """Describe the problem, the object, and what to do about it."""
     name = '/'.join(filter(None, misfit.key))
     advice = 'Correct the object, or delete it. All other objects are handled as usual.'
     if finalizer in misfit.finalizers:

@@ -1,8 +1,9 @@
 """
-Outages: when the cluster cannot be reached at all, it is one trouble of the operator, not one of each request.
+Outages: an unreachable cluster is one problem of the operator, not a problem of each request.
 
-It is logged when it begins, sometimes while it lasts, and when it ends. What it does to individual requests and streams
-is worth debug lines only: they are retried anyway, and are counted in the metrics and in the probes as before.
+An outage is logged when it begins, sometimes while it lasts, and when it ends. Its effects on
+individual requests and streams are logged only for debugging: they are retried anyway, and are
+counted in the metrics and in the probes as usual.
 """
 
 import dataclasses
@@ -13,17 +14,20 @@ from kopf._cogs.clients import errors
 from kopf._cogs.structs import credentials
 
 FIRST_REMINDER, LONGEST_REMINDER = 60.0, 600.0
-"""Seconds of an outage after which it is logged again; each next interval is twice as long, up to the longest one."""
+"""
+Seconds of an outage after which it is logged again; each next interval is twice as long, up to the
+longest one.
+"""
 
 BURST_PERIOD = 5.0
-"""Seconds in which streams that are lost one after another are lost for the same reason."""
+"""Seconds in which successive losses of streams have the same reason."""
 
 Logger = logging.Logger | logging.LoggerAdapter[Any]
 
 
 @dataclasses.dataclass(frozen=True)
 class Outage:
-    """How long the cluster has not been reachable, and when that is to be logged; moments of the loop's clock."""
+    """The state of an outage and the time of its next log line, by the loop's clock."""
 
     since: float
     reminder: float
@@ -32,7 +36,7 @@ class Outage:
 
 
 def advance(outage: Outage | None, now: float, logged: float | None = None) -> Outage:
-    """Begin or continue an outage after one more failure; ``logged`` is when any outage was logged last."""
+    """Begin or continue an outage after a failure; ``logged`` is when any one was last logged."""
     if outage is None:
         is_recent = logged is not None and now < logged + FIRST_REMINDER
         outage = Outage(now, reminder=logged + FIRST_REMINDER if is_recent and logged else now)
@@ -44,9 +48,10 @@ def advance(outage: Outage | None, now: float, logged: float | None = None) -> O
 
 class Reachability:
     """
-    Whether the cluster answers, as all requests of one operator see it. Belongs to the event loop of the operator.
+    Whether the cluster answers, for all requests of one operator. Belongs to the event loop of the
+    operator.
 
-    If it answers only sometimes, there is not more than one warning per minute.
+    If it answers only sometimes, there is at most one warning per minute.
     """
 
     def __init__(self) -> None:
@@ -55,7 +60,7 @@ class Reachability:
         self._lost: float | None = None
 
     def note_failure(self, server: str, reason: str, *, now: float, logger: Logger) -> None:
-        """Take notice that there was no connection; log it if it is new, or if it lasts."""
+        """Record a failure to connect; log it if it is new, or if it lasts."""
         before = self._outage
         self._outage = advance(before, now, self._logged)
         if not self._outage.is_logged or self._outage is before:
@@ -67,7 +72,7 @@ class Reachability:
         logger.warning(text, credentials.hide_userinfo(server), reason.rstrip('.'))
 
     def note_answer(self, server: str, *, now: float, logger: Logger) -> None:
-        """Take notice that the cluster has answered, with whatever."""
+        """Record any response of the cluster; log the end of an outage."""
         outage, self._outage = self._outage, None
         if outage is not None and outage.is_logged:
             place = credentials.hide_userinfo(server)
@@ -76,13 +81,13 @@ class Reachability:
             )
 
     def note_loss(self, now: float) -> bool:
-        """Take notice that an open stream is lost; return whether it is the first one of several."""
+        """Record the loss of an open stream; return whether it is the first of several losses."""
         is_first = self._lost is None or now - self._lost > BURST_PERIOD
         self._lost = now
         return is_first
 
 
 def choose_level(error: BaseException) -> int:
-    """Choose the level of a line on a request or a stream that will be retried: outages have lines of their own."""
+    """Choose the log level of a request or a stream to retry: outages have their own log lines."""
     is_outage = isinstance(error, errors.APIUnreachableError)
     return logging.DEBUG if is_outage else logging.WARNING

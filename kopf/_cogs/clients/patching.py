@@ -1,8 +1,9 @@
 """
 Patching: changes of objects, sent only if there is something to change.
 
-A change can be merged into the object, whatever its version. Or it is an amendment, made for one version of the object,
-and refused if there is a newer one. If the status is a subresource, it goes separately.
+A change is either merged into the object of any version, or is an amendment, made for one version
+of the object and refused if there is a newer one. If the status is a subresource, it is sent
+separately.
 """
 
 import dataclasses
@@ -23,7 +24,8 @@ _OPTIONS = requests.Options(answers=(404, 409, 422))
 class Step(enum.Enum):
     """The kinds of requests: what is sent, and where. Their order is up to the senders."""
 
-    __hash__ = object.__hash__  # members are looked up with every request; that of enums is slow
+    # Members are looked up with every request; the hash of enums is slow.
+    __hash__ = object.__hash__
 
     MERGE_STATUS = enum.auto()
     MERGE_BODY = enum.auto()
@@ -33,12 +35,12 @@ class Step(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """Which object is to be changed."""
+    """The object to change."""
 
     resource: references.Resource
     namespace: references.Namespace
     name: str
-    uid: str | None = None  # if known; an object of the same name can be another one
+    uid: str | None = None  # if known; another object can have the same name
 
     @property
     def has_status(self) -> bool:
@@ -46,7 +48,7 @@ class Target:
 
 
 def identify(resource: references.Resource, body: RawBody) -> Target:
-    """Tell where an object is, by what it tells of itself."""
+    """Build the target from the metadata of an object."""
     metadata = body['metadata']
     namespace = metadata.get('namespace')
     scope = None if namespace is None else references.NamespaceName(namespace)
@@ -55,9 +57,10 @@ def identify(resource: references.Resource, body: RawBody) -> Target:
 
 @dataclasses.dataclass(frozen=True)
 class Patched:
-    """What became of a change. The steps before the refused one have been done; it and those after it have not."""
+    """The result of a change. Only the steps before the refused one are done."""
 
-    body: RawBody | None = None  # as it is after the last accepted request; None if there was none
+    # After the last accepted request; None if there was none.
+    body: RawBody | None = None
     refused: Step | None = None
     refusal: errors.APIConflictError | errors.APIInvalidError | None = None
 
@@ -66,11 +69,12 @@ async def patch_object(
     target: Target, *, merge: Mapping[str, Any], context: requests.Context
 ) -> Patched | None:
     """
-    Change an object in up to 2 requests: none for what is empty. ``None`` is for an object that does not exist, or is
-    not fit for handling any more.
+    Change an object in up to 2 requests: none for empty changes. Returns ``None`` if the object
+    does not exist, or is no longer fit for handling.
 
-    The first refusal (409 or 422) ends the patching and is returned. Other errors are raised as from any request. After
-    them, or if cancelled, nobody knows which steps are done; it is harmless to repeat them all.
+    The first refusal (409 or 422) ends the patching and is returned. Other errors are raised as for
+    any request. After an error or a cancellation, it is unknown which steps are done; it is
+    harmless to repeat all of them.
     """
     patched: Patched | None = Patched()
     for step, payload in split_merge(merge, has_status=target.has_status).items():
@@ -87,9 +91,9 @@ async def patch_part(
     target: Target, step: Step, payload: Any, *, context: requests.Context
 ) -> Patched | None:
     """
-    Make one request, with the payload as it is sent: amendments are to be guarded.
+    Make one request, with the payload as it is sent: amendments must already be guarded.
 
-    The results and the errors are as of `patch_object`.
+    The results and the errors are as in `patch_object`.
     """
     subresource = 'status' if step in (Step.MERGE_STATUS, Step.AMEND_STATUS) else None
     media_type = (
@@ -111,12 +115,12 @@ async def patch_part(
             f'PATCH {url}: the answer is JSON, but not an object of the API.'
         )
     if isinstance(body, documents.Salvaged):
-        return None  # it exists, but is left alone: it is the same as if it does not
+        return None  # the object exists, but is unfit for handling: treated as absent
     return Patched(listing.clean_object(body))
 
 
 async def read_object(target: Target, *, context: requests.Context) -> RawBody | None:
-    """Read an object; ``None`` if it does not exist, or another object has its name, or it is not fit for handling."""
+    """Read an object; return ``None`` if it is absent, replaced, or unfit for handling."""
     url = target.resource.get_url(namespace=target.namespace, name=target.name)
     try:
         body = await requests.get(url, context=context, options=_OPTIONS)
@@ -134,10 +138,12 @@ async def read_object(target: Target, *, context: requests.Context) -> RawBody |
 
 def split_merge(merge: Mapping[str, Any], *, has_status: bool) -> dict[Step, Mapping[str, Any]]:
     """
-    Choose what to merge and where, in the order of sending. Empty sections change nothing, so they are not sent.
+    Choose what to merge and where, in the order of sending. Empty sections change nothing, so they
+    are not sent.
 
-    The status goes first: whoever is killed between the two, has not yet recorded that the work is done, and repeats
-    it. But if the changes are only for one version of the object, it goes last, as the object is checked for that.
+    The status goes first: if the operator is killed between the two requests, it has not recorded
+    yet that the work is done, and repeats it. But if the changes are for one version of the object,
+    the status goes last, as the version is checked with the body.
     """
     merge = {key: value for key, value in merge.items() if not dicts.is_mapping(value) or value}
     body = {key: value for key, value in merge.items() if key != 'status' or not has_status}
@@ -150,7 +156,7 @@ def split_merge(merge: Mapping[str, Any], *, has_status: bool) -> dict[Step, Map
 def split_operations(
     operations: Sequence[Operation], *, has_status: bool
 ) -> dict[Step, list[Operation]]:
-    """Choose which operations to send and where; their order stays."""
+    """Choose which operations to send and where; their order is preserved."""
     parts: dict[Step, list[Operation]] = {Step.AMEND_BODY: [], Step.AMEND_STATUS: []}
     for operation in operations:
         is_status = has_status and f'{operation["path"]}/'.startswith('/status/')
@@ -159,7 +165,7 @@ def split_operations(
 
 
 def guard(operations: Sequence[Operation], body: RawBody) -> list[Operation]:
-    """Let the operations be executed only on this version of the object."""
+    """Add tests so that the operations are executed only on this version of the object."""
     metadata = body['metadata']
     guards = [
         {'op': 'test', 'path': '/metadata/resourceVersion', 'value': metadata['resourceVersion']}

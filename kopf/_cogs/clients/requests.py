@@ -1,10 +1,11 @@
 """
-Requests: the API as functions, for all who talk to it.
+Requests: the API as functions, for all other modules.
 
-Payloads and results are JSON values; urls are from the root of the API, e.g. as `Resource.get_url` makes them.
-Requests wait for credentials while there are none, and for their turn as the limits say. The temporary failures are
-retried as the settings say; all others, and the last ones, are raised as `RequestError`; `LoginError` if there are
-no credentials and there will be none. Every wait can be cancelled.
+Payloads and results are JSON values; URLs are from the root of the API, e.g. as `Resource.get_url`
+builds them. Requests wait for credentials while there are none, and for their turn within the
+limits. Temporary failures are retried by the settings; all others, and the last ones, are raised as
+`RequestError`; `LoginError` is raised if there are and will be no credentials. Every wait can be
+cancelled.
 """
 
 import asyncio
@@ -38,7 +39,7 @@ AnsweredT = TypeVar('AnsweredT', calls.Answer, calls.Chunks)
 
 Interpret = Callable[[bytes, Callable[[bytes], Any]], Any]
 Act = Callable[[calls.Session, contextlib.AsyncExitStack], Awaitable[T]]
-"""Makes a request in this session, once; what should be closed later, goes to the stack."""
+"""A function that makes a request in this session; resources to close later go to the stack."""
 
 
 def _read_clock() -> datetime.datetime:
@@ -47,7 +48,7 @@ def _read_clock() -> datetime.datetime:
 
 @dataclasses.dataclass(frozen=True)
 class Context:
-    """Whose requests these are: the same for all requests of an operator."""
+    """The context of requests, the same for all requests of an operator."""
 
     vault: vaults.Vault
     settings: settings.OperatorSettings
@@ -61,17 +62,15 @@ class Context:
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """How one request differs from the usual ones."""
+    """The differences of one request from the usual ones."""
 
     headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    answers: Collection[
-        int
-    ] = ()  # codes that are good to know, e.g. 403 or 404: raised at once, never retried
+    # Expected codes, e.g. 403 or 404: raised immediately, never retried.
+    answers: Collection[int] = ()
     backoffs: connecting.Backoffs | None = None  # instead of ``networking.error_backoffs``
-    is_repeatable: bool | None = (
-        None  # is it harmless to execute it twice? None if it is up to the method and payload
-    )
-    verb: str | None = None  # in terms of the API; None if it is up to the method
+    # Whether it is harmless to execute it twice; None if it depends on the method and the payload.
+    is_repeatable: bool | None = None
+    verb: str | None = None  # the verb of the API; None if it depends on the method
 
 
 USUAL = Options()
@@ -81,13 +80,13 @@ VERBS = {'GET': 'get', 'POST': 'create', 'PATCH': 'patch', 'DELETE': 'delete'}
 
 @dataclasses.dataclass(frozen=True)
 class StreamTimeouts:
-    """How long a stream can live, and be silent, in seconds; ``None`` means no limit."""
+    """The limits of the lifetime and silence of a stream, in seconds; ``None`` means no limit."""
 
-    connect: float | None = None  # the establishing of the connection
-    idle: float | None = None  # with no bytes, also before the headers: raised as `APISilenceError`
-    total: float | None = (
-        None  # the whole stream, since the start of connecting: ends as if the server has ended it
-    )
+    connect: float | None = None  # to establish the connection
+    # Without any bytes, also before the headers: raised as `APISilenceError`.
+    idle: float | None = None
+    # The whole stream, including the connecting: the stream ends as if ended by the server.
+    total: float | None = None
 
 
 async def get(url: str, *, context: Context, options: Options = USUAL) -> Any:
@@ -99,8 +98,8 @@ async def post(url: str, *, context: Context, payload: Any, options: Options = U
     """
     Create an object.
 
-    It is not repeated if it can be executed already: after lost connections and alike. With ``is_repeatable``, it is:
-    for objects with names, the repeated creation is answered with 409.
+    The request is not retried if it may already be executed, e.g. after lost connections. With
+    ``is_repeatable``, it is: for objects with names, the repeated creation is refused with 409.
     """
     return await _exchange(
         _build_call('POST', url, options, payload, 'application/json'), context, options
@@ -118,8 +117,8 @@ async def patch(
     """
     Change an object, and return the changed one.
 
-    JSON patches are repeated after lost connections only if they have a test for the version of the object;
-    if they were executed, the repeated ones are answered with 422.
+    JSON patches are repeated after lost connections only if they have a test for the version of the
+    object; if they were executed, the repeated ones are refused with 422.
     """
     return await _exchange(
         _build_call('PATCH', url, options, payload, media_type), context, options
@@ -129,7 +128,7 @@ async def patch(
 async def delete(
     url: str, *, context: Context, payload: Any = None, options: Options = USUAL
 ) -> Any:
-    """Delete an object, or mark it as being deleted; the payload can have the API's ``DeleteOptions``."""
+    """Delete an object, or mark it for deletion; the payload can be ``DeleteOptions``."""
     return await _exchange(
         _build_call('DELETE', url, options, payload, 'application/json'), context, options
     )
@@ -142,9 +141,9 @@ async def stream(
     """
     Open a watch-stream, and iterate over its lines as they come, of any length and not parsed.
 
-    Retries and re-logins are as for any request, but only until the stream is open: whatever happens later ends it,
-    either silently or with an error, and it is up to the caller to open a new one.
-    Leaving the block closes the stream, at any moment; so does the rejection of its credentials by the server.
+    Retries and re-logins are as for any request, but only until the stream is open: any later event
+    ends it, either silently or with an error, and the caller should open a new one. Leaving the
+    block closes the stream, at any moment; so does the rejection of its credentials by the server.
     A cancelled wait for a line ends the iteration.
     """
     call = _build_call('GET', url, dataclasses.replace(options, verb='watch'))
@@ -166,7 +165,7 @@ async def stream(
 
 
 def choose_stream_timeouts(chosen: settings.OperatorSettings) -> StreamTimeouts:
-    """Choose the limits of watch-streams as the settings say."""
+    """Choose the limits of watch-streams from the settings."""
     watching, networking = chosen.watching, chosen.networking
     candidates = [watching.connect_timeout, networking.connect_timeout, networking.request_timeout]
     return StreamTimeouts(
@@ -197,7 +196,7 @@ def _build_call(
 
 
 async def _exchange(call: calls.Call, context: Context, options: Options) -> Any:
-    """Make a regular request with all its retries; return what the server has answered in the end."""
+    """Make a regular request with all its retries; return the final response."""
 
     async def attempt() -> Any:
         while True:
@@ -215,7 +214,7 @@ async def _exchange(call: calls.Call, context: Context, options: Options) -> Any
 async def _retry(
     attempt: Callable[[], Awaitable[T]], call: calls.Call, context: Context, options: Options
 ) -> T:
-    """Repeat the attempts for as long as they fail temporarily and the backoffs last; raise the last error."""
+    """Repeat the attempts while they fail temporarily, as backoffs allow; raise the last error."""
     networking = context.settings.networking
     delays: Iterator[float] | None = None
     for number in itertools.count(1):
@@ -248,9 +247,7 @@ async def _retry(
 async def _act(
     act: Act[T], call: calls.Call, context: Context
 ) -> tuple[T, contextlib.AsyncExitStack]:
-    """
-    Make one attempt, with as many credentials as it takes; return also what to close when the result is not needed.
-    """
+    """Make an attempt, with as many credentials as needed; also return what to close later."""
     while True:
         async with contextlib.AsyncExitStack() as stack:
             lease = await stack.enter_async_context(context.vault.extended(sessions.open_session))
@@ -268,7 +265,7 @@ async def _report(
     call: calls.Call,
     context: Context,
 ) -> None:
-    """Report credentials that are not accepted, or whose session is closed by somebody else, as unusable."""
+    """Report credentials as unusable if they were rejected, or their session was closed."""
     if isinstance(error, errors.APISessionClosedError) and error.is_sent and not call.is_repeatable:
         raise error
     await context.vault.invalidate(lease.key, lease.info, exc=error)
@@ -303,15 +300,17 @@ def _read(raw: bytes, read: Callable[[bytes], Any]) -> Any:
 
 async def read_document(raw: bytes, interpret: Interpret = _read) -> Any:
     """
-    Read JSON as `documents.read` does; if it takes long, in a thread, where it does not hold the event loop.
+    Read JSON as `documents.read` does; if it takes long, in a thread, where it does not block the
+    event loop.
 
-    The reading is interpreted in the same place: ``interpret`` gets the text, and the function that reads it.
+    The result is interpreted in the same place: ``interpret`` gets the text, and the function that
+    reads it.
     """
     if len(raw) <= documents.LARGE:
         try:
             return interpret(raw, documents.read_quickly)
         except documents.LaboriousError:
-            pass  # it is read in the thread
+            pass  # read it in the thread
     return await offloads.read_aside(interpret, raw, documents.read)
 
 
@@ -322,7 +321,7 @@ async def _open_stream(
     context: Context,
     timeouts: StreamTimeouts,
 ) -> tuple[calls.Chunks, float]:
-    """Open a stream once; tell also when it should be ended."""
+    """Open a stream once; also return the deadline when it should be ended."""
     bounds = _build_bounds(context.settings.networking)
     async with context.gates[session.server].passing(bounds, is_counted=False) as passing:
         since = asyncio.get_running_loop().time()
@@ -342,7 +341,7 @@ async def _measure(
     *,
     server: str,
 ) -> AnsweredT:
-    """Wait for the answer, and count it, or the absence of any, unless it is cancelled."""
+    """Wait for the response; count it, or its failure, unless cancelled."""
     clock = asyncio.get_running_loop().time
     if passing.waited:
         tally = context.meter.calls[call.verb]
@@ -367,7 +366,7 @@ def _name_error(error: errors.RequestError) -> str:
 
 
 def _check_answer(answer: calls.Answer, passing: limits.Pass, context: Context) -> None:
-    """Raise the refusals as errors, and let all requests know what the server thinks of their number."""
+    """Raise refusals as errors, and notify the gate whether the server accepts more requests."""
     if 200 <= answer.code < 300:
         passing.accept()
         return
@@ -394,7 +393,7 @@ async def _iterate_lines(
 
 
 async def _read_chunk(chunks: calls.Chunks, idle: float | None, deadline: float) -> bytes | None:
-    """Wait for more bytes: none for the end of the stream, ``None`` for the deadline."""
+    """Wait for more bytes; return empty bytes at the stream's end, ``None`` at the deadline."""
     remaining = deadline - asyncio.get_running_loop().time()
     timeout = min(remaining, math.inf if idle is None else idle)
     try:
@@ -406,7 +405,7 @@ async def _read_chunk(chunks: calls.Chunks, idle: float | None, deadline: float)
 
 
 def _limit_opening(timeouts: StreamTimeouts) -> float | None:
-    """Limit the time until the headers: a connected but silent server is as dead as a silent stream."""
+    """Limit the time until the headers: a silent server is as dead as a silent stream."""
     candidates = [
         timeouts.total,
         None if timeouts.idle is None else (timeouts.connect or 0.0) + timeouts.idle,

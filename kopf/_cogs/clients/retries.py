@@ -12,7 +12,7 @@ from kopf._cogs.clients import errors
 from kopf._cogs.configs import connecting
 
 JITTER = 0.1
-"""By which part the delays are prolonged at most, for the clients of one server not to come all at once."""
+"""The maximal share of random prolongation, so that the clients of one server are spread."""
 
 MERGE_PATCH = 'application/merge-patch+json'
 JSON_PATCH = 'application/json-patch+json'
@@ -20,15 +20,15 @@ JSON_PATCH = 'application/json-patch+json'
 
 @dataclasses.dataclass(frozen=True)
 class Policy:
-    """What is up to the caller in the retries of one request."""
+    """The caller's choices for the retries of one request."""
 
-    is_repeatable: bool  # is it harmless to execute the request twice?
+    is_repeatable: bool  # whether it is harmless to execute the request twice
     answers: Collection[int] = ()  # codes that the caller expects: they are never retried
     enforce_retry_after: bool = False
 
 
 def iter_delays(backoffs: connecting.Backoffs) -> Iterator[float]:
-    """Begin a new cycle of retries: one number is one delay; of anything else, only the iterator is taken."""
+    """Begin a new cycle of retries: one number is one delay; anything else is iterated over."""
     return iter((backoffs,)) if isinstance(backoffs, int | float) else iter(backoffs)
 
 
@@ -36,9 +36,10 @@ def decide_retry(
     error: errors.RequestError, delays: Iterator[float], policy: Policy, chance: float
 ) -> float | None:
     """
-    Decide on the retry after an error, and take the next delay if it is possible at all.
+    Decide on the retry after an error, and take the next delay if a retry is possible.
 
-    The result is never shorter than what the server asked for; ``chance`` is a random number from 0 to 1.
+    The result is never shorter than the server asked for; ``chance`` is a random number from 0 to
+    1.
     """
     if not is_retriable(error, policy):
         return None
@@ -53,10 +54,10 @@ def decide_retry(
 
 def is_retriable(error: errors.RequestError, policy: Policy) -> bool:
     """
-    Tell if the failure can be temporary, and the request can be made once more with no harm.
+    Return whether the failure can be temporary, and the request can be repeated without harm.
 
-    API servers that are being upgraded can forbid what is permitted. Those that answer 429, 500 or 503, tell that
-    they did not execute the request; with 502 and 504, as with lost connections, nobody knows.
+    API servers that are being upgraded can forbid what is permitted. Servers that answer 429, 500
+    or 503 did not execute the request; with 502 and 504, as with lost connections, that is unknown.
     """
     match error:
         case errors.APIUnreachableError() | errors.APISessionClosedError(is_sent=False):
@@ -75,7 +76,7 @@ def is_retriable(error: errors.RequestError, policy: Policy) -> bool:
 
 
 def measure_closure(error: errors.APIError, chance: float) -> float:
-    """Tell for how many seconds no request should be made to the server that has answered so; 0 if any can be."""
+    """Return for how many seconds to make no requests to the server after the error; 0 for none."""
     if error.code not in (429, 503) or error.retry_after is None:
         return 0.0
     return spread(error.retry_after, chance)
@@ -88,9 +89,10 @@ def spread(delay: float, chance: float) -> float:
 
 def is_repeatable(method: str, *, media_type: str = '', payload: Any = None) -> bool:
     """
-    Tell if it is harmless to execute the request twice.
+    Return whether it is harmless to execute the request twice.
 
-    JSON patches are, if they have a test for the version of the object: the second one will be refused.
+    It is harmless for JSON patches if they have a test for the version of the object: the second
+    one will be refused.
     """
     if method == 'POST':
         return False

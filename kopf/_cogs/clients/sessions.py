@@ -1,8 +1,9 @@
 """
-Sessions: connections to the API, with all that is shared by the requests with the same credentials.
+Sessions: connections to the API, shared by the requests with the same credentials.
 
-A session has one pool of connections and one TLS context. It is made of credentials and closed with them.
-It is of our own if the server is reached directly; proxies and ready-made sessions are up to the HTTP library.
+A session has one pool of connections and one TLS context. It is made of credentials and closed with
+them. Servers that are reached directly get our own sessions; proxies and ready-made sessions are
+left to the HTTP library.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from kopf._cogs.structs import credentials
 logger = logging.getLogger(__name__)
 
 KEEPALIVE = 15.0
-"""Seconds for an unused connection to be kept: those on the way can forget it silently, so it is not kept for long."""
+"""Seconds to keep an unused connection; not long, as network devices can forget it silently."""
 
 Ask = Callable[[connections.Connection, bytes, float | None], Awaitable[wires.Reader]]
 
@@ -98,7 +99,7 @@ class DirectSession:
     def translate(
         self, error: Exception, call: calls.Call, *, is_sent: bool = True
     ) -> errors.APIConnectionError:
-        """Tell what an error of a connection means for the request."""
+        """Translate an error of a connection to an error of the request."""
         if self._is_closing:
             return errors.APISessionClosedError(f'{call}: the session is closed.', is_sent=is_sent)
         if not is_sent:
@@ -117,7 +118,7 @@ class DirectSession:
     async def _follow(
         self, call: calls.Call, ask: Ask, timeouts: calls.Timeouts
     ) -> tuple[connections.Connection, wires.Reader]:
-        """Get the answer, or its beginning, wherever it is in the server; then, the connection is up to the caller."""
+        """Send a request, and follow its redirects; the rest is as in `_exchange`."""
         deadline = _find_deadline(timeouts.total)
         connection, reader = await self._exchange(call, call.url, ask, timeouts, deadline)
         url, redirects = self._find_redirect(call, call.url, reader), 1
@@ -130,7 +131,7 @@ class DirectSession:
     async def _exchange(
         self, call: calls.Call, url: str, ask: Ask, timeouts: calls.Timeouts, deadline: float | None
     ) -> tuple[connections.Connection, wires.Reader]:
-        """Send a request, and wait for the answer, or for its beginning; then, the connection is up to the caller."""
+        """Send a request, and wait for the response or its head; the caller owns the connection."""
         request = self._write(call, url)
         is_repeated = False
         while True:
@@ -144,7 +145,8 @@ class DirectSession:
                 return connection, await ask(connection, request, min(limits, default=None))
             except (TimeoutError, connections.LostError, wires.CutError, wires.WireError) as error:
                 connection.abort()
-                # A kept connection can be closed by the server before it gets the request; no other can.
+                # The server can close a kept connection before it gets the request; this cannot
+                # happen to new connections.
                 is_stale = (
                     kept is not None
                     and not connection.is_answered
@@ -173,11 +175,11 @@ class DirectSession:
                     connection = await connections.connect(self._address)
                 finally:
                     self._connecting.discard(limit)
-        except OSError as error:  # timeouts too
+        except OSError as error:  # including timeouts
             raise self.translate(error, call, is_sent=False) from error
         self._alive.add(connection)
         connection.lost.add_done_callback(lambda _: self._alive.discard(connection))
-        if self._is_closing:  # at the very last moment
+        if self._is_closing:  # closed at the very last moment
             connection.abort()
             raise errors.APISessionClosedError(f'{call}: the session is closed.', is_sent=False)
         return connection
@@ -191,7 +193,7 @@ class DirectSession:
         return None
 
     def _release(self, connection: connections.Connection) -> None:
-        """Keep the connection for the next requests, if it is usable."""
+        """Keep the connection for the next requests, if it is reusable."""
         if self._is_closing or not connection.is_reusable:
             connection.abort()
             return
@@ -223,7 +225,7 @@ class DirectSession:
 
 
 class DirectChunks:
-    """The answer that comes in chunks. The contract is that of `calls.Chunks`."""
+    """A response that comes in chunks. The contract is that of `calls.Chunks`."""
 
     def __init__(
         self,
@@ -261,10 +263,10 @@ def _find_deadline(timeout: float | None) -> float | None:
 
 async def open_session(info: credentials.Credentials) -> calls.Session:
     """
-    Make a session of the credentials; close it later.
+    Make a session of the credentials; the caller must close it.
 
-    Nothing is sent to the server yet. Raises `LoginError` if the credentials are not usable.
-    Over plain HTTP to another machine, the credentials are left out.
+    Nothing is sent to the server yet. Raises `LoginError` if the credentials are unusable. For
+    plain HTTP to another machine, the credentials are left out.
     """
     parts = _check_server(info.server)
     if isinstance(info, credentials.AiohttpSession):
@@ -309,11 +311,10 @@ def _check_server(server: str) -> urllib.parse.SplitResult:
 
 
 def _encode_host(host: str) -> str:
-    """Encode the names in other alphabets. Raises `ValueError` for what is not a name."""
+    """Encode the names in other alphabets. Raises `ValueError` for invalid names."""
     if not host.isascii():
-        return host.encode('idna').decode(
-            'ascii'
-        )  # not for all: the tables for that take a megabyte
+        # Only for such names: the tables for that take a megabyte.
+        return host.encode('idna').decode('ascii')
     if not all(0 < len(label) < 64 for label in host.removesuffix('.').split('.')):
         raise ValueError('there are empty or too long labels')
     return host

@@ -1,7 +1,8 @@
 """
-Signals: what the lines and errors of watch-streams mean, and how listings differ from what is known.
+Signals: what the lines and errors of watch-streams mean, and how listings differ from the known
+objects.
 
-Decisions only: nothing is requested here, and nothing is remembered.
+Decisions only: nothing is requested or remembered here.
 """
 
 import dataclasses
@@ -16,10 +17,10 @@ from kopf._cogs.helpers import documents
 from kopf._cogs.structs import bodies, references
 
 FIRST_BACKOFF, LONGEST_BACKOFF = 0.8, 30.0
-"""Seconds before the first and the further retries of a failed stream; each next delay is twice as long."""
+"""Seconds of the first and of the longest delay; each next delay is twice as long."""
 
 JITTER = 0.5
-"""By which part the delays are prolonged at most, for many streams of a failed server not to come all at once."""
+"""The maximal share of random prolongation, so that many streams of a failed server are spread."""
 
 EventType = Literal[None, 'ADDED', 'MODIFIED', 'DELETED']
 """``None`` is for objects that existed before the stream began."""
@@ -28,14 +29,14 @@ RawEvent = bodies.RawEvent
 
 
 class Key(NamedTuple):
-    """What identifies an object of a resource at a moment."""
+    """The identity of an object of a resource at a moment."""
 
     namespace: str
     name: str
 
 
 class Seen(NamedTuple):
-    """All that is remembered of an object that was handed over. With 50,000 objects, each byte of it counts."""
+    """The record of an object that was handed over. With 50,000 objects, each byte counts."""
 
     uid: str
     version: str
@@ -43,24 +44,23 @@ class Seen(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """A raw event, and what to remember when it is handed over."""
+    """A raw event, and the record to remember when it is handed over."""
 
     event: RawEvent
     key: Key
-    seen: Seen | None  # None if the object is gone
+    seen: Seen | None  # None if the object is deleted
     version: str = ''  # to continue from; empty if unknown
 
 
 @dataclasses.dataclass(frozen=True)
 class Misfit:
-    """An object that exists, but is not fit for handling: to be reported and left alone, as it was known before."""
+    """An object that is unfit for handling: it is reported and left in its last known state."""
 
     key: Key
     seen: Seen
     flaw: str
-    finalizers: frozenset[str] = (
-        frozenset()
-    )  # those that block the deletion, if it is being deleted
+    # The finalizers that block the deletion, if it is being deleted.
+    finalizers: frozenset[str] = frozenset()
 
     @property
     def version(self) -> str:
@@ -70,23 +70,23 @@ class Misfit:
 
 @dataclasses.dataclass(frozen=True)
 class Bookmark:
-    """Nothing has changed up to this version."""
+    """A notice that nothing has changed up to this version."""
 
     version: str
 
 
 @dataclasses.dataclass(frozen=True)
 class Oddity:
-    """A line with an event of an unknown type: to be skipped, not to be hidden."""
+    """A line with an event of an unknown type: it is skipped, but reported."""
 
     type: str
 
 
 class Trouble(enum.Enum):
-    """What a failed stream needs."""
+    """The remedy for a failed stream."""
 
-    EXPIRED = enum.auto()  # the version is not good any more: everything is to be listed anew
-    FAILURE = enum.auto()  # anything else: the stream is to be continued from the same version
+    EXPIRED = enum.auto()  # the version is no longer valid: everything must be listed again
+    FAILURE = enum.auto()  # anything else: the stream continues from the same version
 
 
 Signal = Change | Misfit | Bookmark | Oddity | errors.RequestError
@@ -94,7 +94,7 @@ Finding = listing.Page | Change | Misfit | Bookmark
 
 
 def classify_line(line: bytes, read: Callable[[bytes], Any] = documents.read) -> Signal:
-    """Tell what a line of a watch-stream means, whatever it is; the errors are returned, not raised."""
+    """Parse a line of a watch-stream into a signal; errors are returned, not raised."""
     try:
         parsed = read(line)
     except ValueError:
@@ -123,10 +123,10 @@ def classify_line(line: bytes, read: Callable[[bytes], Any] = documents.read) ->
 
 def classify_error(error: Exception) -> Trouble:
     """
-    Tell what to do about a failed stream or listing.
+    Choose the remedy for a failed stream or listing.
 
-    Besides those too old, there are versions too new: after the cluster is restored from a backup.
-    The versions that are called bad are of no use either.
+    Besides versions that are too old, there are versions that are too new: after the cluster is
+    restored from a backup. Invalid versions are of no use either.
     """
     match error:
         case errors.APIGoneError() | errors.APIInvalidError() | errors.APIClientError(code=400):
@@ -137,7 +137,7 @@ def classify_error(error: Exception) -> Trouble:
 
 
 def choose_backoff(failures: int, chance: float) -> float:
-    """Choose a delay after so many failures in a row, the last one included; ``chance`` is from 0 to 1."""
+    """Choose a delay after this many failures in a row; ``chance`` is from 0 to 1."""
     doublings = max(0, min(failures, 16) - 1)
     return min(LONGEST_BACKOFF, math.ldexp(FIRST_BACKOFF, doublings)) * (1 + JITTER * chance)
 
@@ -150,7 +150,7 @@ def build_change(type: EventType, body: Mapping[str, Any]) -> Change:
 
 
 def build_misfit(body: documents.Salvaged) -> Misfit:
-    """Build the notice of an object that is not fit for handling."""
+    """Build the notice of an object that is unfit for handling."""
     key, seen = identify(body)
     metadata = body['metadata']
     is_deleted = bool(metadata.get('deletionTimestamp'))
@@ -163,7 +163,7 @@ def build_misfit(body: documents.Salvaged) -> Misfit:
 
 
 def _build_deletion(body: documents.Salvaged) -> Change:
-    """Build the deletion of an object of which only the metadata is good: as if it was missed, but with labels."""
+    """Build the deletion of an object with usable metadata only: minimal, but with its labels."""
     key, seen = identify(body)
     fields = (
         'name',
@@ -187,11 +187,10 @@ def _build_deletion(body: documents.Salvaged) -> Change:
 
 
 def identify(body: Mapping[str, Any]) -> tuple[Key, Seen]:
-    """Tell which object it is, and in which state."""
+    """Return the identity and the state of the object."""
     metadata = body['metadata']
-    key = Key(
-        sys.intern(str(metadata.get('namespace') or '')), metadata['name']
-    )  # many are in few namespaces
+    # Many objects share a few namespaces.
+    key = Key(sys.intern(str(metadata.get('namespace') or '')), metadata['name'])
     return key, Seen(str(metadata.get('uid') or ''), str(metadata.get('resourceVersion') or ''))
 
 
@@ -203,10 +202,11 @@ def compare_listing(
     resource: references.Resource,
 ) -> Iterator[Change]:
     """
-    Compare the listed objects, all or some, with what is known; unchanged ones are not there.
+    Compare the listed objects, all or some, with the known ones; yield only the changes.
 
-    Objects that were deleted and created again are deleted first. While the objects are listed for the first time,
-    they are of the type ``None``, not added or modified. For those not listed at all, see `detect_vanished`.
+    Objects that were deleted and created again are first deleted. During the first listing, objects
+    are of the type ``None``, not added or modified. For objects that are not listed, see
+    `detect_vanished`.
     """
     for item in items:
         key, seen = identify(item)
@@ -223,7 +223,7 @@ def compare_listing(
 def detect_vanished(
     known: Mapping[Key, Seen], listed: Collection[Key], resource: references.Resource
 ) -> list[Change]:
-    """Find the known objects that are absent in a complete listing; only their names and uids are left of them."""
+    """Find the known objects that are absent in a complete listing; their bodies are minimal."""
     return [
         _build_vanished(key, seen, resource) for key, seen in known.items() if key not in listed
     ]
@@ -232,7 +232,7 @@ def detect_vanished(
 def detect_replaced(
     known: Mapping[Key, Seen], misfit: Misfit, resource: references.Resource
 ) -> list[Change]:
-    """Find the known object that does not exist any more, as one of its name, not fit for handling, does."""
+    """Find the known object that was replaced by a misfit of the same name."""
     before = known.get(misfit.key)
     return (
         []
@@ -242,15 +242,17 @@ def detect_replaced(
 
 
 def is_made_up(event: RawEvent) -> bool:
-    """Return whether the event was not received, but is a conclusion: its object is absent in a listing."""
+    """Return whether the event was not received, but deduced: its object is absent in a listing."""
     return event['type'] == 'DELETED' and not event['object']['metadata'].get('resourceVersion')
 
 
 class Census:
     """
-    One listing in pages, and the changes that come meanwhile: how they differ, together, from what is known.
+    One listing in pages, and the concurrent changes: how they differ, together, from the known
+    objects.
 
-    What is known is to be updated by the caller with each of the changes, before the next one is asked for.
+    The caller must update the known objects with each of the changes before requesting the next
+    one.
     """
 
     def __init__(
@@ -259,7 +261,7 @@ class Census:
         self._known, self._resource, self._is_initial = known, resource, is_initial
         self._present: set[Key] = set()  # both listed and changed
         self._changed: set[Key] = set()  # since the first page: the next pages are older than that
-        self.version = ''  # up to which everything is taken, when all pages are
+        self.version = ''  # the version up to which everything is taken, after all pages
 
     @property
     def present(self) -> Collection[Key]:
@@ -267,7 +269,7 @@ class Census:
         return self._present
 
     def take(self, finding: Finding) -> Iterator[Change | Misfit]:
-        """Take the next page or change; with the last page, those known but absent are noticed."""
+        """Take the next page or change; after the last page, report vanished objects as deleted."""
         match finding:
             case listing.Page():
                 yield from self._take_page(finding)
@@ -282,7 +284,7 @@ class Census:
                 self.version = finding.version or self.version
 
     def _take_page(self, page: listing.Page) -> Iterator[Change | Misfit]:
-        if page.is_first:  # also if it starts over
+        if page.is_first:  # even if it starts over
             self._present.clear()
             self._changed.clear()
             self.version = page.version
@@ -297,8 +299,8 @@ class Census:
 
     def _take_change(self, change: Change) -> Iterator[Change]:
         """
-        Tell of a change. If the object is not listed yet, it will not be, as the listing is older than the change:
-        then it is told first that the object exists.
+        Yield a change. If the object is not listed yet, it will not be, as the listing is older
+        than the change: then, the existence of the object is yielded first.
         """
         self._changed.add(change.key)
         self._present.add(change.key)

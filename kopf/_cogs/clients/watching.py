@@ -1,8 +1,9 @@
 """
-Watching: all objects of a resource, and then all their changes, for as long as it is needed.
+Watching: all objects of a resource, and then all their changes, for as long as needed.
 
-A stream never dies in silence. Whatever happens to its connections, to the server, or to the history of the resource,
-it is continued with nothing lost: from the last version, or by a listing compared with what was handed over.
+A stream never dies silently. Whatever happens to its connections, to the server, or to the history
+of the resource, it continues without losses: from the last version, or by a listing compared with
+the objects handed over.
 """
 
 import asyncio
@@ -27,41 +28,40 @@ SUSPICIOUS_PERIOD = 1.0
 """Seconds of an open stream within which its end is a failure if nothing has come."""
 
 BARREN_PERIOD = 300.0
-"""Seconds with nothing from the server, not even bookmarks, after which the next silent stream is not believed."""
+"""Seconds without even bookmarks after which the next silent stream is not trusted."""
 
 LONGEST_LEAD = 1000
-"""How many changes of an early stream can wait in memory: they come while the listed objects are handed over."""
+"""How many changes of an early stream can wait until the listed objects are handed over."""
 
 SHORTEST_TIMEOUT, LONGEST_TIMEOUT = 300, 600
-"""Seconds between which the server is asked to end a stream by default, at random."""
+"""The bounds of the random time, in seconds, after which the server should end a stream."""
 
 
 class EmptyStreamError(errors.APIDisconnectedError):
-    """The stream was accepted and ended properly, but at once, with nothing in it."""
+    """The stream was accepted and ended properly, but immediately, with nothing in it."""
 
 
 class Phase(enum.Enum):
-    """What the stream is doing."""
+    """The current activity of the stream."""
 
     IDLE = enum.auto()  # not begun yet
-    LISTING = enum.auto()  # getting the objects as they are, by pages or in the stream
-    CONNECTING = enum.auto()  # opening the connection for the changes to come
+    LISTING = enum.auto()  # getting the current objects, by pages or in the stream
+    CONNECTING = enum.auto()  # opening the connection for future changes
     CONNECTED = enum.auto()  # getting the changes
-    PAUSING = enum.auto()  # between two connections, with nothing wrong
+    PAUSING = enum.auto()  # between two connections, without errors
     WAITING = enum.auto()  # between two attempts, after a failure
-    ENDED = enum.auto()  # not needed any more, or given up for good
+    ENDED = enum.auto()  # no longer needed, or given up permanently
 
 
 class Marker(enum.Enum):
-    """Stands among the events."""
+    """A marker among the events."""
 
-    LISTED = (
-        enum.auto()
-    )  # all objects that exist were handed over, and those that do not exist are reported as such
+    # All existing objects are handed over, and the vanished ones are reported as deleted.
+    LISTED = enum.auto()
 
 
 Pace = Callable[[], Awaitable[None]]
-"""Holds back the next page of a listing for a moment, if those before it are not handled yet."""
+"""A function that delays the next page of a listing until the previous ones are handled."""
 
 Item = signals.RawEvent | Marker
 
@@ -69,18 +69,19 @@ Item = signals.RawEvent | Marker
 @dataclasses.dataclass
 class StreamState:
     """
-    How the stream does, for probes and metrics; and what it has handed over.
+    The state of the stream, for probes and metrics, and the objects it has handed over.
 
-    Changed only by the task that iterates over `stream_events`; others can read it from the same event loop.
-    All moments are of the loop's clock. Given to the next stream of the same objects (e.g. after a pause), it lets it
-    report what has happened meanwhile; by one stream at a time.
+    Changed only by the task that iterates over `stream_events`; other tasks can read it in the same
+    event loop. All moments are by the loop's clock. If passed to the next stream of the same
+    objects (e.g. after a pause), it lets that stream report the changes in between; used by one
+    stream at a time.
     """
 
     phase: Phase = Phase.IDLE
-    begun: float | None = None  # when the stream (not the first one, possibly) began
+    begun: float | None = None  # when the stream (possibly not the first one) began
     since: float | None = None  # when the phase began
-    fed: float | None = None  # when the last page or line came, be it a bookmark
-    failing_since: float | None = None  # the first failure since the last time when it was fed
+    fed: float | None = None  # when the last page or line came, even a bookmark
+    failing_since: float | None = None  # the first failure since it was last fed
     failures: int = 0  # in a row
     reconnects: int = 0  # of all kinds
     relists: int = 0  # all listings but the first
@@ -108,28 +109,30 @@ class StreamState:
             self.known[change.key] = change.seen
 
     def expect(self, body: Mapping[str, Any]) -> None:
-        """Let an object be recognised as it was answered to our own change, unless it has come already."""
+        """Expect the object returned for our own change in the stream, unless it already came."""
         key, seen = signals.identify(body)
         known = self.known.get(key)
         is_released = body['metadata'].get('deletionTimestamp') and not body['metadata'].get(
             'finalizers'
         )
-        # Released objects are gone, and are shown with the version of their previous state.
+        # Released objects are deleted, and are shown with the version of their previous state.
         if known is not None and not is_released and _is_newer(seen.version, known.version):
             self.own.expect(body)
 
 
 def _is_newer(version: str, other: str) -> bool:
-    """Compare versions that are numbers; of others, nothing is known."""
+    """Compare versions that are numbers; other versions are not comparable."""
     return version.isdecimal() and other.isdecimal() and int(version) > int(other)
 
 
 def describe(state: StreamState, now: float) -> dict[str, Any]:
     """
-    Describe a stream for people and programs: in words, numbers, and seconds up to this moment of the loop's clock.
+    Describe a stream for people and programs: in words, numbers, and seconds up to this moment of
+    the loop's clock.
 
-    Silence is the time since the last page or line, or since the beginning if there was none since then; while it is
-    below ``watching.inactivity_timeout``, the stream is alive. ``failing`` is ``None`` if nothing is wrong.
+    Silence is the time since the last page or line, or since the beginning if there was none since
+    then; while it is below ``watching.inactivity_timeout``, the stream is alive. ``failing`` is
+    ``None`` if there are no failures.
     """
     moments = [moment for moment in (state.begun, state.fed) if moment is not None]
     return {
@@ -152,7 +155,7 @@ def _measure(since: float | None, now: float) -> float | None:
 
 @dataclasses.dataclass
 class _Position:
-    """Where the stream is now. Changed by the same task as its state."""
+    """The current position of the stream. Changed by the same task as its state."""
 
     resource: references.Resource
     namespace: references.Namespace
@@ -160,12 +163,11 @@ class _Position:
     state: StreamState
     version: str | None = None  # to watch from; None if unknown, so that a listing is needed
     opened: float | None = None  # when the current connection was accepted
-    is_admitted: bool = False  # was any connection ever accepted?
-    is_fruitful: bool = False  # has anything come in the current connection?
-    is_doubtful: bool = False  # was the server lost since the version is known to be good?
-    is_streaming_refused: bool = (
-        False  # does the server not send the initial objects in the stream?
-    )
+    is_admitted: bool = False  # whether any connection was ever accepted
+    is_fruitful: bool = False  # whether anything came in the current connection
+    is_doubtful: bool = False  # whether the server was lost since the version was known to be good
+    # Whether the server refuses to send the initial objects in the stream.
+    is_streaming_refused: bool = False
     pace: Pace | None = None
 
     def __str__(self) -> str:
@@ -178,7 +180,7 @@ class _Position:
 
     @property
     def is_streaming(self) -> bool:
-        """Are the objects got in the stream itself, now or next?"""
+        """Whether the objects are received in the stream itself, now or next."""
         is_wanted = self.context.settings.watching.initial_streaming
         return self.version is None and is_wanted and not self.is_streaming_refused
 
@@ -200,15 +202,17 @@ async def stream_events(
     pace: Pace | None = None,
 ) -> AsyncGenerator[Item]:
     """
-    Iterate over the objects that exist (of the type ``None``), then over all changes since, and never end.
+    Iterate over the existing objects (of the type ``None``), then over all changes since then, and
+    never end.
 
-    `Marker.LISTED` comes after each listing, the first and the repeated ones. The latter are compared with what was
-    handed over: only the differences come, with minimal bodies for objects that vanished. An event counts as handed
-    over when the next one is asked for.
+    `Marker.LISTED` comes after each listing, both the first and repeated ones. The latter are
+    compared with the objects handed over: only the differences come, with minimal bodies for
+    vanished objects. An event counts as handed over when the next one is requested.
 
-    Close the generator to stop, or cancel its task; it leaves nothing open. It does not know if the resource is
-    served at all: closing it then is up to the caller. Raises `LoginError` if there will be no credentials; and
-    `APIError` with the codes in ``refusals``, if it comes before the changes could be watched for the first time.
+    Close the generator to stop it, or cancel its task; it leaves nothing open. It does not know
+    whether the resource is served at all: if not, the caller should close it. Raises `LoginError`
+    if there will be no credentials; and `APIError` with the codes in ``refusals``, if it comes
+    before the changes could be watched for the first time.
     """
     position = _Position(resource, namespace, context, state, pace=pace)
     state.begun = _read_clock()
@@ -219,10 +223,8 @@ async def stream_events(
                 async with contextlib.aclosing(_attempt(position)) as items:
                     async for item in items:
                         yield item
-            except (
-                errors.RequestError,
-                OSError,
-            ) as error:  # the files of certificates can be absent for a moment
+            except (errors.RequestError, OSError) as error:
+                # Files of certificates can be absent for a moment, hence the system errors.
                 if (
                     isinstance(error, errors.APIError)
                     and error.code in refusals
@@ -239,7 +241,7 @@ async def stream_events(
 
 
 async def _attempt(position: _Position) -> AsyncGenerator[Item]:
-    """List if it is needed, and watch; once, until the connection ends in any way."""
+    """List if needed, and watch; once, until the connection ends in any way."""
     position.opened, position.is_fruitful = None, False
     is_streaming = position.is_streaming
     if position.version is None:
@@ -279,10 +281,11 @@ async def _list(position: _Position) -> AsyncGenerator[Item]:
 
 async def _check_version(position: _Position) -> None:
     """
-    Make sure that the version to watch from is not of the future: raises the refusal of the server if it is.
+    Verify that the version to watch from is not in the future; otherwise, raise the refusal of the
+    server.
 
-    It is so when the cluster was restored from a backup. The streams from there are accepted, but all that happens
-    until the cluster comes to that version again is silently left out of them.
+    It happens when the cluster was restored from a backup. Streams from such versions are accepted,
+    but silently skip everything that happens until the cluster reaches that version again.
     """
     if not position.is_doubtful or not position.version:
         return
@@ -306,8 +309,9 @@ async def _check_version(position: _Position) -> None:
 
 async def _find(position: _Position) -> AsyncGenerator[signals.Finding]:
     """
-    Get all pages of the objects. If they are many and listed for the first time, it lasts, as the objects are being
-    handled already: then the changes are watched meanwhile, so that they do not have to wait for the last page.
+    Iterate over all pages of the objects, and over early changes. A long first listing takes time,
+    as its objects are being handled already: then, the changes are watched concurrently, so that
+    they do not have to wait for the last page.
     """
     async with mergers.Merger[signals.Finding]() as merger:
         merger.add(_list_in_pace(position), name=f'listing of {position}')
@@ -350,7 +354,7 @@ def _is_long(page: listing.Page) -> bool:
 
 
 async def _watch_early(position: _Position, version: str) -> AsyncGenerator[signals.Finding]:
-    """Watch for as long as it works: if it fails, all that is missed will come in the stream after the listing."""
+    """Watch as long as it works: changes missed after a failure come after the listing."""
     try:
         async with _open(position, version) as lines:
             async for line in lines:
@@ -392,7 +396,7 @@ def _open(
 
 
 async def _take_initial(position: _Position, lines: AsyncGenerator[bytes]) -> AsyncGenerator[Item]:
-    """Take the objects that exist, until the first bookmark: only then the version is known to continue from."""
+    """Take the existing objects until the first bookmark, i.e. until the version is known."""
     state, resource = position.state, position.resource
     listed: set[signals.Key] = set()
     async for line in lines:
@@ -443,7 +447,7 @@ async def _take_changes(position: _Position, lines: AsyncGenerator[bytes]) -> As
 async def _read_signal(
     position: _Position, line: bytes
 ) -> signals.Change | signals.Misfit | signals.Bookmark | None:
-    """Read a line; raise the errors, complain of the unknown."""
+    """Read a line; raise errors, log unknown types of events."""
     echo = position.state.own.recognise(line)
     if echo is not None:
         signal: signals.Signal = signals.build_change('MODIFIED', echo)
@@ -461,7 +465,7 @@ async def _read_signal(
 
 
 def _leave_alone(position: _Position, misfit: signals.Misfit) -> None:
-    """Report an object that is not fit for handling; count each version of it, but do not repeat the same report."""
+    """Report an object unfit for handling; count all its versions, but report the same once."""
     unfit = position.state.unfit
     if not unfit.add(misfit):
         return
@@ -501,7 +505,7 @@ def build_watch_params(
 
 
 def _conclude(position: _Position, failure: Exception | None) -> float:
-    """Tell everyone how the attempt has ended, prepare for the next one, and choose when to make it."""
+    """Record and log the end of the attempt; return the delay before the next one."""
     state, logger, now = position.state, position.context.logger, _read_clock()
     lifetime = 0.0 if position.opened is None else now - position.opened
     if position.is_streaming and _is_streaming_impossible(position, failure):
@@ -552,7 +556,7 @@ def _prepare_retry(position: _Position, failure: Exception) -> float:
 
 
 def _choose_level(position: _Position, failure: Exception) -> int:
-    """Choose how a failure is logged: if the cluster goes away, all streams are lost at once, and it is one trouble."""
+    """Choose the log level of a failure: many streams lost at once are one problem."""
     is_lost = position.opened is not None and isinstance(failure, errors.APIDisconnectedError)
     if is_lost and not position.context.reachability.note_loss(_read_clock()):
         return logging.DEBUG
@@ -561,9 +565,11 @@ def _choose_level(position: _Position, failure: Exception) -> int:
 
 def _is_barren(position: _Position) -> bool:
     """
-    Tell if nothing comes from this version, though the streams are accepted. It can be that nothing happens, and that
-    there are no bookmarks, as for some resources. Or the version has expired, and the server just ends such streams.
-    Or something on the way holds them back. Only a listing can tell, and lets the changes be seen anyway.
+    Return whether nothing comes from this version, though the streams are accepted.
+
+    Possibly, nothing happens, and there are no bookmarks, as for some resources. Or the version has
+    expired, and the server just ends such streams. Or a proxy in between holds them back. Only a
+    listing can distinguish these cases, and it reveals the changes anyway.
     """
     state = position.state
     is_accepted = position.opened is not None and not position.is_fruitful
@@ -573,7 +579,9 @@ def _is_barren(position: _Position) -> bool:
 
 
 def _is_streaming_impossible(position: _Position, failure: Exception | None) -> bool:
-    """Tell if the server refuses to send the objects in the stream, or never tells that all of them are sent."""
+    """
+    Return whether the server refuses to stream the existing objects, or never marks their end.
+    """
     match failure:
         case errors.APIInvalidError() | errors.APIClientError(code=400):
             return True

@@ -1,7 +1,7 @@
 """
-HTTP/1.1 as bytes: how requests are written, and how answers are read, however they are cut on the way.
+Wires: how HTTP/1.1 requests are written, and responses are read, in arbitrary chunks of bytes.
 
-Only bytes in, bytes out: where they come from and go to is up to the connections.
+Only bytes in, bytes out: their transport is up to the connections.
 """
 
 import re
@@ -9,12 +9,13 @@ import zlib
 from collections.abc import Mapping
 
 HEAD_LIMIT = 64 * 1024
-"""Bytes of the status line and the headers together, and of any other line: more than that is not an API."""
+"""The limit of the status line with all headers, in bytes, and of any other line."""
 
 BODY_LIMIT = 1024**3
 """
-Bytes of a body that have come and are not taken yet, decompressed: a few kilobytes can expand to gigabytes. A page with
-500 objects of the biggest size is smaller. Streams are taken as they come, so they are not limited in total.
+Bytes of a body that are received but not taken yet, decompressed: a few kilobytes can expand to
+gigabytes. A page with 500 objects of the biggest size is smaller. Streams are taken as they come,
+so they are not limited in total.
 """
 
 _VERSION = b'HTTP/1.'
@@ -24,15 +25,15 @@ _BODILESS = frozenset({204, 304})
 
 
 class WireError(Exception):
-    """These bytes are not an answer by HTTP/1.1."""
+    """These bytes are not an HTTP/1.1 response."""
 
 
 class CutError(Exception):
-    """The answer has ended before its end."""
+    """The response was truncated."""
 
 
 def write_request(method: str, target: str, headers: str, body: bytes | None) -> bytes:
-    """Write a request with the headers as `write_headers` makes them; the length of the body is added to them."""
+    """Write a request with headers from `write_headers`; the length of the body is added."""
     is_told = body is not None or method != 'GET'
     length = f'Content-Length: {len(body or b"")}\r\n' if is_told else ''
     head = f'{method} {target} HTTP/1.1\r\n{headers}{length}\r\n'.encode('latin-1')
@@ -40,20 +41,21 @@ def write_request(method: str, target: str, headers: str, body: bytes | None) ->
 
 
 def write_headers(headers: Mapping[str, str]) -> str:
-    """Write some headers, to be put together with others. They are expected to be clean: see `is_clean`."""
+    """Write some headers, to be concatenated with others. They must be clean: see `is_clean`."""
     return ''.join([f'{name}: {value}\r\n' for name, value in headers.items()])
 
 
 def is_clean(value: str) -> bool:
-    """Tell if the text can be a header as it is: neither splits it nor is lost in it."""
+    """Return whether the text can be a header: it has no line breaks or unencodable characters."""
     return value.isprintable() and all(ord(symbol) < 256 for symbol in value)
 
 
 class Reader:
     """
-    One answer, read from the bytes as they come: first `head` of it is known, then pieces of its body, then its end.
+    One response, parsed from the bytes as they come: first its head, then pieces of its body, then
+    its end.
 
-    Raises `WireError` or `CutError`; then it is not to be used any more.
+    Raises `WireError` or `CutError`; after that, it must not be used.
     """
 
     __slots__ = (
@@ -75,29 +77,27 @@ class Reader:
 
     def __init__(self) -> None:
         self.code = 0
-        self.is_begun = False  # has anything come?
+        self.is_begun = False  # whether any bytes have come
         self.has_head = False
         self.is_complete = False
-        self.is_reusable = (
-            False  # can the connection be used for the next request? only for complete answers
-        )
-        self.size = 0  # how much is to be taken
+        # Whether the connection can be used for the next request; only for complete responses.
+        self.is_reusable = False
+        self.size = 0  # how many bytes can be taken
         self._head = ''
         self._pieces: list[bytes] = []
-        self._rest = b''  # what cannot be read before there is more of it
+        self._rest = b''  # the incomplete rest, to be parsed with the next bytes
         self._is_chunked = self._is_in_trailers = self._expects_break = False
-        self._left: int | None = (
-            0  # until the end of the body, or of the chunk; None if it ends with the connection
-        )
+        # Bytes until the end of the body or of the chunk; None if it ends with the connection.
+        self._left: int | None = 0
         self._inflate: zlib._Decompress | None = None
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """All headers; their names are as in "Retry-After"."""
+        """All headers; their names are capitalized as in "Retry-After"."""
         return _parse_headers(self._head)
 
     def feed(self, data: bytes) -> None:
-        """Read some more bytes."""
+        """Parse more bytes."""
         self.is_begun = True
         if self._rest:
             data, self._rest = self._rest + data, b''
@@ -114,7 +114,7 @@ class Reader:
             self._read_plainly(data)
 
     def feed_end(self) -> None:
-        """Learn that there will be no more bytes."""
+        """Note that there will be no more bytes."""
         if self.has_head and self._left is None:
             self._complete()
             self.is_reusable = False
@@ -126,12 +126,12 @@ class Reader:
             )
 
     def take(self) -> bytes:
-        """Take what has come of the body since the last time."""
+        """Take the part of the body that has come since the last call."""
         pieces, self._pieces, self.size = self._pieces, [], 0
         return pieces[0] if len(pieces) == 1 else b''.join(pieces)
 
     def _read_head(self, data: bytes) -> int:
-        """Read the head if it is there as a whole; tell where the body begins."""
+        """Parse the head if it is complete; return where the body begins."""
         if not data.startswith(_VERSION) and not _VERSION.startswith(data):
             raise WireError('it is not HTTP')
         position = 0
@@ -201,7 +201,7 @@ class Reader:
                 raise WireError('a line of the chunked body is too long')
 
     def _read_line(self, line: bytes) -> None:
-        """Read a line between the chunks, or after the last of them."""
+        """Parse a line between the chunks, or after the last of them."""
         if self._is_in_trailers:
             if not line:
                 self._complete()
@@ -231,7 +231,7 @@ class Reader:
             raise WireError(f'the body is larger than {BODY_LIMIT} bytes')
 
     def _decompress(self, piece: bytes) -> bytes:
-        """Decompress the next piece, up to the limit: there can be several compressed parts one after another."""
+        """Decompress the next piece, up to the limit; it can have several compressed parts."""
         found = b''
         while piece and self.size + len(found) <= BODY_LIMIT:
             if self._inflate is None or self._inflate.eof:
@@ -247,7 +247,7 @@ class Reader:
 
 
 def _is_last(connection: str | None) -> bool:
-    """Tell if the connection is closed after this answer, as its header says."""
+    """Return whether the header announces the closing of the connection after this response."""
     return connection is not None and 'close' in (word.strip() for word in connection.split(','))
 
 
@@ -262,7 +262,7 @@ def _parse_status(head: str) -> int:
 
 
 def _find(head: str, name: str) -> str | None:
-    """Find one header, with no regard to the others: only few of them matter, and only rarely all of them."""
+    """Find one header without parsing the others: few of them matter, and rarely all of them."""
     start = head.find(f'\r\n{name}:')
     if start < 0:
         return None

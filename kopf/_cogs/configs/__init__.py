@@ -1,3 +1,3 @@
 """
-Configs: the settings of an operator, and how its state is kept on the objects.
+Configs: the settings of an operator, and the storages of its state in the objects.
 """

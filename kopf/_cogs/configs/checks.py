@@ -1,7 +1,8 @@
 """
 Checks: whether all settings have values that the framework can work with.
 
-All wrong fields are reported together, so that they can be corrected together. Nothing is changed or converted.
+All wrong fields are reported together, so that they can be corrected together. Nothing is changed
+or converted.
 """
 
 import concurrent.futures
@@ -16,7 +17,7 @@ from kopf._cogs.structs import backoffs
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """What is accepted for a field, in code and in words."""
+    """The accepted values of a field, in code and in words."""
 
     accepts: Callable[[Any], bool]
     words: str
@@ -34,7 +35,7 @@ def _is_integer(value: Any) -> bool:
 
 
 def _is_backoffs(value: Any) -> bool:
-    """Tell if these are delays; custom iterables are trusted, as they can be infinite or random."""
+    """Return whether these are delays; custom iterables are trusted, as they can be infinite."""
     if isinstance(value, list | tuple | set | frozenset):
         return all(_is_number(delay) and delay >= 0 for delay in value)
     if isinstance(value, Iterable):
@@ -168,7 +169,7 @@ RULES: dict[str, dict[str, Rule]] = {
 
 
 def check_settings(checked: settings.OperatorSettings) -> list[str]:
-    """Tell of every wrong field: its name, what is there, what is accepted. An empty list means that all is fine."""
+    """Return an error per wrong field: its name, its value, the accepted values."""
     return [
         f'settings.{section}.{field} is {_describe(value)}; accepted is {rule.words}.'
         for section, rules in RULES.items()
@@ -179,7 +180,7 @@ def check_settings(checked: settings.OperatorSettings) -> list[str]:
 
 
 def _describe(value: Any) -> str:
-    """Show simple values; for others, only the type, as who knows what is inside."""
+    """Show simple values; for others, only the type: their content is unknown."""
     if value is None or isinstance(value, bool | int | float | str | list | tuple):
         shown = repr(value)
         return shown if len(shown) <= 100 else f'{shown[:100]}…'

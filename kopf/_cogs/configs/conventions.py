@@ -1,9 +1,9 @@
 """
-Conventions: how the storages name, mark and hide what they keep on the objects.
+Conventions: how the storages name, mark and hide their data in the objects.
 
-The names of annotations are a contract with other versions of the framework and with other operators.
-Essences share their nested values with the bodies that they are made of, and are only for reading, except for those
-that are given to users' own storages: these have copies, free to be changed.
+The names of annotations are a contract with other versions of the framework and with other
+operators. Essences share their nested values with the bodies that they are made of, and are
+read-only. Only custom storages of users get copies, which they may change.
 """
 
 import base64
@@ -17,28 +17,28 @@ from kopf._cogs.helpers import documents
 from kopf._cogs.structs import bodies, dicts
 
 MARKER = 'kopf-managed'
-"""The name of the annotation by which other operators know that its prefix is not theirs."""
+"""The name of the annotation by which other operators recognise that its prefix is not theirs."""
 
 LAST_HANDLED = 'last-handled-configuration'
-"""The name of the annotation with the last handled state, by default."""
+"""The default name of the annotation with the last handled state."""
 
 GARBAGE = frozenset({'kubectl.kubernetes.io/last-applied-configuration'})
-"""The annotations of other tools that change with anything else."""
+"""The annotations of other tools that change together with any other field."""
 
 _KNOWN_DOMAIN = 'kopf.zalando.org'
 ANNOTATIONS = ('metadata', 'annotations')
 _LONGEST_NAME = 63
 _NOTHING: Mapping[str, Any] = {}
-_KNOWN_KEYS = 1000  # ids of sub-handlers can be of any number
+_KNOWN_KEYS = 1000  # the number of ids of sub-handlers is unlimited
 _LONGEST_PREFIX = 253 - len('/') - _LONGEST_NAME
 
 
 class StanzaCleaning:
-    """Removes what is not essential from the essences, in place."""
+    """Removal of non-essential parts from the essences, in place."""
 
     @staticmethod
     def remove_annotations(essence: bodies.BodyEssence, keys_to_remove: Collection[str]) -> None:
-        """Remove these annotations, if they are there."""
+        """Remove these annotations, if present."""
         annotations = dicts.resolve(essence, ANNOTATIONS)
         if keys_to_remove and isinstance(annotations, MutableMapping):
             for key in [key for key in annotations if key in keys_to_remove]:
@@ -46,7 +46,7 @@ class StanzaCleaning:
 
     @staticmethod
     def remove_empty_stanzas(essence: bodies.BodyEssence) -> None:
-        """Remove the labels, annotations, metadata and status, if there is nothing in them."""
+        """Remove the labels, annotations, metadata and status, if they are empty."""
         stanzas: Any = essence
         metadata = stanzas.get('metadata', _NOTHING)
         for name in ('labels', 'annotations'):
@@ -59,10 +59,10 @@ class StanzaCleaning:
 
 class KeyForming:
     """
-    Makes the names of annotations under one prefix.
+    The names of annotations under one prefix.
 
-    Names are limited in length, and long ones are cut and closed with a digest. There were two ways to do so;
-    the older one is for the operators of older versions to read.
+    Names are limited in length; long ones are cut and end with a digest. There are two ways to do
+    this; the older one is for operators of older versions to read.
     """
 
     def __init__(self, *, prefix: str, v1: bool = True) -> None:
@@ -81,7 +81,7 @@ class KeyForming:
         self._keys: dict[str, tuple[str, ...]] = {}
 
     def make_keys(self, key: str, *, body: Mapping[str, Any] | None = None) -> Iterable[str]:
-        """Make all the annotations of the key: to write to all of them, to read from the first one that is there."""
+        """Return all annotations of the key: write to all, read from the first one present."""
         marked = key if body is None else self.mark_key(key, body=body)
         known = self._keys.get(marked)
         if known is None:
@@ -93,12 +93,12 @@ class KeyForming:
         return known
 
     def make_v1_key(self, key: str, max_length: int = _LONGEST_NAME) -> str:
-        """Make an annotation, limited in length with its prefix; the digest is of the name as it would be uncut."""
+        """Make an annotation limited in length with its prefix; the digest is of the uncut name."""
         name = _make_name(key)
         return f'{self.prefix}/{self._cut(name, name, max_length - len(self.prefix) - 1)}'
 
     def make_v2_key(self, key: str, max_length: int = _LONGEST_NAME) -> str:
-        """Make an annotation, limited in length of its name; the digest is of the key."""
+        """Make an annotation limited in length without its prefix; the digest is of the key."""
         return f'{self.prefix}/{self._cut(_make_name(key), key, max_length)}'
 
     def _cut(self, name: str, origin: str, max_length: int) -> str:
@@ -108,16 +108,16 @@ class KeyForming:
         return name[: max(1, max_length - len(suffix))] + suffix
 
     def make_suffix(self, key: str) -> str:
-        """Make a digest of the key, with a dash."""
+        """Make a digest of the key, with a leading dash."""
         return _make_suffix(key)
 
     @staticmethod
     def make_safe_key(key: str) -> str:
-        """Replace what is usual in the ids of handlers, but not allowed in the names of annotations."""
+        """Replace characters of ids of handlers that are not allowed in names of annotations."""
         return key.replace('/', '.').replace('<', '_').replace('>', '_')
 
     def mark_key(self, key: str, *, body: Mapping[str, Any]) -> str:
-        """Distinguish ReplicaSets from their Deployments, from which Kubernetes copies the annotations to them."""
+        """Distinguish ReplicaSets from their Deployments, whose annotations Kubernetes copies."""
         if body.get('kind') == 'ReplicaSet':
             owners = dicts.resolve(body, ('metadata', 'ownerReferences'), ())
             if any(
@@ -128,10 +128,10 @@ class KeyForming:
 
 
 class AnnotationStoring(KeyForming, StanzaCleaning):
-    """Keeps JSON values in annotations."""
+    """Storage of JSON values in annotations."""
 
     def _fetch_value(self, body: Mapping[str, Any], key: str) -> dict[str, Any] | None:
-        """Get the first of those that can be read, the preferred ones first."""
+        """Return the first readable value, in the order of preference of its annotations."""
         annotations = dicts.resolve_mapping(body, ANNOTATIONS)
         if annotations:
             for name in self.make_keys(key, body=body):
@@ -148,7 +148,7 @@ class AnnotationStoring(KeyForming, StanzaCleaning):
         value: str,
         meaning: Mapping[str, Any] | None = None,
     ) -> None:
-        """Put the value under all names of the key, unless it is there already, or something of the same meaning."""
+        """Put the value under all names of the key, unless an equivalent value is there."""
         for name in self.make_keys(key, body=body):
             path = (*ANNOTATIONS, name)
             present = dicts.resolve(body, path)
@@ -169,7 +169,7 @@ class AnnotationStoring(KeyForming, StanzaCleaning):
             self._mark_prefix(body, patch)
 
     def _mark_prefix(self, body: Mapping[str, Any], patch: dict[str, Any]) -> None:
-        """Claim the prefix together with the first value stored under it; usual prefixes are known anyway."""
+        """Mark the prefix with the first value stored under it; the usual prefixes need no mark."""
         if self.prefix.startswith('kopf.'):
             return
         marker = f'{self.prefix}/{MARKER}'
@@ -184,7 +184,10 @@ class AnnotationStoring(KeyForming, StanzaCleaning):
             dicts.remove(patch, (*ANNOTATIONS, marker))
 
     def _remove_own_annotations(self, essence: bodies.BodyEssence) -> None:
-        """Remove everything under the prefix: also before it is marked, for the essence to be the same after that."""
+        """
+        Remove everything under the prefix, even if it is not marked yet: the mark must not change
+        the essence.
+        """
         annotations = dicts.resolve_mapping(essence, ANNOTATIONS)
         if annotations:
             self.remove_annotations(essence, set(filter(self._is_own, annotations)))
@@ -195,9 +198,9 @@ class AnnotationStoring(KeyForming, StanzaCleaning):
 
 def put(body: Mapping[str, Any], patch: dict[str, Any], path: dicts.FieldPath, value: Any) -> None:
     """
-    Let the patch bring the value to the body, or remove what is there if it is ``None``.
+    Make the patch set the value in the body, or remove the field if the value is ``None``.
 
-    If the body is already so, nothing is left in the patch, whatever was put there before.
+    If the body already has this value, the field is removed from the patch.
     """
     present = dicts.resolve(body, path)
     if present is value or dicts.is_same(present, value):
@@ -208,7 +211,7 @@ def put(body: Mapping[str, Any], patch: dict[str, Any], path: dicts.FieldPath, v
 
 
 def decode(value: Any) -> dict[str, Any] | None:
-    """Read a JSON object; anything else, maybe edited by hand, is as if there is nothing."""
+    """Read a JSON object; return ``None`` for anything else, which may be edited by hand."""
     if not isinstance(value, str):
         return None
     try:
@@ -219,17 +222,16 @@ def decode(value: Any) -> dict[str, Any] | None:
 
 
 def is_equivalent(present: Any, value: str, meaning: Mapping[str, Any] | None) -> bool:
-    """Tell if the text that is there is the same, or means the same, whatever the order of its keys and the spaces."""
+    """Return whether the present text is the same, except for the order of keys and spaces."""
     if present is None or present == value or meaning is None:
         return bool(present == value)
     decoded = decode(present)
-    return decoded == meaning and dicts.is_same(
-        decoded, meaning
-    )  # the former is much faster, but true is 1 for it
+    # The first comparison is much faster, but it confuses true with 1.
+    return decoded == meaning and dicts.is_same(decoded, meaning)
 
 
 def parse_location(field: dicts.FieldSpec, *, name: str) -> dicts.FieldPath:
-    """Get the path of a storage in the body, with the name of the storage put where it belongs."""
+    """Return the path of a storage in the body, with the name of the storage substituted."""
     path = tuple(key.replace('{name}', name) for key in dicts.parse_field(field))
     if not path:
         raise ValueError('The field of a storage cannot be empty.')
@@ -237,14 +239,14 @@ def parse_location(field: dicts.FieldSpec, *, name: str) -> dicts.FieldPath:
 
 
 def select_garbage(annotations: Collection[str]) -> set[str]:
-    """Choose the annotations of kubectl and of all operators of this framework: their changes mean nothing."""
+    """Select the annotations of kubectl and of all our operators: their changes do not matter."""
     split = {key: key.rpartition('/') for key in annotations}
     managed = {prefix for prefix, _, name in split.values() if _is_managed(prefix, name)}
     return {key for key, (prefix, _, _) in split.items() if prefix in managed or key in GARBAGE}
 
 
 def has_empty_stanzas(essence: Mapping[str, Any]) -> bool:
-    """Return whether `StanzaCleaning.remove_empty_stanzas` can have anything to remove."""
+    """Return whether `StanzaCleaning.remove_empty_stanzas` may have anything to remove."""
     if not essence.get('status', True):
         return True
     metadata = essence.get('metadata')
@@ -254,7 +256,7 @@ def has_empty_stanzas(essence: Mapping[str, Any]) -> bool:
 
 
 def is_custom(storage: object) -> bool:
-    """Tell if the storage is of users' own class: unlike ours, it can change the essences in place."""
+    """Return whether the storage is of a user's class, which can change essences in place."""
     return not type(storage).__module__.startswith('kopf._cogs.configs.')
 
 
@@ -264,7 +266,7 @@ def is_ours(storage: object) -> bool:
 
 
 def copy_essence(essence: Mapping[str, Any], *, fully: bool) -> bodies.BodyEssence:
-    """Copy an essence in full, or only as much as is needed to remove stanzas and annotations from it in place."""
+    """Copy an essence in full, or only enough to remove its stanzas and annotations in place."""
     if fully:
         return cast(bodies.BodyEssence, dicts.plain(essence))
     copied = dict(essence)
@@ -282,16 +284,17 @@ def _is_managed(prefix: str, name: str) -> bool:
         or (prefix and name == MARKER)
     ):
         return True
-    # Such prefixes are never marked, but their operators are seen by what all of them store in the end.
+    # Such prefixes are never marked, but all their operators finally store this annotation.
     return prefix.startswith('kopf.') and name == LAST_HANDLED
 
 
 @functools.lru_cache(maxsize=1000)
 def _make_name(key: str) -> str:
     """
-    Make a name that Kubernetes accepts, whatever the key is, though it can be too long.
+    Make a name that Kubernetes accepts from any key, though it can be too long.
 
-    A key such as ``_fn`` or ``naïve`` could not be stored by older versions at all, so it can get any name.
+    Older versions could not store keys such as ``_fn`` or ``naïve`` at all, so these can get any
+    name.
     """
     name = KeyForming.make_safe_key(key)
     if re.fullmatch(r'[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?', name):
@@ -301,7 +304,8 @@ def _make_name(key: str) -> str:
 
 
 def _make_suffix(key: str) -> str:
-    import hashlib  # it loads the TLS library, and long ids are rare
+    # It loads the TLS library, and long ids are rare.
+    import hashlib
 
     digest = hashlib.blake2b(key.encode('utf-8', errors='surrogatepass'), digest_size=4).digest()
     return '-' + base64.b64encode(digest, altchars=b'-.').decode('ascii').rstrip('=-.')

@@ -1,8 +1,10 @@
 """
-Diff-bases: where the storages keep the last handled state of an object, to know what has changed since then.
+Diff-bases: storages of the last handled state of an object, which is compared with its current
+state.
 
-The state is an essence: the part of the object whose changes matter. The storages only read from the body
-and write to the patch, and only what differs. What cannot be read is as if the object was never handled.
+The state is an essence: the part of the object whose changes matter. The storages only read from
+the body and write to the patch, and write only differences. If the state cannot be read, the object
+counts as never handled.
 """
 
 import abc
@@ -14,11 +16,12 @@ from kopf._cogs.helpers import jsons
 from kopf._cogs.structs import bodies, dicts, objects, patches
 
 _SYSTEM = frozenset({'apiVersion', 'kind', 'metadata', 'status'})
-_VOLATILE = frozenset({'resourceVersion', 'managedFields'})  # they change with anything else
+# They change together with any other field.
+_VOLATILE = frozenset({'resourceVersion', 'managedFields'})
 
 
 class DiffBaseStorage(conventions.StanzaCleaning, abc.ABC):
-    """How the last handled state is made and kept."""
+    """The way to build and keep the last handled state."""
 
     def __init__(self, ignored_fields: Iterable[dicts.FieldSpec] | None = None) -> None:
         super().__init__()
@@ -35,18 +38,18 @@ class DiffBaseStorage(conventions.StanzaCleaning, abc.ABC):
         extra_fields: Iterable[dicts.FieldSpec] | None = None,
     ) -> bodies.BodyEssence:
         """
-        Take the essence of the body, with some extra fields even if they are not essential.
+        Build the essence of the body, plus some extra fields even if they are not essential.
 
-        It shares its nested values with the body, so they are for reading only. In users' own classes, it is a copy.
+        It shares its nested values with the body, so they are read-only. In classes of users, it is
+        a copy.
         """
         paths = sorted(map(dicts.parse_field, extra_fields or ()), key=len)
         essence = _take_essence(body, paths)
         self.remove_annotations(
             cast(bodies.BodyEssence, essence), _choose_annotations(essence, paths)
         )
-        ignored_fields = getattr(
-            self, 'ignored_fields', ()
-        )  # absent if users' classes do not call the constructor
+        # Absent if the classes of users do not call our constructor.
+        ignored_fields = getattr(self, 'ignored_fields', ())
         for path in map(dicts.parse_field, ignored_fields):
             essence = dict(dicts.cut(essence, path))
         cleaned = cast(
@@ -57,7 +60,7 @@ class DiffBaseStorage(conventions.StanzaCleaning, abc.ABC):
 
     @abc.abstractmethod
     def fetch(self, *, body: objects.Body) -> bodies.BodyEssence | None:
-        """Get the last handled state, if there is one."""
+        """Return the last handled state, if there is one."""
 
     @abc.abstractmethod
     def store(
@@ -67,16 +70,17 @@ class DiffBaseStorage(conventions.StanzaCleaning, abc.ABC):
 
     def _is_stored(self, *, body: objects.Body, text: str) -> bool:
         """
-        Return whether exactly this text is kept; only the framework's own storages are asked.
+        Return whether exactly this text is stored; called only for the framework's own storages.
 
-        States come to them with sorted keys usually, as in ``text``, so these are recognised without being parsed.
+        Stored states usually have sorted keys, as in ``text``, so they are recognised without
+        parsing.
         """
         return False
 
     def _store_text(
         self, *, body: objects.Body, patch: patches.Patch, essence: bodies.BodyEssence, text: str
     ) -> None:
-        """Keep the state as the last handled one, with its JSON being known; only our own storages are asked."""
+        """Keep the state, whose JSON is known; called only for the framework's own storages."""
         self.store(body=body, patch=patch, essence=essence)
 
 
@@ -143,7 +147,7 @@ class StatusDiffBaseStorage(DiffBaseStorage):
 
     @property
     def field(self) -> dicts.FieldPath:
-        """Where the last handled state is kept in the object."""
+        """The path of the last handled state in the object."""
         return self._field
 
     @field.setter
@@ -178,7 +182,7 @@ class StatusDiffBaseStorage(DiffBaseStorage):
 
 
 class MultiDiffBaseStorage(DiffBaseStorage):
-    """Several storages at once: to write to all of them, to read from the first one that has the state."""
+    """Several storages: all are written to, and the first one that has the state is read from."""
 
     def __init__(self, storages: Iterable[DiffBaseStorage]) -> None:
         super().__init__()
@@ -190,7 +194,10 @@ class MultiDiffBaseStorage(DiffBaseStorage):
         body: objects.Body,
         extra_fields: Iterable[dicts.FieldSpec] | None = None,
     ) -> bodies.BodyEssence:
-        """Take the essence so that none of the storages is seen in it: by taking the essence of the essence."""
+        """
+        Build the essence without the data of any storage: each storage processes the result of the
+        previous one.
+        """
         paths = list(extra_fields or ())
         essence = super().build(body=body, extra_fields=paths)
         for storage in self.storages:
@@ -225,7 +232,7 @@ class MultiDiffBaseStorage(DiffBaseStorage):
 
 
 def _build_body(essence: bodies.BodyEssence, origin: Mapping[str, Any]) -> objects.Body:
-    """Make a body of an essence: with the identity of the object, as users' storages can depend on it."""
+    """Make a body from an essence, with the object's identity, which custom storages can need."""
     kind = {key: origin[key] for key in ('apiVersion', 'kind') if key in origin}
     metadata = dicts.resolve_mapping(origin, ('metadata',))
     identity = {key: metadata[key] for key in ('name', 'namespace', 'uid') if key in metadata}
@@ -237,7 +244,10 @@ def _build_body(essence: bodies.BodyEssence, origin: Mapping[str, Any]) -> objec
 def _take_essence(
     body: Mapping[str, Any], extra_paths: Iterable[dicts.FieldPath]
 ) -> dict[str, Any]:
-    """Take what is essential by its place; shorter paths come first, so that only new dicts are written to."""
+    """
+    Select the essential fields by their paths; shorter paths come first, so that only new dicts are
+    written to.
+    """
     body = bodies.unwrap(body)
     metadata = dicts.resolve_mapping(body, ('metadata',))
     essence = {key: value for key, value in body.items() if key not in _SYSTEM}
@@ -256,7 +266,7 @@ def _take_essence(
 def _choose_annotations(
     essence: Mapping[str, Any], extra_paths: Iterable[dicts.FieldPath]
 ) -> set[str]:
-    """Choose what to remove: all garbage, except for what is named as an extra field, if it is not of operators."""
+    """Choose the annotations to remove: all garbage but kubectl's ones named as extra fields."""
     garbage = conventions.select_garbage(essence['metadata']['annotations'])
     named = {
         path[2]
@@ -272,9 +282,10 @@ def _encode(essence: bodies.BodyEssence) -> str:
 
 def _modernise(essence: dict[str, Any]) -> bodies.BodyEssence:
     """
-    Have the old essence as it would be now: years ago, it had the names of the object and of its kind.
+    Convert an old essence to the current form: years ago, it had the names of the object and of its
+    kind.
 
-    If it was edited by hand, the metadata can be anything: what it cannot be, is as if it is not there.
+    If it was edited by hand, its metadata can be of any type; values of wrong types are removed.
     """
     for path in (('metadata',), ('metadata', 'labels'), ('metadata', 'annotations')):
         if not dicts.is_mapping(dicts.resolve(essence, path, {})):

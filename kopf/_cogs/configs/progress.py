@@ -1,8 +1,8 @@
 """
-Progress: where the storages keep what is known of unfinished handlers, so that it survives restarts.
+Progress: storages of the state of unfinished handlers, which survives restarts.
 
-Each handler has a record of its own. The storages only read from the body and write to the patch, and only
-what differs. What cannot be read is as if it is not there.
+Each handler has its own record. The storages only read from the body and write to the patch, and
+write only differences. Unreadable records count as absent.
 """
 
 import abc
@@ -15,7 +15,7 @@ from kopf._cogs.structs import bodies, dicts, ids, objects, patches
 
 
 class ProgressRecord(TypedDict, total=False):
-    """What is kept of one handler; the moments are in ISO 8601."""
+    """The record of one handler; the moments are in ISO 8601."""
 
     started: str | None
     stopped: str | None
@@ -45,14 +45,14 @@ _TYPES: Mapping[str, type] = {
 
 class ProgressStorage(conventions.StanzaCleaning, abc.ABC):
     """
-    How records are kept. All places of a storage are unessential for the object.
+    The way to keep records. The places of a storage in the object are not essential for it.
 
-    The bodies and essences are for reading, and the patch is for writing.
+    The bodies and essences are read-only, and the patch is for writing.
     """
 
     @abc.abstractmethod
     def fetch(self, *, key: ids.HandlerId, body: objects.Body) -> ProgressRecord | None:
-        """Get the record of the handler, if there is one."""
+        """Return the record of the handler, if there is one."""
 
     @abc.abstractmethod
     def store(
@@ -63,38 +63,38 @@ class ProgressStorage(conventions.StanzaCleaning, abc.ABC):
         body: objects.Body,
         patch: patches.Patch,
     ) -> None:
-        """Keep the record of the handler instead of the previous one."""
+        """Replace the record of the handler."""
 
     @abc.abstractmethod
     def purge(self, *, key: ids.HandlerId, body: objects.Body, patch: patches.Patch) -> None:
-        """Forget the record of the handler."""
+        """Remove the record of the handler."""
 
     @abc.abstractmethod
     def touch(self, *, body: objects.Body, patch: patches.Patch, value: str | None) -> None:
-        """Change the object with no meaning, only to be changed; or remove this change if the value is ``None``."""
+        """Make a dummy change of the object; or remove it if the value is ``None``."""
 
     @abc.abstractmethod
     def clear(self, *, essence: bodies.BodyEssence) -> bodies.BodyEssence:
-        """Get a copy of the essence with nothing of this storage in it; if not overridden, a copy of everything."""
+        """Return a copy of the essence without the data of this storage; by default, as it is."""
         return conventions.copy_essence(
             cast(Mapping[str, Any], essence), fully=conventions.is_custom(self)
         )
 
     def _is_blank(self, body: Mapping[str, Any]) -> bool:
-        """Return whether surely nothing is kept in the object; only the framework's own storages are asked."""
+        """Return whether there are certainly no records; called only for our own storages."""
         return False
 
     def _is_clear(self, essence: Mapping[str, Any]) -> bool:
-        """Return whether `clear` would surely remove nothing; only the framework's own storages are asked."""
+        """Return whether `clear` would certainly remove nothing; only for our own storages."""
         return False
 
     def flush(self) -> None:
-        """Write what is kept in memory, if it is; called when there is nothing more to keep for now."""
+        """Write the records kept in memory, if any; called when nothing else is stored for now."""
         return
 
 
 class AnnotationsProgressStorage(conventions.AnnotationStoring, ProgressStorage):
-    """Records as JSON in the annotations, one for each handler; with empty fields too if it is verbose."""
+    """Records as JSON in annotations, one per handler; with empty fields too if verbose."""
 
     def __init__(
         self,
@@ -169,7 +169,7 @@ class StatusProgressStorage(ProgressStorage):
 
     @property
     def field(self) -> dicts.FieldPath:
-        """Where the progress of handlers is kept in the object."""
+        """The path of the handlers' progress in the object."""
         return self._field
 
     @field.setter
@@ -178,7 +178,7 @@ class StatusProgressStorage(ProgressStorage):
 
     @property
     def touch_field(self) -> dicts.FieldPath:
-        """Where Kopf puts a value to get one more event of the object; here, it is only cleaned."""
+        """The path of Kopf's dummy value that causes one more event; here, it is only removed."""
         return self._touch_field
 
     @touch_field.setter
@@ -226,7 +226,7 @@ class StatusProgressStorage(ProgressStorage):
 
 
 class MultiProgressStorage(ProgressStorage):
-    """Several storages at once: to write to all of them, to read from the first one that has a record."""
+    """Several storages: all are written to, and the first one that has a record is read from."""
 
     def __init__(self, storages: Iterable[ProgressStorage]) -> None:
         super().__init__()
@@ -291,7 +291,7 @@ class MultiProgressStorage(ProgressStorage):
 
 
 class SmartProgressStorage(MultiProgressStorage):
-    """Records in the annotations; those that older versions have left in the status are continued and cleaned."""
+    """Records in annotations; records of older versions in the status are continued and removed."""
 
     def __init__(
         self,
@@ -315,7 +315,7 @@ class SmartProgressStorage(MultiProgressStorage):
 
 
 class _LeftoverProgressStorage(StatusProgressStorage):
-    """Reads and cleans, and never writes."""
+    """A storage that reads and removes records, but never writes them."""
 
     def store(
         self,
@@ -333,7 +333,7 @@ class _LeftoverProgressStorage(StatusProgressStorage):
 
 
 def _build_record(record: ProgressRecord, *, verbose: bool) -> dict[str, Any]:
-    """Make what is to be kept, in JSON terms and in a stable order."""
+    """Build the record to store, in JSON types and in a stable order."""
     subrefs = record.get('subrefs')
     ordered = sorted(subrefs) if isinstance(subrefs, set | frozenset) else subrefs
     kept = {**record, **({} if subrefs is None else {'subrefs': list(ordered or ())})}
@@ -341,7 +341,7 @@ def _build_record(record: ProgressRecord, *, verbose: bool) -> dict[str, Any]:
 
 
 def _parse_record(raw: Mapping[str, Any]) -> ProgressRecord:
-    """Take what can be used. There can be fields that we do not know, but those that we know are of their types."""
+    """Take the usable fields: unknown ones of any type, and known ones of the expected types."""
     return cast(
         ProgressRecord, {name: value for name, value in raw.items() if _is_usable(name, value)}
     )

@@ -1,7 +1,8 @@
 """
 Selections: texts for some of the resources, in the settings.
 
-The keys are selectors of resources in any of their notations, and are kept parsed: what means the same is the same key.
+The keys are selectors of resources in any of their notations, and are kept parsed: notations of the
+same meaning are the same key.
 """
 
 from collections.abc import Iterator, Mapping, MutableMapping
@@ -13,9 +14,10 @@ Key = selectors.Notation | selectors.Selector
 
 class Selections(MutableMapping[Key, str]):
     """
-    A mapping from selectors of resources to texts, in the order of definition: ``selections['pods'] = 'app=web'``.
+    A mapping from selectors of resources to texts, in the order of definition: ``selections['pods']
+    = 'app=web'``.
 
-    Its iteration gives the parsed selectors. Keys of wrong types raise `TypeError` in all operations.
+    Iteration yields the parsed selectors. Keys of wrong types raise `TypeError` in all operations.
     The texts are for the server: they are neither parsed nor checked here.
     """
 
@@ -42,13 +44,13 @@ class Selections(MutableMapping[Key, str]):
         del self._texts[selectors.parse_selector(key)]
 
     def select(self, resource: references.Resource) -> list[str]:
-        """Select the texts of all entries that match the resource, as many as there are, in their order."""
+        """Select the texts of all entries that match the resource, in the order of definition."""
         return [text for selector, text in self._texts.items() if selector.matches(resource)]
 
     def join(self, resource: references.Resource) -> str | None:
-        """Join the distinct texts for the resource, so that all of them are demanded; ``None`` if there are none."""
+        """Join the distinct texts for the resource to require all of them; ``None`` if none."""
         return ','.join(sorted(set(self.select(resource)))) or None
 
     def first(self, resource: references.Resource) -> str | None:
-        """Give the text of the first defined entry that matches the resource; ``None`` if there are none."""
+        """Return the first defined text that matches the resource; ``None`` if there are none."""
         return next(iter(self.select(resource)), None)

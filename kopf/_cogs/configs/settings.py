@@ -1,8 +1,9 @@
 """
-Settings: all that can be tuned in an operator, by sections. The defaults are fit for production.
+Settings: everything that can be tuned in an operator, by sections. The defaults are fit for
+production.
 
-Every operator has its own settings, and looks into them whenever it needs a value: what startup handlers change
-is in force from then on.
+Every operator has its own settings, and reads them whenever it needs a value: changes made by
+startup handlers apply from then on.
 """
 
 import concurrent.futures
@@ -22,8 +23,9 @@ class ProcessSettings:
 
     ultimate_exiting_timeout: float | None = 600
     """
-    Seconds for the exit, usually by a signal, after which the operator is killed. More lets slow handlers and daemons
-    finish, but must fit in the pod's termination grace period; ``None`` means to never kill.
+    Seconds for the exit, usually by a signal, after which the operator is killed. More lets slow
+    handlers and daemons finish, but must fit in the pod's termination grace period; ``None`` means
+    to never kill.
     """
 
 
@@ -36,105 +38,117 @@ class PostingSettings:
 
     loggers: bool = False
     """
-    Whether the messages of the objects' loggers are posted as k8s-events too; it can be a lot of writing.
-    It is looked at once, when the operator starts.
+    Whether the messages of the objects' loggers are posted as k8s-events too; it can be a lot of
+    writing. It is read once, when the operator starts.
     """
 
     failures: bool = True
     """
-    Whether a k8s-event of the type ``Warning`` is posted when a handler of an object fails, for its users:
-    at once for unexpected and permanent errors, from the third one in a row for `TemporaryError`. The same failures
-    are counted in one k8s-event. If ``loggers`` are on, they are posted as the log messages they are.
+    Whether a k8s-event of the type ``Warning`` is posted when a handler of an object fails, for its
+    users: immediately for unexpected and permanent errors, from the third one in a row for
+    `TemporaryError`. Repeated failures are counted in one k8s-event. If ``loggers`` are on,
+    failures are posted as regular log messages.
     """
 
     level: int = logging.INFO
-    """The level from which messages are posted: ``logging.WARNING`` posts less, ``logging.DEBUG`` more."""
+    """
+    The level from which messages are posted: ``logging.WARNING`` posts less, ``logging.DEBUG``
+    more.
+    """
 
     default_backoffs: connecting.Backoffs = (1, 1, 2, 3, 5, 8, 13, 21)
     """
-    Seconds between the attempts to post one explicit k8s-event; it is dropped after the last one. More delays
-    survive longer outages, but hold back the later k8s-events of the same object; none means one attempt.
+    Seconds between the attempts to post one explicit k8s-event; it is dropped after the last one.
+    More delays survive longer outages, but hold back the later k8s-events of the same object; none
+    means one attempt.
     """
 
     logging_backoffs: connecting.Backoffs = (1, 1, 2, 3, 5)
-    """The same for k8s-events made of log messages, which are usually of less value."""
+    """The same for k8s-events made of log messages, which are usually less valuable."""
 
     worker_limit: int | None = None
     """
-    How many objects can have their k8s-events posted at once. Less is gentler to the API, more is faster;
-    ``None`` means no limit of its own.
+    How many objects can have their k8s-events posted at once. Less is gentler to the API, more is
+    faster; ``None`` means no limit of its own.
     """
 
     idle_timeout: float = 1.0
     """
     Seconds for which an idle posting worker of an object waits for more. Less frees memory sooner,
-    more spares the restarts of workers.
+    more saves restarts of workers.
     """
 
     reporting_component: str = 'kopf'
-    """Who reports: ``reportingComponent`` and ``source.component`` of the k8s-events."""
+    """The reporter's name: ``reportingComponent`` and ``source.component`` of the k8s-events."""
 
     reporting_instance: str = 'dev'
-    """Which instance of it reports: ``reportingInstance`` of the k8s-events."""
+    """The instance of the reporter: ``reportingInstance`` of the k8s-events."""
 
     event_name_prefix: str = 'kopf-event-'
-    """How the names of the k8s-events begin."""
+    """The beginning of the names of the k8s-events."""
 
     burst_limit: int | None = 25
     """
-    How many k8s-events of one object are posted as they come, repeated ones included; after that, one in every
-    ``burst_interval``. Those beyond that are dropped, but still counted if they repeat. ``None`` means no limit.
+    How many k8s-events of one object are posted as they come, including repeated ones; after that,
+    one in every ``burst_interval``. Further k8s-events are dropped, but still counted if they
+    repeat. ``None`` means no limit.
     """
 
     burst_interval: float = 300.0
-    """Seconds in which one more k8s-event of the same object can be posted, when its burst is over."""
+    """Seconds in which one more k8s-event of the same object can be posted after its burst."""
 
     queue_limit: int = 1000
     """
-    How many k8s-events can wait to be posted, of all objects together; the oldest ones are dropped when there are
-    more. More survives longer outages of the API, less saves memory.
+    How many k8s-events of all objects together can wait to be posted; above that, the oldest ones
+    are dropped. More survives longer outages of the API, less saves memory.
     """
 
     exit_timeout: float = 2.0
     """
-    Seconds to post what is left when the operator exits, both before and after its cleanup handlers; the rest
-    is dropped. More loses less when the API is slow, but makes the exit longer.
+    Seconds to post the remaining k8s-events when the operator exits, both before and after its
+    cleanup handlers; the rest is dropped. More loses less when the API is slow, but makes the exit
+    longer.
     """
 
 
 @dataclasses.dataclass
 class PeeringSettings:
-    """How operators of the same purpose see each other, so that only one of them is active."""
+    """How operators of the same purpose detect each other, so that only one of them is active."""
 
     name: str = 'default'
     """The name of the peering object: operators with different names do not see each other."""
 
     stealth: bool = False
-    """Whether to log nothing of the keep-alives, which are sent anyway."""
+    """Whether to log nothing about the keep-alives, which are sent anyway."""
 
     priority: int = 0
     """
-    The priority of this operator: it pauses while there are others of a higher one, or of the same one; the latter is
-    fine only if they share the objects by ``settings.watching.shard_selectors``.
+    The priority of this operator: it pauses while there are other operators of a higher or the same
+    priority; the latter is fine only if they share the objects by
+    ``settings.watching.shard_selectors``.
     """
 
     lifetime: int = 60
     """
-    Seconds after which this operator is believed dead if it does not report. Less lets others take over sooner
-    after a crash, more makes fewer writes. More than 600 seconds count as 600.
+    Seconds after which this operator is considered dead if it does not report. Less lets other
+    operators take over sooner after a crash, more makes fewer writes. More than 600 seconds count
+    as 600.
     """
 
     mandatory: bool = False
     """
-    Whether the operator pauses until there is the peering object, in each of the served namespaces if they are chosen.
-    Otherwise, it goes on alone where there is none.
+    Whether the operator pauses until the peering object exists, in each of the served namespaces if
+    they are chosen. Otherwise, it runs alone where there is none.
     """
 
     standalone: bool = False
-    """Whether to ignore all other operators, and to be unseen by them."""
+    """Whether to ignore all other operators, and to be invisible to them."""
 
     clusterwide: bool = False
-    """Whether the peering is of the whole cluster, not of namespaces. Set from the scope of the operator."""
+    """
+    Whether the peering is for the whole cluster, not for namespaces. Set from the scope of the
+    operator.
+    """
 
     @property
     def namespaced(self) -> bool:
@@ -152,32 +166,35 @@ class QueueingSettings:
 
     worker_limit: int | None = None
     """
-    How many objects can be handled at once. Less is gentler to all involved, more is faster; ``None`` means no limit.
+    How many objects can be handled at once. Less is gentler to all involved, more is faster;
+    ``None`` means no limit.
     """
 
     idle_timeout: float = 5.0
     """
-    Seconds for which an idle worker of an object may stay. Workers leave as soon as there is nothing to do, and are
-    cheap to start, so it makes no difference; it is here for the operators that set it.
+    Seconds for which an idle worker of an object may stay. Workers exit as soon as there is nothing
+    to do, and are cheap to start, so it makes no difference; it exists for the operators that set
+    it.
     """
 
     exit_timeout: float = 2.0
     """
-    Seconds for the workers to finish when the operator exits or stops to watch, before they are cancelled.
-    More is gentler to slow handlers, but makes the exit longer.
+    Seconds for the workers to finish when the operator exits or stops watching, before they are
+    cancelled. More is gentler to slow handlers, but makes the exit longer.
     """
 
     error_delays: connecting.Backoffs = (1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610)
     """
-    Seconds for which an object is left alone after each next error outside of its handlers, the last one repeated.
-    Longer delays spare the API, shorter ones recover sooner; an empty sequence means no delays.
+    Seconds for which an object is left alone after each next error outside of its handlers; the
+    last delay is repeated. Longer delays spare the API, shorter ones recover sooner; an empty
+    sequence means no delays.
     """
 
     _batch_window: float = dataclasses.field(default=0.1, init=False, repr=False, compare=False)
 
     @property
     def batch_window(self) -> float:
-        """Deprecated: has no effect, as there is no batching by time any more."""
+        """Deprecated: has no effect, as there is no batching by time."""
         _deprecate('settings.queueing.batch_window is deprecated: it has no effect.')
         return self._batch_window
 
@@ -192,25 +209,29 @@ class AdmissionSettings:
     """How admission webhooks are served and configured."""
 
     server: reviews.WebhookServerProtocol | None = None
-    """The server or the tunnel for webhooks, e.g. ``kopf.WebhookServer()``. ``None`` means that nothing is served."""
+    """
+    The server or the tunnel for webhooks, e.g. ``kopf.WebhookServer()``. ``None`` means that
+    nothing is served.
+    """
 
     managed: str | None = None
     """
-    The name of the webhook configurations that the operator creates and updates itself: a domain name of 3+ parts.
-    ``None`` means that they are managed by somebody else.
+    The name of the webhook configurations that the operator creates and updates itself: a domain
+    name of 3+ parts. ``None`` means that they are managed outside of the operator.
     """
 
     def __post_init__(self) -> None:
         self._fallback: tuple[reviews.WebhookServerProtocol, str] | None = None
 
     def _fall_back_to(self, server: reviews.WebhookServerProtocol, name: str) -> None:
-        """Choose the server and the name of the configurations for operators that set no server when they start."""
-        if self._fallback is not None and self.server is self._fallback[0]:  # of the previous run
+        """Choose the server and the name for operators that set no server at startup."""
+        # The server was set by the previous run.
+        if self._fallback is not None and self.server is self._fallback[0]:
             self.server = None
         self._fallback = (server, name)
 
     def _fall_back(self) -> None:
-        """Set what is chosen for operators that have set no server; those that have set one know what they do."""
+        """Apply the chosen server if the operator has set none of its own."""
         if self.server is None and self._fallback is not None:
             self.server, name = self._fallback
             self.managed = self.managed or name
@@ -222,21 +243,22 @@ class ExecutionSettings:
 
     default_backoff: float | backoffs.Backoff = 60
     """
-    Seconds before the retry of a handler after an arbitrary error, if it has no ``backoff=`` of its own. Less recovers
-    sooner, more is gentler to whatever has failed. With ``kopf.Backoff()``, the delays grow: it is both.
+    Seconds before the retry of a handler after an arbitrary error, if it has no ``backoff=`` of its
+    own. Less recovers sooner, more is gentler to the failed dependencies. With ``kopf.Backoff()``,
+    the delays grow: it is both.
     """
 
     blocking_limit: float | None = 5.0
     """
-    Seconds for which the event loop may not turn, e.g. because of a coroutine that does not await, before it is logged
-    with the place in the code; the liveness probes fail then too. Less notices more; ``None`` means that any time is
-    fine.
+    Seconds for which the event loop may be blocked, e.g. by a coroutine that does not await, before
+    it is logged with the place in the code; the liveness probes fail then too. Less notices more;
+    ``None`` means that any time is fine.
     """
 
     executor: concurrent.futures.Executor = dataclasses.field(default_factory=pools.OwnPool)
     """
-    Where synchronous handlers are executed. Those already running stay where they were when it is replaced.
-    The default one ends with the operator, and is replaced by a new one; yours is left to you.
+    The executor of synchronous handlers. When it is replaced, running handlers stay in the previous
+    one. The default one ends with the operator, and is replaced by a new one; yours is left to you.
     """
 
     _max_workers: int | None = dataclasses.field(
@@ -246,9 +268,10 @@ class ExecutionSettings:
     @property
     def max_workers(self) -> int | None:
         """
-        How many synchronous handlers can be executed at once; set it after the executor if both are changed.
+        How many synchronous handlers can be executed at once; set it after the executor if both are
+        changed. More threads use more memory; fewer keep handlers waiting. ``None`` means the
+        default of the interpreter.
 
-        More threads use more memory; fewer keep handlers waiting. ``None`` means as many as the interpreter finds fit.
         Raises `ValueError` if set below 1, and `TypeError` if the executor has no such limit.
         """
         return self._max_workers
@@ -257,9 +280,8 @@ class ExecutionSettings:
     def max_workers(self, value: int | None) -> None:
         if value is not None and value < 1:
             raise ValueError(f'settings.execution.max_workers must be 1 or more, not {value!r}.')
-        if not hasattr(
-            self.executor, '_max_workers'
-        ):  # the pools of the standard library consult it for every task
+        # The pools of the standard library read it for every task.
+        if not hasattr(self.executor, '_max_workers'):
             raise TypeError(
                 f'settings.execution.max_workers needs an executor with such a limit; '
                 f'{type(self.executor).__name__} has none.'
@@ -271,7 +293,8 @@ class ExecutionSettings:
 
 def release_threads(execution: ExecutionSettings) -> int:
     """
-    Let the threads end as soon as they are idle, unless they are of the users. New ones come when needed.
+    Let the threads end when idle, unless the executor was set by the user. New threads start on
+    demand.
 
     Returns how many of them are still busy.
     """
@@ -287,75 +310,89 @@ class BackgroundSettings:
 
     cancellation_polling: float = 60
     """
-    Seconds between the reminders of a daemon that does not exit when asked, if it has no ``cancellation_polling=``
-    of its own. Its exit is noticed at once in any case.
+    Seconds between the reminders to a daemon that does not exit when asked, if it has no
+    ``cancellation_polling=`` of its own. Its exit is noticed immediately in any case.
     """
 
     instant_exit_timeout: float | None = None
     """
-    Seconds to wait for an instant exit of a daemon before the gradual stopping begins. More blocks the handling
-    of the object for longer; ``None`` means that ``instant_exit_zero_time_cycles`` decides.
+    Seconds to wait for an instant exit of a daemon before the gradual stopping begins. More blocks
+    the handling of the object for longer; ``None`` means that ``instant_exit_zero_time_cycles``
+    decides.
     """
 
     instant_exit_zero_time_cycles: int | None = 10
     """
-    How many turns of the event loop, taking no time, to wait for an instant exit of a daemon before the gradual
-    stopping begins. More suits daemons with many awaits at their end; ``None`` means none.
+    How many zero-time turns of the event loop to wait for an instant exit of a daemon before the
+    gradual stopping begins. More suits daemons with many awaits at their end; ``None`` means none.
     """
 
 
 @dataclasses.dataclass
 class PersistenceSettings:
-    """How the state of handling is kept on the objects."""
+    """How the state of handling is kept in the objects."""
 
     finalizer: str = 'kopf.zalando.org/KopfFinalizerMarker'
-    """The finalizer that keeps the objects from deletion until they are handled; unique for each operator."""
+    """
+    The finalizer that blocks the deletion of objects until they are handled; unique for each
+    operator.
+    """
 
     progress_storage: progress.ProgressStorage = dataclasses.field(
         default_factory=progress.SmartProgressStorage
     )
     """
-    Where the progress of unfinished handlers is kept. Operators that handle the same objects need different places,
-    e.g. ``kopf.AnnotationsProgressStorage(prefix='my-op.example.com')``.
+    Where the progress of unfinished handlers is kept. Operators that handle the same objects need
+    different places, e.g. ``kopf.AnnotationsProgressStorage(prefix='my-op.example.com')``.
     """
 
     diffbase_storage: diffbase.DiffBaseStorage = dataclasses.field(
         default_factory=diffbase.AnnotationsDiffBaseStorage
     )
     """
-    Where the last handled state of objects is kept. Operators that handle the same objects need different places.
-    If it is replaced with no transition by ``kopf.MultiDiffBaseStorage``, all objects are as never handled before.
+    Where the last handled state of objects is kept. Operators that handle the same objects need
+    different places. If it is replaced without a transition by ``kopf.MultiDiffBaseStorage``, all
+    objects count as never handled before.
     """
 
     secrets: Literal['values', 'digests'] = 'values'
     """
-    What is kept of the values of Secrets in their last handled state: the values themselves, or their digests. With
-    digests, changes are still noticed, but the values are in no annotations; what has changed is ``***`` in ``old``.
-    It can be changed at any time: no handlers are called because of that. Digests are recommended.
+    How the values of Secrets are kept in their last handled state: as the values themselves, or as
+    their digests. With digests, changes are still noticed, but the values are in no annotations;
+    changed values are ``***`` in ``old``. It can be changed at any time without causing calls of
+    handlers. Digests are recommended.
     """
 
     consistency_timeout: float = 5.0
     """
-    Seconds to wait for our own changes of an object to come back before it is handled further. Less can cause
-    repeated handling when the API is slow, more can delay it when the changes never come back.
+    Seconds to wait for our own changes of an object to come back before it is handled further. Less
+    can cause repeated handling when the API is slow, more can delay it when the changes never come
+    back.
     """
 
 
 @dataclasses.dataclass
 class BreakerSettings:
-    """When an object that is handled again and again is slowed down, though only this operator changes it."""
+    """
+    When to slow down an object that this operator's own changes cause to be handled again and
+    again.
+    """
 
     limit: int | None = 10
     """
-    How many cycles that call handlers may end in a row, within the window, with no change by others in between. More
-    lets loops run longer, fewer can slow down handlers that need several rounds. ``None`` never slows down.
+    How many cycles that call handlers may end in a row, within the window, without changes by other
+    writers in between. More lets loops run longer, fewer can slow down handlers that need several
+    rounds. ``None`` never slows down.
     """
 
     window: float = 60.0
     """Seconds in which these cycles are counted. Longer also finds slower loops."""
 
     delay: float = 10.0
-    """Seconds for which the object is left alone at first; twice as long each next time, until others change it."""
+    """
+    Seconds for which the object is left alone at first; twice as long each next time, until another
+    writer changes it.
+    """
 
     max_delay: float = 600.0
     """Seconds for which the object is left alone at most."""

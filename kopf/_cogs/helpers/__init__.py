@@ -1,3 +1,3 @@
 """
-Helpers: small answers to technical questions, with no idea of Kubernetes.
+Helpers: small technical tools that know nothing of Kubernetes.
 """

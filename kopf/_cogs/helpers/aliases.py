@@ -1,8 +1,8 @@
 """
-Aliases: hidden names of other implementations, for those operators that import them.
+Aliases: private names of other implementations, for operators that import them.
 
-They are no promise, and can be gone with any release: every one has a public name, and the warning tells it.
-Nothing of the framework uses them.
+The aliases are not promised and may be removed in any release: each of them has a public name,
+which the warning mentions. The framework itself does not use them.
 """
 
 import importlib
@@ -20,7 +20,7 @@ PUBLIC_NAMES = {
 
 
 def build_getattr(module: str) -> Callable[[str], Any]:
-    """Build the function by which a module resolves its aliases; it warns with every name once."""
+    """Build the `__getattr__` of a module that resolves its aliases, with one warning per name."""
     resolved: dict[str, Any] = {}
 
     def __getattr__(name: str) -> Any:

@@ -1,8 +1,8 @@
 """
-Certificates: how all of ours are made, for verifiers as strict as those of Go, OpenSSL and Python.
+Certificates: how the framework issues them, for verifiers as strict as Go, OpenSSL and Python.
 
-The library that makes them is optional, and is loaded when it is needed: `ImportError` is raised if there is none.
-Keys stay in memory, except for the instant when OpenSSL reads them: it does that only from files.
+The library that issues certificates is optional and is loaded on demand: without it, `ImportError`
+is raised. Keys stay in memory, except for the instant when OpenSSL reads them: it reads only files.
 """
 
 import dataclasses
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import ec
 
 CLOCK_SKEW = datetime.timedelta(hours=1)
-"""For how long in the past the new certificates are valid: other clocks may be slow."""
+"""How long before its issuing a new certificate becomes valid: other clocks may be slow."""
 
 LIFETIME = datetime.timedelta(days=365)
-"""For how long in the future they are."""
+"""How long after its issuing a new certificate expires."""
 
 
 class Purpose(enum.Enum):
-    """Who shows the certificate."""
+    """The side of a connection that presents the certificate."""
 
     SERVER = 'SERVER_AUTH'
     CLIENT = 'CLIENT_AUTH'
@@ -36,13 +36,13 @@ class Purpose(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Profile:
-    """What a certificate should tell about its holder."""
+    """The content of a certificate: its holder, and what it is valid for."""
 
     name: str
     organizations: Sequence[str] = ()
-    hosts: Sequence[str] = ()  # names and addresses
+    hosts: Sequence[str] = ()  # DNS names and IP addresses
     purpose: Purpose | None = None
-    is_authority: bool = False  # can it sign others?
+    is_authority: bool = False  # whether it may sign other certificates
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,19 +55,19 @@ class Pair:
 
 @dataclasses.dataclass(frozen=True)
 class Issued:
-    """A certificate with its key, to sign other certificates or to be used itself."""
+    """A certificate with its key, for signing other certificates or for its own use."""
 
     pem: bytes
     certificate: 'x509.Certificate' = dataclasses.field(repr=False)
     key: 'ec.EllipticCurvePrivateKey' = dataclasses.field(repr=False)
 
     def export(self, password: str | None = None) -> Pair:
-        """Take both out as PEM; the key is encrypted if there is a password."""
+        """Export the certificate and the key as PEM; a password encrypts the key."""
         return Pair(self.pem, export_key(self.key, password))
 
 
 def issue(profile: Profile, now: datetime.datetime, issuer: Issued | None = None) -> Issued:
-    """Make a key and a certificate for it, signed by the issuer or, if there is none, by itself."""
+    """Issue a certificate with a new key, signed by the issuer, or self-signed if there is none."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -108,7 +108,7 @@ def issue(profile: Profile, now: datetime.datetime, issuer: Issued | None = None
 
 
 def export_key(key: 'ec.EllipticCurvePrivateKey', password: str | None = None) -> bytes:
-    """Write a private key as PEM, encrypted if there is a password."""
+    """Export a private key as PEM, encrypted if there is a password."""
     from cryptography.hazmat.primitives import serialization
 
     encryption = (
@@ -124,7 +124,7 @@ def export_key(key: 'ec.EllipticCurvePrivateKey', password: str | None = None) -
 def load_pair(
     context: 'ssl.SSLContext', pair: Pair, password: str | Callable[[], str] | None = None
 ) -> None:
-    """Load a certificate and its key, which OpenSSL takes only from a file: private, and gone at once."""
+    """Load a certificate and its key via a private temporary file: OpenSSL reads only files."""
     descriptor, path = tempfile.mkstemp(prefix='kopf-', suffix='.pem')
     try:
         with os.fdopen(descriptor, 'wb') as file:

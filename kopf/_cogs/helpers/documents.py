@@ -1,15 +1,17 @@
 """
-Documents: JSON that is large or hostile, read part by part.
+Documents: large or hostile JSON, read in parts.
 
-One object must not spoil the list or the stream that it comes in, whatever it is. The readers of JSON are recursive,
-and fail for a whole document if anything in it is nested deeper than their limits, which differ between the versions of
-Python. So are the functions that compare, copy or print values. Therefore, a document that is too deep is read by its
-parts: what cannot be read is left out, and the objects that are too deep are marked.
+One bad object must not break the list or the stream that contains it. JSON parsers are recursive
+and fail for the whole document if anything in it is nested deeper than their limits, which differ
+between the versions of Python. The functions that compare, copy or print values are recursive too.
+Therefore, a document that is nested too deeply is read in parts: unreadable values are left out,
+and objects that are nested too deeply are marked.
 
-Large lists are read by parts too: each of their objects is a call of its own. In a thread, the event loop gets its turn
-between these calls, but never in the middle of them: the readers of JSON do not let other threads run. Single objects
-are not as large: the API server limits them. What comes from other clients is read by `pieces`: it takes no long turns,
-whatever the document is, but is several times slower for usual lists.
+Large lists are read in parts too: one call of the parser per object. In a thread, this lets the
+event loop run between the calls, but never during a call: JSON parsers do not release the
+interpreter. Single objects are smaller: the API server limits their size. Documents of untrusted
+clients are read by `pieces`, which never holds the interpreter for long, but is several times
+slower for usual lists.
 """
 
 import json
@@ -19,22 +21,23 @@ from typing import Any, NamedTuple
 from kopf._cogs.helpers import jsons
 
 LARGE = 256 * 1024
-"""The size of a large document, in bytes: it takes milliseconds, and is worth a thread; a list is read by parts."""
+"""The size of a large document, in bytes: it is read in a thread, and its lists in parts."""
 
 DEEPEST = 250
 """
-How many levels of nesting are surely fit for recursive functions, of the framework and of others: each level takes up
-to 3 frames of the stack, of which there are 1000, and some are taken already. Usual objects have 20 levels at most.
+How many levels of nesting are safe for recursive functions, ours and others: each level takes up to
+3 stack frames out of 1000, and some of these are already in use. Usual objects have at most 20
+levels.
 """
 
 LEVELS = 4
-"""How deep to look for what can be read: from a list to its objects, to their metadata, to the fields of these."""
+"""How many levels to descend for readable values: a list, its objects, metadata, its fields."""
 
 GUESSES = 3
-"""How many times to guess where an element of an array ends; if all guesses are wrong, the slower reader finds it."""
+"""How many times to guess the end of an array element before the slower parser looks for it."""
 
 MISSES = 10
-"""For how many elements of an array the guesses can be wrong; then they are given up: each can look through it all."""
+"""How many elements with wrong guesses stop the guessing: each may scan the whole document."""
 
 TOO_DEEP = 'it is nested too deeply'
 OUT_OF_RANGE = 'there is a number out of range in it'
@@ -47,15 +50,15 @@ _STRUCTURE = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\]]', re.DOTALL)
 
 
 class Salvaged(dict[str, Any]):
-    """A JSON object that is not good for use: it is too deep, or the values that cannot be read are nulls in it."""
+    """A JSON object unfit for use: nested too deeply, or with nulls for unreadable values."""
 
     def __init__(self, content: dict[str, Any], flaw: str) -> None:
         super().__init__(content)
-        self.flaw = flaw  # what is wrong with it, in words, for people
+        self.flaw = flaw  # a description for people
 
 
 class LaboriousError(Exception):
-    """The document takes much more time than usual documents of its size, if it is JSON at all."""
+    """The document takes much longer than usual documents of its size, or is not JSON at all."""
 
 
 class _Part(NamedTuple):
@@ -63,12 +66,13 @@ class _Part(NamedTuple):
 
     value: Any
     end: int
-    flaw: str = ''  # of anything inside of the value
+    flaw: str = ''  # of any value inside
 
 
 def read(raw: bytes) -> Any:
     """
-    Read one document. If it is too deep, or has numbers out of range, the objects around that are `Salvaged`.
+    Read one document. Objects that are nested too deeply or have numbers out of range are
+    `Salvaged`.
 
     Raises `JSONDecodeError`, which is a `ValueError`, for anything but JSON.
     """
@@ -82,7 +86,7 @@ def read(raw: bytes) -> Any:
 
 
 def read_quickly(raw: bytes) -> Any:
-    """Read one document as a whole; raise `LaboriousError` if it should be read by `read`, beside the event loop."""
+    """Read one document in one call; raise `LaboriousError` if it needs `read` in a thread."""
     try:
         value = jsons.loads_fast(raw) if jsons.IS_FAST else jsons.loads(raw)
     except ValueError as error:
@@ -93,7 +97,7 @@ def read_quickly(raw: bytes) -> Any:
 
 
 def read_shallow(raw: bytes | str) -> Any:
-    """Read one document as a whole; raise `JSONDecodeError` also if it is too deep for recursive functions."""
+    """Read one document in one call; raise `JSONDecodeError` for bad JSON or too deep nesting."""
     value = jsons.loads(raw)
     if _is_suspicious(raw) and is_too_deep(value):
         raise jsons.JSONDecodeError('Nested too deeply', doc='', pos=0)
@@ -101,10 +105,10 @@ def read_shallow(raw: bytes | str) -> Any:
 
 
 def _is_suspicious(raw: bytes | str) -> bool:
-    """Return whether there are enough brackets for the value to be too deep: there are not in most of the documents."""
+    """Return whether there are enough brackets for the value to be too deep; usually not."""
     if isinstance(raw, str):
         return raw.count('{') + raw.count('[') > DEEPEST
-    # Bytes are removed several times sooner than counted: the former is by blocks, the latter is one by one.
+    # Removing bytes is several times faster than counting them: it works by blocks, not one by one.
     rest = len(raw.replace(b'{', b'', DEEPEST + 1)) + len(raw.replace(b'[', b'', DEEPEST + 1))
     return 2 * len(raw) - rest > DEEPEST
 
@@ -136,7 +140,7 @@ def _read_value(text: str, pos: int, levels: int) -> _Part:
 
 
 def _read_object(text: str, pos: int, levels: int) -> _Part:
-    """Read an object by its fields; in the whole document, arrays are read by their elements."""
+    """Read an object field by field; at the top level, also read arrays element by element."""
     found: dict[str, Any] = {}
     flaw = ''
     pos = _skip_spaces(text, pos + 1)
@@ -170,9 +174,11 @@ def _read_array(text: str, pos: int, levels: int) -> _Part:
 
 def _guess_element(text: str, pos: int) -> _Part | None:
     """
-    Read an element of an array the faster way, which needs to know where it ends: right before the next one, which
-    begins as this one does, up to its second key: the first one is often the same in what is nested, such as managed
-    fields. A wrong guess is noticed: the beginning of an object is never an object by itself.
+    Read an element of an array with the faster parser, which needs to know where the element ends.
+
+    The guess is that the next element begins with the same text as this one, up to the second key.
+    The first key alone is often repeated in nested objects, such as managed fields. A wrong guess
+    is detected: the beginning of an object is never valid JSON by itself.
     """
     if not jsons.IS_FAST or not text.startswith('{"', pos):
         return None
@@ -190,7 +196,7 @@ def _guess_element(text: str, pos: int) -> _Part | None:
 
 
 def _check(text: str, pos: int, value: Any, end: int) -> _Part:
-    """Make sure that a value is not too deep."""
+    """Mark the value if it is nested too deeply."""
     is_suspicious = text.count('{', pos, end) + text.count('[', pos, end) > DEEPEST
     if not is_suspicious or not is_too_deep(value):
         return _Part(value, end)
@@ -198,10 +204,9 @@ def _check(text: str, pos: int, value: Any, end: int) -> _Part:
 
 
 def is_too_deep(value: Any, limit: int = DEEPEST) -> bool:
-    """Return whether a value, as it comes from JSON, has more levels of nesting than this, or than is usually good."""
-    if jsons.is_fast_writable(
-        value
-    ):  # it has nearly the same limit, and is an order of magnitude quicker
+    """Return whether a value read from JSON has more levels of nesting than the limit."""
+    # The fast writer has nearly the same limit, and is quicker by an order of magnitude.
+    if jsons.is_fast_writable(value):
         return False
     level = [value]
     for _ in range(limit + 1):
@@ -227,7 +232,7 @@ def _read_key(text: str, pos: int) -> tuple[str, int]:
 
 
 def _skip_separator(text: str, pos: int, closing: str) -> int:
-    """Get to the next field or element, or to the closing bracket."""
+    """Skip to the next field or element, or to the closing bracket."""
     pos = _skip_spaces(text, pos)
     if text.startswith(closing, pos):
         return pos
@@ -238,7 +243,7 @@ def _skip_separator(text: str, pos: int, closing: str) -> int:
 
 
 def _skip_value(text: str, pos: int) -> int:
-    """Get to the end of a value however deep it is; its brackets are counted, and nothing else is looked at."""
+    """Skip to the end of a value of any depth by counting its brackets only."""
     if not text.startswith(('{', '['), pos):
         scalar = _SCALAR.match(text, pos)
         return pos if scalar is None else scalar.end()

@@ -1,9 +1,10 @@
 """
-Exec plugins: programs that print credentials, as kubectl runs them (``client.authentication.k8s.io``).
+Exec plugins: programs that print credentials, as kubectl runs them
+(``client.authentication.k8s.io``).
 
-Running one blocks the thread: for seconds normally, up to the timeout at most. Nothing is cached.
-The errors tell which program has failed, and how to get it; they never quote what it has printed: there are programs
-that print their credentials with their complaints. The complaints are logged for debugging only.
+Running a plugin blocks the thread: usually for seconds, at most for the timeout. Nothing is cached.
+Errors name the failed program and the way to install it, but never quote its output: some programs
+print credentials in their error messages. These messages are logged only for debugging.
 """
 
 import dataclasses
@@ -28,25 +29,25 @@ MODES = ('Never', 'IfAvailable', 'Always')
 
 TIMEOUT = 60.0
 INTERACTIVE_TIMEOUT = 300.0
-"""Seconds to wait for a program; much longer if it can ask the user."""
+"""Seconds to wait for a program; much longer if it may ask the user."""
 
 KILLING_TIMEOUT = 1.0
-"""Seconds to read what is left of a killed program; its children can still hold the pipes."""
+"""Seconds to read the rest of a killed program's output; its children may hold the pipes."""
 
 OUTPUT_LIMIT = 1024 * 1024
-"""Bytes that a program may print as credentials; of its complaints, so many are read, and the rest is skipped."""
+"""Bytes of output that are read; more than that is an error in stdout, and is skipped in stderr."""
 
 _QUOTED = 500
 _CHUNK = 64 * 1024
 
 
 class PluginError(Exception):
-    """The program is not found, has failed, or has printed something else than credentials."""
+    """The program is not found, has failed, or has printed anything but credentials."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Plugin:
-    """How to run the program: the ``exec`` section of a kubeconfig, with the path resolved."""
+    """The way to run the program: the ``exec`` section of a kubeconfig, with the path resolved."""
 
     api_version: str
     command: str
@@ -59,7 +60,7 @@ class Plugin:
 
 @dataclasses.dataclass(frozen=True)
 class Issued:
-    """What the program has issued: a token, or a certificate with its key, or both."""
+    """The credentials issued by the program: a token, or a certificate with its key, or both."""
 
     token: str = dataclasses.field(default='', repr=False)
     certificate: str = dataclasses.field(default='', repr=False)
@@ -68,7 +69,7 @@ class Issued:
 
 
 def check_plugin(plugin: Plugin) -> None:
-    """Raise `PluginError` if such a plugin cannot be run by anyone."""
+    """Raise `PluginError` if the plugin is misconfigured and cannot be run."""
     if not plugin.command:
         raise PluginError('The exec plugin has no command.')
     if plugin.api_version not in VERSIONS:
@@ -92,10 +93,10 @@ def run_plugin(
     timeout: float | None = None,
 ) -> Issued:
     """
-    Run the program and take what it issues.
+    Run the program and return the credentials that it issues.
 
-    ``cluster`` is for the programs that ask for it; ``terminal`` tells if there is a user to talk to at the stdin.
-    Raises `PluginError`. After the timeout, the program is killed.
+    ``cluster`` is passed to the programs that request it; ``terminal`` is whether a user can be
+    asked via stdin. Raises `PluginError`. After the timeout, the program is killed.
     """
     check_plugin(plugin)
     has_terminal = _has_terminal() if terminal is None else terminal
@@ -115,7 +116,7 @@ def run_plugin(
 def build_request(
     plugin: Plugin, cluster: Mapping[str, Any], *, is_interactive: bool
 ) -> dict[str, Any]:
-    """Build what the program is told in its environment."""
+    """Build the request that is passed to the program in its environment."""
     spec: dict[str, Any] = {'interactive': is_interactive}
     if plugin.provide_cluster_info:
         spec['cluster'] = dict(cluster)
@@ -123,7 +124,7 @@ def build_request(
 
 
 def parse_response(plugin: Plugin, raw: bytes) -> Issued:
-    """Read what the program has printed."""
+    """Parse the output of the program."""
     try:
         response = jsons.loads(raw)
     except jsons.JSONDecodeError:
@@ -175,7 +176,7 @@ def _has_terminal() -> bool:
 
 
 def _find_program(plugin: Plugin, environ: Mapping[str, str]) -> str:
-    import shutil  # with all kinds of archives
+    import shutil  # slow to import because of its archive formats
 
     found = shutil.which(plugin.command, path=environ.get('PATH', os.defpath))
     if found is None:
@@ -195,7 +196,8 @@ def _run(
     timeout: float,
 ) -> bytes:
     try:
-        # An interactive program talks to the user by the terminal; others are silenced, and are killed with children.
+        # An interactive program talks to the user in the terminal. Others cannot, and are killed
+        # with their children.
         process = subprocess.Popen(
             command,
             env=dict(variables),
@@ -244,7 +246,7 @@ def _run(
 
 
 class _Output:
-    """What a program prints, up to the limit; it is read by a thread until the end, or until it is too much."""
+    """The output of a program, read by a thread until its end or the limit."""
 
     def __init__(self, pipe: IO[bytes] | None, stop: Callable[[], None] = lambda: None) -> None:
         self.content = b''
@@ -257,7 +259,7 @@ class _Output:
         try:
             while self._pipe is not None and (chunk := os.read(self._pipe.fileno(), _CHUNK)):
                 self._take(chunk)
-        except (OSError, ValueError):  # it is closed, as nobody waits for it any more
+        except (OSError, ValueError):  # closed, as its reader is no longer awaited
             pass
 
     def _take(self, chunk: bytes) -> None:
@@ -269,7 +271,7 @@ class _Output:
 
 
 def _wait(process: subprocess.Popen[bytes], outputs: Sequence[_Output], timeout: float) -> bool:
-    """Wait until the program ends and all it has printed is read; return false if it takes too long."""
+    """Wait until the program ends and its output is read; return false after the timeout."""
     deadline = time.monotonic() + timeout
     for output in outputs:
         output.thread.join(max(0.0, deadline - time.monotonic()))

@@ -1,7 +1,8 @@
 """
-Heaps: the memory that is free but is not returned to the system, as the allocator keeps it for later.
+Heaps: free memory that the allocator keeps instead of returning it to the system.
 
-After something large, it can be tens of megabytes, for good: a few small allocations in between are enough for that.
+After a large operation, it can be tens of megabytes, permanently: a few small allocations in
+between are enough to hold it.
 """
 
 import ctypes
@@ -10,16 +11,15 @@ from collections.abc import Callable
 
 
 def trim() -> None:
-    """Return the free memory to the system, if the C library can do that. It takes some milliseconds."""
+    """Return free memory to the system if the C library can. It takes a few milliseconds."""
     _find_trimmer()(0)
 
 
 @functools.cache
 def _find_trimmer() -> Callable[[int], object]:
     try:
-        trimmer: Callable[[int], object] = ctypes.CDLL(
-            None
-        ).malloc_trim  # of glibc; it lets other threads go on
+        # A function of glibc; it lets other threads run.
+        trimmer: Callable[[int], object] = ctypes.CDLL(None).malloc_trim
     except (AttributeError, OSError, TypeError):
         return lambda _: None
     return trimmer

@@ -1,12 +1,13 @@
 """
-JSON, as fast as this installation can.
+JSON, as fast as this installation allows.
 
-With ``orjson`` installed, it does the work, and the standard library does what ``orjson`` refuses though JSON allows:
-integers beyond 64 bits, lone surrogates, keys that are not strings. Without it, the standard library does everything.
-The values and the errors are the same either way; only the notation of some floats differs (``1e-7``, ``1e-07``).
+If ``orjson`` is installed, it does the work, and the standard library does the rest that JSON
+allows but ``orjson`` refuses: integers beyond 64 bits, lone surrogates, keys that are not strings.
+Without it, the standard library does everything. The values and the errors are the same either way;
+only the notation of some floats differs (``1e-7``, ``1e-07``).
 
-As in Kubernetes, an integer beyond 64 bits is read as a float. NaN and infinities, which JSON does not have,
-are written as nulls and never read.
+As in Kubernetes, an integer beyond 64 bits is read as a float. NaN and infinities, which JSON does
+not have, are written as nulls and never read.
 """
 
 import functools
@@ -23,11 +24,11 @@ JSONDecodeError = json.JSONDecodeError
 
 
 class NumberError(JSONDecodeError):
-    """The document is JSON, but a number in it is too big, or is not a number at all."""
+    """The document is JSON, but a number in it is out of range, infinite, or NaN."""
 
 
 IS_FAST = orjson is not None
-"""Whether writing and reading a value is quicker than copying it."""
+"""Whether a value is copied faster by writing and reading it as JSON."""
 
 _PLAIN_ONLY = (
     0 if orjson is None else orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS
@@ -38,10 +39,11 @@ _INTEGERS = range(-(2**63), 2**64)
 
 def dumps(value: Any, *, sort_keys: bool = False) -> bytes:
     """
-    Write a plain value (dicts, lists, strings, numbers, booleans, nulls) compactly, in UTF-8, with minimal escaping.
+    Write a plain value (dicts, lists, strings, numbers, booleans, nulls) compactly in UTF-8, with
+    minimal escaping.
 
-    With the keys sorted, equal values are written equally.
-    Raises `TypeError` for objects of other types, `ValueError` for circular or too deep structures.
+    With sorted keys, equal values give equal texts. Raises `TypeError` for objects of other types,
+    `ValueError` for circular or too deep structures.
     """
     if orjson is not None:
         try:
@@ -52,7 +54,7 @@ def dumps(value: Any, *, sort_keys: bool = False) -> bytes:
 
 
 def loads(raw: bytes | str) -> Any:
-    """Read one JSON document; raise `JSONDecodeError`, which is a `ValueError`, if it is anything else."""
+    """Read one JSON document; raise `JSONDecodeError`, a `ValueError`, for anything else."""
     if orjson is not None:
         try:
             return orjson.loads(raw)
@@ -62,7 +64,7 @@ def loads(raw: bytes | str) -> Any:
 
 
 def is_fast_writable(value: Any) -> bool:
-    """Return whether ``orjson`` can write the value, so that it surely has about 250 levels of nesting at most."""
+    """Return whether ``orjson`` can write the value; then it has about 250 levels at most."""
     if orjson is None:
         return False
     try:
@@ -73,7 +75,7 @@ def is_fast_writable(value: Any) -> bool:
 
 
 def loads_fast(raw: bytes | str) -> Any:
-    """Read what ``orjson`` can read; raise `JSONDecodeError` for all else, though it can be JSON."""
+    """Read the document with ``orjson``; raise `JSONDecodeError` if it refuses, even for JSON."""
     if orjson is None:
         raise JSONDecodeError('There is no fast reader', doc='', pos=0)
     return orjson.loads(raw)
@@ -90,9 +92,8 @@ def _dumps_portably(value: Any, *, sort_keys: bool) -> bytes:
             text = dump(_without_nans(value))
     except RecursionError as e:
         raise ValueError('The value is circular or nested too deeply for JSON.') from e
-    return text.encode(
-        'utf-8', errors='backslashreplace'
-    )  # "\udXXX" is both Python's and JSON's escape
+    # An escape like "\udXXX" is the same in Python and in JSON.
+    return text.encode('utf-8', errors='backslashreplace')
 
 
 def _without_nans(value: Any) -> Any:
@@ -134,4 +135,4 @@ NUMBERS: dict[str, Any] = {
     'parse_float': _parse_float,
     'parse_constant': _refuse,
 }
-"""How the standard library is told to read numbers."""
+"""How the standard library reads numbers."""

@@ -1,9 +1,9 @@
 """
-Kubeconfigs: where the clusters are, and who we are there, as kubectl reads that.
+Kubeconfigs: the clusters, and our identities there, as kubectl reads them.
 
-The files are merged so that the first one to define a name, or the current context, wins. Relative paths are relative
-to the files where they are written. Nothing is run and nobody is called here: exec plugins are only described.
-The errors tell the file and the entry, and never quote the values.
+When files are merged, the first one to define a name or the current context wins. Relative paths
+are relative to the files that contain them. This module runs no programs and makes no requests:
+exec plugins are only described. Errors name the file and the entry, and never quote the values.
 """
 
 import base64
@@ -39,7 +39,7 @@ class Section:
         return f'{self.kind} {self.name!r} of {self.path}'
 
     def get_text(self, key: str) -> str:
-        """Get a string, or an empty one if there is none."""
+        """Return a string, or an empty one if there is none."""
         value = self.values.get(key)
         if value is None:
             return ''
@@ -56,7 +56,7 @@ class Section:
         return bool(value)
 
     def get_path(self, key: str) -> str:
-        """Get a path, made absolute, or an empty string if there is none."""
+        """Return an absolute path, or an empty string if there is none."""
         text = self.get_text(key)
         return str(self.path.absolute().parent / os.path.expanduser(text)) if text else ''
 
@@ -75,7 +75,7 @@ class Section:
 
 @dataclasses.dataclass(frozen=True)
 class Kubeconfig:
-    """All files together. The entries are by kinds (``cluster``, ``user``, ``context``) and names."""
+    """All files merged; the entries are by kind (``cluster``, ``user``, ``context``) and name."""
 
     sections: Mapping[tuple[str, str], Section]
     current_context: str
@@ -84,7 +84,7 @@ class Kubeconfig:
 
 @dataclasses.dataclass(frozen=True)
 class Access:
-    """The cluster and the user of one context; with no user, it goes anonymously."""
+    """The cluster and the user of one context; without a user, the access is anonymous."""
 
     context: Section
     cluster: Section
@@ -94,7 +94,7 @@ class Access:
 
 
 def list_paths(environ: Mapping[str, str]) -> list[pathlib.Path]:
-    """Tell which files to read, whether they exist or not: those of ``$KUBECONFIG``, or the one at home."""
+    """Return the files to read, existing or not: by ``$KUBECONFIG``, or in the home directory."""
     listed = [path for path in environ.get('KUBECONFIG', '').split(os.pathsep) if path]
     return [
         pathlib.Path(os.path.expanduser(path)) for path in dict.fromkeys(listed or [DEFAULT_PATH])
@@ -102,13 +102,13 @@ def list_paths(environ: Mapping[str, str]) -> list[pathlib.Path]:
 
 
 def read_kubeconfig(paths: Iterable[pathlib.Path]) -> Kubeconfig | None:
-    """Read and merge those of the files that exist; none if there are none. Raises `KubeconfigError`."""
+    """Read and merge the existing files; ``None`` if there are none. Raises `KubeconfigError`."""
     contents = {path: content for path in paths if (content := _read_file(path)) is not None}
     return merge_contents(contents) if contents else None
 
 
 def merge_contents(contents: Mapping[pathlib.Path, Mapping[str, Any]]) -> Kubeconfig:
-    """Merge the parsed files: the first one to define an entry or the current context wins, in full."""
+    """Merge the parsed files; each entry is taken whole from the first file that defines it."""
     sections: dict[tuple[str, str], Section] = {}
     current_context = ''
     for path, content in contents.items():
@@ -127,7 +127,7 @@ def merge_contents(contents: Mapping[pathlib.Path, Mapping[str, Any]]) -> Kubeco
 
 
 def select_access(kubeconfig: Kubeconfig) -> Access:
-    """Take the entries of the current context. Raises `KubeconfigError` if some are absent or make no sense."""
+    """Return the entries of the current context. Raises `KubeconfigError` if any is unusable."""
     if not kubeconfig.current_context:
         raise KubeconfigError(
             f'There is no current-context in the kubeconfig {_join(kubeconfig.paths)}: '
@@ -153,7 +153,7 @@ def select_access(kubeconfig: Kubeconfig) -> Access:
 
 
 def read_bytes(section: Section, key: str) -> bytes:
-    """Read the file that a field of the entry points to. Raises `KubeconfigError` if it cannot be read."""
+    """Read the file that a field refers to. Raises `KubeconfigError` if it cannot be read."""
     path = section.get_path(key)
     try:
         return pathlib.Path(path).read_bytes()
@@ -164,7 +164,10 @@ def read_bytes(section: Section, key: str) -> bytes:
 
 
 def build_cluster_info(cluster: Section, server: str) -> dict[str, Any]:
-    """Describe the cluster to exec plugins that ask for it. Raises `KubeconfigError` if its files cannot be read."""
+    """
+    Describe the cluster for exec plugins that request that. Raises `KubeconfigError` if its files
+    cannot be read.
+    """
     info: dict[str, Any] = {'server': server}
     for key in ('tls-server-name', 'certificate-authority-data', 'proxy-url'):
         if cluster.get_text(key):
@@ -200,7 +203,7 @@ def _read_file(path: pathlib.Path) -> Mapping[str, Any] | None:
         AttributeError,
         RecursionError,
     ) as error:
-        # Any of them is raised for values of wrong types; their texts quote the lines around, with secrets.
+        # Any of these is raised for values of wrong types; their messages quote lines with secrets.
         mark = getattr(error, 'problem_mark', None)
         where = f' at the line {mark.line + 1}' if mark is not None else ''
         raise KubeconfigError(f'The kubeconfig {path} is not valid YAML{where}.') from None

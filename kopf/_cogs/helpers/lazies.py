@@ -1,5 +1,5 @@
 """
-Lazies: properties that are computed when they are needed for the first time.
+Lazies: properties that are computed on the first access.
 """
 
 from collections.abc import Callable
@@ -9,9 +9,7 @@ T = TypeVar('T')
 
 
 class lazy(Generic[T]):
-    """
-    The same as `functools.cached_property` for objects of one thread: before Python 3.12, that one takes a lock.
-    """
+    """`functools.cached_property` for one thread, without the lock of Python before 3.12."""
 
     def __init__(self, fn: Callable[[Any], T]) -> None:
         self._fn = fn

@@ -1,8 +1,8 @@
 """
-Loaders: import the code of users, by paths of files and by names of modules, for what it declares when imported.
+Loaders: import the code of users by file paths and module names, for the handlers it declares.
 
-If there is nothing to load, it is a `LoadingError`; what is wrong in the code is raised as it is.
-Nothing is imported but what is given, and what that imports.
+If there is nothing to load, `LoadingError` is raised; errors of the code itself are raised as they
+are. Only the given files and modules are imported, and whatever they import.
 """
 
 import errno
@@ -21,14 +21,15 @@ _numbers = itertools.count(1)
 
 
 class LoadingError(Exception):
-    """There is nothing to load by this path or by this name; the cause is the error that Python has for that."""
+    """There is no code at this path or under this name; the cause is the error of Python."""
 
 
 class StandardLibraryFinder:
     """
-    Finds the modules of the standard library before the same-named files in these directories.
+    A finder that prefers modules of the standard library to same-named files in these directories.
 
-    Otherwise, as the directories are the first on the path, a file named e.g. ``queue.py`` would break the libraries.
+    Otherwise, as the directories come first on the path, a file named e.g. ``queue.py`` would break
+    the libraries.
     """
 
     def __init__(self) -> None:
@@ -49,10 +50,10 @@ _finder = StandardLibraryFinder()
 
 def preload(paths: Iterable[str | os.PathLike[str]], modules: Iterable[str]) -> None:
     """
-    Import the files, then the modules, in the order given.
+    Import the files, then the modules, in the given order.
 
-    A file is a new module each time, under a name of its own, and can import its neighbours;
-    a module is imported once per process, and is looked for in the current directory too.
+    A file is a new module each time, with a unique name, and can import its neighbours; a module is
+    imported once per process, and is also searched for in the current directory.
     """
     for path in paths:
         load_file(path)
@@ -61,7 +62,7 @@ def preload(paths: Iterable[str | os.PathLike[str]], modules: Iterable[str]) -> 
 
 
 def load_file(path: str | os.PathLike[str]) -> types.ModuleType:
-    """Import a file; not as ``__main__``. Raises `LoadingError` if it is absent or is not a file with code."""
+    """Import a file, not as ``__main__``. Raises `LoadingError` if it is absent or not Python."""
     full_path = os.path.abspath(path)
     if not os.path.exists(path):
         absence = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), full_path)
@@ -69,9 +70,8 @@ def load_file(path: str | os.PathLike[str]) -> types.ModuleType:
     if os.path.isdir(full_path):
         mistake = f'{os.fspath(path)!r} is a directory, not a file. Packages are loaded by names: -m package.'
         raise LoadingError(mistake) from ImportError(mistake, path=full_path)
-    stem = re.sub(
-        r'\W', '_', os.path.splitext(os.path.basename(full_path))[0]
-    )  # with no dots: there are no parents
+    # Without dots: the module has no parents.
+    stem = re.sub(r'\W', '_', os.path.splitext(os.path.basename(full_path))[0])
     spec = importlib.util.spec_from_file_location(f'{_PREFIX}{next(_numbers)}_{stem}__', full_path)
     if spec is None or spec.loader is None:
         mistake = f'{os.fspath(path)!r} is not a Python file: its name must end with .py.'
@@ -83,7 +83,7 @@ def load_file(path: str | os.PathLike[str]) -> types.ModuleType:
         ) from denial
     _put_first(os.path.dirname(full_path))
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # for whatever looks up the modules of classes, e.g. pickling
+    sys.modules[spec.name] = module  # for lookups of modules by classes, e.g. pickling
     try:
         spec.loader.exec_module(module)
     except BaseException:
@@ -93,12 +93,12 @@ def load_file(path: str | os.PathLike[str]) -> types.ModuleType:
 
 
 def is_script(name: str) -> bool:
-    """Tell if a module of this name was loaded as a file: it is never loaded under this name again."""
+    """Return whether the module was loaded as a file: it is never loaded under this name again."""
     return name.startswith(_PREFIX)
 
 
 def load_module(name: str) -> types.ModuleType:
-    """Import a module by its full name. Raises `LoadingError` if there is none, or if it cannot be a name."""
+    """Import a module by its name. Raises `LoadingError` if it is absent or the name is invalid."""
     if not all(part.isidentifier() for part in name.split('.')):
         mistake = f'{name!r} is not a name of a module.'
         raise LoadingError(mistake) from ModuleNotFoundError(mistake, name=name)
@@ -108,13 +108,13 @@ def load_module(name: str) -> types.ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as e:
         if e.name is None or not f'{name}.'.startswith(f'{e.name}.'):
-            raise  # not this module, but what it needs
+            raise  # the missing module is not this one, but one of its imports
         hint = ' Files are given without -m.' if name.endswith('.py') else ''
         raise LoadingError(f'There is no module {name!r}.{hint}') from e
 
 
 def skip_own_frames(traceback: types.TracebackType | None) -> types.TracebackType | None:
-    """Skip all that led to the users' code, so that the rest begins there; it is empty if the code cannot be parsed."""
+    """Skip the frames that led to the code of users; return ``None`` if it cannot be parsed."""
     frames = []
     while traceback is not None:
         frames.append(traceback)

@@ -1,10 +1,9 @@
 """
-Meters: how much of what has happened, as plain numbers, for whoever wants to read them.
+Meters: plain counters of events in the operator, for the readers of metrics.
 
-The numbers only grow. They cost next to nothing when nobody reads them: no locks, no names, no texts. A meter belongs
-to one operator and to its event loop. What can be counted by looking at it (e.g. queues), is not counted here.
-
-Nothing is counted by objects: there can be any number of them.
+The numbers only grow. Counting is almost free: no locks, no names, no texts. A meter belongs to one
+operator and to its event loop. Values that can be read on demand (e.g. the lengths of queues) are
+not counted here. Nothing is counted per object: the number of objects is unlimited.
 """
 
 import bisect
@@ -13,17 +12,17 @@ from collections.abc import Sequence
 from typing import Protocol
 
 DURATIONS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-"""Seconds up to which durations are told apart."""
+"""The bounds of the histograms of durations, in seconds."""
 
 
 class Histogram:
-    """How many values were up to each of the bounds, and how many were beyond them all."""
+    """How many values were up to each of the bounds, and how many were beyond all of them."""
 
     __slots__ = ('bounds', 'counts', 'total')
 
     def __init__(self, bounds: Sequence[float] = DURATIONS) -> None:
         self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)  # each is only of its own range
+        self.counts = [0] * (len(bounds) + 1)  # per range, not cumulative
         self.total = 0.0
 
     def __len__(self) -> int:
@@ -35,7 +34,7 @@ class Histogram:
 
 
 class Backlog(Protocol):
-    """Objects that are to be handled, as they are at the moment."""
+    """The current numbers of objects to be handled."""
 
     @property
     def waiting(self) -> int:
@@ -47,11 +46,11 @@ class Backlog(Protocol):
 
     @property
     def pending(self) -> int:
-        """How many objects wait for their time, e.g. for the retries of their handlers."""
+        """How many objects wait for a planned time, e.g. for the retries of their handlers."""
 
 
 class Flow:
-    """All that has happened to the objects of one resource."""
+    """Everything that happened to the objects of one resource."""
 
     __slots__ = (
         'backlogs',
@@ -67,19 +66,16 @@ class Flow:
     )
 
     def __init__(self) -> None:
-        self.events: collections.Counter[str | None] = (
-            collections.Counter()
-        )  # by types, as they come from streams
-        self.cycles: collections.Counter[str] = collections.Counter()  # by how they have ended
+        # By types, as they come from streams.
+        self.events: collections.Counter[str | None] = collections.Counter()
+        self.cycles: collections.Counter[str] = collections.Counter()  # by results
         self.durations = Histogram()  # of the cycles, in seconds
-        self.waits = (
-            Histogram()
-        )  # seconds from the first event, or from the planned time, to the cycle
+        # Seconds from the first event, or from the planned time, to the cycle.
+        self.waits = Histogram()
         self.failures = self.reconnects = self.relists = 0  # of the streams
-        self.misfits = 0  # how many times objects came that are not fit for handling
-        self.loops = (
-            0  # how many times objects were slowed down, as they were handled again and again
-        )
+        self.misfits = 0  # how many times objects unfit for handling came
+        # How many times objects were slowed down because they were handled again and again.
+        self.loops = 0
         self.backlogs: list[Backlog] = []  # those that exist now
 
 
@@ -89,14 +85,12 @@ class Calls:
     __slots__ = ('answers', 'durations', 'throttled', 'waits')
 
     def __init__(self) -> None:
-        self.answers: collections.Counter[int | str] = (
-            collections.Counter()
-        )  # by codes, or by kinds of errors
-        self.durations = (
-            Histogram()
-        )  # seconds from the request to the whole answer; for streams, to its beginning
-        self.throttled = 0  # those that had to wait for their turn
-        self.waits = 0.0  # seconds of waiting, in total
+        # By status codes, or by kinds of errors.
+        self.answers: collections.Counter[int | str] = collections.Counter()
+        # Seconds from the request to the end of the response; for streams, to its beginning.
+        self.durations = Histogram()
+        self.throttled = 0  # the requests that had to wait for their turn
+        self.waits = 0.0  # seconds of waiting in total
 
 
 class Attempts:
@@ -110,21 +104,18 @@ class Attempts:
 
 
 class Meter:
-    """All that has happened in one operator."""
+    """Everything that happened in one operator."""
 
     __slots__ = ('attempts', 'calls', 'flows', 'pauses')
 
     def __init__(self) -> None:
-        self.flows: collections.defaultdict[str, Flow] = collections.defaultdict(
-            Flow
-        )  # by resources
+        # By resources.
+        self.flows: collections.defaultdict[str, Flow] = collections.defaultdict(Flow)
         self.calls: collections.defaultdict[str, Calls] = collections.defaultdict(Calls)  # by verbs
-        self.attempts: collections.defaultdict[str, Attempts] = collections.defaultdict(
-            Attempts
-        )  # by handlers
-        self.pauses: collections.Counter[tuple[str, str]] = (
-            collections.Counter()
-        )  # by scopes and reasons
+        # By handlers.
+        self.attempts: collections.defaultdict[str, Attempts] = collections.defaultdict(Attempts)
+        # By scopes and reasons.
+        self.pauses: collections.Counter[tuple[str, str]] = collections.Counter()
 
     def count_call(self, verb: str, answer: int | str, seconds: float) -> None:
         calls = self.calls[verb]

@@ -1,13 +1,14 @@
 """
-Pieces: large JSON documents, read by small pieces, so that other threads get their turns in between.
+Pieces: large JSON documents, read in small pieces to let other threads run in between.
 
-The libraries that read JSON hold the interpreter for the whole document, also in a thread: hundreds of milliseconds for
-a few megabytes. Here, the document is cut at its commas, wherever they are; the containers that are open at the cut are
-closed in the piece, and are continued by the next one. Every byte is read by the library once.
+JSON parsers hold the interpreter for the whole document, even in a thread: hundreds of milliseconds
+for a few megabytes. Here, the document is cut at its commas at any level; the containers that are
+open at the cut are closed in the piece, and are continued by the next one. Every byte is parsed by
+the library once.
 
-Nothing here takes longer at once than a piece does, except for long strings, which are copied as a whole. What is done
-with the value later can take longer: the memory of it is freed, and looked through for garbage, without a pause. So the
-containers in the document are limited in number.
+No step takes longer than a piece does, except for long strings, which are copied as a whole. Later
+steps may take longer: freeing the value, and scanning it for garbage, are not interruptible.
+Therefore, the number of containers in the document is limited.
 """
 
 import dataclasses
@@ -18,21 +19,24 @@ from typing import Any, NoReturn
 from kopf._cogs.helpers import jsons
 
 PIECE_SIZE = 32 * 1024
-"""The size of a piece, in bytes; it can be longer only because of a long string. It takes less than a millisecond."""
+"""The size of a piece, in bytes, but for long strings. It takes less than a millisecond."""
 
 DEPTH_LIMIT = 10_000
-"""How many containers can be one in another; the same as in Kubernetes."""
+"""How deep containers can be nested; the same as in Kubernetes."""
 
 CONTAINERS_LIMIT = 250_000
 """
-How many lists and objects there can be: it takes 20 milliseconds to free so many of them. Usual objects have one per
-50 bytes or more, so there are half as many in the two largest objects that fit in one review.
+How many lists and objects there can be: it takes 20 milliseconds to free that many. Usual objects
+have one per 50 bytes or more, so the two largest objects that fit in one review have half as many.
 """
 
 UNCUT_LIMIT = 256 * 1024
-"""How many bytes in a row can have no commas, unless it is a string; there are not as many brackets, spaces, digits."""
+"""
+How many bytes in a row can have no commas, except in a string: real documents do not have as many
+brackets, spaces or digits.
+"""
 
-Buffer = Any  # anything with bytes in it: `bytes`, `mmap.mmap`
+Buffer = Any  # an object with bytes in it: `bytes`, `mmap.mmap`
 
 _SPACES = b' \t\r\n'
 _BRACKETS = re.compile(rb'[\[\]{}]')
@@ -48,32 +52,35 @@ class TooManyContainersError(jsons.JSONDecodeError):
 class _Container:
     """A container that is open at the current position."""
 
-    start: int  # where it begins
-    closing: bytes  # how it ends
-    value: Any = None  # what is read of it; nothing if it is in the current piece as a whole
+    start: int  # its position in the document
+    closing: bytes  # the closing bracket
+    # The part that was read; none if the container is wholly in the current piece.
+    value: Any = None
 
 
 def loads(buffer: Buffer) -> Any:
     """
-    Read one JSON document; raise `JSONDecodeError`, which is a `ValueError`, if it is anything else.
+    Read one JSON document; raise `JSONDecodeError`, which is a `ValueError`, for anything else.
 
-    Raises `TooManyContainersError`, which is a `JSONDecodeError`, if there are more of them than `CONTAINERS_LIMIT`.
+    Raises `TooManyContainersError`, which is a `JSONDecodeError`, for more containers than
+    `CONTAINERS_LIMIT`.
     """
     return _Reader(buffer).read()
 
 
 class _Reader:
     """
-    The reading of one document. The containers in which there was a cut have values; the others are inside of them.
+    The reader of one document.
 
-    The first piece begins with the document, each other one with what follows an item: a comma or the end.
+    Containers that were cut have values; other open containers are inside of them. The first piece
+    begins at the start of the document, each other one after an item: with a comma or the end.
     """
 
     def __init__(self, buffer: Buffer) -> None:
         self._buffer = buffer
         self._stack: list[_Container] = []
         self._known = 0  # how many containers of the stack have values
-        self._since = 0  # where the current piece begins
+        self._since = 0  # the start of the current piece
         self._count = 0  # of all containers
 
     def read(self) -> Any:
@@ -117,7 +124,7 @@ class _Reader:
         return root
 
     def _cut(self, position: int) -> None:
-        """Read all that is before a comma."""
+        """Read everything before a comma."""
         if not self._stack:
             _refuse('Extra data', position)
         self._take(position)
@@ -126,7 +133,7 @@ class _Reader:
         self._since = position
 
     def _take(self, until: int) -> None:
-        """Read the piece before this position, and let the containers that are open there have values."""
+        """Read the piece before this position; set the values of the open containers."""
         text = self._buffer[self._since : until]
         base = max(0, self._known - 1)
         if self._known:
@@ -155,7 +162,7 @@ class _Reader:
         return b''.join(container.closing for container in reversed(self._stack[since:]))
 
     def _find_key(self, position: int) -> Any:
-        """Read the key before this position, which surely is there: the piece is JSON."""
+        """Read the key before this position; there must be one, as the piece is JSON."""
         end = start = self._buffer.rfind(b'"', 0, position)
         is_escaped = True
         while is_escaped:
@@ -168,7 +175,7 @@ class _Reader:
 
 
 def _iter_marks(buffer: Buffer) -> Iterator[tuple[int, int]]:
-    """Iterate over the positions of all brackets, and of some commas where the document can be cut; and over them."""
+    """Yield all brackets, and some commas where the document can be cut, with their positions."""
     uncut = 0
     for position, outline in _iter_outlines(buffer):
         comma = outline.rfind(b',')
@@ -184,9 +191,9 @@ def _iter_marks(buffer: Buffer) -> Iterator[tuple[int, int]]:
 
 
 def _iter_outlines(buffer: Buffer) -> Iterator[tuple[int, bytes]]:
-    """Iterate over the positions and the contents of parts, with dots for strings; skip those inside of one string."""
+    """Yield parts, with strings masked by dots, and their positions; skip parts of one string."""
     position = 0
-    is_inside = False  # of a string
+    is_inside = False  # whether the part begins inside of a string
     while position < len(buffer):
         part = buffer[position : position + PIECE_SIZE]
         if (len(part) - len(part.rstrip(b'\\'))) % 2:  # an escape ends in the next part

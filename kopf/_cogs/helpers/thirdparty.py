@@ -1,8 +1,9 @@
 """
-Third-party: objects of client libraries, read and written by the names that fields have in the API.
+Third-party: objects of client libraries, read and written by the API's names of their fields.
 
-Objects are mappings, resources of pykube, or models of the official clients, synchronous and not; they can be mixed
-inside of each other, as the libraries allow that. No library is imported here: those who have its objects have it.
+The objects are mappings, pykube resources, or models of the official clients, synchronous or
+asynchronous; they can be nested in each other, as the libraries allow. No library is imported here:
+if its objects exist, it is already imported.
 """
 
 import sys
@@ -15,9 +16,9 @@ METADATA = 'V1ObjectMeta'
 
 def iter_objects(objs: Any) -> Iterator[Any]:
     """
-    Iterate over one or many objects, as mappings or models; those who wrap mappings are unwrapped.
+    Iterate over one or many objects, as mappings or models; wrappers of mappings are unwrapped.
 
-    Raises `TypeError` for anything that is not an object, or cannot be changed.
+    Raises `TypeError` for anything that is not an object or cannot be changed.
     """
     obj = unwrap(objs)
     if isinstance(obj, MutableMapping) or _is_model(obj):
@@ -41,32 +42,32 @@ def iter_objects(objs: Any) -> Iterator[Any]:
 
 
 def unwrap(obj: Any) -> Any:
-    """Get the content of an object that only wraps it; other objects are contents themselves."""
+    """Return the content of an object that only wraps it; return other objects as they are."""
     pykube = sys.modules.get('pykube.objects')
     return obj.obj if pykube is not None and isinstance(obj, pykube.APIObject) else obj
 
 
 def is_readable(obj: Any) -> bool:
-    """Tell if there are fields in it, maybe read-only."""
+    """Return whether it has fields to read, even if it is read-only."""
     return isinstance(obj, Mapping) or _is_model(obj)
 
 
 def get(obj: Any, key: str) -> Any:
-    """Get a field of an object or of a part of it; ``None`` if there is none."""
+    """Return a field of an object or of its part; ``None`` if there is none."""
     if isinstance(obj, Mapping):
         return obj.get(key)
     return getattr(obj, _get_attribute(obj, key), None) if _is_model(obj) else None
 
 
 def resolve(obj: Any, path: Iterable[str]) -> Any:
-    """Get a field inside of an object; ``None`` if there is none."""
+    """Return a field at this path in an object; ``None`` if there is none."""
     for key in path:
         obj = get(obj, key)
     return obj
 
 
 def put(obj: Any, key: str, value: Any) -> None:
-    """Set a field of an object or of a part of it."""
+    """Set a field of an object or of its part."""
     if isinstance(obj, MutableMapping):
         obj[key] = value
     else:
@@ -74,7 +75,7 @@ def put(obj: Any, key: str, value: Any) -> None:
 
 
 def discard(obj: Any, key: str) -> None:
-    """Remove a field of an object or of a part of it. Absence is not an error."""
+    """Remove a field of an object or of its part, if it is there."""
     if isinstance(obj, MutableMapping):
         obj.pop(key, None)
     else:
@@ -82,7 +83,7 @@ def discard(obj: Any, key: str) -> None:
 
 
 def ensure_metadata(obj: Any) -> Any:
-    """Get the metadata of an object for changing, maybe just made."""
+    """Return the metadata of an object for changing; add it if there is none."""
     metadata = get(obj, 'metadata')
     if isinstance(metadata, MutableMapping) or _is_model(metadata):
         return metadata
@@ -94,7 +95,7 @@ def ensure_metadata(obj: Any) -> Any:
 
 
 def make_owner_reference(metadata: Any, reference: Mapping[str, Any]) -> Any:
-    """Make a reference that suits the metadata: a dict for dicts, a model for models."""
+    """Make an owner reference that suits the metadata: a dict for dicts, a model for models."""
     if not _is_model(metadata):
         return dict(reference)
     cls = _get_class(metadata, 'V1OwnerReference')
@@ -116,13 +117,13 @@ def _has_metadata(obj: Any) -> bool:
 
 
 def _get_attribute(model: Any, key: str) -> str:
-    """Tell where a model has a field: in the API, it is ``generateName``, and in models, it is ``generate_name``."""
+    """Return the attribute of a model for a field: ``generate_name`` for ``generateName``."""
     attributes: Mapping[str, str] = type(model).attribute_map
     return next((attribute for attribute, name in attributes.items() if name == key), key)
 
 
 def _get_class(model: Any, name: str) -> Any:
-    """Get a class of the same library; the package is surely loaded if there are its models."""
+    """Return a class of the same library; its package is imported, as its models exist."""
     package = next(
         prefix
         for cls in type(model).__mro__

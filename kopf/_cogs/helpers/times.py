@@ -1,7 +1,8 @@
 """
-Moments as they are written on objects, by us, by other operators, or by people.
+Times: moments as they are written in objects, by us, by other operators, or by people.
 
-What we write ourselves is understood at once; all other forms of ISO 8601 are left to the library, which is slower.
+The usual formats are parsed by Python itself; other forms of ISO 8601 are left to the slower
+library.
 """
 
 import datetime
@@ -9,7 +10,7 @@ from typing import Any
 
 
 def parse_moment(value: Any) -> datetime.datetime | None:
-    """Understand a moment, in UTC if it has no offset; ``None`` if it is none."""
+    """Parse a moment, in UTC if it has no offset; return ``None`` for anything else."""
     if not isinstance(value, str):
         return None
     try:
@@ -27,7 +28,8 @@ def parse_moment(value: Any) -> datetime.datetime | None:
 
 
 def _parse_unusual(text: str) -> datetime.datetime | None:
-    import iso8601  # with its regular expressions, which are seldom needed
+    # Its regular expressions are slow to compile and seldom needed.
+    import iso8601
 
     try:
         return iso8601.parse_date(text)

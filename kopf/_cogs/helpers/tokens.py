@@ -1,7 +1,8 @@
 """
 Tokens in files: when to read them again.
 
-Those who keep the files replace the tokens well before these expire. Nothing is verified here: it is up to the server.
+The files are updated well before their tokens expire. Nothing is verified here: that is up to the
+server.
 """
 
 import base64
@@ -15,14 +16,14 @@ REREADING = 60.0
 """Seconds for which a token from a file is used at most."""
 
 MARGIN = 10.0
-"""Seconds before the end of a token, at which it is read again: by then, the file should have another one."""
+"""Seconds before the expiration when the file is read again: it should have a new token."""
 
 SHORTEST = 1.0
-"""Seconds for which a token is used at least, even if it has expired: the clock here can be wrong."""
+"""Seconds for which a token is used at least, even if expired: the clock here can be wrong."""
 
 
 def choose_rereading(token: str, now: datetime.datetime) -> datetime.datetime:
-    """Choose when to read the file again: in a minute, or before the token expires, whichever is sooner."""
+    """Choose when to read the file again: in a minute, or sooner if the token expires."""
     end = read_expiration(token)
     moment = now + datetime.timedelta(seconds=REREADING)
     if end is not None:
@@ -31,7 +32,7 @@ def choose_rereading(token: str, now: datetime.datetime) -> datetime.datetime:
 
 
 def read_expiration(token: str) -> datetime.datetime | None:
-    """Read when a JSON web token expires; ``None`` if it is not told, or it is a token of another kind."""
+    """Return when a JSON web token expires; ``None`` if it never does or is of another kind."""
     payload = _parse_payload(token)
     moment = payload.get('exp') if isinstance(payload, dict) else None
     try:

@@ -1,10 +1,10 @@
 """
-Type definitions: only aliases, for operators that import them; everything of that is elsewhere.
+Type definitions: only aliases, for operators that import them; the definitions are elsewhere.
 """
 
 from typing import TYPE_CHECKING
 
 from kopf._cogs.helpers import aliases
 
-if not TYPE_CHECKING:  # otherwise, any misspelt name would pass the type checks
+if not TYPE_CHECKING:  # otherwise, any misspelt name would pass type checking
     __getattr__ = aliases.build_getattr(__name__)

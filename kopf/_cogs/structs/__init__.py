@@ -1,5 +1,5 @@
 """
-Structs: the words of the domain as types: bodies, diffs, patches, references, credentials.
+Structs: the types of the domain: bodies, diffs, patches, references, credentials.
 
-They know how to be read, compared and changed, and never talk to anyone.
+They can be read, compared and changed, and make no requests.
 """

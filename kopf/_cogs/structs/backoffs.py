@@ -1,7 +1,7 @@
 """
 Backoffs: how long to wait before the next attempt after a failure.
 
-Pure arithmetic: the callers bring the number of the attempt and the chance, and do the waiting.
+Pure arithmetic: callers pass the number of the attempt and a random number, and do the waiting.
 """
 
 import dataclasses
@@ -11,7 +11,8 @@ import math
 @dataclasses.dataclass(frozen=True)
 class Backoff:
     """
-    Delays that grow with every attempt, so that short outages are overcome soon, and long ones cost little.
+    Delays that grow with every attempt, so that short outages are overcome soon, and long ones cost
+    little.
 
     With the defaults: about 1, 2, 4, 8 seconds, and so on, up to 10 minutes.
     """
@@ -23,10 +24,10 @@ class Backoff:
     """How many times longer each next delay is; with 1, all of them are the same."""
 
     cap: float = 600.0
-    """Seconds that the delays do not exceed, besides the jitter."""
+    """The maximum of the delays in seconds, not counting the jitter."""
 
     jitter: float = 0.1
-    """By which share of itself a delay is prolonged at most, at random: many objects do not come back all at once."""
+    """The maximal share of random prolongation, so that retries of many objects are spread."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -51,7 +52,7 @@ class Backoff:
             raise ValueError(f'kopf.Backoff: jitter must be 0 or more, not {self.jitter!r}.')
 
     def choose_delay(self, attempts: int, chance: float) -> float:
-        """Choose the seconds to wait after so many attempts, the last one included; ``chance`` is from 0 to 1."""
+        """Return the seconds to wait after this many attempts; ``chance`` is from 0 to 1."""
         return self._grow(max(0, attempts - 1)) * (1 + self.jitter * chance)
 
     def _grow(self, times: int) -> float:
@@ -62,5 +63,5 @@ class Backoff:
 
 
 def choose_delay(backoff: float | Backoff, attempts: int, chance: float) -> float:
-    """Choose the seconds to wait after so many attempts; plain numbers are always the same."""
+    """Return the seconds to wait after that many attempts; plain numbers are constant delays."""
     return backoff.choose_delay(attempts, chance) if isinstance(backoff, Backoff) else backoff

@@ -9,17 +9,17 @@ from kopf._cogs.helpers import aliases
 from kopf._cogs.structs import dicts
 
 MASK = '***'
-"""What is shown instead of the values of Secrets."""
+"""The text shown instead of the values of Secrets."""
 
 Labels = Mapping[str, str]
 Annotations = Mapping[str, str]
 
 RawEventType = Literal[None, 'ADDED', 'MODIFIED', 'DELETED', 'BOOKMARK']
-"""``None`` is for objects that existed before the stream began; bookmarks are never given to handlers."""
+"""``None`` is for objects that existed before the stream; handlers never get bookmarks."""
 
 
 class RawMeta(TypedDict, total=False):
-    """The metadata of an object, as far as it is used here."""
+    """The metadata of an object; only the fields used here."""
 
     uid: str
     name: str
@@ -44,7 +44,7 @@ class RawBody(TypedDict, total=False):
 
 
 class RawEvent(TypedDict):
-    """One change of an object, or its existence."""
+    """One change of an object, or a notice of its existence."""
 
     type: RawEventType
     object: RawBody
@@ -66,7 +66,7 @@ class BodyEssence(TypedDict, total=False):
 
 
 class ObjectReference(TypedDict, total=False):
-    """How k8s-events and logs refer to an object."""
+    """A reference to an object in k8s-events and logs."""
 
     apiVersion: str
     kind: str
@@ -76,7 +76,7 @@ class ObjectReference(TypedDict, total=False):
 
 
 class OwnerReference(TypedDict, total=False):
-    """How objects refer to their owners."""
+    """A reference from an object to its owner."""
 
     controller: bool
     blockOwnerDeletion: bool
@@ -87,14 +87,14 @@ class OwnerReference(TypedDict, total=False):
 
 
 def get_version(body: RawBody | Mapping[str, Any]) -> str | None:
-    """Get the version of an object, if it has any."""
+    """Return the resource version of an object, if it has any."""
     metadata: Mapping[str, Any] = body.get('metadata') or {}
     version = metadata.get('resourceVersion')
     return None if version is None else str(version)
 
 
 def build_object_reference(body: Mapping[str, Any]) -> ObjectReference:
-    """Refer to an object, e.g. in k8s-events. What is absent in the body is absent in the reference."""
+    """Build a reference to an object, e.g. for k8s-events; absent fields are left out."""
     metadata = dicts.resolve_mapping(body, ('metadata',))
     return cast(
         ObjectReference,
@@ -118,7 +118,7 @@ def build_owner_reference(
     controller: bool | None = True,
     block_owner_deletion: bool | None = True,
 ) -> OwnerReference:
-    """Refer to an object as to an owner of others. What is absent in the body is absent in the reference."""
+    """Build a reference to an object as an owner of others; absent fields are left out."""
     return cast(
         OwnerReference,
         dict(
@@ -137,7 +137,7 @@ def build_owner_reference(
 
 
 def unwrap(src: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Get what is inside of a body as it is at the moment; plain bodies are what they are."""
+    """Return the current content of a wrapped body; return plain bodies as they are."""
     return src._content if isinstance(src, dicts.LiveView) else src
 
 
@@ -146,13 +146,13 @@ def _iter_present(fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def conceal_secret(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Hide the values of Secrets; also in the annotations, where they are copied to as a part of the whole object."""
+    """Hide the values of Secrets, including annotations, which can contain a copy of them."""
     is_secret = content.get('kind') == 'Secret' and content.get('apiVersion') == 'v1'
     return conceal(content) if is_secret else content
 
 
 def conceal(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Hide the values of an object as those of Secrets, whatever its kind is."""
+    """Hide the values of an object of any kind in the same way as those of Secrets."""
     concealed: dict[str, Any] = dicts.plain(content)
     for path in (('data',), ('stringData',), ('metadata', 'annotations')):
         for key in dicts.resolve_mapping(concealed, path):
@@ -160,5 +160,5 @@ def conceal(content: Mapping[str, Any]) -> dict[str, Any]:
     return concealed
 
 
-if not TYPE_CHECKING:  # otherwise, any misspelt name would pass the type checks
+if not TYPE_CHECKING:  # otherwise, any misspelt name would pass type checking
     __getattr__ = aliases.build_getattr(__name__)

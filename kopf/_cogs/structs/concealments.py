@@ -1,10 +1,11 @@
 """
-Concealments: Secrets for use, but not for show.
+Concealments: Secrets that can be used, but are not shown.
 
-Handlers get all values of Secrets. When these are printed or logged as a part of something bigger, there are masks.
-The last handled states of Secrets can be kept with digests of the values: it is known if they have changed, and nothing
-else. The digests are keyed by the uid of the object, so equal values of different objects have different digests.
-Still, short or guessable values can be found by trying.
+Handlers get all values of Secrets. When these values are printed or logged as a part of a bigger
+structure, they are masked. The last handled states of Secrets can be kept with digests of the
+values: these reveal only whether the values have changed. The digests are keyed by the uid of the
+object, so equal values of different objects have different digests. Still, short or guessable
+values can be found by trial.
 """
 
 import functools
@@ -14,13 +15,13 @@ from typing import Any
 from kopf._cogs.structs import bodies, dicts, diffs
 
 MASK = bodies.MASK
-PREFIX = 'digest:'  # never in base64
+PREFIX = 'digest:'  # cannot occur in base64
 
 _STANZAS = ('data', 'stringData')
 
 
 class ConcealedObject(dict[str, Any]):
-    """An object, or an essence of it, that is shown with no values of its data and annotations."""
+    """An object or its essence that is shown without the values of its data and annotations."""
 
     def __repr__(self) -> str:
         return repr(bodies.conceal(dict(self)))
@@ -34,7 +35,7 @@ class ConcealedValues(dict[str, Any]):
 
 
 class ConcealedItem(diffs.DiffItem):
-    """A changed field that is shown with no values."""
+    """A changed field that is shown without values."""
 
     __slots__ = ()
 
@@ -44,7 +45,7 @@ class ConcealedItem(diffs.DiffItem):
 
 
 def conceal_state(state: Any, field: dicts.FieldPath | None = None) -> Any:
-    """Get the same state of an object, or of its field, that is shown with masks; single values are as they are."""
+    """Return the same state of an object or its field, but shown with masks, if it is a dict."""
     if not isinstance(state, dict):
         return state
     _register_in_yaml()
@@ -52,37 +53,37 @@ def conceal_state(state: Any, field: dicts.FieldPath | None = None) -> Any:
 
 
 def conceal_diff(diff: diffs.Diff) -> diffs.Diff:
-    """Get the same diff that is shown with masks."""
+    """Return the same diff, but shown with masks."""
     return diffs.Diff(ConcealedItem(*item) for item in diff)
 
 
 def conceal_event(event: bodies.RawEvent) -> bodies.RawEvent:
-    """Get the same event that is shown with masks."""
+    """Return the same event, but shown with masks."""
     _register_in_yaml()
     return {**event, 'object': ConcealedObject(event['object'])}  # type: ignore[typeddict-item]
 
 
 @functools.cache
 def _register_in_yaml() -> None:
-    """Let it be written as the dicts that it is: unlike all others, this library refuses what it does not know."""
+    """Make PyYAML write these classes as dicts: unlike other libraries, it refuses them."""
     import yaml
 
     for name in ('SafeDumper', 'Dumper', 'CSafeDumper', 'CDumper'):
-        dumper = getattr(yaml, name, None)  # there can be only those in Python
+        dumper = getattr(yaml, name, None)  # the dumpers in C may be absent
         for cls in (ConcealedObject, ConcealedValues):
             if dumper is not None:
                 dumper.add_representer(cls, dumper.represent_dict)
 
 
 def digest(essence: Mapping[str, Any], uid: str) -> dict[str, Any]:
-    """Replace the values with their digests, except for those that are digests already."""
+    """Replace the values with their digests, except for those that already are digests."""
     return _replace(
         essence, lambda path, value: value if is_digest(value) else make_digest(value, uid)
     )
 
 
 def restore(essence: Mapping[str, Any], origin: Mapping[str, Any], uid: str) -> dict[str, Any]:
-    """Replace the digests with the values of another state, where these are the same values; others become masks."""
+    """Replace digests with the values of another state where they match, or else with masks."""
 
     def replace(path: dicts.FieldPath, value: Any) -> Any:
         if not is_digest(value):
@@ -95,7 +96,8 @@ def restore(essence: Mapping[str, Any], origin: Mapping[str, Any], uid: str) -> 
 
 def make_digest(value: Any, uid: str) -> str:
     """Make a digest of a value, different for each object."""
-    import hashlib  # it loads the TLS library, and most operators do not handle Secrets
+    # It loads the TLS library, and most operators do not handle Secrets.
+    import hashlib
 
     raw = str(value).encode('utf-8', errors='surrogatepass')
     return PREFIX + hashlib.blake2b(raw, key=uid.encode()[:64], digest_size=16).hexdigest()

@@ -1,9 +1,9 @@
 """
-Credentials: how to reach the API of a cluster, and how to prove who we are there.
+Credentials: how to reach the API of a cluster, and how to authenticate there.
 
-Values only: where they come from is up to the login handlers, and who keeps them is up to the vaults.
-Secrets are shown nowhere: neither in the representations of the values, nor in the errors.
-Importing it is cheap: TLS is loaded when its context is built.
+Values only: login handlers obtain them, and vaults keep them. Secrets are never shown: neither in
+the representations of the values, nor in the errors. Importing this module is cheap: TLS is loaded
+when its context is built.
 """
 
 import base64
@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 
 FilePath: TypeAlias = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
-_USERINFO = re.compile(  # greedy: passwords can have any of :/?#@; only from the beginnings of words, to be linear
-    r'(?<![^\s\'"<>(])([A-Za-z][A-Za-z0-9+.-]*://)?[^\s\'"<>(]*@'
-)
+# Greedy: passwords can have any of :/?#@. Only from the beginnings of words, to be linear.
+_USERINFO = re.compile(r'(?<![^\s\'"<>(])([A-Za-z][A-Za-z0-9+.-]*://)?[^\s\'"<>(]*@')
 _PEM_MARK = b'-----BEGIN '
 _SECRETS = frozenset({'username', 'password', 'scheme', 'token', 'private_key_data'})
 _BULKY = frozenset({'ca_data', 'certificate_data'})
@@ -36,16 +35,17 @@ _URLS = frozenset({'server', 'proxy_url'})
 
 
 class LoginError(Exception):
-    """The operator cannot log in to the cluster: there are no credentials, or they are not accepted or not usable."""
+    """The operator cannot log in to the cluster: no credentials, or rejected or unusable ones."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class ConnectionInfo:
     """
-    One set of credentials: everything that is needed for connecting to the API, and not the ways of getting it.
+    One set of credentials: everything needed to connect to the API, but not the ways to obtain it.
 
-    Of the CA, of the certificate and of the private key, either the path or the data can be given: PEM or base64 of it.
-    An expiration with no timezone is in UTC. Of several valid credentials, those of the highest priority are used.
+    The CA, the certificate and the private key are each given either by path or by data: as PEM or
+    as base64 of PEM. An expiration without a timezone is in UTC. Of several valid credentials,
+    those of the highest priority are used.
     """
 
     server: str
@@ -65,12 +65,10 @@ class ConnectionInfo:
     private_key_data: str | bytes | None = None
     proxy_url: str | None = None
     trust_env: bool = False
-    tls_server_name: str | None = (
-        None  # the name to expect in the server's certificate, if not the one in the URL
-    )
-    context: str | None = dataclasses.field(
-        default=None, compare=False
-    )  # its name in the kubeconfig, to be logged
+    # The name to expect in the server's certificate, if not the one in the URL.
+    tls_server_name: str | None = None
+    # Its name in the kubeconfig, for logging.
+    context: str | None = dataclasses.field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         for name in ('ca', 'certificate', 'private_key'):
@@ -83,11 +81,10 @@ class ConnectionInfo:
         return _represent(self)
 
     def as_http_headers(self) -> dict[str, str]:
-        """Build the headers that authenticate each request; none if it is done by certificates, or not at all."""
+        """Build the headers that authenticate each request, if any are needed."""
         if self.username is not None and self.password is not None:
-            pair = f'{self.username}:{self.password}'.encode(
-                errors='surrogatepass'
-            )  # the server is to refuse it
+            # Lone surrogates are sent as they are: the server will reject them.
+            pair = f'{self.username}:{self.password}'.encode(errors='surrogatepass')
             return {'Authorization': f'Basic {base64.b64encode(pair).decode()}'}
         if self.token:
             return {'Authorization': f'{self.scheme or "Bearer"} {self.token}'}
@@ -95,10 +92,10 @@ class ConnectionInfo:
 
     def as_ssl_context(self) -> 'ssl.SSLContext':
         """
-        Build the TLS context: whom to trust, and which certificate to present.
+        Build the TLS context with the trusted authorities and the client certificate.
 
-        It reads files, and takes tens of milliseconds: call it in a thread, once per set of credentials.
-        Raises `LoginError` if some of the certificates or keys cannot be used.
+        It reads files, and takes tens of milliseconds: call it in a thread, once per set of
+        credentials. Raises `LoginError` if some of the certificates or keys cannot be used.
         """
         import ssl
 
@@ -107,7 +104,8 @@ class ConnectionInfo:
             context = ssl.create_default_context(cadata=authority)
         context.__class__ = _get_context_class()
         if authority is not None:
-            # As Go does: clusters' own authorities often lack what strict verifiers demand, or are intermediate ones.
+            # As Go does: authorities of clusters often do not satisfy strict verification, or are
+            # intermediate.
             context.verify_flags &= ~ssl.VERIFY_X509_STRICT
             context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         if self.insecure:
@@ -147,9 +145,11 @@ class ConnectionInfo:
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class AiohttpSession:
     """
-    A ready-made session as the credentials: its authentication, TLS, proxies and limits are up to its maker.
+    A ready-made session as the credentials: its authentication, TLS, proxies and limits are up to
+    its maker.
 
-    The framework owns the session from now on, and closes it when the credentials are not needed any more.
+    The framework takes ownership of the session, and closes it when the credentials are no longer
+    needed.
     """
 
     server: str
@@ -168,18 +168,19 @@ Footprints: TypeAlias = tuple[tuple[int, int, int] | None, ...]
 
 def are_same(one: Credentials, two: Credentials) -> bool:
     """
-    Tell if the credentials prove the same in the same way, whenever they expire.
+    Return whether the credentials are the same, except for their expiration.
 
-    Some sources extend the expiration on each login; that alone does not make rejected credentials acceptable.
+    Some sources extend the expiration on each login; that alone does not make rejected credentials
+    acceptable.
     """
     return dataclasses.replace(one, expiration=None) == dataclasses.replace(two, expiration=None)
 
 
 def read_footprints(credentials: Credentials) -> Footprints:
     """
-    Tell the files of the credentials apart from other files at the same paths; ``None`` is for those that are absent.
+    Return the identities of the files of the credentials; ``None`` for absent files.
 
-    Files are replaced when their certificates are rotated, with the credentials looking the same.
+    When certificates are rotated, the files are replaced, while the credentials look the same.
     """
     if isinstance(credentials, AiohttpSession):
         return ()
@@ -188,7 +189,7 @@ def read_footprints(credentials: Credentials) -> Footprints:
 
 
 def is_expired(credentials: Credentials, now: datetime.datetime) -> bool:
-    """Tell if the credentials are not valid any more at the moment, which has a timezone."""
+    """Return whether the credentials are expired at this moment, which has a timezone."""
     expiration = credentials.expiration
     if expiration is None:
         return False
@@ -198,7 +199,7 @@ def is_expired(credentials: Credentials, now: datetime.datetime) -> bool:
 
 
 def describe(credentials: Credentials) -> str:
-    """Describe where the credentials lead to, with no secrets."""
+    """Describe the target of the credentials, without secrets."""
     context = getattr(credentials, 'context', None)
     return hide_userinfo(credentials.server) + (
         '' if context is None else f' (the context {context!r})'
@@ -207,18 +208,18 @@ def describe(credentials: Credentials) -> str:
 
 def hide_userinfo(text: str) -> str:
     """
-    Show a URL, or a text with URLs, without the names, passwords and tokens that they may have.
+    Show a URL, or a text with URLs, without usernames, passwords and tokens.
 
-    They can have no scheme. The sandbox has tokens in its paths.
+    The URLs may lack schemes. The URLs of the sandbox have tokens in their paths.
     """
     return _USERINFO.sub(r'\1***@', re.sub(r'(?<=/token/)[^/?#\s]+', '***', text))
 
 
 def is_exposed(credentials: Credentials) -> bool:
     """
-    Return whether all that is sent to the server can be read on the way: by plain HTTP, and beyond this machine.
+    Return whether the traffic can be read on its way: plain HTTP that leaves this machine.
 
-    Proxies on other machines get it all, also if it is for a loopback address.
+    Proxies on other machines receive all the traffic, even if it is for a loopback address.
     """
     import urllib.parse
 
@@ -230,7 +231,7 @@ def is_exposed(credentials: Credentials) -> bool:
             if proxy
             else 'localhost'
         )
-    except ValueError:  # it will be refused anyway
+    except ValueError:  # such a proxy will be refused anyway
         gate = None
     return parts.scheme == 'http' and not all(
         _is_loopback(host or '') for host in (parts.hostname, gate)
@@ -238,7 +239,7 @@ def is_exposed(credentials: Credentials) -> bool:
 
 
 def disarm(info: ConnectionInfo) -> ConnectionInfo:
-    """Take away all that proves who we are in each request; certificates prove it only by TLS."""
+    """Remove everything that authenticates each request, i.e. all but certificates."""
     server = re.sub(r'(?<=//)[^/?#]*@', '', info.server)
     return dataclasses.replace(
         info, server=server, username=None, password=None, scheme=None, token=None
@@ -246,7 +247,7 @@ def disarm(info: ConnectionInfo) -> ConnectionInfo:
 
 
 def has_secrets(info: ConnectionInfo) -> bool:
-    """Return whether there is anything that `disarm` takes away."""
+    """Return whether there is anything for `disarm` to remove."""
     return info != disarm(info)
 
 
@@ -291,7 +292,7 @@ def _read_footprint(path: FilePath) -> tuple[int, int, int] | None:
 
 @contextlib.contextmanager
 def _explained(source: str) -> Iterator[None]:
-    """Turn the errors of files and of OpenSSL, which name neither the file nor the purpose, into those that do."""
+    """Convert errors of files and OpenSSL to `LoginError` with the file and its purpose."""
     import ssl
 
     try:
@@ -307,7 +308,7 @@ def _explained(source: str) -> Iterator[None]:
 
 @functools.cache
 def _get_context_class() -> 'type[ssl.SSLContext]':
-    """Get contexts that load the tables of international names, a megabyte of them, only for the names that are so."""
+    """Return a context class that loads the tables of international names only for such names."""
     import ssl
 
     class Context(ssl.SSLContext):
@@ -332,7 +333,8 @@ def _read_pem(path: FilePath | None, raw: str | bytes | None) -> str | None:
     content = pathlib.Path(_expand(path)).read_bytes() if path else _decode(raw or b'')
     if _PEM_MARK not in content:
         raise ValueError('it is not PEM')
-    return content.decode('ascii', 'replace').replace('\ufffd', '?')  # comments are in any encoding
+    # Comments can be in any encoding.
+    return content.decode('ascii', 'replace').replace('\ufffd', '?')
 
 
 def _decode(raw: str | bytes) -> bytes:
@@ -354,11 +356,12 @@ def _expand(path: FilePath) -> str:
 
 @contextlib.contextmanager
 def _materialized(path: FilePath | None, raw: str | bytes | None) -> Iterator[str]:
-    """Give a path to what OpenSSL takes only from files: the private temporary ones are gone afterwards."""
+    """Yield a path to the data, as OpenSSL reads only files; temporary ones are deleted."""
     if path or not raw:
         yield _expand(path) if path else ''
         return
-    import tempfile  # with all kinds of archives, which are not needed for the usual credentials of pods
+    # Slow to import because of its archive formats; not needed with usual credentials of pods.
+    import tempfile
 
     content = _decode(raw)
     descriptor, temporary = tempfile.mkstemp(prefix='kopf-', suffix='.pem')  # with mode 0600
@@ -371,5 +374,5 @@ def _materialized(path: FilePath | None, raw: str | bytes | None) -> Iterator[st
 
 
 def _refuse_password() -> NoReturn:
-    # Otherwise, OpenSSL would ask for it in the terminal, and wait.
+    # Otherwise, OpenSSL would ask for the password in the terminal, and wait.
     raise ValueError('the private key is encrypted, which is not supported')

@@ -1,8 +1,8 @@
 """
 Dicts: nested mappings, as in JSON, addressed by the paths of their keys.
 
-Wherever a path leads through something that is not a mapping, there is nothing at its end. ``None`` is the same
-as absence, as it is in Kubernetes. Lists are values: there are no paths into them.
+If a path leads through anything but a mapping, there is no value at its end. ``None`` is the same
+as absence, as in Kubernetes. Lists are values: there are no paths into them.
 """
 
 from collections.abc import Iterator, Mapping, MutableMapping
@@ -16,13 +16,13 @@ FieldSpec = str | FieldPath | list[str] | None
 V = TypeVar('V')
 
 SCALARS = frozenset({str, int, bool, float, type(None)})
-"""The types of values that have nothing inside: they are compared and copied at once."""
+"""The types of values without nested values: they are compared and copied directly."""
 
-_PLAIN = SCALARS | {list, tuple}  # surely not mappings
+_PLAIN = SCALARS | {list, tuple}  # never mappings
 
 
 def parse_field(spec: FieldSpec) -> FieldPath:
-    """Get the path from any of its notations; the path is empty, which is everything, if there is no notation."""
+    """Return the path from any of its notations; by default, the empty path, i.e. everything."""
     match spec:
         case None | '':
             return ()
@@ -34,15 +34,15 @@ def parse_field(spec: FieldSpec) -> FieldPath:
 
 
 def is_mapping(value: object) -> TypeGuard[Mapping[str, Any]]:
-    """Tell the same as `isinstance`, but sooner: abstract classes are slow, and most values are dicts and scalars."""
+    """Return the same as `isinstance`, but faster for the usual dicts and scalars."""
     kind = type(value)
     return kind is dict or (kind not in _PLAIN and isinstance(value, Mapping))
 
 
 def resolve(d: object, path: FieldPath, default: Any = None) -> Any:
-    """Get the value at the path, or the default if there is none."""
+    """Return the value at the path, or the default if there is none."""
     for key in path:
-        if type(d) is not dict:  # the exact type is checked much faster, and most are of it
+        if type(d) is not dict:  # the exact type is checked much faster, and is the usual one
             if isinstance(d, LiveView):
                 d = (
                     d._content
@@ -56,13 +56,13 @@ def resolve(d: object, path: FieldPath, default: Any = None) -> Any:
 
 
 def resolve_mapping(d: object, path: FieldPath) -> Mapping[str, Any]:
-    """Get the mapping at the path; it is an empty one if there is none, or if it is not a mapping."""
+    """Return the mapping at the path; an empty one if it is absent or is not a mapping."""
     value = resolve(d, path)
     return value if is_mapping(value) else {}
 
 
 def has(d: object, path: FieldPath) -> bool:
-    """Tell if there is a value at the path."""
+    """Return whether there is a value at the path."""
     return resolve(d, path) is not None
 
 
@@ -70,7 +70,8 @@ def ensure(d: MutableMapping[str, Any], path: FieldPath, value: Any) -> None:
     """
     Put the value at the path, in place.
 
-    Parents that are absent are created. Parents that are not mappings give way; read-only ones are copied first.
+    Absent parents are created. Parents that are not mappings are replaced; read-only ones are
+    copied first.
     """
     *parents, last = path
     for key in parents:
@@ -82,7 +83,7 @@ def ensure(d: MutableMapping[str, Any], path: FieldPath, value: Any) -> None:
 
 
 def remove(d: MutableMapping[str, Any], path: FieldPath) -> None:
-    """Remove what is at the path, in place, with the parents that are empty after that. Absence is not an error."""
+    """Remove the value at the path, if any, in place, with the parents that become empty."""
     parents = [d]
     for key in path[:-1]:
         child = parents[-1].get(key)
@@ -99,10 +100,11 @@ def remove(d: MutableMapping[str, Any], path: FieldPath) -> None:
 
 def cut(d: Mapping[str, Any], path: FieldPath) -> Mapping[str, Any]:
     """
-    Get the same mapping as if nobody has ever put anything at the path.
+    Return the same mapping as if nothing had ever been put at the path.
 
-    So it is also without the parents that are empty then, even if they were empty before: nobody knows for whom.
-    Nothing is changed in place: the mappings on the way are copied, and all others are shared.
+    Parents that become empty are removed too, even if they were empty before: their origin is
+    unknown. Nothing is changed in place: the mappings on the path are copied, and all other values
+    are shared.
     """
     if not path or path[0] not in d:
         return d
@@ -115,7 +117,7 @@ def cut(d: Mapping[str, Any], path: FieldPath) -> Mapping[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Make a deep copy of mappings and sequences of any kind as dicts and lists; other values are taken as they are."""
+    """Copy mappings and sequences of any kind deeply, as dicts and lists; share other values."""
     if type(value) in SCALARS:
         return value
     if is_mapping(value):
@@ -126,7 +128,7 @@ def plain(value: Any) -> Any:
 
 
 def copy_json(value: Any) -> Any:
-    """Make a deep copy of what has come as JSON, the quickest way that there is; other values are copied as plain."""
+    """Copy a value read from JSON deeply, in the fastest way; copy other values by `plain`."""
     if not jsons.IS_FAST or type(value) is not dict:
         return plain(value)
     try:
@@ -136,7 +138,7 @@ def copy_json(value: Any) -> Any:
 
 
 def is_surely_same(a: Any, b: Any) -> bool:
-    """Return whether the values are the same in JSON, if that can be told quickly; false if it cannot."""
+    """Return whether the values are the same in JSON; false if that cannot be checked quickly."""
     try:
         return jsons.IS_FAST and jsons.dumps(a, sort_keys=True) == jsons.dumps(b, sort_keys=True)
     except (TypeError, ValueError):
@@ -144,7 +146,7 @@ def is_surely_same(a: Any, b: Any) -> bool:
 
 
 def is_same(a: Any, b: Any) -> bool:
-    """Tell if the values are the same in JSON: unlike in Python, true is not 1; and tuples are lists."""
+    """Return whether the values are the same in JSON: true is not 1, but tuples are lists."""
     if a is b:
         return True
     if isinstance(a, str):
@@ -157,7 +159,7 @@ def is_same(a: Any, b: Any) -> bool:
 
 
 class Holder:
-    """A place for a mapping, so that it can be replaced for all its views at once."""
+    """A container for a mapping, so that it can be replaced for all its views at once."""
 
     __slots__ = ('content',)
 
@@ -167,9 +169,10 @@ class Holder:
 
 class LiveView:
     """
-    What is inside of a mapping at the moment. A view of a view follows the same origin.
+    The current content of a mapping inside of another one. A view of a view follows the same
+    origin.
 
-    It is apart from the mapping that it is, as instances of abstract classes are recognised much slower.
+    It is separate from `MappingView`, as instances of abstract classes are recognised more slowly.
     """
 
     __slots__ = ('_holder', '_path')
@@ -186,7 +189,8 @@ class LiveView:
         content: Any = self._holder.content
         if not self._path and type(content) is dict:
             return content
-        for key in self._path:  # the same as `resolve_mapping`: it is called too often to be called
+        # The same as `resolve_mapping`, but inlined: it is called too often.
+        for key in self._path:
             if type(content) is not dict and not isinstance(content, Mapping):
                 return {}
             content = content.get(key)
@@ -195,10 +199,11 @@ class LiveView:
 
 class MappingView(LiveView, Mapping[str, V]):
     """
-    A read-only live view of a mapping inside of another mapping; it is empty if that one is absent.
+    A read-only live view of a mapping inside of another mapping; it is empty if the inner mapping
+    is absent.
 
-    Nothing is copied: nested values are given as they are. Copies of views, shallow and deep, are plain dicts, free
-    to be changed.
+    Nothing is copied: nested values are returned as they are. Copies of views, shallow and deep,
+    are plain dicts, which can be changed.
     """
 
     __slots__ = ()
@@ -207,7 +212,7 @@ class MappingView(LiveView, Mapping[str, V]):
         value: V = self._content[key]
         return value
 
-    if not TYPE_CHECKING:  # they are typed already
+    if not TYPE_CHECKING:  # the base class already types them
 
         def get(self, key, default=None):
             return self._content.get(key, default)

@@ -1,8 +1,9 @@
 """
-Diffs: what has changed between two states of an object, or of a field of it.
+Diffs: changes between two states of an object or of its field.
 
-Mappings are compared by their keys, everything else as a whole, lists included. ``None`` is the same as absence.
-In each mapping, additions go first, then removals, then what has changed inside; each of them are ordered by the keys.
+Mappings are compared by their keys, everything else as a whole, including lists. ``None`` is the
+same as absence. In each mapping, additions go first, then removals, then nested changes; each group
+is sorted by the keys.
 """
 
 import enum
@@ -14,11 +15,11 @@ from typing import Any, NamedTuple, overload
 from kopf._cogs.structs import dicts
 
 SORTING_LIMIT = 10_000
-"""How many keys are sorted at once: it takes a few milliseconds. Only hostile objects have more changes in a place."""
+"""How many keys are sorted at once, in a few milliseconds; only hostile objects change more."""
 
 
 class DiffOperation(enum.StrEnum):
-    """What happened to a field."""
+    """The kind of a change of a field."""
 
     ADD = 'add'
     CHANGE = 'change'
@@ -29,7 +30,7 @@ class DiffOperation(enum.StrEnum):
 
 
 class DiffItem(NamedTuple):
-    """One changed field; with the field ``()``, it is the whole that has changed."""
+    """One changed field; the field ``()`` means that the whole value has changed."""
 
     operation: DiffOperation
     field: dicts.FieldPath
@@ -42,7 +43,7 @@ class DiffItem(NamedTuple):
         return self.operation
 
     def __eq__(self, other: object) -> bool:
-        """Compare with any sequence of the same parts: items that were saved as JSON come back as lists."""
+        """Compare with any sequence of the same parts: JSON turns items into lists."""
         return tuple.__eq__(self, tuple(other) if isinstance(other, list) else other)
 
     def __ne__(self, other: object) -> bool:
@@ -56,7 +57,7 @@ class DiffItem(NamedTuple):
 
 
 class Diff(Sequence[DiffItem]):
-    """An immutable sequence of changes; equal to any other sequence of the same changes, plain tuples included."""
+    """An immutable sequence of changes; equal to any sequence of the same changes, e.g. tuples."""
 
     __slots__ = ('_items',)
 
@@ -98,17 +99,17 @@ class Diff(Sequence[DiffItem]):
 
 
 EMPTY = Diff()
-_ADDED, _REMOVED, _CHANGED = range(3)  # the order of keys in a mapping
+_ADDED, _REMOVED, _CHANGED = range(3)  # the order of changes in a mapping
 
 
 def diff(a: Any, b: Any) -> Diff:
-    """List what has to be done with the first value to get the second one."""
+    """Return the changes that turn the first value into the second one."""
     items = _compare(a, b, ())
     return Diff(items) if items else EMPTY
 
 
 def copy(old: Any, new: Any, diff: Diff) -> dict[str, Any]:
-    """Copy two states and the diff of them, with all the values in it, which can be changed in place then."""
+    """Copy two states and their diff deeply, so that the copies can be changed in place."""
     copies = {id(old): dicts.copy_json(old)}
     if new is not old:
         copies[id(new)] = dicts.copy_json(new)
@@ -125,7 +126,7 @@ def copy(old: Any, new: Any, diff: Diff) -> dict[str, Any]:
 
 
 def reduce(diff: Diff, path: dicts.FieldPath) -> Diff:
-    """Take only what concerns one field, with the fields of the items being relative to it."""
+    """Return only the changes of one field, with the fields of the items relative to it."""
     if not path:
         return diff
     return Diff(reduced for item in diff for reduced in _reduce_item(item, path))
@@ -156,7 +157,7 @@ def _compare(a: Any, b: Any, path: dicts.FieldPath) -> list[DiffItem]:
 def _compare_mappings(
     a: Mapping[str, Any], b: Mapping[str, Any], path: dicts.FieldPath
 ) -> list[DiffItem]:
-    """Find the keys that differ, then sort them: unchanged mappings, which most are, must be quick."""
+    """Find the keys that differ, then sort them: usual, unchanged mappings must be fast."""
     found: dict[tuple[int, str], list[DiffItem]] = {}
     for key, old in a.items():
         new = b.get(key)
@@ -172,7 +173,7 @@ def _compare_mappings(
 
 
 def _sort(keys: Collection[tuple[int, str]]) -> Iterable[tuple[int, str]]:
-    """Sort the keys; if they are many, by parts: the interpreter is held by each sorting until it is over."""
+    """Sort the keys; if there are many, in parts: `sorted` does not release the interpreter."""
     if len(keys) <= SORTING_LIMIT:
         return sorted(keys)
     rest = iter(keys)
@@ -181,8 +182,9 @@ def _sort(keys: Collection[tuple[int, str]]) -> Iterable[tuple[int, str]]:
 
 
 def _is_equal(a: Any, b: Any) -> bool:
-    """Compare what is not two mappings. Unlike in Python, true is not 1, and tuples are lists."""
-    if type(a) is list and a == b and dicts.is_surely_same(a, b):  # so it is usually
+    """Compare values that are not both mappings: true is not 1, but tuples are lists."""
+    # The usual case, which is checked quickly.
+    if type(a) is list and a == b and dicts.is_surely_same(a, b):
         return True
     if isinstance(a, list | tuple):
         return (

@@ -1,5 +1,5 @@
 """
-Ids: what handlers are known by, in the code and on the objects.
+Ids: the identifiers of handlers, in the code and in the objects.
 """
 
 from typing import NewType

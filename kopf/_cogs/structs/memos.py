@@ -1,22 +1,23 @@
 """
-Memos: what users remember about their objects and operators while the process lives.
+Memos: the users' data about their objects and operators, kept while the process lives.
 """
 
 from typing import Any, Self
 
 AnyMemo = Any
-"""Users can bring containers of their own, of any type."""
+"""A container of any type: users can bring their own."""
 
 
 class Memo(dict[Any, Any]):
     """
-    A dict whose keys are accessible as attributes too.
+    A dict whose keys are also accessible as attributes.
 
-    The attributes of dicts stay what they are: a value under such a key is accessible only by that key.
+    The attributes of dicts are not overridden: a value under such a key is accessible only by the
+    key.
     """
 
     def __copy__(self) -> Self:
-        """Copy the memo: the operator's one is copied for every object, and the general way is slow."""
+        """Copy the memo, as is done for every object; the generic way is slow."""
         copied = type(self).__new__(type(self))
         copied.update(self)
         vars(copied).update(vars(self))

@@ -1,8 +1,9 @@
 """
 Objects: bodies wrapped for reading, with their parts.
 
-The wrappers are read-only at their top level and never copy: what is nested in them are the original dicts and lists.
-These belong to the framework, and are shared with its other parts; to change them, make a copy.
+The wrappers are read-only at their top level and never copy: their nested values are the original
+dicts and lists. These belong to the framework, and are shared with its other parts; to change them,
+make a copy.
 """
 
 from collections.abc import Mapping
@@ -12,7 +13,10 @@ from kopf._cogs.structs import bodies, dicts
 
 
 class _Part(dicts.MappingView[Any]):
-    """A body or a part of it: shown as it is, except for the content of Secrets. Users can attach attributes to it."""
+    """
+    A body or a part of it: shown as it is, except for the content of Secrets. Users can attach
+    attributes to it.
+    """
 
     __slots__ = ('__dict__', '__weakref__')
 
@@ -48,7 +52,7 @@ class Meta(_Part):
 
     @property
     def uid(self) -> str | None:
-        """The unique identifier of the object; new objects of the same name have other ones."""
+        """The unique identifier of the object; a new object of the same name has another one."""
         return self.get('uid')
 
     @property
@@ -92,9 +96,10 @@ class Status(_Part):
 
 class Body(_Part):
     """
-    An object for reading; its parts follow it when the framework replaces its content with a newer one.
+    A read-only object; its parts follow it when the framework replaces its content with a newer
+    one.
 
-    A body made of another body has the content that the other one has now, and does not follow it.
+    A body made from another body has the current content of the latter, and does not follow it.
     """
 
     __slots__ = ('_meta', '_spec', '_status')
@@ -132,5 +137,5 @@ class Body(_Part):
         return self._status
 
     def _replace_with(self, raw: Mapping[str, Any]) -> None:
-        """Have another content from now on, with all the views of this body; for the framework only."""
+        """Replace the content of this body and of all its views; for the framework only."""
         self._holder.content = bodies.unwrap(raw)

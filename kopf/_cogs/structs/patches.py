@@ -1,8 +1,9 @@
 """
-Patches: what is to be changed in an object.
+Patches: changes to apply to an object.
 
-A patch is collected in two parts: a mapping, which is merged into the object whatever its state is, and functions,
-which change a copy of the object depending on its state. What they make of an object can be put as a JSON patch.
+A patch is collected in two parts: a mapping, which is merged into the object in any state, and
+functions, which change a copy of the object depending on its state. The result of the functions can
+be sent as a JSON patch.
 """
 
 import weakref
@@ -12,10 +13,16 @@ from typing import Any, Literal, TypedDict, TypeVar, cast
 from kopf._cogs.structs import bodies, dicts
 
 PatchFn = Callable[[bodies.RawBody], None]
-"""Changes the given body in place; can be called many times, for different states of the object."""
+"""
+A function that changes the given body in place; it can be called many times, for different states
+of the object.
+"""
 
 AnyPatchFn = PatchFn | Callable[[dict[str, Any]], None]
-"""The same, but its argument can also be annotated as any dict, which it is; type checkers tell these apart."""
+"""
+The same, but its argument can also be annotated as a plain dict, which it is; type checkers
+distinguish them.
+"""
 
 
 class JSONPatchItem(TypedDict, total=False):
@@ -31,9 +38,9 @@ JSONPatch = list[JSONPatchItem]
 
 class PatchView(MutableMapping[str, Any]):
     """
-    One stanza of a patch, as a live view of it.
+    A live view of one stanza of a patch.
 
-    The stanza is created when something is put there, and goes when nothing is left in it.
+    The stanza is created when a value is put there, and is removed when it becomes empty.
     """
 
     __slots__ = ('__weakref__', '_patch', '_path')
@@ -77,21 +84,22 @@ class MetaPatch(PatchView):
 
     @property
     def labels(self) -> PatchView:
-        """The labels to be changed; ``None`` removes one."""
+        """The labels to change; ``None`` removes a label."""
         return self._patch._get_view(PatchView, (*self._path, 'labels'))
 
     @property
     def annotations(self) -> PatchView:
-        """The annotations to be changed; ``None`` removes one."""
+        """The annotations to change; ``None`` removes an annotation."""
         return self._patch._get_view(PatchView, (*self._path, 'annotations'))
 
 
 class Patch(dict[str, Any]):
     """
-    What is to be changed in one object.
+    The changes to apply to one object.
 
-    The mapping part is a merge-patch: ``None`` deletes, mappings are merged, everything else overwrites.
-    The functions are applied after it, in their order. The body is what `as_json_patch` is relative to by default.
+    The mapping part is a merge-patch: ``None`` deletes, mappings are merged, everything else
+    overwrites. The functions are applied after it, in their order. `as_json_patch` is relative to
+    the body by default.
     """
 
     def __init__(
@@ -103,7 +111,7 @@ class Patch(dict[str, Any]):
     ) -> None:
         self._body: Mapping[str, Any] | None = body
         self._fns: list[AnyPatchFn] = list(fns)
-        if src is None:  # so it is usually, and many times for each object
+        if src is None:  # the usual case, many times per object
             return
         self.update(_copy_mappings(src))
         if isinstance(src, Patch):
@@ -112,12 +120,12 @@ class Patch(dict[str, Any]):
 
     @property
     def fns(self) -> list[AnyPatchFn]:
-        """Functions that change the freshest object in place; they are called when the patch is applied."""
+        """Functions that change the freshest object in place when the patch is applied."""
         return self._fns
 
     @property
     def metadata(self) -> MetaPatch:
-        """The metadata to be changed."""
+        """The metadata to change."""
         return self._get_view(MetaPatch, ('metadata',))
 
     @property
@@ -127,16 +135,16 @@ class Patch(dict[str, Any]):
 
     @property
     def spec(self) -> PatchView:
-        """The fields of the spec to be changed; ``None`` removes one."""
+        """The fields of the spec to change; ``None`` removes a field."""
         return self._get_view(PatchView, ('spec',))
 
     @property
     def status(self) -> PatchView:
-        """The fields of the status to be changed; ``None`` removes one."""
+        """The fields of the status to change; ``None`` removes a field."""
         return self._get_view(PatchView, ('status',))
 
     def _get_view(self, cls: type[ViewT], path: dicts.FieldPath) -> ViewT:
-        """Get the same view as long as anybody has it; the patch itself does not keep it, so they are no cycle."""
+        """Return the same view while it is in use; weak references prevent reference cycles."""
         views = self.__dict__.setdefault('_views', {})
         view = views[path]() if path in views else None
         if view is None:
@@ -145,7 +153,7 @@ class Patch(dict[str, Any]):
         return cast(ViewT, view)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Let copies have views of their own."""
+        """Exclude the views: copies have their own ones."""
         return {key: value for key, value in self.__dict__.items() if key != '_views'}
 
     def __repr__(self) -> str:
@@ -161,7 +169,7 @@ class Patch(dict[str, Any]):
         self._fns.clear()
 
     def as_json_patch(self, body: Mapping[str, Any] | None = None) -> JSONPatch:
-        """List the operations that do the same to this body, or to the original one; useless ones are left out."""
+        """Return the operations that do the same to this or the original body, unless redundant."""
         if not self:
             return []
         before = body if body is not None else self._body
@@ -175,9 +183,10 @@ class Patch(dict[str, Any]):
 
 def merge(target: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
     """
-    Get the target as it is after the merge-patch. Nothing is changed in place; unchanged values are shared.
+    Return the target after the merge-patch. Nothing is changed in place; unchanged values are
+    shared.
 
-    It is as RFC 7386 says, except that nothing is created only to delete something in it.
+    It follows RFC 7386, except that nothing is created only to delete something in it.
     """
     merged = dict(target)
     for key, value in patch.items():
@@ -194,7 +203,7 @@ def merge(target: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]
 
 
 def apply_fns(fns: Iterable[AnyPatchFn], body: Mapping[str, Any]) -> bodies.RawBody:
-    """Get the body as it is after the functions; they all get the same deep copy, one after another."""
+    """Return the body after the functions; all of them change the same deep copy."""
     copied: Any = dicts.plain(body)
     for fn in fns:
         fn(copied)
@@ -202,7 +211,7 @@ def apply_fns(fns: Iterable[AnyPatchFn], body: Mapping[str, Any]) -> bodies.RawB
 
 
 def build_json_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> JSONPatch:
-    """List the operations that make the second body of the first one. Lists are replaced as a whole."""
+    """Return the operations that turn one body into the other. Lists are replaced as a whole."""
     return list(_compare(before, after, ''))
 
 
@@ -211,7 +220,7 @@ def _compare(
 ) -> Iterator[JSONPatchItem]:
     for key, old in before.items():
         new = after.get(key)
-        if new is old and new is not None:  # most of it is not even copied
+        if new is old and new is not None:  # most values are shared, not copied
             continue
         child = f'{path}/{_escape(key)}'
         if key not in after:
@@ -230,7 +239,7 @@ def _escape(key: str) -> str:
 
 
 def _copy_mappings(src: Mapping[str, Any]) -> dict[str, Any]:
-    """Copy the mappings, as they will be changed in place by the views; lists and other values are shared."""
+    """Copy the mappings, as the views change them in place; lists and other values are shared."""
     return {
         key: _copy_mappings(value) if dicts.is_mapping(value) else value
         for key, value in src.items()

@@ -1,8 +1,8 @@
 """
 References: resources as the cluster serves them, and namespaces as people name them.
 
-A resource is a kind of objects, never one object. It is known by its group, version and plural name; all the rest is
-what the discovery tells about it.
+A resource is a kind of objects, never one object. It is identified by its group, version and plural
+name; its other attributes come from the discovery.
 """
 
 import dataclasses
@@ -17,10 +17,13 @@ NamespaceName = NewType('NamespaceName', str)
 """The name of one namespace."""
 
 Namespace = NamespaceName | None
-"""Where requests go: to one namespace, or, with ``None``, to the whole cluster."""
+"""The scope of requests: one namespace, or, with ``None``, the whole cluster."""
 
 NamespacePattern = str | re.Pattern[str]
-"""Which namespaces are served: an exact name, comma-separated globs with negations, or a regular expression."""
+"""
+A pattern of served namespaces: an exact name, comma-separated globs with negations, or a regular
+expression.
+"""
 
 
 _PLAIN = re.compile('[A-Za-z0-9._-]+')  # the names of nearly all objects
@@ -28,7 +31,7 @@ _SPECIALS = frozenset(',*?!')
 
 
 class Marker(enum.Enum):
-    """Stands in place of a resource's name where no name would do."""
+    """A marker in place of a resource's name where no name would fit."""
 
     EVERYTHING = enum.auto()
 
@@ -43,10 +46,11 @@ EVERYTHING: Final = Marker.EVERYTHING
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Resource:
     """
-    A resource of the cluster: ``Resource('kopf.dev', 'v1', 'kopfexamples')``; the group of the core API is empty.
+    A resource of the cluster: ``Resource('kopf.dev', 'v1', 'kopfexamples')``; the group of the core
+    API is empty.
 
-    Equal resources have the same group, version and plural name, whatever else is known of them. These three are
-    also what the iteration gives.
+    Resources are equal if they have the same group, version and plural name, regardless of other
+    attributes. Iteration yields these three values.
     """
 
     group: str
@@ -57,8 +61,8 @@ class Resource:
     shortcuts: frozenset[str] = frozenset()
     categories: frozenset[str] = frozenset()
     subresources: frozenset[str] = frozenset()
-    namespaced: bool | None = None  # None if it is not known yet
-    preferred: bool = True  # is this version the preferred one of its group?
+    namespaced: bool | None = None  # None if unknown yet
+    preferred: bool = True  # whether this version is the preferred one of its group
     verbs: frozenset[str] = frozenset()
 
     def __eq__(self, other: object) -> bool:
@@ -85,7 +89,10 @@ class Resource:
 
     @property
     def name(self) -> str:
-        """The name of the resource in the cluster, without the version: ``kopfexamples.kopf.dev``, ``pods``."""
+        """
+        The name of the resource in the cluster, without the version: ``kopfexamples.kopf.dev``,
+        ``pods``.
+        """
         return f'{self.plural}.{self.group}' if self.group else self.plural
 
     @property
@@ -103,11 +110,13 @@ class Resource:
         params: Mapping[str, str] | None = None,
     ) -> str:
         """
-        Build the URL of all objects, of those of a namespace, of one object, or of its subresource.
+        Build the URL of all objects, of all objects in a namespace, of one object, or of its
+        subresource.
 
-        With no server, it is a path from the root of the API. A subresource can be unknown to the discovery.
-        Raises `ValueError` for what no server would serve: a subresource of no object, a namespace of a cluster-scoped
-        resource, an object of no namespace of a namespaced resource.
+        Without a server, it is a path from the root of the API. A subresource can be unknown to the
+        discovery. Raises `ValueError` for URLs that no server would serve: a subresource without an
+        object, a namespace of a cluster-scoped resource, an object without a namespace of a
+        namespaced resource.
         """
         self._refuse_unservable(namespace, name, subresource)
         root = ['apis', self.group] if self.group else ['api']
@@ -136,11 +145,11 @@ class Resource:
 
 def match_namespace(name: str, pattern: NamespacePattern) -> bool:
     """
-    Tell if the namespace is meant by the pattern.
+    Return whether the namespace matches the pattern.
 
-    Regular expressions must match the whole name. Of the globs, the first one is decisive: what it does not match is
-    not meant. Of all that match, the last one tells: either it is meant or, with ``!``, it is not. If the first one has
-    ``!`` itself, all namespaces are meant before it.
+    Regular expressions must match the whole name. The first glob must match; if it is negated with
+    ``!``, all namespaces match initially. Then, the last matching glob decides: a negated one
+    excludes the namespace.
     """
     if isinstance(pattern, re.Pattern):
         return pattern.fullmatch(name) is not None
@@ -157,12 +166,12 @@ def match_namespace(name: str, pattern: NamespacePattern) -> bool:
 
 
 def is_exact(pattern: NamespacePattern) -> bool:
-    """Tell if the pattern is a name, so that it is known which namespace is meant even if namespaces are not listed."""
+    """Return whether the pattern is an exact name, usable even if namespaces are not listed."""
     return isinstance(pattern, str) and bool(pattern.strip()) and not _SPECIALS & set(pattern)
 
 
 def select_exact(patterns: Iterable[NamespacePattern]) -> frozenset[NamespaceName]:
-    """Select the namespaces that are named exactly."""
+    """Return the namespaces that are named exactly."""
     return frozenset(
         NamespaceName(str(pattern).strip()) for pattern in patterns if is_exact(pattern)
     )

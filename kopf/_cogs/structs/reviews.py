@@ -1,7 +1,8 @@
 """
-What the API server and a webhook server say to each other: admission reviews and the ways to reach a webhook.
+Reviews: admission reviews between the API server and a webhook server, and the ways to reach a
+webhook.
 
-Reviews come from outside and are not trusted: what is typed here is what is expected, not what was checked.
+Reviews come from outside and are not trusted: the types here are expected, not checked.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ Headers = dict[str, str]
 """The headers of an HTTP request, with their names as they were sent."""
 
 SSLPeer = dict[str, Any]
-"""The certificate of the client, as in `ssl.SSLSocket.getpeercert`; empty if there is none, or it is not verified."""
+"""The client's certificate, as in `ssl.SSLSocket.getpeercert`; empty if absent or unverified."""
 
 Operation = Literal['CREATE', 'UPDATE', 'DELETE', 'CONNECT']
-"""What a client of the API wants to do with an object."""
+"""The operation requested by a client of the API on an object."""
 
 
 class UserInfo(TypedDict):
-    """Who has made the reviewed request."""
+    """The user who made the reviewed request."""
 
     username: str
     uid: str
@@ -28,7 +29,7 @@ class UserInfo(TypedDict):
 
 
 class ResponseStatus(TypedDict, total=False):
-    """Why a request is denied."""
+    """The reason for a denial."""
 
     message: str
     code: int
@@ -46,7 +47,7 @@ class ResponsePayload(TypedDict, total=False):
 
 
 class Response(TypedDict):
-    """An answer to an ``AdmissionReview``."""
+    """A response to an ``AdmissionReview``."""
 
     apiVersion: str
     kind: Literal['AdmissionReview']
@@ -63,7 +64,7 @@ class WebhookClientConfigService(TypedDict, total=False):
 
 
 class WebhookClientConfig(TypedDict, total=False):
-    """How the API servers reach the webhooks."""
+    """The way for the API servers to reach the webhooks."""
 
     caBundle: str | None
     url: str | None
@@ -71,7 +72,7 @@ class WebhookClientConfig(TypedDict, total=False):
 
 
 class LargeReview(dict[str, Any]):
-    """A request so large that whatever looks at all of it is better done beside the event loop."""
+    """A request so large that it should be scanned outside of the event loop."""
 
     def __init__(self, content: Mapping[str, Any], size: int) -> None:
         super().__init__(content)
@@ -80,9 +81,11 @@ class LargeReview(dict[str, Any]):
 
 class WebhookFn(Protocol):
     """
-    The function that a webhook server calls for each request: it reviews, and returns what to respond.
+    The function that a webhook server calls for each request: it reviews the request, and returns
+    the response.
 
-    It raises :class:`ReviewRefused` for what cannot be reviewed; nothing else is raised but cancellation.
+    It raises :class:`ReviewRefused` for requests that cannot be reviewed, and nothing else but
+    cancellation.
     """
 
     def __call__(
@@ -97,24 +100,24 @@ class WebhookFn(Protocol):
 
 WebhookServerProtocol = Callable[[WebhookFn], AsyncIterator[WebhookClientConfig]]
 """
-What serves the function, and yields how the API servers reach it: once, and again every time when it changes.
-
-If it is also an async context manager, it is entered before and exited after that.
+A server of the function; it yields how the API servers can reach it: once, and again on every
+change. If it is also an async context manager, it is entered before and exited after that.
 """
 
 
 class ServerError(Exception):
-    """A webhook server or a tunnel cannot serve, or does not do it as it should. Servers can raise any other errors."""
+    """A webhook server or a tunnel fails or misbehaves. Servers can also raise any other errors."""
 
 
 class ReviewRefused(Exception):
     """
-    Something that cannot be reviewed: malformed, or of unknown resources and webhooks, or too early.
+    The request cannot be reviewed: it is malformed, or for an unknown resource or webhook, or too
+    early.
 
-    The text tells what is wrong, but repeats nothing of what was sent, as it can be secret.
+    The message describes the problem, but quotes nothing of the request, as it can be secret.
     """
 
     def __init__(self, message: str, *, code: int) -> None:
         super().__init__(message)
         self.code = code
-        """The HTTP status to answer with: 400 or 404; 503 if the operator is not ready."""
+        """The HTTP status of the response: 400 or 404; 503 if the operator is not ready."""

@@ -1,9 +1,9 @@
 """
-Selectors: which resources are meant, before it is known which resources exist.
+Selectors: descriptions of resources, made before it is known which resources exist.
 
-The notations are those of the decorators' positional arguments; each is read the same way wherever it is accepted.
-The decorators also have keywords, for when the kind of the name matters. Reading all these needs no cluster;
-matching needs only a resource.
+The notations are those of the decorators' positional arguments; each is parsed in the same way
+wherever it is accepted. The decorators also have keywords, for when the kind of the name matters.
+Parsing needs no cluster; matching needs only a resource.
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ from typing import Any
 from kopf._cogs.structs import references
 
 ResourceCheck = Callable[[references.Resource], Any]
-"""Tells by its truthy result that a resource is meant."""
+"""A function that returns a truthy value for the resources to select."""
 
 Notation = (
     str
@@ -23,10 +23,13 @@ Notation = (
     | tuple[str, str, str | references.Marker]
     | ResourceCheck
 )
-"""All that can stand for a selector: ``'pods'``, ``('apps', 'v1', 'deployments')``, ``kopf.EVERYTHING``, a function."""
+"""
+Any notation of a selector: ``'pods'``, ``('apps', 'v1', 'deployments')``, ``kopf.EVERYTHING``, a
+function.
+"""
 
 KEYWORDS = ('kind', 'plural', 'singular', 'shortcut', 'category')
-"""The parts of selectors that stand in place of the name, and of which only one can be used at once."""
+"""The parts of selectors that can be used instead of the name; only one of them at once."""
 
 _VERSION = re.compile(r'v\d+((alpha|beta)\d+)?')
 
@@ -34,16 +37,16 @@ _VERSION = re.compile(r'v\d+((alpha|beta)\d+)?')
 @dataclasses.dataclass(frozen=True)
 class Selector:
     """
-    What is expected of a resource. Parts that are ``None`` do not matter.
+    The criteria for a resource. Parts that are ``None`` are not checked.
 
-    Besides the group and the version, exactly one part is set: either ``name`` or one of the keywords after it.
+    Besides the group and the version, exactly one part is set: either ``name`` or one of the
+    keywords after it.
     """
 
     group: str | None = None
     version: str | None = None
-    name: str | references.Marker | ResourceCheck | None = (
-        None  # any of its names, or all resources, or those accepted
-    )
+    # Any of its names, or all resources, or a function that accepts them.
+    name: str | references.Marker | ResourceCheck | None = None
     kind: str | None = None
     plural: str | None = None
     singular: str | None = None
@@ -63,7 +66,7 @@ class Selector:
 
     @property
     def is_multiple(self) -> bool:
-        """Can it mean several resources on purpose? Otherwise, it names one, whichever group that one is in."""
+        """Whether it can select several resources on purpose, not just one in any group."""
         return self.category is not None or not (self.name is None or isinstance(self.name, str))
 
     @property
@@ -72,10 +75,11 @@ class Selector:
 
     def matches(self, resource: references.Resource) -> bool:
         """
-        Tell if this resource is meant, on its own: with no regard to other resources of the same names.
+        Return whether this resource is selected on its own, regardless of other resources of the
+        same names.
 
-        With no version asked, only the preferred version is meant, except that functions see all versions.
-        K8s-events are meant only if they are named, as there are usually too many of them.
+        Without a version, only the preferred version is selected, except that functions see all
+        versions. K8s-events are selected only by name, as there are usually too many of them.
         """
         if self.group not in (None, resource.group) or self.version not in (None, resource.version):
             return False
@@ -100,7 +104,7 @@ class Selector:
 
 def parse_selector(notation: Notation | Selector) -> Selector:
     """
-    Read any of the notations; a selector stands for itself. Equal meanings give equal selectors.
+    Parse any of the notations; return a selector as it is. Equal meanings give equal selectors.
 
     Raises `TypeError` for anything that is not a notation.
     """
@@ -117,9 +121,10 @@ def build_selector(
     *args: object, group: str | None = None, version: str | None = None, **keywords: Any
 ) -> Selector:
     """
-    Read what a decorator was given: up to 3 positional arguments, of which the last ones can be ``None``, and keywords.
+    Parse the arguments of a decorator: up to 3 positional ones, of which the last ones can be
+    ``None``, and keywords.
 
-    Raises `TypeError` if nothing is named, or too much is, or what is named is not a name.
+    Raises `TypeError` if the resource is not named, or is named ambiguously, or by invalid names.
     """
     given = {keyword: value for keyword, value in keywords.items() if value is not None}
     notations = _drop_absent(args)
@@ -140,7 +145,7 @@ def _drop_absent(args: tuple[object, ...]) -> tuple[object, ...]:
 
 
 def _refuse_keywords(notations: tuple[object, ...], **given: object) -> None:
-    """Refuse the keywords that are not texts, contradict each other, or leave the resource unnamed."""
+    """Refuse keywords that are not texts, contradict each other, or leave the resource unnamed."""
     for keyword, value in given.items():
         if not (value is None or isinstance(value, str)) or (value == '' and keyword != 'group'):
             raise TypeError(f'{keyword}= of a resource is a non-empty string; got {value!r}.')
@@ -202,7 +207,10 @@ def _parse(notation: object) -> Selector | None:
 
 
 def _parse_name(text: str) -> Selector:
-    """Read ``name``, ``name.group``, ``name.version``, ``name.version.group``, or any pair with a slash in between."""
+    """
+    Parse ``name``, ``name.group``, ``name.version``, ``name.version.group``, or any pair separated
+    by a slash.
+    """
     head, slash, name = text.rpartition('/')
     if slash:
         return _parse_pair(head, name)
@@ -214,7 +222,7 @@ def _parse_name(text: str) -> Selector:
 
 
 def _parse_pair(group: str, name: str | references.Marker) -> Selector:
-    """Read the group, the group with the version, or the version of the core API; and the name."""
+    """Parse the group, the group with the version, or the version of the core API; and the name."""
     group, slash, version = group.rpartition('/')
     if slash:
         return Selector(group, version, name)

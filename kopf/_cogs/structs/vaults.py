@@ -1,13 +1,14 @@
 """
-Vaults: the credentials in use, from the login that brought them to their expiry or rejection.
+Vaults: the credentials in use, from the login that brought them to their expiration or rejection.
 
-Requests take random credentials among the valid ones of the highest priority, and report the rejected ones back.
-When none are left, the requests wait, and whoever runs the login handlers is asked to bring new ones.
-What was rejected is not taken again; when nothing else is brought, the waiting requests fail.
+Requests take random credentials among the valid ones of the highest priority, and report the
+rejected ones back. When none are left, the requests wait, and the authenticator is asked to run the
+login handlers for new ones. Rejected credentials are not accepted again; if nothing else is
+brought, the waiting requests fail. Objects made of credentials, such as HTTP sessions, can be kept
+here too: one per credentials, closed with them.
 
-Objects made of credentials, such as HTTP sessions, can be kept here too: one per credentials, closed with them.
-
-A vault belongs to one event loop, since its first use. Between awaits, its state is always consistent.
+A vault belongs to one event loop, since its first use. Between awaits, its state is always
+consistent.
 """
 
 import asyncio
@@ -28,19 +29,22 @@ MEMORY = 3
 """How many of the latest rejected credentials are remembered for each key."""
 
 TRIAL = 60.0
-"""Credentials that are all rejected within so many seconds since their login were never good."""
+"""Credentials that are all rejected within this many seconds after their login were never good."""
 
 DELAYS = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-"""Seconds before the next logins after those that were never good; when they are over, there is no next login."""
+"""
+Seconds before the next logins after those that were never good; after the last delay, there are no
+more logins.
+"""
 
 CLOSING_TIMEOUT = 5.0
-"""Seconds to wait until an object that was made of discarded credentials is closed."""
+"""Seconds to wait for the closing of an object made of discarded credentials."""
 
 logger = logging.getLogger(__name__)
 
 
 class Closable(Protocol):
-    """What can be kept with credentials. Closing it twice, or again after a cancellation, must be harmless."""
+    """An object kept with credentials; it must tolerate repeated and cancelled closing."""
 
     async def close(self) -> None: ...
 
@@ -52,23 +56,21 @@ Factory: TypeAlias = Callable[[credentials.Credentials], Awaitable[ClosableT]]
 
 @dataclasses.dataclass(frozen=True)
 class Lease(Generic[ClosableT]):
-    """The credentials and the object made of them, for the time of one request or of one stream."""
+    """The credentials and the object made of them, for the time of one request or one stream."""
 
     key: Key
     info: credentials.Credentials
     item: ClosableT
-    entry: '_Entry | None' = dataclasses.field(
-        default=None, compare=False, repr=False
-    )  # of the vault
+    # The entry of the vault.
+    entry: '_Entry | None' = dataclasses.field(default=None, compare=False, repr=False)
 
 
 class _Phase(enum.Enum):
     VALID = enum.auto()  # can be selected
-    EXPIRED = (
-        enum.auto()
-    )  # not selected, but the next login may prolong it, with all that was made of it
+    # Not selected, but the next login may prolong it, with all objects made of it.
+    EXPIRED = enum.auto()
     RETIRED = enum.auto()  # not selected, closed when the last of its leases ends
-    REJECTED = enum.auto()  # not selected, closed at once
+    REJECTED = enum.auto()  # not selected, closed immediately
 
 
 @dataclasses.dataclass(eq=False)
@@ -92,7 +94,7 @@ class _Entry:
         return self.is_rejected or (self.phase is _Phase.RETIRED and not self.leases)
 
     def is_same(self, info: credentials.Credentials) -> bool:
-        """Tell if these are the same credentials, of the same files."""
+        """Return whether these are the same credentials, from the same files."""
         return credentials.are_same(
             self.info, info
         ) and self.footprints == credentials.read_footprints(info)
@@ -100,11 +102,12 @@ class _Entry:
 
 class Vault:
     """
-    The pool of credentials by keys. Any number of tasks may use and report them; one task should bring new ones.
+    The pool of credentials by keys. Any number of tasks may use and report them; one task should
+    bring new ones.
 
-    ``source`` is what to begin with; ``now`` is the clock for the expiration, with a timezone;
-    ``choose`` takes one of several equally good credentials. With ``fixed``, no others are ever taken:
-    the login handlers are called only for what they do, not for what they return.
+    ``source`` is the initial credentials; ``now`` is the clock for the expiration, with a timezone;
+    ``choose`` takes one of several equally good credentials. With ``fixed``, no others are ever
+    accepted: the login handlers are called only for their side effects, not for their results.
     """
 
     def __init__(
@@ -122,9 +125,10 @@ class Vault:
         self._discarded: list[_Entry] = []  # retired or rejected, not closed yet
         self._rejected: dict[Key, collections.deque[_Entry]] = {}
         self._supply, self._need = bells.Bell(), bells.Bell()
-        self._demand = 0  # how many requests are waiting for credentials
+        self._demand = 0  # how many requests wait for credentials
         self._populated_at = self._now()
-        self._fruitless = 0  # how many logins in a row have brought only what was rejected soon
+        # How many logins in a row brought only credentials that were soon rejected.
+        self._fruitless = 0
         self._last_rejection: Exception | None = None
         self._failure: credentials.LoginError | None = None
         self._is_closed = False
@@ -137,13 +141,13 @@ class Vault:
 
     @property
     def preferred(self) -> credentials.Credentials | None:
-        """The valid credentials of the highest priority, or any of several such ones; ``None`` if there are none."""
+        """The valid credentials of the highest priority, or ``None`` if there are none."""
         infos = [entry.info for entry in self._list_valid()]
         return max(infos, key=lambda info: info.priority, default=None)
 
     @property
     def has_expired(self) -> bool:
-        """Whether there are credentials that were good, and only wait for the next login to prolong them."""
+        """Whether there are expired credentials that wait for the next login to prolong them."""
         return any(entry.phase is _Phase.EXPIRED for entry in self._entries.values())
 
     @property
@@ -152,10 +156,12 @@ class Vault:
 
     async def select(self) -> tuple[Key, credentials.Credentials]:
         """
-        Take random credentials among the valid ones of the highest priority, or wait until there are any.
+        Take random credentials among the valid ones of the highest priority, or wait until there
+        are any.
 
-        The wait lasts as long as the login does. Any number of tasks may wait; cancelling one affects no other.
-        Raises `LoginError` if the login brings nothing usable, or has already failed to, or the vault is closed.
+        The wait lasts as long as the login does. Any number of tasks may wait; cancelling one does
+        not affect the others. Raises `LoginError` if the login brings nothing usable, or has
+        already failed to, or the vault is closed.
         """
         entry = await self._select_entry()
         return entry.key, entry.info
@@ -163,11 +169,13 @@ class Vault:
     @contextlib.asynccontextmanager
     async def extended(self, factory: Factory[ClosableT]) -> AsyncIterator[Lease[ClosableT]]:
         """
-        Take credentials as in `select`, with the object that the factory makes of them: once, for all tasks together.
+        Take credentials as in `select`, with the object that the factory makes of them: once, for
+        all tasks together.
 
-        Objects of expired credentials live until the last lease of them ends; of rejected ones, until the rejection.
-        Credentials of which the factory can make nothing (`LoginError`) count as rejected, and others are taken.
-        Cancelling an unfinished making is safe: the next task in need makes it anew.
+        Objects of expired credentials live until their last lease ends; of rejected ones, until the
+        rejection. If the factory fails with `LoginError`, its credentials count as rejected, and
+        others are taken. Cancelling an unfinished factory is safe: the next task in need calls it
+        again.
         """
         lease = await self.take(factory)
         try:
@@ -176,14 +184,14 @@ class Vault:
             await self.give_back(lease)
 
     async def take(self, factory: Factory[ClosableT]) -> Lease[ClosableT]:
-        """Do the same with no block: it is up to the caller to give the lease back."""
+        """Take a lease as `extended` does, but without a block: the caller must give it back."""
         entry = self._take_sole(factory)
         if entry is None:
             entry = await self._lease(factory)
         return Lease(entry.key, entry.info, cast(ClosableT, entry.items[factory]), entry)
 
     async def give_back(self, lease: Lease[Any]) -> None:
-        """End a lease; if it was the last one of what is not needed any more, close that."""
+        """End a lease; close its object if that was the last lease of discarded credentials."""
         if lease.entry is not None:
             lease.entry.leases -= 1
         if self._discarded:
@@ -193,30 +201,31 @@ class Vault:
         self, key: Key, info: credentials.Credentials, *, exc: Exception | None = None
     ) -> None:
         """
-        Exclude the credentials that the API does not accept, and close what was made of them.
+        Exclude the credentials rejected by the API, and close the objects made of them.
 
-        Exactly these are excluded: newer ones under the same key stay valid, and any number of tasks may report
-        the same ones. ``exc`` tells why. If cancelled, they stay excluded; what is not closed yet will be closed later.
+        Only exactly these credentials are excluded: newer ones under the same key stay valid, and
+        any number of tasks may report the same ones. ``exc`` is the reason. If cancelled, they stay
+        excluded; objects that are not closed yet will be closed later.
         """
         entries = [
             entry
             for entry in [*self._entries.values(), *self._discarded]
             if entry.key == key and credentials.are_same(entry.info, info)
         ]
-        exact = [
-            entry for entry in entries if entry.info is info
-        ]  # the others can be of newer files
+        # Other entries can be of newer files.
+        exact = [entry for entry in entries if entry.info is info]
         for entry in exact or entries:
             self._reject(entry, exc)
         await self._dispose()
 
     async def populate(self, infos: Mapping[Key, credentials.Credentials | None]) -> None:
         """
-        Take what the login handlers have brought, and let the waiting requests go on.
+        Accept the credentials from the login handlers, and let the waiting requests continue.
 
-        The same credentials as before go on with their objects; those replaced by others retire.
-        Those that have expired already or were rejected before are ignored. If the vault stays empty, requests fail:
-        raises `LoginError` too. Raises `ValueError` for anything but credentials, with nothing changed.
+        The same credentials as before keep their objects; replaced credentials retire. Expired or
+        previously rejected credentials are ignored. If the vault stays empty, the requests fail,
+        and `LoginError` is raised here too. Raises `ValueError` for anything but credentials, with
+        nothing changed.
         """
         for key, info in infos.items():
             if info is not None and not isinstance(info, credentials.Credentials):
@@ -237,17 +246,18 @@ class Vault:
             raise self._failure
 
     def fail(self, error: credentials.LoginError) -> None:
-        """Fail the requests that wait for credentials, now and later, until the vault is populated."""
+        """Fail the requests that wait for credentials, now or later, until the next login."""
         self._failure = error
         self._supply.ring()
 
     async def wait_until_needed(self) -> None:
         """
-        Wait until some requests need credentials and there are none: it is the time to log in.
+        Wait until some requests need credentials and there are none, i.e. until a login is needed.
 
-        If the credentials of the latest logins were rejected soon, it is held back, longer each time (see `DELAYS`),
-        and in the end raises `LoginError`, as do all requests; so it does when the vault is closed.
-        Otherwise, it waits indefinitely. One task should wait. Cancelling it changes nothing.
+        If the credentials of the latest logins were soon rejected, the wait is prolonged, longer
+        each time (see `DELAYS`), and finally raises `LoginError`, as do all requests; it also
+        raises when the vault is closed. Otherwise, it waits indefinitely. Only one task should
+        wait. Cancelling it changes nothing.
         """
         while True:
             self._check_open()
@@ -261,9 +271,11 @@ class Vault:
 
     async def close(self) -> None:
         """
-        Discard all credentials, close everything made of them, and fail those who still wait. It is for good.
+        Discard all credentials, close everything made of them, and fail the waiting requests,
+        permanently.
 
-        Takes at most `CLOSING_TIMEOUT` seconds per object. If cancelled, it can be repeated to close the rest.
+        Takes at most `CLOSING_TIMEOUT` seconds per object. If cancelled, it can be repeated to
+        close the rest.
         """
         self._is_closed = True
         for entry in list(self._entries.values()):
@@ -299,7 +311,7 @@ class Vault:
             self._demand -= 1
 
     def _take_sole(self, factory: Factory[Any]) -> _Entry | None:
-        """Take the only credentials, which never expire: the usual case, with nothing to choose or to wait for."""
+        """Lease the only credentials if they never expire: the usual case, without waiting."""
         if self._is_closed or self._discarded or len(self._entries) != 1:
             return None
         entry = next(iter(self._entries.values()))
@@ -313,7 +325,7 @@ class Vault:
         return entry
 
     async def _lease(self, factory: Factory[ClosableT]) -> _Entry:
-        """Take an entry with one more lease, which is up to the caller to end."""
+        """Lease an entry; the caller must end the lease."""
         while True:
             entry = await self._select_entry()
             entry.leases += 1  # keeps the entry while the object is being made
@@ -329,14 +341,13 @@ class Vault:
                 return entry
 
     async def _obtain(self, entry: _Entry, factory: Factory[ClosableT]) -> bool:
-        """Make the object if it is not there; tell if it is there now: not if the credentials are rejected."""
+        """Make the object if it is absent; return whether the credentials are still usable."""
         async with entry.making:
             if factory not in entry.items and not entry.is_rejected:
                 entry.items[factory] = await factory(entry.info)
                 if entry.is_rejected:
-                    self._discard(
-                        entry, _Phase.REJECTED
-                    )  # again: what was made too late is to be closed too
+                    # Discard it again: the object was made too late, and must be closed too.
+                    self._discard(entry, _Phase.REJECTED)
             return not entry.is_rejected
 
     @property
@@ -370,7 +381,7 @@ class Vault:
         ]
 
     def _expire(self) -> None:
-        """Mark the expired credentials; when others are left, there will be no login to prolong them."""
+        """Mark the expired credentials; retire them if others are left: there will be no login."""
         now = self._now()
         for entry in self._entries.values():
             if entry.phase is _Phase.VALID and credentials.is_expired(entry.info, now):
@@ -385,7 +396,7 @@ class Vault:
                 self._discard(entry, _Phase.RETIRED)
 
     def _accept_all(self, infos: Mapping[Key, credentials.Credentials | None]) -> dict[Key, str]:
-        """Take the good credentials; tell what is wrong with the others."""
+        """Accept the good credentials; return the reasons why the others are ignored."""
         ignored: dict[Key, str] = {}
         now = self._now()
         for key, info in infos.items():
@@ -411,9 +422,8 @@ class Vault:
     def _reject(self, entry: _Entry, exc: Exception | None) -> None:
         if entry.is_rejected:
             return
-        if (
-            None not in entry.footprints
-        ):  # files that are absent for a moment are not the reason to give up
+        # Files that are absent for a moment are not a reason to give up.
+        if None not in entry.footprints:
             self._rejected.setdefault(entry.key, collections.deque(maxlen=MEMORY)).append(entry)
         self._last_rejection = exc
         self._discard(entry, _Phase.REJECTED)
@@ -429,7 +439,7 @@ class Vault:
             self._discarded.append(entry)
 
     async def _dispose(self) -> None:
-        """Close what is not needed any more. Several tasks may do so at once: closing twice is harmless."""
+        """Close objects that are no longer needed. Several tasks may do that at once."""
         for entry in [entry for entry in self._discarded if entry.is_disposable]:
             for factory, item in list(entry.items.items()):
                 await _close(item)
