@@ -28,6 +28,8 @@ def restored_process(monkeypatch, tmp_path):
         registries.get_default_registry(),
     )
     level, handlers = root.level, list(root.handlers)
+    sandbox_logger = logging.getLogger('kopf.sandbox')
+    sandbox_level = sandbox_logger.level
     monkeypatch.setattr(sys, 'path', list(sys.path))
     monkeypatch.setattr(sys, 'meta_path', list(sys.meta_path))
     monkeypatch.setattr(sys, 'dont_write_bytecode', True)
@@ -36,6 +38,7 @@ def restored_process(monkeypatch, tmp_path):
         monkeypatch.delenv(name)
     registries.set_default_registry(registries.OperatorRegistry())
     yield
+    sandbox_logger.setLevel(sandbox_level)
     registries.set_default_registry(registry)
     loaders._finder.directories.clear()
     for name in set(sys.modules) - modules:
